@@ -29,9 +29,11 @@ def films(root: Path) -> list[Kind]:
     for number in range(3):
         write_motion(root / "flat" / f"{number}.mp4", frames=9, seed=number)
     write_motions(root / "set", train=2, test=1)
+    listed = root / "list.csv"
+    listed.write_text("video,label\n" + "".join(f"flat/{number}.mp4,{number}\n" for number in range(3)))
 
-    def pretrained() -> None:
-        opened = open_videos(root / "flat", image_size=16, frames=4, cache=None)
+    def pretrained(source: Path = root / "flat") -> None:
+        opened = open_videos(source, image_size=16, frames=4, cache=None)
         opened.__getitems__(list(range(len(opened))))
 
     def judged() -> None:
@@ -43,6 +45,7 @@ def films(root: Path) -> list[Kind]:
 
     return [
         Kind("films", tuple(sorted((root / "flat").iterdir())), pretrained),
+        Kind("films of a list", (listed,), lambda: pretrained(listed)),
         Kind("films of classes", tuple(sorted((root / "set" / "train").rglob("*.mp4"))), judged),
     ]
 

@@ -30,6 +30,9 @@ NAMED = (
     "table.csv",
     "table.csv,lines.txt",
     "pictures,none",
+    "video:lines.txt",
+    "video:pictures,video:none",
+    "shards:archive.tar",
     "[pictures]",
 )
 LISTS = ("[]", "[1,2]", "[a,b]", "[[1]]", "[1", "]", "{a: 1}", "{}", "[null]", "[nan]", "[0.5,-1]")

@@ -1,48 +1,181 @@
-"""Tell whether a network saw some images in its pretraining, by the content in its card."""
+"""Tell whether a network saw some images or films in its pretraining, by what its card says of them.
 
-from collections.abc import Mapping
+Cards of the weights that it began from (init=) count too, as far as they lie where the run found them.
+"""
+
+import hashlib
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from evaluation.datasets import Split, names
+from evaluation.datasets import Split, find, names
 from sslkit import objectives
 from sslkit.composition.method import parse
+from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Images
+from sslkit.data.sources import torchvision_sets
+from sslkit.data.sources.file_sources import list_files
+from sslkit.data.sources.folder import FolderImages
 from sslkit.data.sources.named import open_images
+from sslkit.data.sources.walk import IMAGES, VIDEOS, Kind
+from sslkit.data.video import clips
+from sslkit.data.video.index import VideoIndex
 from sslkit.errors import UserError
+from sslkit.zoo import weights
+from sslkit.zoo.entry import WEIGHTS, ZooEntry
+
+Card = Mapping[str, Any]
+
+_ALL, _SOME = "these", "some of these"
+_REDIVIDED = ("fc100",)  # published sets whose splits are drawn from all parts of another one
+_WITH_TRAIN = ("trainval", "all", "base", "novel_val", "novel_test")  # splits that share images with train
 
 
-def seen(card: Mapping[str, Any], images: Images | None) -> str:
-    """Return a note on images that were the training images of a network; "" where that is not known.
+@dataclass(frozen=True)
+class Judged:
+    """One split of a source that networks are judged on."""
 
-    They are the same if the names and contents of all files, or all pixels, are. card: of the network's entry.
-    images: all of a split; None if they are not known.
-    """
-    known = card.get("data", {})
-    if images is None or not known.get("content") or len(images) != known.get("images"):
-        return ""
-    if images.content_digest != known["content"]:
-        return ""
-    return f"the network saw these images in its pretraining, {_labels(card)} their labels"
+    data: Any
+    split: str
 
+    @cached_property
+    def published(self) -> str:
+        """The name of a published set; "" for other sources."""
+        name = self.data.partition(":")[0] if isinstance(self.data, str) else ""
+        return name if name in names() else ""
 
-def whole(data: Any, split: str) -> Images | None:
-    """Return all images of a split, also those without a label; for one that is drawn, all that it is drawn from.
+    @cached_property
+    def images(self) -> Images | None:
+        """All images of the split, also those without a label; for one that is drawn, all that it is drawn from.
 
-    None of a published set, and of one that is no set of images, such as films.
-    """
-    if isinstance(data, Split):
-        return data.images
-    if isinstance(data, str) and data.partition(":")[0] in names():
+        None of a published set, and of one that is no set of images, such as films.
+        """
+        if isinstance(self.data, Split):
+            return self.data.images
+        if self.published or str(self.data).startswith(clips.PREFIX):
+            return None
+        for one in (self.split, "train"):
+            try:
+                return open_images(self.data, split=one)
+            except UserError:  # no such split
+                continue
         return None
-    for one in (split, "train"):
+
+
+def seen(card: Card, judged: Judged) -> str:
+    """Return a note on images that were among the training images of a network; "" where that is not known.
+
+    They are the same if the names and contents of all files, or all pixels, are; if a published set is known by its
+    name; and if files lie in the folders that the network learned from. card: of the network's entry.
+    """
+    return _note(card, lambda known: _share_of_images(known, judged), "images")
+
+
+def seen_films(card: Card, root: Path, index: VideoIndex, cache: str | Path | None) -> str:
+    """Return a note as of `seen` on films. index: of all films of a split, below `root`. cache: of their contents."""
+
+    def share(known: Mapping[str, Any]) -> str:
+        if known.get("content") and len(index) == known.get("images"):
+            digest = hashlib.sha256(index.manifest().encode())  # as of `clips.Videos`
+            FileContents(root, index.paths, cache and Path(cache)).update_content(digest)
+            if digest.hexdigest() == known["content"]:
+                return _ALL
+        return _share_of_files(known, str(root), root, [index.paths[row] for row in range(len(index))], VIDEOS)
+
+    return _note(card, share, "films")
+
+
+def _note(card: Card, share: Callable[[Mapping[str, Any]], str], unit: str) -> str:
+    """The note of the first card in the chain of a network that knows some. share: of what a card says of its data."""
+    for source, one in _chain(card):
+        if found := share(one.get("data", {})):
+            who, its = (f"the weights that it began from, {source},", "their") if source else ("the network", "its")
+            return f"{who} saw {found} {unit} in {its} pretraining, {_labels(one)} their labels"
+    return ""
+
+
+def _chain(card: Card) -> Iterator[tuple[str, Card]]:
+    """The cards of a network and of the weights that it began from, with the place of these, "" for the first."""
+    source, digests = "", set()
+    while True:
+        yield source, card
+        begun = card.get("init", {})
+        source, digest = str(begun.get("source", "")), begun.get("sha256")
         try:
-            return open_images(data, split=one)
-        except UserError:  # no such split
-            continue
-    return None
+            entry = ZooEntry.load(Path(source).expanduser()) if source else None
+            if entry is None or digest in digests or weights.sha256(entry.folder / WEIGHTS) != digest:
+                return
+        except UserError:  # other weights than an entry's, or it has gone
+            return
+        digests.add(digest)
+        card = entry.card
 
 
-def _labels(card: Mapping[str, Any]) -> str:
+def _share_of_images(known: Mapping[str, Any], judged: Judged) -> str:
+    """How many of the judged images a network saw: "these", "some of these", "3 of these 7", or ""."""
+    if judged.published:
+        return _share_of_published(known, judged.published, judged.split)
+    if not known.get("content") or (images := judged.images) is None:
+        return ""
+    if len(images) == known.get("images") and images.content_digest == known["content"]:
+        return _ALL
+    if not isinstance(images, FolderImages):
+        return ""
+    return _share_of_files(known, str(judged.data), images.root, images.names().encoded(), IMAGES)
+
+
+def _share_of_published(known: Mapping[str, Any], name: str, split: str) -> str:
+    entry = find(name)
+    try:
+        own = torchvision_sets.parse(str(known.get("source", "")))
+    except UserError:
+        return ""
+    if own is None or own[0] != entry.torchvision:
+        return ""
+    if torchvision_sets.splits_of_torchvision(own[0]) == ("train",):
+        return _ALL
+    if name in _REDIVIDED:
+        return _SOME
+    split = entry.aliases.get(split, split)
+    if entry.counts.get("train") != known.get("images"):
+        return ""
+    return _ALL if split == "train" else _SOME if split in _WITH_TRAIN else ""
+
+
+def _share_of_files(
+    known: Mapping[str, Any], source: str, root: Path, paths: Iterator[bytes] | Sequence[str], kind: Kind
+) -> str:
+    """How many files below `root` are among those that a network learned from, if one lies in the folders of the other.
+
+    source: that is judged. "" for the network's own source, whose other splits it did not learn from.
+    """
+    learned, own = clips.files_of(str(known.get("source", ""))), os.path.realpath(root)
+    folders, judged = (
+        {os.path.realpath(Path(one.strip()).expanduser()) for one in text.split(",")}
+        for text in (learned, clips.files_of(source))
+    )
+    if (
+        not learned
+        or folders == judged
+        or not any(os.path.commonpath([own, one]) in (own, one) for one in folders if Path(one).is_dir())
+    ):
+        return ""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = list_files(learned, "train", kind)
+    except UserError:
+        return ""
+    start, files = os.path.realpath(found.folder), {os.path.join(own, os.fsdecode(path)) for path in paths}
+    number = len(files.intersection(os.path.join(start, path) for path in found.paths))
+    return _ALL if number == len(files) else f"{number:,} of these {len(files):,}" if number else ""
+
+
+def _labels(card: Card) -> str:
     """ "with" for a method that learns from labels, "without" for others."""
     try:
         return "with" if objectives.find(parse(card["method"])[0]).needs_labels else "without"

@@ -11,7 +11,7 @@ from evaluation import protocols as family
 from evaluation.datasets import Reading, Split, open_split, overlap
 from evaluation.features.extraction import context
 from evaluation.features.models import LoadedModel, load_model
-from evaluation.features.seen import seen, whole
+from evaluation.features.seen import Judged, seen
 from evaluation.judging.pictures import draw
 from evaluation.protocols.base import Subject, Task
 from evaluation.results import store
@@ -182,10 +182,10 @@ def _with_note(result: Result, note: str) -> Result:
 
 def _seen(subject: Subject, task: Task) -> str:
     """Return a note on test images that the network saw in its pretraining; "" where that is not known."""
-    if not subject.model.card.get("data", {}).get("content") or subject.entry:
+    if not subject.model.card:  # before anything is opened
         return ""
     split = "train" if subject.note else subject.novel_split if task.name == "few_shot" else "test"
-    return seen(subject.model.card, subject.once(("whole", split), lambda: whole(subject.data, split)))
+    return seen(subject.model.card, subject.once(("whole", split), lambda: Judged(subject.data, split)))
 
 
 def _held_out(subject: Subject) -> str:

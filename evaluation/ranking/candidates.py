@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
 from itertools import zip_longest
 from numbers import Integral
 from typing import Any
@@ -14,7 +13,7 @@ from evaluation.datasets._splits import draw_keys
 from evaluation.datasets._subsets import label_subset
 from evaluation.features.extraction import context, features_of
 from evaluation.features.models import LoadedModel
-from evaluation.features.seen import seen, whole
+from evaluation.features.seen import Judged, seen
 from evaluation.features.source_probs import source_probs
 from evaluation.features.table import Features
 from evaluation.features.untrained import untrained
@@ -123,7 +122,7 @@ def of_models(
     checked_source(choice.source, choice.clusters)
     models, how = open_all(zoo, load), (reading, replace(runtime, device="auto"))
     task = sampled(reading.open(dataset, choice.split), choice.max_images, runtime.seed)
-    images = cache(lambda: whole(dataset, choice.split))  # opened if a card may know them
+    judged = Judged(dataset, choice.split)  # opened if a card may know its images
 
     def candidate(name: str, one: Any) -> Candidate:
         model = load(one)
@@ -134,7 +133,7 @@ def of_models(
         runtime.say(f"features of {len(task):,} images of {task.name}: {name}")
         features = features_of(model, task, *how)
         found = _candidate(name, model, features, task.boxes, head, statistics, runtime)
-        notes = filter(None, (*found.notes, seen(model.card, images() if model.card else None)))
+        notes = filter(None, (*found.notes, seen(model.card, judged)))
         found = replace(found, source=head, lacks=lacks, notes=tuple(notes))
         if "untrained" not in needs:
             return found

@@ -75,10 +75,10 @@ def open_data(config: Config, own: Any = None) -> Data:
 
 def _open_images(config: Config, own: Any) -> Data:
     source = config.data.source if own is None else own
-    known = splits(source)
     options = {"channels": config.data.channels, "on_error": config.data.on_error}
     options |= {name: getattr(config.data, name) for name in ("range", "pages", "max_pixels")}
     options["cache"] = Path(config.out) / ".cache"
+    known = splits(source, options["cache"])
     if isinstance(source, Images) and source.source is None:  # cannot be opened again
         channels = config.data.channels or source.channels
         train = source.at(image_size=source.image_size, channels=channels, fit=source.fit)

@@ -10,6 +10,7 @@ import inspect
 import os
 import socket
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -71,6 +72,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = [f"class{number % 2}/{number}.png" for number in range(8)]
     (root / "lines.txt").write_text("".join(f"pictures/{name}\n" for name in names))
     (root / "table.csv").write_text("file,class\n" + "".join(f"pictures/{name},{name[5]}\n" for name in names))
+    with tarfile.open(root / "archive.tar", "w") as archive:
+        for split in ("train", "val"):
+            archive.add(root / "pictures", arcname=split)
     return root
 
 

@@ -143,6 +143,14 @@ def test_what_is_judged_are_centre_clips_of_the_held_out_split(config) -> None:
         assert clips.shape == (count, 1, 3, 4, 16, 16)
 
 
+def test_videos_are_trained_on_from_several_folders(config, films) -> None:
+    source = [f"video:{films}/train", f"video:{films}/test"]
+    several = Config.from_mapping({**config, "data": {**config["data"], "source": source}})
+    data = open_data(several)
+    assert data.held_out and (len(data.train), len(data.query.rows)) == (24, 12)
+    assert runs.base_name(several, "slow_r18").startswith("byol+dsa-train+test-slow_r18")
+
+
 @pytest.mark.parametrize(("size", "name"), [(112, "slow_r18"), (None, "slow_r18")])
 def test_the_default_network_and_size(config, size, name) -> None:
     plain = Config.from_mapping({**config, "data": {**config["data"], "image_size": size}, "method": "simclr"})

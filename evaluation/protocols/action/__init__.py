@@ -13,6 +13,7 @@ from typing import Any
 from evaluation.datasets import parted
 from evaluation.features.checks import device_of, whole_number
 from evaluation.features.models import load_model
+from evaluation.features.seen import seen_films
 from evaluation.protocols.action import datasets, recipes
 from evaluation.protocols.action.films import survey
 from evaluation.protocols.action.opening import Opened, opened, planned
@@ -128,6 +129,10 @@ def run(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
             runtime.say(f"{test.films.name}, split {test.films.fold}: {counted}")
             for part in (train.films, test.films):
                 _say_unreadable(part, runtime.say)
+            if saw := seen_films(opened.model.card, test.films.root, test.index, runtime.cache):
+                runtime.say(f"note: {saw}")
+                note = "; ".join(filter(None, (test.films.note, saw)))
+                test = replace(test, films=replace(test.films, note=note))
             fitted = recipes.fitted(plan, len(train.films), scale=options.lr is None)
             runs.append(Run(opened.model, train, test, fitted, opened.shape, views, options.features, own))
         return [result_of(runs, done(runs, folder), plan, description)]

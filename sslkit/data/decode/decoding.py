@@ -17,7 +17,7 @@ from sslkit.data.decode.opening import Picture
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.scale import Range, filled, finite, guessed, present, to_bytes
 from sslkit.data.decode.tiff import NODATA, is_unsigned, nodata_of
-from sslkit.data.decode.unreadable import as_unreadable
+from sslkit.data.decode.unreadable import decodes
 
 # Of the pictures that Pillow opens. Not eps and ps, for which it runs another program, nor what it cannot decode or is
 # no raster image: wmf and emf (drawings), mpg (films), bufr, grib and hdf (data), iim (texts about a picture). Nor rare
@@ -73,7 +73,7 @@ def _accepts(name: str, start: bytes) -> bool:
         return False
 
 
-@as_unreadable()
+@decodes
 def channels_of(image: Picture) -> int:
     """1 for gray images (of any depth, with or without alpha), 3 for colours, else the number of planes.
 
@@ -89,13 +89,13 @@ def is_deep(image: Picture) -> bool:
     return image.is_deep if isinstance(image, Planes) else image.mode.startswith(_DEEP)
 
 
-@as_unreadable()
+@decodes
 def values_of(image: Picture) -> np.ndarray:
     """Decode the values of an image of more than 8 bits, of any shape. Raises UnreadableImage."""
     return image.values() if isinstance(image, Planes) else finite(present(_values(image), _nodata(image)))
 
 
-@as_unreadable()
+@decodes
 def square(
     image: Picture, size: int, channels: int, fit: str, interpolation: str = "bilinear", scale: Range | None = None
 ) -> tuple[np.ndarray, float]:
@@ -122,7 +122,7 @@ def square(
     return _planes(image), aspect
 
 
-@as_unreadable()
+@decodes
 def regions(
     image: Picture,
     wanted: Sequence[Region],
@@ -158,7 +158,7 @@ def upright_size(image: Picture) -> tuple[int, int]:
     return (width, height) if _orientation(image) >= _QUARTER_TURN else (height, width)
 
 
-@as_unreadable()
+@decodes
 def rgb(image: Image.Image, scale: Range | None = None) -> np.ndarray:
     """Decode to (3, H, W) uint8 at the image's own size, not rotated. Modes, scale as in `square`.
 

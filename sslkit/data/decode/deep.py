@@ -4,6 +4,7 @@ In PNG and TIFF Pillow gives the upper 8 of 16 bits: both bytes are read, one af
 the first byte of each number, or for the second. Those of JPEG 2000 overflow in Pillow, where white becomes black.
 """
 
+import struct
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -11,15 +12,16 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from sslkit.data.decode.large import Source, start_of
+from sslkit.data.decode.large import Source, identified, start_of
 from sslkit.data.decode.planes import Planes
-from sslkit.data.decode.unreadable import MissingPackage
+from sslkit.data.decode.unreadable import MissingPackage, UnreadableImage
 
 _TWO = ("RGB;16", "RGBA;16", "RGBX;16")  # how Pillow decodes, before a letter for the order of the bytes
 _GRAY = "LA;16B"  # which is as long as RGBA of 8 bits
 _ORIENTATION = 0x0112
 _SIZE = b"\xff\x4f\xff\x51"  # in JPEG 2000: the start of the code, and the mark of its size
 _HEAD = 2**16  # bytes that have it
+_SIDES = 8  # from there: width and height, and what is left out of them
 _BITS = 42  # from there: the bits of the first channel, less one
 
 
@@ -46,7 +48,7 @@ class _Halves(Planes):
 
     def _decoded(self, mode: str) -> np.ndarray:
         """Decode as if the pixels were of this mode."""
-        with Image.open(self._source) as image:
+        with identified(self._source) as image:  # of a size that was allowed
             image.seek(self._image.tell())
             image.tile = [_with_mode(tile, mode) for tile in image.tile]
             return np.asarray(image).astype(np.uint16)
@@ -103,6 +105,8 @@ def deep_jpeg2000(image: Image.Image, source: Source) -> Planes | None:
     except ImportError as error:
         raise MissingPackage("JPEG 2000 with colours of more than 8 bits", "imagecodecs", "tiff") from error
     image.close()
+    if _size(source) != image.size:
+        raise UnreadableImage(f"its header says {image.size} pixels, and its code {_size(source)}")
     return DeepJpeg2000(image.size, len(image.getbands()), source)
 
 
@@ -118,6 +122,13 @@ class DeepJpeg2000(Planes):
         import imagecodecs
 
         return imagecodecs.jpeg2k_decode(start_of(self._source, -1)).transpose(2, 0, 1)
+
+
+def _size(source: Source) -> tuple[int, int]:
+    """Width and height in the code, which is what is decoded."""
+    head = start_of(source, _HEAD)
+    right, below, left, above = struct.unpack_from(">4I", head, head.find(_SIZE) + _SIDES)
+    return right - left, below - above
 
 
 def _bits(source: Source) -> int:

@@ -7,25 +7,21 @@ import struct
 from pathlib import Path
 from typing import IO
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageFile, UnidentifiedImageError
 
-from sslkit.data.decode.unreadable import UnreadableImage
+from sslkit.data.decode.unreadable import TooLarge
 
 Source = str | Path | IO[bytes]  # a file, or its content
 _START = 16  # bytes that Pillow's formats look at
 
 
-class TooLarge(UnreadableImage):
-    """The image has more pixels than are allowed."""
-
-
 def open_below(source: Source, most: int | None) -> Image.Image:
-    """Open an image of at most so many pixels, by default of Pillow's limit, 179 million.
+    """Open an image of at most Pillow's limit, 179 million pixels, or with another limit of any size: see `check_size`.
 
     Raises TooLarge, and what Pillow raises.
     """
     try:
-        return Image.open(source) if most is None else _checked(_identified(source), most)
+        return Image.open(source) if most is None else identified(source)
     except Image.DecompressionBombError as error:
         advice = "data.max_pixels=NUMBER allows more" if most is None else "Pillow reads no more of this format"
         raise TooLarge(
@@ -42,16 +38,7 @@ def check_size(size: tuple[int, int], width: int, most: int | None) -> None:
         raise TooLarge(f"it has {pixels:,} pixels, more than {limit:,}: data.max_pixels={pixels} allows it")
 
 
-def _checked(image: Image.Image, most: int) -> Image.Image:
-    try:
-        check_size(image.size, 1, most)
-    except TooLarge:
-        image.close()
-        raise
-    return image
-
-
-def _identified(source: Source) -> Image.Image:
+def identified(source: Source) -> Image.Image:
     """`Image.open` without its limit."""
     Image.init()
     start = start_of(source, _START)
@@ -59,10 +46,23 @@ def _identified(source: Source) -> Image.Image:
         factory, accept = Image.OPEN[name]
         if accept is None or accept(start) in (True, 1):
             try:
-                return factory(source, None)
+                return _unlimited(factory(source, None))
             except (SyntaxError, IndexError, TypeError, struct.error):  # of another format
                 rewound(source)
     raise UnidentifiedImageError
+
+
+def _unlimited(image: Image.Image) -> Image.Image:
+    """The image, without the limit that Pillow has for compressed TIFFs when it decodes them."""
+
+    def prepare() -> None:
+        if image._im is None:
+            image.im = Image.core.new(image.mode, image._tile_size)
+        ImageFile.ImageFile.load_prepare(image)
+
+    if hasattr(image, "_tile_size"):
+        image.load_prepare = prepare
+    return image
 
 
 def start_of(source: Source, length: int) -> bytes:

@@ -13,7 +13,7 @@ from sslkit.data.decode.deep import deep_jpeg2000, halves_of
 from sslkit.data.decode.fits import FitsPlanes
 from sslkit.data.decode.large import Source, check_size, open_below, start_of
 from sslkit.data.decode.planes import Planes
-from sslkit.data.decode.unreadable import MissingPackage, UnreadableImage, as_unreadable
+from sslkit.data.decode.unreadable import MissingPackage, TooLarge, as_unreadable
 from sslkit.files.regular_files import regular
 
 Picture = Image.Image | Planes
@@ -50,12 +50,16 @@ def open_picture(source: Source, how: Opening) -> Picture:
         picture = _open_rare(source, how.channels)
         if picture is None:
             raise
-    if isinstance(picture, Planes):
-        try:
-            check_size(picture.size, picture.count * picture.itemsize, how.max_pixels)
-        except UnreadableImage:
-            picture.close()
-            raise
+    return checked(picture, how.max_pixels)
+
+
+def checked(picture: Picture, most: int | None) -> Picture:
+    """The picture, or the page of it that was sought. Raises TooLarge, and closes it, for more pixels than allowed."""
+    try:
+        check_size(picture.size, picture.count * picture.itemsize if isinstance(picture, Planes) else 1, most)
+    except TooLarge:
+        picture.close()
+        raise
     return picture
 
 

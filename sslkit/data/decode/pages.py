@@ -8,7 +8,7 @@ import numpy as np
 from tqdm import tqdm
 
 from sslkit.data.decode.looked_at import pages_of
-from sslkit.data.decode.opening import Picture
+from sslkit.data.decode.opening import Picture, checked
 from sslkit.data.decode.unreadable import UnreadableImage, unreadable
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.file_contents import bar_is_off
@@ -61,10 +61,10 @@ class PagedImages(DecodedImages):
         image = self.images._open(int(self.rows[row]))
         try:
             image.seek(max(0, int(self.pages[row])))
+            return checked(image, self.options.max_pixels)
         except Exception as error:
             image.close()
             raise unreadable(error) from error
-        return image
 
     def _update_listing(self, digest: Any) -> None:
         self.images._update_listing(digest)

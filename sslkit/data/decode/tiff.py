@@ -1,6 +1,7 @@
 """TIFF files: which of them Pillow reads as they are meant, and the planes of the others."""
 
 from importlib.util import find_spec
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ _WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB = 0, 1, 2
 _NO_PICTURES = 1 | 4  # of _KIND: smaller copies and masks of other pages
 _ALPHA = {1, 2}  # of _EXTRA
 _SIGNED, _APART = 2, 2  # of _FORMAT and _PLANAR
+_ROOM = 2**24  # values of a tile beyond the image
 _READ = ("MINISWHITE", "MINISBLACK", "RGB", "YCBCR", "CFA", "LINEAR_RAW")  # JPEG's colours become RGB
 
 
@@ -119,9 +121,12 @@ class TiffPlanes(Planes):
         if page >= self.n_frames:
             raise EOFError(f"there is no page {page}")
         self._frame = page
+        self.size = _size(self._file.pages[self._places[page][0]])
 
     def _read(self) -> np.ndarray:
         pages = [self._file.pages[place] for place in self._places[self._frame]]
+        if any(_size(page) != self.size for page in pages):
+            raise UnreadableImage("a TIFF whose pages of one picture have several sizes")
         try:
             return np.concatenate([_planes(page) for page in pages])
         except ValueError as error:
@@ -130,13 +135,20 @@ class TiffPlanes(Planes):
             raise
 
 
+def _size(page: Any) -> tuple[int, int]:
+    """Width and height of a page; `keyframe` is the page itself, or one that it is decoded like."""
+    return page.keyframe.imagewidth, page.keyframe.imagelength
+
+
 def _planes(page: Any) -> np.ndarray:
     """The planes (C, H, W) of a page."""
+    if len(page.shape) not in (2, 3):
+        raise UnreadableImage(f"a TIFF page of shape {page.shape}")
+    if prod(page.chunks) > prod(page.shape) + _ROOM:
+        raise UnreadableImage(f"a TIFF with tiles of shape {page.chunks}, larger than the image")
     values = page.asarray()
     if values.ndim == 2:
         return values[None]
-    if values.ndim != 3:
-        raise UnreadableImage(f"a TIFF page of shape {values.shape}")
     return values if page.axes.startswith("S") else values.transpose(2, 0, 1)
 
 

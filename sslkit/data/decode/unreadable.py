@@ -1,10 +1,13 @@
 """The errors of images that cannot be read."""
 
 import errno
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import Any
 
-from PIL import UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
 from sslkit.errors import UserError
 
@@ -15,6 +18,10 @@ class UnreadableImage(Exception):
     """The file is not an image, is damaged, or has pixels of unknown scale."""
 
 
+class TooLarge(UnreadableImage):
+    """The image has more pixels than are allowed, or than fit into the memory."""
+
+
 class MissingPackage(UserError):
     """Images of this format need a package that is not installed."""
 
@@ -22,8 +29,13 @@ class MissingPackage(UserError):
         super().__init__(f'{what} needs the package {package}: pip install "sslkit[{extra}]"')
 
 
-def unreadable(error: Exception) -> Exception:
-    """UnreadableImage with the reason in one line, for any Pillow error; lack of memory or file handles is kept."""
+def unreadable(error: Exception, size: tuple[int, int] = (0, 0)) -> Exception:
+    """UnreadableImage with the reason in one line, for any Pillow error; lack of memory or file handles is kept.
+
+    size: of the image; lack of memory for one that only `data.max_pixels` allows is its own fault.
+    """
+    if isinstance(error, MemoryError) and math.prod(size) > 2 * (Image.MAX_IMAGE_PIXELS or 2**62):
+        return TooLarge(f"its {size[0]:,} x {size[1]:,} pixels do not fit into the memory: lower data.max_pixels")
     if isinstance(error, (UnreadableImage, MissingPackage, MemoryError)) or getattr(error, "errno", None) in _STARVED:
         return error
     if isinstance(error, UnidentifiedImageError):  # its message shows the object in memory, or the path once more
@@ -38,3 +50,16 @@ def as_unreadable() -> Iterator[None]:
         yield
     except Exception as error:  # each format raises its own
         raise unreadable(error) from error
+
+
+def decodes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function of an open image, its first argument, raise what `unreadable` makes of its errors."""
+
+    @wraps(function)
+    def decode(image: Any, *how: Any, **options: Any) -> Any:
+        try:
+            return function(image, *how, **options)
+        except Exception as error:  # each format raises its own
+            raise unreadable(error, image.size) from error
+
+    return decode

@@ -1,4 +1,4 @@
-"""Lists of image files: a text file of paths, one a line, or a CSV file with columns of paths, labels and splits."""
+"""Lists of files: paths, one a line, also with the number of a class behind; or a CSV file of paths, labels, splits."""
 
 import codecs
 import csv
@@ -15,7 +15,7 @@ from pathlib import Path
 from sslkit.data.sources.label_values import Measured, classes_of
 from sslkit.data.sources.listing import Part, divided
 from sslkit.data.sources.split_words import split_of, usual
-from sslkit.data.sources.walk import chosen
+from sslkit.data.sources.walk import Kind, chosen
 from sslkit.errors import UserError, first_line
 from sslkit.files.regular_files import regular
 from sslkit.terminal.plurals import counted
@@ -23,10 +23,12 @@ from sslkit.terminal.plurals import counted
 TEXTS = (".txt", ".lst", ".list")
 TABLES = (".csv", ".tsv")
 COLUMNS = {  # what a column holds: its names, in small letters and without blanks, _ and -; the first that there is
-    "path": ("path", "file", "filename", "filepath", "image", "imagepath", "img", "imageid"),
+    "path": ("path", "file", "filename", "filepath", "image", "imagepath", "img", "imageid", "video", "videopath"),
     "label": ("label", "labels", "class", "classname", "target", "category"),
     "split": ("split", "set", "subset", "fold"),
 }
+_NUMBERED = re.compile(r"(.*\.[A-Za-z]\w{0,4})\s+(-?\d+)")  # a line `path/to/a.jpg 3`, as Caffe's
+_SHOWN = 4  # columns
 _MOST = 2**30  # bytes of a list
 
 
@@ -45,12 +47,12 @@ def is_list(path: Path) -> bool:
     return path.suffix.lower() in (*TEXTS, *TABLES)
 
 
-def parts_of_list(file: Path, root: Path | None) -> dict[str, Part]:
+def parts_of_list(file: Path, root: Path | None, kind: Kind) -> dict[str, Part]:
     """The files of each split of a list, "train" first, in the order of the list.
 
     root: that its paths are relative to; None: the folder of the list. Names are relative to the folder that all share.
     Splits are those of a column, or else the first folders of the paths, as of a folder; so are classes, by the next
-    folder. Files that are no images are left out, with a warning.
+    folder. Files of another kind are left out, with a warning.
     Raises UserError for a list that cannot be read, for files that are missing, and for one that is named twice.
     """
     rows = _read(file)
@@ -61,12 +63,12 @@ def parts_of_list(file: Path, root: Path | None) -> dict[str, Part]:
     _check_once(file, rows, paths)
     folder = os.path.commonpath({os.path.dirname(path) for path in paths})
     below = [path[len(os.path.join(folder, "")) :] for path in paths]
-    found = chosen(Path(folder), below)
+    found = chosen(Path(folder), below, kind)
     if not found.paths:
-        raise UserError(f"{file}: none of its {counted(len(paths), 'file')} is an image: {found.others}")
-    found.warn_of_others(str(file), "images")
-    images = set(found.paths)
-    return _parts(file, rows, Path(folder), below, [row for row, path in enumerate(below) if path in images])
+        raise UserError(f"{file}: there are no {kind.name} among its {counted(len(paths), 'file')}: {found.others}")
+    found.warn_of_others(str(file), kind)
+    right = set(found.paths)
+    return _parts(file, rows, Path(folder), below, [row for row, path in enumerate(below) if path in right])
 
 
 def splits_of_list(file: Path) -> tuple[str, ...]:
@@ -78,12 +80,12 @@ def splits_of_list(file: Path) -> tuple[str, ...]:
 
 
 def _parts(file: Path, rows: Rows, folder: Path, below: Sequence[str], kept: Sequence[int]) -> dict[str, Part]:
-    """The splits of a list. below: its paths. kept: the rows that are images."""
+    """The splits of a list. below: its paths. kept: the rows that are read."""
     labels = _labels(file, rows)
-    images = [below[row] for row in kept]
+    usable = [below[row] for row in kept]
     if labels is None and rows.splits is None:
-        return divided(folder, images, str(file))
-    by_folder = divided(folder, images, "")
+        return divided(folder, usable, str(file))
+    by_folder = divided(folder, usable, "")
     if labels is None:
         classes = {path: name for part in by_folder.values() for path, name in part.named()}
     else:
@@ -126,7 +128,7 @@ def _of_column(file: Path, rows: Rows, kept: Sequence[int]) -> dict[str, list[in
             )
         found.setdefault(split, []).append(row)
     if nowhere:
-        warnings.warn(f"{file}: {counted(nowhere, 'image')} without a split left out", stacklevel=5)
+        warnings.warn(f"{file}: {counted(nowhere, 'file')} without a split left out", stacklevel=5)
     if "train" not in found:
         raise UserError(f"{file}: its splits are {', '.join(found) or 'empty'}, and there is none to train on")
     return usual(found) or {"train": found["train"]}
@@ -180,7 +182,7 @@ def _parsed(file: Path, size: int, changed: int) -> Rows:
         raise UserError(f"{file} is no list of files: {first_line(error)}") from error
     if any("\0" in line for line in lines):
         raise UserError(f"{file} is no list of files: it has bytes of zero")
-    rows = _table(file, lines) if file.suffix.lower() in TABLES else _paths(lines)
+    rows = _table(file, lines) if file.suffix.lower() in TABLES else _paths(file, lines)
     if not rows.paths:
         raise UserError(f"{file} names no file")
     return rows
@@ -193,9 +195,17 @@ def _text(content: bytes) -> str:
     return content.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
 
 
-def _paths(lines: Sequence[str]) -> Rows:
-    found = [(number, line.strip()) for number, line in enumerate(lines, start=1) if line.strip()]
-    return Rows([path for _, path in found], [number for number, _ in found])
+def _paths(file: Path, lines: Sequence[str]) -> Rows:
+    numbers, paths = [], []
+    for number, line in enumerate(map(str.strip, lines), start=1):
+        if line:
+            numbers.append(number)
+            paths.append(line)
+    if not paths or not all(map(_NUMBERED.fullmatch, paths)):
+        return Rows(paths, numbers)
+    warnings.warn(f"{file}: its lines are read as paths and the numbers of their classes", stacklevel=5)
+    both = [_NUMBERED.fullmatch(path).groups() for path in paths]
+    return Rows([path for path, _ in both], numbers, [label for _, label in both])
 
 
 def _table(file: Path, lines: Sequence[str]) -> Rows:
@@ -231,7 +241,9 @@ def _columns(file: Path, head: Sequence[str]) -> dict[str, int]:
         )
     used = {what: place for what, place in found.items() if place is not None}
     said = ", ".join(f"{what}s from {head[place].strip()!r}" for what, place in used.items())
-    warnings.warn(f"{file}: its columns are read as {said}", stacklevel=5)
+    others = [repr(name.strip()) for place, name in enumerate(head) if place not in used.values()][:_SHOWN]
+    unused = f"; of the others, such as {', '.join(others)}, none is used" if others else ""
+    warnings.warn(f"{file}: its columns are read as {said}{unused}", stacklevel=5)
     return used
 
 

@@ -1,6 +1,6 @@
-"""Images named in another way than by one folder: several folders, lists of files, patterns of paths, and mixtures.
+"""Files named in another way than by one folder: several folders, lists of files, patterns of paths, and mixtures.
 
-- `A,B`: folders, lists and patterns together, as one set of images
+- `A,B`: folders, lists and patterns together, as one set
 - `FILE.txt`, `FILE.csv`, also with `:FOLDER` behind, which their paths are relative to: see `file_lists`
 - `photos/**/*.jpg`: the files that a pattern matches
 """
@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from sslkit.data.decode.decoding import EXTENSIONS
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.data.path_list import PathList
 from sslkit.data.sources.class_names import matched
 from sslkit.data.sources.file_lists import is_list, parts_of_list, splits_of_list
-from sslkit.data.sources.folder import FolderImages, parts_of_folder, splits_of_folder
-from sslkit.data.sources.listing import Part, divided, listing
+from sslkit.data.sources.folder import FolderImages, list_folder, parts_of_folder, splits_of_folder
+from sslkit.data.sources.listing import Listing, Part, divided, listing
 from sslkit.data.sources.split_words import split_of, usual
-from sslkit.data.sources.walk import chosen
+from sslkit.data.sources.walk import IMAGES, Kind, chosen
 from sslkit.errors import UserError
 from sslkit.terminal.plurals import counted
 
@@ -35,7 +34,7 @@ class Named(Protocol):
     name: str
     word: str
 
-    def parts(self) -> dict[str, Part]: ...
+    def parts(self, kind: Kind) -> dict[str, Part]: ...
 
     def splits(self) -> Sequence[str]: ...
 
@@ -52,8 +51,8 @@ class _Folder:
     def word(self) -> str:
         return self.name
 
-    def parts(self) -> dict[str, Part]:
-        return parts_of_folder(self.path, EXTENSIONS, "images")
+    def parts(self, kind: Kind) -> dict[str, Part]:
+        return parts_of_folder(self.path, kind)
 
     def splits(self) -> Sequence[str]:
         return splits_of_folder(self.path)
@@ -74,8 +73,8 @@ class _List:
     def word(self) -> str:
         return self.path.stem
 
-    def parts(self) -> dict[str, Part]:
-        return parts_of_list(self.path, self.root)
+    def parts(self, kind: Kind) -> dict[str, Part]:
+        return parts_of_list(self.path, self.root, kind)
 
     def splits(self) -> Sequence[str]:
         return splits_of_list(self.path)
@@ -110,14 +109,14 @@ class _Pattern:
             raise UserError(f"the pattern {self.pattern} {said}")
         return [os.path.relpath(path, self.root) for path in files], len(found) - len(files)
 
-    def parts(self) -> dict[str, Part]:
+    def parts(self, kind: Kind) -> dict[str, Part]:
         files, folders = self.matches()
-        found = chosen(self.root, files)
+        found = chosen(self.root, files, kind)
         if folders and "**" not in self.pattern:
             found.left_out["folders that were not looked into"] = folders
         if not found.paths:
-            raise UserError(f"the pattern {self.pattern} matches no image, and {found.others}")
-        found.warn_of_others(self.pattern, "images")
+            raise UserError(f"the pattern {self.pattern} matches no {kind.name.removesuffix('s')}, and {found.others}")
+        found.warn_of_others(self.pattern, kind)
         return divided(self.root, found.paths, self.pattern)
 
     def splits(self) -> Sequence[str]:
@@ -142,17 +141,24 @@ def name_of_files(text: str) -> str:
 
 
 def open_files(text: str, options: ImageOptions) -> FolderImages:
-    """Images of one split of what `text` names; an image's name is its path below the folder that all share.
+    """Images of one split of what `text` names; an image's name is its path below the folder that all share."""
+    found, name = list_files(text, options.split, IMAGES), name_of_files(text)
+    identity = Identity(name, text, found.splits, found.labels, found.classes)
+    return FolderImages(found.folder, PathList(found.paths), identity, options)
+
+
+def list_files(text: str, split: str, kind: Kind) -> Listing:
+    """The files of a kind in one split of what `text` names, which may be a single folder, too.
 
     Splits: those of each folder, list and pattern; or, if these are called train and test (or val) themselves, they are
-    the splits. Classes are compared by name over all of them; images of a folder without classes have no label, with a
+    the splits. Classes are compared by name over all of them; files of a folder without classes have no label, with a
     warning, if another has some.
     Raises UserError for what is missing, and for a file that is named twice.
     """
     items, name = _items(text), name_of_files(text)
-    found = listing(items[0].parts() if len(items) == 1 else _together(items, name), options.split, name)
-    identity = Identity(name, text, found.splits, found.labels, found.classes)
-    return FolderImages(found.folder, PathList(found.paths), identity, options)
+    if isinstance(items[0], _Folder) and len(items) == 1:
+        return list_folder(items[0].path, split, kind)
+    return listing(items[0].parts(kind) if len(items) == 1 else _together(items, name, kind), split, name)
 
 
 def _items(text: str) -> list[Named]:
@@ -207,15 +213,15 @@ def _by_word(items: Sequence[Named]) -> dict[str, list[Named]]:
     return {} if "" in of_split else usual(of_split)
 
 
-def _together(items: Sequence[Named], name: str) -> dict[str, Part]:
+def _together(items: Sequence[Named], name: str, kind: Kind) -> dict[str, Part]:
     """The splits of all items. name: of these, for messages."""
     if of_split := _by_word(items):
-        found = {split: [part for one in some for part in one.parts().values()] for split, some in of_split.items()}
+        found = {split: [part for one in some for part in one.parts(kind).values()] for split, some in of_split.items()}
     else:
-        each = [item.parts() for item in items]
+        each = [item.parts(kind) for item in items]
         found = {split: [parts[split] for parts in each if split in parts] for split in _SPLITS}
     parts = [part for some in found.values() for part in some]
-    _warn_of_unlabelled(parts)
+    _warn_of_unlabelled(parts, kind)
     of_name = matched({str(k): filter(None, part.classes or ()) for k, part in enumerate(parts)}, name)
     folder = os.path.commonpath([os.path.abspath(part.folder) for part in parts])
     joined = {split: _joined(some, folder, of_name) for split, some in found.items() if some}
@@ -234,10 +240,10 @@ def _joined(parts: Sequence[Part], folder: str, of_name: Mapping[str, str]) -> P
     return Part(Path(folder), paths, classes if of_name else None)
 
 
-def _warn_of_unlabelled(parts: Sequence[Part]) -> None:
+def _warn_of_unlabelled(parts: Sequence[Part], kind: Kind) -> None:
     without = [part for part in parts if part.classes is None]
     if 0 < len(without) < len(parts):
-        number = counted(sum(len(part.paths) for part in without), "image")
+        number = counted(sum(len(part.paths) for part in without), kind.name.removesuffix("s"))
         folders = ", ".join(dict.fromkeys(str(part.folder) for part in without))
         warnings.warn(f"{folders}: no classes there, and so no labels ({number})", stacklevel=5)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from sslkit.data.decode.decoding import EXTENSIONS
 from sslkit.data.decode.opening import Picture, open_picture
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.file_contents import FileContents
@@ -16,8 +15,7 @@ from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.path_list import PathList
 from sslkit.data.sources.listing import Listing, Part, listing, part_of
 from sslkit.data.sources.split_words import SPLIT_OF_WORD, asked, split_of, usual
-from sslkit.data.sources.walk import Found, is_image, is_usual, walk
-from sslkit.data.video.reader import EXTENSIONS as VIDEO_EXTENSIONS
+from sslkit.data.sources.walk import IMAGES, VIDEOS, Found, Kind, is_usual, walk
 from sslkit.errors import UserError
 from sslkit.files.regular_files import regular
 
@@ -89,26 +87,23 @@ def open_folder(root: Path, options: ImageOptions) -> FolderImages:
     or the code of an accent alone are one class, with a warning. Another names folders that look like splits.
     Raises UserError when there is no image, or none that can be read.
     """
-    found = list_folder(root, options.split, EXTENSIONS, "images")
+    found = list_folder(root, options.split, IMAGES)
     identity = Identity(root.resolve().name, root, found.splits, found.labels, found.classes)
     return FolderImages(found.folder, PathList(found.paths), identity, options)
 
 
-def list_folder(root: Path, split: str, extensions: Sequence[str], kind: str) -> Listing:
-    """The files of one split below `root` with these extensions, by the rules of `open_folder`.
+def list_folder(root: Path, split: str, kind: Kind) -> Listing:
+    """The files of one split below `root`, by the rules of `open_folder`.
 
-    kind: their name in messages; "images" are found by their content, too. Raises UserError when there are none, or no
-    such split.
+    Raises UserError when there are none, or no such split.
     """
     folders = split_folders(root)
     wanted = asked(split, folders)
     check_split(str(root), wanted, tuple(folders))
-    return listing(parts_of_folder(root, extensions, kind, (wanted,)), wanted, name_of(root, root))
+    return listing(parts_of_folder(root, kind, (wanted,)), wanted, name_of(root, root))
 
 
-def parts_of_folder(
-    root: Path, extensions: Sequence[str], kind: str, wanted: Collection[str] | None = None
-) -> dict[str, Part]:
+def parts_of_folder(root: Path, kind: Kind, wanted: Collection[str] | None = None) -> dict[str, Part]:
     """The files of every split of a folder, "train" first.
 
     wanted: the splits that must have files, and of which it is said what is left out; None: all.
@@ -116,10 +111,11 @@ def parts_of_folder(
     folders = split_folders(root)
     if len(folders) > 1:
         _warn_of_beside(root, list(folders.values()))
-    return {
-        name: _part(root, folder, extensions, kind, is_asked=wanted is None or name in wanted)
-        for name, folder in folders.items()
-    }
+    found: dict[str, Part] = {}
+    for name, folder in folders.items():
+        known = set(found["train"].classes or ()) if found else ()
+        found[name] = _part(root, folder, kind, known, is_asked=wanted is None or name in wanted)
+    return found
 
 
 def split_folders(root: Path) -> dict[str, Path]:
@@ -139,16 +135,19 @@ def name_of(root: Path, folder: Path) -> str:
     return name if below == "." else f"{name}/{below}"
 
 
-def _part(root: Path, folder: Path, extensions: Sequence[str], kind: str, *, is_asked: bool) -> Part:
-    """The files of a split. is_asked: raise UserError if there are none, and warn of what is left out."""
+def _part(root: Path, folder: Path, kind: Kind, known: Collection[str], *, is_asked: bool) -> Part:
+    """The files of a split. known: classes of train.
+
+    is_asked: raise UserError if there are none, and warn of what is left out.
+    """
     where = name_of(root, folder)
-    found = walk(folder, extensions, by_content=kind == "images")
+    found = walk(folder, kind)
     if not is_asked:
-        return part_of(folder, found.paths, "")
+        return part_of(folder, found.paths, "", known=known)
     if not found.paths:
-        raise UserError(_nothing(folder, found, extensions, kind))
+        raise UserError(_nothing(folder, found, kind))
     found.warn_of_others(where, kind)
-    part = part_of(folder, sorted(found.paths), where)
+    part = part_of(folder, sorted(found.paths), where, known=known)
     _warn_of_splits_inside(folder, found.folders, are_classes=part.classes is not None)
     return part
 
@@ -164,11 +163,7 @@ def _is_alone(folder: Path) -> bool:
     """Return True if the folder above has no other folder and no image in it, but for hidden ones."""
     with os.scandir(folder.parent) as entries:
         others = (one for one in entries if one.name != folder.name and one.name[0] != "." and not is_usual(one.name))
-        return not any(one.is_dir() or _is_image(one.path) for one in others)
-
-
-def _is_image(path: str) -> bool:
-    return path.rpartition(".")[2].lower() in EXTENSIONS or is_image(path)
+        return not any(one.is_dir() or IMAGES.has("", one.path) for one in others)
 
 
 def _warn_of_beside(root: Path, folders: Sequence[Path]) -> None:
@@ -210,22 +205,22 @@ def _warn_of_splits_inside(folder: Path, folders: Sequence[str], *, are_classes:
         warnings.warn(f"{folder}: {said}; to tell them apart, give {whole}", stacklevel=5)
 
 
-def _nothing(folder: Path, found: Found, extensions: Sequence[str], kind: str) -> str:
+def _nothing(folder: Path, found: Found, kind: Kind) -> str:
     """The message of a folder without any file of the kind."""
-    looked_for = " ".join(f".{extension}" for extension in extensions[:_NAMED])
-    more = f" and {len(extensions) - _NAMED} more extensions" if len(extensions) > _NAMED else ""
-    by_content = ", and for any file that begins as an image does" if kind == "images" else ""
+    looked_for = " ".join(f".{extension}" for extension in kind.extensions[:_NAMED])
+    more = f" and {len(kind.extensions) - _NAMED} more extensions" if len(kind.extensions) > _NAMED else ""
+    by_content = ", and for any file that begins as an image does" if kind.by_content else ""
     such = f" ({found.others}), such as {found.one_of_them}" if found.left_out else ""
-    source = _other_source(folder, found) if kind == "images" else ""
+    source = _other_source(folder, found) if kind is IMAGES else ""
     number = found.left_out.total()
     there = f"there are {number:,} other files{such}{source}"
-    return f"no {kind} in {folder} or below: looked for {looked_for}{more}{by_content}; {there}"
+    return f"no {kind.name} in {folder} or below: looked for {looked_for}{more}{by_content}; {there}"
 
 
 def _other_source(folder: Path, found: Found) -> str:
     """The end of a message: the source that reads these files, if there is one."""
     for kind, source, extensions in (
-        ("videos", "video:", VIDEO_EXTENSIONS),
+        ("videos", "video:", VIDEOS.extensions),
         ("images in tar files", "shards:", ("tar",)),
         ("a Hugging Face data set", "hf:", ("arrow", "parquet")),
     ):

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from sslkit.data.images import check_split
-from sslkit.data.sources.class_names import matched
+from sslkit.data.sources.class_names import as_read, matched
 from sslkit.data.sources.split_words import asked, split_like, split_of, usual
 from sslkit.terminal.plurals import counted
 
@@ -71,24 +71,29 @@ def in_order(classes: Collection[str]) -> list[str]:
     return sorted(classes, key=lambda name: (int(name), name) if are_numbers else name)
 
 
-def class_folders(paths: Sequence[str]) -> list[str] | None:
-    """The top-level folder of each path; None if a path has none or there are fewer than two."""
+def class_folders(paths: Sequence[str], known: Collection[str] = ()) -> list[str] | None:
+    """The top-level folder of each path; None if a path has none, or there are fewer than two unless all are `known`.
+
+    known: classes of another split, whose files are all of one class here.
+    """
     tops = []
     for path in paths:
         top, separator, _ = path.partition(os.sep)
         if not separator:
             return None
         tops.append(sys.intern(top))
-    return tops if len(set(tops)) >= 2 else None
+    inside = set(map(as_read, set(tops)))
+    return tops if len(set(tops)) >= 2 or (inside and inside <= set(map(as_read, known))) else None
 
 
-def part_of(folder: Path, paths: list[str], where: str, top: int = 0) -> Part:
+def part_of(folder: Path, paths: list[str], where: str, top: int = 0, known: Collection[str] = ()) -> Part:
     """Files in folders of classes, or without classes; with a warning if files beside such folders have no label.
 
     where: of the source, for the warning; "" for none. top: number of folders above those of the classes.
+    known: classes of the split that is learned from.
     """
     below = [path.split(os.sep, top)[top] for path in paths] if top else paths
-    classes = class_folders(below)
+    classes = class_folders(below, known)
     if classes is None:
         _warn_of_files_beside(where, below)
     return Part(folder, paths, classes)
@@ -109,7 +114,9 @@ def divided(folder: Path, paths: Sequence[str], where: str) -> dict[str, Part]:
     if where and (beside := of_split.get("")):
         said = f"{counted(len(beside), 'file')} in none of its splits left out, such as {beside[0]}"
         warnings.warn(f"{where}: {said}", stacklevel=4)
-    return {split: part_of(folder, inside, where, top=1) for split, inside in found.items()}
+    learned = part_of(folder, found.pop("train"), where, top=1)
+    known = set(learned.classes or ())
+    return {"train": learned} | {split: part_of(folder, some, where, 1, known) for split, some in found.items()}
 
 
 def _warn_of_missing_classes(where: str, split: str, others: Sequence[str]) -> None:

@@ -8,7 +8,8 @@
 - PATH/TO/FILE.npz: arrays
 - shards:PATTERN: tar files of images, local or behind a URL (`sslkit.data.sources.shards.open_shards`)
 - hf:PATH or hf:NAME: a Hugging Face data set with an image column (`sslkit.data.sources.hf.open_hf`)
-- video:PATH/TO/FOLDER: a folder of videos, read as clips (`sslkit.data.video.clips.open_videos`)
+- video:PATH/TO/FOLDER: a folder of videos, or several, a list or a pattern, as clips
+  (`sslkit.data.video.clips.open_videos`)
 - torchvision:NAME[:ROOT]: a torchvision data set on disk; NAME alone works as well
 - from Python a list of folders, and a map-style `torch.utils.data.Dataset`
   (`sslkit.data.sources.own_dataset.open_dataset`)
@@ -37,6 +38,8 @@ from sslkit.errors import UserError
 from sslkit.options.members import nearest
 
 Source = str | Path | Images | Dataset | Sequence[str | Path]
+
+_PACKED = (".zip", ".gz", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".zst")
 
 __all__ = ["ImageOptions", "Images", "collate", "is_divisible", "open_images", "splits"]
 
@@ -81,9 +84,12 @@ def open_images(
     return _opened(_find(source), options)
 
 
-def splits(source: Source) -> tuple[str, ...]:
-    """The splits of a source, "train" first. "test", if there is one, has the classes of "train"."""
-    return source.splits if isinstance(source, Images) else _find(source).splits()
+def splits(source: Source, cache: str | Path | None = "runs/cache") -> tuple[str, ...]:
+    """The splits of a source, "train" first. "test", if there is one, has the classes of "train".
+
+    cache: as of `open_images`.
+    """
+    return source.splits if isinstance(source, Images) else _find(source, cache).splits()
 
 
 def reusable(source: Any) -> Any:
@@ -100,8 +106,9 @@ def name_of_tables(source: str) -> str | None:
         return hf.name_of_hf(source)
     if source.startswith(own_dataset.PREFIX):
         return source.removeprefix(own_dataset.PREFIX)
-    is_one = source in builtin.NAMES or source.startswith("video:") or _expanded(source).exists()
-    return None if is_one or not file_sources.is_files(source) else file_sources.name_of_files(source)
+    text = clips.files_of(source)
+    is_one = source in builtin.NAMES or _expanded(text).exists()
+    return None if is_one or not file_sources.is_files(text) else file_sources.name_of_files(text)
 
 
 def is_divisible(source: Source) -> bool:
@@ -153,7 +160,8 @@ def _reopened(images: Images, options: ImageOptions) -> Images:
     return _opened(_find(images.source), wanted)
 
 
-def _find(source: Source) -> _Source:
+def _find(source: Source, cache: str | Path | None = None) -> _Source:
+    """cache: for the splits."""
     source = joined(source)
     if isinstance(source, Dataset):
         return _Source(partial(_open_own, source), lambda: ("train",))
@@ -165,7 +173,7 @@ def _find(source: Source) -> _Source:
     if isinstance(source, str) and text.startswith("video:"):
         return _Source(partial(clips.open_folder_of_videos, text), partial(clips.splits_of_videos, text))
     if isinstance(source, str) and text.startswith(shards.PREFIX):
-        return _Source(partial(shards.open_shards, text), partial(shards.splits_of_shards, text))
+        return _Source(partial(shards.open_shards, text), partial(shards.splits_of_shards, text, cache))
     if isinstance(source, str) and text.startswith(hf.PREFIX):
         return _Source(partial(hf.open_hf, text), partial(hf.splits_of_hf, text))
     path = _expanded(text)
@@ -176,10 +184,10 @@ def _find(source: Source) -> _Source:
     if file_sources.is_files(text):
         return _Source(partial(file_sources.open_files, text), partial(file_sources.splits_of_files, text))
     if path.is_file():
-        raise UserError(
-            f"{path} is a file: give the folder that holds the images, a .npz file of arrays, or a list of files, .txt "
-            "or .csv"
-        )
+        how = "give the folder that holds the images, a .npz file of arrays, or a list of files, .txt or .csv"
+        how = "unpack it" if path.suffix.lower() in _PACKED else how
+        how = f"for the images in it write data=shards:{path}" if path.suffix.lower() == ".tar" else how
+        raise UserError(f"{path} is a file: {how}")
     return _find_torchvision(source)
 
 

@@ -164,14 +164,18 @@ def _class_folders(index: TarIndex) -> tuple[np.ndarray, list[str]]:
     paths = list(index.names.encoded())
     parts: list[str] = []
     while True:
-        shared = os.path.commonprefix([min(paths), max(paths)]).rfind(b"/") + 1  # noqa: RUF071  (that of all)
-        split = [path[shared:].partition(b"/") for path in paths]
-        tops = [top if slash else b"" for top, slash, _ in split]
+        tops, paths = first_folders(paths)
         names = {top: os.fsdecode(top) for top in set(tops)}
         if not all(map(split_of, names.values())):
             return np.array([names[top] for top in tops]), parts
         parts = sorted(names.values())
-        paths = [below for _, _, below in split]
+
+
+def first_folders(paths: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """The folder of each path below those that all share, empty for none, and what follows behind it."""
+    shared = os.path.commonprefix([min(paths), max(paths)]).rfind(b"/") + 1  # noqa: RUF071  (that of all)
+    split = [path[shared:].partition(b"/") for path in paths]
+    return [top if slash else b"" for top, slash, _ in split], [below for _, _, below in split]
 
 
 def _warn_of_parts(parts: Sequence[str], split: np.ndarray, where: str) -> None:

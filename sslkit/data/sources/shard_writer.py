@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sslkit.data.decode.decoding import EXTENSIONS
 from sslkit.data.sources.folder import Listing, list_folder, splits_of_folder
+from sslkit.data.sources.walk import IMAGES
 from sslkit.errors import UserError
 from sslkit.files.regular_files import regular
 from sslkit.files.writing import write_whole
@@ -39,7 +39,7 @@ def write_shards(source: str | Path, out: str | Path, *, megabytes: int = 256, p
         raise UserError(f"there is no folder {source}")
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out} has files in it: give an empty or a new folder")
-    listings = {split: list_folder(source, split, EXTENSIONS, "images") for split in splits_of_folder(source)}
+    listings = {split: list_folder(source, split, IMAGES) for split in splits_of_folder(source)}
     return [_write(split, listing, out, megabytes * 10**6, progress) for split, listing in listings.items()]
 
 

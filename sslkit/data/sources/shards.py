@@ -21,8 +21,8 @@ from sslkit.data.path_list import PathList
 from sslkit.data.sources import shard_files
 from sslkit.data.sources.sample_images import is_image_of_sample, kinds_of
 from sslkit.data.sources.shard_files import ShardFiles
-from sslkit.data.sources.shard_labels import labels_of
-from sslkit.data.sources.split_words import SPLIT_OF_WORD, asked, usual
+from sslkit.data.sources.shard_labels import first_folders, labels_of
+from sslkit.data.sources.split_words import SPLIT_OF_WORD, asked, split_of, usual
 from sslkit.data.sources.tar_index import TarIndex, index_shards
 from sslkit.data.sources.walk import kinds
 from sslkit.errors import UserError
@@ -102,8 +102,12 @@ class ShardImages(DecodedImages):
         return FileContents(Path(self.index.shards[0].name[: self._shared]), PathList(shards), self.options.cache)
 
 
-def splits_of_shards(source: str) -> tuple[str, ...]:
-    return tuple(_by_split(shard_files.find(source.removeprefix(PREFIX))[1]))
+def splits_of_shards(source: str, cache: str | Path | None) -> tuple[str, ...]:
+    """cache: as of `open_shards`; only shards whose names tell no split are read."""
+    files, shards = shard_files.find(source.removeprefix(PREFIX))
+    if names := _by_split(shards):
+        return tuple(names)
+    return _inside(index_shards(files, shards, None if cache is None else Path(cache)))[0]
 
 
 def open_shards(source: str, options: ImageOptions) -> ShardImages:
@@ -115,7 +119,9 @@ def open_shards(source: str, options: ImageOptions) -> ShardImages:
     one by how they begin. Links are followed within the shard, and archives in one file behind each other all read.
     Hidden members are left out; a warning counts, by kind, what is left out.
     Splits: shards whose name, or folder below that of all shards, has a word of `split_words` belong to it, if there
-    are some of train and of another; otherwise all are "train". A single held-out one is "test", as of a folder.
+    are some of train and of another. If no shard has such a word, the first folders of the members below those that all
+    share are the splits in the same way, with a warning, which counts what is beside them; otherwise all are "train". A
+    single held-out one is "test", as of a folder.
     Labels: from the kind of file that labels most images. `.cls`: a whole number, -1 for none; several for several
     classes, with spaces or commas between them (an empty file is none of them); or a name, if there are no numbers.
     `.json`: a number, a name or a list of them under a key of `tar_labels.KEYS`. `.txt`: a whole number, if all are.
@@ -125,34 +131,58 @@ def open_shards(source: str, options: ImageOptions) -> ShardImages:
     Raises UserError for a pattern without shards, shards without images, and what cannot be reached.
     """
     files, shards = shard_files.find(source.removeprefix(PREFIX))
-    by_split = _by_split(shards)
-    wanted = asked(options.split, by_split)
-    check_split(source, wanted, tuple(by_split))
+    by_name, where = _by_split(shards), name_of_shards(source)
+    if by_name:
+        check_split(source, asked(options.split, by_name), tuple(by_name))
     index = index_shards(files, shards, None if options.cache is None else Path(options.cache))
-    split = _split_of_shards(shards, by_split)[index.shard]
     chosen = is_image_of_sample(index)
+    known, split, line = (tuple(by_name), _of_name(shards, by_name)[index.shard], "") if by_name else _inside(index)
+    wanted = asked(options.split, known)
+    check_split(source, wanted, known)
     others = kinds_of(index, np.flatnonzero(~chosen & (split == wanted)))
-    left_out = _left_out(index, by_split[wanted])
+    used = by_name.get(wanted, shards)
+    left_out = _left_out(index, used)
     if not (chosen & (split == wanted)).any():
-        raise UserError(_nothing(source, by_split[wanted], left_out + others))
-    if not chosen.all():
-        index, split = index.rows(np.flatnonzero(chosen)), split[chosen]
-    rows, where = np.flatnonzero(split == wanted), name_of_shards(source)
+        raise UserError(_nothing(source, used, left_out + others))
+    if not (kept := chosen & (split != "")).all():
+        index, split = index.rows(np.flatnonzero(kept)), split[kept]
+    rows = np.flatnonzero(split == wanted)
     labels, unused = labels_of(index, split, wanted, where)
-    for line in _said(index, rows, others, left_out + unused, by_split[wanted]):
-        warnings.warn(f"{where}: {line}", stacklevel=3)
-    identity = Identity(where, source, tuple(by_split), **labels)
+    for said in filter(None, (line, *_said(index, rows, others, left_out + unused, used))):
+        warnings.warn(f"{where}: {said}", stacklevel=3)
+    identity = Identity(where, source, known, **labels)
     return ShardImages(files, index.rows(rows) if len(rows) < len(index) else index, identity, options)
 
 
 def _by_split(shards: list[str]) -> dict[str, list[str]]:
+    """The shards of each split by their names; {} if none is called like a split, and for a single one."""
     found: dict[str, list[str]] = {}
     shared = _shared(shards)
     for name in shards:
         words = re.findall(r"[a-z]+", name[shared:].lower())
-        split = next((SPLIT_OF_WORD[word] for word in reversed(words) if word in SPLIT_OF_WORD), "train")
+        split = next((SPLIT_OF_WORD[word] for word in reversed(words) if word in SPLIT_OF_WORD), "")
         found.setdefault(split, []).append(name)
-    return usual(found) or {"train": shards}
+    if found.keys() == {""} or len(shards) == 1:
+        return {}
+    found["train"] = sorted([*found.get("train", []), *found.pop("", [])])
+    return usual({split: names for split, names in found.items() if names}) or {"train": shards}
+
+
+def _inside(index: TarIndex) -> tuple[tuple[str, ...], np.ndarray, str]:
+    """The splits by the members' first folders, that of each row, (N,) str and "" for none, and a line on them."""
+    tops = first_folders(list(index.names.encoded()))[0] if len(index) else []
+    found: dict[str, list[bytes]] = {}
+    for top in sorted(set(tops)):
+        found.setdefault(split_of(os.fsdecode(top)) or "", []).append(top)
+    if not (splits := usual(found)):
+        return ("train",), np.full(len(index), "train"), ""
+    of_top = {top: split for split, some in splits.items() for top in some}
+    split = np.array([of_top.get(top, "") for top in tops])
+    folders = " and ".join(f"{os.fsdecode(top)}/" for top in of_top)
+    line = f"{folders} in its members' names are its splits"
+    if beside := int((split == "").sum()):
+        line += f"; left out {counted(beside, 'image')} beside them, such as {index.names[int(np.argmax(split == ''))]}"
+    return tuple(splits), split, line
 
 
 def _shared(shards: Sequence[str]) -> int:
@@ -160,8 +190,8 @@ def _shared(shards: Sequence[str]) -> int:
     return os.path.commonprefix(shards).rfind("/") + 1  # noqa: RUF071  (commonpath changes URLs)
 
 
-def _split_of_shards(shards: Sequence[str], by_split: Mapping[str, Sequence[str]]) -> np.ndarray:
-    """(S,) str."""
+def _of_name(shards: Sequence[str], by_split: Mapping[str, Sequence[str]]) -> np.ndarray:
+    """(S,) str, the split of each shard; "" for none."""
     found = {name: split for split, names in by_split.items() for name in names}
     return np.array([found.get(name, "") for name in shards])
 

@@ -22,7 +22,7 @@ def of_cls(content: bytes) -> list[str] | None:
 
     None for -1, which stands for no label. Any other text is returned as it is, and is no class: see `is_class`.
     """
-    text = content[:MOST_BYTES].decode(errors="replace").strip()
+    text = content[:MOST_BYTES].decode("utf-8-sig", errors="replace").strip()
     if text in ("", "-1"):
         return [] if not text else None
     words = text.replace(",", " ").split()
@@ -48,7 +48,7 @@ def of_json(content: bytes) -> tuple[str, list[str] | None] | None:
 
 def of_txt(content: bytes) -> list[str] | None:
     """The number in a .txt file, None for -1; CAPTION for anything else."""
-    text = content.decode(errors="replace").strip()
+    text = content.decode("utf-8-sig", errors="replace").strip()
     if text == "-1":
         return None
     number = _whole(text) if len(content) <= SHORT else None

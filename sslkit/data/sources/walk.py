@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +26,27 @@ _SHOWN = 6  # kinds of files in a line
 _LONGEST = 8  # letters of an extension
 
 
+@dataclass(frozen=True)
+class Kind:
+    """The files that a source reads. name: of them in messages. extensions: that tell them.
+
+    by_content: files of an unknown or no extension are opened, and belong to them if they begin as an image does.
+    """
+
+    name: str
+    extensions: tuple[str, ...]
+    by_content: bool = False
+
+    def has(self, folder: str | Path, path: str) -> bool:
+        """Return whether a file below a folder is of this kind."""
+        known = extension_of(path) in self.extensions
+        return known or (self.by_content and is_image(os.path.join(folder, path)))
+
+
+IMAGES = Kind("images", IMAGE_EXTENSIONS, by_content=True)
+VIDEOS = Kind("videos", VIDEO_EXTENSIONS)
+
+
 @dataclass
 class Found:
     """The files below a folder.
@@ -43,10 +64,10 @@ class Found:
         self.left_out[kind] += 1
         self.one_of_them = self.one_of_them or path
 
-    def warn_of_others(self, where: str, kind: str) -> None:
-        """Warn of what was left out, in one line. kind: of the files that were not, as "images"."""
+    def warn_of_others(self, where: str, kind: Kind) -> None:
+        """Warn of what was left out, in one line. kind: of the files that were not."""
         if self.left_out:
-            found = counted(len(self.paths), kind.removesuffix("s"))
+            found = counted(len(self.paths), kind.name.removesuffix("s"))
             others = counted(self.left_out.total(), "other file")
             warnings.warn(f"{where}: {found}; left out {others}: {self.others}", stacklevel=4)
 
@@ -62,15 +83,14 @@ def kinds(left_out: Counter[str]) -> str:
     return ", ".join([*(f"{number:,} {kind}" for kind, number in found[:_SHOWN]), *more])
 
 
-def walk(folder: Path, extensions: Collection[str], *, by_content: bool) -> Found:
-    """The files below a folder with one of these extensions, in any case; links are followed, each folder once.
+def walk(folder: Path, kind: Kind) -> Found:
+    """The files of a kind below a folder; links are followed, each folder once.
 
     Hidden files and folders are left out, those of `USUAL` without being counted.
-    by_content: take images whose name has no or an unknown extension, too. Only such files are opened.
     Raises UserError for a folder that cannot be listed.
     """
     found, pending, seen = Found(), [""], set()
-    known = frozenset(extensions)
+    known = frozenset(kind.extensions)
     while pending:
         below = pending.pop()
         here = os.path.join(folder, below)
@@ -92,18 +112,18 @@ def walk(folder: Path, extensions: Collection[str], *, by_content: bool) -> Foun
                     found.leave_out(path, "hidden")
             elif _is_folder(entry):
                 pending.append(path)
-            elif name.rpartition(".")[2].lower() in known or (by_content and is_image(os.path.join(here, name))):
+            elif name.rpartition(".")[2].lower() in known or (kind.by_content and is_image(os.path.join(here, name))):
                 found.paths.append(path)
             else:
                 found.leave_out(path, kind_of(name))
     return found
 
 
-def chosen(folder: Path, paths: Sequence[str]) -> Found:
-    """The images among some files, `paths` below a folder, in their order."""
+def chosen(folder: Path, paths: Sequence[str], kind: Kind) -> Found:
+    """The files of a kind among some, `paths` below a folder, in their order."""
     found = Found()
     for path in paths:
-        if extension_of(path) in _IMAGES or is_image(os.path.join(folder, path)):
+        if kind.has(folder, path):
             found.paths.append(path)
         else:
             found.leave_out(path, kind_of(path))
@@ -145,5 +165,4 @@ def _is_folder(entry: os.DirEntry) -> bool:
         return False
 
 
-_IMAGES = frozenset(IMAGE_EXTENSIONS)
 NOT_OPENED = _BESIDE | frozenset(VIDEO_EXTENSIONS)

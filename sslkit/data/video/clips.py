@@ -1,6 +1,7 @@
 """Clips of videos: batches of uint8 clips by row, decoded on demand, each video once for all of its clips."""
 
 import os
+import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -13,14 +14,16 @@ import torch
 
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Identity, ImageOptions, Images
-from sslkit.data.sources.folder import list_folder, splits_of_folder
+from sslkit.data.sources.file_sources import is_files, list_files, name_of_files, splits_of_files
+from sslkit.data.sources.walk import VIDEOS
 from sslkit.data.video import clip_sampling
 from sslkit.data.video.index import VideoIndex, index_videos
 from sslkit.data.video.options import DEFAULT_SIZE, VideoOptions
-from sslkit.data.video.reader import EXTENSIONS, UnreadableVideo, VideoFacts, VideoReader, open_reader
+from sslkit.data.video.reader import UnreadableVideo, VideoFacts, VideoReader, open_reader
 from sslkit.errors import UserError
 
 PREFIX = "video:"
+_PREFIXES = re.compile(rf"(^|,)\s*{PREFIX}")
 _SHOWN = 3  # unreadable videos named in the warning
 
 
@@ -171,9 +174,10 @@ def open_videos(
     decoder: str = "auto",
     cache: str | Path | None = "runs/cache",
 ) -> Videos:
-    """Open one split of a folder of videos as clips.
+    """Open one split of a set of videos as clips.
 
-    source: the folder, with or without "video:"; splits and class folders as in `folder.open_folder`.
+    source: a folder, several, a list of files or a pattern, with or without "video:"; splits and classes as of images,
+        see `folder.open_folder` and `file_sources.list_files`.
     frames: T, of a clip. stride: distance between two of its frames. A shorter video repeats its last frame.
     sampling: "random" clips, or the "center" one.
     clips: R, clips of each video; default 2 random ones, or 1 in the centre.
@@ -184,7 +188,7 @@ def open_videos(
         that touch a damaged place of a video, if the decoder detects it (see `pyav_reader`).
     decoder: "pyav", "torchcodec"; "auto" is the first that is installed.
     cache: folder for the index of the videos, made at the first opening; None rebuilds it each time.
-    Raises UserError for a folder without videos, none that can be read, no decoder, or an option out of range.
+    Raises UserError for a source without videos, none that can be read, no decoder, or an option out of range.
     """
     options = VideoOptions(
         split, image_size, None, fit, on_error, interpolation, cache,
@@ -197,15 +201,19 @@ def open_folder_of_videos(source: str | Path, options: ImageOptions) -> Videos:
     """Like `open_videos`, with an options object; ImageOptions get the defaults of videos."""
     if not isinstance(options, VideoOptions):
         options = VideoOptions(**vars(options))
-    root = _folder(source)
-    listing = list_folder(root, options.split, EXTENSIONS, "videos")
-    named = f"{PREFIX}{os.fspath(root)}"
-    identity = Identity(root.resolve().name, named, listing.splits, listing.labels, listing.classes)
+    text = _found(source)
+    listing = list_files(text, options.split, VIDEOS)
+    identity = Identity(name_of_files(text), f"{PREFIX}{text}", listing.splits, listing.labels, listing.classes)
     return open_video_files(listing.folder, listing.paths, identity, options)
 
 
 def splits_of_videos(source: str | Path) -> tuple[str, ...]:
-    return splits_of_folder(_folder(source))
+    return splits_of_files(_found(source))
+
+
+def files_of(source: str | Path) -> str:
+    """The folders, lists and patterns that a source names, without `video:`, which each of several may have."""
+    return _PREFIXES.sub(r"\1", os.fspath(source))
 
 
 def open_video_files(root: Path, paths: Sequence[str], identity: Identity, options: VideoOptions) -> Videos:
@@ -229,12 +237,13 @@ def open_video_files(root: Path, paths: Sequence[str], identity: Identity, optio
     return videos
 
 
-def _folder(source: str | Path) -> Path:
-    root = Path(os.fspath(source).removeprefix(PREFIX)).expanduser()
-    if root.is_dir():
-        return root
-    what = "is a file: give the folder that holds the videos" if root.is_file() else "is not there"
-    raise UserError(f"folder of videos {root.absolute()} {what}")
+def _found(source: str | Path) -> str:
+    """As of `files_of`. Raises UserError for what is not there."""
+    if is_files(text := files_of(source)):
+        return text
+    path = Path(text).expanduser()
+    what = "is a file: give the folder that holds the videos, or a list of files" if path.is_file() else "is not there"
+    raise UserError(f"folder of videos {path.absolute()} {what}")
 
 
 def _report(name: str, skipped: dict[str, str], total: int, on_error: str) -> None:

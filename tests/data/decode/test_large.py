@@ -1,12 +1,17 @@
 """Images with more pixels than Pillow opens."""
 
+import resource
+import struct
 import warnings
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
+from image_files import SIDE, dicom, fits, flat
 from PIL import Image
 
+from sslkit.data.decode import decoding
 from sslkit.data.in_order import batches_in_order
 from sslkit.data.sources.named import open_images
 from sslkit.data.views.cropped import CroppedImages
@@ -75,9 +80,11 @@ def test_a_lower_limit_is_kept(folder: Path) -> None:
 def test_large_files_in_shards_and_of_other_formats(folder: Path, tmp_path) -> None:
     for ending in ("tif", "bmp", "jp2", "gif"):
         Image.new("L", (40, 40), 77).save(tmp_path / f"9.{ending}")
+    for kind in ("tiff_lzw", "tiff_adobe_deflate"):  # which Pillow checks again when it decodes
+        Image.new("L", (40, 40), 77).save(tmp_path / f"{kind}.tif", compression=kind)
     images = open_images(folder, image_size=20, max_pixels=1600)
     batch = images.__getitems__(list(range(4, len(images))))
-    assert len(images) == 8 and batch["bad"] == [] and set(batch["images"][:, 0, 9, 9].tolist()) == {77}
+    assert len(images) == 10 and batch["bad"] == [] and set(batch["images"][:, 0, 9, 9].tolist()) == {77}
 
 
 def test_a_format_with_a_limit_of_its_own(folder: Path, monkeypatch) -> None:
@@ -105,3 +112,118 @@ def test_many_channels_count_as_more_pixels(tmp_path, monkeypatch) -> None:
     with pytest.raises(UserError, match=rf"none of its 1 images can be read.*{reason}"), pytest.warns(UserWarning):
         open_images(tmp_path, image_size=20)
     assert open_images(tmp_path, image_size=20, max_pixels=2600).channels == 13
+
+
+def test_heic_has_the_limit_of_others(folder: Path) -> None:
+    pillow_heif = pytest.importorskip("pillow_heif")
+    pillow_heif.from_pillow(Image.new("RGB", (40, 40), (90, 90, 90))).save(folder / "9.heic", quality=100)
+    with pytest.warns(UserWarning, match=r"left out .*: it has (more than|1,600)"):
+        assert open_images(folder, image_size=20).__getitems__([4])["bad"] == [str(folder / "9.heic")]
+    assert not open_images(folder, image_size=20, max_pixels=1600).__getitems__([4])["bad"]
+
+
+def test_colours_of_16_bits_are_read_where_they_are_allowed(folder: Path) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    tifffile.imwrite(folder / "9.tif", np.full((40, 40, 3), 2**15, np.uint16), photometric="rgb")
+    with pytest.warns(UserWarning, match="16-bit images"):
+        images = open_images(folder, image_size=20, max_pixels=2400)  # a value of two bytes counts more
+    assert not images.__getitems__([4])["bad"]
+
+
+def with_sides(path: Path, page: int, side: int) -> Path:
+    """A TIFF one of whose pages says that it has other sides than its pixels."""
+    tifffile = pytest.importorskip("tifffile")
+    with tifffile.TiffFile(path, mode="r+") as file:
+        for name in ("ImageWidth", "ImageLength"):
+            file.pages[page].tags[name].overwrite(side)
+    return path
+
+
+@pytest.mark.parametrize("photometric", ["minisblack", "miniswhite"])  # by Pillow, and by tifffile
+def test_a_later_page_has_the_limit_too(photometric: str, tmp_path: Path) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    pages = np.full((3, 8, 8), 2**14, np.uint16)
+    tifffile.imwrite(tmp_path / "0.tif", pages, photometric=photometric, description="", metadata=None)
+    with_sides(tmp_path / "0.tif", 1, 100_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        images = open_images(tmp_path, image_size=8, pages="all", range=(0.0, 65535.0))
+    with pytest.warns(UserWarning, match=r"left out .*0\.tif#2: it has 10,000,000,000 pixels, more than 178,956,970"):
+        images._has_told, images._unreadable = False, set()
+        assert images.__getitems__([1])["bad"] == [f"{tmp_path}/0.tif#2"]
+    assert not images.__getitems__([0, 2])["bad"]
+
+
+def test_pages_of_one_picture_have_one_size(tmp_path: Path) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    tifffile.imwrite(tmp_path / "0.tif", np.zeros((5, 8, 8), np.uint16), photometric="minisblack", metadata=None)
+    with_sides(tmp_path / "0.tif", 3, 100_000)
+    with pytest.raises(UserError, match=r"0\.tif: a TIFF whose pages of one picture have several sizes"):
+        open_images(tmp_path, image_size=8, channels=5)
+
+
+def test_tiles_larger_than_their_image_are_not_read(tmp_path: Path) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    tifffile.imwrite(tmp_path / "0.tif", np.zeros((16, 16), np.uint16), photometric="miniswhite", tile=(16, 16))
+    with tifffile.TiffFile(tmp_path / "0.tif", mode="r+") as file:
+        for name in ("TileWidth", "TileLength"):
+            file.pages[0].tags[name].overwrite(65520)
+    with pytest.raises(UserError, match=r"0\.tif: a TIFF with tiles of shape \(65520, 65520\), larger than the image"):
+        open_images(tmp_path, image_size=8)
+
+
+def test_a_jpeg_2000_of_another_size_than_it_says(tmp_path: Path) -> None:
+    imagecodecs = pytest.importorskip("imagecodecs")
+    content = bytearray(imagecodecs.jpeg2k_encode(np.zeros((8, 8, 3), np.uint16), codecformat="jp2", level=0))
+    place = content.find(b"\xff\x4f\xff\x51")
+    content[place + 8 : place + 16] = (100_000).to_bytes(4, "big") * 2
+    (tmp_path / "0.jp2").write_bytes(content)
+    with pytest.raises(UserError, match=r"0\.jp2: its header says \(8, 8\) pixels, and its code \(100000, 100000\)"):
+        open_images(tmp_path, image_size=8)
+
+
+def test_what_is_allowed_and_does_not_fit_into_the_memory_is_left_out(folder: Path, monkeypatch) -> None:
+    upright = decoding._upright
+
+    def starved(image: Image.Image, *how: object) -> Image.Image:
+        if image.width == 40:
+            raise MemoryError
+        return upright(image, *how)
+
+    monkeypatch.setattr(decoding, "_upright", starved)
+    images = open_images(folder, image_size=20, max_pixels=1600)
+    with pytest.warns(UserWarning, match=r"left out .*1\.png: its 40 x 40 pixels do not fit into the memory"):
+        assert images.__getitems__([1])["bad"] == [str(folder / "1.png")]
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10**6)
+    images._unreadable = set()
+    with pytest.raises(MemoryError):  # of a small image: the machine's fault
+        images.__getitems__([1])
+
+
+def png_header(side: int) -> bytes:
+    head = b"IHDR" + struct.pack(">IIBBBBB", side, side, 16, 0, 0, 0, 0)
+    start = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head))
+    return start + struct.pack(">I", 8) + b"IDAT" + bytes(64)
+
+
+SMALL_FILES = {  # of 100,000 x 100,000 pixels, or as many as the format has
+    "png": lambda: png_header(100_000),
+    "ppm": lambda: b"P6 100000 100000 255\n" + bytes(64),
+    "pfm": lambda: b"Pf 100000 100000 -1.0\n" + bytes(64),
+    "fits": lambda: fits(-32, 1, ">f4").replace(f"= {SIDE:>20}".encode(), f"= {100_000:>20}".encode()),
+    "qoi": lambda: b"qoif" + struct.pack(">IIBB", 100_000, 100_000, 3, 0) + bytes(64),
+    "bmp": lambda: b"BM" + struct.pack("<4I2i2H6I", 118, 0, 54, 40, 100_000, 100_000, 1, 24, *[0] * 6) + bytes(64),
+    "tga": lambda: struct.pack("<BBBHHBHHHHBB", 0, 0, 3, 0, 0, 0, 0, 0, 60_000, 60_000, 8, 0) + bytes(64),
+    "dcm": lambda: dicom(flat("u2", 2048), Rows=60_000, Columns=60_000),
+}
+
+
+@pytest.mark.parametrize("ending", SMALL_FILES)
+def test_a_small_file_that_says_it_is_huge_takes_no_memory(ending: str, tmp_path: Path) -> None:
+    (tmp_path / f"0.{ending}").write_bytes(SMALL_FILES[ending]())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(UserError, match=rf"0\.{ending}: it has .*pixels"):
+            open_images(tmp_path, image_size=8)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18, "KiB"

@@ -157,7 +157,7 @@ def test_rows_that_are_no_images_or_have_no_split_are_counted(folder: Path) -> N
     with pytest.warns(UserWarning, match=r"a\.txt: 2 images; left out 1 other file: 1 \.txt"):
         assert values(open_images(text, image_size=4)) == [12, 0]
     table = written(folder / "a.csv", "path,split", "pictures/ant/0.png,train", "pictures/ant/1.png,")
-    with pytest.warns(UserWarning, match="1 image without a split left out"):
+    with pytest.warns(UserWarning, match="1 file without a split left out"):
         assert values(open_images(table, image_size=4)) == [0]
 
 
@@ -172,7 +172,7 @@ def test_rows_that_are_no_images_or_have_no_split_are_counted(folder: Path) -> N
         ("a.txt", ["pictures/ant"], "the first, in line 1, is a folder: "),
         ("a.txt", ["pictures/ant/0.png", "./pictures/ant/0.png"], "lines 1 and 2 name the same file"),
         ("a.txt", ["", ""], "names no file"),
-        ("a.txt", ["a.txt"], r"none of its 1 file is an image: 1 \.txt"),
+        ("a.txt", ["a.txt"], r"there are no images among its 1 file: 1 \.txt"),
         ("a.csv", ["pictures/ant/0.png,cat"], "its first line names no column of files, called path, file, filename"),
         ("a.csv", ["path,label", "pictures/ant/0.png"], "line 2 has 1 cells, and its first line 2"),
         ("a.csv", ["path,label", ",cat"], "line 2 names no file"),
@@ -226,3 +226,21 @@ def test_a_plain_list_says_nothing(folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         open_images(written(folder / "a.txt", "pictures/ant/0.png", "pictures/bee/0.png"))
+
+
+def test_lines_of_a_path_and_the_number_of_its_class(folder: Path) -> None:
+    """As Caffe, mmpretrain and VideoMAE write them; names with blanks and numbers are names."""
+    text = written(folder / "a.txt", "pictures/ant/0.png 7", "pictures/ant/1.png\t3", "pictures/bee/2.png  -1")
+    with pytest.warns(UserWarning, match=r"a\.txt: its lines are read as paths and the numbers of their classes"):
+        images = open_images(text, image_size=4)
+    assert values(images) == [0, 1, 12] and images.classes == ["3", "7"] and images.labels.tolist() == [1, 0, -1]
+    (folder / "pictures" / "bee" / "2.png").rename(folder / "pictures" / "bee" / "2.png 3")
+    text = written(folder / "a.txt", "pictures/bee/2.png 3", "pictures/ant/0.png")
+    assert values(open_images(text, image_size=4)) == [12, 0]
+
+
+def test_columns_that_are_not_used_are_named(folder: Path) -> None:
+    """A column of labels called `breed`: without a word there would be none."""
+    table = written(folder / "a.csv", "file_name,breed,age", "pictures/ant/0.png,x,1", "pictures/bee/2.png,y,2")
+    with pytest.warns(UserWarning, match="paths from 'file_name'; of the others, such as 'breed', 'age', none is used"):
+        open_images(table)

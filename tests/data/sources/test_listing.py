@@ -115,3 +115,17 @@ def test_images_that_are_read_otherwise_than_their_folders_say_are_named(files: 
     else:
         with pytest.warns(UserWarning, match="its images of train have labels, those of test none"):
             assert open_images(tmp_path, split="test").labels is None
+
+
+@pytest.mark.parametrize("named", ["folder", "pattern"])
+def test_held_out_images_of_one_known_class_have_it(named: str, tmp_path: Path) -> None:
+    """A single folder tells no classes, but here train tells them."""
+    for name in ("train/Cat/1.png", "train/dog/1.png", "test/cat/1.png"):
+        write(tmp_path / name)
+    source = tmp_path if named == "folder" else f"{tmp_path}/**/*.png"
+    with pytest.warns(UserWarning, match="'Cat' and 'cat' are one class"):
+        test = open_images(source, split="test")
+    assert [test.classes[label] for label in test.labels] == ["Cat"]
+    (tmp_path / "test" / "cat").rename(tmp_path / "test" / "images")
+    with pytest.warns(UserWarning, match="its images of train have labels, those of test none"):
+        assert open_images(source, split="test").labels is None

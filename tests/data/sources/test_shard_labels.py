@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
-from tars import labels, opened, pngs, tar
+from tars import labels, names, opened, pngs, rows_read, tar
 
+from sslkit.data.sources.named import splits
 from sslkit.data.sources.tar_labels import of_cls, of_json, of_txt
+from sslkit.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -14,7 +16,7 @@ from sslkit.data.sources.tar_labels import of_cls, of_json, of_txt
         (b"7\n", ["7"]), (b"007", ["7"]), (b"3.0", ["3"]), (b"3.000e+01", ["30"]), (b"12 3,3", ["3", "12"]), (b"", []),
         (b"-1", None), (b"1.5", ["1.5"]), (b"-1 3", ["-1 3"]), (b"0 0 1 0", ["0 0 1 0"]), (b"0 1", ["0", "1"]),
         (b"n01440764", ["n01440764"]), (b"golden retriever", ["golden retriever"]), (b"1_0", ["1_0"]),
-        (b"9" * 19, ["9" * 19]), (b"\xff\xfe", ["\ufffd\ufffd"]),
+        (b"9" * 19, ["9" * 19]), (b"\xff\xfe", ["\ufffd\ufffd"]), (b"\xef\xbb\xbf7", ["7"]),
     ],
 )  # fmt: skip
 def test_content_of_cls(content: bytes, classes: list[str] | None) -> None:
@@ -125,17 +127,41 @@ def test_folders_that_all_members_share_are_no_class(above: str, tmp_path: Path)
     assert labels(held_out) == ["dog", "cat"] * 2
 
 
-def test_splits_inside_an_archive_are_said(tmp_path: Path) -> None:
+def test_what_lies_beside_splits_in_an_archive_is_left_out_and_said(tmp_path: Path) -> None:
+    """As beside those of a folder; shards that are called like splits are not looked into."""
+    members = pngs(*(f"{part}/{name}/0.png" for part in ("Training", "TEST") for name in ("cat", "dog")))
+    members += pngs("extra/0.png", "0.png", "extra/0.cls=7")
+    tar(tmp_path / "set-train-test.tar", members)
+    images, said = opened(tmp_path / "set-train-test.tar")
+    assert labels(images) == ["cat", "dog"] and images.splits == ("train", "test")
+    beside = "left out 2 images beside them, such as extra/0.png"
+    assert said[0] == f"set-train-test: Training/ and TEST/ in its members' names are its splits; {beside}"
+    tar(tmp_path / "b" / "x-train-0.tar", members)
+    tar(tmp_path / "b" / "x-train-1.tar", pngs("TEST/cat/7.png"))
+    assert len(opened(tmp_path / "b")[0]) == 7
+
+
+def test_several_archives_with_splits_inside(tmp_path: Path) -> None:
+    for row in range(2):
+        tar(tmp_path / f"{row}.tar", pngs(f"train/{row}.png", f"train/{row}.cls={row}", f"test/{row}.png"))
+    train, _ = opened(tmp_path)
+    test, _ = opened(tmp_path, split="test")
+    assert names(train) == ["train/0.png", "train/1.png"] and labels(train) == ["0", "1"]
+    assert names(test) == ["test/0.png", "test/1.png"] and train.content_digest != test.content_digest
+
+
+def test_splits_inside_an_archive_are_read_and_said(tmp_path: Path) -> None:
     tar(
         tmp_path / "a.tar",
         pngs(*(f"photos/{part}/{name}/0.png" for part in ("train", "val") for name in ("cat", "dog"))),
     )
-    images, said = opened(tmp_path / "a.tar")
-    assert labels(images) == ["cat", "dog"] * 2
-    assert said == [
-        "a: train/ and val/ in its members' names are read together, held-out images too; to tell them apart, write "
-        "them as shards with these words"
-    ]
+    for split, row in (("train", 0), ("val", 2), ("test", 2)):
+        images, said = opened(tmp_path / "a.tar", split=split)
+        assert labels(images) == ["cat", "dog"] and rows_read(images) == [row, row + 1]
+        assert said == ["a: train/ and val/ in its members' names are its splits"]
+    assert images.splits == splits(f"shards:{tmp_path}/a.tar", cache=None) == ("train", "test")
+    with pytest.raises(UserError, match="has no split 'extra'"):
+        opened(tmp_path / "a.tar", split="extra")
     tar(tmp_path / "b.tar", pngs("train2017/0.png", "val2017/0.png"))
     images, said = opened(tmp_path / "b.tar")
     assert images.classes == ["train2017", "val2017"] and "some look like splits: train2017, val2017" in said[0]

@@ -14,7 +14,7 @@ from sslkit.data.decode.decoding import EXTENSIONS, looks_like_an_image
 from sslkit.data.sources import walk
 from sslkit.data.sources.folder import FolderImages, list_folder
 from sslkit.data.sources.named import open_images
-from sslkit.data.sources.walk import extension_of, kind_of
+from sslkit.data.sources.walk import IMAGES, extension_of, kind_of
 
 LEFT_OUT = {  # extensions of Pillow's that are no pictures here, or mostly something else
     *("eps", "ps", "wmf", "emf", "mpg", "mpeg", "bufr", "grib", "h5", "hdf", "iim"),
@@ -173,4 +173,4 @@ def test_listing_many_usual_files_opens_none(tmp_path, monkeypatch) -> None:
     for number in range(300):
         (tmp_path / f"{number}.jpg").touch()
     monkeypatch.setattr("builtins.open", lambda *_, **__: pytest.fail("a file was opened"))
-    assert len(list_folder(tmp_path, "train", EXTENSIONS, "images").paths) == 300
+    assert len(list_folder(tmp_path, "train", IMAGES).paths) == 300

@@ -14,7 +14,7 @@ from films import HEIGHT, WIDTH, cut, numbers_in, write_film, write_sound
 import sslkit
 from sslkit.data.images import Identity
 from sslkit.data.loader import EpochRows, make_loader
-from sslkit.data.sources.named import open_images, splits
+from sslkit.data.sources.named import name_of_tables, open_images, splits
 from sslkit.data.video.clip_sampling import clip_frames
 from sslkit.data.video.clips import VideoOptions, Videos, open_video_files, open_videos
 from sslkit.errors import UserError
@@ -144,6 +144,27 @@ def test_classes_and_splits_are_those_of_folders(films: Path, tmp_path: Path) ->
     assert train.digest != val.digest
     with pytest.raises(UserError, match="no split 'validate'"):
         opened(tmp_path, split="validate")
+
+
+def test_several_folders_a_list_and_a_pattern(films: Path, tmp_path: Path) -> None:
+    """The grammar of images."""
+    for row, name in enumerate(("one/train/a", "one/train/b", "one/val/a", "two/a", "two/b")):
+        (tmp_path / name).mkdir(parents=True)
+        shutil.copy(films / f"{row % 2}.avi", tmp_path / name / f"{row}.avi")
+    (tmp_path / "two" / "notes.txt").touch()
+    for text in (f"video:{tmp_path}/one,{tmp_path}/two", f"video:{tmp_path}/one, video:{tmp_path}/two"):
+        with pytest.warns(UserWarning, match=r"two: 2 videos; left out 1 other file: 1 \.txt"):
+            both = open_images(text, image_size=24, cache=None)
+        assert both.splits == splits(text) == ("train", "test") and both.name == name_of_tables(text) == "one+two"
+        assert [both.image_name(row) for row in range(4)][::3] == ["one/train/a/0.avi", "two/b/4.avi"]
+        assert both.labels.tolist() == [0, 1, 0, 1] and len(open_images(both, split="test")) == 1
+    (tmp_path / "list.csv").write_text("path,label\none/train/a/0.avi,x\ntwo/b/4.avi,y\ntwo/notes.txt,y")
+    with pytest.warns(UserWarning, match=r"list\.csv: 2 videos; left out 1 other file"):
+        listed = opened(f"video:{tmp_path}/list.csv")
+    assert listed.classes == ["x", "y"] and listed.labels.tolist() == [0, 1]
+    assert len(opened(f"video:{tmp_path}/one/**/*.avi")) == 2, "those of train"
+    with pytest.raises(UserError, match="names 'nowhere', and there is no such folder or list"):
+        opened(f"video:{tmp_path}/one,nowhere")
 
 
 def test_open_images_delegates(films: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,9 @@ from PIL import Image
 from random_entries import made
 
 import evaluation
+from evaluation.features.seen import Judged, seen, seen_films
 from sslkit import open_images, zoo
+from sslkit.zoo.weights import sha256
 
 WITHOUT = "the network saw these images in its pretraining, without their labels"
 
@@ -94,3 +96,80 @@ def test_another_layer_has_seen_them_and_random_weights_have_not(tmp_path: Path)
     entry = pretrained(tmp_path, write_digits(tmp_path / "digits", "train", 10))
     assert WITHOUT in notes_of(f"{entry.folder}@layer2", tmp_path / "digits")[1][0]
     assert WITHOUT not in notes_of(f"random:{entry.folder}", tmp_path / "digits")[1][0]
+
+
+def test_weights_that_a_network_began_from_count(tmp_path: Path) -> None:
+    first = pretrained(tmp_path, write_digits(tmp_path / "digits", "train", 10))
+    second = pretrained(tmp_path, write_digits(tmp_path / "others", "test", 10))
+    begun = {"source": str(first.folder), "sha256": sha256(first.folder / "backbone.safetensors"), "notes": []}
+    second = zoo.update(second, init=begun)
+    note = notes_of(second, tmp_path / "digits")[1][0]
+    their = "saw these images in their pretraining, without their labels"
+    assert f"the weights that it began from, {first.folder}, {their}" in note
+    assert WITHOUT in notes_of(second, tmp_path / "others")[1][0], "its own"
+    for other in ({**begun, "sha256": "0" * 64}, {**begun, "source": "timm:resnet18"}, {**begun, "source": "gone"}):
+        assert "saw" not in notes_of(zoo.update(second, init=other), tmp_path / "digits")[1][0]
+
+
+def test_a_part_of_the_images(tmp_path: Path) -> None:
+    """By the places of the files: a copy of a part is not known."""
+    for name in ("a", "b"):
+        write_digits(tmp_path / "all" / name, "train", 8)
+    text = f"{tmp_path / 'all' / 'a'},{tmp_path / 'all' / 'b'}"
+    entry = pretrained(tmp_path, tmp_path / "all" / "a")
+    images = open_images(text, cache=None)
+    known = {"source": text, "images": len(images), "digest": images.digest, "content": images.content_digest}
+    entry = zoo.update(entry, data=known)
+    assert WITHOUT in notes_of(entry, tmp_path / "all" / "b")[1][0]
+    shutil.copytree(tmp_path / "all" / "b", tmp_path / "copy")
+    assert "saw" not in notes_of(entry, tmp_path / "copy")[1][0]
+    entry = pretrained(tmp_path, tmp_path / "all" / "a")
+    part = "the network saw 24 of these 48 images in its pretraining"
+    assert part in seen(entry.card, Judged(str(tmp_path / "all"), "train"))
+
+
+@pytest.mark.parametrize(
+    ("source", "images", "judged", "split", "found"),
+    [
+        ("torchvision:CIFAR10:/data", 50000, "cifar10", "train", "these"),
+        ("cifar10", 50000, "cifar10:/elsewhere", "train", "these"),
+        ("cifar10", 50000, "cifar10", "test", ""),
+        ("cifar10", 50000, "cifar100", "train", ""),
+        ("cifar100", 50000, "fc100", "test", "some of these"),
+        ("dtd", 1880, "dtd", "trainval", "some of these"),
+        ("dtd", 1880, "dtd", "val", ""),
+        ("caltech101", 8677, "caltech101", "test", "these"),
+        ("torchvision:OxfordIIITPet", 3680, "pets", "trainval", "these"),
+        ("torchvision:nothing", 50000, "cifar10", "train", ""),
+        ("fashion_mnist", 60000, "cifar10", "train", ""),
+    ],
+)
+def test_published_sets_are_known_by_name(source: str, images: int, judged: str, split: str, found: str) -> None:
+    card = {"method": "byol", "data": {"source": source, "images": images, "content": "0" * 64}}
+    note = f"the network saw {found} images in its pretraining, without their labels" if found else ""
+    assert seen(card, Judged(judged, split)) == note
+
+
+def test_films(tmp_path: Path) -> None:
+    pytest.importorskip("av")
+    from films import write_film
+
+    from sslkit.data.video.clips import open_videos
+    from sslkit.data.video.index import index_videos
+
+    for row in range(4):
+        (tmp_path / "films" / "ab"[row % 2]).mkdir(parents=True, exist_ok=True)
+        write_film(tmp_path / "films" / "ab"[row % 2] / f"{row}.mp4", 3 + row)
+    videos = open_videos(tmp_path / "films", cache=None)
+    known = {"source": f"video:{tmp_path / 'films'}", "images": 4, "content": videos.content_digest}
+    shutil.copytree(tmp_path / "films", tmp_path / "copy")
+    (tmp_path / "copy" / "a" / "0.mp4").write_bytes((tmp_path / "films" / "a" / "2.mp4").read_bytes())
+    shutil.copytree(tmp_path / "films", tmp_path / "same")
+    found = {}
+    for name in ("films", "same", "copy", "films/a"):
+        root = tmp_path / name
+        paths = sorted(str(path.relative_to(root)) for path in root.rglob("*.mp4"))
+        index = index_videos(root, paths, videos.reader, None)
+        found[name] = seen_films({"method": "byol", "data": known}, root, index, None)
+    these = "the network saw these films in its pretraining, without their labels"
+    assert found == {"films": these, "same": these, "copy": "", "films/a": these}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.datasets import AS_USUAL, Reading
-from evaluation.protocols.action.datasets._folder import FOLDER, open_folder
+from evaluation.protocols.action.datasets._own import FOLDER, open_own
 from evaluation.protocols.action.datasets.base import Entry, Films
 from sslkit.errors import UserError
 from sslkit.options import members
@@ -48,7 +48,7 @@ def open_films(source: str, split: str = "test", reading: Reading = AS_USUAL, *,
     """List the videos and labels of one split. Nothing is downloaded or decoded.
 
     source: a published data set, `NAME` or `NAME:ROOT` (see `names`), or `video:FOLDER`, which has a folder for each
-        split ("train"; "test" or "val") and in it one for each class.
+        split ("train"; "test" or "val") and in it one for each class; or several folders, a list, or a pattern.
     split: "train" or "test"; the test split of Kinetics-400 is its validation list, whose labels are public.
     reading: its root, the folder that contains NAME, and its counts, the reaction to numbers of videos or classes other
         than the published ones. fold: number of the official split (`folds_of`).
@@ -56,10 +56,9 @@ def open_films(source: str, split: str = "test", reading: Reading = AS_USUAL, *,
     and their source.
     """
     name = _name(source)
-    own_root = Path(source.partition(":")[2] or reading.root).expanduser()
     if name == FOLDER:
-        return open_folder(own_root, split)
-    return find(name).open(own_root, split, fold, reading.counts)
+        return open_own(source, split)
+    return find(name).open(Path(source.partition(":")[2] or reading.root).expanduser(), split, fold, reading.counts)
 
 
 def _name(source: Any) -> str:

@@ -203,14 +203,37 @@ def test_folders_of_films_are_called_as_those_of_images(tmp_path: Path) -> None:
     assert named(test) == {"run/3.mp4": "Run"}
 
 
+def test_films_are_named_as_images_are(tmp_path: Path) -> None:
+    """Several folders, a list with labels and splits, and a pattern."""
+    for top, kind in (("one", "train"), ("two", "train"), ("one", "val")):
+        touch(*(tmp_path / top / kind / label / f"{top}.mp4" for label in ("a", "b")))
+    several = f"video:{tmp_path / 'one'},video:{tmp_path / 'two'}"
+    train, test = (open_films(several, split) for split in ("train", "test"))
+    assert named(train) == {f"{top}/train/{label}/{top}.mp4": label for top in ("one", "two") for label in ("a", "b")}
+    assert named(test) == {"one/val/a/one.mp4": "a", "one/val/b/one.mp4": "b"} and test.name == "one+two"
+    rows = ["video,label,split", "one/train/a/one.mp4,x,train", "one/train/b/one.mp4,y,train"]
+    rows += ["two/train/a/two.mp4,y,test", "two/train/b/two.mp4,,test"]
+    (tmp_path / "list.csv").write_text("\n".join(rows))
+    with pytest.warns(UserWarning, match="paths from 'video', labels from 'label', splits from 'split'"):
+        train, test = (open_films(f"video:{tmp_path / 'list.csv'}", split) for split in ("train", "test"))
+    assert named(train) == {"one/train/a/one.mp4": "x", "one/train/b/one.mp4": "y"} and train.name == "list"
+    assert named(test) == {"two/train/a/two.mp4": "y"} and test.left_out == {"two/train/b/two.mp4": "no label"}
+    pattern = open_films(f"video:{tmp_path}/one/**/*.mp4", "test")
+    assert named(pattern) == {"val/a/one.mp4": "a", "val/b/one.mp4": "b"}
+
+
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        (("train/a/1.mp4", "train/b/1.mp4"), "has no folder test or val"),
-        (("train/a/1.mp4", "train/b/1.mp4", "test/c/1.mp4"), "the classes c are not in train"),
-        (("train/a/1.mp4", "test/a/1.mp4"), "has 1 class folder; classification needs at least 2"),
-        (("train/1.mp4", "test/a/1.mp4"), "train/CLASS/1.mp4"),
-        (("train/a/1.mp4", "train/b/1.mp4", "test/a/1.txt"), "there is no video in .*: looked for .mp4 .avi"),
+        (
+            ("train/a/1.mp4", "train/b/1.mp4"),
+            r"has no train and test \(or val\) videos: .* train/CLASS/",
+        ),
+        (("train/a/1.mp4", "train/b/1.mp4", "test/a/1.mp4", "test/c/1.mp4"), "the classes c are not in train"),
+        (("train/a/1.mp4", "test/a/1.mp4"), "train: classification needs at least 2 classes"),
+        (("train/1.mp4", "test/a/1.mp4"), "train: classification needs at least 2 classes"),
+        (("train/a/1.mp4", "train/b/1.mp4", "test/1.mp4"), "test: its videos have no classes"),
+        (("train/a/1.mp4", "train/b/1.mp4", "test/a/1.txt"), "no videos in .*test or below: looked for .mp4 .avi"),
     ],
 )
 def test_folders_that_are_not_so(files: tuple[str, ...], said: str, tmp_path: Path) -> None:
@@ -230,5 +253,5 @@ def test_splits_and_folds_that_are_not_there(ucf: Path) -> None:
         open_films(f"ucf101:{ucf}", "val")
     with pytest.raises(UserError, match="ucf101 has no split 4; known: 1, 2, 3"):
         open_films(f"ucf101:{ucf}", "test", fold=4)
-    with pytest.raises(UserError, match="there is no folder"):
+    with pytest.raises(UserError, match=r"folder of videos .*nowhere is not there"):
         open_films(f"video:{ucf}/nowhere", "train")
