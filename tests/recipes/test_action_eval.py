@@ -237,7 +237,7 @@ def test_the_next_command_of_an_entry_compares_it_with_the_untrained_network(pla
         ({"recipe": "paper_hmdb51"}, "testTrainMulti_7030_splits"),
         ({"recipe": "slowfast_ucf101", "data": "ucf101:elsewhere"}, "cannot be opened from"),
         ({"recipe": "slowfast_hmdb51"}, "test_train_splits.rar"),
-        ({"data": "video:nowhere"}, "there is no folder"),
+        ({"data": "video:nowhere"}, "folder of videos .* is not there"),
         ({"data": "pets"}, "'pets' is not a video data set"),
         ({"checkpoint": None}, "name what to judge: checkpoint="),
         ({"checkpoint": "random:narrow_resnet", "data": "video:nowhere"}, "random:narrow_resnet takes images"),

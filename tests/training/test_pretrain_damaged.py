@@ -175,7 +175,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     harm(last(folder))
     monkeypatch.setattr(pretrain, "finish", die)
     with monkeypatch.context() as patch:  # killed while it writes: nothing whole is lost
-        patch.setattr("sslkit.runtime.checkpoint.seal", die)
+        patch.setattr("sslkit.files.checksums.seal", die)
         with pytest.raises(Killed):
             sslkit.pretrain(config)
     assert previous(folder).read_bytes() == before

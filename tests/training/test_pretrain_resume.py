@@ -15,8 +15,8 @@ from forks import exit_code
 
 import sslkit
 from sslkit.errors import UserError
+from sslkit.files import checksums
 from sslkit.files.checksums import seal
-from sslkit.runtime import checkpoint
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.training import pretrain
 
@@ -54,7 +54,7 @@ def die_while_saving(config: dict) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         seal(path)
 
-    checkpoint.seal = broken
+    checksums.seal = broken
     sslkit.pretrain(config)
 
 

@@ -20,7 +20,8 @@ def open_own(source: str, split: str) -> Films:
     without test or val, for less than two classes, and for test classes that are not in train.
     """
     check_split(source, split)
-    if len(clips.splits_of_videos(source)) < 2:
+    known = clips.splits_of_videos(source)
+    if "train" not in known or (split != "train" and len(known) < 2):
         raise UserError(f"{source} has no train and test (or val) videos: {_LAYOUT}")
     text = clips.files_of(source)
     found, train = (list_files(text, one, VIDEOS) for one in (split, "train"))

@@ -154,14 +154,14 @@ def test_random_crops_reach_all_edges_of_the_frames(numbered: Path, monkeypatch)
 
 def test_a_film_that_is_overwritten_has_changed(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        (tmp_path / "train" / name).mkdir(parents=True)
-        write_film(tmp_path / "train" / name / "1.mp4", 9)
+        (tmp_path / "films" / "train" / name).mkdir(parents=True)
+        write_film(tmp_path / "films" / "train" / name / "1.mp4", 9)
     (tmp_path / "cache").mkdir()
-    first, again = (survey(open_films(f"video:{tmp_path}", "train"), cache=tmp_path / "cache") for _ in range(2))
+    first, again = (survey(open_films(f"video:{tmp_path}/films", "train"), cache=tmp_path / "cache") for _ in range(2))
     assert first.changed == again.changed
-    path = tmp_path / "train" / "a" / "1.mp4"
+    path = tmp_path / "films" / "train" / "a" / "1.mp4"
     path.write_bytes(path.read_bytes())
-    other = survey(open_films(f"video:{tmp_path}", "train"), cache=tmp_path / "cache")
+    other = survey(open_films(f"video:{tmp_path}/films", "train"), cache=tmp_path / "cache")
     assert other.changed != first.changed and other.films.digest == first.films.digest, "the manifest is that of a copy"
 
 
