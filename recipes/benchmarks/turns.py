@@ -7,10 +7,7 @@ import numpy as np
 
 
 def take_turns(
-    contestants: Mapping[str, Callable[[], object]],
-    repeats: int,
-    *,
-    clock: Callable[[], float] = time.perf_counter,
+    contestants: Mapping[str, Callable[[], object]], repeats: int, *, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, list[float]]:
     """Seconds of each repeat, after one to warm up."""
     times: dict[str, list[float]] = {name: [] for name in contestants}
