@@ -1,4 +1,4 @@
-"""What is measured during a run: its loss, learning and collapse after each epoch; metrics.csv and the trackers."""
+"""Measure a run: its loss, and after each epoch its learning and collapse; write metrics.csv and tell the trackers."""
 
 import csv
 import math

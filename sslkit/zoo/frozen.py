@@ -62,7 +62,7 @@ class About:
 
     @classmethod
     def of(cls, given: Any, path: Path) -> "About":
-        """As `from_json`, of the content of a JSON file."""
+        """Read the content of a JSON file, see `from_json`."""
         number = given.get("format") if isinstance(given, dict) else None
         if isinstance(number, int) and number > FORMAT:
             raise UserError(f"{path} was exported by a newer sslkit (format {number}): pip install --upgrade sslkit")

@@ -238,7 +238,7 @@ def open_video_files(root: Path, paths: Sequence[str], identity: Identity, optio
 
 
 def _found(source: str | Path) -> str:
-    """As of `files_of`. Raises UserError for what is not there."""
+    """Return the files that a source names, see `files_of`. Raises UserError for what is not there."""
     if is_files(text := files_of(source)):
         return text
     path = Path(text).expanduser()

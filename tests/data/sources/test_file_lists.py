@@ -229,7 +229,7 @@ def test_a_plain_list_says_nothing(folder: Path) -> None:
 
 
 def test_lines_of_a_path_and_the_number_of_its_class(folder: Path) -> None:
-    """As Caffe, mmpretrain and VideoMAE write them; names with blanks and numbers are names."""
+    """Lines as Caffe, mmpretrain and VideoMAE write them are read; names with blanks and numbers are names."""
     text = written(folder / "a.txt", "pictures/ant/0.png 7", "pictures/ant/1.png\t3", "pictures/bee/2.png  -1")
     with pytest.warns(UserWarning, match=r"a\.txt: its lines are read as paths and the numbers of their classes"):
         images = open_images(text, image_size=4)

@@ -128,7 +128,7 @@ def test_folders_that_all_members_share_are_no_class(above: str, tmp_path: Path)
 
 
 def test_what_lies_beside_splits_in_an_archive_is_left_out_and_said(tmp_path: Path) -> None:
-    """As beside those of a folder; shards that are called like splits are not looked into."""
+    """Splits in shards are found as in a folder; shards that are called like splits are not looked into."""
     members = pngs(*(f"{part}/{name}/0.png" for part in ("Training", "TEST") for name in ("cat", "dog")))
     members += pngs("extra/0.png", "0.png", "extra/0.cls=7")
     tar(tmp_path / "set-train-test.tar", members)

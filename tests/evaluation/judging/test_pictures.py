@@ -14,7 +14,7 @@ from sslkit.runtime.context import Runtime
 
 
 class Judged:
-    """What a `Subject` gives."""
+    """A stand-in that gives what a `Subject` does."""
 
     def __init__(self, train: Features, test: Features) -> None:
         self.train, self.test = lambda runtime: train, lambda runtime: test
