@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sslkit.cli import process
 
+from sslkit import __version__
 from sslkit.errors import nearest
 from sslkit.terminal.columns import entry
 from sslkit.terminal.invocation import COMMAND
@@ -26,7 +27,8 @@ def overview() -> str:
     """Every command with the first line of its docstring."""
     known = programs()
     column = max(map(len, known)) + 4
-    lines = ["usage: sslkit COMMAND [setting=value ...]", "", "commands"]
+    lines = ["usage: sslkit COMMAND [setting=value ...]", "       sslkit --version", ""]
+    lines += ["commands; begin with train, evaluate and rank"]
     lines += [entry(name, _first_line(path), column) for name, path in known.items()]
     return "\n".join([*lines, "", "sslkit COMMAND --help lists the settings of a command with their defaults."])
 
@@ -39,6 +41,9 @@ def main() -> None:
     """Run the program that the first word names as `python FOLDER/NAME.py` would, with the words after it."""
     process.prepare()
     words = sys.argv[1:]
+    if words[:1] == ["--version"]:
+        print(f"sslkit {__version__}")
+        return
     if not words or words[0] in ("--help", "-h"):
         print(overview())
         return

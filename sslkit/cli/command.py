@@ -238,7 +238,7 @@ def help_text(settings: Any, method: str, usage: str, conf: Path) -> str:
     lines += list(_settings_lines(settings))
     lines += [entry("experiment=null", f"settings of a file in experiment/: {', '.join(_experiments(conf))}", TEXTS)]
     for title, family in (("objectives", objectives), ("regularisers", regularizers)):
-        lines += ["", title]
+        lines += ["", f"{title}; begin with {family.BEGIN_WITH}"]
         lines += [entry(name, members.summary(family.find(name)), TEXTS) for name in family.names()]
     lines += ["", f"options of method={method}"]
     lines += _method_lines(method)
@@ -247,7 +247,8 @@ def help_text(settings: Any, method: str, usage: str, conf: Path) -> str:
 
 def _method_lines(method: str) -> Iterator[str]:
     texts = {part: members.texts(member) for part, member in classes(method).items()}
-    texts["views"] = members.texts(View) | members.texts(ViewRecipe)
+    views, own = members.texts(View) | members.texts(ViewRecipe), classes(method)["objective"].views.values()
+    texts["views"] = {name: f"{views[name]}; null: {value}" for name, value in own.items()}
     for part, options in signature(method).items():
         yield from _option_lines(f"method.{part}.", options, texts[part])
 

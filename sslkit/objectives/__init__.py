@@ -2,6 +2,8 @@
 
 from sslkit.options import members
 
+BEGIN_WITH = "simclr or byol on a ResNet, mae or dinov2 on a ViT"
+
 
 def names() -> tuple[str, ...]:
     """The name of every objective."""

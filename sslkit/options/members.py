@@ -4,7 +4,9 @@ The member's class is the one that its file defines on the family's base class; 
 its options. Nothing is registered by hand.
 """
 
+import ast
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import re
@@ -12,6 +14,7 @@ import sys
 import types
 from collections.abc import Callable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from sslkit.errors import UserError, nearest
@@ -22,9 +25,22 @@ from sslkit.options.settings import Declared, plain
 @cache
 def names(family: str) -> tuple[str, ...]:
     """Every member of a family, by listing its folder: `names("sslkit.objectives")`."""
-    package = importlib.import_module(family)
-    files = (info.name for info in pkgutil.iter_modules(package.__path__))
+    files = (info.name for info in pkgutil.iter_modules(_folders(family)))
     return tuple(sorted(name for name in files if name != "base" and not name.startswith("_")))
+
+
+def first_line(family: str, name: str) -> str:
+    """The first line of a member's file, a one-line description; nothing is imported for it."""
+    for info in pkgutil.iter_modules(_folders(family)):
+        if info.name == name:
+            path = Path(info.module_finder.find_spec(name).origin)
+            return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]
+    raise ValueError(f"{family} has no member {name}")
+
+
+def _folders(family: str) -> list[str]:
+    """The folders of a package, which is not imported: a family may need torch, its names do not."""
+    return list(importlib.util.find_spec(family).submodule_search_locations)
 
 
 def find(family: str, name: str) -> type:

@@ -2,6 +2,8 @@
 
 from sslkit.options import members
 
+BEGIN_WITH = "dsa or guide"
+
 
 def names() -> tuple[str, ...]:
     """The name of every regulariser."""

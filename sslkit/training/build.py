@@ -18,7 +18,7 @@ from sslkit.backbones.base import Backbone
 from sslkit.composition.method import Method, classes, method, parse, signature
 from sslkit.composition.step_checks import check_batch, check_clips
 from sslkit.data.decode.scale import Range
-from sslkit.data.views.recipe import SMALL, View
+from sslkit.data.views.recipe import SMALL, SMALL_SCALE
 from sslkit.errors import UserError, nearest
 from sslkit.options import members
 from sslkit.runtime.hardware import recompute
@@ -30,7 +30,6 @@ from sslkit.zoo.start import start
 OPTIONS = (("objective", "momentum"), ("views", "scale"))  # of a method; optimizer.lr is left open too
 RATE = 0.002
 NARROW, NARROW_RATE, NARROW_BATCH = "narrow_resnet", 0.009, 128  # with adamw
-SMALL_SCALE = (0.2, 1.0)  # 8 % of 28 x 28 pixels, the papers' smallest crop at 224, would be 8 x 8 of them
 MEMORY = 8  # the teacher averages the last 1 / MEMORY of a short run
 MOMENTA = 0.9, 0.996  # of a teacher: least, and BYOL's, which runs of 2,000 steps have
 
@@ -80,8 +79,8 @@ def with_options(config: Config, data: Data) -> Config:
     if signature(name)["objective"].get("momentum", 0) is None:
         least, most = MOMENTA
         chosen["objective", "momentum"] = min(most, max(least, round(1 - MEMORY / max(1, steps(config, data)), 3)))
-    views = classes(name)["objective"].views.views
-    if data.image_size <= SMALL and data.clips is None and all(view.scale == View.scale for view in views):
+    views = classes(name)["objective"].views
+    if data.image_size <= SMALL and data.clips is None and views.has_papers_scale():
         chosen["views", "scale"] = list(SMALL_SCALE)
     return filled(config, chosen)
 

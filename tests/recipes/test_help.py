@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from unfolded import unfolded
 
 import sslkit
 from recipes.installed import overview, programs
@@ -79,3 +80,12 @@ def test_help_of_each_method_fits_80_columns(method: str, typed, tmp_path: Path)
 
 def test_the_list_of_commands_fits_80_columns() -> None:
     assert max(map(len, overview().splitlines())) <= 80
+
+
+def test_null_says_what_the_views_are(typed, tmp_path: Path) -> None:
+    said = unfolded(typed("train", "--help", "method=dinov2", cwd=tmp_path).stdout)
+    assert "share of the image's area in the crop; null: 0.32 to 1" in said
+    assert "side of the smaller crops in pixels; null: 98 of 224 pixels, in proportion" in said
+    assert "probability of a Gaussian blur; null: 1 and 0.1; up to 64 pixels 0" in said
+    said = unfolded(typed("train", "--help", "method=simclr", cwd=tmp_path).stdout)
+    assert "share of the image's area in the crop; null: 0.08 to 1; up to 64 pixels 0.2 to 1" in said

@@ -126,3 +126,9 @@ def test_from_a_wheel_away_from_the_clone(environment: Path, few_digits: Path, t
     assert f"\nsslkit train method=simclr seed=0 data={few_digits}" in listed
     call("zoo", "methods=[simclr]", "plugins=[none]", f"data={few_digits}", "epochs=1", *small, "out=more", "jobs=1")
     assert "  next:       sslkit train " in (next((tmp_path / "more/logs").glob("*.log"))).read_text()
+
+
+def test_the_version(tmp_path: Path) -> None:
+    tomllib = pytest.importorskip("tomllib")
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert sslkit("--version", cwd=tmp_path).stdout == f"sslkit {version}\n"

@@ -34,10 +34,11 @@ def listening() -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_stopped_while_it_imports(program: str, tmp_path: Path) -> None:
-    (tmp_path / "hydra").mkdir()
-    (tmp_path / "hydra" / "__init__.py").write_text(BLOCKED)
+    package, *words = ("timm", "backbones", "*") if program == "list" else ("hydra",)
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text(BLOCKED)
     for number, code in SIGNALS.items():
-        process = started(program, cwd=tmp_path, PYTHONPATH=str(tmp_path))
+        process = started(program, *words, cwd=tmp_path, PYTHONPATH=str(tmp_path))
         assert process.stdout.readline() == "importing\n"
         process.send_signal(number)
         assert process.communicate(timeout=20) == ("", "stopped before anything was begun\n")
@@ -58,7 +59,7 @@ WORK = {  # minutes of work, but for which a stop comes after its first line or 
     "choose": ["zoo=zoo", "data=clipart", "steps=100000", "first=2"],
     "detect": ["checkpoint=zoo/a", "data=clipart_boxes", "schedule=smoke", "steps=100000"],
 }
-SHORT = {"action-eval", "cut-films", "report", "shards"}  # of a second or two here: only their imports are stopped
+SHORT = {"action-eval", "cut-films", "export", "list", "report", "shards"}  # of a second or two here: only their imports are stopped
 
 
 def test_every_command_is_stopped() -> None:

@@ -12,6 +12,7 @@ from sslkit.options.members import nearest
 from sslkit.options.settings import Limits, fits
 
 SMALL = 64  # pixels: up to this size the recipes for small images apply
+SMALL_SCALE = (0.2, 1.0)  # 8 % of 28 x 28 pixels, the papers' smallest crop at 224, would be 8 x 8 of them
 CROPS, PIXELS = Limits(least=0, most=64), Limits(least=1, most=4096)
 PUBLISHED = 224  # pixels: image size of the published recipes
 _SHARES = ("flip", "jitter", "grayscale", "blur", "solarize", "brightness", "contrast", "saturation", "threshold")
@@ -138,6 +139,33 @@ class ViewRecipe:
         """The arguments of `replace`, all with the default None, which keeps the recipe's value."""
         local = ("n_local", "local_size", "local_scale") if self.local else ()
         return dict.fromkeys([*_OPTIONS, *local])
+
+    def has_papers_scale(self) -> bool:
+        """Return whether all full-size crops are the papers' usual ones, from 8 % of the area."""
+        return all(view.scale == View.scale for view in self.views)
+
+    def values(self) -> dict[str, str]:
+        """The recipe's own value of each option in words, and that of `pretrain` for small images if it differs."""
+        small = self.at(SMALL)
+        small = small.replace(scale=SMALL_SCALE) if self.has_papers_scale() else small
+        values = {name: self._value(name) for name in self.options()}
+        for name, value in values.items():
+            if name == "local_size":
+                values[name] = f"{value} of {PUBLISHED} pixels, in proportion"
+            elif (other := small._value(name)) != value:
+                values[name] = f"{value}; up to {SMALL} pixels {other}"
+        return values
+
+    def _value(self, name: str) -> str:
+        if name == "n_local":
+            return str(self.n_local)
+        local = name.removeprefix("local_")
+        values = [getattr(view, name) for view in self.views] if local == name else [getattr(self.local, local)]
+        return " and ".join(dict.fromkeys(_written(value) for value in values))
+
+
+def _written(value: float | tuple[float, float]) -> str:
+    return " to ".join(f"{one:.3g}" for one in value) if isinstance(value, tuple) else f"{value:.3g}"
 
 
 _OPTIONS = [field.name for field in fields(View) if field.name != "size"]

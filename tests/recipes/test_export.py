@@ -1,0 +1,33 @@
+"""`export`: the file, and the lines that load it, which run as they are printed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import random_entries
+
+from sslkit.zoo import exporting
+
+
+@pytest.mark.parametrize("to", ["timm", "hf"])
+def test_the_printed_lines_load_what_was_written(to: str, typed, tmp_path: Path) -> None:
+    entry = random_entries.made(tmp_path, "mine", "fashion_mnist")
+    done = typed("export", f"entry={entry}", f"to={to}", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    path = next((entry / "exports").iterdir())
+    assert str(path) in done.stdout
+    lines = done.stdout.partition("without sslkit:\n")[2].splitlines()
+    code = "\n".join([*(line.removeprefix("  ") for line in lines), "print(type(net).__name__)"])
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=path.parent)
+    assert loaded.stdout == "ResNet\n", loaded.stderr
+
+
+def test_what_is_missing_or_unknown_is_said(typed, tmp_path: Path) -> None:
+    assert typed("export", cwd=tmp_path).stderr == (
+        "error: give entry=, as in: python recipes/export.py entry=runs/zoo/NAME to=hf\n"
+    )
+    done = typed("export", "entry=nowhere", "to=hff", cwd=tmp_path)
+    assert done.returncode == 2 and all(name in done.stderr for name in exporting.names())
+    done = typed("export", "entry=nowhere", "to=hf", cwd=tmp_path)
+    assert done.returncode == 2 and "nowhere is no zoo entry" in done.stderr
