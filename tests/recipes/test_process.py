@@ -59,7 +59,8 @@ WORK = {  # minutes of work, but for which a stop comes after its first line or 
     "choose": ["zoo=zoo", "data=clipart", "steps=100000", "first=2"],
     "detect": ["checkpoint=zoo/a", "data=clipart_boxes", "schedule=smoke", "steps=100000"],
 }
-SHORT = {"action-eval", "cut-films", "export", "list", "report", "shards"}  # of a second or two here: only their imports are stopped
+# Of a second or two here: only their imports are stopped.
+SHORT = {"action-eval", "cut-films", "export", "list", "report", "shards"}
 
 
 def test_every_command_is_stopped() -> None:
