@@ -3,6 +3,8 @@
 import difflib
 from collections.abc import Iterable, Sequence
 
+MOST_SHOWN = 200  # letters of a value in a message
+
 
 class UserError(ValueError):
     """Bad input. The message says in one line what is wrong, where, and how to fix it.
@@ -23,10 +25,19 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
+def shown(value: object) -> str:
+    """A value in an error's line: text in quotes, a number as it is, of an array its shape; cut where it is long."""
+    shape = getattr(value, "shape", None)
+    if shape:
+        return f"{type(value).__name__} of shape {tuple(shape)}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."
+
+
 def check_one_of(name: str, value: object, known: Sequence[str]) -> None:
     """Raises UserError unless `value`, given as option `name`, is one of `known`."""
     if value not in known:
-        raise UserError(f"{name}={value!r} is not possible: {nearest(str(value), known)}")
+        raise UserError(f"{name}={shown(value)} is not possible: {nearest(str(value), known)}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -76,3 +76,15 @@ def test_the_first_page_is_short_and_its_members_are_there() -> None:
         (row,) = (line for line in table if line.startswith(f"| {family}"))
         named = {re.split(r"[:+]", word)[0] for word in re.findall(r"`([^`\s]+)`", row)} - {""}
         assert len(named) > 1 and named - {*members} == set(), family
+
+
+@pytest.mark.parametrize("page", ["README.md", "sslkit/README.md"])
+def test_the_loop_of_a_page_runs(page: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    (code,) = (block for block in blocks if "method.after_step(" in block)
+    for here, there in {"path/to/images": "digits", "resnet18": "narrow_resnet", "range(10)": "range(1)"}.items():
+        assert here in code
+        code = code.replace(here, there)
+    ran: dict[str, object] = {}
+    exec(code, ran)
+    assert ran["step"] == 1437 // 128 and ran["terms"]["loss"].isfinite() and ran["method"].epoch == 0

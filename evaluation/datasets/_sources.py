@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch.utils.data import Dataset
 
 from evaluation.datasets._labels import check_classes
 from evaluation.datasets._listed import ListedImages
@@ -18,6 +17,7 @@ from sslkit.data.images import ImageOptions, Images, check_split
 from sslkit.data.sources.folder import FolderImages
 from sslkit.data.sources.hf import HfImages
 from sslkit.data.sources.named import is_divisible, open_images, splits
+from sslkit.data.sources.own_arrays import OwnArrays
 from sslkit.data.sources.own_dataset import OwnImages
 from sslkit.data.sources.shards import ShardImages
 from sslkit.data.sources.torchvision_sets import PREFIX, TorchvisionImages
@@ -41,8 +41,9 @@ def note_of(source: Any) -> str:
 
 def _is_undivided(source: Any) -> bool:
     """Return whether a source has only training images, of which some can be held out."""
-    is_source = isinstance(source, (str, Path, Dataset, list, tuple))
-    return is_source and is_divisible(source) and splits(source) == ("train",)
+    if isinstance(source, Split):
+        return False
+    return is_divisible(source) and splits(source) == ("train",)
 
 
 def of_source(source: str | Path | Images, options: ImageOptions, torchvision_metrics: Mapping[str, str]) -> Split:
@@ -81,7 +82,7 @@ def check_labelled(split: Split) -> None:
             f"{split.name} has no labels in its split {split.split!r}, which evaluation needs: a folder gets them "
             "from at least two class folders with images, a list of files from its column label, a .npz file from "
             "y_test (y_train, y), shards from .cls, .json or .txt members, a Hugging Face data set from a column of "
-            "classes, a Dataset from its targets"
+            "classes, a Dataset from its targets, an array from a pair, (images, labels)"
         )
 
 
@@ -99,7 +100,7 @@ def labelled(split: Split) -> Split:
     say.warning(f"{lost:,} of {len(split):,} images of {split.name} ({split.split}) have no label and are left out")
     note = "; ".join(filter(None, (split.note, f"{counted(lost, 'image')} without a label left out")))
     kept = split.take(rows)
-    if isinstance(split.images, (FolderImages, HfImages, OwnImages, ShardImages)):
+    if isinstance(split.images, (FolderImages, HfImages, OwnArrays, OwnImages, ShardImages)):
         kept = replace(kept, images=split.images.part(rows, split.split))
     return replace(kept, note=note)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.backbones.base import Backbone, Recipe
-from sslkit.errors import UserError
+from sslkit.errors import UserError, shown
 
 POOLINGS = ("class", "mean", "class+mean")
 LAYER = re.compile(r"layer(\d+)")
@@ -23,7 +23,7 @@ def parted(text: str) -> tuple[str, str]:
         return text, ""
     if pooling not in POOLINGS and not LAYER.fullmatch(pooling):
         known = f"{', '.join(POOLINGS)}, layer1, layer2, ..."
-        raise UserError(f"model {text}: the pooling after @ must be one of {known}; got {pooling!r}")
+        raise UserError(f"model {text}: the pooling after @ must be one of {known}; got {shown(pooling)}")
     return name, pooling
 
 

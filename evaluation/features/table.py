@@ -160,6 +160,8 @@ def _numbered(y: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
         if not np.isfinite(y).all() or (y != np.rint(y)).any():
             raise UserError(f"{where}: labels must be integers or names, found NaN or fractions")
         y = y.astype(np.int64)
+    if (classes := of_one_hot(y)) is not None:
+        return classes, [str(k) for k in range(y.shape[1])]
     if y.ndim == 2 and y.dtype.kind in "iub":
         return _several(y, where)
     if y.ndim != 1:
@@ -172,11 +174,19 @@ def _numbered(y: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
     return np.maximum(numbered.astype(np.int64) - missing, -1), [str(name) for name in names[missing:]]
 
 
+def of_one_hot(y: np.ndarray) -> np.ndarray | None:
+    """Return the column (N,) of the single 1 of each row (N, K) that has zeros beside it; None for other labels."""
+    if y.ndim != 2 or y.shape[1] < 2 or y.dtype.kind not in "fiub":
+        return None
+    is_one = y == 1
+    return is_one.argmax(1) if (is_one.sum(1) == 1).all() and ((y == 0) | is_one).all() else None
+
+
 def _several(y: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
     if not np.isin(y, (-1, 0, 1)).all():
         raise UserError(f"{where}: labels of shape {y.shape} must be 1 (yes), -1 (no) and 0 (do not count)")
     if not (y == -1).any():
-        raise UserError(f"{where}: labels of shape {y.shape} contain no -1 (no); for one-hot labels give y.argmax(1)")
+        raise UserError(f"{where}: labels of shape {y.shape} contain no -1 (no), and are not one-hot")
     return y.astype(np.int8), [str(k) for k in range(y.shape[1])]
 
 

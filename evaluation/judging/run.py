@@ -19,6 +19,7 @@ from evaluation.results.result import Result
 from evaluation.tuning.processes import process_group
 from sslkit.data.images import Images
 from sslkit.data.sources.named import reusable
+from sslkit.data.sources.objects import is_several
 from sslkit.errors import UserError
 from sslkit.files import file_names
 from sslkit.options import members
@@ -223,7 +224,7 @@ def planned(data: Any, protocols: Sequence[str] | None) -> list[tuple[Any, str]]
         wanted = protocols or embedded
         pairs = [(source, name) for source, fitting in SUITE.items() for name in fitting if name in wanted]
         return pairs + [(family.find(name).terminal.usual, name) for name in wanted if name not in embedded]
-    sources = [reusable(one) for one in (data if isinstance(data, (list, tuple)) else [data])]
+    sources = [reusable(one) for one in (data if is_several(data) else [data])]
     named = {str(source): source for source in sources}
     if alike := [source for source in sources if isinstance(source, Images) and named[str(source)] is not source]:
         raise UserError(f"two data sets are called {alike[0]}: evaluate them one after the other")

@@ -18,7 +18,7 @@ from evaluation.features.table import Features, as_features
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate, generator, interval_of, jackknife
-from sslkit.errors import UserError
+from sslkit.errors import UserError, shown
 from sslkit.numerics import diagnostics
 from sslkit.numerics.diagnostics import ClassGeometry, Moments
 from sslkit.options.settings import Limits
@@ -102,7 +102,7 @@ EXTRAS = ("fisher/mean", "fisher/unit", "rankme", "alpha_req", "uniformity", "si
 
 def _check(features: Features, centroid: str, spectrum_rows: int, pair_rows: int, alpha_ranks: Sequence[int]) -> None:
     if centroid not in CENTROIDS:
-        raise UserError(f"centroid must be one of {', '.join(CENTROIDS)}, got {centroid!r}")
+        raise UserError(f"centroid must be one of {', '.join(CENTROIDS)}, got {shown(centroid)}")
     if features.y.ndim != 1:
         raise UserError("crowding needs one label per image; these images have several labels")
     for name, value in (("spectrum_rows", spectrum_rows), ("pair_rows", pair_rows)):

@@ -22,7 +22,7 @@ from evaluation.protocols._option_types import AtLeastTwo, Count, Counts
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import over_episodes
-from sslkit.errors import UserError
+from sslkit.errors import UserError, shown
 from sslkit.options.members import nearest
 from sslkit.options.settings import Limits
 from sslkit.runtime.context import Runtime
@@ -166,7 +166,7 @@ def _check_options(classifier: str, normalize: str, c: float) -> None:
         if value not in known:
             raise UserError(f"there is no {name} {value!r}: {nearest(str(value), known)}")
     if not (np.isfinite(c) and c > 0):
-        raise UserError(f"c must be a number above 0, got {c!r}")
+        raise UserError(f"c must be a number above 0, got {shown(c)}")
 
 
 def _check_table(table: EpisodeTable, asked: dict[str, int | None]) -> None:

@@ -19,7 +19,7 @@ from evaluation.protocols._option_types import Neighbours, Positive
 from evaluation.protocols.base import Subject, Terminal
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, mean_per_class, share
-from sslkit.errors import UserError
+from sslkit.errors import UserError, shown
 from sslkit.runtime.context import Runtime
 
 Own = tuple[np.ndarray, np.ndarray]
@@ -132,11 +132,11 @@ def _checked(k: int, ks: Sequence[int], temperature: float, most: int, why: str)
     """Sorted numbers of neighbours that are at most the number of images. Raises UserError."""
     for count in (k, *ks):
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-            raise UserError(f"k must be a whole number, at least 1, got {count!r}")
+            raise UserError(f"k must be a whole number, at least 1, got {shown(count)}")
     if k > most:
         raise UserError(f"k must be at most {most}, the number of training images{why}, got {k}")
     if not (np.isfinite(temperature) and temperature > 0):
-        raise UserError(f"temperature must be a number above 0, got {temperature!r}")
+        raise UserError(f"temperature must be a number above 0, got {shown(temperature)}")
     return sorted({int(k), *(int(count) for count in ks if count <= most)})
 
 

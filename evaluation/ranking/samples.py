@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from evaluation.features.checks import device_of
-from evaluation.features.table import Features
+from evaluation.features.table import Features, of_one_hot
 from evaluation.transferability.base import Sample
-from sslkit.errors import UserError
+from sslkit.errors import UserError, shown
 from sslkit.runtime.context import Runtime
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -57,7 +57,7 @@ def as_sample(
     rows = {"features": x, "source_probs": source_probs, "untrained": untrained, "boxes": boxes}
     for what, given in rows.items():
         if given is not None and np.ndim(given) == 0:
-            raise UserError(f"{what} must have a row for each of the {n} labels, got {given!r}")
+            raise UserError(f"{what} must have a row for each of the {n} labels, got {shown(given)}")
         if given is not None and len(given) != n:
             raise UserError(f"{len(given)} rows of {what} and {n} labels")
     if n < 2:
@@ -145,19 +145,21 @@ def _features(values: Any) -> tuple[Tensor, float]:
 def _labels(labels: Any) -> tuple[Tensor | None, tuple[str, ...], Tensor | None]:
     """Return labels as classes (or None), the names of the classes, and labels as numbers (None for names).
 
-    Labels of several columns, and fractions, are numbers but not classes.
+    One-hot labels are classes and numbers. Other labels of several columns, and fractions, are numbers only.
     """
     if labels is None:
         raise UserError("labels are missing: give (N,) labels, or Features, which have their own")
     if not isinstance(labels, (np.ndarray, Tensor, Iterable)) or getattr(labels, "ndim", 1) == 0:
-        raise UserError(f"labels must be one for each image, (N,), got {labels!r}")
+        raise UserError(f"labels must be one for each image, (N,), got {shown(labels)}")
     array = _of_tensor(labels) if isinstance(labels, Tensor) else _as_array(labels)
     numbers = None
     if array.dtype.kind in "fiub":
         if not np.isfinite(array).all():
             raise UserError("some labels are NaN or infinite; leave these rows out")
         numbers = torch.from_numpy(array.reshape(len(array), -1).astype(np.float64))
-    if array.ndim == 2 and numbers is not None:
+    if (classes := of_one_hot(array)) is not None:
+        array = classes
+    elif array.ndim == 2 and numbers is not None:
         return None, (), numbers
     if array.ndim != 1:
         raise UserError(f"labels must be (N,), or numbers (N, K), not of shape {array.shape}")

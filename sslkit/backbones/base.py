@@ -12,6 +12,9 @@ from sslkit.errors import UserError
 SMALL = 64  # pixels: up to this size a stem that shrinks the image by four loses most of it
 
 
+CLASSIFIERS = ("fc", "classifier", "head", "heads")  # attributes of torchvision's and timm's networks
+
+
 @dataclass(frozen=True)
 class Origin:
     """The weights that a network started from.
@@ -115,6 +118,20 @@ class Backbone(nn.Module):
         return isinstance(self.net, (VisionTransformer, Eva))
 
     @property
+    def doubt(self) -> str:
+        """A note on features that are a classifier's outputs, or on weights that are named and not loaded; or ""."""
+        tag = self.recipe.name.partition(".")[2]
+        if tag and ":" not in self.recipe.name and self.recipe.origin is None:
+            return f"random weights: init=timm:{self.recipe.name} starts from those that .{tag} names"
+        last = next((name for name in CLASSIFIERS if _gives(getattr(self.net, name, None), self.width)), None)
+        if last is None:
+            return ""
+        return (
+            f"the features are the {self.width} outputs of `{last}`, a classifier's; for those before it: "
+            f"net.{last} = torch.nn.Identity()"
+        )
+
+    @property
     def unseen(self) -> str:
         """A note on the pixels at the right and lower edge that no patch covers; "" where the patches cover all."""
         from timm.layers import PatchEmbed
@@ -171,6 +188,12 @@ def reason(error: Exception) -> str:
     """The first line of a network's own error."""
     said = (str(error).strip() or "no message").splitlines()[0]
     return said if isinstance(error, RuntimeError) else f"{type(error).__name__}: {said}"
+
+
+def _gives(layer: nn.Module | None, width: int) -> bool:
+    """Return whether the last linear layer in a module has this many outputs."""
+    linear = [] if layer is None else [one for one in layer.modules() if isinstance(one, nn.Linear)]
+    return bool(linear) and linear[-1].out_features == width
 
 
 def _is_convolutional(net: nn.Module, convolution: type[nn.Module]) -> bool:

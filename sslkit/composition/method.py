@@ -1,5 +1,6 @@
 """`byol+dsa`: an objective and its regularisers as one module, images in, named loss terms out."""
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,17 @@ from sslkit.data.views.augmentation import Views, augment, augment_clips, view_g
 from sslkit.data.views.crops import Crops, finish
 from sslkit.data.views.recipe import ViewRecipe, for_clips
 from sslkit.embeddings import Embeddings, outputs_of
-from sslkit.errors import UserError
+from sslkit.errors import UserError, shown
 from sslkit.objectives.base import Objective
 from sslkit.options import members
+from sslkit.options.settings import Limits, fits
 from sslkit.regularizers.base import Regularizer
 from sslkit.runtime import distributed
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
+
+AT_LEAST_ONE = Limits(least=1)
 
 __all__ = ["Method", "classes", "filled", "key", "method", "parse", "signature"]
 
@@ -106,7 +110,7 @@ class Method(nn.Module):
         self, images: Tensor | Crops, index: Tensor, *, aspect: Tensor | None = None, labels: Tensor | None = None
     ) -> tuple[dict[str, Tensor], Embeddings]:
         """Like `forward`, and also return the embeddings of all ranks."""
-        step_checks.check_step(self, images, labels)
+        step_checks.check_step(self, images, index, labels)
         self.objective.epoch, self.objective.progress = self.epoch, self.progress
         self.shares.progress = self.progress
         with outputs_of(self.backbone) as outputs:
@@ -237,6 +241,9 @@ def method(
     normalize: mean and std per channel; None is ImageNet's for three channels, otherwise 0.5 and 0.25.
     Raises UserError for unknown names and options, with the nearest known one.
     """
+    for option, value in {"image_size": image_size, "in_chans": in_chans}.items():
+        if not fits(value, int, AT_LEAST_ONE):
+            raise UserError(f"{option} must be a whole number, at least 1, got {shown(value)}")
     kinds, options = _parts(name, objective or {}, plugins)
     if backbone == "auto":
         backbone = backbones.default(kinds["objective"].families[0], image_size, frames)
@@ -244,6 +251,8 @@ def method(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         body = backbones.build(backbone, image_size=image_size, in_chans=in_chans, frames=frames)
+        if body.doubt:
+            warnings.warn(f"backbone {body.recipe.name}: {body.doubt}", stacklevel=2)
         head = kinds["objective"](body, **options["objective"])
         widths = {"z": head.dim, "h": body.width}
         parts = {
@@ -278,6 +287,6 @@ def _parts(
 def _fitted(recipe: ViewRecipe, image_size: int, patch: int, changes: Mapping[str, Any]) -> ViewRecipe:
     """The published recipe adapted to the image size, with the user's changes."""
     if not isinstance(changes, Mapping):
-        raise UserError(f"views must be a mapping of options, got {changes!r}")
+        raise UserError(f"views must be a mapping of options, got {shown(changes)}")
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items() if v is not None}
     return recipe.at(image_size, patch=patch).replace(**given)

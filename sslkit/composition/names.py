@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sslkit import objectives, regularizers
-from sslkit.errors import UserError
+from sslkit.errors import UserError, shown
 from sslkit.options import members
 
 
@@ -54,6 +54,6 @@ def filled(given: str | Mapping[str, Any]) -> dict[str, Any]:
     for part, known in signature(given["name"]).items():
         own = given.get(part) or {}
         if not isinstance(own, Mapping):
-            raise UserError(f"{part} must be a mapping of options, got {own!r}")
+            raise UserError(f"{part} must be a mapping of options, got {shown(own)}")
         given[part] = known | own
     return given

@@ -8,7 +8,7 @@ from torch import Tensor
 from sslkit.backbones.base import Backbone
 from sslkit.data.views.crops import Crops
 from sslkit.data.views.recipe import ViewRecipe
-from sslkit.errors import UserError
+from sslkit.errors import UserError, shown
 from sslkit.objectives.base import Objective
 from sslkit.runtime import distributed
 
@@ -24,12 +24,15 @@ class Steps(Protocol):
     needs_images: bool
 
 
-def check_step(method: Steps, images: Tensor | Crops, labels: Tensor | None) -> None:
-    """Raises UserError for a batch that the method cannot learn from; images, labels: as in `Method.forward`."""
+def check_step(method: Steps, images: Tensor | Crops, index: Tensor, labels: Tensor | None) -> None:
+    """Raises UserError for a batch that the method cannot learn from; the arguments are those of `Method.forward`."""
     if isinstance(images, Crops):
         _check_crops(images, method)
-    else:
+    elif isinstance(images, Tensor):
         _check_shape(images, method.backbone)
+    else:
+        raise UserError(f"images must be a tensor, got {shown(images)}: for an array write torch.from_numpy(images)")
+    _check_index(index, len(images))
     if len(images) * distributed.world_size() < 2:
         raise UserError("a step needs at least two images: losses compare them and batch norm needs a batch")
     check_batch(method, len(images) * distributed.world_size())
@@ -40,6 +43,16 @@ def check_step(method: Steps, images: Tensor | Crops, labels: Tensor | None) -> 
     # On a GPU the check would stall the step; there a NaN shows in the loss, which stops the training.
     if isinstance(images, Tensor) and images.is_floating_point() and images.device.type == "cpu":
         _check_floats(images)
+
+
+def _check_index(index: Tensor, count: int) -> None:
+    whole = isinstance(index, Tensor) and not (index.is_floating_point() or index.is_complex())
+    if not whole or index.shape != (count,):
+        kind = f"{index.dtype} {tuple(index.shape)}" if isinstance(index, Tensor) else shown(index)
+        raise UserError(
+            f"index must be ({count},) whole numbers, the rows of the {count} images in the data set, got {kind}: "
+            "without a data set write torch.arange(len(images))"
+        )
 
 
 def _check_shape(images: Tensor, body: Backbone) -> None:

@@ -118,7 +118,10 @@ def to_nchw(images: np.ndarray, where: str) -> np.ndarray:
     square = (first == middle, middle == last)
     channels_last, channels_first = small if small[0] != small[1] else square
     if not (channels_last or channels_first or small[0]):
-        raise UserError(f"{where} has shape {images.shape}: which dimension is the channels is ambiguous")
+        raise UserError(
+            f"{where} has shape {images.shape}: the channels may be first or last; in Python channels_last= says it"
+        )
+
     if channels_first and not channels_last:
         return np.ascontiguousarray(images)
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))

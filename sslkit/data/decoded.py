@@ -95,19 +95,10 @@ class DecodedImages(Images):
         raise NotImplementedError
 
     def part(self, rows: np.ndarray, split: str) -> Self:
-        """The images of some rows (n,) int64, in their order, as a split of this name; labels keep their numbers."""
-        other = self._copied()
-        other.source, other.splits, other.split = None, (split,), split  # the source itself has no such split
-        other.options = replace(self.options, split=split)
-        other.labels = None if self.labels is None else self.labels[rows]
-        other.multi_labels = None if self.multi_labels is None else self.multi_labels[rows]
+        """As of `Images`."""
+        other = super().part(rows, split)
         other._unreadable = set()
-        other._take(rows)
         return other
-
-    def _take(self, rows: np.ndarray) -> None:
-        """Keep these rows of what the subclass holds."""
-        raise NotImplementedError
 
     def _open(self, row: int) -> Picture:
         """The row's image, opened by `opening` but not decoded. Raises UnreadableImage."""

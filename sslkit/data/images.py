@@ -86,12 +86,14 @@ class Images(Dataset):
     Subclasses implement `__len__`, `__getitems__` and `_update_digest`, and must be picklable: workers may be spawned.
 
     decodes: True if reading a row is slow enough for worker processes.
+    is_whole: False for a part of other images.
     range: the values of pixels of more than 8 bits that become 0 and 255, see `sslkit.data.decode.scale`; None for 8
         bits.
     workers: number of these in `in_order.batches_in_order`, or "auto"; a run sets its data.workers.
     """
 
     decodes: ClassVar[bool] = True
+    is_whole: bool = True
     workers: int | str = "auto"
     range: Range | None = None
 
@@ -167,6 +169,20 @@ class Images(Dataset):
         if range is not None and self.range not in (None, range) and not isinstance(self.options.range, tuple):
             other.rescale(range)
         return other
+
+    def part(self, rows: np.ndarray, split: str) -> Self:
+        """The images of some rows (n,) int64, in their order, as a split of this name; labels keep their numbers."""
+        other = self._copied()
+        other.source, other.splits, other.split = None, (split,), split  # the source itself has no such split
+        other.options, other.is_whole = replace(self.options, split=split), False
+        other.labels = None if self.labels is None else self.labels[rows]
+        other.multi_labels = None if self.multi_labels is None else self.multi_labels[rows]
+        other._take(rows)
+        return other
+
+    def _take(self, rows: np.ndarray) -> None:
+        """Keep these rows of what the subclass holds."""
+        raise NotImplementedError
 
     def rescale(self, range: Range) -> None:
         """Read pixels of more than 8 bits by another range."""

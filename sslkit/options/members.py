@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sslkit.errors import UserError, nearest
+from sslkit.errors import UserError, nearest, shown
 from sslkit.options import own_code
 from sslkit.options.settings import Declared, plain
 
@@ -116,7 +116,7 @@ def check_options(member: type, given: Mapping[str, Any], where: str) -> dict[st
     Raises UserError for an unknown key, with the nearest one, and for a value of another type or out of range.
     """
     if not isinstance(given, Mapping):
-        raise UserError(f"{where} must be a mapping of options, got {given!r}")
+        raise UserError(f"{where} must be a mapping of options, got {shown(given)}")
     known, parameters, checked = options(member), inspect.signature(member).parameters, {}
     for name, value in given.items():
         if name not in known:

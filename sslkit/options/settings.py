@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sslkit.errors import UserError, nearest
+from sslkit.errors import UserError, nearest, shown
 
 MOST_SEED = 2**32 - 1  # the largest that numpy, scikit-learn and torch all take
 UNIONS = (types.UnionType, typing.Union)
@@ -76,7 +76,7 @@ class Declared:
         for kind in alternatives(self.kind):
             if fits(value, kind, self.limits):
                 return float(value) if kind is float else value
-        raise UserError(f"{self.path} must be {allowed(self.kind, self.limits)}, got {value!r}")
+        raise UserError(f"{self.path} must be {allowed(self.kind, self.limits)}, got {shown(value)}")
 
 
 def setting(default: Any, help: str, **limits: Any) -> Any:
@@ -112,7 +112,7 @@ def overlaid(settings: S, given: Mapping[str, Any], where: str = "") -> S:
         elif isinstance(value, Mapping):
             changes[name] = overlaid(getattr(settings, name), value, f"{where}{name}.")
         else:
-            raise UserError(f"{where}{name} must be a mapping of settings, got {value!r}")
+            raise UserError(f"{where}{name} must be a mapping of settings, got {shown(value)}")
     return dataclasses.replace(settings, **changes)
 
 
@@ -130,11 +130,13 @@ def nested(given: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]
             value = node.get(name, {})
             if not isinstance(value, Mapping):
                 if node is not settings or name not in short:
-                    raise UserError(f"{path} cannot be set: {name} is given as {value!r}, not as a mapping of settings")
+                    raise UserError(
+                        f"{path} cannot be set: {name} is given as {shown(value)}, not as a mapping of settings"
+                    )
                 value = {short[name]: value}
             node[name] = node = dict(value)
         if last in node:
-            raise UserError(f"{path} is given twice: {node[last]!r} and {given[path]!r}")
+            raise UserError(f"{path} is given twice: {shown(node[last])} and {shown(given[path])}")
         node[last] = given[path]
     return settings
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sslkit.data.decode import scale
-from sslkit.data.sources.several import joined
-from sslkit.errors import UserError
+from sslkit.data.sources.objects import joined
+from sslkit.errors import UserError, shown
 from sslkit.options.settings import MOST_SEED, nested, overlaid, setting
 
 LEAST_POINTS = 5  # images of a t-SNE
@@ -225,7 +225,7 @@ def _check(config: Config) -> None:
     """Check the settings that depend on each other; `overlaid` has checked each one alone."""
     name = config.method if isinstance(config.method, str) else config.method.get("name")
     if not isinstance(name, str):
-        raise UserError(f'method needs a name: {{"name": "byol+dsa", ...}}, got {config.method!r}')
+        raise UserError(f'method needs a name: {{"name": "byol+dsa", ...}}, got {shown(config.method)}')
     few = min(config.eval.tsne, config.eval.max_images)
     if 0 < few < LEAST_POINTS:
         name = "tsne" if few == config.eval.tsne else "max_images"

@@ -17,9 +17,11 @@ from torch.utils.data import Dataset
 from sslkit.composition.method import Method
 from sslkit.data import same_data
 from sslkit.data.images import Images
+from sslkit.data.sources.objects import as_source
+from sslkit.data.sources.own_arrays import NAME, Arrays
 from sslkit.data.sources.own_dataset import PREFIX
 from sslkit.data.views.cropped import CroppedImages
-from sslkit.errors import RunFailed, UserError
+from sslkit.errors import RunFailed, UserError, shown
 from sslkit.files.writing import sweep
 from sslkit.layers import norm_statistics
 from sslkit.runtime import loggers, processes
@@ -41,51 +43,79 @@ from sslkit.training.summary import announce
 from sslkit.zoo.entry import CARD, ZooEntry
 
 
-def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None = None) -> ZooEntry | None:
+def pretrain(
+    config: Mapping[str, Any] | Config | str | None = None,
+    *,
+    backbone: nn.Module | str | None = None,
+    **settings: Any,
+) -> ZooEntry | None:
     """Pretrain a backbone and write a zoo entry; every setting and its default is in `sslkit.training.config`.
 
-    config: {"method": "byol+dsa", "data": "path/or/name", "epochs": 100, "trainer.devices": 2, ...}, keys as on the
-        command line, or nested as in config.yaml. "data" may also be a list of folders, a map-style Dataset, or images
-        of `sslkit.open_images`.
-    backbone: a module object instead of config["backbone"].
-    config["init"]: the weights to start from, see `sslkit.zoo.start`; they name the backbone.
+        sslkit.pretrain(method="simclr", data="path/to/images", epochs=100, optimizer={"lr": 1e-3})
+        sslkit.pretrain({"method": "byol+dsa", "method.dsa.nu": 0.2, "data": images, "trainer.devices": 2})
+
+    config: settings, keys as on the command line, or nested as in config.yaml; a text is the method.
+    settings: the same as keywords; they are added to config.
+    data: a name or a path, a list of folders or of image files, an array or tensor (N, C, H, W) or (N, H, W, C), alone
+        or with labels as (images, labels), a map-style Dataset, or images of `sslkit.open_images`.
+    backbone: a name, or a module. Its output is the features: take off the classifier, `net.fc = nn.Identity()`.
+    init: the weights to start from, see `sslkit.zoo.start`; they name the backbone.
     Returns the entry on rank 0, None on other ranks. Raises UserError for bad input, before anything is computed.
     """
-    config, own = (config, None) if isinstance(config, Config) else named(config)
-    config = config if isinstance(config, Config) else Config.from_mapping(config)
+    module = None if isinstance(backbone, str) else backbone
+    config, own = _asked(config, settings if backbone is module else {**settings, "backbone": backbone})
     build.check_parts(config)
     check_trainer(config)
     data = open_data(config, own)
     asked, config = config, build.with_options(config, data)
-    model = build.build_method(config, data, backbone)
+    model = build.build_method(config, data, module)
     _ = data.train.listing  # refuse a file that has gone before a folder is made
     config, folder, resumed = _started(asked, build.with_rate(config, model), data, model)
     if config.resume and run.finished(folder):
         return _finished(folder, data)
     is_rescaled = build.rescale(data, config)
     if is_rescaled or config.method_options() != build.with_options(asked, data).method_options():  # an older run's
-        model = build.build_method(config, data, backbone)
+        model = build.build_method(config, data, module)
     return train(config, data, model, folder, resumed, asked)
 
 
+def _asked(
+    given: Mapping[str, Any] | Config | str | None, settings: Mapping[str, Any]
+) -> tuple[Config, Dataset | None]:
+    """The settings of both, and the object that is the data; None if it is a name."""
+    if isinstance(given, Config):
+        if settings:
+            raise UserError(f"{', '.join(settings)} beside a Config: set it there, with dataclasses.replace")
+        return given, None
+    config = {"method": given} if isinstance(given, str) else {} if given is None else given
+    if not isinstance(config, Mapping):
+        raise UserError(f"settings are a mapping, such as {{'method': 'simclr', 'epochs': 100}}; got {shown(given)}")
+    if twice := sorted(set(config) & set(settings)):
+        raise UserError(f"{twice[0]} is given twice: {shown(config[twice[0]])} and {shown(settings[twice[0]])}")
+    config, own = named({**config, **settings})
+    return Config.from_mapping(config), own
+
+
 def named(config: Mapping[str, Any]) -> tuple[dict[str, Any], Dataset | None]:
-    """The settings with the name of a Dataset or Images in its place, and that object; None if the data is a name."""
+    """The settings with the name of an object in the place of the data; and that object, None if the data is a name.
+
+    An object is an array, a Dataset, Images, or a list of files: see `sslkit.data.sources.objects`.
+    """
     config = dict(config)
-    for key in ("data", "data.source"):
-        if isinstance(config.get(key), Dataset):
-            own = config[key]
-            return {**config, key: _name(own)}, own
     inner = config.get("data")
-    if isinstance(inner, Mapping) and isinstance(inner.get("source"), Dataset):
-        own = inner["source"]
-        return {**config, "data": {**inner, "source": _name(own)}}, own
+    nested = {**inner} if isinstance(inner, Mapping) else {}
+    for place, key in ((config, "data"), (config, "data.source"), (nested, "source")):
+        if key in place and not isinstance(place[key], (str, Mapping)):
+            own = as_source(place[key])
+            place[key] = _name(own) if isinstance(own, Dataset) else own
+            return {**config, **({"data": nested} if nested else {})}, own if isinstance(own, Dataset) else None
     return config, None
 
 
 def _name(own: Dataset) -> str:
     if isinstance(own, Images):
         return f"{PREFIX}{own.name}" if own.source is None else str(own.source)
-    return f"{PREFIX}{type(own).__name__}"
+    return f"{PREFIX}{NAME if isinstance(own, Arrays) else type(own).__name__}"
 
 
 def check_trainer(config: Config) -> None:

@@ -1,7 +1,10 @@
 """The grammar `objective+regulariser+...`, and what a method does with its input."""
 
+import warnings
+
 import pytest
 import torch
+import torchvision
 from torch import Tensor
 
 import sslkit
@@ -75,12 +78,43 @@ def test_two_terms_of_one_name_are_refused() -> None:
         (lambda x: x[:, 0], "images must be"),
         (lambda x: x.expand(-1, 3, -1, -1), "in_chans=1"),
         (lambda x: x[:1], "at least two images"),
+        (lambda x: x.numpy(), r"must be a tensor, got ndarray of shape .*torch.from_numpy\(images\)"),
+        (list, r"must be a tensor, got \[tensor"),
     ],
 )
 def test_bad_batches_are_one_clear_error(change, said: str) -> None:
     images, index = real()
+    changed = change(images)
     with pytest.raises(UserError, match=said):
-        build("simclr")(change(images), index)
+        build("simclr")(changed, index[: len(changed)])
+
+
+@pytest.mark.parametrize(
+    "change", [lambda i: i[:3], lambda i: i.float(), lambda i: i.numpy(), list, lambda i: i[:, None]]
+)
+def test_an_index_is_a_whole_number_for_each_image(change) -> None:
+    images, index = real()
+    with pytest.raises(UserError, match=r"index must be \(\d+,\) whole numbers, .*torch.arange\(len\(images\)\)"):
+        build("simclr")(images, change(index))
+
+
+@pytest.mark.parametrize("option", ["image_size", "in_chans"])
+@pytest.mark.parametrize("value", ["32", 0, 3.5, None])
+def test_sizes_are_whole_numbers(option: str, value: object) -> None:
+    with pytest.raises(UserError, match=f"{option} must be a whole number, at least 1, got"):
+        sslkit.method("simclr", **{"backbone": "narrow_resnet", "image_size": 28, "in_chans": 1, option: value})
+
+
+def test_a_classifier_s_outputs_and_weights_that_are_only_named_are_noticed() -> None:
+    net = torchvision.models.resnet18()
+    with pytest.warns(UserWarning, match=r"the 1000 outputs of `fc`, .* net.fc = torch.nn.Identity\(\)"):
+        sslkit.method("simclr", backbone=net, image_size=32)
+    with pytest.warns(UserWarning, match="random weights: init=timm:resnet10t.c3_in1k starts from"):
+        sslkit.method("simclr", backbone="resnet10t.c3_in1k", image_size=32)
+    net.fc = torch.nn.Identity()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert sslkit.method("simclr", backbone=net, image_size=32).backbone.width == 512
 
 
 def test_options_of_the_views_replace_the_recipe_s() -> None:

@@ -49,6 +49,32 @@ def test_a_run_leaves_all_that_is_promised(finished) -> None:
         assert pixels.std() > 5, f"{picture} is blank"
 
 
+def test_settings_are_keywords_a_mapping_or_the_method(small_run) -> None:
+    given = dict(small_run)
+    method, epochs = given.pop("method"), given.pop("epochs")
+    for config, settings in ((given, {"method": method}), (method, given), (None, {"method": method, **given})):
+        with pytest.raises(UserError, match="epochs must be a whole number, at least 1"):
+            sslkit.pretrain(config, **settings, epochs=0)
+    entry = sslkit.pretrain(method, backbone="narrow_resnet", epochs=epochs, **given)
+    assert entry.card["backbone"]["name"] == "narrow_resnet"
+
+
+@pytest.mark.parametrize(
+    ("config", "settings", "said"),
+    [
+        ({"epochs": 1}, {"epochs": 2}, "epochs is given twice: 1 and 2"),
+        (["method=simclr"], {}, r"settings are a mapping, such as .*; got \['method=simclr'\]"),
+        (Config(), {"epochs": 2}, "epochs beside a Config"),
+        ({"epochs": np.zeros((230, 3))}, {}, r"epochs must be .*, got ndarray of shape \(230, 3\)$"),
+        ({"optimizer": [["lr", 0.1]]}, {}, "optimizer.name must be"),
+    ],
+)
+def test_settings_of_a_wrong_kind_are_one_line(config, settings, said: str) -> None:
+    with pytest.raises(UserError, match=said) as error:
+        sslkit.pretrain(config, **settings)
+    assert "\n" not in str(error.value)
+
+
 def test_odd_steps_join_the_last_row_of_an_epoch(small_run) -> None:
     entry = sslkit.pretrain({**small_run, "trainer": {**small_run["trainer"], "log_every": 2}})
     rows = list(csv.DictReader((entry.folder / "metrics.csv").open()))

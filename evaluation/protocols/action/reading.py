@@ -15,7 +15,7 @@ from evaluation.results.statistics import generator
 from sslkit.data.loader import EpochBatches
 from sslkit.data.video.clip_sampling import clip_frames, random_starts, uniform_starts
 from sslkit.data.video.reader import UnreadableVideo
-from sslkit.errors import UserError
+from sslkit.errors import UserError, shown
 from sslkit.runtime.distributed import rank, world_size
 
 
@@ -41,9 +41,9 @@ class EvalViews:
 
     def __post_init__(self) -> None:
         if not isinstance(self.clips, int) or isinstance(self.clips, bool) or self.clips < 1:
-            raise UserError(f"clips must be a whole number, at least 1, got {self.clips!r}")
+            raise UserError(f"clips must be a whole number, at least 1, got {shown(self.clips)}")
         if self.crops not in (1, 3):
-            raise UserError(f"crops must be 1 (the middle) or 3 (both ends and the middle), got {self.crops!r}")
+            raise UserError(f"crops must be 1 (the middle) or 3 (both ends and the middle), got {shown(self.crops)}")
         uniform_starts(1, 1, 1, 1, self.rule)
 
     def __str__(self) -> str:

@@ -9,7 +9,7 @@ from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.detection.body import check_trainable
 from evaluation.protocols.detection.sizes import Sizes
 from evaluation.tuning.seeds import seed_of
-from sslkit.errors import UserError
+from sslkit.errors import UserError, shown
 from sslkit.options.members import nearest
 
 if TYPE_CHECKING:  # importing it takes more than a second
@@ -45,7 +45,9 @@ def build_detector(
     """
     check_trainable(trainable)
     if isinstance(classes, bool) or not isinstance(classes, int) or classes < 1:
-        raise UserError(f"classes, the number of object classes, must be a whole number, at least 1, got {classes!r}")
+        raise UserError(
+            f"classes, the number of object classes, must be a whole number, at least 1, got {shown(classes)}"
+        )
     loaded = load_model(model)
     check_fit(loaded, arch)
     build = importlib.import_module(f"evaluation.protocols.detection.{arch}").build

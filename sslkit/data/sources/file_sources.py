@@ -18,7 +18,7 @@ from sslkit.data.path_list import PathList
 from sslkit.data.sources.class_names import matched
 from sslkit.data.sources.file_lists import is_list, parts_of_list, splits_of_list
 from sslkit.data.sources.folder import FolderImages, list_folder, parts_of_folder, splits_of_folder
-from sslkit.data.sources.listing import Listing, Part, divided, listing
+from sslkit.data.sources.listing import Listing, Part, divided, listing, part_of
 from sslkit.data.sources.split_words import split_of, usual
 from sslkit.data.sources.walk import IMAGES, Kind, chosen
 from sslkit.errors import UserError
@@ -145,6 +145,19 @@ def open_files(text: str, options: ImageOptions) -> FolderImages:
     found, name = list_files(text, options.split, IMAGES), name_of_files(text)
     identity = Identity(name, text, found.splits, found.labels, found.classes)
     return FolderImages(found.folder, PathList(found.paths), identity, options)
+
+
+def open_file_list(paths: Sequence[str], options: ImageOptions) -> FolderImages:
+    """Images of files (absolute paths), as those of a pattern; they cannot be opened again by a name."""
+    folder = os.path.commonpath([os.path.dirname(path) for path in paths])
+    found = chosen(Path(folder), [os.path.relpath(path, folder) for path in paths], IMAGES)
+    if not found.paths:
+        raise UserError(f"data is a list of {counted(len(paths), 'file')} and none is an image: {found.others}")
+    found.warn_of_others("data", IMAGES)
+    part = part_of(Path(folder), found.paths, "data")
+    own = listing({"train": part}, options.split, "data")
+    identity = Identity(os.path.basename(folder) or "files", None, own.splits, own.labels, own.classes)
+    return FolderImages(own.folder, PathList(own.paths), identity, options)
 
 
 def list_files(text: str, split: str, kind: Kind) -> Listing:

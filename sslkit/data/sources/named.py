@@ -11,7 +11,8 @@
 - video:PATH/TO/FOLDER: a folder of videos, or several, a list or a pattern, as clips
   (`sslkit.data.video.clips.open_videos`)
 - torchvision:NAME[:ROOT]: a torchvision data set on disk; NAME alone works as well
-- from Python a list of folders, and a map-style `torch.utils.data.Dataset`
+- from Python a list of folders or of image files, an array or tensor (N, C, H, W) or (N, H, W, C), alone or with labels
+  as (images, labels) (`sslkit.data.sources.objects`), and a map-style `torch.utils.data.Dataset`
   (`sslkit.data.sources.own_dataset.open_dataset`)
 """
 
@@ -23,21 +24,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from torch.utils.data import Dataset
 
 from sslkit.data.decode.pages import of_pages
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.images import ImageOptions, Images, check_split
-from sslkit.data.sources import builtin, file_sources, hf, own_dataset, shards, torchvision_sets
+from sslkit.data.sources import builtin, file_sources, hf, own_arrays, own_dataset, shards, torchvision_sets
 from sslkit.data.sources.builtin import open_builtin, splits_of_builtin
 from sslkit.data.sources.folder import open_folder, splits_of_folder
 from sslkit.data.sources.npz import open_npz, splits_of_npz
-from sslkit.data.sources.several import joined
+from sslkit.data.sources.objects import Files, as_source
+from sslkit.data.sources.own_arrays import Arrays, OwnArrays
 from sslkit.data.video import clips
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 
-Source = str | Path | Images | Dataset | Sequence[str | Path]
+Source = str | Path | Images | Dataset | Sequence[str | Path] | np.ndarray | torch.Tensor | tuple[Any, Any]
 
 _PACKED = (".zip", ".gz", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".zst")
 
@@ -57,11 +61,12 @@ def open_images(
     range: Sequence[float] | str | None = None,
     pages: str = "first",
     max_pixels: int | None = None,
+    channels_last: bool | None = None,
 ) -> Images:
     """Open one split of a source as square uint8 images.
 
-    source: a name or a path, see the module; a list of folders, or a Dataset; or Images, whose own options are then the
-        defaults (except the split), and which are returned unchanged if no other option is given.
+    source: a name, a path or an object, see the module; or Images, whose own options are then the defaults (except the
+        split), and which are returned unchanged if no other option is given.
     split: see `splits`.
     image_size: side in pixels; default for arrays their larger side, for files 256.
     channels: 1 gray, 3 RGB, 4 RGBA, or the number of those of a TIFF, also where each is a page; default: those of the
@@ -76,12 +81,13 @@ def open_images(
         splits share it. A warning says what was found.
     pages: of files that have several "first", or "all": each page is an image, `NAME#1`, `NAME#2`, ...
     max_pixels: of an image; None: 179 million, larger ones are unreadable.
+    channels_last: of an array: its shape is (N, H, W, C); None: told by the shape.
     Raises UserError for an unknown source, a source without a readable image, or an option out of range.
     """
     options = ImageOptions(split, image_size, channels, fit, on_error, interpolation, cache, range, pages, max_pixels)
     if isinstance(source, Images):
         return _reopened(source, options)
-    return _opened(_find(source), options)
+    return _opened(_find(as_source(source, channels_last=channels_last)), options)
 
 
 def splits(source: Source, cache: str | Path | None = "runs/cache") -> tuple[str, ...]:
@@ -93,9 +99,10 @@ def splits(source: Source, cache: str | Path | None = "runs/cache") -> tuple[str
 
 
 def reusable(source: Any) -> Any:
-    """A source to be opened several times: a Dataset as its images, so that its labels are read once; see `joined`."""
+    """A source to be opened several times: a Dataset as its images, so that its labels are read once."""
+    source = as_source(source)
     is_own = isinstance(source, Dataset) and not isinstance(source, Images)
-    return open_images(source) if is_own else joined(source)
+    return open_images(source) if is_own else source
 
 
 def name_of_tables(source: str) -> str | None:
@@ -114,10 +121,12 @@ def name_of_tables(source: str) -> str | None:
 def is_divisible(source: Source) -> bool:
     """Return whether a source's images have `part`: image files, shards, a Hugging Face data set, a Dataset."""
     if isinstance(source, Images) and source.source is None:
-        return isinstance(source, own_dataset.OwnImages) and source.is_whole
-    place = source.source if isinstance(source, Images) else joined(source)
+        return isinstance(source, (DecodedImages, OwnArrays)) and source.is_whole
+    place = source.source if isinstance(source, Images) else as_source(source)
     if isinstance(place, Dataset):
         return True
+    if not isinstance(place, (str, Path)):
+        return False
     text = os.fspath(place)
     if isinstance(place, str) and text.startswith((shards.PREFIX, hf.PREFIX)):
         return True
@@ -162,11 +171,14 @@ def _reopened(images: Images, options: ImageOptions) -> Images:
 
 def _find(source: Source, cache: str | Path | None = None) -> _Source:
     """cache: for the splits."""
-    source = joined(source)
+    source = as_source(source)
     if isinstance(source, Dataset):
         return _Source(partial(_open_own, source), lambda: ("train",))
     if not isinstance(source, (str, Path)):
-        raise UserError(f"data is a name, a path, a list of folders, or a Dataset; got {type(source).__name__}")
+        raise UserError(
+            "data is a name, a path, a list of paths, an array or tensor of images, or a Dataset; got "
+            f"{type(source).__name__}"
+        )
     text = os.fspath(source)
     if isinstance(source, str) and text in builtin.NAMES:
         return _Source(partial(open_builtin, text), partial(splits_of_builtin, text))
@@ -193,6 +205,10 @@ def _find(source: Source, cache: str | Path | None = None) -> _Source:
 
 def _open_own(dataset: Dataset, options: ImageOptions) -> Images:
     check_split(type(dataset).__name__, options.split, ("train",))
+    if isinstance(dataset, Files):
+        return file_sources.open_file_list(dataset.paths, options)
+    if isinstance(dataset, Arrays):
+        return own_arrays.open_arrays(dataset, options)
     return own_dataset.open_dataset(dataset, options)
 
 

@@ -46,11 +46,6 @@ class OwnImages(DecodedImages):
     def varies(self) -> bool:
         return self._items.varies
 
-    @property
-    def is_whole(self) -> bool:
-        """True unless these are some of the rows."""
-        return len(self._rows) == len(self._items)
-
     def __len__(self) -> int:
         return len(self._rows)
 

@@ -3,7 +3,7 @@
 import math
 from typing import Any, Literal, get_args
 
-from sslkit.errors import UserError, check_one_of
+from sslkit.errors import UserError, check_one_of, shown
 
 Variant = Literal["paper", "code"]
 Arranger = Literal["mlp", "cosine"]
@@ -33,7 +33,7 @@ def check_numbers(*, tau: float | str, **given: float) -> None:
         if not given[name] > 0:
             raise UserError(f"dsa.{name} must be above 0, got {given[name]}")
     if tau != "auto" and not (isinstance(tau, (int, float)) and tau >= LEAST_TAU):
-        raise UserError(f"dsa.tau must be a number of at least {LEAST_TAU}, or auto, got {tau!r}")
+        raise UserError(f"dsa.tau must be a number of at least {LEAST_TAU}, or auto, got {shown(tau)}")
 
 
 def parse_alpha(alpha: float | str) -> tuple[float, bool]:
@@ -46,5 +46,5 @@ def parse_alpha(alpha: float | str) -> tuple[float, bool]:
     except ValueError:
         threshold = math.nan
     if not math.isfinite(threshold):
-        raise UserError(f"dsa.alpha must be a number or relative:C, for C / n, got {alpha!r}")
+        raise UserError(f"dsa.alpha must be a number or relative:C, for C / n, got {shown(alpha)}")
     return threshold, relative

@@ -161,10 +161,10 @@ def test_relative_folders(folder: Path, monkeypatch) -> None:
         ("{0}/photo.jpg", "is a file: give the folder .*a list of files"),
         ("{0}/photos.zip", "is a file: unpack it"),
         ("{0}/photos.tar", "is a file: for the images in it write data=shards:.*photos.tar"),
-        ([], r"data=\[\] is no list of folders"),
-        ([3], r"data=\[3\] is no list of folders"),
+        ([], r"data=\[\] is an empty list"),
+        ([3], "data is a list of int, not of paths"),
         (["a,b", "c"], "'a,b' has a comma, and cannot be one of several"),
-        (3.5, "data is a name, a path, a list of folders, or a Dataset; got float"),
+        (3.5, "data is a name, a path, a list of paths, an array or tensor of images, or a Dataset; got float"),
     ],
 )
 def test_what_cannot_be_named(source: object, message: str, folder: Path) -> None:

@@ -68,7 +68,7 @@ def test_with_a_minus_one_in_any_split_it_is_the_no_and_zero_is_not_known(tmp_pa
         ({"pictures": np.zeros((2, 4, 4), np.uint8)}, "has the keys pictures; images are looked for under x_train"),
         ({"x": np.array([{}, {}], dtype=object)}, "x cannot be read: .*pickle"),
         ({"x": np.zeros((2, 4), np.uint8)}, r"has shape \(2, 4\)"),
-        ({"x": np.zeros((2, 9, 5, 7), np.uint8)}, "which dimension is the channels"),
+        ({"x": np.zeros((2, 9, 5, 7), np.uint8)}, "the channels may be first or last"),
         ({"x": np.zeros((0, 4, 4), np.uint8)}, "has no images"),
         ({"x": np.array([["a"]])}, "holds <U1; pixels are integers or floats"),
         ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.arange(3)}, "2 images and 3 labels"),

@@ -59,7 +59,7 @@ def test_the_test_labels_are_numbered_as_the_training_ones() -> None:
         ((X, [0, 1, np.nan, 0, 1, 0]), "labels must be integers or names, found NaN"),
         ((X[0], [0] * 3), r"features must be \(N, D\)"),
         ((X, np.full((6, 2), 3)), r"must be 1 \(yes\), -1 \(no\) and 0"),
-        ((X, np.eye(6, dtype=int)), r"contain no -1 \(no\); for one-hot labels give y.argmax\(1\)"),
+        ((X, np.array([[1, 1], [0, 1]] * 3)), r"contain no -1 \(no\), and are not one-hot"),
         ((X, ["a", None, "b", "a", "a", "b"]), "some labels are None or NaN"),
         (X, "must be Features or a pair of arrays"),
         ((["a", "b"], [0, 1]), "features must be numbers"),
@@ -103,3 +103,9 @@ def test_classes_that_only_the_test_has_are_named() -> None:
         matched((X, ["a", "b"] * 3), (X[:2], ["a", "emu"]))
     with pytest.raises(UserError, match="train has 3 features a row and test 2: two models"):
         matched((X, [0, 1] * 3), (X[:, :2], [0, 1] * 3))
+
+
+@pytest.mark.parametrize("kind", [int, float, bool])
+def test_one_hot_labels_are_classes(kind: type) -> None:
+    y = np.array([0, 2, 1, 0, 2, 1])
+    assert as_features((X, np.eye(3, dtype=kind)[y]), "train").y.tolist() == y.tolist()

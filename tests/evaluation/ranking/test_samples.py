@@ -37,10 +37,18 @@ def test_labels_are_numbered_from_zero_without_gaps(labels: object, classes: tup
 def test_fractions_and_columns_are_targets_and_no_classes() -> None:
     sample = as_sample(X, [0.5, 1.0, 2.0, 3.5, 1.0, 2.0])
     assert sample.y is None and sample.targets.shape == (6, 1)
-    assert as_sample(X, np.eye(6)[:, :4]).targets.shape == (6, 4)
+    assert as_sample(X, np.eye(6)[:, :4]).targets.shape == (6, 4)  # two rows have no 1
     with pytest.raises(UserError, match="one class label per image"):
         _ = sample.labels
     assert as_sample(X, Y).targets[:, 0].tolist() == Y  # whole numbers can be either
+
+
+@pytest.mark.parametrize(
+    "one_hot", [np.eye(3)[[0, 2, 1, 0, 2, 1]], torch.eye(3, dtype=torch.int64)[[0, 2, 1, 0, 2, 1]]]
+)
+def test_one_hot_labels_are_classes_and_targets(one_hot: object) -> None:
+    sample = as_sample(X, one_hot)
+    assert sample.y.tolist() == [0, 2, 1, 0, 2, 1] and sample.targets.shape == (6, 3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int32])

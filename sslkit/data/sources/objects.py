@@ -1,0 +1,101 @@
+"""Sources of a Python program that are no names: lists of folders or of image files, arrays and tensors."""
+
+import os
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import Dataset
+
+from sslkit.data.sources.own_arrays import Arrays
+from sslkit.errors import UserError
+
+_NO_IMAGES = frozenset((".txt", ".csv", ".tsv", ".npz", ".tar"))  # files that name or hold images
+
+
+class Files(Dataset):
+    """Image files as a data set; sslkit reads them as those of a folder. paths: of all, in their order."""
+
+    def __init__(self, paths: Sequence[str | Path]) -> None:
+        self.paths = [os.path.abspath(os.path.expanduser(path)) for path in paths]
+        twice = next((path for path, other in pairwise(sorted(self.paths)) if path == other), None)
+        if twice:
+            raise UserError(f"data= names {twice} twice: give each file once")
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, row: int) -> Image.Image:
+        return Image.open(self.paths[row])
+
+
+def as_source(source: Any, *, channels_last: bool | None = None) -> Any:
+    """A source that is no name in the form in which it is opened; anything else unchanged.
+
+    An array or tensor, or a pair of one and its labels, becomes `Arrays`; a list of image files `Files`; a list of
+    folders the text `A,B`. channels_last: of an array: its shape is (N, H, W, C); None: told by the shape.
+    Raises UserError for another list, and for `channels_last` of what is no array.
+    """
+    if is_array(source):
+        return Arrays(source, channels_last=channels_last)
+    if _is_pair(source):
+        return Arrays(*source, channels_last=channels_last)
+    if channels_last is not None:
+        raise UserError(f"channels_last={channels_last} is for an array or a tensor, and data is none")
+    return Files(source) if _are_files(source) else joined(source)
+
+
+def is_array(source: Any) -> bool:
+    """Return whether a source is an array or a tensor."""
+    return isinstance(source, (np.ndarray, torch.Tensor))
+
+
+def is_several(source: Any) -> bool:
+    """Return whether a list names several sources: it is no array with its labels and no image files."""
+    return isinstance(source, (list, tuple)) and not _is_pair(source) and not _are_files(source)
+
+
+def _is_pair(source: Any) -> bool:
+    return isinstance(source, (list, tuple)) and len(source) == 2 and is_array(source[0]) and np.ndim(source[1]) < 3
+
+
+def joined(source: Any) -> Any:
+    """A list of folders as the one text that names them, `A,B`; anything else unchanged.
+
+    Raises UserError for an empty list, and for a name in it that has a comma.
+    """
+    if not isinstance(source, (list, tuple)):
+        return source
+    if not source:
+        raise UserError("data=[] is an empty list: give the paths of folders or of image files")
+    if not all(isinstance(one, (str, Path)) for one in source):
+        kinds = ", ".join(sorted({type(one).__name__ for one in source}))
+        how = "for one array write numpy.stack or torch.stack" if any(map(is_array, source)) else "give their paths"
+        raise UserError(f"data is a list of {kinds}, not of paths: {how}")
+    words = [os.fspath(one) for one in source]
+    if len(words) > 1 and any("," in word for word in words):
+        name = next(word for word in words if "," in word)
+        raise UserError(f"{name!r} has a comma, and cannot be one of several: rename it, or list its files in a .txt")
+    return ",".join(words)
+
+
+def _are_files(source: Any) -> bool:
+    """Return whether a list names image files. Raises UserError if it names folders or lists, too."""
+    if not isinstance(source, (list, tuple)):
+        return False
+    are = [isinstance(one, (str, Path)) and _is_image_file(Path(one).expanduser()) for one in source]
+    if any(are) and not all(are):
+        first, other = source[are.index(True)], source[are.index(False)]
+        raise UserError(
+            f"data is a list of files, such as {first!s:.200}, and of others, such as {other!s:.200}: give files or "
+            "folders alone"
+        )
+    return any(are)
+
+
+def _is_image_file(path: Path) -> bool:
+    return path.suffix.lower() not in _NO_IMAGES and path.is_file()
