@@ -1,4 +1,4 @@
-"""Small image files of every format that sslkit reads, for `tests/data/test_formats.py`."""
+"""Small image files of every format that sslkit reads, for `tests/format_cases.py`."""
 
 import io
 import struct
@@ -62,13 +62,18 @@ def heic(*values: int) -> bytes:
     return content.getvalue()
 
 
-def dicom(values: np.ndarray, kind: str = "MONOCHROME2", **fields: Any) -> bytes:
+def dicom(values: np.ndarray, kind: str = "MONOCHROME2", *, deflated: bool = False, **fields: Any) -> bytes:
     pytest.importorskip("pydicom")
     from pydicom.dataset import Dataset, FileMetaDataset
-    from pydicom.uid import ExplicitVRLittleEndian, SecondaryCaptureImageStorage, generate_uid
+    from pydicom.uid import (
+        DeflatedExplicitVRLittleEndian,
+        ExplicitVRLittleEndian,
+        SecondaryCaptureImageStorage,
+        generate_uid,
+    )
 
     about, meta = Dataset(), FileMetaDataset()
-    meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    meta.TransferSyntaxUID = DeflatedExplicitVRLittleEndian if deflated else ExplicitVRLittleEndian
     meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = SecondaryCaptureImageStorage, generate_uid()
     about.file_meta, about.PhotometricInterpretation = meta, kind
     about.Rows, about.Columns, about.SamplesPerPixel = SIDE, SIDE, values.shape[-1]

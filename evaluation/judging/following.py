@@ -35,7 +35,8 @@ def following(
         return f"python recipes/evaluate.py {words({'checkpoint': names, **yours})}"
     if isinstance(kept.get("data"), str) and all(task.name in BY_PLACES for task in tasks):
         kept["data"] = f"masks:{kept['data']}"
-    shared = {name: kept[name] for name in ("data", "trust", "root", "cache", "seed", "image_size") if name in kept}
+    passed = ("data", "trust", "root", "cache", "seed", "image_size", "range")
+    shared = {name: kept[name] for name in passed if name in kept}
     return f"python recipes/rank.py {words({'zoo': names, **shared})}"
 
 

@@ -22,6 +22,7 @@ Crop = Annotated[Sequence[float], Limits(above=0, most=1)]  # minimum and maximu
 Folds = Annotated[int, Limits(least=1, most=5)]
 Precision = Annotated[str, Limits(choices=("float32", "bfloat16"))]
 CountsRule = Annotated[str, Limits(choices=("raise", "warn"))]  # of a published set of another size
+RangeOrNone = Annotated[Sequence[float] | str | None, Limits(choices=("auto",))]  # of pixels of more than 8 bits
 OnError = Annotated[str, Limits(choices=("skip", "raise"))]
 Workers = Annotated[int, Limits(least=1, most=256)]
 Readers = Annotated[int, Limits(least=0, most=256)]

@@ -3,6 +3,7 @@
 Sources: Song et al. 2024 (table VII), He et al. 2017 (arXiv 1703.06870), and MoCo's public configuration.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def segmentation(
     device: str = Place.device,
     workers: int = Place.workers,
     counts: str = Place.counts,
+    range: Sequence[float] | str | None = Place.range,
     every: float = Place.every,
     progress: bool = Place.progress,
 ) -> list[Result]:
@@ -47,7 +49,7 @@ def segmentation(
     """
     chosen = {"steps": steps, "batch_size": batch_size, "lr": lr}
     options = Options(recipe=recipe, arch=arch, schedule=schedule, trials=trials, trainable=trainable, **chosen)
-    how = {"image_size": image_size, "device": device, "workers": workers, "counts": counts}
+    how = {"image_size": image_size, "device": device, "workers": workers, "counts": counts, "range": range}
     how |= {"every": every, "progress": progress}
     place = Place(seed=seed, out=out, root=root, precision=precision, **how)
     return asked("segmentation", model, data, options, place, masks=True)

@@ -93,6 +93,7 @@ def successive_halving(
     image_size: int | None = None,
     trust: str | Sequence[str] | None = (),
     root: str | Path = "data",
+    range: Sequence[float] | str | None = None,
     cache: str | Path | None = "runs/cache",
     out: str | Path | None = None,
     device: str = "auto",
@@ -102,8 +103,8 @@ def successive_halving(
 ) -> Halving:
     """Rank a zoo by metrics, then fine-tune its first models in rounds, of which each keeps the better half.
 
-    zoo, metrics, image_size, trust, root: see `evaluation.rank`. data: a source of `evaluation.open_split`; only its
-        training split is used, of which a fifth of each class is held out to compare the models.
+    zoo, metrics, image_size, trust, root, range: see `evaluation.rank`. data: a source of `evaluation.open_split`;
+        only its training split is used, of which a fifth of each class is held out to compare the models.
     first: models that are fine-tuned, the first by consensus. steps: of the last round; each round before it has half
         as many as the next.
     lr: the grid of the first round; each round keeps the better half of each model's rates, the last but one the best.
@@ -130,7 +131,8 @@ def successive_halving(
     given = members(zoo)
     models = open_all(given, lambda one: load_member(one, image_size, trust=trust))
     _at_least_two(models, models.left_out)
-    train, held = divided(_opened(data, Reading(root=root, on_error="raise"), max_images), seeds[0])
+    reading = Reading(root=root, on_error="raise", range=range)
+    train, held = divided(_opened(data, reading, max_images), seeds[0])
     ranked = sampled(train, rank_images, seeds[0])
     ranking = rank(models, ranked, metrics, seed=seeds[0], say=say, cache=cache, progress=progress)
     _at_least_two(ranking.models, ranking.left_out)

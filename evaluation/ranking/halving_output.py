@@ -96,6 +96,7 @@ def next_command(found: Halving, data: Any, how: Mapping[str, Any]) -> str:
     tuned |= {"fine_tune.precision": how["precision"]} if how["precision"] != Options.precision else {}
     kept = {name: how[name] for name in ("image_size", "trust") if how[name]}
     kept |= {"root": how["root"]} if how["root"] != "data" else {}
+    kept |= {"range": how["range"]} if how["range"] is not None else {}
     asked = {"checkpoint": found.checkpoint, "data": data, "protocols": ["fine_tune"], "fine_tune.grid": grid}
     return f"python recipes/evaluate.py {words({**asked, **tuned, **kept})}"
 

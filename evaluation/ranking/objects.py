@@ -4,14 +4,13 @@ split = open_objects("clipart_boxes")
 evaluation.rank("runs/zoo", split, ["knn", "logme"])
 """
 
-from pathlib import Path
-
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 from torchvision.ops import box_iou
 
+from evaluation.datasets import AS_USUAL, Reading
 from evaluation.datasets._splits import draw_keys
 from evaluation.datasets.base import Split
 from evaluation.protocols.detection.boxes import Boxes
@@ -30,16 +29,17 @@ NEAR, FAR = (0.1, 0.4), (0.0, 0.1)  # IoU with the objects of a box that misses 
 TRIES = 20  # positions tried for such a box
 
 
-def open_objects(source: str | Boxes, split: str = "train", root: str | Path = "data", *, seed: int = 0) -> Split:
+def open_objects(source: str | Boxes, split: str = "train", reading: Reading = AS_USUAL, *, seed: int = 0) -> Split:
     """Crop the objects of a detection set, each with a near miss and a place without object, both "background".
 
-    source, root: see `evaluation.protocols.detection.sources.open_boxes`. The crops are squares of SIDE pixels.
+    source, and root and range of the reading: see `evaluation.protocols.detection.sources.open_boxes`. The crops are
+        squares of SIDE pixels.
     seed: of the images, if there are more than MOST objects, and of the background.
     To tell a near miss from its object takes features that know where it ends, as a detector's do; the metrics then
     rank by the classes and the background together. Objects of a crowd and difficult ones are left out.
     Raises UserError for an unknown set, and for one without objects.
     """
-    boxes = open_boxes(source, split, root, masks=False)
+    boxes = open_boxes(source, split, reading.root, masks=False, range=reading.range)
     rng = generator(seed, "background of objects")
     pixels, labels, names, where, objects = [], [], [], [], 0
     order = np.argsort(draw_keys([str(name) for name in boxes.ids], seed, "objects"), kind="stable")

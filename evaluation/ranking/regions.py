@@ -1,8 +1,6 @@
 """Tasks made of parts of images: `boxes:SET`, objects of a detection set; `masks:SET`, windows of one with masks."""
 
-from pathlib import Path
-
-from evaluation.datasets.base import Split
+from evaluation.datasets import Reading, Split
 from evaluation.ranking import objects, windows
 
 OPENERS = {objects.PREFIX: objects.open_objects, windows.PREFIX: windows.open_windows}
@@ -14,9 +12,9 @@ def parts(task: object) -> tuple[str, str] | None:
     return None if found is None else (found, str(task).removeprefix(found))
 
 
-def open_parts(prefix: str, name: str, split: str, root: str | Path) -> Split:
+def open_parts(prefix: str, name: str, split: str, reading: Reading) -> Split:
     """Open the task. Raises UserError."""
-    return OPENERS[prefix](name, split, root)
+    return OPENERS[prefix](name, split, reading)
 
 
 def judged_by(prefix: str) -> tuple[str, dict[str, list[str]]]:

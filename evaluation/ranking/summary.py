@@ -110,7 +110,7 @@ def open_tasks(tasks: Mapping[str, Any], choice: Choice, reading: Reading, seed:
 def _open(task: Any, split: str, reading: Reading) -> Split:
     """Open a task; `boxes:NAME` and `masks:NAME` are parts of the images of another set."""
     if found := parts(task):
-        return open_parts(*found, split, reading.root)
+        return open_parts(*found, split, reading)
     return reading.open(task, split)
 
 

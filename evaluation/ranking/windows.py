@@ -4,12 +4,10 @@ split = open_windows("clipart_boxes")
 evaluation.rank("runs/zoo", split, ["knn", "logme"])
 """
 
-from pathlib import Path
-
 import numpy as np
 import torch
 
-from evaluation.datasets import Reading
+from evaluation.datasets import AS_USUAL, Reading
 from evaluation.datasets._splits import draw_keys
 from evaluation.datasets.base import Split
 from evaluation.protocols._patches.features import class_shares
@@ -27,16 +25,16 @@ REACH = 2.5  # side of a window, as a multiple of the cell in its middle (`cropp
 EACH, MOST = 8, 4000  # cells drawn of an image, and of all
 
 
-def open_windows(source: str | LabelMaps, split: str = "train", root: str | Path = "data", *, seed: int = 0) -> Split:
+def open_windows(source: str | LabelMaps, split: str = "train", reading: Reading = AS_USUAL, *, seed: int = 0) -> Split:
     """Cut windows about cells of the images of a segmentation set; the label is the most frequent class of the cell.
 
-    source, root: see `evaluation.protocols._patches.sources`. The windows are squares of `objects.SIDE` pixels.
+    source, reading: see `evaluation.protocols._patches.sources`. The windows are squares of `objects.SIDE` pixels.
     seed: of the images, if there are enough for more than MOST cells, and of the EACH cells of every image: half of
         them of the cells with the image's most frequent class, so that small classes are drawn too.
     To name the class in the middle takes features that see it among its surroundings, as a head of segmentation needs.
     Cells without a pixel that counts are left out. Raises UserError for an unknown set, and for one of a single class.
     """
-    maps = open_label_maps(source, split, Reading(root=root))
+    maps = open_label_maps(source, split, reading)
     rng = generator(seed, "windows of a segmentation set")
     pixels, labels, names = [], [], []
     order = np.argsort(draw_keys([str(name) for name in maps.ids], seed, "windows"), kind="stable")

@@ -103,7 +103,7 @@ def open_task(model: LoadedModel, dataset: Any, reading: Reading = AS_USUAL) -> 
     test = _labelled({"test": given["test"]}, model)
     if train.y.ndim == 1:
         unseen(test.y, train.y, first.classes, first.name)
-    return Task(model, train, test, first.classes, first.metric, first.name, _digest(given))
+    return Task(model, train, test, first.classes, first.metric, first.name, _digest(given, train, test))
 
 
 def _open(dataset: Any, reading: Reading) -> dict[str, Split]:
@@ -160,9 +160,12 @@ def _renumbered(split: Split, train: Split) -> Split:
     return replace(split, y=renumbered(split.y, split.classes, train.classes, split.name))
 
 
-def _digest(given: Mapping[str, Split]) -> str:
+def _digest(given: Mapping[str, Split], *read: Labelled) -> str:
     digest = hashlib.sha256()
     for name, split in given.items():
         digest.update(f"{name} {split.digest} ".encode())
         digest.update(np.ascontiguousarray(split.y))
+    ranges = {part.range for one in read for part in one.centres.parts}
+    if ranges - {split.images.range for split in given.values()}:  # those of the model's training
+        digest.update(repr(ranges).encode())
     return digest.hexdigest()

@@ -36,6 +36,14 @@ def test_help_is_the_same_without_the_large_libraries(name: str, typed, tmp_path
     assert typed(path.stem, "--help", cwd=tmp_path).stdout == without.stdout
 
 
+@pytest.mark.parametrize(
+    "name", ["choose", "detect", "embed", "evaluate", "few-shot", "ground-truth", "linear-eval", "rank"]
+)
+def test_commands_that_read_images_take_the_range_of_deep_ones(name: str, typed, tmp_path: Path) -> None:
+    said = " ".join(typed(programs()[name].stem, "--help", cwd=tmp_path).stdout.split())
+    assert "range=null pixels of more than 8 bits: [low,high], the values that become 0 and 255" in said
+
+
 def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
     command = [sys.executable, str(programs()["train"]), "--help"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)

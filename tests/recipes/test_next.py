@@ -104,7 +104,7 @@ def test_ranking_leads_to_fine_tuning_of_the_best(few_digits, tmp_path: Path, ty
 def test_several_models_on_ones_own_data_are_ranked_next() -> None:
     judged = [Judged(name, type("Model", (), {"entry": None, "name": name}), Path(), []) for name in ("a", "b")]
     asked = {"data": "my pictures", "protocols": None, "trust": None}
-    said = following(judged, asked_for("digits", ["knn"]), asked, {"seed": 3, "out": "x"})
-    assert said == "python recipes/rank.py 'zoo=[a,b]' 'data=\"my pictures\"' seed=3"
+    said = following(judged, asked_for("digits", ["knn"]), asked, {"seed": 3, "out": "x", "range": [0, 4095]})
+    assert said == "python recipes/rank.py 'zoo=[a,b]' 'data=\"my pictures\"' seed=3 'range=[0,4095]'"
     said = following(judged, asked_for("clipart_boxes", ["linear_seg"]), {"data": "clipart_boxes"}, {})
     assert said == "python recipes/rank.py 'zoo=[a,b]' data=masks:clipart_boxes"

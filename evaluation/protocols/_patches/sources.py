@@ -24,8 +24,8 @@ def open_label_maps(source: str | LabelMaps | Boxes, split: str = "train", readi
     """Open one split of a segmentation set. Nothing is downloaded.
 
     source: see the module; open `Boxes` or `LabelMaps` of the requested split are taken as they are.
-    split: "train" or "test". reading: its root, the folder that contains a published set, unless source gives it, and
-        its counts, the reaction to a number of images other than the published one.
+    split: "train" or "test". reading: its root, the folder that contains a published set, unless source gives it, its
+        counts, the reaction to a number of images other than the published one, and its range, see `open_boxes`.
     Raises UserError for an unknown source or split, and for missing files (all are named, with their source).
     """
     if isinstance(source, LabelMaps):
@@ -38,5 +38,5 @@ def open_label_maps(source: str | LabelMaps | Boxes, split: str = "train", readi
     if name in PNG:
         return PNG[name](split, Path(own or reading.root).expanduser(), reading.counts)
     if name in MASKS:
-        return of_boxes(open_boxes(str(source), split, reading.root, counts=reading.counts))
+        return of_boxes(open_boxes(str(source), split, reading.root, counts=reading.counts, range=reading.range))
     raise UserError(f"there is no segmentation set {source!r}: {nearest(name, NAMES)}")

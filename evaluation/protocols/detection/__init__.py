@@ -3,6 +3,7 @@
 Sources: Song et al. 2024 (table VII), He et al. 2020 (MoCo, arXiv 1911.05722) and its public configuration.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def detection(
     device: str = Place.device,
     workers: int = Place.workers,
     counts: str = Place.counts,
+    range: Sequence[float] | str | None = Place.range,
     every: float = Place.every,
     progress: bool = Place.progress,
 ) -> list[Result]:
@@ -42,7 +44,7 @@ def detection(
 
     model: see `evaluation.load_model`: a ResNet, or a plain ViT for arch="vit_pyramid". It is copied.
         Images of colour become gray (luma) for a network of one channel.
-    data: see `evaluation.detection.open_boxes`, or {"train": Boxes, "test": Boxes}. root, counts: likewise.
+    data: see `evaluation.detection.open_boxes`, or {"train": Boxes, "test": Boxes}. root, counts, range: likewise.
     recipe: a name of RECIPES, which says data, schedule, arch and trials where they are None; without one they are
         none, "full", "c4" and 1.
     arch: "c4", "fpn" or "vit_pyramid". trainable: "full", or "frozen" for the backbone as it is.
@@ -62,7 +64,7 @@ def detection(
     """
     chosen = {"steps": steps, "batch_size": batch_size, "lr": lr}
     options = Options(recipe=recipe, arch=arch, schedule=schedule, trials=trials, trainable=trainable, **chosen)
-    how = {"image_size": image_size, "device": device, "workers": workers, "counts": counts}
+    how = {"image_size": image_size, "device": device, "workers": workers, "counts": counts, "range": range}
     how |= {"every": every, "progress": progress}
     place = Place(seed=seed, out=out, root=root, precision=precision, **how)
     return asked("detection", model, data, options, place, masks=False)

@@ -17,6 +17,7 @@ from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.coco_file import CocoFile, check_boxes, read_coco
 from evaluation.protocols.detection.disk_images import DiskImages, common_range, few
 from evaluation.protocols.detection.published import Published
+from sslkit.data.decode.scale import Range
 from sslkit.data.images import check_split
 from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
@@ -61,14 +62,16 @@ def open_coco2017(
     return opened.to_learn_from() if split == "train" else opened
 
 
-def open_coco_folder(folder: Path, split: str = "train", *, masks: bool = True) -> Boxes:
+def open_coco_folder(
+    folder: Path, split: str = "train", *, masks: bool = True, range: Range | str | None = None
+) -> Boxes:
     """Open a custom data set: folder/train.json and folder/test.json (and folder/val.json) in COCO format.
 
     file_name of an image is relative to `folder`. In every split, labels number the categories of train.json in the
     order of their ids. The data set has masks if all annotations have a segmentation.
     Raises UserError as `read_coco` and `check_boxes` do, for images that are missing, unreadable or not of the size in
     the json, and for a category of a test object without an object in train. Images of more than 8 bits have one range
-    in all splits, that of the images to learn from.
+    in all splits: that given, or that of the images to learn from, see `open_boxes`.
     """
     files = {name: folder / f"{name}.json" for name in _OWN_SPLITS}
     present = tuple(name for name, path in files.items() if path.is_file())
@@ -86,7 +89,7 @@ def open_coco_folder(folder: Path, split: str = "train", *, masks: bool = True) 
     pixels = DiskImages(folder, PathList(file.paths), file.sizes)
     pixels.check_presence(name)
     pixels.check_headers(name)
-    pixels = replace(pixels, range=common_range(name, folder, PathList(train.paths)))
+    pixels = replace(pixels, range=common_range(name, folder, PathList(train.paths), range))
     opened = _boxes(file, pixels, name, split, train.categories)
     return opened.to_learn_from() if split == "train" else opened
 

@@ -125,7 +125,7 @@ class _Looked:
     name: str
     root: Path
     paths: PathList
-    options: ImageOptions = ImageOptions()
+    options: ImageOptions
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -140,12 +140,13 @@ class _Looked:
         return open_picture(self.path(row), Opening())
 
 
-def common_range(name: str, root: Path, paths: PathList) -> Range | None:
+def common_range(name: str, root: Path, paths: PathList, given: Range | str | None = None) -> Range | None:
     """Return the one range of a set's pixels of more than 8 bits, with a warning that names it; None if all have 8.
 
-    root, paths: of the images to learn from, of which 256 are read. Another warning says if some have several pages.
+    root, paths: of the images to learn from, of which 256 are read. given: the range, or "auto" to read all of them.
+    Another warning says if some have several pages.
     """
-    images = _Looked(name, root, paths)
+    images = _Looked(name, root, paths, ImageOptions(range=given))
     found = look(images)
     if found.pages:
         warnings.warn(f"{name}: some images have up to {max(found.pages):,} pages; the first is read", stacklevel=2)

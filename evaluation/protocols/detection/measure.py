@@ -124,9 +124,10 @@ def planned(train: Boxes, options: Options, runtime: Runtime, *, masks: bool) ->
 
 def _both(data: Any, reading: Reading, masks: bool) -> tuple[Boxes, Boxes]:
     opened, missing = [], []
+    how = {"counts": reading.counts, "range": reading.range}
     for split in ("train", "test"):
         try:
-            opened.append(open_boxes(data, split, reading.root, masks=masks, counts=reading.counts))
+            opened.append(open_boxes(data, split, reading.root, masks=masks, **how))
         except UserError as error:
             missing.append(str(error))
     if missing:

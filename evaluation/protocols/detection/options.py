@@ -9,6 +9,7 @@ from evaluation.protocols._option_types import (
     CountsRule,
     PositiveOrNone,
     Precision,
+    RangeOrNone,
     Readers,
     Seconds,
     Seed,
@@ -75,6 +76,8 @@ class Place:
     image_size: pixels, for random:NAME, whose stem depends on it; null: 224
     root: of the data, see `open_boxes`
     counts: a published set with another number of images than published: raise, or warn
+    range: pixels of more than 8 bits: [low,high], the values that become 0 and 255; auto: the least and the greatest
+        of the training images; null: found in a sample of them
     out: folder of NAME.jsonl (the records) and of NAME/ (checkpoints, finished detectors' weights, pictures); None: a
         temporary one
     every: seconds between two checkpoints
@@ -88,6 +91,7 @@ class Place:
     image_size: SizeOrNone = None
     root: str | Path = "data"
     counts: CountsRule = "raise"
+    range: RangeOrNone = None
     out: str | Path | None = None
     every: Seconds = EVERY
     device: str = "auto"

@@ -5,12 +5,15 @@
 - coco:FOLDER: custom, FOLDER/train.json and FOLDER/test.json in COCO format
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
 from evaluation.protocols.detection.coco import open_coco2017, open_coco_folder
 from evaluation.protocols.detection.voc import open_voc
+from sslkit.data.decode import scale
+from sslkit.data.decode.scale import Range
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 
@@ -19,7 +22,13 @@ NAMES = ("clipart_boxes", *VOC, "coco2017")
 
 
 def open_boxes(
-    source: str | Boxes, split: str = "train", root: str | Path = "data", *, masks: bool = True, counts: str = "raise"
+    source: str | Boxes,
+    split: str = "train",
+    root: str | Path = "data",
+    *,
+    masks: bool = True,
+    counts: str = "raise",
+    range: Sequence[float] | str | None = None,
 ) -> Boxes:
     """Open one split of a detection data set. Nothing is downloaded.
 
@@ -28,6 +37,8 @@ def open_boxes(
     root: the folder that contains a published data set, unless source gives it.
     masks: False leaves them out, which saves the memory of COCO's outlines.
     counts: reaction to a number of images other than the published one: "raise" or "warn".
+    range: of coco:FOLDER, the values of pixels of more than 8 bits that become 0 and 255 in both splits; "auto": the
+        least and the greatest of the training images; None: found in a sample of them.
     Raises UserError for an unknown source or split, missing files (all are named, with their source), and for
     invalid annotations.
     """
@@ -36,11 +47,11 @@ def open_boxes(
             raise UserError(f"{source.name} is open with its split {source.split!r}, not {split!r}")
         opened = source
     else:
-        opened = _opened(source, split, Path(root).expanduser(), masks, counts)
+        opened = _opened(source, split, Path(root).expanduser(), masks, counts, scale.checked(range))
     return opened if masks else opened.without_masks()
 
 
-def _opened(source: str, split: str, root: Path, masks: bool, counts: str) -> Boxes:
+def _opened(source: str, split: str, root: Path, masks: bool, counts: str, range: Range | str | None) -> Boxes:
     name, _, own_root = source.partition(":")
     root = Path(own_root).expanduser() if own_root else root
     if source == "clipart_boxes":
@@ -50,7 +61,7 @@ def _opened(source: str, split: str, root: Path, masks: bool, counts: str) -> Bo
     if name == "coco2017":
         return open_coco2017(split, root, masks=masks, counts=counts)
     if name == "coco" and own_root:
-        return open_coco_folder(root, split, masks=masks)
+        return open_coco_folder(root, split, masks=masks, range=range)
     raise UserError(
         f"there is no detection set {source!r}: {nearest(name, (*NAMES, 'coco:FOLDER'))}. For a custom data set use "
         "coco:FOLDER, with FOLDER/train.json and FOLDER/test.json in COCO format"

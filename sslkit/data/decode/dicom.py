@@ -1,10 +1,12 @@
 """DICOM files: their pixels in the units of the modality, such as Hounsfield's."""
 
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sslkit.data.decode.large import Source, rewound
+from sslkit.data.decode.large import Source, check_inflated, rewound
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.unreadable import MissingPackage, UnreadableImage
 
@@ -21,14 +23,16 @@ class DicomPlanes(Planes):
     """The frames of a DICOM file: stored values times slope plus intercept, MONOCHROME1 inverted, colours as RGB.
 
     A window for display (VOI) is not applied: `data.range` is one for the whole data set.
-    Raises MissingPackage, and UnreadableImage for a file without an image.
+    most: pixels that are allowed, see `large.check_size`; they limit what a deflated file may hold.
+    Raises MissingPackage, TooLarge, and UnreadableImage for a file without an image.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, most: int | None) -> None:
         try:
             import pydicom
         except ImportError as error:
             raise MissingPackage("reading DICOM", "pydicom", "dicom") from error
+        _check_deflated(source, most)
         about = pydicom.dcmread(rewound(source), defer_size=2**16)
         if "PixelData" not in about and "FloatPixelData" not in about and "DoubleFloatPixelData" not in about:
             raise UnreadableImage("a DICOM file without an image")
@@ -65,3 +69,15 @@ class DicomPlanes(Planes):
         elif self.colours == 1:
             values = apply_modality_lut(values, self._units())
         return values[None] if values.ndim == 2 else values.transpose(2, 0, 1)
+
+
+def _check_deflated(source: Source, most: int | None) -> None:
+    """Raise TooLarge for a deflated file of more bytes than are allowed: pydicom inflates it whole as it opens it."""
+    from pydicom.filereader import _read_command_set_elements, _read_file_meta_info, read_preamble
+    from pydicom.uid import DeflatedExplicitVRLittleEndian
+
+    with open(source, "rb") if isinstance(source, (str, Path)) else nullcontext(rewound(source)) as file:
+        read_preamble(file, False)
+        if _read_file_meta_info(file).get("TransferSyntaxUID") == DeflatedExplicitVRLittleEndian:
+            _read_command_set_elements(file)
+            check_inflated(file, most)

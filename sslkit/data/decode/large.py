@@ -4,6 +4,7 @@ Pillow's own limit is one for the whole process; this one holds for one data set
 """
 
 import struct
+import zlib
 from pathlib import Path
 from typing import IO
 
@@ -13,6 +14,8 @@ from sslkit.data.decode.unreadable import TooLarge
 
 Source = str | Path | IO[bytes]  # a file, or its content
 _START = 16  # bytes that Pillow's formats look at
+_AT_ONCE = 2**20  # bytes of a deflated stream
+_BESIDE = 2**20  # bytes of what a file holds beside its pixels
 
 
 def open_below(source: Source, most: int | None) -> Image.Image:
@@ -32,10 +35,27 @@ def open_below(source: Source, most: int | None) -> Image.Image:
 
 def check_size(size: tuple[int, int], width: int, most: int | None) -> None:
     """Raises TooLarge for an image of more pixels than are allowed. width: bytes of a pixel; 8 count as two pixels."""
-    limit = most or 2 * (Image.MAX_IMAGE_PIXELS or 2**62)
+    limit = _limit(most)
     pixels = size[0] * size[1] * max(4, width) // 4
     if pixels > limit:
         raise TooLarge(f"it has {pixels:,} pixels, more than {limit:,}: data.max_pixels={pixels} allows it")
+
+
+def check_inflated(file: IO[bytes], most: int | None) -> None:
+    """Raises TooLarge for a deflated stream of more bytes than the pixels that are allowed. Nothing of it is kept."""
+    pixels = _limit(most)
+    limit, length, inflate, packed = 4 * pixels + _BESIDE, 0, zlib.decompressobj(-zlib.MAX_WBITS), b""
+    while not inflate.eof and (packed := inflate.unconsumed_tail or file.read(_AT_ONCE)):
+        length += len(inflate.decompress(packed, _AT_ONCE))
+        if length > limit:
+            raise TooLarge(
+                f"it is deflated, and has more than {limit:,} bytes, those of {pixels:,} pixels: "
+                "data.max_pixels=NUMBER allows more"
+            )
+
+
+def _limit(most: int | None) -> int:
+    return most or 2 * (Image.MAX_IMAGE_PIXELS or 2**62)
 
 
 def identified(source: Source) -> Image.Image:

@@ -47,7 +47,7 @@ def open_picture(source: Source, how: Opening) -> Picture:
     try:
         picture = _as_meant(open_below(source, how.max_pixels), source, how.channels)
     except UnidentifiedImageError:
-        picture = _open_rare(source, how.channels)
+        picture = _open_rare(source, how)
         if picture is None:
             raise
     return checked(picture, how.max_pixels)
@@ -68,16 +68,16 @@ def is_rare(start: bytes) -> bool:
     return dicom.is_dicom(start) or _is_heif(start)
 
 
-def _open_rare(source: Source, channels: int | None) -> Picture | None:
-    """Open what Pillow could not; None if it is of no other format. channels: that are wanted.
+def _open_rare(source: Source, how: Opening) -> Picture | None:
+    """Open what Pillow could not; None if it is of no other format.
 
-    Raises MissingPackage, UnreadableImage, and whatever the packages raise.
+    Raises MissingPackage, TooLarge, UnreadableImage, and whatever the packages raise.
     """
     start = start_of(source, START)
     if start[:4] in tiff.STARTS:
-        return tiff.open_tiff(source, channels)
+        return tiff.open_tiff(source, how.channels)
     if dicom.is_dicom(start):
-        return dicom.DicomPlanes(source)
+        return dicom.DicomPlanes(source, how.max_pixels)
     return _open_heif(source) if _is_heif(start) else None
 
 

@@ -1,17 +1,16 @@
-"""Lists of files: paths, one a line, also with the number of a class behind; or a CSV file of paths, labels, splits."""
+"""Lists of files: paths, one a line, also with the number of a class behind; or a table of paths, labels and splits."""
 
 import codecs
-import csv
 import glob
 import os
 import re
 import unicodedata
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from sslkit.data.sources.file_tables import TABLES, Rows, rows_of_table
 from sslkit.data.sources.label_values import Measured, classes_of
 from sslkit.data.sources.listing import Part, divided
 from sslkit.data.sources.split_words import split_of, usual
@@ -21,25 +20,9 @@ from sslkit.files.regular_files import regular
 from sslkit.terminal.plurals import counted
 
 TEXTS = (".txt", ".lst", ".list")
-TABLES = (".csv", ".tsv")
-COLUMNS = {  # what a column holds: its names, in small letters and without blanks, _ and -; the first that there is
-    "path": ("path", "file", "filename", "filepath", "image", "imagepath", "img", "imageid", "video", "videopath"),
-    "label": ("label", "labels", "class", "classname", "target", "category"),
-    "split": ("split", "set", "subset", "fold"),
-}
+METADATA = ("metadata.csv", "metadata.jsonl")  # of an `imagefolder`, beside its images
 _NUMBERED = re.compile(r"(.*\.[A-Za-z]\w{0,4})\s+(-?\d+)")  # a line `path/to/a.jpg 3`, as Caffe's
-_SHOWN = 4  # columns
 _MOST = 2**30  # bytes of a list
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows of a list. labels, splits: as written; None without such a column. lines: their numbers in the file."""
-
-    paths: list[str]
-    lines: list[int]
-    labels: list[str] | None = None
-    splits: list[str] | None = None
 
 
 def is_list(path: Path) -> bool:
@@ -69,6 +52,33 @@ def parts_of_list(file: Path, root: Path | None, kind: Kind) -> dict[str, Part]:
     found.warn_of_others(str(file), kind)
     right = set(found.paths)
     return _parts(file, rows, Path(folder), below, [row for row, path in enumerate(below) if path in right])
+
+
+def metadata_of(folder: Path) -> Path | None:
+    """The table beside the images of a Hugging Face `imagefolder`; None without one."""
+    return next((folder / name for name in METADATA if (folder / name).is_file()), None)
+
+
+def labels_of_metadata(file: Path, paths: Sequence[str]) -> list[str | None] | None:
+    """The class of each path by a table beside the images, None for one without; None altogether without labels.
+
+    Warns of images without one, and of a table that is not used.
+    """
+    try:
+        rows = _read(file)
+        labels = _labels(file, rows)
+    except UserError as error:
+        warnings.warn(f"{error}; it is not used", stacklevel=6)
+        return None
+    if rows.splits is not None:
+        warnings.warn(f"{file}: its splits are read where it is named, data={file}", stacklevel=6)
+    if labels is None:
+        return None
+    of_path = {os.path.normpath(path): label for path, label in zip(rows.paths, labels, strict=True)}
+    found = [of_path.get(path) for path in paths]
+    if missing := found.count(None):
+        warnings.warn(f"{file}: it has no label of {missing:,} of {counted(len(paths), 'file')}", stacklevel=6)
+    return found if missing < len(paths) else None
 
 
 def splits_of_list(file: Path) -> tuple[str, ...]:
@@ -182,7 +192,7 @@ def _parsed(file: Path, size: int, changed: int) -> Rows:
         raise UserError(f"{file} is no list of files: {first_line(error)}") from error
     if any("\0" in line for line in lines):
         raise UserError(f"{file} is no list of files: it has bytes of zero")
-    rows = _table(file, lines) if file.suffix.lower() in TABLES else _paths(file, lines)
+    rows = rows_of_table(file, lines) if file.suffix.lower() in TABLES else _paths(file, lines)
     if not rows.paths:
         raise UserError(f"{file} names no file")
     return rows
@@ -206,46 +216,3 @@ def _paths(file: Path, lines: Sequence[str]) -> Rows:
     warnings.warn(f"{file}: its lines are read as paths and the numbers of their classes", stacklevel=5)
     both = [_NUMBERED.fullmatch(path).groups() for path in paths]
     return Rows([path for path, _ in both], numbers, [label for _, label in both])
-
-
-def _table(file: Path, lines: Sequence[str]) -> Rows:
-    try:
-        reader = csv.reader(lines, delimiter=_delimiter(lines))
-        head = next(reader, [])
-        columns = _columns(file, head)
-        rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
-    except csv.Error as error:
-        raise UserError(f"{file} is no table: {error}") from error
-    for number, row in rows:
-        if len(row) != len(head) or not row[columns["path"]].strip():
-            said = "names no file" if len(row) == len(head) else f"has {len(row)} cells, and its first line {len(head)}"
-            raise UserError(f"{file}, line {number} {said}")
-    cells = {what: [row[place] for _, row in rows] for what, place in columns.items()}
-    paths = [path.strip() for path in cells["path"]]
-    return Rows(paths, [number for number, _ in rows], cells.get("label"), cells.get("split"))
-
-
-def _delimiter(lines: Sequence[str]) -> str:
-    head = lines[0] if lines else ""
-    return max(",;\t", key=head.count)
-
-
-def _columns(file: Path, head: Sequence[str]) -> dict[str, int]:
-    """The place of each column that is used, with a warning that names them. Raises UserError without paths."""
-    places: Mapping[str, int] = {_plain(name): place for place, name in reversed(list(enumerate(head)))}
-    found = {what: next((places[name] for name in names if name in places), None) for what, names in COLUMNS.items()}
-    if found["path"] is None:
-        raise UserError(
-            f"{file}: its first line names no column of files, called {', '.join(COLUMNS['path'][:5])}; it is "
-            f"{', '.join(head)[:200]!r}"
-        )
-    used = {what: place for what, place in found.items() if place is not None}
-    said = ", ".join(f"{what}s from {head[place].strip()!r}" for what, place in used.items())
-    others = [repr(name.strip()) for place, name in enumerate(head) if place not in used.values()][:_SHOWN]
-    unused = f"; of the others, such as {', '.join(others)}, none is used" if others else ""
-    warnings.warn(f"{file}: its columns are read as {said}{unused}", stacklevel=5)
-    return used
-
-
-def _plain(name: str) -> str:
-    return name.strip().lower().translate(str.maketrans("", "", " _-"))

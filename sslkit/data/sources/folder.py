@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from sslkit.data.decoded import DecodedImages
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.path_list import PathList
-from sslkit.data.sources.listing import Listing, Part, listing, part_of
+from sslkit.data.sources.file_lists import labels_of_metadata, metadata_of
+from sslkit.data.sources.listing import Listing, Part, class_folders, listing, part_of
 from sslkit.data.sources.split_words import SPLIT_OF_WORD, asked, split_of, usual
-from sslkit.data.sources.walk import IMAGES, VIDEOS, Found, Kind, is_usual, walk
+from sslkit.data.sources.walk import IMAGES, VIDEOS, Found, Kind, is_usual, kind_of, walk
 from sslkit.errors import UserError
 from sslkit.files.regular_files import regular
 
@@ -84,7 +86,9 @@ def open_folder(root: Path, options: ImageOptions) -> FolderImages:
     it is the source.
     Labels: if the folder (of each split) has images in at least two sub-folders and none beside them, the sub-folders
     are the classes, ordered by name, over all splits together. Names that differ between splits in letter case, blanks
-    or the code of an accent alone are one class, with a warning. Another names folders that look like splits.
+    or the code of an accent alone are one class, with a warning. Another names folders that look like splits. Without
+    such folders the labels are those of a metadata.csv or metadata.jsonl in the folder (of each split), as of a Hugging
+    Face `imagefolder`, with the columns of a list of files.
     Raises UserError when there is no image, or none that can be read.
     """
     found = list_folder(root, options.split, IMAGES)
@@ -113,7 +117,7 @@ def parts_of_folder(root: Path, kind: Kind, wanted: Collection[str] | None = Non
         _warn_of_beside(root, list(folders.values()))
     found: dict[str, Part] = {}
     for name, folder in folders.items():
-        known = set(found["train"].classes or ()) if found else ()
+        known = set(filter(None, found["train"].classes or ())) if found else ()
         found[name] = _part(root, folder, kind, known, is_asked=wanted is None or name in wanted)
     return found
 
@@ -142,13 +146,16 @@ def _part(root: Path, folder: Path, kind: Kind, known: Collection[str], *, is_as
     """
     where = name_of(root, folder)
     found = walk(folder, kind)
-    if not is_asked:
-        return part_of(folder, found.paths, "", known=known)
-    if not found.paths:
+    if is_asked and not found.paths:
         raise UserError(_nothing(folder, found, kind))
-    found.warn_of_others(where, kind)
-    part = part_of(folder, sorted(found.paths), where, known=known)
-    _warn_of_splits_inside(folder, found.folders, are_classes=part.classes is not None)
+    paths = sorted(found.paths)
+    table = metadata_of(folder)
+    by_table = None if table is None or class_folders(paths, known) else labels_of_metadata(table, paths)
+    part = Part(folder, paths, by_table) if by_table else part_of(folder, paths, where if is_asked else "", known=known)
+    if is_asked:
+        found.left_out -= Counter([kind_of(table.name)] if by_table else ())
+        found.warn_of_others(where, kind)
+        _warn_of_splits_inside(folder, found.folders, are_classes=part.classes is not None and not by_table)
     return part
 
 

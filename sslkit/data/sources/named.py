@@ -6,7 +6,7 @@
 - A,B: several folders; PATH/TO/LIST.txt, PATH/TO/TABLE.csv, also with :FOLDER behind, which its paths are relative to;
   photos/**/*.jpg: what a pattern matches (`sslkit.data.sources.file_sources.open_files`)
 - PATH/TO/FILE.npz: arrays
-- shards:PATTERN: tar files of images, local or behind a URL (`sslkit.data.sources.shards.open_shards`)
+- shards:PATTERN: tar or .zip files of images, local or behind a URL (`sslkit.data.sources.shards.open_shards`)
 - hf:PATH or hf:NAME: a Hugging Face data set with an image column (`sslkit.data.sources.hf.open_hf`)
 - video:PATH/TO/FOLDER: a folder of videos, or several, a list or a pattern, as clips
   (`sslkit.data.video.clips.open_videos`)
@@ -43,7 +43,7 @@ from sslkit.options.members import nearest
 
 Source = str | Path | Images | Dataset | Sequence[str | Path] | np.ndarray | torch.Tensor | tuple[Any, Any]
 
-_PACKED = (".zip", ".gz", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".zst")
+_PACKED = (".gz", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".zst")
 
 __all__ = ["ImageOptions", "Images", "collate", "is_divisible", "open_images", "splits"]
 
@@ -198,7 +198,7 @@ def _find(source: Source, cache: str | Path | None = None) -> _Source:
     if path.is_file():
         how = "give the folder that holds the images, a .npz file of arrays, or a list of files, .txt or .csv"
         how = "unpack it" if path.suffix.lower() in _PACKED else how
-        how = f"for the images in it write data=shards:{path}" if path.suffix.lower() == ".tar" else how
+        how = f"for the images in it write data=shards:{path}" if path.suffix.lower() in (".tar", ".zip") else how
         raise UserError(f"{path} is a file: {how}")
     return _find_torchvision(source)
 

@@ -1,4 +1,4 @@
-"""Tar files named by a pattern, on a local disk or behind an fsspec URL, and read at an offset."""
+"""Tar and .zip files named by a pattern, on a local disk or behind an fsspec URL, and read at an offset."""
 
 import math
 import os
@@ -6,11 +6,13 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from glob import glob
 from itertools import product
 from pathlib import Path
 from typing import IO, Any
 
+from sslkit.data.sources.zip_archives import ENDING, is_zip, unpacked
 from sslkit.errors import UserError, first_line
 from sslkit.files.regular_files import regular
 
@@ -43,14 +45,17 @@ class ShardFiles:
         return {"is_remote": self.is_remote, "_open": OrderedDict(), "_system": None, "_process": 0}
 
     def read(self, shard: str, offset: int, size: int) -> bytes:
-        """`size` bytes from `offset` on. Raises OSError, also for fewer."""
-        if self.is_remote:
-            content = self._remote(shard).cat_file(_path(shard, self._remote(shard)), start=offset, end=offset + size)
-        else:
-            content = os.pread(self._descriptor(shard), size, offset)
+        """`size` bytes from `offset` on, in a .zip those of the member there. Raises OSError, also for fewer."""
+        some = partial(self._some, shard)
+        content = unpacked(some, offset, size) if is_zip(shard) else some(offset, size)
         if len(content) != size:
             raise OSError(f"{shard} ends at byte {offset + len(content)}: it is shorter than when it was indexed")
         return content
+
+    def _some(self, shard: str, offset: int, size: int) -> bytes:
+        if self.is_remote:
+            return self._remote(shard).cat_file(_path(shard, self._remote(shard)), start=offset, end=offset + size)
+        return os.pread(self._descriptor(shard), size, offset)
 
     def stream(self, shard: str) -> IO[bytes]:
         """The file, to be read from its start with seeks. Raises OSError."""
@@ -91,8 +96,8 @@ class ShardFiles:
 def find(pattern: str) -> tuple[ShardFiles, list[str]]:
     """The files that a pattern names, sorted, and how to read them.
 
-    pattern: a path or an fsspec URL (s3://, gs://, http://, ...) with {a,b}, {000..123}, * and ?; or a folder, for the
-        tar files in it and in its sub-folders.
+    pattern: a path or an fsspec URL (s3://, gs://, http://, ...) with {a,b}, {000..123}, * and ?, of tar files, or of
+        .zip files (each named, behind a URL); or a folder, for the tar files in it and in its sub-folders.
     Raises UserError if there are none or more than a million, if one is missing or compressed (in a folder too, where
     it would be left out), and for a URL that cannot be reached.
     """
@@ -163,7 +168,7 @@ def _is_shard(name: str) -> bool:
 
 def _listed(spelled: Iterable[str], files: ShardFiles) -> Iterable[str]:
     for one in spelled:
-        if one.lower().endswith(_KINDS) and not any(letter in one for letter in "*?"):
+        if one.lower().endswith((*_KINDS, ENDING)) and not any(letter in one for letter in "*?"):
             yield one  # asked for its size later
             continue
         system = _system(one, files)

@@ -1,4 +1,4 @@
-"""Images in tar files, as WebDataset writes them, on a local disk or behind an fsspec URL."""
+"""Images in tar files, as WebDataset writes them, and in .zip files, on a local disk or behind an fsspec URL."""
 
 import io
 import os
@@ -117,7 +117,8 @@ def open_shards(source: str, options: ImageOptions) -> ShardImages:
     first dot of their last part. A dot before a number belongs to the name (`img.01.jpg`). Of several images in a
     sample one is read, see `sample_images.is_image_of_sample`. Images are known by their extension, or without a known
     one by how they begin. Links are followed within the shard, and archives in one file behind each other all read.
-    Hidden members are left out; a warning counts, by kind, what is left out.
+    Members of a .zip are read in the order of their names, of which those that are encrypted, or of more than
+    `zip_archives.MOST` bytes, are left out. Hidden members are left out; a warning counts, by kind, what is left out.
     Splits: shards whose name, or folder below that of all shards, has a word of `split_words` belong to it, if there
     are some of train and of another. If no shard has such a word, the first folders of the members below those that all
     share are the splits in the same way, with a warning, which counts what is beside them; otherwise all are "train". A
@@ -230,7 +231,7 @@ def _said(
 def name_of_shards(source: str) -> str:
     """A name for tables: the last part of the pattern that is more than a split, without braces, stars and ending."""
     for part in reversed(source.removeprefix(PREFIX).split("://")[-1].split("/")):
-        name = re.sub(r"[{*?].*", "", part).removesuffix(".tar").strip("-_.")
+        name = re.sub(r"[{*?].*", "", part).removesuffix(".tar").removesuffix(".zip").strip("-_.")
         if name and not set(re.findall(r"[a-z]+", name.lower())) <= set(SPLIT_OF_WORD):
             return name
     return "shards"

@@ -1,4 +1,4 @@
-"""One tar file, read from its headers."""
+"""One tar file, read from its headers, or one .zip file, from its list of members."""
 
 import tarfile
 from typing import IO
@@ -6,6 +6,7 @@ from typing import IO
 from sslkit.data.sources.shard_files import ShardFiles, State, compressed
 from sslkit.data.sources.tar_archives import Links, is_compressed, members
 from sslkit.data.sources.tar_samples import Members, Samples
+from sslkit.data.sources.zip_archives import is_zip, zipped
 from sslkit.errors import UserError, first_line
 
 
@@ -17,7 +18,7 @@ def scan(files: ShardFiles, shard: str, state: State) -> Members:
             if is_compressed(stream):
                 raise compressed(shard)
             try:
-                _read(stream, state.bytes, samples, None)
+                _read_zip(stream, samples) if is_zip(shard) else _read(stream, state.bytes, samples, None)
             except _HasLinks:
                 samples = Samples()
                 _read(stream, state.bytes, samples, Links(stream, state.bytes))
@@ -26,6 +27,17 @@ def scan(files: ShardFiles, shard: str, state: State) -> Members:
     except Exception as error:  # tarfile, and each file system of fsspec, raise their own
         reason = first_line(error) or type(error).__name__
     return samples.members(state, reason)
+
+
+def _read_zip(stream: IO[bytes], samples: Samples) -> None:
+    try:
+        for member in zipped(stream):
+            if member.unread:
+                samples.left_out[member.unread] += 1
+            else:
+                samples.add(member, member.name, member.offset, member.size)
+    finally:
+        samples.end()
 
 
 class _HasLinks(Exception):

@@ -2,7 +2,9 @@
 
 import resource
 import struct
+import tracemalloc
 import warnings
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -204,6 +206,26 @@ def png_header(side: int) -> bytes:
     head = b"IHDR" + struct.pack(">IIBBBBB", side, side, 16, 0, 0, 0, 0)
     start = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head))
     return start + struct.pack(">I", 8) + b"IDAT" + bytes(64)
+
+
+def test_a_deflated_file_is_refused_before_it_is_inflated(tmp_path: Path) -> None:
+    """Of zeros, which take a thousandth of their bytes in the file."""
+    side = 4096
+    content = dicom(np.zeros((side, side, 1), np.uint16), deflated=True, Rows=side, Columns=side)
+    (tmp_path / "0.dcm").write_bytes(content)
+    assert len(content) < 2**16
+    packed = tmp_path / "0.zip"
+    for source in (tmp_path, f"shards:{packed}"):
+        with zipfile.ZipFile(packed, "w") as out:
+            out.write(tmp_path / "0.dcm", "0.dcm")
+        said = r"0\.dcm: it is deflated, and has more than 5,048,576 bytes, those of 1,000,000 pixels: data.max_pixels="
+        tracemalloc.start()
+        with pytest.raises(UserError, match=said), pytest.warns(UserWarning, match=said):
+            open_images(source, image_size=8, max_pixels=10**6, cache=None)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+        tracemalloc.stop()
+    with pytest.warns(UserWarning, match="16-bit images"):
+        assert not open_images(tmp_path, image_size=8, max_pixels=side**2).__getitems__([0])["bad"]
 
 
 SMALL_FILES = {  # of 100,000 x 100,000 pixels, or as many as the format has

@@ -159,7 +159,8 @@ def test_relative_folders(folder: Path, monkeypatch) -> None:
         ("{0}/list.txt:{0}/none", "there is no folder '.*none', which the paths in .*list.txt are relative to"),
         ("{0}/list.txt:", "there is no folder ''"),
         ("{0}/photo.jpg", "is a file: give the folder .*a list of files"),
-        ("{0}/photos.zip", "is a file: unpack it"),
+        ("{0}/photos.7z", "is a file: unpack it"),
+        ("{0}/photos.zip", "is a file: for the images in it write data=shards:.*photos.zip"),
         ("{0}/photos.tar", "is a file: for the images in it write data=shards:.*photos.tar"),
         ([], r"data=\[\] is an empty list"),
         ([3], "data is a list of int, not of paths"),
@@ -170,7 +171,7 @@ def test_relative_folders(folder: Path, monkeypatch) -> None:
 def test_what_cannot_be_named(source: object, message: str, folder: Path) -> None:
     if source != "{0}/*":
         (folder / "list.txt").write_text("first/ant/1.png\n")
-        for name in ("photo.jpg", "photos.zip", "photos.tar"):
+        for name in ("photo.jpg", "photos.7z", "photos.zip", "photos.tar"):
             (folder / name).write_bytes(b"x")
     with pytest.raises(UserError, match=message):
         open_images(source.format(folder) if isinstance(source, str) else source)

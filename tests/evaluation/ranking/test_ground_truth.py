@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import nn
 import evaluation
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.ranking import ground_truth as module
-from evaluation.ranking.ground_truth import DETAILS, RESULTS, TRUTH, ground_truth, load_zoo
+from evaluation.ranking.ground_truth import DETAILS, RESULTS, TRUTH, GroundTruth, ground_truth, load_zoo
 from evaluation.ranking.summary import read_truth
 from evaluation.tuning.task import Task
 from sslkit import backbones, zoo
@@ -159,12 +160,28 @@ def test_results_of_images_that_were_replaced_are_not_reported(tmp_path: Path) -
     assert read_truth(tmp_path / "truth" / TRUTH) == {str(images): {"narrow": found["value"]}}
 
 
-def write_images(folder: Path, seed: int) -> None:
+def test_images_of_more_than_8_bits_are_read_by_the_range_that_is_given(tmp_path: Path) -> None:
+    write_images(tmp_path / "plain", seed=0)
+    write_images(tmp_path / "deep", seed=0, times=16)  # 0 to 4080, so that the range that is found is [0,4095]
+
+    def measured(kind: str, **how: Any) -> GroundTruth:
+        own = {"wide": replace(ZOO["wide"], range=(0.0, 2000.0))}  # of its training
+        return ground_truth(own, str(tmp_path / kind), out=tmp_path / "truth", **how, **QUICK)
+
+    plain = measured("plain").results[str(tmp_path / "plain")]["wide"]["values"]
+    assert measured("deep", range=[0, 4080]).results[str(tmp_path / "deep")]["wide"]["values"] == plain
+    for how, runs in (({}, 3), ({"range": [0, 4095]}, 4), ({"range": [0.0, 4095.0]}, 4)):
+        measured("deep", **how)
+        assert len((tmp_path / "truth" / RESULTS).read_text().splitlines()) == runs, "of each range its own"
+
+
+def write_images(folder: Path, seed: int, times: int = 1) -> None:
     rng = np.random.default_rng(seed)
     for split, label, number in itertools.product(("train", "test"), "ab", range(10)):
         place = folder / split / label
         place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(rng.integers(256, size=(8, 8), dtype=np.uint8)).save(place / f"{number}.png")
+        values = rng.integers(256, size=(8, 8), dtype=np.uint8)
+        Image.fromarray(values if times == 1 else values.astype(np.uint16) * times).save(place / f"{number}.png")
 
 
 def test_a_stop_costs_only_what_was_not_finished(

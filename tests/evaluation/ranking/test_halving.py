@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from evaluation.datasets import open_split
 from evaluation.features.models import LoadedModel, load_model
@@ -153,10 +154,30 @@ def test_without_a_score_of_every_model_none_is_tuned(zoo: dict) -> None:
 def test_the_next_command_has_the_recipe_of_the_choice(zoo: dict) -> None:
     found = successive_halving(zoo, "digits", **QUICK)
     how = {"weight_decay": 0.01, "optimizer": "adamw", "steps": 8, "batch_size": 32, "seeds": [0], "flip": False}
-    how |= {"image_size": None, "trust": (), "root": "data", "crop": (0.5, 1.0)}
+    how |= {"image_size": None, "trust": (), "root": "data", "crop": (0.5, 1.0), "range": None}
     told = next_command(found, "digits", {**how, "precision": "bfloat16"})
     assert "fine_tune.crop=[0.5,1.0]" in told and "fine_tune.precision=bfloat16" in told
-    assert "precision" not in next_command(found, "digits", {**how, "precision": "float32"})
+    told = next_command(found, "digits", {**how, "precision": "float32", "range": [0, 4095]})
+    assert "precision" not in told and "range=[0,4095]" in told
+
+
+def test_images_of_more_than_8_bits_are_read_by_the_range_that_is_given(zoo: dict, tmp_path: Path) -> None:
+    digits = open_split("digits", "train")
+    for row in np.flatnonzero(digits.y < 2)[:40]:
+        for kind, values in (("plain", digits.images.pixels[row, 0]), ("deep", digits.images.pixels[row, 0] * 16.0)):
+            place = tmp_path / kind / "train" / str(digits.y[row])
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(values.astype((np.uint8, np.uint16)[kind == "deep"])).save(place / f"{row}.png")
+    two = {name: zoo[name] for name in ("seed 0", "seed 1")}
+    quick = QUICK | {"max_images": None, "rank_images": None, "first": 2, "steps": 2}
+    plain, deep = (
+        successive_halving(two, tmp_path / kind, **how, **quick)
+        for kind, how in (("plain", {}), ("deep", {"range": [0, 4080]}))
+    )
+    assert [arm.values.tolist() for arm in deep.rounds[0].arms] == [arm.values.tolist() for arm in plain.rounds[0].arms]
+    assert np.array_equal(deep.ranking.scores, plain.ranking.scores)
+    with pytest.raises(UserError, match="range"):
+        successive_halving(two, tmp_path / "deep", range=[9, 3], **quick)
 
 
 @pytest.mark.nightly

@@ -38,6 +38,18 @@ def test_a_source_is_opened_with_all_its_splits() -> None:
     assert (task.train.y == TRAIN.y).all() and (task.test.ids == TEST.ids).all() and task.train.own_val is None
 
 
+def test_the_digest_knows_by_which_range_deep_images_are_read(tmp_path: Path) -> None:
+    for row in range(20):
+        path = tmp_path / ("train", "test")[row % 2] / f"class{row // 2 % 2}" / f"{row}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(TRAIN.images.pixels[row, 0].astype(np.uint16) * 16).save(path)
+    given = {split: open_split(tmp_path, split) for split in ("train", "test")}
+    plain, trained = (open_task(replace(model(), range=own), given) for own in (None, (0.0, 2000.0)))
+    found = Reading(range=[0, 4095])
+    assert plain.train.centres.parts[0].range == (0, 4095) and trained.test.centres.parts[0].range == (0, 2000)
+    assert trained.digest != plain.digest == open_task(trained.model, tmp_path, found).digest
+
+
 def test_validation_images_of_the_set_are_known_and_val_alone_is_the_test() -> None:
     own = open_task(model(), {"train": TRAIN, "val": some(TEST, np.arange(90)), "test": some(TEST, np.arange(90, 359))})
     assert own.train.own_val.sum() == 90 and len(own.train) == len(TRAIN) + 90 and len(own.test) == 269

@@ -12,11 +12,16 @@ from PIL import Image
 
 pytest.importorskip("faster_coco_eval")
 
+from evaluation.datasets import Reading
+from evaluation.protocols import detection, segmentation
+from evaluation.protocols._patches.sources import open_label_maps
 from evaluation.protocols.detection import coco
 from evaluation.protocols.detection.boxes import for_training
 from evaluation.protocols.detection.clipart_boxes import CLASSES, open_clipart_boxes
 from evaluation.protocols.detection.coco import coco_results
+from evaluation.protocols.detection.measure import open_splits
 from evaluation.protocols.detection.sources import open_boxes
+from evaluation.ranking.objects import open_objects
 from sslkit.errors import UserError
 
 Json = dict[str, Any]
@@ -225,3 +230,14 @@ def test_images_of_12_bits_have_one_range_in_all_splits(own: Path, change: Calla
             wanted = np.rint(pixels[data.ids[row]] * (255 / 4095))
             assert np.abs(data[row][0].numpy() - wanted).max() <= 1
     assert splits["test"].pixels.take(np.array([0])).range == (0.0, 4095.0)
+
+    given, found = Reading(range=[0, 2047]), splits["train"].digest
+    for data in (*open_splits(f"coco:{own}", given), open_label_maps(f"coco:{own}", "test", given)):
+        wanted = np.rint(np.minimum(pixels[data.ids[0]], 2047) * (255 / 2047))
+        assert np.abs(data[0][0].numpy() - wanted).max() <= 1 and data.digest != found
+    assert not np.array_equal(*(open_objects(f"coco:{own}", "test", how).images.pixels for how in (given, Reading())))
+    with pytest.warns(UserWarning, match=r"\(12 of 12 looked at\), whose values 0 to 4095"):
+        assert open_boxes(f"coco:{own}", "test", range="auto").pixels.range == (0.0, 4095.0)
+    for judged in (detection.detection, segmentation.segmentation):
+        with pytest.raises(UserError, match=r"data.range=\[9, 3\] must be two numbers that rise"):
+            judged("random:narrow_resnet", f"coco:{own}", range=[9, 3], schedule="smoke", progress=False)

@@ -32,10 +32,11 @@ def typed(said: str) -> list[str]:
 
 def test_the_next_command_keeps_all_that_was_asked_for() -> None:
     plan = {**PLAN, "steps": 20, "arch": "fpn", "trainable": "frozen", "root": "big set", "lr": None}
+    plan |= {"range": [0, 4095], "counts": "raise"}
     command = typed(hint([model("zoo/a")], ["zoo/a"], plan))
     told = {"data=clipart_boxes", "schedule=smoke", "steps=20", "arch=fpn", "trainable=frozen", "trials=3"}
     assert command[:3] == ["python", "recipes/detect.py", "checkpoint=[zoo/a,random:zoo/a]"]
-    assert set(command[3:]) == told | {'root="big set"'}
+    assert set(command[3:]) == told | {'root="big set"', "range=[0,4095]"}
 
 
 def test_what_is_no_entry_is_named_as_it_was_asked_for() -> None:

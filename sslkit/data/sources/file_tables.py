@@ -1,0 +1,103 @@
+"""Tables of files: CSV, or JSON objects, one a line, as in the metadata.jsonl of a Hugging Face `imagefolder`."""
+
+import csv
+import json
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sslkit.errors import UserError, first_line
+
+JSON_LINES = ".jsonl"
+TABLES = (".csv", ".tsv", JSON_LINES)
+COLUMNS = {  # what a column holds: its names, in small letters and without blanks, _ and -; the first that there is
+    "path": ("path", "file", "filename", "filepath", "image", "imagepath", "img", "imageid", "video", "videopath"),
+    "label": ("label", "labels", "class", "classname", "target", "category"),
+    "split": ("split", "set", "subset", "fold"),
+}
+_SHOWN = 4  # columns
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a list. labels, splits: as written; None without such a column. lines: their numbers in the file."""
+
+    paths: list[str]
+    lines: list[int]
+    labels: list[str] | None = None
+    splits: list[str] | None = None
+
+
+def rows_of_table(file: Path, lines: Sequence[str]) -> Rows:
+    """The rows of a table, of the kind that its ending says. Raises UserError."""
+    return _json_lines(file, lines) if file.suffix.lower() == JSON_LINES else _table(file, lines)
+
+
+def _table(file: Path, lines: Sequence[str]) -> Rows:
+    try:
+        reader = csv.reader(lines, delimiter=_delimiter(lines))
+        head = next(reader, [])
+        return _rows(file, head, ((reader.line_num, row) for row in reader if any(cell.strip() for cell in row)))
+    except csv.Error as error:
+        raise UserError(f"{file} is no table: {error}") from error
+
+
+def _json_lines(file: Path, lines: Sequence[str]) -> Rows:
+    """The keys of the objects are the columns. A list is no label."""
+    try:
+        found = {number: json.loads(line) for number, line in enumerate(lines, start=1) if line.strip()}
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file} is no table of JSON objects, one a line: {first_line(error)}") from error
+    if not all(isinstance(one, dict) for one in found.values()):
+        raise UserError(f"{file} is no table of JSON objects, one a line")
+    head = list(dict.fromkeys(key for one in found.values() for key in one))
+    rows = _rows(file, head, ((number, [_cell(one.get(key)) for key in head]) for number, one in found.items()))
+    if any(label[:1] in ("[", "{") for label in rows.labels or ()):
+        warnings.warn(f"{file}: its labels are lists, and not used", stacklevel=5)
+        return replace(rows, labels=None)
+    return rows
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else value if isinstance(value, str) else json.dumps(value)
+    return text.encode(errors="replace").decode()  # it may hold half of a pair of surrogates
+
+
+def _rows(file: Path, head: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]]) -> Rows:
+    """The rows of a table, each with its line. Raises UserError for one that is not as its first line says."""
+    columns = _columns(file, head)
+    rows = list(rows)
+    for number, row in rows:
+        if len(row) != len(head) or not row[columns["path"]].strip():
+            said = "names no file" if len(row) == len(head) else f"has {len(row)} cells, and its first line {len(head)}"
+            raise UserError(f"{file}, line {number} {said}")
+    cells = {what: [row[place] for _, row in rows] for what, place in columns.items()}
+    paths = [path.strip() for path in cells["path"]]
+    return Rows(paths, [number for number, _ in rows], cells.get("label"), cells.get("split"))
+
+
+def _delimiter(lines: Sequence[str]) -> str:
+    head = lines[0] if lines else ""
+    return max(",;\t", key=head.count)
+
+
+def _columns(file: Path, head: Sequence[str]) -> dict[str, int]:
+    """The place of each column that is used, with a warning that names them. Raises UserError without paths."""
+    places: Mapping[str, int] = {_plain(name): place for place, name in reversed(list(enumerate(head)))}
+    found = {what: next((places[name] for name in names if name in places), None) for what, names in COLUMNS.items()}
+    if found["path"] is None:
+        raise UserError(
+            f"{file}: its first line names no column of files, called {', '.join(COLUMNS['path'][:5])}; it is "
+            f"{', '.join(head)[:200]!r}"
+        )
+    used = {what: place for what, place in found.items() if place is not None}
+    said = ", ".join(f"{what}s from {head[place].strip()!r}" for what, place in used.items())
+    others = [repr(name.strip()) for place, name in enumerate(head) if place not in used.values()][:_SHOWN]
+    unused = f"; of the others, such as {', '.join(others)}, none is used" if others else ""
+    warnings.warn(f"{file}: its columns are read as {said}{unused}", stacklevel=5)
+    return used
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().translate(str.maketrans("", "", " _-"))
