@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from evaluation.datasets._overlap import overlap
 from evaluation.datasets._sources import labelled, note_of, of_source, splits_of
-from evaluation.datasets.base import COUNTS, Entry, Listing, Split
+from evaluation.datasets.base import Entry, Listing, Split, check_counts
 from sslkit.data.images import ImageOptions, Images
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
@@ -70,8 +70,7 @@ def open_split(
     Raises UserError for an unknown source or split, for missing files (lists all, with their origin), for images
     without labels if they are needed, and for a folder in which less than two classes have a second image to hold out.
     """
-    if counts not in COUNTS:
-        raise UserError(f"counts={counts!r} is not an option; known: {', '.join(COUNTS)}")
+    check_counts(counts)
     if isinstance(source, Split):
         return _same(source, split)
     options = ImageOptions(split, image_size, channels, fit, on_error, range=range)

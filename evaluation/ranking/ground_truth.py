@@ -24,7 +24,7 @@ from evaluation.tuning.recorded import each_recorded
 from evaluation.tuning.task import open_task
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
-from sslkit.files.writing import write_whole
+from sslkit.files.writing import write_text
 from sslkit.runtime.context import Runtime, silent
 from sslkit.runtime.distributed import rank, world_size
 
@@ -131,9 +131,9 @@ def ground_truth(
     options = Options(**run, workers=workers)
     records = Records(Path(out) / RESULTS)
     records.read()  # report a damaged file before any measurement
-    with process_group(device):
-        told = say if rank() == 0 else silent
-        runtime = Runtime(device=device, out=out, progress=progress, say=told)
+    runtime = Runtime(device=device, out=out, progress=progress, say=say)
+    with process_group(runtime):
+        runtime = runtime if rank() == 0 else replace(runtime, say=silent)
         return _Measurement(models, tasks, records, settings, options, failures, runtime).all(closest, more)
 
 
@@ -188,8 +188,7 @@ class _Measurement:
         failures = [vars(failure) for failure in self.failures]
         details = {"settings": self.settings, "results": results, "failures": failures}
         for name, content in ((TRUTH, truth), (DETAILS, details)) if rank() == 0 else ():
-            with write_whole(Path(self.runtime.out) / name) as partial:
-                partial.write_text(json.dumps(content, indent=1) + "\n")
+            write_text(Path(self.runtime.out) / name, json.dumps(content, indent=1) + "\n")
         return GroundTruth(truth, results, self.settings, tuple(self.failures))
 
     def _of(self, wanted: Callable[[list[int]], bool]) -> dict[str, dict[str, Any]]:

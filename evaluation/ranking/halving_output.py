@@ -14,7 +14,7 @@ from evaluation.ranking.rounds import Arm, Round
 from evaluation.ranking.summary import file_names
 from evaluation.results.names import short
 from sslkit.errors import UserError
-from sslkit.files.writing import write_whole
+from sslkit.files.writing import write_text
 from sslkit.numerics.figures import save_figure
 from sslkit.terminal import say
 
@@ -126,8 +126,7 @@ def write(found: Halving, path: Path) -> Path:
         "left_out": dict(found.ranking.left_out),
         "rounds": rounds,
     }
-    with write_whole(path) as partial:
-        partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
     return path
 
 

@@ -24,7 +24,7 @@ from evaluation.ranking.scoring import Spec, parse, scored
 from evaluation.results.choice import levelled
 from evaluation.transferability.base import Sample
 from sslkit.errors import UserError
-from sslkit.files.writing import write_whole
+from sslkit.files.writing import write_text
 from sslkit.runtime.context import Runtime
 from sslkit.terminal.tables import aligned
 
@@ -174,8 +174,7 @@ def write(found: Sequence[Layers], metric: str, path: Path) -> Path:
         }
         for one in found
     }
-    with write_whole(path) as partial:
-        partial.write_text(json.dumps({"metric": metric, "models": models}, indent=1, allow_nan=False) + "\n")
+    write_text(path, json.dumps({"metric": metric, "models": models}, indent=1, allow_nan=False) + "\n")
     return path
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evaluation.report import page, reading
 from sslkit.errors import UserError
-from sslkit.files.writing import write_whole
+from sslkit.files.writing import write_text
 
 __all__ = ["write_report"]
 RANKINGS = "runs/ranking"  # output folder of recipes/rank.py; it may be missing
@@ -38,6 +38,5 @@ def write_report(
     given = None if study is None else Path(study)
     material = reading.read_all(Path(zoo), map(Path, places), Path(outside), given, Path(RANKINGS))
     text = page.page(material, command=command, ranking_places=", ".join(map(str, places)))
-    with write_whole(Path(out)) as partial:
-        partial.write_text(text, encoding="utf-8")
+    write_text(Path(out), text)
     return Path(out), material.problems

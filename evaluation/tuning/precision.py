@@ -3,6 +3,7 @@
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+from torch import Tensor
 
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
@@ -17,6 +18,6 @@ def check_precision(precision: str) -> None:
         raise UserError(f"there is no precision {precision!r}: {nearest(str(precision), PRECISIONS)}")
 
 
-def autocast(precision: str, device: torch.device) -> AbstractContextManager:
-    """Return bfloat16 autocast if requested, else no context."""
-    return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
+def autocast(precision: str, x: Tensor) -> AbstractContextManager:
+    """Return bfloat16 autocast on the device of `x` if requested, else no context."""
+    return torch.autocast(x.device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()

@@ -70,10 +70,10 @@ def train(
         loss=loss,
         seed_at=lambda step: dropout_seed(seed, step),
         saved=part,
+        precision=runtime.precision,
         period=per_epoch,
     )
-    how = {"precision": runtime.precision, "checkpoint": checkpoint, "progress": runtime.progress}
-    fit(training, runtime.device, state=state, **how)
+    fit(training, state=state, checkpoint=checkpoint, progress=runtime.progress)
     net.eval()
     return state
 

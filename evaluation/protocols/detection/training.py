@@ -84,11 +84,10 @@ def train_detector(
     Raises UserError for a checkpoint that is damaged or of another run, too few images, and a loss that is NaN or
     infinite.
     """
-    device = runtime.device
     rows = (data if training.masks else data.without_masks()).to_learn_from()
     schedule, seed = training.schedule, training.seed
     own = {"arch": training.arch, "masks": training.masks, "trainable": training.trainable, "seed": seed}
-    detector = build_detector(model, len(data.classes), sizes=schedule.sizes, **own).to(device)
+    detector = build_detector(model, len(data.classes), sizes=schedule.sizes, **own).to(runtime.device)
     detector = set_precision(detector, training.precision)
 
     def batches(purpose: str, first: int, last: int) -> Iterator[Any]:
@@ -109,7 +108,7 @@ def train_detector(
     )
     try:
         # of the whole detector the precision is float32, see precision.py
-        state = loop.fit(plan, device, checkpoint=checkpoint, progress=runtime.progress and title)
+        state = loop.fit(plan, checkpoint=checkpoint, progress=runtime.progress and title)
     except loop.Diverged as error:
         raise UserError(f"{error}: lower lr={schedule.lr:g}") from error
     many = min(schedule.precise, len(rows) // schedule.batch_size)

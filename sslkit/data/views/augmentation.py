@@ -14,7 +14,7 @@ Sources: Chen et al. 2020, arXiv 2002.05709, appendix A; Grill et al. 2020, arXi
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 
 import torch
@@ -177,7 +177,7 @@ def _rendered(
 ) -> Views:
     """The views of the sources in turn: of R batches (N, C, H, W) or (N, C, T, H, W) of one shape."""
     first = sources[0]
-    with full_precision("cpu"), full_precision(first.device.type):
+    with full_precision(first):
         draws = draw_views(views, first, generator, aspect, rank, world_size)
         made = [
             _render(sources[number % len(sources)], draw, view.size or size, view)
@@ -198,10 +198,14 @@ def draw_views(
     return [_draw(view, row, shape, aspect, unit) for view, row in zip(views, uniform, strict=True)]
 
 
-def full_precision(device: str) -> AbstractContextManager:
-    """Compute matrix products in float32, even under the caller's autocast."""
-    known = torch.amp.is_autocast_available(device)
-    return torch.autocast(device, enabled=False) if known else nullcontext()
+@contextmanager
+def full_precision(images: Tensor) -> Iterator[None]:
+    """Compute matrix products in float32 on the CPU and the images' device, even under the caller's autocast."""
+    with ExitStack() as stack:
+        for device in {"cpu", images.device.type}:
+            if torch.amp.is_autocast_available(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield
 
 
 def _check(images: Tensor, size: int, aspect: Tensor | None, generator: torch.Generator) -> None:
