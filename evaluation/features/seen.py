@@ -14,7 +14,7 @@ from typing import Any
 
 from evaluation.datasets import Split, find, names
 from sslkit import objectives
-from sslkit.composition.method import parse
+from sslkit.composition.names import parse
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Images
 from sslkit.data.sources import torchvision_sets

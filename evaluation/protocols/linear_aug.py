@@ -177,7 +177,7 @@ def _scores(task: Task, recipe: Recipe, setting: Setting, checkpoint: Checkpoint
     device = runtime.device
     backbone = task.model.backbone.to(device).eval()
     head = _head(recipe, task.model.width, len(task.classes), setting.seed).to(device)
-    rows = task.rows(np.ones(len(task.train), bool))
+    rows = task.rows()
     y = torch.from_numpy(task.train.y[rows]).to(device)
     pixels = Pixels(task.train.crops, rows, device)
     training = layer_training(

@@ -55,9 +55,12 @@ class Task:
     name: str
     digest: str
 
-    def rows(self, chosen: np.ndarray) -> np.ndarray:
-        """Return the chosen (N,) bool training rows sorted by name, so that no result depends on the listing."""
-        rows = np.flatnonzero(chosen)
+    def rows(self, chosen: np.ndarray | None = None) -> np.ndarray:
+        """Return the chosen (N,) bool training rows sorted by name, so that no result depends on the listing.
+
+        chosen: None for all.
+        """
+        rows = np.arange(len(self.train)) if chosen is None else np.flatnonzero(chosen)
         return rows[np.argsort(self.train.ids[rows], kind="stable")]
 
     def held_out(self, chosen: np.ndarray, share: float, seed: int, fold: int = 0) -> np.ndarray:

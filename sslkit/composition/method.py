@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sslkit import backbones
 from sslkit.backbones.published import IMAGENET
 from sslkit.composition import balance, step_checks
-from sslkit.composition.names import classes, filled, key, parse, signature
+from sslkit.composition.names import classes, key, parse, signature
 from sslkit.data.views.augmentation import Views, augment, augment_clips, view_generator
 from sslkit.data.views.crops import Crops, finish
 from sslkit.data.views.recipe import ViewRecipe, for_clips
@@ -23,8 +23,6 @@ from sslkit.runtime import distributed
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
-
-__all__ = ["Method", "classes", "filled", "key", "method", "parse", "signature"]
 
 
 class Method(nn.Module):

@@ -72,12 +72,10 @@ def named(config: Mapping[str, Any]) -> tuple[dict[str, Any], Dataset | None]:
     """The settings with the name of a Dataset or Images in its place, and that object; None if the data is a name."""
     config = dict(config)
     for key in ("data", "data.source"):
-        if isinstance(config.get(key), Dataset):
-            own = config[key]
+        if isinstance(own := config.get(key), Dataset):
             return {**config, key: _name(own)}, own
     inner = config.get("data")
-    if isinstance(inner, Mapping) and isinstance(inner.get("source"), Dataset):
-        own = inner["source"]
+    if isinstance(inner, Mapping) and isinstance(own := inner.get("source"), Dataset):
         return {**config, "data": {**inner, "source": _name(own)}}, own
     return config, None
 
@@ -176,9 +174,8 @@ def _train(
     start = Start(data, shown, folder, config.eval.k, build.init_digest(method), content)
     module, count = Pretraining(method), build.steps(config, data)
     prepare = Prepare(data, Path(config.out) / ".cache", count)  # early: a prior that does not fit ends the run
-    hooks: list[Hook] = []
-    if config.trainer.compile:  # first: what it compiles is removed before kNN and probe
-        hooks.append(Compiled(compiled_parts, lambda: method.shares.due))
+    # First: what it compiles is removed before kNN and probe.
+    hooks: list[Hook] = [Compiled(compiled_parts, lambda: method.shares.due)] if config.trainer.compile else []
     hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor, unreadable, Requeue()]
     if config.trainer.progress and sys.stderr.isatty():
         hooks.append(Bar(config.data.batch_size, data.unit, lambda: loading.loader.waited))

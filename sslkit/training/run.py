@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from sslkit.composition.method import filled
+from sslkit.composition.names import filled
 from sslkit.data.sources.named import name_of_tables
 from sslkit.errors import UserError
 from sslkit.files import file_names
