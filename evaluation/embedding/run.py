@@ -14,11 +14,11 @@ from evaluation.embedding.neighbours import SEARCHES, check_k, nearest, write_ne
 from evaluation.embedding.sources import Part, open_parts
 from evaluation.embedding.table import Embedding, described, embed_parts
 from evaluation.features.checks import checked
-from evaluation.features.command_line import name_of, words
 from evaluation.features.extraction import context
-from evaluation.features.models import load_model
+from evaluation.features.models import load_model, name_of
 from evaluation.features.plots import check_umap
 from sslkit.errors import UserError
+from sslkit.options.command_line import words
 from sslkit.terminal import say
 from sslkit.terminal.plurals import counted
 

@@ -159,6 +159,13 @@ def at_pooling(model: LoadedModel, pooling: str) -> LoadedModel:
     )
 
 
+def name_of(asked: object, model: LoadedModel) -> str:
+    """Return the name of a model on a command line: its entry's folder, or the word that asked for it."""
+    if model.entry:
+        return str(model.entry.folder)
+    return asked if isinstance(asked, str) else model.name
+
+
 def _as_asked(model: LoadedModel, image_size: int | None, in_chans: int | None) -> LoadedModel:
     for name, asked in (("image_size", image_size), ("in_chans", in_chans)):
         if asked not in (None, getattr(model, name)):

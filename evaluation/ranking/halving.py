@@ -16,7 +16,7 @@ from evaluation import datasets
 from evaluation.datasets import Reading, Split
 from evaluation.datasets._splits import held_out
 from evaluation.features.checks import checked, checked_images, device_of
-from evaluation.features.command_line import name_of
+from evaluation.features.models import name_of
 from evaluation.features.zoo_members import lines_of, load_member, members, open_all
 from evaluation.protocols.fine_tune import SHARE, as_list, different_seeds, settings_of
 from evaluation.ranking.candidates import sampled

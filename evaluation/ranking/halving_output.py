@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evaluation.features.command_line import words
 from evaluation.features.zoo_members import lines_of
 from evaluation.protocols.fine_tune import Options
 from evaluation.ranking.halving import Halving, successive_halving
@@ -16,6 +15,7 @@ from evaluation.results.names import short
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text
 from sslkit.numerics.figures import save_figure
+from sslkit.options.command_line import words
 from sslkit.terminal import say
 
 FIRST, QUIET = "#4477AA", "#b0b6bf"

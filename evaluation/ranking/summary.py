@@ -10,7 +10,7 @@ from typing import Any
 
 from evaluation.datasets import Reading, Split
 from evaluation.datasets._labels import check_classes
-from evaluation.features.command_line import name_of, words
+from evaluation.features.models import name_of
 from evaluation.features.zoo_members import lines_of, load_member, open_all
 from evaluation.ranking.candidates import Choice, chosen, sampled
 from evaluation.ranking.checks import BOOTSTRAP, check_used, checked_metrics, truth_values
@@ -24,6 +24,7 @@ from evaluation.ranking.source_heads import CLUSTER_COUNT, checked_source
 from sslkit.data.sources.named import name_of_tables, reusable
 from sslkit.errors import UserError
 from sslkit.files.regular_files import regular
+from sslkit.options.command_line import words
 from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import datasets
-from evaluation.features.command_line import leaves, words
 from evaluation.ranking import references
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.regions import parts
@@ -18,6 +17,7 @@ from sslkit.composition.names import signature
 from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.torchvision_sets import PREFIX
 from sslkit.errors import UserError
+from sslkit.options.command_line import leaves, words
 from sslkit.training.config import Config
 from sslkit.zoo.entry import CARD
 

@@ -134,7 +134,7 @@ def grayed(method: Method, view: Tensor, mask: Tensor) -> Tensor:
 def clip_sheet(clips: Tensor, views: Sequence[Tensor]) -> Image.Image:
     """One row for each full-size view of each video: on the left the clip's first frame, then the view's frames.
 
-    clips: (N, R, C, T, H, W). views: from `augment_clips`, view v of clip v % R. At most eight frames are shown, evenly
+    clips: (N, R, C, T, H, W). views: from `augment`, view v of clip v % R. At most eight frames are shown, evenly
     spaced.
     """
     per_video = clips.shape[1]
