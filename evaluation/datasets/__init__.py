@@ -38,6 +38,12 @@ def find(name: str) -> Entry:
     return dataclasses.replace(importlib.import_module(f"{__name__}.{name}").ENTRY, name=name)
 
 
+def published(source: Any) -> Entry | None:
+    """Return the published set that a source names, `NAME` or `NAME:ROOT`; None for other sources."""
+    name = source.partition(":")[0] if isinstance(source, str) else ""
+    return find(name) if name in names() else None
+
+
 def open_split(
     source: str | Path | Images | Dataset | Sequence[str | Path] | Split,
     split: str = "test",
@@ -75,10 +81,8 @@ def open_split(
         return _same(source, split)
     options = ImageOptions(split, image_size, channels, fit, on_error, range=range)
     source = reusable(source)
-    if isinstance(source, str):
-        name, _, own_root = source.partition(":")
-        if name in names():
-            return find(name).open(Path(own_root or root).expanduser(), options, counts)
+    if entry := published(source):
+        return entry.open(Path(source.partition(":")[2] or root).expanduser(), options, counts)
     opened = of_source(source, options, {entry.torchvision: entry.metric for entry in map(find, names())})
     return labelled(opened) if needs_labels else opened
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evaluation import datasets
-from evaluation.datasets import Reading, Split
+from evaluation.datasets import Reading, Split, published
 from evaluation.datasets._labels import check_classes
 from evaluation.features.checks import checked, checked_images, device_of, whole_number
 from evaluation.features.models import LoadedModel
@@ -246,9 +245,8 @@ def _listed(data: Any) -> list[Any]:
 
 
 def _splits(source: Any, reading: Reading, most: int | None, most_tested: int | None) -> dict[str, Split]:
-    name = source.partition(":")[0] if isinstance(source, str) else ""
-    learned = datasets.find(name).train if name in datasets.names() else "train"
-    train, test = (reading.open(source, split) for split in (learned, "test"))
+    entry = published(source)
+    train, test = (reading.open(source, split) for split in (entry.train if entry else "train", "test"))
     check_classes([train], "fine-tuning")
     return {"train": sampled(train, most, 0), "test": sampled(test, most_tested, 0)}
 

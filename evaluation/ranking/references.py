@@ -79,9 +79,6 @@ class Reference:
         return f"{len(self.split):,} images of {self.split.name} ({self.split.split})"
 
 
-OF_CARDS = Reference(CARD)
-
-
 def open_reference(asked: Any, reading: Reading = AS_USUAL) -> Reference:
     """Open a reference before anything is computed.
 

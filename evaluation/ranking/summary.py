@@ -16,7 +16,7 @@ from evaluation.ranking.candidates import Choice, chosen, sampled
 from evaluation.ranking.checks import BOOTSTRAP, check_used, checked_metrics, truth_values
 from evaluation.ranking.layers import FILE, OWN, best_layers, check_task, checked_metric, table, write
 from evaluation.ranking.plots import plot_agreement, plot_ranking
-from evaluation.ranking.rank import rank
+from evaluation.ranking.rank import data_name, rank
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.references import CARD, Reference, open_reference, write_reference
 from evaluation.ranking.regions import judged_by, open_parts, parts
@@ -188,7 +188,7 @@ def _listed(data: Any) -> dict[str, Any]:
         raise UserError("name the task to rank for: data=clipart, or data=PATH/TO/IMAGES, or a list of them")
     named: dict[str, Any] = {}
     for task in map(reusable, tasks):
-        name = str(task if isinstance(task, (str, Path)) else getattr(task, "name", task))
+        name = data_name(task)
         if name in named:
             raise UserError(f"data names {name} twice")
         named[name] = task

@@ -92,9 +92,9 @@ def source_of(result: Result) -> str:
     """Return the data of a result as a command names it; "" if that was not recorded."""
     if recorded := result.details.get("source"):
         return str(recorded)
-    published = result.data.partition(":")[0] in datasets.names()
-    known = published or result.data in NAMES or result.data.startswith(PREFIX) or Path(result.data).exists()
-    return result.data if result.data and known else ""
+    data = result.data
+    known = datasets.published(data) or data in NAMES or data.startswith(PREFIX) or Path(data).exists()
+    return data if data and known else ""
 
 
 def is_loadable(model: str) -> bool:
