@@ -48,11 +48,12 @@ class Member:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A ranking and its path. date: of the ranking, or of its file if the ranking has none."""
+    """A ranking and its path. date: of the ranking, or of its file if it has none. command: that repeats it."""
 
     ranking: Ranking
     path: Path
     date: str
+    command: str = ""
 
 
 @dataclass

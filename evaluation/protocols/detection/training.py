@@ -18,9 +18,10 @@ from evaluation.protocols.detection.schedules import PUBLISHED_BATCH, Schedule
 from evaluation.tuning import loop
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.optimizers import decayed_apart, make_optimizer
-from evaluation.tuning.precision import check_precision
+from evaluation.tuning.precision import PRECISIONS
 from evaluation.tuning.seeds import seed_of
 from sslkit.errors import UserError
+from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
 
@@ -49,7 +50,8 @@ class Training:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_precision(self.precision)
+        if self.precision not in PRECISIONS:
+            raise UserError(f"there is no precision {self.precision!r}: {nearest(str(self.precision), PRECISIONS)}")
 
 
 @dataclass
