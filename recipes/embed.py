@@ -8,15 +8,15 @@ python recipes/embed.py checkpoint=efficientnet_lite0 data=path/to/images out=fe
 The same command resumes a stopped run.
 """
 
-from dataclasses import asdict, dataclass, fields, make_dataclass
+from dataclasses import asdict, dataclass, make_dataclass
 from typing import Any
 
+from evaluation.judging.command_line import DECLARED
 from sslkit.cli.command import run_plain
 
 from evaluation.embedding.drawing import MAPS
 from evaluation.embedding.near_duplicates import THRESHOLD
 from evaluation.embedding.neighbours import SEARCHES
-from evaluation.judging import command_line
 from sslkit.options.settings import MOST_SEED, setting
 
 SHARED = ("trust", "root", "cache", "image_size", "precision", "batch_size", "device", "workers", "counts", "range")
@@ -51,7 +51,7 @@ class Own:
 
 Settings = make_dataclass(  # the settings above, and those that are the same as in evaluate.py
     "Settings",
-    [(one.name, one.type, one) for one in fields(command_line.Settings) if one.name in SHARED],
+    [(name, field.type, field) for name, field in DECLARED.items() if name in SHARED],
     bases=(Made, Own),
 )
 

@@ -13,7 +13,7 @@ python recipes/rank.py benchmark=ped root=data checkpoints=path/to/checkpoints p
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluation.judging.command_line import RANGE
+from evaluation.judging.command_line import DECLARED
 from sslkit.cli.command import run_plain
 
 from evaluation.ranking.checks import BOOTSTRAP
@@ -40,9 +40,7 @@ class Settings:
     zoo: str | list[str] | None = setting(
         None, "folder of zoo entries, or a list: such folders, entries, timm:NAME, efficientnet_lite0"
     )
-    trust: str | list[str] | None = setting(
-        None, "package.module:function, or a list: custom code that cards are allowed to run"
-    )
+    trust: str | list[str] | None = DECLARED["trust"]
     data: str | list[str] | None = setting(
         None,
         "embedded name, folder with class folders, .npz, shards:PATTERN, hf:PATH, published set, boxes:DETECTION_SET, "
@@ -78,16 +76,14 @@ class Settings:
     )
     split: str = setting("train", "split of the scored images")
     seed: int = setting(0, "random seed of every draw", least=0, most=MOST_SEED)
-    root: str = setting("data", "folder of the published data sets")
-    cache: str = setting("runs/cache", "folder of the features")
+    root: str = DECLARED["root"]
+    cache: str = DECLARED["cache"]
     out: str = setting("runs/ranking", "folder of the tables and pictures")
     precision: str = setting("float32", "network precision: float32 or bfloat16", choices=("float32", "bfloat16"))
-    batch_size: int | None = setting(
-        None, "images per forward pass; null: 256 on a GPU, fewer for large images on the CPU", least=1
-    )
+    batch_size: int | None = DECLARED["batch_size"]
     device: str = setting("cpu", "device of the metrics: cpu, cuda")
-    workers: int | str = setting("auto", "number of decoding processes", least=0, most=256, choices=("auto",))
-    range: list[float] | str | None = setting(None, RANGE, choices=("auto",))
+    workers: int | str = DECLARED["workers"]
+    range: list[float] | str | None = DECLARED["range"]
     pictures: bool = setting(True, "scores with intervals, and with truth a scatter plot of each metric")
     benchmark: str | None = setting(None, "published benchmark, instead of zoo, data and truth: ped, itm")
     checkpoints: str = setting("checkpoints", "folder of the benchmark's checkpoint files")

@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from evaluation.datasets._overlap import overlap
 from evaluation.datasets._sources import labelled, note_of, of_source, splits_of
-from evaluation.datasets.base import COUNTS, Entry, Listing, Split
+from evaluation.datasets.base import Entry, Listing, Split, check_counts
 from sslkit.data.images import ImageOptions, Images
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
@@ -36,6 +36,12 @@ def find(name: str) -> Entry:
     if name not in names():
         raise UserError(f"there is no published set {name!r}: {members.nearest(name, names())}")
     return dataclasses.replace(importlib.import_module(f"{__name__}.{name}").ENTRY, name=name)
+
+
+def published(source: Any) -> Entry | None:
+    """Return the published set that a source names, `NAME` or `NAME:ROOT`; None for other sources."""
+    name = source.partition(":")[0] if isinstance(source, str) else ""
+    return find(name) if name in names() else None
 
 
 def open_split(
@@ -70,16 +76,13 @@ def open_split(
     Raises UserError for an unknown source or split, for missing files (lists all, with their origin), for images
     without labels if they are needed, and for a folder in which less than two classes have a second image to hold out.
     """
-    if counts not in COUNTS:
-        raise UserError(f"counts={counts!r} is not an option; known: {', '.join(COUNTS)}")
+    check_counts(counts)
     if isinstance(source, Split):
         return _same(source, split)
     options = ImageOptions(split, image_size, channels, fit, on_error, range=range)
     source = reusable(source)
-    if isinstance(source, str):
-        name, _, own_root = source.partition(":")
-        if name in names():
-            return find(name).open(Path(own_root or root).expanduser(), options, counts)
+    if entry := published(source):
+        return entry.open(Path(source.partition(":")[2] or root).expanduser(), options, counts)
     opened = of_source(source, options, {entry.torchvision: entry.metric for entry in map(find, names())})
     return labelled(opened) if needs_labels else opened
 

@@ -18,6 +18,12 @@ METRICS = ("top1", "mean_per_class", "map11")
 COUNTS = ("raise", "warn")
 
 
+def check_counts(counts: str) -> None:
+    """Raise UserError for an unknown reaction to a set of another size than the published one."""
+    if counts not in COUNTS:
+        raise UserError(f"counts={counts!r} is not an option; known: {', '.join(COUNTS)}")
+
+
 @dataclass(frozen=True)
 class Split:
     """An open split of a data set.
@@ -128,8 +134,6 @@ class Entry:
         counts: "raise", or "warn" and go on, if the number of images or classes differs from the published one.
         Raises UserError for missing files, with all their names and their origin, and for unknown splits.
         """
-        if counts not in COUNTS:
-            raise UserError(f"counts={counts!r} is not an option; known: {', '.join(COUNTS)}")
         split = self.aliases.get(options.split, options.split)
         check_split(self.name, split, tuple(self.counts))
         try:

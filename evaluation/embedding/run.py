@@ -14,11 +14,11 @@ from evaluation.embedding.neighbours import SEARCHES, check_k, nearest, write_ne
 from evaluation.embedding.sources import Part, open_parts
 from evaluation.embedding.table import Embedding, described, embed_parts
 from evaluation.features.checks import checked
-from evaluation.features.command_line import name_of, words
 from evaluation.features.extraction import context
-from evaluation.features.models import load_model
+from evaluation.features.models import load_model, name_of
 from evaluation.features.plots import check_umap
 from sslkit.errors import UserError
+from sslkit.options.command_line import words
 from sslkit.terminal import say
 from sslkit.terminal.plurals import counted
 
@@ -64,27 +64,26 @@ def run(
     against: Any = None,
     split: str | None = None,
     trust: str | Sequence[str] | None = (),
-    root: str | Path = "data",
-    counts: str = "raise",
     image_size: int | None = None,
     seed: int = 0,
     **how: Any,
 ) -> Embedding:
     """Write the features of every image of a source to `out`, what is made of them beside it, and print a summary.
 
-    checkpoint, image_size, trust: see `evaluation.load_model`. data, root, counts: see `evaluation.open_split`.
+    checkpoint, image_size, trust: see `evaluation.load_model`. data: see `evaluation.open_split`.
     against: a second source, whose images are compared with those of data for duplicates. split: of data, None for all.
-    seed: of the map. how: cache, precision, batch_size, device, workers, progress of `evaluation.extract`.
+    seed: of the map. how: root, counts, range, cache, precision, batch_size, device, workers, progress of
+    `evaluation.extract`.
     Raises UserError before anything is computed where an argument, the model, the data or `out` cannot be used.
     """
     _check_named(wanted, checkpoint=checkpoint, data=data, out=out, against=against)
-    reading, runtime = context(root=root, counts=counts, out=out, seed=seed, **how)
+    reading, runtime = context(out=out, seed=seed, **how)
     model = load_model(checkpoint, image_size=image_size, trust=trust)
     parts, others = open_parts(data, split, reading), []
-    about, out = described(model, parts, runtime.precision), Path(out)
+    about, out = described(model, parts, runtime), Path(out)
     if against is not None:
         others = open_parts(against, reading=reading)
-        described(model, others, "")
+        described(model, others, runtime)
     n = _count(parts)
     wanted.check(n, f" in {data}")
     check_out(out, about)
@@ -97,7 +96,7 @@ def run(
         sources = [Source(str(data), parts, found)]
         sources += [Source(str(against), others, embed_parts(model, others, reading, runtime))] if others else []
         _make_duplicates(wanted, sources, out)
-    place = {"split": split, "root": root, "image_size": image_size, "precision": how.get("precision")}
+    place = {"split": split, "root": reading.root, "image_size": image_size, "precision": runtime.precision}
     place["range"] = reading.range
     _tell("next", _following(wanted, found, {"checkpoint": name_of(checkpoint, model), "data": data}, place, out))
     return found

@@ -63,9 +63,8 @@ def _splits(source: Any) -> tuple[str, ...]:
         return (source.split,)
     if isinstance(source, Images) and source.source is None and not is_divisible(source):
         return (source.split,)
-    name = source.partition(":")[0] if isinstance(source, str) else ""
-    if name in datasets.names():
-        return tuple(datasets.find(name).counts)
+    if entry := datasets.published(source):
+        return tuple(entry.counts)
     known = datasets.splits_of(source)
     return ("all",) if "all" in known else known
 

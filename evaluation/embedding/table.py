@@ -63,7 +63,7 @@ def embed(
 
 def embed_parts(model: LoadedModel, parts: Sequence[Part], reading: Reading, runtime: Runtime) -> Embedding:
     """Extract the features of open splits; see `embed`."""
-    about = described(model, parts, runtime.precision)
+    about = described(model, parts, runtime)
     tables = [features_of(model, part.split, reading, runtime) for part in parts]
     classes, labels = merged_classes([part.split for part in parts])
     paths, y, unreadable = [], [], []
@@ -76,7 +76,7 @@ def embed_parts(model: LoadedModel, parts: Sequence[Part], reading: Reading, run
     return Embedding(x, np.array(paths), np.concatenate(y), classes, splits, tuple(unreadable), about)
 
 
-def described(model: LoadedModel, parts: Sequence[Part], precision: str) -> dict[str, Any]:
+def described(model: LoadedModel, parts: Sequence[Part], runtime: Runtime) -> dict[str, Any]:
     """Return what an `Embedding` says about its model, data and preparation. Raises UserError for videos."""
     images = [model.clean(one.split.images) for one in parts]
     return {
@@ -89,5 +89,5 @@ def described(model: LoadedModel, parts: Sequence[Part], precision: str) -> dict
         "channels": model.in_chans,
         "mean": [float(value) for value in model.mean],
         "std": [float(value) for value in model.std],
-        "precision": precision,
+        "precision": runtime.precision,
     }

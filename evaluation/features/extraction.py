@@ -84,11 +84,11 @@ def extract(
 def features_of(model: LoadedModel, split: Split, reading: Reading, runtime: Runtime) -> Features:
     """Return the features of an open split; see `extract`."""
     prepared, transform = _prepared(split, model, reading)
-    key = _key(model, prepared, transform, runtime.precision)
+    job = _Job(model, prepared, transform, _settled(model, runtime))
+    key = _key(job)
     with tempfile.TemporaryDirectory() as scratch:
         kept = runtime.cache is not None
         folder = Path(runtime.cache if kept else from_first(_WORK, lambda: scratch))
-        job = _Job(model, prepared, transform, _settled(model, runtime))
         found = _extracted(job, folder, key)
         x = found[ROWS] if kept else np.array(found[ROWS])
         with together(_WORK):  # before the first rank removes its scratch folder
@@ -150,9 +150,11 @@ def _prepared(split: Split, model: LoadedModel, reading: Reading) -> tuple[Split
     return replace(split, images=images), transform
 
 
-def _key(model: LoadedModel, split: Split, transform: dict[str, Any], precision: str) -> str:
+def _key(job: _Job) -> str:
+    split = job.split
     labels = hashlib.sha256(np.ascontiguousarray(split.y)).hexdigest()
-    about = [model.digest, transform, split.name, split.split, split.digest, list(split.classes), labels, precision]
+    about = [job.model.digest, job.transform, split.name, split.split, split.digest, list(split.classes), labels]
+    about.append(job.runtime.precision)
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
 

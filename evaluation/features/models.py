@@ -1,8 +1,6 @@
 """Load the network to evaluate: a zoo entry, a folder, a timm name, published or pretrained weights, or a module."""
 
 import copy
-import hashlib
-import inspect
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from evaluation.features.checks import checked_images
+from evaluation.features.digest import weights_digest
 from evaluation.features.pooling import parted, pooled
 from evaluation.features.ranges import as_trained
 from sslkit import backbones
@@ -20,14 +19,12 @@ from sslkit.backbones.base import Backbone, Recipe
 from sslkit.backbones.pretrained import take_classifier, timm_network
 from sslkit.backbones.weight_files import parted as parted_file
 from sslkit.backbones.wheels import WHEELS
-from sslkit.composition.method import IMAGENET, Method
+from sslkit.composition.method import Method
 from sslkit.data.decode.scale import Range
 from sslkit.data.images import Images
 from sslkit.errors import UserError
 from sslkit.terminal import say
 from sslkit.zoo.entry import CARD, ZooEntry
-
-LIBRARIES = ("torch", "torchvision", "timm", "open_clip")
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +159,13 @@ def at_pooling(model: LoadedModel, pooling: str) -> LoadedModel:
     )
 
 
+def name_of(asked: object, model: LoadedModel) -> str:
+    """Return the name of a model on a command line: its entry's folder, or the word that asked for it."""
+    if model.entry:
+        return str(model.entry.folder)
+    return asked if isinstance(asked, str) else model.name
+
+
 def _as_asked(model: LoadedModel, image_size: int | None, in_chans: int | None) -> LoadedModel:
     for name, asked in (("image_size", image_size), ("in_chans", in_chans)):
         if asked not in (None, getattr(model, name)):
@@ -184,32 +188,24 @@ def _entry_folder(text: str) -> Path:
 def _of_entry(
     entry: ZooEntry, image_size: int | None, in_chans: int | None, trust: str | Sequence[str] | None
 ) -> LoadedModel:
-    for name in ("backbone", "normalize"):
-        if name not in entry.card:
-            raise UserError(f"{entry.folder / CARD} has no field {name}: take the card from a copy, or train it again")
-    own = entry.card["backbone"]
+    own, norm = entry.fields("backbone", "normalize")
     if in_chans not in (None, own["in_chans"]):
         raise UserError(f"{entry.folder} takes images of {own['in_chans']} channels, not {in_chans}")
     size = image_size or own["image_size"]
     backbone = _wrapped(entry.backbone(trust=trust), own["name"], size, own["in_chans"], own.get("frames"))
-    norm = entry.card["normalize"]
-    mean, std = tuple(norm["mean"]), tuple(norm["std"])
-    return _loaded(backbone, entry.folder.name, mean, std, entry=entry, card=entry.card, range=entry.range)
+    own = {"entry": entry, "card": entry.card, "range": entry.range}
+    return _loaded(backbone, entry.folder.name, (norm["mean"], norm["std"]), **own)
 
 
 def _of_module(model: nn.Module, image_size: int | None, in_chans: int | None) -> LoadedModel:
     if isinstance(model, Method):
-        mean, std = model.normalize
-        found = _loaded(copy.deepcopy(model.backbone), model.name, tuple(mean), tuple(std))
-        return _as_asked(found, image_size, in_chans)
+        return _as_asked(_loaded(copy.deepcopy(model.backbone), model.name, model.normalize), image_size, in_chans)
     frames = None
     if isinstance(model, Backbone):
         image_size, in_chans, frames = image_size or model.image_size, in_chans or model.in_chans, model.frames
         model = model.net
-    channels = in_chans or 3
-    mean, std = IMAGENET if channels == 3 else ((0.5,) * channels, (0.5,) * channels)
-    backbone = _wrapped(copy.deepcopy(model), type(model).__name__, image_size or 224, channels, frames)
-    return _loaded(backbone, type(model).__name__, mean, std)
+    name = type(model).__name__
+    return _loaded(_wrapped(copy.deepcopy(model), name, image_size or 224, in_chans or 3, frames), name)
 
 
 def _of_timm(text: str, name: str, weights: str, *, image_size: int | None) -> LoadedModel:
@@ -222,10 +218,10 @@ def _of_timm(text: str, name: str, weights: str, *, image_size: int | None) -> L
     resize = size if config.get("crop_mode") == "squash" else round(size / config["crop_pct"])
     backbone = _wrapped(net, name, size, config["input_size"][0])
     cubic = "bilinear" if config["interpolation"] == "bilinear" else "bicubic"
-    mean, std = tuple(config["mean"]), tuple(config["std"])
+    normalize = config["mean"], config["std"]
     path, part = parted_file(weights)
     called = text if text in WHEELS else ":".join(filter(None, (name, path.stem, part)))
-    return _loaded(backbone, called, mean, std, resize=resize, interpolation=cubic, classifier=classifier)
+    return _loaded(backbone, called, normalize, resize=resize, interpolation=cubic, classifier=classifier)
 
 
 def _of_published(text: str, rest: str, image_size: int) -> LoadedModel:
@@ -233,7 +229,7 @@ def _of_published(text: str, rest: str, image_size: int) -> LoadedModel:
     if not file:
         raise UserError(f"model {text}: write published:NAME:FILE, with one of {', '.join(published.CHECKPOINTS)}")
     net = published.network(name, Path(file).expanduser())
-    return _loaded(_wrapped(net, "resnet50", image_size, 3), name, *published.find(name).normalize)
+    return _loaded(_wrapped(net, "resnet50", image_size, 3), name, published.find(name).normalize)
 
 
 def _of_random(
@@ -248,10 +244,7 @@ def _of_random(
         torch.manual_seed(int(seed or 0))
         if Path(name).expanduser().is_dir():
             return _untrained(ZooEntry.load(_entry_folder(name)), seed, image_size, in_chans, trust)
-        in_chans = in_chans or 3
-        backbone = backbones.build(name, image_size=image_size or 224, in_chans=in_chans)
-    mean, std = IMAGENET if in_chans == 3 else ((0.5,) * in_chans, (0.5,) * in_chans)
-    return _loaded(backbone, text, mean, std)
+        return _loaded(backbones.build(name, image_size=image_size or 224, in_chans=in_chans or 3), text)
 
 
 def _untrained(
@@ -261,7 +254,7 @@ def _untrained(
     trained = _of_entry(entry, image_size, in_chans, trust)
     backbone = _wrapped(net, trained.backbone.recipe.name, trained.image_size, trained.in_chans, trained.frames)
     name = f"random:{entry.folder.name}{':' if seed else ''}{seed}"
-    return _loaded(backbone, name, trained.mean, trained.std, range=trained.range)
+    return _loaded(backbone, name, (trained.mean, trained.std), range=trained.range)
 
 
 def _wrapped(net: nn.Module, name: str, image_size: int, in_chans: int, frames: int | None = None) -> Backbone:
@@ -269,47 +262,20 @@ def _wrapped(net: nn.Module, name: str, image_size: int, in_chans: int, frames: 
 
 
 def _loaded(
-    backbone: Backbone, name: str, mean: tuple, std: tuple, *, resize: int | None = None, **more: Any
+    backbone: Backbone,
+    name: str,
+    normalize: tuple[Sequence[float], Sequence[float]] | None = None,
+    *,
+    resize: int | None = None,
+    **more: Any,
 ) -> LoadedModel:
+    """normalize: mean and std; None: ImageNet's for three channels, else one half each."""
+    gray = (0.5,) * backbone.in_chans
+    mean, std = normalize or (published.IMAGENET if backbone.in_chans == 3 else (gray, gray))
     # 256 pixels for 224; small images are not cropped
     size = backbone.image_size
     resize = resize or (round(size * 8 / 7) if size > backbones.SMALL else size)
     if backbone.unseen:
         warnings.warn(f"{name}: {backbone.unseen} (image_size)", stacklevel=2)
-    return LoadedModel(backbone.eval(), name, weights_digest(backbone.net), resize, mean, std, **more)
-
-
-def weights_digest(net: nn.Module) -> str:
-    """Return the sha256 of a network: its classes (with the source of those outside libraries), settings, weights."""
-    import torch
-
-    digest = hashlib.sha256(repr(net).encode())
-    for name, module in net.named_modules():
-        kind = type(module)
-        digest.update(f"{name} {kind.__module__}.{kind.__qualname__} {_settings(module)}".encode())
-        if kind.__module__.partition(".")[0] not in LIBRARIES:
-            digest.update(_source(kind).encode())
-    for name, value in [*net.named_parameters(), *net.named_buffers()]:  # a state dict lacks non-persistent buffers
-        digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
-        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()
-
-
-def _settings(module: nn.Module) -> list[str]:
-    """Return attributes of plain types and the code of functions, which `repr` may leave out."""
-    said = []
-    for name, value in sorted(vars(module).items()):
-        if name.startswith("_") or name == "training":
-            continue
-        if isinstance(value, (bool, int, float, str, tuple)) or value is None:
-            said.append(f"{name}={value!r}")
-        elif code := getattr(value, "__code__", None):
-            said.append(f"{name}={code.co_code.hex()} {code.co_consts!r} {code.co_names!r}")
-    return said
-
-
-def _source(kind: type) -> str:
-    try:
-        return inspect.getsource(kind)
-    except (OSError, TypeError):  # typed into an interpreter
-        return ""
+    digest = weights_digest(backbone.net)
+    return LoadedModel(backbone.eval(), name, digest, resize, tuple(mean), tuple(std), **more)

@@ -12,9 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from evaluation.datasets import Split, find, names
+from evaluation.datasets import Split, find, published
 from sslkit import objectives
-from sslkit.composition.method import parse
+from sslkit.composition.names import parse
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Images
 from sslkit.data.sources import torchvision_sets
@@ -45,8 +45,8 @@ class Judged:
     @cached_property
     def published(self) -> str:
         """The name of a published set; "" for other sources."""
-        name = self.data.partition(":")[0] if isinstance(self.data, str) else ""
-        return name if name in names() else ""
+        entry = published(self.data)
+        return entry.name if entry else ""
 
     @cached_property
     def images(self) -> Images | None:

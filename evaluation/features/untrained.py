@@ -5,7 +5,8 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from evaluation.features.models import LoadedModel, weights_digest
+from evaluation.features.digest import weights_digest
+from evaluation.features.models import LoadedModel
 from evaluation.features.pooling import LayerPooling, TokenPooling
 from sslkit import backbones
 from sslkit.errors import UserError

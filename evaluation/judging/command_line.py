@@ -15,11 +15,6 @@ from evaluation import protocols
 from sslkit.options import members
 from sslkit.options.settings import MOST_SEED, alternatives, plain, setting
 
-RANGE = (
-    "pixels of more than 8 bits: [low,high], the values that become 0 and 255, as data.range of train.py; auto: the "
-    "least and the greatest; null: as in the training of the model"
-)
-
 
 @dataclass
 class Settings:
@@ -57,9 +52,15 @@ class Settings:
         "a published set with another number of images than published: raise, or warn",
         choices=("raise", "warn"),
     )
-    range: list[float] | str | None = setting(None, RANGE, choices=("auto",))
+    range: list[float] | str | None = setting(
+        None,
+        "pixels of more than 8 bits: [low,high], the values that become 0 and 255, as data.range of train.py; auto: "
+        "the least and the greatest; null: as in the training of the model",
+        choices=("auto",),
+    )
 
 
+DECLARED = {field.name: field for field in dataclasses.fields(Settings)}  # for other command lines
 FIRST = ("checkpoint", "zoo", "trust")
 SHARED = ("zoo", "trust", "root", "out", "device")  # declared above for all command lines
 
@@ -70,7 +71,7 @@ def settings_of(*parts: type) -> type:
     Each has its default, its range and, from the docstring (see `members.texts`), its line of help; those of SHARED
     are as in `Settings`.
     """
-    fields = {field.name: (field.name, field.type, field) for field in dataclasses.fields(Settings)}
+    fields = {name: (name, field.type, field) for name, field in DECLARED.items()}
     found = {name: fields[name] for name in FIRST}
     for part in parts:
         said = members.texts(part)

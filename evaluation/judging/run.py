@@ -66,7 +66,7 @@ def evaluate(
     tasks = asked_for(data, protocols, options)
     loaded = load_model(model, image_size=image_size, in_chans=how.pop("in_chans", None), trust=trust)
     reading, runtime = context(root=root, out=out, seed=seed, **how)
-    with process_group(runtime.device):
+    with process_group(runtime):
         ready = prepared(loaded, agreed([loaded], tasks), reading, runtime, tell=lambda label, text: say(text))
         return ready.run(pictures)
 

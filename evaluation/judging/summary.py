@@ -51,9 +51,9 @@ def judge(
     tasks = asked_for(data, protocols, options)
     place = {"image_size": image_size, "out": out, **how}
     reading, runtime = context(out=out, **how)
-    with process_group(runtime.device) as device:
+    with process_group(runtime) as own:
         if world_size() > 1:
-            runtime = replace(runtime, device=str(device))  # of this process
+            runtime = replace(runtime, device=str(own.device))  # of this process
         fits = partial(check_fits, tasks=tasks)
         asked = opened(checkpoint, zoo, image_size=image_size, trust=trust, check=fits)
         tasks = agreed([one.model for one in asked.values()], tasks)

@@ -126,8 +126,7 @@ class Subject:
     @cached_property
     def entry(self) -> datasets.Entry | None:
         """The published set, if it is one."""
-        name = self.data.partition(":")[0] if isinstance(self.data, str) else ""
-        return datasets.find(name) if name in datasets.names() else None
+        return datasets.published(self.data)
 
     @cached_property
     def splits(self) -> tuple[str, ...]:

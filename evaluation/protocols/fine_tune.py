@@ -20,7 +20,7 @@ from evaluation.protocols._option_types import AtLeastTwo, Count, Crop, Folds, P
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
-from evaluation.tuning.outcomes import best, mean_record, require_sound, result_of, spread, told
+from evaluation.tuning.outcomes import best, in_groups, mean_record, require_sound, result_of, seconds_of, spread, told
 from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import Runner, Trial, open_runner
 from sslkit.errors import UserError
@@ -127,7 +127,6 @@ def fine_tune(
     run = {"grid": grid, "steps": steps, "batch_size": batch_size, "crop": crop, "flip": flip, "precision": precision}
     options = Options(**run, extend=extend, folds=folds, seeds=seeds, workers=workers)
     runtime = Runtime(device=device, out=out, progress=progress)
-    check_select(select)
     _checked(options, select)
     task = open_task(load_model(model, image_size=image_size), dataset, Reading(root=root, counts=counts))
     return tuned(task, options, runtime, select)
@@ -156,7 +155,7 @@ def tuned(task: Task, options: Options, runtime: Runtime, select: str = "held_ou
         seeds=seeds,
         digests={"model": task.model.digest, "data": task.digest},
         leaky=select == "test" and len(settings) > 1,
-        seconds=sum(record["seconds"] for record in {r["run"]: r for r in [*tried, *tested]}.values()),
+        seconds=seconds_of([*tried, *tested]),
         details={
             "chosen": told(tested[0]),
             "grid": list(map(told, tried)),
@@ -190,6 +189,7 @@ def as_list(name: str, values: Any) -> list[Any]:
 
 def _checked(options: Options, select: str) -> tuple[list[Setting], list[int]]:
     """Return the settings of the grid, and the seeds. Raises UserError for options out of range."""
+    check_select(select)
     names = ("steps", "batch_size", "flip", "precision")
     run = {name: getattr(options, name) for name in names} | {"crop": tuple(as_list("crop", options.crop))}
     seeds, settings = different_seeds(options.seeds), settings_of(options.grid, **run)
@@ -226,8 +226,7 @@ def _on_held_out(
     runner: Runner, settings: Sequence[Setting], seeds: Sequence[int], extend: bool, folds: int
 ) -> tuple[list[dict], list[dict]]:
     """The records of the grid on held-out images, means over the folds, and the best setting's on the test images."""
-    task, everything = runner.task, np.ones(len(runner.task.train), bool)
-    tried, chosen = [], settings[0]
+    task, tried, chosen = runner.task, [], settings[0]
     if len(settings) > 1:
         parts = _parts(task, seeds[0], folds)
         left = list(settings)
@@ -237,10 +236,11 @@ def _on_held_out(
             own = [replace(setting, seed=seeds[0]) for setting in settings]
             grid = [Trial("select", setting, task.rows(~held), task.rows(held)) for setting in own for held in parts]
             records = runner.run(grid, "fine_tune: choose")
-            tried = [_over_folds(records[at : at + len(parts)]) for at in range(0, len(records), len(parts))]
+            tried = [mean_record(folded) for folded in in_groups(records, len(parts))]
             chosen = settings[best(tried, f"fine_tune on {task.name}")]
             left = beyond(settings, chosen) if extend else []
-    final = [Trial("test", replace(chosen, seed=seed), task.rows(everything)) for seed in seeds]
+    everything = task.rows()
+    final = [Trial("test", replace(chosen, seed=seed), everything) for seed in seeds]
     tested = runner.run(final, "fine_tune: test")
     require_sound(tested, f"fine_tune on {task.name}")
     return tried, tested
@@ -253,11 +253,6 @@ def _parts(task: Task, seed: int, folds: int) -> list[np.ndarray]:
             raise UserError(f"{task.name} has validation images of its own to choose by: leave out folds={folds}")
         return [task.train.own_val]
     return [task.held_out(np.ones(len(task.train), bool), SHARE, seed, fold) for fold in range(folds)]
-
-
-def _over_folds(records: Sequence[dict]) -> dict:
-    """The record of one setting: means over its folds, and the seconds of all."""
-    return {**mean_record(records), "seconds": sum(record["seconds"] for record in records)}
 
 
 def beyond(settings: Sequence[Setting], chosen: Setting) -> list[Setting]:
@@ -275,10 +270,10 @@ def beyond(settings: Sequence[Setting], chosen: Setting) -> list[Setting]:
 
 def _on_test(runner: Runner, settings: list[Setting], seeds: Sequence[int]) -> tuple[list[dict], list[dict]]:
     """The records of the whole grid on the test images, and those of the setting of the highest mean."""
-    rows = runner.task.rows(np.ones(len(runner.task.train), bool))
+    rows = runner.task.rows()
     trials = [Trial("test", replace(setting, seed=seed), rows) for setting in settings for seed in seeds]
     tried = runner.run(trials, "fine_tune: choose on test")
-    of_setting = [tried[start : start + len(seeds)] for start in range(0, len(tried), len(seeds))]
+    of_setting = in_groups(tried, len(seeds))
     chosen = best([mean_record(records) for records in of_setting], f"fine_tune on {runner.task.name}")
     return tried, of_setting[chosen]
 

@@ -10,7 +10,7 @@ All with crops of 8 to 100 % of the area and flips, momentum 0.9, rates for batc
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -128,8 +128,7 @@ def _on_views(model: Any, given: dict[str, Split], options: Options, runtime: Ru
     count = epochs * (len(task.train) // max(size, 1))
     how = {"batch_size": options.batch_size, "precision": options.precision, "seed": int(runtime.seed)}
     setting = Setting(chosen.lr * size / 256, steps=count, **how)
-    with process_group(runtime.device) as device:
-        runtime = replace(runtime, device=device)
+    with process_group(runtime) as runtime:
         checkpoint = _checkpoint(runtime.out, task, chosen, setting)
         try:
             scores = _scores(task, chosen, setting, checkpoint, runtime)
@@ -178,13 +177,13 @@ def _scores(task: Task, recipe: Recipe, setting: Setting, checkpoint: Checkpoint
     device = runtime.device
     backbone = task.model.backbone.to(device).eval()
     head = _head(recipe, task.model.width, len(task.classes), setting.seed).to(device)
-    rows = task.rows(np.ones(len(task.train), bool))
+    rows = task.rows()
     y = torch.from_numpy(task.train.y[rows]).to(device)
     pixels = Pixels(task.train.crops, rows, device)
     training = layer_training(
         backbone, head, lambda first: training_batches(task.model, pixels, setting, first), y, recipe, setting
     )
-    fit(training, device, checkpoint=checkpoint, progress=runtime.progress and "linear layer")
+    fit(training, checkpoint=checkpoint, progress=runtime.progress and "linear layer")
     whole = nn.Sequential(backbone, head).eval()
     tested = Pixels(task.test.centres, np.arange(len(task.test)), device)
     return predict(whole, task.model, tested, setting.precision)
@@ -206,7 +205,7 @@ def layer_training(
 
     def loss(layer: nn.Module, batch: tuple[Tensor, Tensor], step: int) -> Tensor:
         images, places = batch
-        with torch.no_grad(), autocast(setting.precision, y.device):
+        with torch.no_grad(), autocast(setting.precision, y):
             features = backbone(images)
         return training_loss(layer(features.float()), y[places])
 

@@ -22,7 +22,7 @@ from evaluation.protocols.base import Subject
 from evaluation.protocols.fine_tune import NOTHING_CHOSEN, as_list, check_select
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
-from evaluation.tuning.outcomes import best, mean_record, require_sound, result_of, spread, told
+from evaluation.tuning.outcomes import best, in_groups, mean_record, require_sound, result_of, seconds_of, spread, told
 from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import Runner, Trial, open_runner
 from sslkit.errors import UserError
@@ -180,7 +180,7 @@ def _on_held_out(
     tried: list[list[dict]] = [[] for _ in subsets]
     if len(rates) > 1:
         grid = [trial for draw, rows in enumerate(subsets) for trial in _choosing(task, rows, draw, rates, tuned)]
-        tried = _by_draw(runner.run(grid, "semi_supervised: choose"), len(rates))
+        tried = in_groups(runner.run(grid, "semi_supervised: choose"), len(rates))
         pairs = [rates[best(records, f"{task.name}, draw {draw}")] for draw, records in enumerate(tried)]
     final = [_final(task, rows, draw, pairs[draw], tuned) for draw, rows in enumerate(subsets)]
     tested = runner.run(final, "semi_supervised: test")
@@ -193,7 +193,7 @@ def _on_test(
 ) -> tuple[list[list[dict]], list[dict]]:
     """The records of each draw's grid on the test images, and those of the pair of the highest mean."""
     trials = [_final(runner.task, rows, draw, pair, tuned) for draw, rows in enumerate(subsets) for pair in rates]
-    tried = _by_draw(runner.run(trials, "semi_supervised: choose on test"), len(rates))
+    tried = in_groups(runner.run(trials, "semi_supervised: choose on test"), len(rates))
     means = [mean_record(records) for records in zip(*tried, strict=True)]
     chosen = best(means, f"semi_supervised on {runner.task.name}")
     return tried, [records[chosen] for records in tried]
@@ -213,10 +213,6 @@ def _final(task: Task, rows: np.ndarray, draw: int, pair: tuple[float, float], t
     return Trial("test", tuned.setting(*pair, len(learn)), learn, None, {"draw": draw})
 
 
-def _by_draw(records: list[dict], each: int) -> list[list[dict]]:
-    return [records[start : start + each] for start in range(0, len(records), each)]
-
-
 def _result(
     task: Task,
     tuned: _Tuning,
@@ -232,7 +228,6 @@ def _result(
     several = len(rates) > 1
     names = [f"draw {draw}" for draw in range(len(subsets))]
     lists = {name: list_digest(task.train.ids[rows]) for name, rows in zip(names, subsets, strict=True)}
-    used = {record["run"]: record["seconds"] for records in [*tried, tested] for record in records}
     return result_of(
         task,
         tested,
@@ -243,7 +238,7 @@ def _result(
         seeds=list(range(len(subsets))),
         digests={"model": task.model.digest, "data": task.digest, **lists},
         leaky=select == "test" and several,
-        seconds=sum(used.values()),
+        seconds=seconds_of([record for records in [*tried, tested] for record in records]),
         details={
             "draws": [_told_draw(task, *draw) for draw in zip(subsets, tried, tested, strict=True)],
             "batch": min(tuned.batch_size, len(subsets[0])),

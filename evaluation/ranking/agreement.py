@@ -111,10 +111,14 @@ def agreement(
 def _estimated(name: str, truth: np.ndarray, scores: np.ndarray, draws: np.ndarray) -> Agreement:
     measure, everyone = MEASURES[name], np.arange(len(truth))
     value = float(measure(truth, scores, everyone))
-    drawn = np.array([measure(truth[rows], scores[rows], rows) for rows in draws], dtype=float)
-    drawn = drawn[np.isfinite(drawn)]
-    known = np.isfinite(value) and len(drawn) and 2 * len(drawn) >= len(draws)
-    return Agreement(name, value, interval_of(drawn, [len(truth)]) if known else None, len(truth))
+    return with_interval(name, value, [measure(truth[rows], scores[rows], rows) for rows in draws], len(truth))
+
+
+def with_interval(name: str, value: float, drawn: Sequence[float], models: int) -> Agreement:
+    """Return an agreement with the interval of its draws; none if more than half of them, or it, have no value."""
+    sound = np.array([one for one in drawn if np.isfinite(one)], dtype=float)
+    known = np.isfinite(value) and len(sound) and 2 * len(sound) >= len(drawn)
+    return Agreement(name, value, interval_of(sound, [models]) if known else None, models)
 
 
 def _vigna(truth: np.ndarray, scores: np.ndarray, models: np.ndarray) -> float:

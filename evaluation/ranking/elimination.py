@@ -10,7 +10,7 @@ from evaluation.features.models import LoadedModel
 from evaluation.ranking.beliefs import beliefs
 from evaluation.ranking.rounds import Arm, Round, rounds_of
 from evaluation.tuning.classifier import Setting
-from evaluation.tuning.outcomes import best, unpacked
+from evaluation.tuning.outcomes import best, in_groups, unpacked
 from evaluation.tuning.task import open_task
 from evaluation.tuning.trials import Trial, open_runner
 from sslkit.errors import UserError
@@ -76,13 +76,12 @@ def _arm(
 ) -> Arm:
     """Tune one model with every setting and seed."""
     task = open_task(model, splits)
-    rows = task.rows(np.ones(len(task.train), bool))
+    rows = task.rows()
     trials = [Trial("halving", replace(setting, seed=seed), rows) for setting in settings for seed in seeds]
     with open_runner(task, "halving", runtime) as runner:
         records = runner.run(trials, f"{name}, {settings[0].steps} steps")
     seconds, steps = sum(record["seconds"] for record in records), sum(trial.setting.steps for trial in trials)
-    of_rate = [records[start : start + len(seeds)] for start in range(0, len(records), len(seeds))]
-    sound = [own for own in of_rate if not any(record["diverged"] for record in own)]
+    sound = [own for own in in_groups(records, len(seeds)) if not any(record["diverged"] for record in own)]
     if not sound:
         return Arm(name, (), np.zeros(0), None, seconds, steps)
     ordered = []

@@ -12,7 +12,7 @@ from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.consensus import Consensus, consensus
 from sslkit.errors import UserError
 from sslkit.files.regular_files import regular
-from sslkit.files.writing import write_whole
+from sslkit.files.writing import write_text
 
 # Sizes after (models, metrics).
 ARRAYS = {"scores": (), "intervals": (2,), "ranks": (), "rank_intervals": (2,), "seconds": (), "memory": ()}
@@ -20,8 +20,7 @@ ARRAYS = {"scores": (), "intervals": (2,), "ranks": (), "rank_intervals": (2,), 
 
 def write_ranking(fields: Mapping[str, Any], path: Path) -> Path:
     """Write the fields of a `Ranking` atomically; nan is written as null."""
-    with write_whole(path) as partial:
-        partial.write_text(json.dumps(_plain(fields), indent=2, allow_nan=False) + "\n")
+    write_text(path, json.dumps(_plain(fields), indent=2, allow_nan=False) + "\n")
     return path
 
 

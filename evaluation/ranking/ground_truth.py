@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evaluation import datasets
-from evaluation.datasets import Reading, Split
+from evaluation.datasets import Reading, Split, published
 from evaluation.datasets._labels import check_classes
 from evaluation.features.checks import checked, checked_images, device_of, whole_number
 from evaluation.features.models import LoadedModel
@@ -25,7 +24,7 @@ from evaluation.tuning.task import open_task
 from sslkit.data.decode import scale
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
-from sslkit.files.writing import write_whole
+from sslkit.files.writing import write_text
 from sslkit.runtime.context import Runtime, silent
 from sslkit.runtime.distributed import rank, world_size
 
@@ -134,9 +133,9 @@ def ground_truth(
     options = Options(**run, workers=workers)
     records = Records(Path(out) / RESULTS)
     records.read()  # report a damaged file before any measurement
-    with process_group(device):
-        told = say if rank() == 0 else silent
-        runtime = Runtime(device=device, out=out, progress=progress, say=told)
+    runtime = Runtime(device=device, out=out, progress=progress, say=say)
+    with process_group(runtime):
+        runtime = runtime if rank() == 0 else replace(runtime, say=silent)
         return _Measurement(models, tasks, records, settings, options, failures, runtime).all(closest, more)
 
 
@@ -191,8 +190,7 @@ class _Measurement:
         failures = [vars(failure) for failure in self.failures]
         details = {"settings": self.settings, "results": results, "failures": failures}
         for name, content in ((TRUTH, truth), (DETAILS, details)) if rank() == 0 else ():
-            with write_whole(Path(self.runtime.out) / name) as partial:
-                partial.write_text(json.dumps(content, indent=1) + "\n")
+            write_text(Path(self.runtime.out) / name, json.dumps(content, indent=1) + "\n")
         return GroundTruth(truth, results, self.settings, tuple(self.failures))
 
     def _of(self, wanted: Callable[[list[int]], bool]) -> dict[str, dict[str, Any]]:
@@ -250,9 +248,8 @@ def _listed(data: Any) -> list[Any]:
 
 
 def _splits(source: Any, reading: Reading, most: int | None, most_tested: int | None) -> dict[str, Split]:
-    name = source.partition(":")[0] if isinstance(source, str) else ""
-    learned = datasets.find(name).train if name in datasets.names() else "train"
-    train, test = (reading.open(source, split) for split in (learned, "test"))
+    entry = published(source)
+    train, test = (reading.open(source, split) for split in (entry.train if entry else "train", "test"))
     check_classes([train], "fine-tuning")
     return {"train": sampled(train, most, 0), "test": sampled(test, most_tested, 0)}
 

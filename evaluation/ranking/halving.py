@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from evaluation import datasets
-from evaluation.datasets import Reading, Split
+from evaluation.datasets import Reading, Split, published
 from evaluation.datasets._splits import held_out
 from evaluation.features.checks import checked, checked_images, device_of
-from evaluation.features.command_line import name_of
+from evaluation.features.models import name_of
 from evaluation.features.zoo_members import lines_of, load_member, members, open_all
 from evaluation.protocols.fine_tune import SHARE, as_list, different_seeds, settings_of
 from evaluation.ranking.candidates import sampled
@@ -175,9 +174,8 @@ def divided(split: Split, seed: int, share: float = SHARE) -> tuple[Split, Split
 def _opened(data: Any, reading: Reading, max_images: int | None) -> Split:
     if data is None:
         raise UserError("name the task: data=clipart, or data=PATH/TO/IMAGES")
-    name = data.partition(":")[0] if isinstance(data, str) else ""
     if found := parts(data):
         recipe, _ = judged_by(found[0])
         raise UserError(f"{data}: only classifiers are tuned here; rank with data={data}, then use recipes/{recipe}.py")
-    learned = datasets.find(name).train if name in datasets.names() else "train"
-    return sampled(reading.open(data, learned), max_images, 0)
+    entry = published(data)
+    return sampled(reading.open(data, entry.train if entry else "train"), max_images, 0)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evaluation.features.command_line import words
 from evaluation.features.zoo_members import lines_of
 from evaluation.protocols.fine_tune import Options
 from evaluation.ranking.halving import Halving, successive_halving
@@ -14,8 +13,9 @@ from evaluation.ranking.rounds import Arm, Round
 from evaluation.ranking.summary import file_names
 from evaluation.results.names import short
 from sslkit.errors import UserError
-from sslkit.files.writing import write_whole
+from sslkit.files.writing import write_text
 from sslkit.numerics.figures import save_figure
+from sslkit.options.command_line import words
 from sslkit.terminal import say
 
 FIRST, QUIET = "#4477AA", "#b0b6bf"
@@ -127,8 +127,7 @@ def write(found: Halving, path: Path) -> Path:
         "left_out": dict(found.ranking.left_out),
         "rounds": rounds,
     }
-    with write_whole(path) as partial:
-        partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
     return path
 
 

@@ -18,13 +18,13 @@ from evaluation.features.extraction import features_of
 from evaluation.features.models import LoadedModel, at_pooling
 from evaluation.features.pooling import POOLINGS, layers
 from evaluation.features.zoo_members import load_member
-from evaluation.ranking.resampling import half
+from evaluation.ranking.resampling import half, of_part
 from evaluation.ranking.samples import ON_CPU, as_sample
-from evaluation.ranking.scoring import Spec, parse, scored
+from evaluation.ranking.scoring import Spec, parse
 from evaluation.results.choice import levelled
 from evaluation.transferability.base import Sample
 from sslkit.errors import UserError
-from sslkit.files.writing import write_whole
+from sslkit.files.writing import write_text
 from sslkit.runtime.context import Runtime
 from sslkit.terminal.tables import aligned
 
@@ -113,14 +113,14 @@ def of_samples(
         others = torch.ones(len(samples[0]), dtype=torch.bool)
         others[rows] = False
         parts = (rows, others.nonzero()[:, 0])
-        halves.append([[_scored(spec, sample.take(part)) for sample in samples] for part in parts])
+        halves.append([[of_part(spec, sample.take(part)).value for sample in samples] for part in parts])
     both = np.array(halves)  # (splits, 2, L)
     chosen, elsewhere = both.reshape(-1, len(samples)), both[:, ::-1].reshape(-1, len(samples))
     own = elsewhere[:, -1]
     picked = np.array([there[_best(here)] for here, there in zip(chosen, elsewhere, strict=True)])
     picked = np.where(np.isnan(picked), own, picked)  # a half on which the metric refuses the chosen layer
     better = float((picked > own).mean())
-    whole = np.array([_scored(spec, sample) for sample in samples])
+    whole = np.array([of_part(spec, sample).value for sample in samples])
     return Layers(name, tuple(names), whole, float(picked.mean()), float(own.mean()), better)
 
 
@@ -134,14 +134,6 @@ def _readable(model: LoadedModel) -> tuple[str, ...]:
             continue
         found.append(layer)
     return tuple(found)
-
-
-def _scored(spec: Spec, sample: Sample) -> float:
-    """Return the score; nan if the metric refuses the features."""
-    try:
-        return scored(spec, sample).value
-    except UserError:
-        return float("nan")
 
 
 def _best(scores: np.ndarray) -> int:
@@ -174,8 +166,7 @@ def write(found: Sequence[Layers], metric: str, path: Path) -> Path:
         }
         for one in found
     }
-    with write_whole(path) as partial:
-        partial.write_text(json.dumps({"metric": metric, "models": models}, indent=1, allow_nan=False) + "\n")
+    write_text(path, json.dumps({"metric": metric, "models": models}, indent=1, allow_nan=False) + "\n")
     return path
 
 

@@ -30,14 +30,7 @@ NO_CLASSES = "several labels an image, or fractions, and no classes: not defined
 def lacking(spec: Spec, candidate: Candidate) -> list[str]:
     """Return the reasons why the metric cannot score the model; empty if it can."""
     sample = candidate.sample
-    have = {
-        "features": sample.x,
-        "source_probs": sample.source_probs,
-        "model": sample.model,
-        "untrained": sample.untrained,
-        "boxes": sample.boxes,
-    }
-    found = [_lack(need, candidate) for need in spec.needs if have[need] is None]
+    found = [_lack(need, candidate) for need in spec.needs if sample.given(need) is None]
     if spec.reads_reference and "reference" in candidate.lacks:
         found.append(f"no PED: {candidate.lacks['reference']}")
     if sample.y is None and not (len(spec.chain) == 1 and takes_numbers(spec.metric)):

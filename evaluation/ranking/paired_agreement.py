@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from evaluation.ranking.agreement import FEWEST, MEASURES, Agreement
+from evaluation.ranking.agreement import FEWEST, MEASURES, Agreement, with_interval
 from evaluation.results.choice import levelled
-from evaluation.results.statistics import generator, interval_of
+from evaluation.results.statistics import generator
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 
@@ -58,10 +58,7 @@ def _estimated(
     value = mean(np.arange(len(models)))
     redrawn = n if len(models) >= FEWEST and np.isfinite(value) else 0
     draws = generator(seed, "agreement").integers(max(len(models), 1), size=(redrawn, len(models)))
-    drawn = np.array([mean(rows) for rows in draws], dtype=float)
-    drawn = drawn[np.isfinite(drawn)]
-    known = len(drawn) and 2 * len(drawn) >= redrawn
-    return Agreement(name, value, interval_of(drawn, [len(models)]) if known else None, len(models))
+    return with_interval(name, value, [mean(rows) for rows in draws], len(models))
 
 
 def _table(task: Sequence[Values], models: Sequence[str]) -> np.ndarray:

@@ -106,7 +106,7 @@ def rank(
         said += choice.reference.notes()
     said += no_interval(specs, stacked["scores"], stacked["intervals"]) if bootstrap else ()
     return Ranking(
-        data=_data_name(dataset),
+        data=data_name(dataset),
         n=len(candidates[0].sample),
         models=names,
         metrics=_names(specs),
@@ -220,7 +220,8 @@ def _made(**chosen: Any) -> dict[str, Any]:
     return {"date": now, **chosen, "versions": {name: importlib.metadata.version(name) for name in PACKAGES}}
 
 
-def _data_name(dataset: Any) -> str:
+def data_name(dataset: Any) -> str:
+    """Return the name of a task: the word that asked for it, or its own; "" for none."""
     if dataset is None or isinstance(dataset, (str, Path)):
         return str(dataset or "")
     return str(getattr(dataset, "name", dataset))

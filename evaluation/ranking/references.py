@@ -23,6 +23,7 @@ from sslkit.errors import UserError, first_line
 from sslkit.files.regular_files import regular
 from sslkit.files.writing import write_whole
 from sslkit.runtime.context import Runtime
+from sslkit.terminal.plurals import and_more
 
 CARD, TASK = "card", "task"
 FILES = (".npz", ".json")
@@ -60,7 +61,9 @@ class Reference:
 
     def _of_file(self, name: str, width: int) -> Statistics:
         if name not in self.table and "" not in self.table:
-            raise UserError(f"ped.reference={self.asked} has no statistics of this model, only of {_some(self.table)}")
+            raise UserError(
+                f"ped.reference={self.asked} has no statistics of this model, only of {and_more(list(self.table))}"
+            )
         mean, std = self.table.get(name, self.table.get(""))
         if len(mean) != width:
             raise UserError(f"ped.reference={self.asked} has {len(mean)} means, this model {width} features")
@@ -74,9 +77,6 @@ class Reference:
         if self.split is None:
             return self.asked
         return f"{len(self.split):,} images of {self.split.name} ({self.split.split})"
-
-
-OF_CARDS = Reference(CARD)
 
 
 def open_reference(asked: Any, reading: Reading = AS_USUAL) -> Reference:
@@ -154,8 +154,3 @@ def _numbers(values: Any) -> np.ndarray:
     if found.dtype.kind not in "fiu":
         raise ValueError(f"{found.dtype} is no kind of real number")
     return found.astype(np.float64)
-
-
-def _some(table: Mapping[str, Any]) -> str:
-    names = list(table)
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -105,12 +105,12 @@ def _on_half(columns: Sequence[Column], samples: Sequence[Sample], rows: Tensor)
         asked = [k for k, column in enumerate(columns) if m in column.models]
         if asked:
             part = sample.take(rows)
-            parts |= {(k, m): _of_part(columns[k].spec, part) for k in asked}
+            parts |= {(k, m): of_part(columns[k].spec, part) for k in asked}
     return parts
 
 
-def _of_part(spec: Spec, part: Sample) -> Score:
-    """Score a part; nan, without parts, if half of the images are too few for the metric."""
+def of_part(spec: Spec, part: Sample) -> Score:
+    """Score a part of the images; nan, without parts, if the metric refuses it: it may be too small."""
     try:
         return scored(spec, part)
     except UserError:

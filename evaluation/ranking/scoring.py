@@ -117,8 +117,7 @@ def score(
     """
     spec = parse(name, options)
     inputs = {"source_probs": source_probs, "reference": reference, "model": model, "untrained": untrained}
-    inputs["boxes"] = boxes
-    sample = as_sample(features, labels, **inputs, runtime=Runtime(device=device, seed=seed))
+    sample = as_sample(features, labels, **inputs, boxes=boxes, runtime=Runtime(device=device, seed=seed))
     shared = _checked_input(spec, sample)
     found = _finite(spec, scored(spec, sample))
     if math.isnan(found.value):
@@ -149,9 +148,9 @@ def evaluate_metric(
     """Return the score with its cost, diagnostics and warnings. Arguments and errors as in `score`."""
     spec = parse(name, options)
     inputs = {"source_probs": source_probs, "reference": reference, "model": model, "untrained": untrained}
-    inputs["boxes"] = boxes
     return_freed_memory()
-    return of_sample(spec, as_sample(features, labels, **inputs, runtime=Runtime(device=device, seed=seed)))
+    runtime = Runtime(device=device, seed=seed)
+    return of_sample(spec, as_sample(features, labels, **inputs, boxes=boxes, runtime=runtime))
 
 
 def of_sample(spec: Spec, sample: Sample) -> MetricResult:
@@ -250,13 +249,6 @@ def _value(text: str) -> Any:
 
 def _checked_input(spec: Spec, sample: Sample) -> tuple[str, ...]:
     """Return warnings about the sample's features. Raises UserError if an input is missing or out of range."""
-    have = {
-        "features": sample.x,
-        "source_probs": sample.source_probs,
-        "model": sample.model,
-        "untrained": sample.untrained,
-        "boxes": sample.boxes,
-    }
     how = {
         "features": "give features (N, D)",
         "source_probs": "give source_probs (N, S), the probabilities of the classifier that the model was trained with",
@@ -265,7 +257,7 @@ def _checked_input(spec: Spec, sample: Sample) -> tuple[str, ...]:
         "boxes": "give boxes (N, 4), the places of the objects (data=boxes:SET of recipes/rank.py has them)",
     }
     for need in spec.needs:
-        if have[need] is None:
+        if sample.given(need) is None:
             raise UserError(f"{spec.name} needs {need}: {how[need]}")
     if not spec.reads_features:
         return ()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from evaluation.datasets import AS_USUAL, Reading, names, open_split, splits_of
+from evaluation.datasets import AS_USUAL, Reading, open_split, published, splits_of
 from evaluation.datasets._splits import draw_keys, held_out
 from evaluation.datasets._subsets import label_subset
 from evaluation.datasets.base import Split
@@ -153,7 +153,7 @@ def _pretraining(entry: ZooEntry, kept: Collection[str]) -> Split:
 
 def _place(source: str) -> str | Path:
     """The source as evaluation opens it: training takes the name of a published set as a folder."""
-    return Path(source) if source.partition(":")[0] in names() else source
+    return Path(source) if published(source) else source
 
 
 def _fitted_once(model: LoadedModel, name: str, fitted: Callable[[], tuple[Head, SourceHead]]) -> SourceHead:

@@ -10,13 +10,13 @@ from typing import Any
 
 from evaluation.datasets import Reading, Split
 from evaluation.datasets._labels import check_classes
-from evaluation.features.command_line import name_of, words
+from evaluation.features.models import name_of
 from evaluation.features.zoo_members import lines_of, load_member, open_all
 from evaluation.ranking.candidates import Choice, chosen, sampled
 from evaluation.ranking.checks import BOOTSTRAP, check_used, checked_metrics, truth_values
 from evaluation.ranking.layers import FILE, OWN, best_layers, check_task, checked_metric, table, write
 from evaluation.ranking.plots import plot_agreement, plot_ranking
-from evaluation.ranking.rank import rank
+from evaluation.ranking.rank import data_name, rank
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.references import CARD, Reference, open_reference, write_reference
 from evaluation.ranking.regions import judged_by, open_parts, parts
@@ -24,6 +24,7 @@ from evaluation.ranking.source_heads import CLUSTER_COUNT, checked_source
 from sslkit.data.sources.named import name_of_tables, reusable
 from sslkit.errors import UserError
 from sslkit.files.regular_files import regular
+from sslkit.options.command_line import words
 from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
@@ -187,7 +188,7 @@ def _listed(data: Any) -> dict[str, Any]:
         raise UserError("name the task to rank for: data=clipart, or data=PATH/TO/IMAGES, or a list of them")
     named: dict[str, Any] = {}
     for task in map(reusable, tasks):
-        name = str(task if isinstance(task, (str, Path)) else getattr(task, "name", task))
+        name = data_name(task)
         if name in named:
             raise UserError(f"data names {name} twice")
         named[name] = task

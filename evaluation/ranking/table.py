@@ -76,10 +76,11 @@ def _row(ranking: Numbers, m: int) -> list[str]:
         row.append(f"{ranking.truth[m]:.4g}")
     shown = [(found.rank[m], "{:g}."), (100 * found.best[m], "{:.0f} %"), (100 * found.regret[m], "{:.1f}")]
     row += ["" if np.isnan(value) else form.format(value) for value, form in shown[: len(_names(ranking)) - len(row)]]
-    return row + [_cell(ranking, m, k) for k in range(len(ranking.metrics))]
+    return row + [cell(ranking, m, k) for k in range(len(ranking.metrics))]
 
 
-def _cell(ranking: Numbers, m: int, k: int) -> str:
+def cell(ranking: Numbers, m: int, k: int) -> str:
+    """Return rank and score of model m by metric k, as in `table`."""
     score, (low, high) = ranking.scores[m, k], ranking.intervals[m, k]
     if np.isnan(score):
         return "-"
@@ -97,10 +98,12 @@ def _feet(ranking: Numbers) -> list[list[str]]:
         cells = []
         for metric in ranking.metrics:
             found = next((one for one in ranking.agreement.get(metric, ()) if one.name == name), None)
-            cells.append("-" if found is None else _agreement(found.value, found.interval))
+            cells.append("-" if found is None else with_ends(found))
         feet.append([name, *blank, *cells])
     return feet
 
 
-def _agreement(value: float, interval: tuple[float, float] | None) -> str:
-    return f"{value:.2f}" if interval is None else f"{value:.2f} ({interval[0]:.2f} to {interval[1]:.2f})"
+def with_ends(found: Agreement) -> str:
+    """Return the value, and its interval if there is one."""
+    ends = "" if found.interval is None else " ({:.2f} to {:.2f})".format(*found.interval)
+    return f"{found.value:.2f}{ends}"

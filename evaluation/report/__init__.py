@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evaluation.report import page, reading
+from evaluation.report.reading import RANKINGS
 from sslkit.errors import UserError
-from sslkit.files.writing import write_whole
+from sslkit.files.writing import write_text
 
 __all__ = ["write_report"]
-RANKINGS = "runs/ranking"  # output folder of recipes/rank.py; it may be missing
 
 
 def write_report(
@@ -36,8 +36,7 @@ def write_report(
         raise UserError(f"out={out} is a folder: name the page, such as {Path(out) / 'report.html'}")
     places = [rankings] if isinstance(rankings, (str, Path)) else list(rankings)
     given = None if study is None else Path(study)
-    material = reading.read_all(Path(zoo), map(Path, places), Path(outside), given, Path(RANKINGS))
+    material = reading.read_all(Path(zoo), map(Path, places), Path(outside), given)
     text = page.page(material, command=command, ranking_places=", ".join(map(str, places)))
-    with write_whole(Path(out)) as partial:
-        partial.write_text(text, encoding="utf-8")
+    write_text(Path(out), text)
     return Path(out), material.problems

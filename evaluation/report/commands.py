@@ -1,12 +1,11 @@
 """The commands on the page, as a shell takes them; "" where the files do not record what one would need."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from evaluation import datasets
-from evaluation.features.command_line import words
 from evaluation.ranking import references
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.regions import parts
@@ -14,10 +13,11 @@ from evaluation.ranking.source_heads import CLUSTER_COUNT
 from evaluation.report.cells import dig
 from evaluation.results.result import Result
 from sslkit.backbones.wheels import WHEELS
-from sslkit.composition.method import signature
+from sslkit.composition.names import signature
 from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.torchvision_sets import PREFIX
 from sslkit.errors import UserError
+from sslkit.options.command_line import leaves, words
 from sslkit.training.config import Config
 from sslkit.zoo.entry import CARD
 
@@ -54,12 +54,12 @@ def training(card: Mapping[str, Any]) -> str:
     if not isinstance(config, Mapping) or not known:
         return ""
     options = {"method": method, "data": dig(config, "data", "source")}
-    usual = {path: value for path, value in _leaves(Config().to_dict()) if path != "data.source"}
+    usual = {path: value for path, value in leaves(Config().to_dict()) if path != "data.source"}
     rest = {name: value for name, value in config.items() if name not in PLACES}
-    options |= {path: value for path, value in _leaves(rest) if path in usual and value != usual[path]}
+    options |= {path: value for path, value in leaves(rest) if path in usual and value != usual[path]}
     chosen = {name: value for name, value in (dig(card, "options") or {}).items() if name != "name"}
     options |= {
-        f"method.{path}": value for path, value in _leaves(chosen) if path in known and value not in (None, known[path])
+        f"method.{path}": value for path, value in leaves(chosen) if path in known and value not in (None, known[path])
     }
     return command("train", options)
 
@@ -92,9 +92,9 @@ def source_of(result: Result) -> str:
     """Return the data of a result as a command names it; "" if that was not recorded."""
     if recorded := result.details.get("source"):
         return str(recorded)
-    published = result.data.partition(":")[0] in datasets.names()
-    known = published or result.data in NAMES or result.data.startswith(PREFIX) or Path(result.data).exists()
-    return result.data if result.data and known else ""
+    data = result.data
+    known = datasets.published(data) or data in NAMES or data.startswith(PREFIX) or Path(data).exists()
+    return data if data and known else ""
 
 
 def is_loadable(model: str) -> bool:
@@ -154,14 +154,6 @@ def _outside(name: str, zoo: Path, entries: Collection[str]) -> str:
 def _options(method: str) -> dict[str, Any]:
     """Return the defaults of a method's options by their path; empty for an unknown method."""
     try:
-        return dict(_leaves(signature(method)))
+        return dict(leaves(signature(method)))
     except UserError:
         return {}
-
-
-def _leaves(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if not isinstance(node, Mapping):
-        yield path, node
-        return
-    for name, value in node.items():
-        yield from _leaves(value, f"{path}.{name}".lstrip("."))

@@ -10,6 +10,7 @@ from evaluation.features.zoo_members import lines_of
 from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.scoring import parse
+from evaluation.ranking.table import cell, with_ends
 from evaluation.report import commands
 from evaluation.report.cells import MISSING, NOTHING, Cell, Column, Table, made, of_bytes, of_number, of_seconds
 from evaluation.report.charts import DotChart, ScatterChart, dots, scatter, truth_places
@@ -63,20 +64,20 @@ def task_of(ranked: Ranked, material: Material) -> Task:
     outside = [name for name in recorded.models if name not in entries]
     command = commands.ranking(recorded, material.zoo, entries)
     ranking = _marked(recorded, set(outside))
-    ranked = replace(ranked, ranking=ranking)
+    ranked = replace(ranked, ranking=ranking, command=command)
     metrics = range(len(ranking.metrics))
     verdict = ranking.consensus.verdict(ranking.models)
     return Task(
         name=_name(ranked),
         first=f"first by consensus: {verdict}" if ranking.consensus.first() else verdict,
-        table=_table(ranked, command),
+        table=_table(ranked),
         dots=[chart for k in metrics if (chart := dots(ranking, k)) is not None],
         without=[ranking.metrics[k] for k in metrics if not len(ranking.ranked_by(k))],
         outside=outside,
         lost=commands.lost(recorded, entries),
         scatters=[chart for k in metrics if (chart := scatter(ranking, k)) is not None],
-        agreement=_agreement(ranked, command),
-        cost=_cost(ranked, command),
+        agreement=_agreement(ranked),
+        cost=_cost(ranked),
         notes=(*ranking.notes, *lines_of(ranking.left_out)),
         command=command,
         truth=commands.ranking_with_truth(recorded, material.zoo, entries),
@@ -97,14 +98,14 @@ def _name(ranked: Ranked) -> str:
     return stem or ranked.path.stem
 
 
-def _table(ranked: Ranked, command: str) -> Table:
+def _table(ranked: Ranked) -> Table:
     ranking = ranked.ranking
     columns = [Column("model")]
     if ranking.truth is not None:
         columns.append(Column("truth", "accuracy after fine-tuning, with the place", True))
     about_consensus = "rank over the metrics that score every model, and probability to be the best"
     columns += [Column("consensus", about_consensus, True), *_metric_columns(ranking)]
-    rows = [_row(ranked, int(m), command) for m in ranking.consensus.order()]
+    rows = [_row(ranked, int(m)) for m in ranking.consensus.order()]
     return Table(f"{_name(ranked)}: models by consensus; a cell is rank, score ± half its interval", columns, rows)
 
 
@@ -112,7 +113,7 @@ def _metric_columns(ranking: Ranking) -> list[Column]:
     return [Column(metric, _summary(metric), True) for metric in ranking.metrics]
 
 
-def _row(ranked: Ranked, m: int, command: str) -> list[Cell]:
+def _row(ranked: Ranked, m: int) -> list[Cell]:
     ranking = ranked.ranking
     row = [Cell(ranking.models[m])]
     if ranking.truth is not None:
@@ -121,20 +122,19 @@ def _row(ranked: Ranked, m: int, command: str) -> list[Cell]:
         row.append(Cell(f"{truth_places(ranking)[m]}. {truth:.4g}", how, truth))
     consensus = ranking.consensus
     quantity = f"consensus of {', '.join(consensus.metrics)}: rank, probability to be the best"
-    how = made(quantity=quantity, data=ranking.data, command=command, date=ranked.date)
+    how = made(quantity=quantity, data=ranking.data, command=ranked.command, date=ranked.date)
     best = "" if np.isnan(consensus.best[m]) else f" ({100 * consensus.best[m]:.0f} %)"
     row.append(of_number(float(consensus.rank[m]), "{:g}" + best, how))
-    return row + [_score(ranked, m, k, command) for k in range(len(ranking.metrics))]
+    return row + [_score(ranked, m, k) for k in range(len(ranking.metrics))]
 
 
-def _score(ranked: Ranked, m: int, k: int, command: str) -> Cell:
+def _score(ranked: Ranked, m: int, k: int) -> Cell:
     ranking = ranked.ranking
     score, (low, high), rank = float(ranking.scores[m, k]), ranking.intervals[m, k], float(ranking.ranks[m, k])
     if np.isnan(score):
         return Cell(NOTHING, key="", aside="no score: the model lacks an input of the metric; see the notes")
     tied = bool(ranking.tied[m, k]) and rank > 1
     known = not np.isnan([low, high]).any()
-    half = f" ± {(high - low) / 2:.2g}" if known and high > low else ""
     span = ranking.rank_intervals[m, k]
     how = made(
         metric=f"{ranking.metrics[k]}: {_summary(ranking.metrics[k])}",
@@ -144,31 +144,28 @@ def _score(ranked: Ranked, m: int, k: int, command: str) -> Cell:
         rank="{:g}, 95 % {:g} to {:g}".format(rank, *span) if not np.isnan(span).any() else f"{rank:g}",
         tied="not distinguishable from the best on these images" if tied else "",
         seconds=f"{ranking.seconds[m, k]:.3f}, shared work counts for the first metric",
-        command=command,
+        command=ranked.command,
         date=ranked.date,
     )
-    shown = f"{rank:g}. {score:.4g}{half}{' =' if tied else ''} {ranking.mark(m, k)}".rstrip()
-    return Cell(shown, how, rank, "tied with the best" if tied else "")
+    return Cell(cell(ranking, m, k), how, rank, "tied with the best" if tied else "")
 
 
-def _agreement(ranked: Ranked, command: str) -> Table | None:
+def _agreement(ranked: Ranked) -> Table | None:
     ranking = ranked.ranking
     by_metric = [{one.name: one for one in ranking.agreement.get(metric, ())} for metric in ranking.metrics]
     measures = dict.fromkeys(one.name for agreements in ranking.agreement.values() for one in agreements)
     if not measures:
         return None
     rows = [
-        [Cell(measure), *(_agreed(agreements.get(measure), ranked, command) for agreements in by_metric)]
-        for measure in measures
+        [Cell(measure), *(_agreed(agreements.get(measure), ranked) for agreements in by_metric)] for measure in measures
     ]
     columns = [Column("agreement with the truth"), *_metric_columns(ranking)]
     return Table(f"{_name(ranked)}: how the scores agree with the accuracies after fine-tuning", columns, rows)
 
 
-def _agreed(agreement: Agreement | None, ranked: Ranked, command: str) -> Cell:
+def _agreed(agreement: Agreement | None, ranked: Ranked) -> Cell:
     if agreement is None or np.isnan(agreement.value):
         return MISSING
-    ends = "" if agreement.interval is None else " ({:.2f} to {:.2f})".format(*agreement.interval)
     drawn = "95 %, bootstrap over models" if agreement.interval else "none: too few models, or draws without a value"
     how = made(
         measure=f"{agreement.name}: {OF_AGREEMENT.get(agreement.name, '')}".rstrip(": "),
@@ -176,13 +173,13 @@ def _agreed(agreement: Agreement | None, ranked: Ranked, command: str) -> Cell:
         n=f"{agreement.n} models",
         interval=drawn,
         truth="accuracies after fine-tuning, as given by truth=",
-        command=command,
+        command=ranked.command,
         date=ranked.date,
     )
-    return Cell(f"{agreement.value:.2f}{ends}", how, agreement.value)
+    return Cell(with_ends(agreement), how, agreement.value)
 
 
-def _cost(ranked: Ranked, command: str) -> Table:
+def _cost(ranked: Ranked) -> Table:
     ranking = ranked.ranking
     columns = [Column("metric"), Column("models", "with a score", True), Column("seconds, all models", "", True)]
     columns += [Column("slowest model", "", True), Column("most memory", "of the process, above its start", True)]
@@ -191,7 +188,7 @@ def _cost(ranked: Ranked, command: str) -> Table:
         known = ~np.isnan(ranking.seconds[:, k])
         seconds, memory = ranking.seconds[known, k], ranking.memory[:, k]
         slowest = ranking.models[int(np.nanargmax(ranking.seconds[:, k]))] if known.any() else ""
-        about = {"metric": metric, "data": ranking.data, "n": f"{ranking.n:,} images", "command": command}
+        about = {"metric": metric, "data": ranking.data, "n": f"{ranking.n:,} images", "command": ranked.command}
         about |= {"date": ranked.date, "not_counted": "the extraction of the features"}
         memory = float(np.nanmax(memory)) if not np.isnan(memory).all() else None
         rows.append(

@@ -21,6 +21,7 @@ from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
 from sslkit.zoo.table import rows
 from sslkit.zoo.weights import sha256
 
+RANKINGS = "runs/ranking"  # output folder of recipes/rank.py; it may be missing
 STARTED = "config.yaml"  # in the folder of a run from its start; the logs of a set of members do not have it
 
 
@@ -47,11 +48,12 @@ class Member:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A ranking and its path. date: of the ranking, or of its file if the ranking has none."""
+    """A ranking and its path. date: of the ranking, or of its file if it has none. command: that repeats it."""
 
     ranking: Ranking
     path: Path
     date: str
+    command: str = ""
 
 
 @dataclass
@@ -81,11 +83,11 @@ class Material:
         return [member for member in (*self.members, *self.outside) if member.results]
 
 
-def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | None, usual: Path) -> Material:
+def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | None) -> Material:
     """Read the zoo, the rankings, the results of other models and the study.
 
-    usual: the default place of rankings, which may be missing. Raises UserError for a zoo that is not a folder of
-    entries or has none, for other places of rankings that are missing or damaged, and for a study that cannot be read.
+    Raises UserError for a zoo that is not a folder of entries or has none, for places of rankings, but RANKINGS, that
+    are missing or damaged, and for a study that cannot be read.
     """
     if (zoo / CARD).is_file():
         raise UserError(f"{zoo} is one entry: give its parent folder, zoo={zoo.parent}")
@@ -107,17 +109,17 @@ def read_all(zoo: Path, rankings: Iterable[Path], outside: Path, study: Path | N
     if not (material.members or material.outside or study):
         why = f" ({material.problems[0]})" if material.problems else ""
         raise UserError(f"{zoo} has no finished entry{why}: train one, {first_training(zoo)}")
-    _read_rankings(material, list(rankings), usual)
+    _read_rankings(material, list(rankings))
     return material
 
 
-def _read_rankings(material: Material, places: Sequence[Path], usual: Path) -> None:
+def _read_rankings(material: Material, places: Sequence[Path]) -> None:
     """Add the rankings, and a problem for each damaged file of a folder.
 
     Raises UserError for a damaged file that is one of the places itself, and for places without any other.
     """
     damaged: list[UserError] = []
-    for path in _files(places, usual):
+    for path in _files(places):
         try:
             ranking = Ranking.from_json(path)
             written = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC).isoformat(timespec="seconds")
@@ -128,7 +130,7 @@ def _read_rankings(material: Material, places: Sequence[Path], usual: Path) -> N
             if path in places:
                 raise
             damaged.append(error)
-    if damaged and list(places) != [usual] and not (material.rankings or material.elsewhere):
+    if damaged and list(places) != [Path(RANKINGS)] and not (material.rankings or material.elsewhere):
         raise damaged[0]
     material.problems += map(str, damaged)
 
@@ -153,10 +155,10 @@ def _folders(parent: Path) -> list[Path]:
     return sorted(path for path in parent.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def _files(places: Iterable[Path], usual: Path) -> list[Path]:
+def _files(places: Iterable[Path]) -> list[Path]:
     files: list[Path] = []
     for place in places:
-        if not place.exists() and place != usual:
+        if not place.exists() and place != Path(RANKINGS):
             raise UserError(
                 f"there is no ranking {place}: give an output folder of recipes/rank.py, or one of its JSON files"
             )

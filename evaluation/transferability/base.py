@@ -97,6 +97,10 @@ class Sample:
     def __len__(self) -> int:
         return len(next(part for part in (self.x, self.y, self.targets) if part is not None))
 
+    def given(self, need: str) -> Any:
+        """Return an input by its name in NEEDS of a metric; None if it is missing."""
+        return self.x if need == "features" else getattr(self, need)
+
     @property
     def n_classes(self) -> int:
         return len(self.classes)

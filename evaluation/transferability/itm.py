@@ -248,8 +248,7 @@ class _Run:
             rights.append((logits.argmax(1) == parts.held_y).double())
             losses.append(float(cross_entropy(logits, parts.held_y)))
         accuracy = [float(right.mean()) for right in rights]
-        best = max(range(len(steps)), key=lambda k: (accuracy[k], -losses[k]))
-        chosen = len(steps) - 1 if last else best
+        chosen = len(steps) - 1 if last else max(range(len(steps)), key=lambda k: (accuracy[k], -losses[k]))
         return cls(update.eta, steps, accuracy, losses, chosen, rights[chosen])
 
 

@@ -112,9 +112,9 @@ def train_classifier(
         batches=lambda first: training_batches(model, pixels, setting, first),
         loss=lambda tuned, batch, step: training_loss(tuned(batch[0]), target[batch[1]]),
         seed_at=lambda step: dropout_seed(setting.seed, step),
+        precision=setting.precision,
     )
-    how = {"precision": setting.precision, "checkpoint": checkpoint, "progress": progress}
-    fit(training, pixels.device, state=state, **how)
+    fit(training, state=state, checkpoint=checkpoint, progress=progress)
     return net.eval()
 
 
@@ -207,7 +207,7 @@ def predict(net: nn.Module, model: LoadedModel, pixels: Pixels, precision: str =
     full = len(own) // PREDICT_BATCH * PREDICT_BATCH
     for places in (own[:full].view(-1, PREDICT_BATCH), own[None, full:]):
         for images, _ in pixels.batches(places) if places.numel() else ():
-            with autocast(precision, pixels.device):
+            with autocast(precision, images):
                 parts.append(net(normalize(centre_crop(images, model.image_size))).float())
     scores = rows_of_ranks(torch.cat(parts) if parts else None, n)
     if not scores.isfinite().all():

@@ -39,6 +39,7 @@ class Training:
     batches: first step -> this process's part of the batches from that step on.
     loss: (net, batch, step) -> loss, the mean over this process's part of the batch.
     seed_at: step -> seed of PyTorch's global generators, from which dropout draws.
+    precision: of the network's forward pass, "float32" or "bfloat16" autocast; its outputs are float32.
     period: steps over which a mean loss is kept. check: steps between two checks of the loss.
     """
 
@@ -50,6 +51,7 @@ class Training:
     loss: Callable[[nn.Module, Any, int], Tensor]
     seed_at: Callable[[int], int]
     saved: nn.Module | None = None
+    precision: str = "float32"
     period: int = CHECK
     check: int = CHECK
 
@@ -73,17 +75,14 @@ class State:
 
 def fit(
     training: Training,
-    device: torch.device,
     *,
     state: State | None = None,
-    precision: str = "float32",
     checkpoint: Checkpoint | None = None,
     progress: bool | str = True,
 ) -> State:
-    """Train `training.net` in place to the last step, on the device, and return the final state.
+    """Train `training.net` in place to the last step, on its device, and return the final state.
 
     state: filled in place; give one if the training's functions add notes to it.
-    precision: of the network's forward pass, "float32" or "bfloat16" autocast; its outputs are float32.
     checkpoint: written every `checkpoint.every` seconds and after the last step. An existing file is resumed: on one
         CPU and number of threads the weights are bit-identical to those of a run that was not stopped.
     progress: show a bar on a terminal; a string is its title.
@@ -91,6 +90,7 @@ def fit(
     batch norm is synchronised and rank 0 writes the checkpoint.
     Raises Diverged if the loss is NaN or infinite; UserError for a checkpoint that is damaged or of another run.
     """
+    device = next(training.net.parameters()).device
     state = State() if state is None else state
     checkpoint = Checkpoint() if checkpoint is None else checkpoint
     history = History(training, state)
@@ -98,7 +98,7 @@ def fit(
     if checkpoint.path is not None:
         hooks.append(Save(checkpoint, training, state))
     loop = Loop(
-        fabric_of(device, precision),
+        fabric_of(device, training.precision),
         training.net,
         training.optimizer,
         None,

@@ -37,12 +37,23 @@ def _penalty(record: dict[str, Any]) -> tuple[float, ...]:
 
 
 def mean_record(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Average value and loss of one setting over several seeds; diverged if one of them diverged."""
+    """Average value and loss of one setting over several runs, with the seconds of all; diverged if one of them is."""
+    seconds = sum(record["seconds"] for record in records)
     broken = next((record for record in records if record["diverged"]), None)
     if broken is not None:
-        return broken
+        return {**broken, "seconds": seconds}
     means = {name: float(np.mean([record[name] for record in records])) for name in ("value", "loss")}
-    return {**records[0], **means}
+    return {**records[0], **means, "seconds": seconds}
+
+
+def in_groups(records: Sequence[dict[str, Any]], size: int) -> list[Sequence[dict[str, Any]]]:
+    """Return the records in consecutive groups, such as the seeds of each setting."""
+    return [records[start : start + size] for start in range(0, len(records), size)]
+
+
+def seconds_of(records: Sequence[dict[str, Any]]) -> float:
+    """Return the seconds of all runs, each counted once."""
+    return sum({record["run"]: record["seconds"] for record in records}.values())
 
 
 def require_sound(records: Sequence[dict[str, Any]], where: str) -> None:

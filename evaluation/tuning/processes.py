@@ -8,6 +8,7 @@ and classifiers of clips. An error on one rank ends its process, and torchrun th
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from evaluation.features.checks import device_of
 from evaluation.tuning.precision import FABRIC
+from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
 
 if TYPE_CHECKING:
@@ -26,21 +28,21 @@ PATIENCE = timedelta(days=2)  # rank 0 tests a detector alone, which on COCO tak
 
 
 @contextmanager
-def process_group(device: str | torch.device = "auto") -> Iterator[torch.device]:
-    """Join the processes that torchrun started, for the block; yield this process's device.
+def process_group(runtime: Runtime) -> Iterator[Runtime]:
+    """Join the processes that torchrun started, for the block; yield the runtime with this process's device.
 
-    device: "auto" is a GPU if there is one; with several processes it is the GPU of LOCAL_RANK.
+    With several processes "auto" is the GPU of LOCAL_RANK, if there is one.
     A block inside another one joins the same group. Raises UserError for an unavailable device.
     """
-    own = device_of(device)
+    own = device_of(runtime.device)
     ranks = int(os.environ.get("WORLD_SIZE", 1)) if "LOCAL_RANK" in os.environ else 1
     inside = dist.is_available() and dist.is_initialized()
     if ranks == 1:
-        yield own
+        yield replace(runtime, device=own)
         return
     fabric = fabric_of(own, ranks=ranks)
     fabric.launch()
-    yield fabric.device
+    yield replace(runtime, device=fabric.device)
     if not inside:  # not after an error: the others may wait in the group, and torchrun ends them with this process
         dist.destroy_process_group()
 

@@ -55,9 +55,12 @@ class Task:
     name: str
     digest: str
 
-    def rows(self, chosen: np.ndarray) -> np.ndarray:
-        """Return the chosen (N,) bool training rows sorted by name, so that no result depends on the listing."""
-        rows = np.flatnonzero(chosen)
+    def rows(self, chosen: np.ndarray | None = None) -> np.ndarray:
+        """Return the chosen (N,) bool training rows sorted by name, so that no result depends on the listing.
+
+        chosen: None for all.
+        """
+        rows = np.arange(len(self.train)) if chosen is None else np.flatnonzero(chosen)
         return rows[np.argsort(self.train.ids[rows], kind="stable")]
 
     def held_out(self, chosen: np.ndarray, share: float, seed: int, fold: int = 0) -> np.ndarray:
@@ -109,8 +112,8 @@ def open_task(model: LoadedModel, dataset: Any, reading: Reading = AS_USUAL) -> 
 def _open(dataset: Any, reading: Reading) -> dict[str, Split]:
     if isinstance(dataset, Split):
         raise UserError('one open split is not enough to fine-tune: give {"train": Split, "test": Split}')
-    name = dataset.partition(":")[0] if isinstance(dataset, str) else ""
-    known = datasets.find(name).counts if name in datasets.names() else datasets.splits_of(dataset)
+    entry = datasets.published(dataset)
+    known = entry.counts if entry else datasets.splits_of(dataset)
     wanted = [split for split in ("train", "val", "test") if split in known]
     return {split: reading.open(dataset, split, on_error="raise") for split in wanted}
 

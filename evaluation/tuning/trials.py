@@ -229,11 +229,11 @@ def open_runner(task: Task, name: str, runtime: Runtime) -> Iterator[Runner]:
     """
     workers = whole_number("workers", runtime.workers, 1)
     with ExitStack() as stack:
-        place = stack.enter_context(process_group(runtime.device))
+        own = stack.enter_context(process_group(runtime))
         if workers > 1 and world_size() > 1:
             raise UserError(f"workers={workers}: the {world_size()} processes share every trial; leave workers at 1")
         folder = stack.enter_context(shared_folder(runtime.out))
         records = Records(Path(folder) / f"{name}.jsonl")
         if workers > 1 and not records.are_shared():
             raise UserError(f"workers={workers} would do each other's runs in {folder}, without locks: give workers=1")
-        yield Runner(task, records, replace(runtime, device=place, workers=workers))
+        yield Runner(task, records, replace(own, workers=workers))

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from sslkit.files.writing import write_whole
+from sslkit.files.writing import write_text
 
 FOLDER = Path(__file__).parent
 CONSTANTS = FOLDER / "constants.json"
@@ -45,8 +45,7 @@ def keep(name: str, key: str, numbers: dict[str, Any], part: str = "runs") -> No
 
 def write(path: Path, found: dict[str, Any]) -> None:
     """Write a whole file at once."""
-    with write_whole(path) as partial:
-        partial.write_text(json.dumps(found, indent=1) + "\n")
+    write_text(path, json.dumps(found, indent=1) + "\n")
 
 
 def keep_constant(name: str, measured: Any, study: str) -> None:

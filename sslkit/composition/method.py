@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from sslkit import backbones
 from sslkit.backbones.published import IMAGENET
 from sslkit.composition import balance, step_checks
-from sslkit.composition.names import classes, filled, key, parse, signature
-from sslkit.data.views.augmentation import Views, augment, augment_clips, view_generator
+from sslkit.composition.names import classes, key, parse, signature
+from sslkit.data.views.augmentation import Views, augment, view_generator
 from sslkit.data.views.crops import Crops, finish
 from sslkit.data.views.recipe import ViewRecipe, for_clips
 from sslkit.embeddings import Embeddings, outputs_of
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
 
 AT_LEAST_ONE = Limits(least=1)
-
-__all__ = ["Method", "classes", "filled", "key", "method", "parse", "signature"]
 
 
 class Method(nn.Module):
@@ -169,8 +167,7 @@ class Method(nn.Module):
         with torch.autocast(images.device.type, enabled=False):
             if isinstance(images, Crops):
                 return finish(images, self.recipe, generator, **ranks)
-            make = augment if self.backbone.frames is None else augment_clips
-            return make(images, self.recipe, self.image_size, generator, aspect=aspect, **ranks)
+            return augment(images, self.recipe, self.image_size, generator, aspect=aspect, **ranks)
 
     def normalized(self, pixels: Tensor) -> Tensor:
         """Pixels in [0, 1], normalised for the backbone."""

@@ -57,6 +57,12 @@ def write_whole(path: Path) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text file in UTF-8; see `write_whole`."""
+    with write_whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
 @contextmanager
 def write_whole_folder(path: Path) -> Iterator[Path]:
     """Like `write_whole`, for a folder of files: a new temporary folder replaces `path` at the end."""

@@ -2,10 +2,19 @@
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 PLAIN = re.compile(r"[\w./:+@%-]+")  # what Hydra's grammar takes as it stands
+
+
+def leaves(options: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path of each option in nested mappings, `optimizer.lr`, and its value."""
+    if not isinstance(options, Mapping):
+        yield path, options
+        return
+    for name, value in options.items():
+        yield from leaves(value, f"{path}.{name}".lstrip("."))
 
 
 def words(options: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sslkit.errors import UserError, first_line
 from sslkit.files import json_files
-from sslkit.files.writing import write_whole
+from sslkit.files.writing import write_text
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
@@ -85,8 +85,7 @@ def start(asked: str | list[str], folder: Path, settings: dict[str, Any]) -> dic
         started[name] = logger
     found = known | {name: logger.version for name, logger in started.items() if logger.version}
     if found != known:
-        with write_whole(folder / IDS) as partial:
-            partial.write_text(json.dumps(found, indent=1) + "\n")
+        write_text(folder / IDS, json.dumps(found, indent=1) + "\n")
     return started
 
 

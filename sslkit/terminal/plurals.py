@@ -9,9 +9,9 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{ending}"
 
 
-def and_more(names: Sequence[str], most: int) -> str:
+def and_more(names: Sequence[object], most: int = 3) -> str:
     """Return `a, b, c`, or for more than `most` names `a, b, c and 2 more`."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(map(str, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def and_so_on(names: Sequence[str], most: int) -> str:

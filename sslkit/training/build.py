@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from sslkit import objectives
 from sslkit.backbones.base import Backbone
-from sslkit.composition.method import Method, classes, method, parse, signature
+from sslkit.composition.method import Method, method
+from sslkit.composition.names import classes, parse, signature
 from sslkit.composition.step_checks import check_batch, check_clips
 from sslkit.data.decode.scale import Range
 from sslkit.data.views.recipe import SMALL, SMALL_SCALE

@@ -1,6 +1,5 @@
 """Measure a run: its loss, and after each epoch its learning and collapse; write metrics.csv and tell the trackers."""
 
-import csv
 import math
 import time
 import warnings
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from sslkit.composition.method import Method
 from sslkit.data.kept import KeptImages
 from sslkit.errors import RunFailed, UserError
-from sslkit.files.writing import write_whole
+from sslkit.files import csv_files
 from sslkit.numerics import diagnostics
 from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy, scale_of
 from sslkit.runtime import loggers
@@ -128,10 +127,7 @@ class History(Hook):
 def write_csv(path: Path, rows: list[dict[str, float]]) -> None:
     """Write rows with different keys under one header, whole or not at all."""
     columns = list(dict.fromkeys(k for row in rows for k in row))
-    with write_whole(path) as partial, open(partial, "w", newline="") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(rows)
+    csv_files.write_csv(path, [columns, *([row.get(name, "") for name in columns] for row in rows)])
 
 
 class Monitor(Hook):

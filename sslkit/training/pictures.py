@@ -101,11 +101,9 @@ def captions_of(images: Images, index: Sequence[int]) -> list[str]:
 
 def image_columns(method: Method, views: Sequence[Tensor]) -> Columns:
     """The columns of views (N, C, S, S) of images; for an objective with masks also what they leave."""
-    largest = max(view.shape[-1] for view in views)
-    small = [view for view in views if view.shape[-1] < largest]
     names = ["as read", *_named(views)]
     notes = ["Left: the whole image. Beside it: its views, drawn as in training."]
-    if small:
+    if len({view.shape[-1] for view in views}) > 1:
         notes.append("Smaller views are drawn at their size relative to the others.")
     hidden = method.objective.hidden(len(views[0]), view_generator(method.seed, 0, 0))
     if hidden:
@@ -117,16 +115,11 @@ def image_columns(method: Method, views: Sequence[Tensor]) -> Columns:
 def _on_masks(hidden: dict[str, Hidden]) -> list[str]:
     """Sentences on the gray patches."""
     seen = [100 * (1 - one.mask.float().mean().item()) for one in hidden.values() if not one.predicted]
-    note = f"The network sees the patches that are not gray, {' and '.join(_percents(seen))} of a view, other ones "
-    notes = [note + "in each step."]
+    shares = " and ".join(dict.fromkeys(f"{share:.0f} %" for share in seen))
+    notes = [f"The network sees the patches that are not gray, {shares} of a view, other ones in each step."]
     if asked := [name for name, one in hidden.items() if one.predicted]:
         notes.append(f"Of {', '.join(asked)} it predicts those that are not gray.")
     return notes
-
-
-def _percents(shares: Sequence[float]) -> list[str]:
-    """Shares in per cent, each value once."""
-    return list(dict.fromkeys(f"{share:.0f} %" for share in shares))
 
 
 def grayed(method: Method, view: Tensor, mask: Tensor) -> Tensor:
@@ -141,7 +134,7 @@ def grayed(method: Method, view: Tensor, mask: Tensor) -> Tensor:
 def clip_sheet(clips: Tensor, views: Sequence[Tensor]) -> Image.Image:
     """One row for each full-size view of each video: on the left the clip's first frame, then the view's frames.
 
-    clips: (N, R, C, T, H, W). views: from `augment_clips`, view v of clip v % R. At most eight frames are shown, evenly
+    clips: (N, R, C, T, H, W). views: from `augment`, view v of clip v % R. At most eight frames are shown, evenly
     spaced.
     """
     per_video = clips.shape[1]

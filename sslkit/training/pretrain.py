@@ -206,9 +206,8 @@ def _train(
     start = Start(data, shown, folder, config.eval.k, build.init_digest(method), content)
     module, count = Pretraining(method), build.steps(config, data)
     prepare = Prepare(data, Path(config.out) / ".cache", count)  # early: a prior that does not fit ends the run
-    hooks: list[Hook] = []
-    if config.trainer.compile:  # first: what it compiles is removed before kNN and probe
-        hooks.append(Compiled(compiled_parts, lambda: method.shares.due))
+    # First: what it compiles is removed before kNN and probe.
+    hooks: list[Hook] = [Compiled(compiled_parts, lambda: method.shares.due)] if config.trainer.compile else []
     hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor, unreadable, Requeue()]
     if config.trainer.progress and sys.stderr.isatty():
         hooks.append(Bar(config.data.batch_size, data.unit, lambda: loading.loader.waited))

@@ -7,12 +7,12 @@ from typing import Any
 
 import yaml
 
-from sslkit.composition.method import filled
+from sslkit.composition.names import filled
 from sslkit.data.sources.named import name_of_tables
 from sslkit.errors import UserError
 from sslkit.files import file_names
 from sslkit.files.regular_files import regular
-from sslkit.files.writing import write_whole
+from sslkit.files.writing import write_text
 from sslkit.runtime import checkpoint, processes
 from sslkit.terminal import say
 from sslkit.training.build import as_in
@@ -85,8 +85,7 @@ def create(folder: Path, config: Config) -> None:
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the run folder {folder}: {error.strerror}; choose another with out=") from error
-    with write_whole(folder / "config.yaml") as partial:
-        partial.write_text(yaml.safe_dump(config.to_dict(), sort_keys=False))
+    write_text(folder / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
 
 
 def to_resume(out: Path, name: str, config: Config) -> tuple[Path, Path | None]:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from sslkit import backbones
-from sslkit.composition.method import Method, parse, signature
+from sslkit.composition.method import Method
+from sslkit.composition.names import parse, signature
 from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.own_dataset import PREFIX as OWN
 from sslkit.numerics.accuracy import wilson
 from sslkit.options import members
-from sslkit.options.command_line import words
+from sslkit.options.command_line import leaves, words
 from sslkit.runtime import processes
 from sslkit.runtime.hardware import precision
 from sslkit.terminal import say
@@ -291,15 +292,9 @@ def _of_method(asked: Config) -> dict[str, Any]:
 
 def _given(asked: Config) -> dict[str, Any]:
     """The settings, by their path, that are not the defaults."""
-    usual, ours = dict(_leaves(Config().to_dict())), dict(_leaves(asked.to_dict()))
+    usual, ours = dict(leaves(Config().to_dict())), dict(leaves(asked.to_dict()))
     found = {path: ours[path] for path in usual if path in ours and ours[path] != usual[path]}
-    options = {f"method.{path}": value for path, value in _leaves(signature(asked.method_name))}
-    given = {f"method.{path}": value for path, value in _leaves(asked.method_options())}
+    options = {f"method.{path}": value for path, value in leaves(signature(asked.method_name))}
+    given = {f"method.{path}": value for path, value in leaves(asked.method_options())}
     found |= {path: value for path, value in given.items() if value is not None and value != options.get(path)}
     return {path: value for path, value in found.items() if path not in OF_ONE_RUN}
-
-
-def _leaves(node: Any, path: str = "") -> list[tuple[str, Any]]:
-    if not isinstance(node, Mapping):
-        return [(path, node)]
-    return [leaf for name, value in node.items() for leaf in _leaves(value, f"{path}.{name}".lstrip("."))]

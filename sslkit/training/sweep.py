@@ -14,7 +14,7 @@ import torch
 from filelock import Timeout
 
 from sslkit import objectives
-from sslkit.composition.method import parse
+from sslkit.composition.names import parse
 from sslkit.errors import UserError
 from sslkit.files.writing import lock
 from sslkit.runtime.checkpoint import last, newest_whole

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sslkit.errors import UserError
 from sslkit.files.json_files import escaped
-from sslkit.files.writing import write_whole
+from sslkit.files.writing import write_text, write_whole
 from sslkit.zoo import card as cards
 from sslkit.zoo import heads, weights
 
@@ -119,8 +119,7 @@ def save(folder: Path, state: dict[str, Tensor], card: dict[str, Any]) -> ZooEnt
     text = cards.written(card := escaped(card), folder / CARD)
     with write_whole(folder / WEIGHTS) as partial:
         partial.write_bytes(safetensors.torch.save(state))
-    with write_whole(folder / CARD) as partial:
-        partial.write_text(text)
+    write_text(folder / CARD, text)
     return ZooEntry(folder, card)
 
 
@@ -132,6 +131,5 @@ def update(entry: ZooEntry, **fields: Any) -> ZooEntry:
     path = entry.folder / CARD
     card = cards.read(path) | escaped(fields)
     text = cards.written(card, path)
-    with write_whole(path) as partial:
-        partial.write_text(text)
+    write_text(path, text)
     return ZooEntry(entry.folder, card)

@@ -8,7 +8,7 @@ import torchvision
 from torch import Tensor
 
 import sslkit
-from sslkit.composition.method import signature
+from sslkit.composition.names import signature
 from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
 from sslkit.regularizers.base import Regularizer

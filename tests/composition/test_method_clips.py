@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import sslkit
 from sslkit import objectives
-from sslkit.composition.method import signature
+from sslkit.composition.names import signature
 from sslkit.data.views import recipe
 from sslkit.errors import UserError
 from sslkit.runtime import distributed

@@ -68,4 +68,5 @@ def test_a_number_and_its_noun() -> None:
 
 def test_the_first_names_of_a_long_list() -> None:
     assert [plurals.and_more("abc", most) for most in (3, 2)] == ["a, b, c", "a, b and 1 more"]
+    assert [plurals.and_more(range(count)) for count in (2, 5)] == ["0, 1", "0, 1, 2 and 2 more"]
     assert [plurals.and_so_on("abc", most) for most in (3, 2)] == ["a, b, c", "a, b, ..."]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import sslkit
 from sslkit import objectives
-from sslkit.composition.method import signature
+from sslkit.composition.names import signature
 from sslkit.errors import UserError
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.training import pretrain

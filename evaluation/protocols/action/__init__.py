@@ -119,9 +119,9 @@ def run(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
     views = EvalViews(options.clips, options.crops, options.rule)
     folder = Path(runtime.out)
     folder.mkdir(parents=True, exist_ok=True)
-    with process_group(runtime.device) as device:
+    with process_group(runtime) as runtime:
         own = {"precision": options.precision, "every": float(options.save_seconds)}
-        own = replace(runtime, device=device, seed=seed, **own)
+        own = replace(runtime, seed=seed, **own)
         runs = []
         for films in opened.films:
             train, test = (survey(part, cache=runtime.cache, on_error=options.on_error) for part in films)

@@ -53,6 +53,6 @@ def train_head(
         seed_at=lambda step: dropout_seed(seed, step),
         period=per_epoch,
     )
-    state = fit(training, runtime.device, checkpoint=checkpoint, progress=runtime.progress)
+    state = fit(training, checkpoint=checkpoint, progress=runtime.progress)
     learner.eval()
     return state

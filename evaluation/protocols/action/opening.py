@@ -34,7 +34,7 @@ def opened(subject: Subject, options: Options) -> Opened:
     """Open and check all that a run needs. Raises UserError."""
     plan, _ = planned(options)
     EvalViews(options.clips, options.crops, options.rule)
-    _check(options.features, plan.protocol, options.precision)
+    _check(options, plan.protocol)
     model = subject.model
     source = source_of(model, subject.data, options.recipe) or plan.data
     used = _folds(source, options.folds, plan.folds)
@@ -81,11 +81,11 @@ def _folds(source: str, asked: Sequence[int] | None, usual: Sequence[int]) -> li
     return wanted
 
 
-def _check(features: str, protocol: str, precision: str) -> None:
-    for what, value, known in (("features", features, FEATURES), ("precision", precision, PRECISIONS)):
-        if value not in known:
+def _check(options: Options, protocol: str) -> None:
+    for what, known in (("features", FEATURES), ("precision", PRECISIONS)):
+        if (value := getattr(options, what)) not in known:
             raise UserError(f"{what}={value!r} is not an option: {nearest(str(value), known)}")
-    if features == "once" and protocol != "linear":
+    if options.features == "once" and protocol != "linear":
         raise UserError("features=once is for protocol=linear: fine-tuning changes the features")
 
 

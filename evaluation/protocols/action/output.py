@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evaluation.features.command_line import name_of, words
-from evaluation.features.models import LoadedModel
+from evaluation.features.models import LoadedModel, name_of
 from evaluation.protocols.action.opening import check_clips, source_of
 from evaluation.protocols.action.options import Options, Place
 from evaluation.protocols.action.recipes import RECIPES
 from evaluation.protocols.action.recipes import chosen as recipe_of
 from evaluation.protocols.base import Judged, Task, Terminal
 from evaluation.results.result import Result
+from sslkit.options.command_line import words
 
 OF_ONE_PROTOCOL = {"protocol", "recipe", "epochs", "batch_size", "lr", "weight_decay", "dropout", "features"}
 

@@ -72,6 +72,7 @@ def _features(backbone: nn.Module, model: LoadedModel, views: Tensor | None, run
         return None
     parts = []
     for some in views.split(PASS):
-        with autocast(runtime.precision, runtime.device):
-            parts.append(backbone(normalize(some.to(runtime.device).float() / 255, model)).float())
+        pixels = normalize(some.to(runtime.device).float() / 255, model)
+        with autocast(runtime.precision, pixels):
+            parts.append(backbone(pixels).float())
     return torch.cat(parts)

@@ -18,7 +18,7 @@ from evaluation.tuning.optimizers import decayed_apart, make_optimizer
 from evaluation.tuning.seeds import dropout_seed
 from sslkit.data.loader import plain_errors, workers_for
 from sslkit.data.sources.named import collate
-from sslkit.data.views.augmentation import augment_clips, view_generator
+from sslkit.data.views.augmentation import augment, view_generator
 from sslkit.numerics.schedules import cosine
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
@@ -70,10 +70,10 @@ def train(
         loss=loss,
         seed_at=lambda step: dropout_seed(seed, step),
         saved=part,
+        precision=runtime.precision,
         period=per_epoch,
     )
-    how = {"precision": runtime.precision, "checkpoint": checkpoint, "progress": runtime.progress}
-    fit(training, runtime.device, state=state, **how)
+    fit(training, state=state, checkpoint=checkpoint, progress=runtime.progress)
     net.eval()
     return state
 
@@ -81,7 +81,7 @@ def train(
 def _augmented(pixels: Tensor, model: LoadedModel, recipe: Recipe, seed: int, at: tuple[int, int]) -> Tensor:
     """One normalised view of each clip (B, C, T, S, S) uint8. at: the epoch and its step."""
     drawn, ranks = view_generator(seed, *at), {"rank": rank(), "world_size": world_size()}
-    (views,) = augment_clips(pixels[:, None], recipe.view, pixels.shape[-1], drawn, **ranks)
+    (views,) = augment(pixels[:, None], recipe.view, pixels.shape[-1], drawn, **ranks)
     return normalize(views, model)
 
 

@@ -15,12 +15,13 @@ import torch
 from evaluation.protocols.detection import run_lengths
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.coco_file import CocoFile, check_boxes, read_coco
-from evaluation.protocols.detection.disk_images import DiskImages, common_range, few
+from evaluation.protocols.detection.disk_images import DiskImages, common_range
 from evaluation.protocols.detection.published import Published
 from sslkit.data.decode.scale import Range
 from sslkit.data.images import check_split
 from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
+from sslkit.terminal.plurals import and_more
 
 COUNTS = {"train": 118_287, "test": 5_000}
 CATEGORIES = 80
@@ -151,10 +152,10 @@ def _check_categories(train: CocoFile, file: CocoFile) -> None:
         if train.categories.get(number, name) != name
     ]
     if renamed:
-        raise UserError(f"{file.path} has other names than {train.path.name} for the category ids {few(renamed)}")
+        raise UserError(f"{file.path} has other names than {train.path.name} for the category ids {and_more(renamed)}")
     lacking: Sequence[str] = [file.categories[number] for number in sorted(file.annotated - train.annotated)]
     if lacking:
         raise UserError(
-            f"{file.path} has objects of categories without an object in {train.path.name}: {few(lacking)}; leave "
+            f"{file.path} has objects of categories without an object in {train.path.name}: {and_more(lacking)}; leave "
             "them out, or add some to train"
         )

@@ -14,7 +14,6 @@ from sslkit.errors import UserError
 from sslkit.options.members import nearest
 
 KINDS = ("box", "mask")
-MAX_DETECTIONS = 100
 _IOUS = np.linspace(0.5, 0.95, 10).tolist()
 _RECALLS = np.linspace(0, 1, 101).tolist()
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from evaluation.protocols.detection import run_lengths
 from evaluation.protocols.detection.boxes import LEAST_SIDE, Instances
-from evaluation.protocols.detection.disk_images import few
 from evaluation.protocols.detection.run_lengths import RunLengths
 from sslkit.errors import UserError
 from sslkit.files.regular_files import regular
+from sslkit.terminal.plurals import and_more
 
 LARGEST = 2**63  # of int64
 _KEYS = {
@@ -65,8 +65,8 @@ class CocoFile:
             return None
         if lacking:
             raise UserError(
-                f"{self.path}: {len(lacking)} of {len(self.ids)} annotations have no segmentation, ids {few(lacking)}: "
-                "add the missing ones, or remove all for boxes only"
+                f"{self.path}: {len(lacking)} of {len(self.ids)} annotations have no segmentation, ids "
+                f"{and_more(lacking)}: add the missing ones, or remove all for boxes only"
             )
         run_lengths.mask_functions()
         encoded = []
@@ -157,7 +157,7 @@ def _content(path: Path) -> dict[str, list[dict[str, Any]]]:
 def _check_unique(path: Path, part: str, key: str, values: list[Any]) -> None:
     twice = [value for value, many in Counter(values).items() if many > 1]
     if twice:
-        raise UserError(f"{path}: {len(twice)} {key}s of {part} occur more than once: {few(twice)}")
+        raise UserError(f"{path}: {len(twice)} {key}s of {part} occur more than once: {and_more(twice)}")
 
 
 def _check_known(path: Path, annotations: list[dict[str, Any]], key: str, known: dict[Any, Any]) -> None:
@@ -165,7 +165,7 @@ def _check_known(path: Path, annotations: list[dict[str, Any]], key: str, known:
     if wrong:
         ids = sorted({str(annotation[key]) for annotation in wrong})
         raise UserError(
-            f"{path}: {len(wrong)} annotations have an unknown {key}: {few(ids)} (the first is annotation "
+            f"{path}: {len(wrong)} annotations have an unknown {key}: {and_more(ids)} (the first is annotation "
             f"{wrong[0]['id']}); known are those of {'images' if key == 'image_id' else 'categories'}"
         )
 

@@ -3,7 +3,6 @@
 import glob
 import os
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,7 @@ from sslkit.data.file_contents import FileContents
 from sslkit.data.images import CACHE, ImageOptions
 from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
-
-SHOWN = 3  # largest number of names in a message
+from sslkit.terminal.plurals import and_more
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class DiskImages:
         missing = [path for path in names if os.path.basename(path) not in present[os.path.dirname(path)]]
         if missing:
             raise UserError(
-                f"{name}: {len(missing)} of {len(names)} images are not below {self.root}: {few(missing)}: "
+                f"{name}: {len(missing)} of {len(names)} images are not below {self.root}: {and_more(missing)}: "
                 f"{self._advice(missing[0])}"
             )
 
@@ -151,12 +149,6 @@ def common_range(name: str, root: Path, paths: PathList, given: Range | str | No
     if found.pages:
         warnings.warn(f"{name}: some images have up to {max(found.pages):,} pages; the first is read", stacklevel=2)
     return range_of(images, found)
-
-
-def few(names: Sequence[object]) -> str:
-    """Join the first names for a message, and the number of the others."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(map(str, names[:SHOWN])) + more
 
 
 def _listed(folder: Path) -> set[str]:

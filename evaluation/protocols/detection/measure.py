@@ -91,10 +91,9 @@ def measured(opened: Opened, options: Options, runtime: Runtime) -> list[Result]
     training = planned(opened.train, options, runtime, masks=opened.masks)
     seeds = list(range(runtime.seed, runtime.seed + options.trials))
     with ExitStack() as stack:
-        device = stack.enter_context(process_group(runtime.device))
+        own = stack.enter_context(process_group(runtime))
         out = stack.enter_context(tempfile.TemporaryDirectory()) if runtime.out is None else runtime.out
-        own = replace(runtime, device=device, out=out)
-        bench = Bench(opened.name, opened.model, opened.train, opened.test, own)
+        bench = Bench(opened.name, opened.model, opened.train, opened.test, replace(own, out=out))
         records = bench.run(training, seeds)
         results = results_of(bench, training, records, seeds) if records else []
     for result in results if runtime.out is None else ():

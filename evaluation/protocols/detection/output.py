@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.features.command_line import name_of, words
-from evaluation.features.models import LoadedModel
+from evaluation.features.models import LoadedModel, name_of
 from evaluation.protocols.base import Judged, Task, Terminal
 from evaluation.protocols.detection.detector import check_fit
 from evaluation.protocols.detection.measure import Opened, planned
 from evaluation.protocols.detection.options import Options, Place
 from evaluation.protocols.detection.recipes import TASKS, USUAL, source_of
 from evaluation.protocols.detection.results import described
+from sslkit.options.command_line import words
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import world_size
 

@@ -24,7 +24,7 @@ def set_precision(detector: "FasterRCNN", precision: str) -> "FasterRCNN":
     """
     if precision == "float32":
         return detector
-    heads, within = detector.roi_heads, partial(autocast, precision, next(detector.parameters()).device)
+    heads, within = detector.roi_heads, partial(autocast, precision, next(detector.parameters()))
     head = getattr(heads.box_head, "res5", heads.box_head)  # C4's heads call layer4 by itself, for masks too
     layers = (head, heads.box_predictor, heads.mask_head, heads.mask_predictor)
     for part in dict.fromkeys((detector.backbone, detector.rpn.head, *layers)):

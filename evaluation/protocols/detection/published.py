@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation.datasets.base import COUNTS
+from evaluation.datasets.base import check_counts
 from sslkit.errors import UserError
 from sslkit.files.regular_files import is_there
 
@@ -41,8 +41,7 @@ class Published:
 
         counts: "raise" raises UserError instead; "warn" warns. lists: the files that list the images.
         """
-        if counts not in COUNTS:
-            raise UserError(f"counts={counts!r} is not an option; known: {', '.join(COUNTS)}")
+        check_counts(counts)
         if found == published:
             return ""
         message = f"{self.name}: the split {split!r} has {found} images instead of {published}"

@@ -18,9 +18,10 @@ from evaluation.protocols.detection.schedules import PUBLISHED_BATCH, Schedule
 from evaluation.tuning import loop
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.optimizers import decayed_apart, make_optimizer
-from evaluation.tuning.precision import check_precision
+from evaluation.tuning.precision import PRECISIONS
 from evaluation.tuning.seeds import seed_of
 from sslkit.errors import UserError
+from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
 
@@ -49,7 +50,8 @@ class Training:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_precision(self.precision)
+        if self.precision not in PRECISIONS:
+            raise UserError(f"there is no precision {self.precision!r}: {nearest(str(self.precision), PRECISIONS)}")
 
 
 @dataclass
@@ -84,11 +86,10 @@ def train_detector(
     Raises UserError for a checkpoint that is damaged or of another run, too few images, and a loss that is NaN or
     infinite.
     """
-    device = runtime.device
     rows = (data if training.masks else data.without_masks()).to_learn_from()
     schedule, seed = training.schedule, training.seed
     own = {"arch": training.arch, "masks": training.masks, "trainable": training.trainable, "seed": seed}
-    detector = build_detector(model, len(data.classes), sizes=schedule.sizes, **own).to(device)
+    detector = build_detector(model, len(data.classes), sizes=schedule.sizes, **own).to(runtime.device)
     detector = set_precision(detector, training.precision)
 
     def batches(purpose: str, first: int, last: int) -> Iterator[Any]:
@@ -109,7 +110,7 @@ def train_detector(
     )
     try:
         # of the whole detector the precision is float32, see precision.py
-        state = loop.fit(plan, device, checkpoint=checkpoint, progress=runtime.progress and title)
+        state = loop.fit(plan, checkpoint=checkpoint, progress=runtime.progress and title)
     except loop.Diverged as error:
         raise UserError(f"{error}: lower lr={schedule.lr:g}") from error
     many = min(schedule.precise, len(rows) // schedule.batch_size)

@@ -14,7 +14,7 @@ Sources: Chen et al. 2020, arXiv 2002.05709, appendix A; Grill et al. 2020, arXi
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 
 import torch
@@ -118,7 +118,10 @@ def augment(
 ) -> Views:
     """The views of a batch: V tensors (N, C, S, S), float32 in [0, 1], on the device of the images.
 
-    images: (N, C, H, W) uint8, or float in [0, 1]; any number of channels.
+    images: (N, C, H, W) uint8, or float in [0, 1]; any number of channels. Or (N, R, C, T, H, W): R clips of each of N
+        videos, whose views are (N, C, T, S, S); view v shows clip v % R (Feichtenhofer et al. 2021, arXiv 2104.14558),
+        and the recipe's full-size views are repeated in turn until there are at least R of them. For R = 1 and
+        identical frames they are the views of the image; otherwise those of each frame, except for contrast.
     size: S of the views without their own size.
     generator: on the CPU; the only source of randomness.
     aspect: (N,) width / height of the originals if the images were squashed, so that the crop's ratio refers to them.
@@ -126,64 +129,29 @@ def augment(
     one has the rows rank, rank + world_size, ...: together they make the views that one process would make.
     Raises UserError for another shape or type.
     """
-    if images.dim() != 4 or not images.numel():
-        raise UserError(f"images must have the shape (N, C, H, W), N > 0, got {tuple(images.shape)}")
+    of_clips = images.dim() == 6
+    if not (of_clips or images.dim() == 4) or not images.numel():
+        raise UserError(
+            "images must have the shape (N, C, H, W), clips must have the shape (N, R, C, T, H, W), N > 0, got "
+            f"{tuple(images.shape)}"
+        )
     _check(images, size, aspect, generator)
-    return _rendered([images], recipe.each(), size, generator, aspect, rank, world_size)
-
-
-@torch.no_grad()
-def augment_clips(
-    clips: Tensor,
-    recipe: ViewRecipe,
-    size: int,
-    generator: torch.Generator,
-    *,
-    aspect: Tensor | None = None,
-    rank: int = 0,
-    world_size: int = 1,
-) -> Views:
-    """The views of a batch of videos: V tensors (N, C, T, S, S), float32 in [0, 1], on the device of the clips.
-
-    clips: (N, R, C, T, H, W) uint8, or float in [0, 1]: R clips of each of N videos. View v shows clip v % R
-    (Feichtenhofer et al. 2021, arXiv 2104.14558).
-    recipe: its full-size views are repeated in turn until there are at least R of them.
-    size, generator, aspect (of the N videos), rank, world_size: as in `augment`. For R = 1 and identical frames the
-    views are those of the image; otherwise those of each frame, except for contrast.
-    Raises UserError for another shape or type.
-    """
-    if clips.dim() != 6 or not clips.numel():
-        raise UserError(f"clips must have the shape (N, R, C, T, H, W), N > 0, got {tuple(clips.shape)}")
-    _check(clips, size, aspect, generator)
-    views = clip_views(recipe, clips.shape[1])
-    return _rendered(clips.unbind(1), views, size, generator, aspect, rank, world_size)
-
-
-def clip_views(recipe: ViewRecipe, clips: int) -> tuple[View, ...]:
-    """The views that `augment_clips` makes for `clips` clips a video: full-size ones first, then the local crops."""
-    whole = recipe.views
-    repeats = -(-clips // len(whole))
-    return (whole * repeats)[: max(clips, len(whole))] + recipe.each()[len(whole) :]
-
-
-def _rendered(
-    sources: Sequence[Tensor],
-    views: Sequence[View],
-    size: int,
-    generator: torch.Generator,
-    aspect: Tensor | None,
-    rank: int,
-    world_size: int,
-) -> Views:
-    """The views of the sources in turn: of R batches (N, C, H, W) or (N, C, T, H, W) of one shape."""
-    first = sources[0]
-    with full_precision("cpu"), full_precision(first.device.type):
-        draws = draw_views(views, first, generator, aspect, rank, world_size)
+    sources = images.unbind(1) if of_clips else [images]
+    views = clip_views(recipe, len(sources)) if of_clips else recipe.each()
+    with full_precision(images):
+        draws = draw_views(views, sources[0], generator, aspect, rank, world_size)
         made = [
             _render(sources[number % len(sources)], draw, view.size or size, view)
             for number, (view, draw) in enumerate(zip(views, draws, strict=True))
         ]
-    return Views(made, torch.stack([draw.place(*first.shape[-2:]) for draw in draws]))
+    return Views(made, torch.stack([draw.place(*images.shape[-2:]) for draw in draws]))
+
+
+def clip_views(recipe: ViewRecipe, clips: int) -> tuple[View, ...]:
+    """The views that `augment` makes for `clips` clips a video: full-size ones first, then the local crops."""
+    whole = recipe.views
+    repeats = -(-clips // len(whole))
+    return (whole * repeats)[: max(clips, len(whole))] + recipe.each()[len(whole) :]
 
 
 def draw_views(
@@ -198,10 +166,14 @@ def draw_views(
     return [_draw(view, row, shape, aspect, unit) for view, row in zip(views, uniform, strict=True)]
 
 
-def full_precision(device: str) -> AbstractContextManager:
-    """Compute matrix products in float32, even under the caller's autocast."""
-    known = torch.amp.is_autocast_available(device)
-    return torch.autocast(device, enabled=False) if known else nullcontext()
+@contextmanager
+def full_precision(images: Tensor) -> Iterator[None]:
+    """Compute matrix products in float32 on the CPU and the images' device, even under the caller's autocast."""
+    with ExitStack() as stack:
+        for device in {"cpu", images.device.type}:
+            if torch.amp.is_autocast_available(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield
 
 
 def _check(images: Tensor, size: int, aspect: Tensor | None, generator: torch.Generator) -> None:

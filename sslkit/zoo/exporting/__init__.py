@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sslkit.errors import UserError
-from sslkit.files.writing import write_whole, write_whole_folder
+from sslkit.files.writing import write_text, write_whole, write_whole_folder
 from sslkit.options import members
 from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
 
@@ -46,8 +46,7 @@ def export(
     with whole(path) as partial:
         target.write(source, partial, path.name)
     if side := target.side(source, path):
-        with write_whole(path.with_suffix(".json")) as partial:
-            partial.write_text(side)
+        write_text(path.with_suffix(".json"), side)
     return path
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sslkit.data.views import color
-from sslkit.data.views.augmentation import augment, augment_clips, clip_views, draw_views, view_generator
+from sslkit.data.views.augmentation import augment, clip_views, draw_views, view_generator
 from sslkit.data.views.recipe import BYOL, SIMCLR, View, ViewRecipe
 from sslkit.errors import UserError
 
@@ -28,7 +28,7 @@ def test_each_frame_is_the_images_view_of_the_same_draw_but_for_contrast(
 ) -> None:
     clips = clips / 255 if floats else clips
     recipe, aspect = recipe.replace(contrast=0.0), torch.linspace(0.5, 2.0, N)
-    views = augment_clips(clips, recipe, S, view_generator(1, 2, 3), aspect=aspect)
+    views = augment(clips, recipe, S, view_generator(1, 2, 3), aspect=aspect)
     assert len(views) == len(recipe.each())
     for frame in range(T):
         for clip in range(R):
@@ -43,7 +43,7 @@ def test_colours_are_those_of_an_image_of_all_frames_side_by_side(clips: Tensor)
     """With contrast, whose gray is the mean of the whole clip; of crops it would be that of each."""
     colours = View(scale=(1.0, 1.0), ratio=(1.0, 1.0), flip=0.0, jitter=1.0, blur=0.0, solarize=0.5)
     recipe = ViewRecipe((colours, colours))
-    (view, _) = augment_clips(clips[:, :1], recipe, 48, view_generator(1, 2, 3))
+    (view, _) = augment(clips[:, :1], recipe, 48, view_generator(1, 2, 3))
     row = clips[:, 0].transpose(2, 3).flatten(3)  # (N, 3, 48, T * 48)
     one = view_generator(1, 2, 3)
     (draw, _) = draw_views(recipe.each(), clips[:, 0], one, None, 0, 1)
@@ -61,7 +61,7 @@ def test_what_stands_still_stays_still_under_contrast_while_something_bright_mov
     clips[:, :, 0] = 90
     for frame in range(T):  # it comes in from the right, larger in each frame
         clips[:, 0, :, frame, :, 44 - 8 * frame :] = 250
-    (view,) = augment_clips(clips, ViewRecipe((contrast,)), 48, view_generator(0, 0, 0))
+    (view,) = augment(clips, ViewRecipe((contrast,)), 48, view_generator(0, 0, 0))
     still = view[..., :16]
     torch.testing.assert_close(still, still[:, :, :1].expand_as(still), atol=1e-6, rtol=0)
     assert (still - clips[:, 0, ..., :16] / 255).abs().amax((1, 2, 3, 4)).gt(0.02).sum() > 4, "contrast does change it"
@@ -70,19 +70,19 @@ def test_what_stands_still_stays_still_under_contrast_while_something_bright_mov
 def test_a_view_shows_its_clip_and_no_other(clips: Tensor) -> None:
     changed = clips.clone()
     changed[:, 1] = 255 - changed[:, 1]
-    before = augment_clips(clips, LOCAL, S, view_generator(0, 0, 0))
-    after = augment_clips(changed, LOCAL, S, view_generator(0, 0, 0))
+    before = augment(clips, LOCAL, S, view_generator(0, 0, 0))
+    after = augment(changed, LOCAL, S, view_generator(0, 0, 0))
     assert [torch.equal(a, b) for a, b in zip(before, after, strict=True)] == [True, False, True, False, True]
 
 
 def test_a_still_clip_stays_still(pictures: Tensor) -> None:
     still = pictures[:8, None, :, None].expand(-1, -1, -1, T, -1, -1)
-    for view in augment_clips(still, BYOL, S, view_generator(0, 0, 0)):
+    for view in augment(still, BYOL, S, view_generator(0, 0, 0)):
         torch.testing.assert_close(view, view[:, :, :1].expand_as(view), atol=1e-6, rtol=0)
 
 
 def test_shapes_and_range(clips: Tensor) -> None:
-    views = augment_clips(clips, LOCAL, S, view_generator(0, 0, 0))
+    views = augment(clips, LOCAL, S, view_generator(0, 0, 0))
     assert [v.shape for v in views] == [(N, 3, T, S, S)] * 2 + [(N, 3, T, 16, 16)] * 3
     assert all(v.dtype == torch.float32 and v.min() >= 0 and v.max() <= 1 for v in views)
     assert views.boxes.shape == (5, N, 5)
@@ -97,14 +97,14 @@ def test_full_size_views_are_repeated_until_each_clip_has_one(per_video: int, ex
 
 def test_all_clips_are_shown(clips: Tensor) -> None:
     three = torch.cat([clips, clips[:, :1]], 1)
-    views = augment_clips(three, SIMCLR, S, view_generator(0, 0, 0))
+    views = augment(three, SIMCLR, S, view_generator(0, 0, 0))
     assert len(views) == 3
 
 
 def test_ranks_make_together_what_one_process_makes(clips: Tensor) -> None:
-    whole = augment_clips(clips[:4], BYOL, S, view_generator(0, 1, 2))
+    whole = augment(clips[:4], BYOL, S, view_generator(0, 1, 2))
     for rank in range(2):
-        part = augment_clips(clips[rank:4:2], BYOL, S, view_generator(0, 1, 2), rank=rank, world_size=2)
+        part = augment(clips[rank:4:2], BYOL, S, view_generator(0, 1, 2), rank=rank, world_size=2)
         for a, b in zip(whole, part, strict=True):
             torch.testing.assert_close(a[rank::2], b, atol=1e-6, rtol=0)
 
@@ -113,7 +113,7 @@ def test_the_crop_is_of_the_film_as_it_is_meant_to_be_seen() -> None:
     square = replace(View(), scale=(0.2, 0.2), ratio=(1.0, 1.0))
     clips = torch.zeros(64, 1, 3, 1, 100, 100, dtype=torch.uint8)
     aspect = torch.full((64,), 16 / 9)
-    boxes = augment_clips(clips, ViewRecipe((square,)), 8, view_generator(0, 0, 0), aspect=aspect).boxes[0]
+    boxes = augment(clips, ViewRecipe((square,)), 8, view_generator(0, 0, 0), aspect=aspect).boxes[0]
     assert (boxes[:, 3] * 16 / 9 / boxes[:, 2]).sub(1).abs().max() < 0.05
 
 
@@ -128,4 +128,4 @@ def test_the_crop_is_of_the_film_as_it_is_meant_to_be_seen() -> None:
 )
 def test_what_is_no_batch_of_clips(clips: Tensor, size: int, reason: str) -> None:
     with pytest.raises(UserError, match=reason):
-        augment_clips(clips, SIMCLR, size, view_generator(0, 0, 0))
+        augment(clips, SIMCLR, size, view_generator(0, 0, 0))

@@ -8,8 +8,10 @@ import torch
 from torch import nn
 
 import sslkit
-from evaluation.features.models import IMAGENET, load_model, weights_digest
+from evaluation.features.digest import weights_digest
+from evaluation.features.models import load_model
 from sslkit import zoo
+from sslkit.backbones.published import IMAGENET
 from sslkit.errors import UserError
 
 

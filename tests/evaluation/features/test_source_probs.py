@@ -11,7 +11,8 @@ from torch import nn
 import evaluation
 from evaluation.datasets import open_split
 from evaluation.features import Features
-from evaluation.features.models import LoadedModel, load_model, weights_digest
+from evaluation.features.digest import weights_digest
+from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.source_probs import source_probs
 from sslkit.backbones.pretrained import take_classifier, timm_network
 from sslkit.errors import UserError

@@ -14,6 +14,7 @@ from evaluation.ranking.candidates import sampled
 from evaluation.ranking.layers import OWN, best_layers, checked_metric, of_samples, table, write
 from evaluation.ranking.samples import as_sample
 from evaluation.ranking.scoring import parse
+from evaluation.transferability.base import Score
 from sslkit.errors import UserError
 
 KNN = parse("knn")
@@ -30,7 +31,7 @@ def test_of_many_layers_of_noise_the_best_looks_good_and_its_corrected_score_doe
 
 def test_layers_of_many_images_are_compared_on_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = set()
-    monkeypatch.setattr(module, "_scored", lambda _, sample: sizes.add(len(sample)) or 0.0)
+    monkeypatch.setattr(module, "of_part", lambda _, sample: sizes.add(len(sample)) or Score(0.0))
     sample = as_sample(np.random.default_rng(0).normal(size=(2000, 2)), np.arange(2000) % 4)
     of_samples("many", ["layer", OWN], [sample, sample], KNN, splits=1)
     assert sizes == {1000, 2000}

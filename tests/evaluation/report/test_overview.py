@@ -30,7 +30,7 @@ def zoo_of(root: Path, count: int) -> Path:
 
 
 def material_of(zoo: Path, *rankings: Path) -> Material:
-    return read_all(zoo, rankings, zoo.parent / "evaluation", None, Path("nowhere"))
+    return read_all(zoo, rankings, zoo.parent / "evaluation", None)
 
 
 @pytest.mark.parametrize("count", [1, 2, 40])

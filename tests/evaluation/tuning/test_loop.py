@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from tuning_steps import CPU, STEPS, batches, network, training
+from tuning_steps import STEPS, batches, network, training
 
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.loop import Diverged, State, fit
@@ -19,7 +19,7 @@ from sslkit.errors import UserError
 
 def trained(**how) -> tuple[dict[str, Tensor], State]:
     net = network()
-    state = fit(training(net), CPU, progress=False, **how)
+    state = fit(training(net), progress=False, **how)
     return net.state_dict(), state
 
 
@@ -65,7 +65,7 @@ def test_a_stopped_training_ends_with_the_same_weights_and_losses(stop: int, tmp
             yield batch
 
     with pytest.raises(KeyboardInterrupt):
-        fit(training(network(), batches=stopping), CPU, checkpoint=file, progress=False)
+        fit(training(network(), batches=stopping), checkpoint=file, progress=False)
     assert file.load()["step"] == stop
     torch.rand(3)
     found, state = trained(checkpoint=file)
@@ -86,7 +86,7 @@ def test_notes_are_kept_over_a_stop(tmp_path: Path) -> None:
         return net(batch[0]).square().mean()
 
     with pytest.raises(KeyboardInterrupt):
-        fit(training(network(), loss=loss), CPU, state=state, checkpoint=file, progress=False)
+        fit(training(network(), loss=loss), state=state, checkpoint=file, progress=False)
     assert trained(checkpoint=file)[1].notes == [f"step {step}" for step in range(4)]
 
 
@@ -98,7 +98,7 @@ def test_the_last_step_is_saved_whatever_the_time_between_checkpoints(tmp_path: 
 
 def test_only_a_part_of_the_weights_is_saved(tmp_path: Path) -> None:
     file, net = Checkpoint(tmp_path / "a.ckpt"), network()
-    fit(training(net, saved=net[3]), CPU, checkpoint=file, progress=False)
+    fit(training(net, saved=net[3]), checkpoint=file, progress=False)
     assert set(file.load()["weights"]) == {"weight", "bias"}
 
 
@@ -109,7 +109,7 @@ def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         trained(checkpoint=Checkpoint(path, "another run"))
     other = nn.Sequential(nn.Linear(4, 3))
     with pytest.raises(UserError, match=r"a.ckpt is of another network \(.*: delete it to start anew"):
-        fit(training(other), CPU, checkpoint=Checkpoint(path, "run"), progress=False)
+        fit(training(other), checkpoint=Checkpoint(path, "run"), progress=False)
     whole = path.read_bytes()
     flipped = whole[:900] + bytes([whole[900] ^ 1]) + whole[901:]
     for content, said in ((whole[:500], "or a part of one"), (flipped, "is damaged: its content does not have")):
@@ -140,13 +140,13 @@ def test_a_loss_that_is_not_finite_is_neither_trained_on_nor_saved(tmp_path: Pat
         return net(batch[0]).square().mean() * (torch.inf if step >= 4 else 1)
 
     with pytest.raises(Diverged, match="NaN or infinite by step 6"):  # checked every 2 steps
-        fit(training(network(), loss=loss), CPU, checkpoint=file, progress=False)
+        fit(training(network(), loss=loss), checkpoint=file, progress=False)
     assert file.load()["step"] == 4
 
 
 def test_batches_that_end_too_early_are_an_error() -> None:
     with pytest.raises(RuntimeError, match=f"the batches ended at step {STEPS} of {STEPS + 1}"):
-        fit(training(network(), steps=STEPS + 1), CPU, progress=False)
+        fit(training(network(), steps=STEPS + 1), progress=False)
 
 
 def test_bfloat16_computes_the_network_in_it_and_returns_float32() -> None:
@@ -159,5 +159,5 @@ def test_bfloat16_computes_the_network_in_it_and_returns_float32() -> None:
 
     net = network()
     net[3].register_forward_hook(lambda layer, given, out: seen.append(out.dtype))
-    fit(training(net, loss=loss, steps=1), CPU, precision="bfloat16", progress=False)
+    fit(training(net, loss=loss, steps=1, precision="bfloat16"), progress=False)
     assert seen == [torch.bfloat16, torch.float32] and net[3].weight.dtype == torch.float32

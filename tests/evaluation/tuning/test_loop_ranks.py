@@ -23,6 +23,7 @@ from evaluation.tuning.pixels import Pixels, Pool
 from evaluation.tuning.processes import process_group, same_on_all_ranks
 from sslkit import open_images
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import SyncBatchNorm, rank
 
 
@@ -69,12 +70,12 @@ def on_two(work: str, folder: Path) -> list:
 
 
 def one_label(folder: Path) -> tuple:
-    with process_group("cpu"):
+    with process_group(Runtime(device="cpu")):
         return tuned(open_images("digits").labels)
 
 
 def labels_that_do_not_count(folder: Path) -> tuple:
-    with process_group("cpu"):
+    with process_group(Runtime(device="cpu")):
         return tuned(several_labels())
 
 
@@ -117,7 +118,7 @@ def test_protocols_give_the_result_of_one_process_on_every_rank(tmp_path: Path) 
 
 
 def other_checkpoints(folder: Path) -> str:
-    with process_group("cpu"):
+    with process_group(Runtime(device="cpu")):
         path = folder / f"{rank()}.ckpt"
         if rank() == 0:
             Checkpoint(path, "run").save({"step": 3})
@@ -140,7 +141,7 @@ class Killed(Exception):
 
 def notes_of_both(folder: Path) -> tuple[list[str], list]:
     """A training on two ranks that is stopped after step 4 and resumed: its notes, and its mean losses."""
-    with process_group("cpu"):
+    with process_group(Runtime(device="cpu")):
         for stop in (4, STEPS):
             file, state = Checkpoint(folder / "a.ckpt", every=0), State()
 
@@ -156,10 +157,10 @@ def notes_of_both(folder: Path) -> tuple[list[str], list]:
 
             try:
                 plan = training(network(0.0), loss=loss, batches=some)
-                fit(plan, CPU, state=state, checkpoint=file, progress=False)
+                fit(plan, state=state, checkpoint=file, progress=False)
             except Killed:
                 assert same_on_all_ranks(stop) and file.load()["step"] == 4  # rank 0 has written it
-        whole = fit(training(network(0.0), loss=loss), CPU, progress=False)
+        whole = fit(training(network(0.0), loss=loss), progress=False)
         return sorted(set(state.notes)), [state.losses, whole.losses]
 
 
@@ -172,7 +173,7 @@ def test_what_every_rank_noted_is_kept_over_a_stop(tmp_path: Path) -> None:
 
 
 def uneven_batches(folder: Path) -> str:
-    with process_group("cpu"):
+    with process_group(Runtime(device="cpu")):
         digits, setting = open_images("digits"), Setting(lr=0.2, steps=2, batch_size=15)
         y = torch.from_numpy(digits.labels[:50])
         with pytest.raises(UserError) as raised:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
+from evaluation.datasets.base import check_counts
 from sslkit.data.video.reader import EXTENSIONS
 from sslkit.errors import UserError
 from sslkit.files.regular_files import is_there
 from sslkit.options.members import nearest
+from sslkit.terminal.plurals import and_more
 
 SUFFIXES = tuple(f".{extension}" for extension in EXTENSIONS)
 SPLITS = ("train", "test")
@@ -116,7 +118,7 @@ class Entry:
 
     def open(self, root: Path, split: str, fold: int, counts: str = "raise") -> Films:
         """See `evaluation.protocols.action.datasets.open_films`."""
-        _known("counts", counts, ("raise", "warn"))
+        check_counts(counts)
         check_split(self.name, split)
         if fold not in self.folds:
             raise UserError(f"{self.name} has no split {fold}; known: {', '.join(map(str, self.folds))}")
@@ -153,13 +155,11 @@ class Entry:
         )
 
     def _missing_films(self, listing: Listing, missing: Sequence[str], split: str, fold: int) -> str:
-        shown = ", ".join(missing[:NAMED])
-        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
         which = f"split {fold}, {split}" if len(self.folds) > 1 else split
         hint = "" if len(missing) == len(listing.wanted) else '; counts="warn" leaves them out'
         return (
             f"{self.title} ({which}): {len(missing)} of {len(listing.wanted)} videos are missing below "
-            f"{listing.root.absolute()}: {shown}{more}. Source: {self.origin}{hint}"
+            f"{listing.root.absolute()}: {and_more(missing, NAMED)}. Source: {self.origin}{hint}"
         )
 
     def _check(self, films: Films, split: str, fold: int, counts: str) -> str:

@@ -22,7 +22,7 @@ from evaluation.protocols.action.training import clip_optimizer, rate_factor, tr
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.loop import Diverged, State
 from evaluation.tuning.seeds import dropout_seed
-from sslkit.data.views.augmentation import augment_clips
+from sslkit.data.views.augmentation import augment
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 
@@ -182,7 +182,7 @@ def test_published_settings() -> None:
 def test_without_colours_a_view_is_the_clip_or_its_mirror_image() -> None:
     clips = torch.randint(0, 256, (12, 1, 3, 4, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     drawn = torch.Generator().manual_seed(0)
-    (views,) = augment_clips(clips, RECIPES["paper_k400"].view, 16, drawn)
+    (views,) = augment(clips, RECIPES["paper_k400"].view, 16, drawn)
     pixels = clips[:, 0].float() / 255
     mirrored = [torch.allclose(view, own.flip(-1), atol=1e-5) for view, own in zip(views, pixels, strict=True)]
     same = [torch.allclose(view, own, atol=1e-5) for view, own in zip(views, pixels, strict=True)]
@@ -196,7 +196,7 @@ def test_every_clip_of_fine_tuning_has_its_colours_changed(name: str) -> None:
     assert (view.jitter, view.brightness, view.contrast, view.saturation, view.hue) == (1.0, 0.4, 0.4, 0.4, 0.1)
     assert (view.flip, view.grayscale, view.blur, view.solarize) == (0.5, 0.2, 0.0, 0.0)
     clips = torch.randint(0, 256, (60, 1, 3, 4, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    (views,) = augment_clips(clips, RECIPES[name].view, 16, torch.Generator().manual_seed(0))
+    (views,) = augment(clips, RECIPES[name].view, 16, torch.Generator().manual_seed(0))
     pixels = clips[:, 0].float() / 255
     for shown, own in zip(views, pixels, strict=True):
         assert min((shown - own).abs().max(), (shown - own.flip(-1)).abs().max()) > 0.02

@@ -8,7 +8,8 @@ import torch
 from detectors import SMALL, images, narrow
 from PIL import Image
 
-from evaluation.features.models import load_model, weights_digest
+from evaluation.features.digest import weights_digest
+from evaluation.features.models import load_model
 from evaluation.protocols.detection.batches import training_batches
 from evaluation.protocols.detection.body import as_input, resnet_body
 from evaluation.protocols.detection.c4 import SingleMapRoIAlign

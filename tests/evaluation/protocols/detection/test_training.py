@@ -134,9 +134,9 @@ from evaluation.tuning.processes import process_group
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import SyncBatchNorm, rank
 module.PERIOD = 2
-with process_group("cpu") as device:
+with process_group(Runtime(device="cpu", progress=False)) as runtime:
     model = narrow()
-    runtime, checkpoint = Runtime(device=device, progress=False), Checkpoint(Path(sys.argv[1]), every=0)
+    checkpoint = Checkpoint(Path(sys.argv[1]), every=0)
     done = train_detector(model, images(), Training(schedule({steps})), runtime, checkpoint=checkpoint)
     synced = sum(isinstance(m, SyncBatchNorm) for m in done.detector.modules())
     torch.save({{"state": done.detector.state_dict(), "synced": synced}}, f"{{sys.argv[2]}}-{{rank()}}.pt")
