@@ -36,12 +36,15 @@ def open_below(source: Source, most: int | None) -> Image.Image:
 def _open(source: Source, most: int | None) -> Image.Image:
     """Open by Pillow; a PNG without its texts and colour profile, where Pillow refuses them for their size."""
     try:
-        return Image.open(source) if most is None else identified(source)
+        image = Image.open(source) if most is None else identified(source)
     except ValueError:
         content = start_of(source, -1)
         if not content.startswith(_PNG) or len(plain := _without_texts(content)) == len(content):
             raise
         return _open(io.BytesIO(plain), most)
+    if image.format == "TIFF":
+        image.filename = ""  # with it Pillow maps the file, and mixes up the rows of what EXIF turns by a quarter
+    return image
 
 
 def _without_texts(content: bytes) -> bytes:

@@ -57,8 +57,8 @@ def _says_nothing(value: Any) -> bool:
 
 def _warn_of_doubtful(names: Collection[str], where: str) -> None:
     if nothing := [repr(name) for name in names if _says_nothing(name)]:
-        said = "is read as a class: leave the labels of images without one empty"
-        warnings.warn(f"{where}: {listed(nothing)} {said}", stacklevel=4)
+        said = f"read as a class: {listed(nothing)}; leave the labels of images without one empty"
+        warnings.warn(f"{where}: {said}", stacklevel=4)
     parts = {name: {as_read(part.strip(" []()'\"")) for part in _BETWEEN.split(name)} for name in names}
     uses = Counter(chain.from_iterable(parts.values()))
     several = {name: some for name, some in parts.items() if len(some) > 1}
