@@ -134,6 +134,8 @@ def _of_pair(given: Any, where: str) -> Features:
         x, y = given
     except (TypeError, ValueError) as error:
         raise UserError(f"{where} must be Features or a pair of arrays (x, y), not {type(given).__name__}") from error
+    refuse_holes(x, f"{where}: features")
+    refuse_holes(y, f"{where}: labels")
     try:
         x = np.ascontiguousarray(_numpy(x), dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -149,6 +151,24 @@ def _of_pair(given: Any, where: str) -> Features:
     return Features(x, y, classes, digest.hexdigest(), ids, metric)
 
 
+def refuse_holes(values: Any, what: str) -> None:
+    """Raises UserError for arrays without a number in each place, whose missing ones NumPy and torch make up."""
+    if np.ma.is_masked(values):
+        raise UserError(f"{what} are masked in places, where there is no value: leave these rows out")
+    if hasattr(values, "toarray") or str(getattr(values, "layout", "torch.strided")) != "torch.strided":
+        raise UserError(f"{what} are a sparse array: give a dense one, x.toarray() of SciPy or x.to_dense() of torch")
+
+
+def is_no_label(label: Any) -> bool:
+    """Return whether a label is None, NaN or the missing value of pandas, which cannot be compared."""
+    return label is None or type(label).__name__ == "NAType" or label != label
+
+
+def of_column(y: np.ndarray) -> np.ndarray:
+    """Labels (N,) of a column (N, 1), as tables have them; others as they are."""
+    return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+
+
 def _numpy(values: Any) -> np.ndarray:
     is_float_tensor = hasattr(values, "detach") and values.is_floating_point()  # bf16 has no numpy type
     return values.detach().float().cpu().numpy() if is_float_tensor else np.asarray(values)
@@ -156,6 +176,7 @@ def _numpy(values: Any) -> np.ndarray:
 
 def _numbered(y: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
     """Return labels 0 to K - 1 in sorted order of the given values, -1 for missing ones, and the K names."""
+    y = y if y.dtype.kind in "iuf" and (y == -1).any() else of_column(y)
     if y.dtype.kind == "f":
         if not np.isfinite(y).all() or (y != np.rint(y)).any():
             raise UserError(f"{where}: labels must be integers or names, found NaN or fractions")
@@ -166,7 +187,7 @@ def _numbered(y: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
         return _several(y, where)
     if y.ndim != 1:
         raise UserError(f"{where}: labels must be (N,), or (N, K) for several labels an image, not {y.shape}")
-    if y.dtype.kind == "O" and any(name is None or name != name for name in y):
+    if y.dtype.kind == "O" and any(map(is_no_label, y)):
         raise UserError(f"{where}: some labels are None or NaN; leave these rows out")
     y = y if y.dtype.kind in "iub" else y.astype(str)
     names, numbered = np.unique(y, return_inverse=True)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evaluation.features.checks import device_of
-from evaluation.features.table import Features, of_one_hot
+from evaluation.features.table import Features, is_no_label, of_column, of_one_hot, refuse_holes
 from evaluation.transferability.base import Sample
 from sslkit.errors import UserError, shown
 from sslkit.runtime.context import Runtime
@@ -95,6 +95,7 @@ def checked_seed(seed: int) -> int:
 
 
 def _tensor(values: Any, what: str) -> Tensor:
+    refuse_holes(values, what)
     if isinstance(values, Tensor):
         if values.is_complex():
             raise UserError(f"{what} must be real numbers, not {values.dtype}")
@@ -151,7 +152,8 @@ def _labels(labels: Any) -> tuple[Tensor | None, tuple[str, ...], Tensor | None]
         raise UserError("labels are missing: give (N,) labels, or Features, which have their own")
     if not isinstance(labels, (np.ndarray, Tensor, Iterable)) or getattr(labels, "ndim", 1) == 0:
         raise UserError(f"labels must be one for each image, (N,), got {shown(labels)}")
-    array = _of_tensor(labels) if isinstance(labels, Tensor) else _as_array(labels)
+    refuse_holes(labels, "labels")
+    array = of_column(_of_tensor(labels) if isinstance(labels, Tensor) else _as_array(labels))
     numbers = None
     if array.dtype.kind in "fiub":
         if not np.isfinite(array).all():
@@ -197,7 +199,7 @@ def _numbered(array: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
         values, y = np.unique(array, return_inverse=True)
         return y.astype(np.int64), tuple(str(value) for value in values)
     given = array.tolist()
-    if any(label is None or label != label for label in given):
+    if any(map(is_no_label, given)):
         raise UserError("some labels are None or NaN; leave these rows out")
     try:
         values = sorted(set(given), key=lambda label: (type(label).__name__, str(label)))

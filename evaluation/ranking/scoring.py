@@ -211,7 +211,9 @@ def _owner(parts: Sequence[tuple[str, dict]], functions: Sequence[Callable], key
 
 def _split(name: str) -> list[tuple[str, dict[str, Any]]]:
     """Parse `a(x=1)+b` to [("a", {"x": 1}), ("b", {})]."""
-    found = re.findall(r"([^+(]+)(?:\(([^)]*)\))?(?:\+|$)", name) if isinstance(name, str) else []
+    if not isinstance(name, str):
+        raise UserError(f"a metric is named by a text, such as 'logme', before features and labels; got {type(name)}")
+    found = re.findall(r"([^+(]+)(?:\(([^)]*)\))?(?:\+|$)", name)
     if not found or "+".join(f"{part}({inner})" if inner else part for part, inner in found) != name.replace("()", ""):
         raise UserError(f"{name!r} is not a metric; write NAME, NAME(option=value, ...), or ped+NAME")
     return [(part.strip(), _values(inner, name)) for part, inner in found]

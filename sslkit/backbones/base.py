@@ -216,4 +216,9 @@ def _measure(net: nn.Module, one: tuple[int, ...], name: str) -> int:
     if not isinstance(out, Tensor) or out.dim() != 2:
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
         raise UserError(f"backbone {name} must return one (B, width) tensor of pooled features, it returned {got}")
+    if others := [key for key, value in net.state_dict().items() if not isinstance(value, Tensor)]:
+        raise UserError(
+            f"backbone {name} has {others[0]} in its state, which is no tensor and so no part of a file of weights: "
+            "return a tensor from get_extra_state"
+        )
     return out.shape[1]

@@ -85,8 +85,11 @@ def fill(
     that is neither the network's nor of a head; and if several networks fit and no rule says which to take.
     """
     sources = state_dicts(content)
-    if not sources:
-        raise UserError(f"{file} is no state dict of tensors: it holds none by name; {remedy}")
+    if not sources:  # a whole module, a list, arrays of NumPy
+        raise UserError(
+            f"{file} is no state dict of tensors: it holds none by name, as torch.save(model.state_dict(), FILE) "
+            f"writes them; {remedy}"
+        )
     fit, others = _chosen(net, sources, head=head, part=part, file=file, remedy=remedy)
     check_dense(fit.tensors, file, network)
     check_finite(fit.tensors, file)

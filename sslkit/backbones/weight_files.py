@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sslkit.errors import UserError, first_line
-from sslkit.files.regular_files import regular
+from sslkit.files.regular_files import regular, stand_in_of
 from sslkit.terminal.plurals import and_more
 
 SHOWN = 3  # tensor names in a message
@@ -54,6 +54,8 @@ def read_content(path: str | Path, where: str) -> Any:
     does not have the checksums that torch wrote.
     """
     if not Path(path).is_file():
+        if Path(path).is_dir():
+            raise UserError(f"{where}: {path} is a folder: name the file of weights in it")
         raise UserError(f"{where}: there is no file {path}")
     try:
         if _is_safetensors(path):
@@ -64,6 +66,8 @@ def read_content(path: str | Path, where: str) -> Any:
         with torch.serialization.safe_globals([(Unknown, name) for name in _other_classes(path)]):
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # pickle, zip and safetensors each raise their own
+        if said := stand_in_of(path):
+            raise UserError(f"{where}: {path} holds no weights: {said}") from error
         raise UserError(
             f"{where}: {path} is no state dict of tensors: {_reason(error)}; where you trust it, write its tensors "
             "alone, torch.save(model.state_dict(), FILE)"

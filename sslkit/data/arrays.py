@@ -68,7 +68,10 @@ def check_channels(have: int, want: int, where: str) -> None:
 
 
 def convert_channels(images: Tensor, channels: int) -> Tensor:
-    """(n, C, H, W) uint8 -> (n, channels, H, W): alpha is laid over white, gray is ITU-R 601 luma as in Pillow."""
+    """(n, C, H, W) uint8 -> (n, channels, H, W): alpha is laid over white, gray is ITU-R 601 luma as in Pillow.
+
+    A picture that is transparent everywhere is shown: some programs leave its alpha empty.
+    """
     have = images.shape[1]
     if have == channels:
         return images
@@ -77,6 +80,8 @@ def convert_channels(images: Tensor, channels: int) -> Tensor:
         return torch.cat([convert_channels(images, 3), opaque], dim=1)
     if have == 4:
         color, alpha = images[:, :3].int(), images[:, 3:].int()
+        hidden = (alpha.amax((1, 2, 3)) == 0) & (color.amax((2, 3)) > color.amin((2, 3))).any(1)
+        alpha[hidden] = 255
         over_white = (color * alpha + 255 * (255 - alpha) + 127) // 255
         return convert_channels(over_white.byte(), channels)
     if have == 1:

@@ -1,8 +1,9 @@
-"""Files that end: a pipe, a socket or a device may wait for ever where it is opened, or never end."""
+"""Files that end, since a pipe, a socket or a device may wait for ever, and what stands in the place of their data."""
 
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,6 +14,13 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+
+STAND_IN = 64  # bytes of a file that tell `stand_in`
+_STAND_INS = (
+    (b"version https://git-lfs", "it is a pointer of Git LFS in place of the file: fetch that with git lfs pull"),
+    (b"<!doctype html", "it is a page of HTML, as a failed download leaves it: download it again"),
+    (b"<html", "it is a page of HTML, as a failed download leaves it: download it again"),
+)
 
 
 def regular(path: PathLike) -> PathLike:
@@ -29,3 +37,21 @@ def regular(path: PathLike) -> PathLike:
 def is_there(path: Path) -> bool:
     """Return whether there is a file or a folder; a pipe, a socket or a device is none."""
     return path.is_file() or path.is_dir()
+
+
+def stand_in(start: bytes) -> str:
+    """What a file with these first `STAND_IN` bytes holds in place of its data, with the remedy; "" if it is not known.
+
+    Git LFS and servers leave such files, which have the right name and no content.
+    """
+    if not start:
+        return "it is empty: copy it again"
+    known = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    return next((said for sign, said in _STAND_INS if known.startswith(sign)), "")
+
+
+def stand_in_of(path: str | Path) -> str:
+    """Return the `stand_in` of a file; "" for one that cannot be read."""
+    with suppress(OSError), open(regular(path), "rb") as file:
+        return stand_in(file.read(STAND_IN))
+    return ""

@@ -142,11 +142,17 @@ class Loop:
             "batch": batch,
             "step": self.step,
             "module": self.saved.state_dict(),
+            "buffers": self._unsaved(),
             "optimizer": self.optimizer.state_dict(),
             "schedule": {} if self.schedule is None else self.schedule.state_dict(),
             "precision": self.fabric.strategy.precision.state_dict(),
             "hooks": {type(hook).__name__: state for hook in self.hooks if (state := hook.state())},
         }
+
+    def _unsaved(self) -> dict[str, torch.Tensor]:
+        """The buffers that PyTorch leaves out of a state dict: some change with every batch."""
+        known = self.saved.state_dict()
+        return {name: value for name, value in self.saved.named_buffers() if name not in known}
 
     def _set_up(self, checkpoint: Callable[[], Mapping[str, Any] | None] | None) -> tuple[nn.Module, Any]:
         """Restore, and return module and optimiser as Fabric wraps them; what was read is not kept."""
@@ -224,6 +230,8 @@ class Loop:
                 hook.restore(own)
         try:
             self.saved.load_state_dict(state["module"])
+            for name, value in self._unsaved().items():
+                value.copy_(state.get("buffers", {}).get(name, value))
         except (RuntimeError, AttributeError, TypeError, ValueError) as error:
             said = " ".join(str(error).split())[:300]
             raise Misfit(f"the checkpoint is of another network or method: {said}; start a new run") from error

@@ -102,7 +102,8 @@ def square(
     """Decode to pixels (channels, size, size) uint8, and width / height of the shown content.
 
     Rotated upright by its EXIF orientation.
-    channels: 1 gray, 3 RGB (transparency over white in both), 4 RGBA, or the number of planes of the image.
+    channels: 1 gray, 3 RGB (transparency over white in both, but for a picture that is transparent everywhere), 4 RGBA,
+        or the number of planes of the image.
     fit: "squash" the whole image to the square; "crop" keeps the square at its centre, ratio 1.
     interpolation: "bilinear" or "bicubic", antialiased.
     scale: the values of more than 8 bits that become 0 and 255; None as of `scale.guessed`.
@@ -244,10 +245,17 @@ def _nodata(image: Image.Image) -> float | None:
     return nodata_of(image.tag_v2.get(NODATA)) if image.format == "TIFF" else None
 
 
+def _is_unused(image: Image.Image) -> bool:
+    """Return whether an opacity of 0 everywhere hides a picture: some programs leave the channel empty."""
+    if image.getchannel("A").getextrema() != (0, 0):
+        return False
+    return any(low < high for low, high in image.getextrema()[:-1])
+
+
 def _with_channels(image: Image.Image, channels: int) -> Image.Image:
     if channels == 4:
         return image.convert("RGBA")
-    if image.mode in ("LA", "RGBA"):
+    if image.mode in ("LA", "RGBA") and not _is_unused(image):
         color = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), color)
     wanted = "L" if channels == 1 else "RGB"

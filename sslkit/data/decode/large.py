@@ -3,6 +3,7 @@
 Pillow's own limit is one for the whole process; this one holds for one data set, in whatever process it is read.
 """
 
+import io
 import struct
 import zlib
 from pathlib import Path
@@ -16,6 +17,8 @@ Source = str | Path | IO[bytes]  # a file, or its content
 _START = 16  # bytes that Pillow's formats look at
 _AT_ONCE = 2**20  # bytes of a deflated stream
 _BESIDE = 2**20  # bytes of what a file holds beside its pixels
+_PNG = b"\x89PNG\r\n\x1a\n"
+_TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"iCCP")  # chunks that Pillow unpacks as it opens a PNG, with a limit
 
 
 def open_below(source: Source, most: int | None) -> Image.Image:
@@ -24,13 +27,37 @@ def open_below(source: Source, most: int | None) -> Image.Image:
     Raises TooLarge, and what Pillow raises.
     """
     try:
-        return Image.open(source) if most is None else identified(source)
+        return _open(source, most)
     except Image.DecompressionBombError as error:
         advice = "data.max_pixels=NUMBER allows more" if most is None else "Pillow reads no more of this format"
         raise TooLarge(
             f"it has more than {2 * Image.MAX_IMAGE_PIXELS:,} pixels, which a small file can have to fill the memory: "
             f"{advice}"
         ) from error
+
+
+def _open(source: Source, most: int | None) -> Image.Image:
+    """Open by Pillow; a PNG without its texts and colour profile, where Pillow refuses them for their size."""
+    try:
+        image = Image.open(source) if most is None else identified(source)
+    except ValueError:
+        content = start_of(source, -1)
+        if not content.startswith(_PNG) or len(plain := _without_texts(content)) == len(content):
+            raise
+        return _open(io.BytesIO(plain), most)
+    if image.format == "TIFF":
+        image.filename = ""  # with it Pillow maps the file, and mixes up the rows of what EXIF turns by a quarter
+    return image
+
+
+def _without_texts(content: bytes) -> bytes:
+    """A PNG without the chunks that Pillow unpacks whole as it opens it."""
+    kept, start = [_PNG], len(_PNG)
+    while start < len(content):
+        end = start + 12 + int.from_bytes(content[start : start + 4])
+        kept += [] if content[start + 4 : start + 8] in _TEXTS else [content[start:end]]
+        start = end
+    return b"".join(kept)
 
 
 def check_size(size: tuple[int, int], width: int, most: int | None) -> None:

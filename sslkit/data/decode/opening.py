@@ -13,8 +13,8 @@ from sslkit.data.decode.deep import deep_jpeg2000, halves_of
 from sslkit.data.decode.fits import FitsPlanes
 from sslkit.data.decode.large import Source, check_size, open_below, start_of
 from sslkit.data.decode.planes import Planes
-from sslkit.data.decode.unreadable import MissingPackage, TooLarge, as_unreadable
-from sslkit.files.regular_files import regular
+from sslkit.data.decode.unreadable import MissingPackage, TooLarge, UnreadableImage, as_unreadable
+from sslkit.files.regular_files import STAND_IN, regular, stand_in
 
 Picture = Image.Image | Planes
 
@@ -48,6 +48,8 @@ def open_picture(source: Source, how: Opening) -> Picture:
         picture = _as_meant(open_below(source, how.max_pixels), source, how.channels)
     except UnidentifiedImageError:
         picture = _open_rare(source, how)
+        if picture is None and (said := stand_in(start_of(source, STAND_IN))):
+            raise UnreadableImage(said) from None
         if picture is None:
             raise
     return checked(picture, how.max_pixels)

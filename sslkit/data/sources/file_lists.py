@@ -114,7 +114,7 @@ def _labels(file: Path, rows: Rows) -> list[str | None] | None:
     if rows.labels is None:
         return None
     try:
-        of_value = classes_of(rows.labels)
+        of_value = classes_of(rows.labels, str(file))
     except Measured as error:
         said = f"its labels are numbers such as {error}, which are no classes, and not used"
         warnings.warn(f"{file}: {said}", stacklevel=5)

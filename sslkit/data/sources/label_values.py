@@ -2,26 +2,34 @@
 
 import math
 import re
-from collections.abc import Hashable, Iterable, Mapping
+import warnings
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from itertools import chain
 from typing import Any
 
-from sslkit.data.sources.class_names import matched
+from sslkit.data.sources.class_names import as_read, listed, matched
 
 _NUMBER = re.compile(r"[+-]?(0|[1-9]\d{0,17})(\.\d*)?(e[+-]?\d{1,2})?", re.IGNORECASE)  # not 007, which is a code
+_NOTHING = frozenset(("nan", "null", "none", "na", "n/a", "<na>", "#n/a"))  # as tables are written without a label
+_BETWEEN = re.compile("[|;,]")  # the names of several classes in one text
 
 
-def classes_of(values: Iterable[Hashable]) -> dict[Any, Any]:
+def classes_of(values: Iterable[Hashable], where: str) -> dict[Any, Any]:
     """The class of each different value: None for a missing and an empty one, NaN, and a negative number.
 
-    Numbers become whole ones, so that 2.0 and 2 are one class; texts too where all are numbers.
+    Numbers become whole ones, so that 2.0 and 2 are one class; texts too where all are numbers, and `nan` or `None`
+    among these is missing. A warning names texts that look like no class or several; where: of the data, for it.
     Raises Measured if there are numbers with fractions.
     """
     different = set(values)
     known = [value for value in different if not _is_missing(value)]
+    named = [value for value in known if not _says_nothing(value)]
     numbers: Mapping[Any, Any] = {value: value for value in known}
-    if all(isinstance(value, str) and _NUMBER.fullmatch(value.strip()) for value in known):
-        numbers = {value: float(value) for value in known}
+    if named and all(isinstance(value, str) and _NUMBER.fullmatch(value.strip()) for value in named):
+        numbers = {value: float(value) for value in named}
+    else:
+        _warn_of_doubtful(sorted(value for value in known if isinstance(value, str)), where)
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in numbers.values()):
         fractions = [number for number in numbers.values() if not float(number).is_integer()]
         if fractions:
@@ -32,7 +40,7 @@ def classes_of(values: Iterable[Hashable]) -> dict[Any, Any]:
 
 def classes_of_splits(values: Mapping[str, Iterable[Hashable]], where: str) -> dict[Any, Any]:
     """The `classes_of` the values in all splits, "train" first; texts are matched as the names of folders are."""
-    of_value = classes_of(chain.from_iterable(values.values()))
+    of_value = classes_of(chain.from_iterable(values.values()), where)
     texts = {split: {of_value.get(one) for one in some} for split, some in values.items()}
     texts = {split: {one for one in some if isinstance(one, str)} for split, some in texts.items()}
     of_text = matched(texts, where)
@@ -41,6 +49,23 @@ def classes_of_splits(values: Mapping[str, Iterable[Hashable]], where: str) -> d
 
 class Measured(ValueError):
     """The values are measurements, not classes; the message is one of them."""
+
+
+def _says_nothing(value: Any) -> bool:
+    return isinstance(value, str) and as_read(value) in _NOTHING
+
+
+def _warn_of_doubtful(names: Collection[str], where: str) -> None:
+    if nothing := [repr(name) for name in names if _says_nothing(name)]:
+        said = f"read as a class: {listed(nothing)}; leave the labels of images without one empty"
+        warnings.warn(f"{where}: {said}", stacklevel=4)
+    parts = {name: {as_read(part.strip(" []()'\"")) for part in _BETWEEN.split(name)} for name in names}
+    uses = Counter(chain.from_iterable(parts.values()))
+    several = {name: some for name, some in parts.items() if len(some) > 1}
+    lists = [repr(name) for name, some in several.items() if name[0] == "[" or min(uses[part] for part in some) > 1]
+    if lists:
+        said = "looks like several classes and is read as one: several an image are read from .npz, shards: and hf:"
+        warnings.warn(f"{where}: {listed(lists)} {said}", stacklevel=4)
 
 
 def _is_missing(value: Any) -> bool:

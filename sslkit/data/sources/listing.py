@@ -15,6 +15,8 @@ from sslkit.data.sources.split_words import asked, split_like, split_of, usual
 from sslkit.terminal.plurals import counted
 
 _DIGITS = 19  # of a class that is a number
+_PICTURES = frozenset(("image", "images", "img", "imgs", "jpegimages"))  # folders of data sets of masks
+_MASKS = frozenset(("mask", "masks", "label", "labels", "annotation", "annotations", "gt", "segmentation"))
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ def listing(parts: Mapping[str, Part], split: str, where: str) -> Listing:
     of_name = matched(names, where)
     classes = in_order(set(of_name.values()))
     _warn_of_splits(where, classes)
+    _warn_of_masks(where, classes)
     number = {None: -1, **{name: classes.index(chosen) for name, chosen in of_name.items()}}
     labels = np.array([number[name] for name in part.classes], np.int64)
     return Listing(part.folder, part.paths, tuple(parts), labels, classes)
@@ -96,6 +99,7 @@ def part_of(folder: Path, paths: list[str], where: str, top: int = 0, known: Col
     classes = class_folders(below, known)
     if classes is None:
         _warn_of_files_beside(where, below)
+        _warn_of_classes_inside(where, folder, below)
     return Part(folder, paths, classes)
 
 
@@ -142,3 +146,24 @@ def _warn_of_splits(where: str, classes: Iterable[str]) -> None:
             "learned from; to hold some out, call the folders train and test (or val), or name the one to learn from",
             stacklevel=4,
         )
+
+
+def _warn_of_classes_inside(where: str, folder: Path, paths: Sequence[str]) -> None:
+    """Warn of folders that would be classes, were they not in another one that holds all images."""
+    inside: set[str] = set()
+    for path in paths if where else ():
+        top, *below = path.split(os.sep, 2)
+        if len(below) < 2 or not path.startswith(f"{paths[0].partition(os.sep)[0]}{os.sep}"):
+            return
+        inside.add(below[0])
+    if len(inside) >= 2 and not any(map(split_of, inside)):
+        said = f"has no labels, for all of its images lie in {top}/; its {len(inside)} folders are classes with"
+        warnings.warn(f"{where} {said} data={folder / top}", stacklevel=5)
+
+
+def _warn_of_masks(where: str, classes: Iterable[str]) -> None:
+    found = [name for name in classes if name.lower() in _PICTURES | _MASKS]
+    if {name.lower() for name in found} & _PICTURES and {name.lower() for name in found} & _MASKS:
+        shown = " and ".join(f"{name}/" for name in found)
+        said = f"{shown} are taken for classes, and all their files learned from; to leave masks out give one folder"
+        warnings.warn(f"{where}: {said}", stacklevel=4)

@@ -5,6 +5,7 @@ import tokenize
 import warnings
 import zipfile
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from sslkit.data.arrays import ArrayImages, checked_pixels, to_nchw
 from sslkit.data.decode import scale
 from sslkit.data.decode.scale import Range, Values
 from sslkit.data.images import Identity, ImageOptions, check_split
+from sslkit.data.sources.class_names import listed
 from sslkit.data.sources.label_values import classes_of_splits
 from sslkit.errors import UserError
+from sslkit.files.regular_files import stand_in_of
 
 DAMAGED = (  # raised by NumPy and zipfile for a truncated or changed file
     OSError,
@@ -75,7 +78,7 @@ def open_npz(path: Path, options: ImageOptions) -> NpzImages:
     values lie outside.
 
     Labels (N, K) of 1 and 0 are those of several classes an image: 1 (yes), 0 (no); if some are -1, these are the no,
-    and 0 is not known.
+    and 0 is not known. With a single 1 in every row they are one class an image, with a warning.
     Keys: x_train, y_train, x_test, y_test (x_val, y_val), or x, y, or images, labels; labels and `classes`,
     the names of the labels, may be missing. Pickled objects are refused.
     Raises UserError for other keys, types, shapes, and for NaN pixels.
@@ -86,6 +89,8 @@ def open_npz(path: Path, options: ImageOptions) -> NpzImages:
         values = _values(file, keys, options.split, path)
         found = _range(file, keys, values, options, path)
         labels, classes = _labels(file, keys, options.split, path)
+        if others := sorted(set(file.files) - {key for pair in keys.values() for key in pair} - {"classes"}):
+            warnings.warn(f"{path}: not used of its arrays: {listed(others)}", stacklevel=1)
     named = {"classes": classes, "labels" if labels is None or labels.ndim == 1 else "multi_labels": labels}
     identity = Identity(path.stem, path, tuple(keys), **named)
     return NpzImages(values, keys[options.split][0], found, identity, options)
@@ -135,7 +140,7 @@ def _load(path: Path) -> np.lib.npyio.NpzFile:
     try:
         file = np.load(path, allow_pickle=False)
     except DAMAGED as error:
-        raise UserError(f"{path} is not a readable .npz file: {error}") from error
+        raise UserError(f"{path} is not a readable .npz file: {stand_in_of(path) or error}") from error
     if not isinstance(file, np.lib.npyio.NpzFile):
         raise UserError(f"{path} holds one bare array; write it with numpy.savez(path, x=images, y=labels)")
     return file
@@ -169,6 +174,9 @@ def _labels(
     raw = {s: _raw_labels(file, y_key, path) for s, (_, y_key) in keys.items() if y_key in file.files}
     if split not in raw:
         return None, None
+    if _are_one_hot(raw.values()):
+        warnings.warn(f"{path}: its labels have one 1 in each row, and are read as one class an image", stacklevel=1)
+        raw = {s: labels.argmax(1) for s, labels in raw.items()}
     if any(labels.ndim == 2 for labels in raw.values()):
         return _several(file, raw, split, path)
     if "classes" in file.files and raw[split].dtype.kind in "iu":
@@ -181,12 +189,19 @@ def _labels(
     return numbers[rows], list(map(str, classes))
 
 
+def _are_one_hot(labels: Iterable[np.ndarray]) -> bool:
+    """Return whether all labels are rows of zeros with a single 1: one class an image, written as columns."""
+    return all(one.ndim == 2 and np.isin(one, (0, 1)).all() and (one.sum(1) == 1).all() for one in labels)
+
+
 def _raw_labels(file: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
     labels = _read(file, key, path)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim == 2 and labels.dtype.kind in "iub":
         return labels
+    if labels.ndim == 2 and labels.dtype.kind == "f" and np.isin(labels, (-1, 0, 1)).all():
+        return labels.astype(np.int8)
     if labels.ndim == 1 and labels.dtype.kind == "f":
         return _whole(labels, f"{path}: {key}")
     if labels.ndim != 1 or labels.dtype.kind not in "iubU":

@@ -86,8 +86,9 @@ def open_dataset(dataset: Dataset, options: ImageOptions) -> OwnImages:
 
     An item is a PIL image, an array (H, W), (H, W, C) or (C, H, W), or a tensor of such a shape; of a tuple or a list
     the first part is the image and the second the label. Values of more than 8 bits have one range, as those of files.
-    Labels: `dataset.targets` or `dataset.labels`, through Subset and ConcatDataset, too; without these all items are
-    read once. `dataset.classes` are their names, if it has enough.
+    Labels: `dataset.targets` or `dataset.labels`, through Subset and ConcatDataset, too, as `dataset.target_transform`
+    changes them; without these, or where items have other labels, all items are read once. `dataset.classes` are their
+    names, if it has enough.
     Raises UserError for a data set without length or items, and for items that are no images.
     """
     if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):

@@ -14,20 +14,27 @@ from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.file_contents import bar_is_off
 from sslkit.data.sources.label_values import Measured, classes_of
 
+_LOOKED_AT = 8  # rows whose labels are compared
+
 
 def labels_of(dataset: Any, item: Callable[[int], Any], name: str) -> tuple[np.ndarray | None, list[str] | None]:
     """labels (N,) int64, -1 for none, and the names of the classes; None without labels.
 
-    item: reads one, and raises UnreadableImage. name: of the data set, in the warning that its labels are not used.
+    Those of a list in the data set are used unless some items have others; then those of all items, with a warning.
+    item: reads one, and raises UnreadableImage. name: of the data set, in warnings.
     """
     values = _targets(dataset)
+    if values is not None and (row := _other_label(item, values)) is not None:
+        said = f"the label of its item {row} is not the one in its list of labels: those of the items are read and used"
+        warnings.warn(f"{name}: {said}", stacklevel=4)
+        values = None
     if values is None:
         values = _labels_of_items(item, len(dataset))
     if values is None:
         return None, None
     other = next((value for value in values if not isinstance(value, (int, float, str, NoneType))), None)
     try:
-        of_value = classes_of(values) if other is None else {}
+        of_value = classes_of(values, name) if other is None else {}
     except Measured as error:
         other = f"numbers such as {error}"
     if other is not None:
@@ -62,8 +69,27 @@ def _targets(dataset: Any) -> list[Any] | None:
     for key in ("targets", "labels"):
         values = getattr(dataset, key, None)
         if values is not None and hasattr(values, "__len__") and len(values) == len(dataset):
-            return [_plain(value) for value in values]
+            change = getattr(dataset, "target_transform", None) or (lambda value: value)
+            return [_plain(change(value)) for value in values]
     return None
+
+
+def _other_label(item: Callable[[int], Any], values: Sequence[Any]) -> int | None:
+    """The first of some rows whose item has another label than the list; None if none is found."""
+    for row in dict.fromkeys(np.linspace(0, len(values) - 1, _LOOKED_AT, dtype=int).tolist()):
+        try:
+            one = item(row)
+        except UnreadableImage:
+            continue
+        if isinstance(one, (tuple, list)) and len(one) > 1 and _is_other(_plain(one[1]), values[row]):
+            return row
+    return None
+
+
+def _is_other(one: Any, other: Any) -> bool:
+    """Return whether two labels differ and are both numbers or both texts; a list may hold the names of numbers."""
+    alike = any(isinstance(one, kind) and isinstance(other, kind) for kind in (str, (int, float)))
+    return alike and one == one and other == other and one != other
 
 
 def _labels_of_items(item: Callable[[int], Any], count: int) -> list[Any] | None:

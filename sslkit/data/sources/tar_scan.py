@@ -8,6 +8,7 @@ from sslkit.data.sources.tar_archives import Links, is_compressed, members
 from sslkit.data.sources.tar_samples import Members, Samples
 from sslkit.data.sources.zip_archives import is_zip, zipped
 from sslkit.errors import UserError, first_line
+from sslkit.files.regular_files import STAND_IN, stand_in
 
 
 def scan(files: ShardFiles, shard: str, state: State) -> Members:
@@ -17,6 +18,9 @@ def scan(files: ShardFiles, shard: str, state: State) -> Members:
         with files.stream(shard) as stream:
             if is_compressed(stream):
                 raise compressed(shard)
+            stream.seek(0)
+            if said := stand_in(stream.read(STAND_IN)):
+                raise tarfile.ReadError(said)
             try:
                 _read_zip(stream, samples) if is_zip(shard) else _read(stream, state.bytes, samples, None)
             except _HasLinks:

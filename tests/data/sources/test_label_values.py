@@ -24,18 +24,18 @@ from sslkit.data.sources.label_values import Measured, classes_of, classes_of_sp
     ],
 )
 def test_values_and_their_classes(values: list, classes: dict) -> None:
-    assert classes_of(values) == classes
-    assert all(type(found) is type(classes[value]) for value, found in classes_of(values).items())
+    assert classes_of(values, "table") == classes
+    assert all(type(found) is type(classes[value]) for value, found in classes_of(values, "table").items())
 
 
 def test_no_number_is_a_missing_one() -> None:
-    assert list(classes_of([math.nan, 1.0]).values()).count(None) == 1
+    assert list(classes_of([math.nan, 1.0], "table").values()).count(None) == 1
 
 
 @pytest.mark.parametrize("values", [[0.5, 1.0], [math.inf], [1.0, 2.25, None], ["0.37", "2", ""]])
 def test_measurements_are_no_classes(values: list) -> None:
     with pytest.raises(Measured):
-        classes_of(values)
+        classes_of(values, "table")
 
 
 def test_texts_of_splits_are_compared_as_names() -> None:

@@ -77,7 +77,7 @@ def test_with_a_minus_one_in_any_split_it_is_the_no_and_zero_is_not_known(tmp_pa
         ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.full((2, 3), 2)}, "1 for yes and 0 for no"),
         ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.ones((2, 3), int), "classes": ["a"]}, "labels are of 3 classes"),
         ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.ones((5, 3), int)}, "2 images and 5 labels"),
-        ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.ones((2, 3))}, "or .N, K. of 0 and 1"),
+        ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.full((2, 3), 0.5)}, "or .N, K. of 0 and 1"),
     ],
 )
 def test_what_an_npz_must_hold(tmp_path, arrays: dict[str, np.ndarray], message: str) -> None:
