@@ -93,6 +93,8 @@ def _stop(number: int, frame: FrameType | None) -> None:
         with suppress(OSError):
             os.write(2, b"stopped before anything was begun\n")
         os._exit(128 + number)
+    if hasattr(signal, "SIGCHLD"):  # torch's handler raises an error for workers that the same signal has ended
+        signal.signal(signal.SIGCHLD, _go_on)
     raise KeyboardInterrupt
 
 

@@ -43,6 +43,12 @@ def precision(asked: str, accelerator: str) -> str:
     return "32-true"
 
 
+def is_cpu(accelerator: str) -> bool:
+    """Return whether `trainer.accelerator` stands for the CPU on this machine."""
+    has_other = torch.cuda.is_available() or torch.backends.mps.is_available()
+    return accelerator == "cpu" or (accelerator == "auto" and not has_other)
+
+
 @contextmanager
 def deterministic(asked: bool) -> Iterator[None]:
     """Let PyTorch use kernels without races only, if `asked`; it warns of those without one.

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sslkit import objectives
+from sslkit import backbones, objectives
 from sslkit.backbones.base import Backbone
 from sslkit.composition.method import Method, method
 from sslkit.composition.names import classes, parse, signature
@@ -22,9 +22,9 @@ from sslkit.data.decode.scale import Range
 from sslkit.data.views.recipe import SMALL, SMALL_SCALE
 from sslkit.errors import UserError, nearest
 from sslkit.options import members
-from sslkit.runtime.hardware import recompute
+from sslkit.runtime.hardware import is_cpu, recompute
 from sslkit.training.config import Config
-from sslkit.training.data import Data, normalization, withhold
+from sslkit.training.data import CPU_SIZE, PUBLISHED_SIZE, Data, normalization, withhold
 from sslkit.training.step import layer_rates
 from sslkit.zoo.start import start
 
@@ -104,6 +104,8 @@ def chosen_line(asked: Config, config: Config) -> list[str]:
     is_own = asked.optimizer.lr is None and config.optimizer.lr != RATE
     parts = [f"learning rate {config.optimizer.lr:g} for {NARROW}"] if is_own else []
     parts += [f"crops from {100 * scale[0]:g} % of the area for small images"] if scale else []
+    if asked.data.image_size is None and config.data.image_size == CPU_SIZE:
+        parts.append(f"{CPU_SIZE} px, which a CPU finishes (as published: data.image_size={PUBLISHED_SIZE})")
     parts += [f"teacher's momentum {momentum:g} for the run's length"] if momentum else []
     return [f"chosen    {'; '.join(parts)}"] if parts else []
 
@@ -111,8 +113,11 @@ def chosen_line(asked: Config, config: Config) -> list[str]:
 def settled(config: Config, data: Data, begun: Config | None) -> Config:
     """The config with `data.range` set, where it is not: to that of a run, or as it was found; None for 8 bits.
 
-    begun: the settings of the run to continue, None for a new one.
+    Of files also `data.image_size`, which depends on the machine. begun: the settings of the run to continue, None for
+    a new one.
     """
+    if data.train.native_size is None and data.clips is None:
+        config = replace(config, data=replace(config.data, image_size=data.image_size))
     if isinstance(config.data.range, list):
         return config
     known = None if begun is None else begun.data.range
@@ -159,7 +164,7 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
     loaded = {name: value.clone() for name, value in body.net.state_dict().items()} if body else {}
     built = method(
         config.method_name,
-        backbone=body or backbone or config.backbone,
+        backbone=body or backbone or _network(config, member, data),
         image_size=data.image_size,
         in_chans=data.train.channels,
         frames=getattr(data.train, "frames", None),
@@ -174,6 +179,13 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
         check_clips(built, data.clips)
     built.check(data.train if data.clean is None else data.clean)
     return built
+
+
+def _network(config: Config, objective: type, data: Data) -> str:
+    """The network's name; on a CPU `auto` is a smaller one than as published, which finishes."""
+    if config.backbone != "auto" or data.clips is not None or not is_cpu(config.trainer.accelerator):
+        return config.backbone
+    return backbones.default(objective.families[0], min(data.image_size, SMALL))
 
 
 def _set_network(config: Config, built: Method) -> None:

@@ -24,7 +24,7 @@ class DataConfig:
     batch_size: int = setting(128, "images (or videos) a step, over all devices", least=2, most=2**20)
     image_size: int | None = setting(
         None,
-        "pixels of the views; null: the images' own, 224 for a folder, 112 for a folder of videos",
+        "pixels of the views; null: the images' own; of files 224, on a CPU 96; of videos 112",
         least=8,  # as scikit-learn's digits: the crops of smaller images are a pixel or two
         most=4096,
     )
@@ -160,7 +160,7 @@ class Config:
     backbone: str = setting(
         "auto",
         "timm name, package.module:function, narrow_resnet, narrow_vit; for clips slow_r18, slow_r50, r3d_18 or "
-        "narrow_slow; auto: by method and size",
+        "narrow_slow; auto: by method and size, on a CPU resnet18 or a tiny ViT at most",
     )
     init: str | None = setting(
         None,

@@ -21,11 +21,13 @@ from sslkit.data.video.clips import DEFAULT_SIZE, open_videos
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import UserError
 from sslkit.runtime import processes
+from sslkit.runtime.hardware import is_cpu
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
 from sslkit.terminal.plurals import counted
 from sslkit.training.config import Config
 
+PUBLISHED_SIZE, CPU_SIZE = 224, 96  # pixels of views from files: as published, and as a CPU finishes
 _AT_ONCE = 128  # images of a batch for statistics
 
 
@@ -86,8 +88,9 @@ def _open_images(config: Config, own: Any) -> Data:
         train = open_images(source, split=known[0], **options)
     if config.resume and getattr(train, "varies", False):
         raise UserError(f"resume=true, but reading a row of {train.name} twice gives other pixels: start a new run")
-    size = config.data.image_size or (train.image_size if train.native_size else 224)
-    if train.native_size is None and size != 224:  # decode files a little larger than the views
+    usual = CPU_SIZE if is_cpu(config.trainer.accelerator) else PUBLISHED_SIZE
+    size = config.data.image_size or (train.image_size if train.native_size else usual)
+    if train.native_size is None and size != PUBLISHED_SIZE:  # decode files a little larger than the views
         train = train.at(image_size=round(size * 8 / 7), channels=train.channels, fit=train.fit)
 
     def clean(split: str) -> Images:

@@ -35,6 +35,7 @@ from sslkit.terminal import say
 from sslkit.training import build, run
 from sslkit.training.config import Config
 from sslkit.training.data import Data, Loading, Unreadable, open_data, rows_to_learn, to_device
+from sslkit.training.estimate import announce_cost
 from sslkit.training.finish import finish
 from sslkit.training.monitor import History, Monitor, judge
 from sslkit.training.pictures import save_views
@@ -196,6 +197,8 @@ def _train(
     if processes.is_main():
         sweep(folder)
     announce(config, data, method, folder, checkpoint, asked)
+    if processes.is_main():
+        announce_cost(config, data, method)
     loading = Loading(config, data, rows_to_learn(config, data, method, whole=method.needs_images))
     history = History(folder, loading, log_every=config.trainer.log_every)
     unreadable = Unreadable()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sslkit import backbones
+from sslkit.backbones.base import SMALL
 from sslkit.composition.method import Method
 from sslkit.composition.names import parse, signature
 from sslkit.data.sources.builtin import NAMES
@@ -115,9 +116,14 @@ def _accumulated(config: Config, batches: int, images: int) -> str:
 
 def _chosen(config: Config, method: Method, data: Data) -> str:
     """A note if the network was chosen automatically."""
-    fitting = backbones.default(method.objective.families[0], data.image_size, method.backbone.frames)
-    asked = config.backbone != "auto" or config.init or method.backbone.recipe.name != fitting
-    return "" if asked else f" (for {parse(method.name)[0]} at {data.image_size} px)"
+    family, size, frames = method.objective.families[0], data.image_size, method.backbone.frames
+    fitting = backbones.default(family, size, frames)
+    smaller = backbones.default(family, min(size, SMALL), frames)
+    name = method.backbone.recipe.name
+    if config.backbone != "auto" or config.init or name not in (fitting, smaller):
+        return ""
+    published = "" if name == fitting else f" on a CPU; as published backbone={fitting}"
+    return f" (for {parse(method.name)[0]} at {size} px{published})"
 
 
 def _clips(data: Data) -> list[str]:

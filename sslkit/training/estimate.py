@@ -1,0 +1,106 @@
+"""The time and memory of a run on a CPU before it starts, from measured steps, and what would make it shorter."""
+
+import copy
+import os
+from collections.abc import Iterator
+
+import psutil
+import torch
+from torch import Tensor
+
+from sslkit.backbones import default
+from sslkit.composition.method import Method, method
+from sslkit.composition.names import parse
+from sslkit.runtime import cost, processes
+from sslkit.runtime.cost import Cost
+from sslkit.runtime.hardware import GIB, is_cpu
+from sslkit.terminal import say
+from sslkit.terminal.plurals import lasting
+from sslkit.training.build import steps
+from sslkit.training.config import Config
+from sslkit.training.data import CPU_SIZE, Data
+
+LONG = 1800  # seconds of a run from which on something shorter is looked for
+WORTH = 2  # times shorter
+WEIGHTS = 4  # copies of the weights: themselves, their gradients, and the two averages of AdamW
+DRIVER = "/proc/driver/nvidia"
+
+
+def announce_cost(config: Config, data: Data, built: Method) -> None:
+    """Say what the run will take on this CPU; nothing on a GPU, for clips, or where several processes share a step."""
+    ranks = processes.count(config.trainer.devices, config.trainer.num_nodes)
+    if not is_cpu(config.trainer.accelerator) or data.clips is not None or ranks > 1:
+        return
+    found = _measured(_objective_of(built), data, config.data.batch_size)
+    batches = steps(config, data) * config.trainer.accumulate
+    seconds = found.seconds * config.data.batch_size * batches
+    held = _memory(config, built, found)
+    say.lines(
+        f"time      about {lasting(seconds / config.epochs)} an epoch, {lasting(seconds)} the run, and "
+        f"{held / GIB:.1f} GB of memory, from a measured step; without reading files and judging"
+    )
+    notes = [*_too_large(config, held), *_shorter(config, data, built, found, seconds), *_unused_gpu()]
+    if notes:
+        say.lines("\n".join(f"hint      {note}" for note in notes))
+
+
+def _objective_of(built: Method) -> Method:
+    """A copy of the method without regularisers, whose priors may hold much: nothing of the run is changed."""
+    own = {"recipe": built.recipe, "image_size": built.image_size, "normalize": built.normalize, "seed": built.seed}
+    return Method(parse(built.name)[0], copy.deepcopy(built.objective), {}, **own)
+
+
+def _measured(trial: Method, data: Data, batch_size: int) -> Cost:
+    """A step on the first images."""
+    rows = list(range(min(len(data.train), batch_size)))
+    batch = data.train.__getitems__(rows)
+    labels = batch["label"].clamp(min=0) if trial.objective.needs_labels else None
+
+    def loss(images: int) -> Tensor:
+        part = slice(images)
+        own = None if labels is None else labels[part]
+        return trial(batch["images"][part], batch["index"][part], aspect=batch["aspect"][part], labels=own)["loss"]
+
+    return cost.of_step(loss, trial.objective.least_images, len(rows))
+
+
+def _memory(config: Config, built: Method, found: Cost) -> float:
+    """Bytes of this process so far, of a step's activations, and of the weights with what goes with each."""
+    weights = sum(one.numel() * one.element_size() for one in built.parameters() if one.requires_grad)
+    return psutil.Process().memory_info().rss + WEIGHTS * weights + found.bytes * config.data.batch_size
+
+
+def _too_large(config: Config, held: float) -> Iterator[str]:
+    free = psutil.virtual_memory().available
+    if held > free:
+        batch = max(2, int(config.data.batch_size * free / held / 2))
+        less = "" if config.trainer.checkpoint_activations else " or trainer.checkpoint_activations=true"
+        yield f"only {free / GIB:.1f} GB of memory are free: data.batch_size={batch}{less} needs less"
+
+
+def _shorter(config: Config, data: Data, built: Method, found: Cost, seconds: float) -> Iterator[str]:
+    """The first settings that make a long run much shorter, measured."""
+    recipe, size = built.backbone.recipe, data.image_size
+    small = default(built.objective.families[0], CPU_SIZE // 2)
+    if seconds < LONG or recipe.origin is not None or data.train.native_size is not None or ":" in recipe.name:
+        return
+    sizes = [] if size == CPU_SIZE else [{"data.image_size": CPU_SIZE}]
+    others = [] if recipe.name == small else [{"backbone": small}, *({"backbone": small, **one} for one in sizes)]
+    for settings in sizes + others:
+        network, pixels = settings.get("backbone", recipe.name), settings.get("data.image_size", size)
+        options = {part: config.method_options().get(part) for part in ("objective", "views")}
+        trial = method(
+            parse(config.method_name)[0], backbone=network, image_size=pixels, in_chans=data.train.channels, **options
+        )
+        times = found.seconds / _measured(trial, data, config.data.batch_size).seconds
+        if times > WORTH:
+            words = " ".join(f"{name}={value}" for name, value in settings.items())
+            yield f"{words} takes 1/{times:.0f} of this time (measured)"
+            return
+
+
+def _unused_gpu() -> Iterator[str]:
+    if torch.cuda.is_available():
+        yield "there is a GPU, and it is not used: trainer.accelerator=gpu"
+    elif os.path.isdir(DRIVER) and torch.version.cuda is None:
+        yield "there is an NVIDIA GPU, and this torch is made for the CPU alone: install one with CUDA to use it"
