@@ -24,6 +24,23 @@ def check_counts(counts: str) -> None:
         raise UserError(f"counts={counts!r} is not an option; known: {', '.join(COUNTS)}")
 
 
+def as_published(which: str, wrong: Sequence[str], counts: str, where: str = "") -> str:
+    """Return a note on what differs from the published set, "" for nothing.
+
+    which: the set and its split. where: the files that were counted. counts: "warn" warns, "raise" raises UserError.
+    """
+    if not wrong:
+        return ""
+    said = " and ".join(wrong)
+    if counts == "raise":
+        raise UserError(
+            f"{which} has {said}{where}: check that it is unpacked completely. "
+            'counts="warn" accepts another copy; its numbers are not those of the published set'
+        )
+    warnings.warn(f"{which} has {said}; its numbers are not those of the published set", stacklevel=5)
+    return f"not the published set: {said}"
+
+
 @dataclass(frozen=True)
 class Split:
     """An open split of a data set.
@@ -145,7 +162,7 @@ class Entry:
                 raise
             reason = f"{type(error).__name__}: {error}"
             raise UserError(f"{self.title} below {root.absolute()} is not written as published: {reason}") from error
-        wrong = self._check(listing, split, counts)
+        wrong = as_published(f"{self.name}: the split {split!r}", self._differences(listing, split), counts)
         listing = replace(listing, note="; ".join(filter(None, (wrong, listing.note))))
         return self._split(listing, root, replace(options, split=split))
 
@@ -159,8 +176,8 @@ class Entry:
             raise UserError(self._missing(root, folders[nearest] / absent[nearest][0], split))
         return folders[nearest]
 
-    def _check(self, listing: Listing, split: str, counts: str) -> str:
-        """Return the difference from the published set, "" if none. Raises UserError unless `counts` is "warn"."""
+    def _differences(self, listing: Listing, split: str) -> list[str]:
+        """Return what differs from the published set. Raises UserError for a split without images."""
         published = self.counts[split]
         known = (published,) if isinstance(published, int) else published
         if not len(listing.y):
@@ -171,16 +188,7 @@ class Entry:
             wrong.append(f"{len(listing.y)} images instead of {shown}")
         if len(listing.classes) != (classes := self.class_counts.get(split, self.classes)):
             wrong.append(f"{len(listing.classes)} classes instead of {classes}")
-        if not wrong:
-            return ""
-        message = f"{self.name}: the split {split!r} has {' and '.join(wrong)}"
-        if counts == "raise":
-            raise UserError(
-                f"{message}: check that it is unpacked completely. "
-                'open_split(..., counts="warn") accepts another copy; its numbers are not those of the published set'
-            )
-        warnings.warn(f"{message}; its numbers are not those of the published set", stacklevel=4)
-        return f"not the published set: {' and '.join(wrong)}"
+        return wrong
 
     def _split(self, listing: Listing, root: Path, options: ImageOptions) -> Split:
         several = listing.y.ndim == 2

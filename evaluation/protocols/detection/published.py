@@ -1,11 +1,10 @@
 """Locate published detection data sets on disk, report missing files and check the number of images."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation.datasets.base import check_counts
+from evaluation.datasets.base import as_published, check_counts
 from sslkit.errors import UserError
 from sslkit.files.regular_files import is_there
 
@@ -42,13 +41,5 @@ class Published:
         counts: "raise" raises UserError instead; "warn" warns. lists: the files that list the images.
         """
         check_counts(counts)
-        if found == published:
-            return ""
-        message = f"{self.name}: the split {split!r} has {found} images instead of {published}"
-        if counts == "raise":
-            raise UserError(
-                f"{message} in {', '.join(map(str, lists))}: check that the archives are completely unpacked, or pass "
-                'counts="warn" to open_boxes to continue; results are then not comparable with the published set'
-            )
-        warnings.warn(f"{message}; results are not comparable with the published set", stacklevel=4)
-        return f"not the published set: {found} images instead of {published}"
+        wrong = [] if found == published else [f"{found} images instead of {published}"]
+        return as_published(f"{self.name}: the split {split!r}", wrong, counts, f" in {', '.join(map(str, lists))}")

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.datasets.base import check_counts
+from evaluation.datasets.base import as_published, check_counts
 from sslkit.data.video.reader import EXTENSIONS
 from sslkit.errors import UserError
 from sslkit.files.regular_files import is_there
@@ -137,7 +136,7 @@ class Entry:
         if missing and (strict or len(missing) == len(listing.wanted)):
             raise UserError(self._missing_films(listing, missing, split, fold))
         films = present(listing, name=self.name, split=split, fold=fold)
-        wrong = self._check(films, split, fold, counts)
+        wrong = as_published(f"{self.name}: split {fold} ({split})", self._differences(films), counts)
         return replace(films, note="; ".join(filter(None, (wrong, _count_missing(films, len(listing.wanted))))))
 
     def _locate(self, root: Path, fold: int) -> Path:
@@ -162,24 +161,15 @@ class Entry:
             f"{listing.root.absolute()}: {and_more(missing, NAMED)}. Source: {self.origin}{hint}"
         )
 
-    def _check(self, films: Films, split: str, fold: int, counts: str) -> str:
-        """Describe differences from the published counts, "" for none. Raises UserError unless `counts` is "warn"."""
+    def _differences(self, films: Films) -> list[str]:
+        """What differs from the published counts."""
         wrong = []
-        known = self.counts.get((split, fold))
+        known = self.counts.get((films.split, films.fold))
         if known is not None and len(films) != known:
             wrong.append(f"{len(films)} films instead of {known}")
         if len(films.classes) != self.classes:
             wrong.append(f"{len(films.classes)} classes instead of {self.classes}")
-        if not wrong:
-            return ""
-        message = f"{self.name}: split {fold} ({split}) has {' and '.join(wrong)}"
-        if counts == "raise":
-            raise UserError(
-                f'{message}: check that the archives are completely unpacked, or pass counts="warn" to continue; '
-                "results are then not comparable with the published set"
-            )
-        warnings.warn(f"{message}; results are not comparable with the published set", stacklevel=4)
-        return f"not the published set: {' and '.join(wrong)}"
+        return wrong
 
 
 def present(listing: Listing, *, name: str, split: str, fold: int = 1) -> Films:
