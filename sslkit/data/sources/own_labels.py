@@ -70,7 +70,10 @@ def _targets(dataset: Any) -> list[Any] | None:
         values = getattr(dataset, key, None)
         if values is not None and hasattr(values, "__len__") and len(values) == len(dataset):
             change = getattr(dataset, "target_transform", None) or (lambda value: value)
-            return [_plain(change(value)) for value in values]
+            try:
+                return [_plain(change(value)) for value in values]
+            except Exception:  # it changes something else: the items tell
+                return None
     return None
 
 
