@@ -1,8 +1,10 @@
 """Names of a package that are imported when they are first used, so that importing the package costs nothing."""
 
 import importlib
+import pkgutil
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 
@@ -27,3 +29,11 @@ def attributes(
         return sorted({*vars(sys.modules[package]), *names})
 
     return find, listed, list(names)
+
+
+@cache
+def members(family: str) -> tuple[str, ...]:
+    """Every member of a family, by listing its folder, without importing them: `members("sslkit.objectives")`."""
+    package = importlib.import_module(family)
+    files = (info.name for info in pkgutil.iter_modules(package.__path__))
+    return tuple(sorted(name for name in files if name != "base" and not name.startswith("_")))

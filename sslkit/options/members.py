@@ -6,25 +6,16 @@ its options. Nothing is registered by hand.
 
 import importlib
 import inspect
-import pkgutil
 import re
 import sys
 import types
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any
 
 from sslkit.errors import UserError, nearest
+from sslkit.lazy import members as names
 from sslkit.options import own_code
 from sslkit.options.settings import Declared, plain
-
-
-@cache
-def names(family: str) -> tuple[str, ...]:
-    """Every member of a family, by listing its folder: `names("sslkit.objectives")`."""
-    package = importlib.import_module(family)
-    files = (info.name for info in pkgutil.iter_modules(package.__path__))
-    return tuple(sorted(name for name in files if name != "base" and not name.startswith("_")))
 
 
 def find(family: str, name: str) -> type:
