@@ -23,7 +23,7 @@ from sslkit.errors import RunFailed, UserError
 from sslkit.files.writing import sweep
 from sslkit.layers import norm_statistics
 from sslkit.runtime import loggers, processes
-from sslkit.runtime.checkpoint import SaveLast, tidy
+from sslkit.runtime.checkpoint import SaveLast
 from sslkit.runtime.hardware import Compiled, Demand, check_compiler, deterministic, explained, precision
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.runtime.progress import Bar
@@ -31,14 +31,14 @@ from sslkit.runtime.requeue import Requeue, is_requeued
 from sslkit.runtime.waiting import together
 from sslkit.terminal import say
 from sslkit.training import build, run
-from sslkit.training.config import Config
+from sslkit.training.config import Config, as_in
 from sslkit.training.data import Data, Loading, Unreadable, open_data, rows_to_learn, to_device
 from sslkit.training.finish import finish
 from sslkit.training.monitor import History, Monitor, judge
 from sslkit.training.pictures import save_views
 from sslkit.training.step import Pretraining, Progress, compiled_parts, make_optimizer, make_schedule, peak_lr
 from sslkit.training.summary import announce
-from sslkit.zoo.entry import CARD, ZooEntry
+from sslkit.zoo.entry import ZooEntry
 
 
 def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None = None) -> ZooEntry | None:
@@ -53,6 +53,8 @@ def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None =
     """
     config, own = (config, None) if isinstance(config, Config) else named(config)
     config = config if isinstance(config, Config) else Config.from_mapping(config)
+    if (entry := run.done(config, own)) is not None:
+        return entry
     build.check_parts(config)
     check_trainer(config)
     data = open_data(config, own)
@@ -61,7 +63,7 @@ def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None =
     _ = data.train.listing  # refuse a file that has gone before a folder is made
     config, folder, resumed = _started(asked, build.with_rate(config, model), data, model)
     if config.resume and run.finished(folder):
-        return _finished(folder, data)
+        return run.entry_of(folder, lambda: data.train)
     is_rescaled = build.rescale(data, config)
     if is_rescaled or config.method_options() != build.with_options(asked, data).method_options():  # an older run's
         model = build.build_method(config, data, backbone)
@@ -112,21 +114,6 @@ def _fabric(config: Config) -> Fabric:
     return processes.make_fabric(t.accelerator, t.devices, t.num_nodes, t.strategy, t.precision)
 
 
-def _finished(folder: Path, data: Data) -> ZooEntry:
-    """The entry of a finished run. Raises UserError for other images, and a damaged one, with the way to rewrite it."""
-    if processes.is_main():
-        sweep(folder)
-        tidy(folder)
-    try:
-        entry = ZooEntry.load(folder)
-    except UserError as error:
-        raise UserError(f"{error}; remove {folder / CARD} and resume=true writes it again") from error
-    if processes.is_main() and entry.card.get("data", {}).get("digest") != data.train.digest:
-        raise UserError(f"{folder} is finished, but the images have changed since: start a new run")
-    say.line(f"{folder} is already finished; nothing to do")
-    return entry
-
-
 def _started(asked: Config, config: Config, data: Data, model: Method) -> tuple[Config, Path, Path | None]:
     """The settled config, the run's folder, and the checkpoint to go on from, None for a new run.
 
@@ -137,7 +124,7 @@ def _started(asked: Config, config: Config, data: Data, model: Method) -> tuple[
     last = run.newest(out, name)
     if config.resume or (is_requeued() and last is not None and not run.finished(last)):
         begun = None if last is None else run.settings_of(last)
-        config = build.settled(config if begun is None else build.as_in(asked, begun), data, begun)
+        config = build.settled(config if begun is None else as_in(asked, begun), data, begun)
         return config, *run.to_resume(out, name, config)
     config = build.settled(config, data, None)
     folder = run.fresh(out, name)
