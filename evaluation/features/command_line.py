@@ -1,7 +1,7 @@
 """Models and options as the words of a command line that a person can copy and run."""
 
 from evaluation.features.models import LoadedModel
-from sslkit.options.command_line import words
+from sslkit.terminal.say import words
 
 __all__ = ["name_of", "words"]
 

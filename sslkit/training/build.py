@@ -13,13 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sslkit import objectives
 from sslkit.backbones.base import Backbone
-from sslkit.composition.method import Method, classes, method, parse, signature
+from sslkit.composition.method import Method, classes, method, signature
 from sslkit.composition.step_checks import check_batch, check_clips
 from sslkit.data.decode.scale import Range
 from sslkit.data.images import Images
-from sslkit.data.in_order import batches_in_order
+from sslkit.data.loader import batches_in_order
 from sslkit.data.views.recipe import SMALL, View
 from sslkit.errors import UserError, nearest
 from sslkit.options import members
@@ -128,8 +127,7 @@ def check_parts(config: Config) -> None:
 def build_method(config: Config, data: Data, backbone: nn.Module | None = None) -> Method:
     """The method of a config for its data. Raises UserError if it needs labels and the data has none."""
     options = config.method_options()
-    member = objectives.find(parse(config.method_name)[0])
-    if member.needs_labels:
+    if classes(config.method_name)["objective"].needs_labels:
         options["objective"] = _with_classes(options.get("objective") or {}, data, config)
         withhold(data)
     body = started(config, data, backbone)

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sslkit.data.decode import scale
-from sslkit.data.sources.several import joined
+from sslkit.data.images import ON_ERROR, PAGES, checked_range, joined
 from sslkit.errors import UserError
 from sslkit.options.settings import MOST_SEED, nested, overlaid, setting
 
@@ -36,7 +35,7 @@ class DataConfig:
         "auto", "loader processes; auto: 0 for arrays, else by the cores", least=0, most=256, choices=("auto",)
     )
     on_error: str = setting(
-        "skip", "unreadable image: skip (counted and reported at the end) or raise", choices=("skip", "raise")
+        "skip", "unreadable image: skip (counted and reported at the end) or raise", choices=ON_ERROR
     )
     range: list[float] | str | None = setting(
         None,
@@ -44,9 +43,7 @@ class DataConfig:
         "the greatest of all training images; null: whole bits ([0,4095], ...) by a sample of them",
         choices=("auto",),
     )
-    pages: str = setting(
-        "first", "files of several pages: first, or all (each page is an image)", choices=("first", "all")
-    )
+    pages: str = setting("first", "files of several pages: first, or all (each page is an image)", choices=PAGES)
     max_pixels: int | None = setting(
         None, "pixels of an image file that is read; null: 179 million", least=1, most=10**12
     )
@@ -61,7 +58,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         self.source = joined(self.source)
-        scale.checked(self.range)
+        checked_range(self.range)
 
     @property
     def is_video(self) -> bool:

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from lightning_fabric.utilities import move_data_to_device
 
-from sslkit import objectives
-from sslkit.composition.method import Method, parse
+from sslkit.composition.method import Method, classes
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.kept import KeptImages, Room
 from sslkit.data.loader import TimedLoader, make_loader
@@ -73,7 +72,7 @@ def open_data(config: Config, own: Any = None) -> Data:
 
 def images_of(config: Config, own: Any = None) -> Images:
     """The training images or videos as a finished run leaves them, for their digest: without labels it did not see."""
-    if objectives.find(parse(config.method_name)[0]).needs_labels:
+    if classes(config.method_name)["objective"].needs_labels:
         data = open_data(config, own)
         withhold(data)
         return data.train

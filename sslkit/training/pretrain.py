@@ -21,13 +21,20 @@ from sslkit.data.sources.own_dataset import PREFIX
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import RunFailed, UserError
 from sslkit.files.writing import sweep
-from sslkit.layers import norm_statistics
 from sslkit.runtime import loggers, processes
 from sslkit.runtime.checkpoint import SaveLast
-from sslkit.runtime.hardware import Compiled, Demand, check_compiler, deterministic, explained, precision
+from sslkit.runtime.hardware import (
+    Compiled,
+    Demand,
+    check_compiler,
+    deterministic,
+    explained,
+    precision,
+    statistics_kept,
+)
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.runtime.progress import Bar
-from sslkit.runtime.requeue import Requeue, is_requeued
+from sslkit.runtime.requeue import JOB, Requeue, is_requeued
 from sslkit.runtime.waiting import together
 from sslkit.terminal import say
 from sslkit.training import build, run
@@ -122,7 +129,7 @@ def _started(asked: Config, config: Config, data: Data, model: Method) -> tuple[
     out = Path(config.out)
     name = run.base_name(config, model.backbone.recipe.name)
     last = run.newest(out, name)
-    if config.resume or (is_requeued() and last is not None and not run.finished(last)):
+    if config.resume or (JOB in os.environ and is_requeued() and last is not None and not run.finished(last)):
         begun = None if last is None else run.settings_of(last)
         config = build.settled(config if begun is None else as_in(asked, begun), data, begun)
         return config, *run.to_resume(out, name, config)
@@ -166,7 +173,9 @@ def _train(
     hooks: list[Hook] = []
     if config.trainer.compile:  # first: what it compiles is removed before kNN and probe
         hooks.append(Compiled(compiled_parts, lambda: method.shares.due))
-    hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor, unreadable, Requeue()]
+    hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor, unreadable]
+    if JOB in os.environ:
+        hooks.append(Requeue())
     if config.trainer.progress and sys.stderr.isatty():
         hooks.append(Bar(config.data.batch_size, data.unit, lambda: loading.loader.waited))
     hooks.append(SaveLast(folder, history.close_epoch, checkpoint))
@@ -245,7 +254,7 @@ def make_loop(
         epochs=config.epochs,
         accumulate=config.trainer.accumulate,
         clip=config.optimizer.clip,
-        around_backward=partial(norm_statistics.kept, module) if config.trainer.checkpoint_activations else nullcontext,
+        around_backward=partial(statistics_kept, module) if config.trainer.checkpoint_activations else nullcontext,
         hooks=hooks,
     )
 

@@ -13,9 +13,8 @@ from sslkit.composition.method import filled
 from sslkit.data.images import Images
 from sslkit.data.sources.named import name_of_tables
 from sslkit.errors import UserError
-from sslkit.files import file_names
 from sslkit.files.regular_files import regular
-from sslkit.files.writing import sweep, write_whole
+from sslkit.files.writing import check_name, sweep, write_whole
 from sslkit.runtime import checkpoint, processes
 from sslkit.terminal import say
 from sslkit.training.config import Config, as_in
@@ -44,7 +43,7 @@ HOOKS = {"Start": ("judged", "digest"), "History": ("rows", "seconds", "terms"),
 def base_name(config: Config, backbone: str) -> str:
     """`byol+dsa-fashion_mnist-narrow_resnet-e6-s0`, or the name from the config."""
     if config.name is not None:
-        return file_names.check(config.name, "name")
+        return check_name(config.name, "name")
     parts = (config.method_name, _data_name(config), backbone, f"e{config.epochs}", f"s{config.seed}")
     return re.sub(r"[^\w.+-]+", "_", "-".join(parts))
 

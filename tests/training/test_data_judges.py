@@ -10,7 +10,7 @@ import torch
 from photographs import write_jpegs
 
 import sslkit
-from sslkit.data import in_order, kept
+from sslkit.data import kept, loader
 from sslkit.data.decoded import DecodedImages
 from sslkit.errors import UserError
 from sslkit.training import build
@@ -134,7 +134,7 @@ def test_statistics_of_gray_files_are_the_same_by_workers(files: Path, monkeypat
     alone = build.normalization(images)
     pixels = images.__getitems__(list(range(COUNT)))["images"].numpy() / 255
     assert np.allclose(alone, [[pixels.mean()], [pixels.std()]], atol=2e-4)
-    monkeypatch.setattr(in_order, "FEWEST", 4)
+    monkeypatch.setattr(loader, "FEWEST", 4)
     monkeypatch.setattr(build, "_AT_ONCE", 7)
     images.workers = 2
     assert build.normalization(images) == alone

@@ -27,12 +27,11 @@ from torch.utils.data import Dataset
 
 from sslkit.data.decode.pages import of_pages
 from sslkit.data.decoded import DecodedImages
-from sslkit.data.images import ImageOptions, Images, check_split
+from sslkit.data.images import ImageOptions, Images, check_split, joined
 from sslkit.data.sources import builtin, file_sources, hf, own_dataset, shards, torchvision_sets
 from sslkit.data.sources.builtin import open_builtin, splits_of_builtin
 from sslkit.data.sources.folder import open_folder, splits_of_folder
 from sslkit.data.sources.npz import open_npz, splits_of_npz
-from sslkit.data.sources.several import joined
 from sslkit.data.video import clips
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
