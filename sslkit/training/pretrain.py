@@ -60,7 +60,7 @@ def pretrain(config: Mapping[str, Any] | Config, *, backbone: nn.Module | None =
     """
     config, own = (config, None) if isinstance(config, Config) else named(config)
     config = config if isinstance(config, Config) else Config.from_mapping(config)
-    if (entry := run.done(config, own)) is not None:
+    if config.resume and (entry := run.done(config, own)) is not None:
         return entry
     build.check_parts(config)
     check_trainer(config)

@@ -184,12 +184,12 @@ def finished(folder: Path) -> bool:
 
 
 def done(config: Config, own: Any = None) -> ZooEntry | None:
-    """The entry of the run that resume=true names, if it is finished; None for any other.
+    """The entry of the run that `name` names, if it is finished; None for any other, and for a run without a name.
 
     No network is built and no data to judge by is opened. own: see `data.open_data`.
     Raises UserError for other settings and as `entry_of` does.
     """
-    folder = newest(Path(config.out), base_name(config, "")) if config.resume and config.name else None
+    folder = newest(Path(config.out), base_name(config, "")) if config.name else None  # else it is named by its network
     if folder is None or not finished(folder):
         return None
     to_resume(folder.parent, config.name, config)  # refuses other settings
