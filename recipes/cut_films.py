@@ -30,7 +30,7 @@ class Settings:
 
 def main(config: dict[str, Any]) -> None:
     from sslkit.data.video.film_pieces import cut_films, sample_films
-    from sslkit.options.command_line import words
+    from sslkit.terminal.say import words
 
     films, out = config.pop("films"), config.pop("out")
     if out is None:

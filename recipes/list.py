@@ -16,7 +16,7 @@ from sslkit import objectives, regularizers
 from sslkit.errors import UserError, nearest
 from sslkit.options import members
 from sslkit.terminal.columns import entry, printable, reflowed
-from sslkit.terminal.invocation import as_started
+from sslkit.terminal.say import as_started
 
 LABEL = re.compile(r".*?(?=,| of |$)")  # of a title
 TEXTS = 24  # column in which the texts begin

@@ -25,7 +25,7 @@ class Settings:
 
 def main(config: dict[str, Any]) -> None:
     from sslkit.data.sources.shard_writer import write_shards
-    from sslkit.options.command_line import words
+    from sslkit.terminal.say import words
 
     folder, out = config.pop("folder"), config.pop("out")
     for name, value in (("folder", folder), ("out", out)):

@@ -35,10 +35,9 @@ from sslkit.cli.command import composed, one_line_errors, plain_help, prepare, s
 from sslkit.cli.grid import LAUNCHERS, Wanted, multiruns, read, wanted
 
 import sslkit
-from sslkit.options.command_line import words
 from sslkit.options.settings import MOST_SEED, setting
 from sslkit.terminal import say
-from sslkit.terminal.invocation import by_command
+from sslkit.terminal.say import by_command, words
 from sslkit.training.config import Config
 
 if TYPE_CHECKING:

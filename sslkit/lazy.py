@@ -1,8 +1,11 @@
 """Names of a package that are imported when they are first used, so that importing the package costs nothing."""
 
 import importlib
+import importlib.util
+import pkgutil
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 
@@ -27,3 +30,15 @@ def attributes(
         return sorted({*vars(sys.modules[package]), *names})
 
     return find, listed, list(names)
+
+
+@cache
+def members(family: str) -> tuple[str, ...]:
+    """Every member of a family, by listing its folder, without importing them: `members("sslkit.objectives")`."""
+    files = (info.name for info in pkgutil.iter_modules(folders(family)))
+    return tuple(sorted(name for name in files if name != "base" and not name.startswith("_")))
+
+
+def folders(family: str) -> list[str]:
+    """The folders of a package, which is not imported: a family may need torch, its names do not."""
+    return list(importlib.util.find_spec(family).submodule_search_locations)

@@ -18,9 +18,9 @@ from evaluation.features.extraction import context
 from evaluation.features.models import load_model, name_of
 from evaluation.features.plots import check_umap
 from sslkit.errors import UserError
-from sslkit.options.command_line import words
 from sslkit.terminal import say
 from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import words
 
 CROWDED = 0.01  # share of all pairs above the threshold from which it does not tell copies from other images
 

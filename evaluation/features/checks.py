@@ -3,6 +3,7 @@
 from numbers import Integral
 from typing import Any
 
+import numpy as np
 import torch
 
 from sslkit.errors import UserError
@@ -55,3 +56,29 @@ def device_of(name: str | torch.device) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"device={name} is not available: {str(error).splitlines()[0]}") from error
     return found
+
+
+def refuse_holes(values: Any, what: str) -> None:
+    """Raises UserError for arrays without a number in each place, whose missing ones NumPy and torch make up."""
+    if np.ma.is_masked(values):
+        raise UserError(f"{what} are masked in places, where there is no value: leave these rows out")
+    if hasattr(values, "toarray") or str(getattr(values, "layout", "torch.strided")) != "torch.strided":
+        raise UserError(f"{what} are a sparse array: give a dense one, x.toarray() of SciPy or x.to_dense() of torch")
+
+
+def is_no_label(label: Any) -> bool:
+    """Return whether a label is None, NaN or the missing value of pandas, which cannot be compared."""
+    return label is None or type(label).__name__ == "NAType" or label != label
+
+
+def of_column(y: np.ndarray) -> np.ndarray:
+    """Labels (N,) of a column (N, 1), as tables have them; others as they are."""
+    return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+
+
+def of_one_hot(y: np.ndarray) -> np.ndarray | None:
+    """Return the column (N,) of the single 1 of each row (N, K) that has zeros beside it; None for other labels."""
+    if y.ndim != 2 or y.shape[1] < 2 or y.dtype.kind not in "fiub":
+        return None
+    is_one = y == 1
+    return is_one.argmax(1) if (is_one.sum(1) == 1).all() and ((y == 0) | is_one).all() else None

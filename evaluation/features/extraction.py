@@ -19,8 +19,8 @@ from evaluation.features.cache import GROUPS, IDS, LABELS, ROWS, Partial, begun,
 from evaluation.features.checks import MOST_PIXELS, checked, device_of
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.table import Features
-from sslkit.data.decode import scale
-from sslkit.data.in_order import batches_of_parts
+from sslkit.data.images import checked_range
+from sslkit.data.loader import batches_of_parts
 from sslkit.errors import UserError
 from sslkit.files.writing import exclusive
 from sslkit.options.settings import MOST_SEED
@@ -122,7 +122,7 @@ def context(**given: Any) -> tuple[Reading, Runtime]:
     checked("counts", reading.counts, str, choices=COUNTS)
     checked("resize", reading.resize, int | None, least=1, most=2 * MOST_PIXELS)
     checked("interpolation", reading.interpolation, str | None, choices=INTERPOLATIONS)
-    scale.checked(reading.range)
+    checked_range(reading.range)
     device_of(runtime.device)
     return reading, runtime
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets.base import row_ids
+from evaluation.features.checks import is_no_label, of_column, of_one_hot, refuse_holes
 from sslkit.data.sources.class_names import renumbered, unseen
 from sslkit.errors import UserError
 
@@ -151,24 +152,6 @@ def _of_pair(given: Any, where: str) -> Features:
     return Features(x, y, classes, digest.hexdigest(), ids, metric)
 
 
-def refuse_holes(values: Any, what: str) -> None:
-    """Raises UserError for arrays without a number in each place, whose missing ones NumPy and torch make up."""
-    if np.ma.is_masked(values):
-        raise UserError(f"{what} are masked in places, where there is no value: leave these rows out")
-    if hasattr(values, "toarray") or str(getattr(values, "layout", "torch.strided")) != "torch.strided":
-        raise UserError(f"{what} are a sparse array: give a dense one, x.toarray() of SciPy or x.to_dense() of torch")
-
-
-def is_no_label(label: Any) -> bool:
-    """Return whether a label is None, NaN or the missing value of pandas, which cannot be compared."""
-    return label is None or type(label).__name__ == "NAType" or label != label
-
-
-def of_column(y: np.ndarray) -> np.ndarray:
-    """Labels (N,) of a column (N, 1), as tables have them; others as they are."""
-    return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
-
-
 def _numpy(values: Any) -> np.ndarray:
     is_float_tensor = hasattr(values, "detach") and values.is_floating_point()  # bf16 has no numpy type
     return values.detach().float().cpu().numpy() if is_float_tensor else np.asarray(values)
@@ -193,14 +176,6 @@ def _numbered(y: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
     names, numbered = np.unique(y, return_inverse=True)
     missing = int((names < 0).sum()) if y.dtype.kind in "iub" else 0
     return np.maximum(numbered.astype(np.int64) - missing, -1), [str(name) for name in names[missing:]]
-
-
-def of_one_hot(y: np.ndarray) -> np.ndarray | None:
-    """Return the column (N,) of the single 1 of each row (N, K) that has zeros beside it; None for other labels."""
-    if y.ndim != 2 or y.shape[1] < 2 or y.dtype.kind not in "fiub":
-        return None
-    is_one = y == 1
-    return is_one.argmax(1) if (is_one.sum(1) == 1).all() and ((y == 0) | is_one).all() else None
 
 
 def _several(y: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:

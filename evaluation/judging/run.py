@@ -21,7 +21,7 @@ from sslkit.data.images import Images
 from sslkit.data.sources.named import reusable
 from sslkit.data.sources.objects import is_several
 from sslkit.errors import UserError
-from sslkit.files import file_names
+from sslkit.files.writing import name_of
 from sslkit.options import members
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
@@ -235,7 +235,7 @@ def results_folder(model: LoadedModel, out: str | Path) -> Path:
     """Return the folder of a model's results: its zoo entry, or a folder of its name where that cannot be written."""
     if model.entry and os.access(model.entry.folder, os.W_OK):
         return model.entry.folder
-    return Path(out) / file_names.made_of(model.name)
+    return Path(out) / name_of(model.name)
 
 
 def _options(name: str, given: Mapping[str, Any]) -> Any:

@@ -21,7 +21,7 @@ from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import bootstrap_mean, jackknife
 from sslkit.data.images import Images
-from sslkit.data.in_order import batches_in_order
+from sslkit.data.loader import batches_in_order
 from sslkit.data.views.augmentation import augment, view_generator
 from sslkit.data.views.recipe import SIMCLR, View, ViewRecipe
 from sslkit.errors import UserError

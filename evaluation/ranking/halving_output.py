@@ -15,8 +15,8 @@ from evaluation.results.names import short
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text
 from sslkit.numerics.figures import save_figure
-from sslkit.options.command_line import words
 from sslkit.terminal import say
+from sslkit.terminal.say import words
 
 FIRST, QUIET = "#4477AA", "#b0b6bf"
 GAP = 0.045  # between two names, of the height of the picture

@@ -6,7 +6,7 @@ import numpy as np
 
 from evaluation.ranking.agreement import FEWEST
 from evaluation.ranking.candidates import Candidate
-from evaluation.ranking.degenerate import doubts
+from evaluation.ranking.samples import doubts
 from evaluation.ranking.scoring import MetricResult, Spec, takes_numbers
 from evaluation.ranking.source_marks import lines, recorded
 from evaluation.results.choice import levelled

@@ -1,6 +1,7 @@
-"""as_sample: arrays, tensors or `Features` -> the checked `Sample` of the transferability metrics."""
+"""as_sample: arrays, tensors or `Features` -> the checked `Sample` of the metrics; doubts: of degenerate features."""
 
 import math
+import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from numbers import Integral
 from typing import Any
@@ -9,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.features.checks import device_of
-from evaluation.features.table import Features, is_no_label, of_column, of_one_hot, refuse_holes
-from evaluation.transferability.base import Sample
+from evaluation.features.checks import device_of, is_no_label, of_column, of_one_hot, refuse_holes
+from evaluation.transferability.base import BLOCK, Sample
 from sslkit.errors import UserError, shown
 from sslkit.runtime.context import Runtime
 
@@ -19,6 +19,8 @@ FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 CHECKED = 65536  # rows checked at a time
 ON_CPU = Runtime(device="cpu")
 SEEDS = 2**32  # upper limit of the seeds of all generators used by metrics
+FEW = 16  # rows, or columns, that are checked first for repetitions
+STEPS = 4  # in units of eps: columns whose values differ by no more are constant up to rounding
 
 
 def as_sample(
@@ -47,7 +49,7 @@ def as_sample(
     """
     seed = checked_seed(runtime.seed)
     device = torch.device("cpu") if runtime.device == "cpu" else device_of(runtime.device)  # the CPU is always there
-    if isinstance(features, Features) and labels is None:
+    if labels is None and hasattr(features, "labelled"):  # Features, whose module need not be imported for arrays
         features = features.labelled()
         labels = features.y
     x, largest = (None, None) if features is None else _features(getattr(features, "x", features))
@@ -107,13 +109,9 @@ def _tensor(values: Any, what: str) -> Tensor:
     if array.dtype.kind not in "fiub":
         raise UserError(f"{what} must be numbers, not {array.dtype}")
     array = _for_torch(array)
-    if not array.flags.writeable:  # a memory map: torch cannot mark a tensor as read-only, and nothing here writes
-        import warnings
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            return torch.from_numpy(array)
-    return torch.from_numpy(array)
+    with warnings.catch_warnings():  # of a memory map: torch cannot mark a tensor as read-only, and nothing here writes
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.from_numpy(array)
 
 
 def _for_torch(array: np.ndarray) -> np.ndarray:
@@ -153,7 +151,7 @@ def _labels(labels: Any) -> tuple[Tensor | None, tuple[str, ...], Tensor | None]
     if not isinstance(labels, (np.ndarray, Tensor, Iterable)) or getattr(labels, "ndim", 1) == 0:
         raise UserError(f"labels must be one for each image, (N,), got {shown(labels)}")
     refuse_holes(labels, "labels")
-    array = of_column(_of_tensor(labels) if isinstance(labels, Tensor) else _as_array(labels))
+    array = of_column(_as_array(labels))
     numbers = None
     if array.dtype.kind in "fiub":
         if not np.isfinite(array).all():
@@ -171,15 +169,13 @@ def _labels(labels: Any) -> tuple[Tensor | None, tuple[str, ...], Tensor | None]
     return torch.from_numpy(y), names, numbers
 
 
-def _of_tensor(labels: Tensor) -> np.ndarray:
-    labels = labels.detach().cpu()
-    return (labels.float() if labels.dtype == torch.bfloat16 else labels).numpy()  # numpy has no bfloat16
-
-
 def _as_array(labels: Any) -> np.ndarray:
     """Convert labels to an array: numbers stay, other values become objects; a tuple is one label."""
     if isinstance(labels, np.ndarray):
         return labels
+    if isinstance(labels, Tensor):
+        labels = labels.detach().cpu()
+        return (labels.float() if labels.dtype == torch.bfloat16 else labels).numpy()  # numpy has no bfloat16
     given: Sequence[Hashable] = list(labels)
     if all(isinstance(label, (bool, int, float, np.number)) for label in given):
         return np.asarray(given)
@@ -238,3 +234,71 @@ def _reference(given: Any, x: Tensor | None) -> tuple[Tensor, Tensor]:
     if not (torch.isfinite(mean).all() and torch.isfinite(std).all() and (std >= 0).all()):
         raise UserError("reference must be finite, and its std not negative")
     return mean, std
+
+
+def doubts(sample: Sample) -> tuple[str, ...]:
+    """Return warnings about degenerate features, valid for every metric; empty for sound features."""
+    return sample.once("doubts", lambda: _doubts(sample.x))
+
+
+def _doubts(x: Tensor) -> tuple[str, ...]:
+    n, d = x.shape
+    constant = constant_columns(x)
+    if constant == d:
+        return (f"all {n} rows of features are equal: the score is meaningless",)
+    said = (f"{constant} of {d} columns of features are constant",) if 2 * constant > d else ()
+    rows = distinct_rows(x)
+    if 2 * rows <= n:
+        said += (f"only {rows} of {n} rows of features differ: the model maps the other images to equal features",)
+    varied = (~_constant(_spaced(x, 0), x.dtype)).nonzero()[:, 0]
+    columns = distinct_rows(x.T, varied)
+    if len(varied) > 1 and 2 * columns <= len(varied):
+        said += (f"only {columns} of {len(varied)} columns of features differ: the others repeat them",)
+    return said
+
+
+def constant_columns(x: Tensor) -> int:
+    """Count the columns of (N, D) that are constant up to rounding; a lower bound if half of them or fewer."""
+    seemingly = _constant(_spaced(x, 0), x.dtype)
+    if 2 * int(seemingly.sum()) <= x.shape[1]:
+        return 0
+    low, high = x[0].clone(), x[0].clone()
+    for block in x.split(max(BLOCK // x.shape[1], 1)):
+        low, high = torch.minimum(low, block.amin(0)), torch.maximum(high, block.amax(0))
+    return int(_constant(torch.stack([low, high]), x.dtype).sum())
+
+
+def distinct_rows(x: Tensor, rows: Tensor | None = None) -> int:
+    """Count the distinct rows of (N, D); a lower bound if more than half of them are distinct.
+
+    rows: (n,) the rows to count; None for all.
+    """
+    few = _spaced(x, 1) if rows is None else _spaced(x, 1)[rows]
+    found = len(torch.unique(fingerprints(few)))
+    if 2 * found > len(few):
+        return found
+    rows = torch.arange(len(x), device=x.device) if rows is None else rows
+    parts = rows.split(max(BLOCK // x.shape[1], 1))
+    return len(torch.unique(torch.cat([fingerprints(x[part]) for part in parts])))
+
+
+def fingerprints(x: Tensor) -> Tensor:
+    """Return hashes (N,) int64 of rows (N, D), equal for equal rows on every processor: integer sums are exact."""
+    bits = (x.double() + 0.0).contiguous().view(torch.int64)  # + 0.0: no -0.0
+    bits = bits ^ (bits >> 32)  # float32 values have zeros in the lower half
+    generator = torch.Generator().manual_seed(0)
+    factors = torch.randint(2**62, (x.shape[1],), generator=generator).mul_(2).add_(1).to(x.device)
+    return (bits * factors).sum(1)
+
+
+def _constant(rows: Tensor, kind: torch.dtype) -> Tensor:
+    """Return (D,) bool: the columns whose values lie within a few eps of their type, `kind`."""
+    low, high = rows.double().aminmax(dim=0)
+    return high - low <= STEPS * torch.finfo(kind).eps * torch.maximum(low.abs(), high.abs())
+
+
+def _spaced(x: Tensor, dim: int) -> Tensor:
+    """Return FEW rows (dim=0) or columns (dim=1), evenly spaced."""
+    size = x.shape[dim]
+    places = torch.linspace(0, size - 1, min(size, FEW), dtype=torch.float64).round().long().to(x.device)
+    return x[places] if dim == 0 else x[:, places]

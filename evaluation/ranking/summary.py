@@ -24,10 +24,10 @@ from evaluation.ranking.source_heads import CLUSTER_COUNT, checked_source
 from sslkit.data.sources.named import name_of_tables, reusable
 from sslkit.errors import UserError
 from sslkit.files.regular_files import regular
-from sslkit.options.command_line import words
 from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
+from sslkit.terminal.say import words
 
 USUAL = {"root": "data", "seed": 0, "range": None}  # of the options that the next command keeps
 STATISTICS = "ped-reference.npz"  # of the features of each model on a data set

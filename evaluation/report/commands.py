@@ -17,7 +17,8 @@ from sslkit.composition.names import signature
 from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.torchvision_sets import PREFIX
 from sslkit.errors import UserError
-from sslkit.options.command_line import leaves, words
+from sslkit.options.settings import leaves
+from sslkit.terminal.say import words
 from sslkit.training.config import Config
 from sslkit.zoo.entry import CARD
 

@@ -17,8 +17,8 @@ from evaluation.report.ranked import task_of
 from evaluation.report.reading import Material, Member
 from evaluation.report.study import study_tables
 from evaluation.report.zoo_table import zoo_table
-from sslkit.terminal.invocation import as_started
 from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import as_started
 
 TEMPLATE = Path(__file__).parent / "template"
 SHORT = 24  # letters that stay on one line

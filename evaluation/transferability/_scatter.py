@@ -1,16 +1,19 @@
-"""Sums over the rows of a sample that most transferability metrics need."""
+"""Sums over the rows of a sample that most transferability metrics need, and eigenvectors of their scatter."""
 
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.transferability._eigenbasis import Diagonal, Eigenbasis, eigenbasis_of
+from evaluation.transferability._threads import one_blas_thread
 
 PANEL = 256  # columns of a Gram made at a time
 EPS = torch.finfo(torch.float64).eps
+DIRECT = 300  # up to this order a full eigendecomposition is as fast
+SHARE = 4  # fewer than 1 / SHARE of the eigenvectors are computed separately
 CONSTANT = 1e-6  # columns whose std is below this share of the largest are left out
 
 
@@ -103,6 +106,116 @@ class ClassMoments:
 
 
 @dataclass(frozen=True, eq=False)
+class Dense:
+    """All eigenvectors. vectors: (D, D), as columns."""
+
+    values: Tensor
+    vectors: Tensor
+
+    def coordinates(self, b: Tensor) -> Tensor:
+        return self.vectors.T @ b
+
+    def leading(self, k: int) -> Tensor:
+        return self.vectors[:, len(self.values) - k :]
+
+
+@dataclass(frozen=True, eq=False)
+class Diagonal:
+    """Eigenbasis of a diagonal matrix. values: ascending. order: (D,) the axis of each value."""
+
+    values: Tensor
+    order: Tensor
+
+    @classmethod
+    def of(cls, diagonal: Tensor) -> "Diagonal":
+        return cls(*diagonal.sort(stable=True))
+
+    def coordinates(self, b: Tensor) -> Tensor:
+        return b[self.order]
+
+    def leading(self, k: int) -> Tensor:
+        return torch.eye(len(self.order)).to(self.values)[:, self.order[len(self.order) - k :]]
+
+
+@dataclass(frozen=True, eq=False)
+class Tridiagonal:
+    """A = Q T Q', T = S diag(values) S' tridiagonal, V = Q S. The product Q S, half of a solver's time, is skipped.
+
+    main, beside: (D,) and (D - 1,) diagonals of T. reflectors, factors: (D - 1, D - 1) and (D - 1,), LAPACK's form of
+    Q, which keeps the first axis.
+    """
+
+    main: np.ndarray
+    beside: np.ndarray
+    reflectors: np.ndarray
+    factors: np.ndarray
+
+    @classmethod
+    def of(cls, matrix: Tensor) -> "Tridiagonal":
+        from scipy.linalg import lapack
+
+        a = matrix.numpy().T  # symmetric: a view in LAPACK's order of columns
+        work = int(lapack.dsytrd_lwork(len(a), lower=1)[0])
+        with one_blas_thread():
+            reduced, main, beside, factors, info = lapack.dsytrd(a, lower=1, lwork=work)
+        if info:
+            raise ValueError(f"LAPACK's dsytrd failed with {info}")
+        return cls(main, beside, np.asfortranarray(reduced[1:, :-1]), factors)
+
+    @cached_property
+    def values(self) -> Tensor:
+        from scipy.linalg import eigvalsh_tridiagonal
+
+        with one_blas_thread():
+            return torch.from_numpy(eigvalsh_tridiagonal(self.main, self.beside, lapack_driver="sterf"))
+
+    @cached_property
+    def small(self) -> Tensor:
+        """Return S (D, D)."""
+        from scipy.linalg import eigh_tridiagonal
+
+        with one_blas_thread():
+            return torch.from_numpy(eigh_tridiagonal(self.main, self.beside, lapack_driver="stevd")[1])
+
+    def coordinates(self, b: Tensor) -> Tensor:
+        return self.small.T @ self._turned(b, "T")
+
+    def leading(self, k: int) -> Tensor:
+        n = len(self.main)
+        if k * SHARE > n:
+            return self._turned(self.small[:, n - k :], "N")
+        if k == 0:
+            return torch.zeros(n, 0, dtype=torch.float64)
+        from scipy.linalg import eigh_tridiagonal
+
+        wanted = {"select": "i", "select_range": (n - k, n - 1), "lapack_driver": "stemr"}
+        with one_blas_thread():
+            vectors = eigh_tridiagonal(self.main, self.beside, **wanted)[1]
+        return self._turned(torch.from_numpy(vectors), "N")
+
+    def _turned(self, b: Tensor, side: str) -> Tensor:
+        """Return Q b ("N") or Q' b ("T")."""
+        from scipy.linalg import lapack
+
+        out = np.array(b.numpy(), order="F")
+        work = 64 * max(out.shape[1], 64)
+        with one_blas_thread():
+            out[1:] = lapack.dormqr("L", side, self.reflectors, self.factors, out[1:], lwork=work)[0]
+        return torch.from_numpy(out)
+
+
+# Of A = V diag(values) V', values ascending: coordinates(b) is V' b, leading(k) the last k columns of V.
+Eigenbasis = Dense | Diagonal | Tridiagonal
+
+
+def eigenbasis_of(matrix: Tensor) -> Eigenbasis:
+    """Decompose a symmetric (D, D) float64 matrix; large ones on the CPU only to tridiagonal form at first."""
+    if matrix.device.type != "cpu" or len(matrix) <= DIRECT:
+        return Dense(*torch.linalg.eigh(matrix))
+    return Tridiagonal.of(matrix)
+
+
+@dataclass(frozen=True, eq=False)
 class Scatter:
     """Sums of squares and products; one pass of O(N D^2).
 
@@ -184,25 +297,3 @@ def mirror_upper(gram: Tensor) -> Tensor:
         gram[start:stop, start:stop].triu_().add_(corner.T)
         gram[stop:, start:stop] = gram[start:stop, stop:].T
     return gram
-
-
-def compacted(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return rows (N, r), r <= N, and (1, ..., 1) on the rows' principal axes, and the total scatter (r,) along each.
-
-    x: (N, D), centred in place. From its N x N Gram; the mean gets its own direction, with scatter 0.
-    """
-    n = len(x)
-    mean = (x - x[0]).mean(0) + x[0]  # exact for constant columns
-    x -= mean
-    values, vectors = torch.linalg.eigh(x @ x.T)
-    noise = n * float(mean_rounding(mean, n).square().sum())
-    kept = values > max(float(values[-1]) * n * EPS, noise)
-    values = values[kept]
-    lengths, u = values.sqrt(), vectors[:, kept]
-    inside = torch.stack([mean, torch.ones_like(mean)], 1)
-    inside = (u / lengths).T @ (x @ inside)  # (r, 2): Q'm and Q'1, as Q = X'U / lengths
-    rest = (mean @ mean - inside[:, 0] @ inside[:, 0]).clamp_min(0).sqrt()  # of the mean, outside the rows' span
-    known = (max(x.shape) * EPS) ** 0.5 * mean.norm()  # precision of a root of a difference of squares
-    ones = (mean.sum() - inside[:, 1] @ inside[:, 0]) / rest if rest > known else rest * 0
-    rows = torch.cat([u * lengths + inside[:, 0], rest.expand(len(x), 1)], 1)
-    return rows, torch.cat([inside[:, 1], ones[None]]), torch.cat([values, values.new_zeros(1)])

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evaluation.transferability._scatter import ClassMoments, Scatter, add_upper_gram, compacted, mirror_upper
-from sslkit.errors import UserError
-from sslkit.options import members
+from evaluation.transferability._scatter import EPS, ClassMoments, Scatter, add_upper_gram, mean_rounding, mirror_upper
+from sslkit import lazy
+from sslkit.errors import UserError, nearest
 
 # PED's warning, which a ranking shows once per model and not per metric.
 NO_REFERENCE = "no reference=(mean, std) of the model's own training images: these features' own were taken"
@@ -24,13 +24,13 @@ SMALLEST = (DOUBLE.tiny / DOUBLE.eps) ** 0.25  # its fourth power keeps full pre
 
 def names() -> tuple[str, ...]:
     """Return the names of all metrics."""
-    return members.names(__package__)
+    return lazy.members(__package__)
 
 
 def find(name: str) -> ModuleType:
     """Return the module of a metric. Raises UserError for an unknown name and suggests the nearest."""
     if name not in names():
-        raise UserError(f"there is no transferability metric {name!r}: {members.nearest(name, names())}")
+        raise UserError(f"there is no transferability metric {name!r}: {nearest(name, names())}")
     return importlib.import_module(f"{__package__}.{name}")
 
 
@@ -192,7 +192,7 @@ class Sample:
         """
         if self.x.shape[1] <= len(self) or self.dim != self.x.shape[1]:
             return self
-        x, ones, diagonal = compacted(self.features)
+        x, ones, diagonal = _compacted(self.features)
         return replace(self, x=x, shift=None, origin=None, ones=ones, diagonal=diagonal, reference=None)
 
     def principal_coordinates(self, dims: int) -> Tensor:
@@ -239,3 +239,25 @@ def check_scale(sample: Sample) -> None:
         )
     if largest < SMALLEST:
         raise UserError(f"features are at most {largest:.3g}: their squares underflow float64; multiply all of them")
+
+
+def _compacted(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rows (N, r), r <= N, and (1, ..., 1) on the rows' principal axes, and the total scatter (r,) along each.
+
+    x: (N, D), centred in place. From its N x N Gram; the mean gets its own direction, with scatter 0.
+    """
+    n = len(x)
+    mean = (x - x[0]).mean(0) + x[0]  # exact for constant columns
+    x -= mean
+    values, vectors = torch.linalg.eigh(x @ x.T)
+    noise = n * float(mean_rounding(mean, n).square().sum())
+    kept = values > max(float(values[-1]) * n * EPS, noise)
+    values = values[kept]
+    lengths, u = values.sqrt(), vectors[:, kept]
+    inside = torch.stack([mean, torch.ones_like(mean)], 1)
+    inside = (u / lengths).T @ (x @ inside)  # (r, 2): Q'm and Q'1, as Q = X'U / lengths
+    rest = (mean @ mean - inside[:, 0] @ inside[:, 0]).clamp_min(0).sqrt()  # of the mean, outside the rows' span
+    known = (max(x.shape) * EPS) ** 0.5 * mean.norm()  # precision of a root of a difference of squares
+    ones = (mean.sum() - inside[:, 1] @ inside[:, 0]) / rest if rest > known else rest * 0
+    rows = torch.cat([u * lengths + inside[:, 0], rest.expand(len(x), 1)], 1)
+    return rows, torch.cat([inside[:, 1], ones[None]]), torch.cat([values, values.new_zeros(1)])

@@ -52,7 +52,10 @@ def build(backbone: str | nn.Module, *, image_size: int, in_chans: int, frames: 
         frames = seen
         net, recipe = clips.build(backbone, image_size, in_chans)
     else:
-        return _from_timm(backbone, image_size, in_chans)
+        made_of = NARROW.get(backbone, (backbone, {}))
+        _check_name(backbone, made_of[0])
+        sizes = _size_arguments(made_of[0], image_size)
+        return _of_size(backbone, made_of, sizes, image_size, in_chans, adapt=image_size <= SMALL)
     return Backbone(net, recipe, image_size=image_size, in_chans=in_chans, frames=frames)
 
 
@@ -75,14 +78,6 @@ def published(name: str, *, image_size: int, in_chans: int) -> Backbone:
     _check_name(name, name)
     sizes = [arguments for arguments in _size_arguments(name, image_size) if "patch_size" not in arguments]
     return _of_size(name, (name, {}), sizes, image_size, in_chans)
-
-
-def _from_timm(name: str, image_size: int, in_chans: int) -> Backbone:
-    """The network, with another stem for small images. Raises UserError if timm cannot make it for this size."""
-    made_of = NARROW.get(name, (name, {}))
-    _check_name(name, made_of[0])
-    sizes = _size_arguments(made_of[0], image_size)
-    return _of_size(name, made_of, sizes, image_size, in_chans, adapt=image_size <= SMALL)
 
 
 def _of_size(

@@ -4,44 +4,34 @@ No allowed argument reads a file, opens a connection, or names a file or a host.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from sslkit.options.settings import Limits, fits
+
 MAX_SIZE, MAX_CHANNELS = 4096, 1024  # pixels of a side; also the limits of a card
+MAX_STAGES = 8  # of `channels`
 MAX_TOKENS = 2**14  # patches of an image
 MAX_WIDTH, MAX_DEPTH, MAX_HEADS = 2048, 64, 64  # together about 3 billion weights, as timm's largest
 POOLS = ("", "avg", "max", "avgmax", "catavgmax", "token", "map")
 
-
-def _whole(least: int, most: int) -> Callable[[Any], bool]:
-    return lambda value: type(value) is int and least <= value <= most
-
-
-def _flag(value: Any) -> bool:
-    return type(value) is bool
-
-
-def _one_of(*values: str) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, str) and value in values
-
-
-def _channels(value: Any) -> bool:
-    return isinstance(value, (tuple, list)) and 1 <= len(value) <= 8 and all(map(_whole(1, MAX_WIDTH // 2), value))
-
-
-_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "num_classes": (_whole(0, 10_000), "a whole number from 0 to 10,000"),
-    "in_chans": (_whole(1, MAX_CHANNELS), f"a whole number from 1 to {MAX_CHANNELS:,}"),
-    "img_size": (_whole(1, MAX_SIZE), f"a whole number from 1 to {MAX_SIZE:,}"),
-    "patch_size": (_whole(1, 64), "a whole number from 1 to 64"),
-    "dynamic_img_size": (_flag, "True or False"),
-    "stem_type": (_one_of("", "deep", "deep_tiered"), "'', 'deep' or 'deep_tiered'"),
-    "avg_down": (_flag, "True or False"),
-    "channels": (_channels, f"up to 8 whole numbers from 1 to {MAX_WIDTH // 2:,}"),
-    "embed_dim": (_whole(1, MAX_WIDTH), f"a whole number from 1 to {MAX_WIDTH:,}"),
-    "depth": (_whole(1, MAX_DEPTH), f"a whole number from 1 to {MAX_DEPTH}"),
-    "num_heads": (_whole(1, MAX_HEADS), f"a whole number from 1 to {MAX_HEADS}"),
-    "global_pool": (_one_of(*POOLS), f"one of {', '.join(map(repr, POOLS))}"),
+_CHECKS: dict[str, tuple[Any, Limits, str]] = {
+    "num_classes": (int, Limits(least=0, most=10_000), "a whole number from 0 to 10,000"),
+    "in_chans": (int, Limits(least=1, most=MAX_CHANNELS), f"a whole number from 1 to {MAX_CHANNELS:,}"),
+    "img_size": (int, Limits(least=1, most=MAX_SIZE), f"a whole number from 1 to {MAX_SIZE:,}"),
+    "patch_size": (int, Limits(least=1, most=64), "a whole number from 1 to 64"),
+    "dynamic_img_size": (bool, Limits(), "True or False"),
+    "stem_type": (str, Limits(choices=("", "deep", "deep_tiered")), "'', 'deep' or 'deep_tiered'"),
+    "avg_down": (bool, Limits(), "True or False"),
+    "channels": (
+        list[int],
+        Limits(least=1, most=MAX_WIDTH // 2),
+        f"up to {MAX_STAGES} whole numbers from 1 to {MAX_WIDTH // 2:,}",
+    ),
+    "embed_dim": (int, Limits(least=1, most=MAX_WIDTH), f"a whole number from 1 to {MAX_WIDTH:,}"),
+    "depth": (int, Limits(least=1, most=MAX_DEPTH), f"a whole number from 1 to {MAX_DEPTH}"),
+    "num_heads": (int, Limits(least=1, most=MAX_HEADS), f"a whole number from 1 to {MAX_HEADS}"),
+    "global_pool": (str, Limits(choices=POOLS), f"one of {', '.join(map(repr, POOLS))}"),
 }
 
 
@@ -54,8 +44,11 @@ def fault(model: str, arguments: Mapping[str, Any]) -> str:
     for name, value in arguments.items():
         if name not in _CHECKS:
             return f"{_short(name)} is not one of the arguments {', '.join(_CHECKS)}"
-        allowed, expected = _CHECKS[name]
-        if not allowed(value):
+        kind, limits, expected = _CHECKS[name]
+        allowed = fits(value, kind, limits)
+        if name == "channels":
+            allowed &= isinstance(value, (tuple, list)) and 1 <= len(value) <= MAX_STAGES
+        if not allowed:
             return f"{name}={_short(value)} must be {expected}"
     size, patch = arguments.get("img_size", 0), arguments.get("patch_size") or _named_patch(model)
     if (size // patch) ** 2 > MAX_TOKENS:

@@ -36,8 +36,8 @@ from sslkit.options.settings import as_word, declared, overlaid, takes_text
 from sslkit.runtime.allocator import keep_freed_memory
 from sslkit.terminal import say
 from sslkit.terminal.columns import entry, printable, reflowed
-from sslkit.terminal.invocation import as_started
 from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import as_started
 
 TEXTS = 30  # column in which the texts of a help begin
 QUIET = {  # no output folder and no log of Hydra
@@ -173,24 +173,20 @@ def _job(task: Callable[[dict[str, Any]], Any], refused: list[str] | None = None
     def job(config: DictConfig) -> None:
         # Lightning starts other ranks with this command line: it must be that of the job, not of the sweep.
         sys.argv[1:] = OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)
-        sweeps = refused is not None and _is_one_of_a_sweep(HydraConfig.get())
+        own = HydraConfig.get()  # only the basic launcher runs the jobs of a sweep in one process
+        shares = own.mode == RunMode.MULTIRUN and own.launcher._target_.endswith("BasicLauncher")
         HydraConfig.instance().cfg = None
         say.print_lines()
         with one_line_errors():
             try:
                 task(OmegaConf.to_container(config, resolve=True))
             except UserError as error:
-                if not sweeps:
+                if refused is None or not shares:
                     raise
                 print(said(error), file=sys.stderr)
                 refused.append(" ".join(sys.argv[1:]))
 
     return job
-
-
-def _is_one_of_a_sweep(own: DictConfig) -> bool:
-    """Return True for a job that shares this process with others: a launcher of a cluster starts one for each."""
-    return own.mode == RunMode.MULTIRUN and own.launcher._target_.endswith("BasicLauncher")
 
 
 def _methods(words: list[str], default: str) -> list[str]:

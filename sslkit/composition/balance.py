@@ -13,9 +13,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from sslkit.embeddings import wide
-from sslkit.layers import norm_statistics
 from sslkit.regularizers.base import Regularizer
 from sslkit.runtime import distributed
+from sslkit.runtime.hardware import statistics_kept
 
 EVERY = 64  # steps between two measurements; in the first of them also at 2, 4, 8, 16, 32
 KEPT = 0.5  # of a running mean, at each measurement
@@ -77,7 +77,7 @@ class Shares:
         scale = HALF_SCALE if is_fp16 else 1.0
         outputs = [out for out in outputs if out.requires_grad]
         # A backward pass runs without autocast; recomputed activations would update statistics again.
-        with torch.autocast(device, enabled=False), norm_statistics.kept(backbone):
+        with torch.autocast(device, enabled=False), statistics_kept(backbone):
             objectives = {"share_h": _norm(objective, outputs, scale, shared=False)} if outputs else {}
             layer, norm = _last_trained(objective, backbone, scale)
             for name, loss in plugins.items():

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sslkit import objectives, regularizers
 from sslkit.errors import UserError, shown
 from sslkit.options import members
+
+OBJECTIVES, REGULARIZERS = "sslkit.objectives", "sslkit.regularizers"
 
 
 def parse(name: str) -> tuple[str, list[str]]:
@@ -37,12 +38,14 @@ def classes(name: str) -> dict[str, type]:
     Raises UserError for a regulariser in the place of the objective, and for an objective after a +.
     """
     first, rest = parse(name)
-    if first in regularizers.names():
+    regularizers = members.names(REGULARIZERS)
+    if first in regularizers:
         raise UserError(f"{first} is a regulariser: add it to an objective, method=simclr+{first}")
     for part in rest:
-        if part in objectives.names() and part not in regularizers.names():
+        if part in members.names(OBJECTIVES) and part not in regularizers:
             raise UserError(f"{part} is an objective: it comes first, method={part}, and only regularisers after a +")
-    return {"objective": objectives.find(first), **{key(part): regularizers.find(part) for part in rest}}
+    found = {key(part): members.find(REGULARIZERS, part) for part in rest}
+    return {"objective": members.find(OBJECTIVES, first), **found}
 
 
 def filled(given: str | Mapping[str, Any]) -> dict[str, Any]:

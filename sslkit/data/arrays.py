@@ -51,20 +51,16 @@ class ArrayImages(Images):
         return self.batch(images, index, torch.full((len(index),), aspect), [])
 
     def _check_channels(self, channels: int) -> None:
-        check_channels(self.pixels.shape[1], channels, self.name)
+        have = self.pixels.shape[1]
+        if have != channels and not (have in _CONVERTIBLE and channels in _CONVERTIBLE):
+            raise UserError(
+                f"{self.name} has {have} channels, which cannot become data.channels={channels}: only 1 (gray), 3 "
+                "(RGB) and 4 (RGBA) convert into each other"
+            )
 
     def _update_digest(self, digest: Any) -> None:
         digest.update(repr(self.pixels.shape).encode())
         digest.update(np.ascontiguousarray(self.pixels))
-
-
-def check_channels(have: int, want: int, where: str) -> None:
-    """Raises UserError unless `convert_channels` can convert `have` channels to `want`."""
-    if have != want and not (have in _CONVERTIBLE and want in _CONVERTIBLE):
-        raise UserError(
-            f"{where} has {have} channels, which cannot become data.channels={want}: only 1 (gray), 3 (RGB) and "
-            f"4 (RGBA) convert into each other"
-        )
 
 
 def convert_channels(images: Tensor, channels: int) -> Tensor:

@@ -2,9 +2,11 @@
 
 import copy
 import hashlib
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -12,8 +14,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from sslkit.data.decode import scale
-from sslkit.data.decode.scale import Range
+from sslkit.data.decode.scale import AUTO, Range
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 
@@ -22,6 +23,41 @@ INTERPOLATIONS = ("bilinear", "bicubic")
 ON_ERROR = ("skip", "raise")
 PAGES = ("first", "all")
 CACHE = "runs/cache"
+
+
+def is_array(source: Any) -> bool:
+    """Return whether a source is an array or a tensor."""
+    return isinstance(source, (np.ndarray, torch.Tensor))
+
+
+def joined(source: Any) -> Any:
+    """A list of folders as the one text that names them, `A,B`; anything else unchanged.
+
+    Raises UserError for an empty list, and for a name in it that has a comma.
+    """
+    if not isinstance(source, (list, tuple)):
+        return source
+    if not source:
+        raise UserError("data=[] is an empty list: give the paths of folders or of image files")
+    if not all(isinstance(one, (str, Path)) for one in source):
+        kinds = ", ".join(sorted({type(one).__name__ for one in source}))
+        how = "for one array write numpy.stack or torch.stack" if any(map(is_array, source)) else "give their paths"
+        raise UserError(f"data is a list of {kinds}, not of paths: {how}")
+    words = [os.fspath(one) for one in source]
+    if len(words) > 1 and any("," in word for word in words):
+        name = next(word for word in words if "," in word)
+        raise UserError(f"{name!r} has a comma, and cannot be one of several: rename it, or list its files in a .txt")
+    return ",".join(words)
+
+
+def checked_range(given: Any) -> Range | str | None:
+    """The option `data.range`: two numbers, "auto" or None. Raises UserError for anything else."""
+    if given is None or given == AUTO:
+        return given
+    is_pair = isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2
+    if not is_pair or not all(isinstance(one, (int, float)) and isfinite(one) for one in given) or given[0] >= given[1]:
+        raise UserError(f"data.range={given!r} must be two numbers that rise, such as [0,4095], auto or null")
+    return float(given[0]), float(given[1])
 
 
 @dataclass(frozen=True)
@@ -43,7 +79,7 @@ class ImageOptions:
     max_pixels: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "range", scale.checked(self.range))
+        object.__setattr__(self, "range", checked_range(self.range))
         for name, known in (
             ("fit", FITS),
             ("on_error", ON_ERROR),
@@ -89,7 +125,7 @@ class Images(Dataset):
     is_whole: False for a part of other images.
     range: the values of pixels of more than 8 bits that become 0 and 255, see `sslkit.data.decode.scale`; None for 8
         bits.
-    workers: number of these in `in_order.batches_in_order`, or "auto"; a run sets its data.workers.
+    workers: number of these in `loader.batches_in_order`, or "auto"; a run sets its data.workers.
     """
 
     decodes: ClassVar[bool] = True

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from sslkit.data.images import Images
-from sslkit.data.in_order import batches_in_order
+from sslkit.data.loader import batches_in_order
 from sslkit.terminal import say
 
 IN_MEMORY = 2**30  # bytes of a run's kept images in memory; what does not fit goes to a file

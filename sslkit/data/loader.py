@@ -1,9 +1,12 @@
-"""Batches of images in an order that depends only on the seed and the epoch."""
+"""Batches of images: for training in an order that depends only on the seed and the epoch, or row by row.
+
+Clean images are read row by row for evaluation, priors and statistics. Worker processes decode files for both.
+"""
 
 import multiprocessing
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +18,7 @@ from sslkit.data.sources.named import collate
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import UserError
 
+FEWEST = 256  # rows: fewer are decoded faster in order than workers start
 _MOST_WORKERS = 8
 Item = TypeVar("Item")
 
@@ -168,6 +172,44 @@ def make_loader(
         generator=torch.Generator().manual_seed(seed),  # otherwise each epoch would draw from the global one
     )
     return TimedLoader(loader)
+
+
+def batches_in_order(
+    images: Images, rows: Sequence[int], size: int, *, workers: int | str | None = None, readers: int = 1
+) -> Iterator[tuple[list[int], dict[str, Any]]]:
+    """(requested rows, their batch from `Images.__getitems__`), `size` rows at a time, in order.
+
+    workers, readers: see `batches_of_parts`.
+    """
+    parts = [[int(row) for row in rows[start : start + size]] for start in range(0, len(rows), size)]
+    return batches_of_parts(images, parts, workers=workers, readers=readers)
+
+
+def batches_of_parts(
+    images: Images, parts: Sequence[list[int]], *, workers: int | str | None = None, readers: int = 1
+) -> Iterator[tuple[list[int], dict[str, Any]]]:
+    """(rows of a part, their batch from `Images.__getitems__`) of each part, in order.
+
+    Images in memory, and fewer than `FEWEST` rows, are read by this process. Nothing is drawn from the caller's random
+    generators, and the worker processes end with the iterator.
+    workers: decoding processes, "auto" as in `loader.make_loader`; None: the images' own number.
+    readers: ranks that read at the same time.
+    Raises the UserError of a worker without the worker's traceback.
+    """
+    many = sum(map(len, parts)) >= FEWEST and images.decodes
+    count = workers_for(images, images.workers if workers is None else workers, readers) if many else 0
+    if not count:
+        yield from ((part, images.__getitems__(part)) for part in parts)
+        return
+    loader = DataLoader(
+        images,
+        batch_sampler=parts,
+        collate_fn=collate,
+        num_workers=min(count, len(parts)),
+        pin_memory=torch.cuda.is_available(),
+        generator=torch.Generator(),  # otherwise the loader would draw from the caller's
+    )
+    yield from plain_errors(zip(parts, loader, strict=True))
 
 
 def workers_for(dataset: Images | CroppedImages, workers: int | str, world_size: int) -> int:

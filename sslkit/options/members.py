@@ -13,34 +13,23 @@ import re
 import sys
 import types
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from sslkit.errors import UserError, nearest, shown
+from sslkit.lazy import folders
+from sslkit.lazy import members as names
 from sslkit.options import own_code
 from sslkit.options.settings import Declared, plain
 
 
-@cache
-def names(family: str) -> tuple[str, ...]:
-    """Every member of a family, by listing its folder: `names("sslkit.objectives")`."""
-    files = (info.name for info in pkgutil.iter_modules(_folders(family)))
-    return tuple(sorted(name for name in files if name != "base" and not name.startswith("_")))
-
-
 def first_line(family: str, name: str) -> str:
     """The first line of a member's file, a one-line description; nothing is imported for it."""
-    for info in pkgutil.iter_modules(_folders(family)):
+    for info in pkgutil.iter_modules(folders(family)):
         if info.name == name:
             path = Path(info.module_finder.find_spec(name).origin)
             return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]
     raise ValueError(f"{family} has no member {name}")
-
-
-def _folders(family: str) -> list[str]:
-    """The folders of a package, which is not imported: a family may need torch, its names do not."""
-    return list(importlib.util.find_spec(family).submodule_search_locations)
 
 
 def find(family: str, name: str) -> type:

@@ -141,6 +141,15 @@ def nested(given: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]
     return settings
 
 
+def leaves(options: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path of each option in nested mappings, `optimizer.lr`, and its value."""
+    if not isinstance(options, Mapping):
+        yield path, options
+        return
+    for name, value in options.items():
+        yield from leaves(value, f"{path}.{name}".lstrip("."))
+
+
 def _is_dotted(key: Any) -> bool:
     return isinstance(key, str) and "." in key
 

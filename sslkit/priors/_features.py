@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sslkit.data.in_order import batches_in_order
+from sslkit.data.loader import batches_in_order
 from sslkit.errors import UserError
 from sslkit.priors.base import Prior
 from sslkit.priors.features import FilePrior

@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from sslkit.errors import RunFailed, UserError, first_line
 from sslkit.runtime.checkpoint import last, previous
@@ -79,6 +80,24 @@ def recompute(net: nn.Module, name: str) -> None:
             f"trainer.checkpoint_activations=true: backbone {name} cannot recompute its activations; "
             "take a timm network that can, such as a ResNet or a ViT, or leave it out"
         ) from error
+
+
+@contextmanager
+def statistics_kept(module: nn.Module) -> Iterator[None]:
+    """Keep the running statistics of the module's batch norms from what runs inside the context.
+
+    Their momentum is 0 there, and other tensors count the batches. (Without statistics, `track_running_stats=False`, a
+    recomputed pass would save other tensors than the first.)
+    """
+    norms = [m for m in module.modules() if isinstance(m, _BatchNorm) and m.num_batches_tracked is not None]
+    before = [(norm, norm.momentum, norm.num_batches_tracked) for norm in norms]
+    for norm, _, count in before:
+        norm.momentum, norm.num_batches_tracked = 0.0, torch.zeros_like(count)
+    try:
+        yield
+    finally:
+        for norm, momentum, count in before:
+            norm.momentum, norm.num_batches_tracked = momentum, count
 
 
 class Compiled(Hook):

@@ -15,6 +15,7 @@ from typing import Any
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
 
+JOB = "SLURM_JOB_ID"  # in the environment of a job; elsewhere none of this is needed
 SIGNAL = getattr(signal, "SIGUSR1", None)  # not on Windows
 
 
@@ -32,7 +33,7 @@ class Requeue(Hook):
 
     def begin(self, loop: Loop) -> None:
         self.is_main = loop.is_main
-        if SIGNAL and "SLURM_JOB_ID" in os.environ and _in_main_thread():
+        if SIGNAL and _in_main_thread():
             self._before = signal.signal(SIGNAL, self._ask)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
@@ -76,7 +77,7 @@ def _in_main_thread() -> bool:
 
 def _job() -> str:
     array = os.environ.get("SLURM_ARRAY_JOB_ID")
-    return f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}" if array else os.environ["SLURM_JOB_ID"]
+    return f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}" if array else os.environ[JOB]
 
 
 def _refusal(job: str) -> str:

@@ -1,15 +1,27 @@
-"""Messages for the user: the library logs them, a command line prints them.
+"""Messages for the user, and the commands in them: the library logs the lines, a command line prints them.
 
 Each line is a record of the logger "sslkit.say". In a program of your own only warnings are shown, unless it calls
 `logging.basicConfig(level=logging.INFO)`; `print_lines()` prints all lines, as the recipes do.
+
+Programs are started by `python recipes/train.py` in a clone, by `sslkit train` with the installed command. Messages are
+written in the first form; `as_started` gives them the form that works where they are read.
 """
 
 import logging
+import os
+import re
+import shlex
 import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from sslkit.terminal.columns import folded, printable
-from sslkit.terminal.invocation import as_started
 
+PLAIN = re.compile(r"[\w./:+@%-]+")  # what Hydra's grammar takes as it stands
+COMMAND = "SSLKIT_COMMAND"  # set by the command `sslkit`, for itself and the processes that it starts
+SCRIPTS = Path(__file__).parents[2] / "recipes"
+PROGRAM = re.compile(r"(?P<torchrun>torchrun(?: --\S+)* )?(?:python )?(?<![\w./-])recipes/(?P<name>\w+)\.py")
 LOG = logging.getLogger("sslkit.say")
 LOG.setLevel(logging.INFO)
 
@@ -43,3 +55,37 @@ def print_lines() -> None:
     LOG.propagate = LOG.disabled = False  # a logging configuration may have disabled it
     if not any(isinstance(handler, _Printer) for handler in LOG.handlers):
         LOG.addHandler(_Printer())
+
+
+def by_command() -> bool:
+    """Return whether programs are started as `sslkit NAME`: by that command, or where there are no scripts."""
+    return COMMAND in os.environ or not (SCRIPTS / "train.py").is_file()
+
+
+def as_started(text: str) -> str:
+    """Return a text with `python recipes/few_shot.py` and `recipes/few_shot.py` written as they are started here."""
+    return PROGRAM.sub(_command, text) if by_command() else text
+
+
+def _command(match: re.Match) -> str:
+    launcher = f"{match['torchrun']}--no-python " if match["torchrun"] else ""
+    return f"{launcher}sslkit {match['name'].replace('_', '-')}"
+
+
+def words(options: Mapping[str, Any]) -> str:
+    """The options as words of a command line, quoted for Hydra and for the shell."""
+    return " ".join(shlex.quote(f"{name}={_written(value)}") for name, value in options.items())
+
+
+def _written(value: Any) -> str:
+    """A value as Hydra reads it."""
+    if isinstance(value, (list, tuple)):
+        return f"[{','.join(map(_written, value))}]"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{name}:{_written(one)}" for name, one in value.items()) + "}"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = str(value)
+    if PLAIN.fullmatch(text):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("${", "\\${") + '"'

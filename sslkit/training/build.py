@@ -13,51 +13,28 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sslkit import backbones, objectives
+from sslkit import backbones
 from sslkit.backbones.base import Backbone
 from sslkit.composition.method import Method, method
-from sslkit.composition.names import classes, parse, signature
+from sslkit.composition.names import classes, signature
 from sslkit.composition.step_checks import check_batch, check_clips
 from sslkit.data.decode.scale import Range
+from sslkit.data.images import Images
+from sslkit.data.loader import batches_in_order
 from sslkit.data.views.recipe import SMALL, SMALL_SCALE
 from sslkit.errors import UserError, nearest
 from sslkit.options import members
 from sslkit.runtime.hardware import is_cpu, recompute
-from sslkit.training.config import Config
-from sslkit.training.data import CPU_SIZE, PUBLISHED_SIZE, Data, normalization, withhold
+from sslkit.training.config import OPEN, Config, filled, given
+from sslkit.training.data import CPU_SIZE, PUBLISHED_SIZE, Data, withhold
 from sslkit.training.step import layer_rates
 from sslkit.zoo.start import start
 
-OPTIONS = (("objective", "momentum"), ("views", "scale"))  # of a method; optimizer.lr is left open too
 RATE = 0.002
 NARROW, NARROW_RATE, NARROW_BATCH = "narrow_resnet", 0.009, 128  # with adamw
+_AT_ONCE = 128  # images of a batch for statistics
 MEMORY = 8  # the teacher averages the last 1 / MEMORY of a short run
 MOMENTA = 0.9, 0.996  # of a teacher: least, and BYOL's, which runs of 2,000 steps have
-
-
-def given(config: Config, path: tuple[str, str]) -> Any:
-    """The value of a method's option; None where it is not given."""
-    part, name = path
-    return (config.method_options().get(part) or {}).get(name)
-
-
-def filled(config: Config, values: Mapping[tuple[str, str], Any]) -> Config:
-    """The settings with these options of the method where they are not given; None leaves them open."""
-    values = {path: value for path, value in values.items() if value is not None and given(config, path) is None}
-    if not values:
-        return config
-    method = {"name": config.method_name, **config.method_options()}
-    for (part, name), value in values.items():
-        method[part] = {**(method.get(part) or {}), name: value}
-    return replace(config, method=method)
-
-
-def as_in(config: Config, run: Config) -> Config:
-    """The settings with those that are not given taken from a run, which may be older than the choices above."""
-    config = filled(config, {path: given(run, path) for path in OPTIONS})
-    if config.optimizer.lr is None:
-        config = replace(config, optimizer=replace(config.optimizer, lr=run.optimizer.lr))
-    return config
 
 
 def batches(config: Config, data: Data) -> int:
@@ -99,7 +76,7 @@ def with_rate(config: Config, method: Method) -> Config:
 
 def chosen_line(asked: Config, config: Config) -> list[str]:
     """A line on what was chosen; empty if nothing was. asked: the settings that were given."""
-    known = {path: given(config, path) for path in OPTIONS if given(asked, path) is None}
+    known = {path: given(config, path) for path in OPEN if given(asked, path) is None}
     scale, momentum = known.get(("views", "scale")), known.get(("objective", "momentum"))
     is_own = asked.optimizer.lr is None and config.optimizer.lr != RATE
     parts = [f"learning rate {config.optimizer.lr:g} for {NARROW}"] if is_own else []
@@ -146,25 +123,24 @@ def check_parts(config: Config) -> None:
     """
     name, options = config.method_name, config.method_options()
     parts = classes(name)
-    for part, given in options.items():
+    for part, own in options.items():
         if part not in (*parts, "views"):
             raise UserError(f"{name!r} has no part {part!r}: {nearest(part, [*parts, 'views'])}")
-        if part != "views" and given is not None:
-            members.check_options(parts[part], given, part)
+        if part != "views" and own is not None:
+            members.check_options(parts[part], own, part)
 
 
 def build_method(config: Config, data: Data, backbone: nn.Module | None = None) -> Method:
     """The method of a config for its data. Raises UserError if it needs labels and the data has none."""
     options = config.method_options()
-    member = objectives.find(parse(config.method_name)[0])
-    if member.needs_labels:
+    if classes(config.method_name)["objective"].needs_labels:
         options["objective"] = _with_classes(options.get("objective") or {}, data, config)
         withhold(data)
     body = started(config, data, backbone)
     loaded = {name: value.clone() for name, value in body.net.state_dict().items()} if body else {}
     built = method(
         config.method_name,
-        backbone=body or backbone or _network(config, member, data),
+        backbone=body or backbone or _network(config, classes(config.method_name)["objective"], data),
         image_size=data.image_size,
         in_chans=data.train.channels,
         frames=getattr(data.train, "frames", None),
@@ -186,6 +162,17 @@ def _network(config: Config, objective: type, data: Data) -> str:
     if config.backbone != "auto" or data.clips is not None or not is_cpu(config.trainer.accelerator):
         return config.backbone
     return backbones.default(objective.families[0], min(data.image_size, SMALL))
+
+
+def normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """None (ImageNet's) for three channels, otherwise mean and std of up to 2,000 images, evenly spaced."""
+    if images.channels == 3:
+        return None
+    rows = torch.linspace(0, len(images) - 1, min(len(images), 2000)).long().unique().tolist()
+    read = [batch["images"] for _, batch in batches_in_order(images, rows, _AT_ONCE)]
+    pixels = torch.cat(read).float().transpose(0, 1).flatten(1) / 255
+    mean, std = pixels.mean(1), pixels.std(1).clamp_min(1e-3)
+    return tuple(round(v, 4) for v in mean.tolist()), tuple(round(v, 4) for v in std.tolist())
 
 
 def _set_network(config: Config, built: Method) -> None:

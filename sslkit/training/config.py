@@ -2,15 +2,18 @@
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sslkit.data.decode import scale
-from sslkit.data.sources.objects import joined
+from torch.utils.data import Dataset
+
+from sslkit.data.images import ON_ERROR, PAGES, checked_range, joined
+from sslkit.data.sources.objects import named
 from sslkit.errors import UserError, shown
 from sslkit.options.settings import MOST_SEED, nested, overlaid, setting
 
 LEAST_POINTS = 5  # images of a t-SNE
+OPEN = (("objective", "momentum"), ("views", "scale"))  # options of a method that may be left open, as optimizer.lr
 SHORT = {"data": "source", "optimizer": "name", "method": "name"}  # {"data": X} is {"data": {"source": X}}
 
 
@@ -35,7 +38,7 @@ class DataConfig:
         "auto", "loader processes; auto: 0 for arrays, else by the cores", least=0, most=256, choices=("auto",)
     )
     on_error: str = setting(
-        "skip", "unreadable image: skip (counted and reported at the end) or raise", choices=("skip", "raise")
+        "skip", "unreadable image: skip (counted and reported at the end) or raise", choices=ON_ERROR
     )
     range: list[float] | str | None = setting(
         None,
@@ -43,9 +46,7 @@ class DataConfig:
         "the greatest of all training images; null: whole bits ([0,4095], ...) by a sample of them",
         choices=("auto",),
     )
-    pages: str = setting(
-        "first", "files of several pages: first, or all (each page is an image)", choices=("first", "all")
-    )
+    pages: str = setting("first", "files of several pages: first, or all (each page is an image)", choices=PAGES)
     max_pixels: int | None = setting(
         None, "pixels of an image file that is read; null: 179 million", least=1, most=10**12
     )
@@ -60,7 +61,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         self.source = joined(self.source)
-        scale.checked(self.range)
+        checked_range(self.range)
 
     @property
     def is_video(self) -> bool:
@@ -211,6 +212,31 @@ class Config:
         return {} if isinstance(self.method, str) else {k: v for k, v in self.method.items() if k != "name"}
 
 
+def given(config: Config, path: tuple[str, str]) -> Any:
+    """The value of a method's option; None where it is not given."""
+    part, name = path
+    return (config.method_options().get(part) or {}).get(name)
+
+
+def filled(config: Config, values: Mapping[tuple[str, str], Any]) -> Config:
+    """The settings with these options of the method where they are not given; None leaves them open."""
+    values = {path: value for path, value in values.items() if value is not None and given(config, path) is None}
+    if not values:
+        return config
+    method = {"name": config.method_name, **config.method_options()}
+    for (part, name), value in values.items():
+        method[part] = {**(method.get(part) or {}), name: value}
+    return replace(config, method=method)
+
+
+def as_in(config: Config, run: Config) -> Config:
+    """The settings with those that are not given taken from a run, which may be older than the choices of `build`."""
+    config = filled(config, {path: given(run, path) for path in OPEN})
+    if config.optimizer.lr is None:
+        config = replace(config, optimizer=replace(config.optimizer, lr=run.optimizer.lr))
+    return config
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
@@ -250,3 +276,20 @@ def _check_videos(data: DataConfig) -> None:
     given = [name for name in ("frames", "stride", "clips", "decoder") if getattr(data, name) is not None]
     if given and not data.is_video:
         raise UserError(f"data.{given[0]} is for videos, and data={data.source!r} are images: write data=video:FOLDER")
+
+
+def asked_for(
+    given: Mapping[str, Any] | Config | str | None, settings: Mapping[str, Any]
+) -> tuple[Config, Dataset | None]:
+    """The settings of both arguments of `sslkit.pretrain`, and the object that is the data; None if it is a name."""
+    if isinstance(given, Config):
+        if settings:
+            raise UserError(f"{', '.join(settings)} beside a Config: set it there, with dataclasses.replace")
+        return given, None
+    config = {"method": given} if isinstance(given, str) else {} if given is None else given
+    if not isinstance(config, Mapping):
+        raise UserError(f"settings are a mapping, such as {{'method': 'simclr', 'epochs': 100}}; got {shown(given)}")
+    if twice := sorted(set(config) & set(settings)):
+        raise UserError(f"{twice[0]} is given twice: {shown(config[twice[0]])} and {shown(settings[twice[0]])}")
+    config, own = named({**config, **settings})
+    return Config.from_mapping(config), own

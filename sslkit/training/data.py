@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from lightning_fabric.utilities import move_data_to_device
 
-from sslkit.composition.method import Method
+from sslkit.composition.method import Method, classes
 from sslkit.data.decoded import DecodedImages
-from sslkit.data.in_order import batches_in_order
 from sslkit.data.kept import KeptImages, Room
 from sslkit.data.loader import TimedLoader, make_loader
 from sslkit.data.sources import class_names
@@ -28,7 +27,6 @@ from sslkit.terminal.plurals import counted
 from sslkit.training.config import Config
 
 PUBLISHED_SIZE, CPU_SIZE = 224, 96  # pixels of views from files: as published, and as a CPU finishes
-_AT_ONCE = 128  # images of a batch for statistics
 
 
 @dataclass
@@ -75,23 +73,41 @@ def open_data(config: Config, own: Any = None) -> Data:
     return data
 
 
-def _open_images(config: Config, own: Any) -> Data:
-    source = config.data.source if own is None else own
-    options = {"channels": config.data.channels, "on_error": config.data.on_error}
-    options |= {name: getattr(config.data, name) for name in ("range", "pages", "max_pixels")}
-    options["cache"] = Path(config.out) / ".cache"
-    known = splits(source, options["cache"])
+def images_of(config: Config, own: Any = None) -> Images:
+    """The training images or videos as a finished run leaves them, for their digest: without labels it did not see."""
+    if classes(config.method_name)["objective"].needs_labels:
+        data = open_data(config, own)
+        withhold(data)
+        return data.train
+    return _train_videos(config)[0] if config.data.is_video else _train_images(config, own)[0]
+
+
+def _train_images(config: Config, own: Any) -> tuple[Images, int]:
+    """The training images, and the size of their views."""
+    source, options = _source(config, own)
     if isinstance(source, Images) and source.source is None:  # cannot be opened again
         channels = config.data.channels or source.channels
         train = source.at(image_size=source.image_size, channels=channels, fit=source.fit)
     else:
-        train = open_images(source, split=known[0], **options)
+        train = open_images(source, split=splits(source, options["cache"])[0], **options)
     if config.resume and getattr(train, "varies", False):
         raise UserError(f"resume=true, but reading a row of {train.name} twice gives other pixels: start a new run")
     usual = CPU_SIZE if is_cpu(config.trainer.accelerator) else PUBLISHED_SIZE
     size = config.data.image_size or (train.image_size if train.native_size else usual)
     if train.native_size is None and size != PUBLISHED_SIZE:  # decode files a little larger than the views
         train = train.at(image_size=round(size * 8 / 7), channels=train.channels, fit=train.fit)
+    return train, size
+
+
+def _source(config: Config, own: Any) -> tuple[Any, dict[str, Any]]:
+    """The images' source and the options of `open_images`."""
+    options = {name: getattr(config.data, name) for name in ("channels", "on_error", "range", "pages", "max_pixels")}
+    return config.data.source if own is None else own, {**options, "cache": Path(config.out) / ".cache"}
+
+
+def _open_images(config: Config, own: Any) -> Data:
+    source, options = _source(config, own)
+    train, size = _train_images(config, own)
 
     def clean(split: str) -> Images:
         if split == train.split:  # not listed again
@@ -104,19 +120,25 @@ def _open_images(config: Config, own: Any) -> Data:
 
 def _open_videos(config: Config) -> Data:
     """Random clips for training, new in each epoch, and the center clips for evaluation and priors."""
-    given = {name: getattr(config.data, name) for name in ("frames", "stride", "decoder")}
-    options = {name: value for name, value in given.items() if value is not None}
-    options |= {"on_error": config.data.on_error, "cache": Path(config.out) / ".cache"}
-    source, size = config.data.source, config.data.image_size or DEFAULT_SIZE
-    train = open_videos(source, **options, clips=config.data.clips, image_size=round(size * 8 / 7))
+    train, size, options = _train_videos(config)
     clean = train.sampled("center").at(image_size=size, channels=3, fit="crop")
 
     def judge(split: str) -> Images:
         if split == train.split:
             return clean
-        return open_videos(source, split, **options, image_size=size, sampling="center", fit="crop")
+        return open_videos(config.data.source, split, **options, image_size=size, sampling="center", fit="crop")
 
     return _with_judges(Data(train, None, None, size, clean=clean), config, judge)
+
+
+def _train_videos(config: Config) -> tuple[Images, int, dict[str, Any]]:
+    """The training videos, the size of their views, and the options of `open_videos`."""
+    given = {name: getattr(config.data, name) for name in ("frames", "stride", "decoder")}
+    options = {name: value for name, value in given.items() if value is not None}
+    options |= {"on_error": config.data.on_error, "cache": Path(config.out) / ".cache"}
+    size = config.data.image_size or DEFAULT_SIZE
+    train = open_videos(config.data.source, **options, clips=config.data.clips, image_size=round(size * 8 / 7))
+    return train, size, options
 
 
 def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> Data:
@@ -226,17 +248,6 @@ def withhold(data: Data) -> None:
     if data.withheld is not None:
         data.train.labels = data.train.labels.copy()
         data.train.labels[data.withheld] = -1
-
-
-def normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """None (ImageNet's) for three channels, otherwise mean and std of up to 2,000 images, evenly spaced."""
-    if images.channels == 3:
-        return None
-    rows = torch.linspace(0, len(images) - 1, min(len(images), 2000)).long().unique().tolist()
-    read = [batch["images"] for _, batch in batches_in_order(images, rows, _AT_ONCE)]
-    pixels = torch.cat(read).float().transpose(0, 1).flatten(1) / 255
-    mean, std = pixels.mean(1), pixels.std(1).clamp_min(1e-3)
-    return tuple(round(v, 4) for v in mean.tolist()), tuple(round(v, 4) for v in std.tolist())
 
 
 class Loading:

@@ -24,8 +24,7 @@ from sslkit.data.views.augmentation import contact_sheet, view_generator
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.data.views.crops import Crops
 from sslkit.files.writing import write_whole
-from sslkit.numerics.captions import captioned
-from sslkit.numerics.figures import save_figure
+from sslkit.numerics.figures import captioned, save_figure
 from sslkit.objectives.base import Hidden
 
 if TYPE_CHECKING:

@@ -12,28 +12,31 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 from torch import nn
-from torch.utils.data import Dataset
 
 from sslkit.composition.method import Method
 from sslkit.data import same_data
 from sslkit.data.images import Images
-from sslkit.data.sources.objects import as_source
-from sslkit.data.sources.own_arrays import NAME, Arrays
-from sslkit.data.sources.own_dataset import PREFIX
 from sslkit.data.views.cropped import CroppedImages
-from sslkit.errors import RunFailed, UserError, shown
+from sslkit.errors import RunFailed, UserError
 from sslkit.files.writing import sweep
-from sslkit.layers import norm_statistics
 from sslkit.runtime import loggers, processes
-from sslkit.runtime.checkpoint import SaveLast, tidy
-from sslkit.runtime.hardware import Compiled, Demand, check_compiler, deterministic, explained, precision
+from sslkit.runtime.checkpoint import SaveLast
+from sslkit.runtime.hardware import (
+    Compiled,
+    Demand,
+    check_compiler,
+    deterministic,
+    explained,
+    precision,
+    statistics_kept,
+)
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.runtime.progress import Bar
-from sslkit.runtime.requeue import Requeue, is_requeued
+from sslkit.runtime.requeue import JOB, Requeue, is_requeued
 from sslkit.runtime.waiting import together
 from sslkit.terminal import say
 from sslkit.training import build, run
-from sslkit.training.config import Config
+from sslkit.training.config import Config, as_in, asked_for
 from sslkit.training.data import Data, Loading, Unreadable, open_data, rows_to_learn, to_device
 from sslkit.training.estimate import announce_cost
 from sslkit.training.finish import finish
@@ -41,7 +44,7 @@ from sslkit.training.monitor import History, Monitor, judge
 from sslkit.training.pictures import save_views
 from sslkit.training.step import Pretraining, Progress, compiled_parts, make_optimizer, make_schedule, peak_lr
 from sslkit.training.summary import announce
-from sslkit.zoo.entry import CARD, ZooEntry
+from sslkit.zoo.entry import ZooEntry
 
 
 def pretrain(
@@ -64,7 +67,9 @@ def pretrain(
     Returns the entry on rank 0, None on other ranks. Raises UserError for bad input, before anything is computed.
     """
     module = None if isinstance(backbone, str) else backbone
-    config, own = _asked(config, settings if backbone is module else {**settings, "backbone": backbone})
+    config, own = asked_for(config, settings if backbone is module else {**settings, "backbone": backbone})
+    if config.resume and (entry := run.done(config, own)) is not None:
+        return entry
     build.check_parts(config)
     check_trainer(config)
     data = open_data(config, own)
@@ -73,50 +78,11 @@ def pretrain(
     _ = data.train.listing  # refuse a file that has gone before a folder is made
     config, folder, resumed = _started(asked, build.with_rate(config, model), data, model)
     if config.resume and run.finished(folder):
-        return _finished(folder, data)
+        return run.entry_of(folder, lambda: data.train)
     is_rescaled = build.rescale(data, config)
     if is_rescaled or config.method_options() != build.with_options(asked, data).method_options():  # an older run's
         model = build.build_method(config, data, module)
     return train(config, data, model, folder, resumed, asked)
-
-
-def _asked(
-    given: Mapping[str, Any] | Config | str | None, settings: Mapping[str, Any]
-) -> tuple[Config, Dataset | None]:
-    """The settings of both, and the object that is the data; None if it is a name."""
-    if isinstance(given, Config):
-        if settings:
-            raise UserError(f"{', '.join(settings)} beside a Config: set it there, with dataclasses.replace")
-        return given, None
-    config = {"method": given} if isinstance(given, str) else {} if given is None else given
-    if not isinstance(config, Mapping):
-        raise UserError(f"settings are a mapping, such as {{'method': 'simclr', 'epochs': 100}}; got {shown(given)}")
-    if twice := sorted(set(config) & set(settings)):
-        raise UserError(f"{twice[0]} is given twice: {shown(config[twice[0]])} and {shown(settings[twice[0]])}")
-    config, own = named({**config, **settings})
-    return Config.from_mapping(config), own
-
-
-def named(config: Mapping[str, Any]) -> tuple[dict[str, Any], Dataset | None]:
-    """The settings with the name of an object in the place of the data; and that object, None if the data is a name.
-
-    An object is an array, a Dataset, Images, or a list of files: see `sslkit.data.sources.objects`.
-    """
-    config = dict(config)
-    inner = config.get("data")
-    nested = {**inner} if isinstance(inner, Mapping) else {}
-    for place, key in ((config, "data"), (config, "data.source"), (nested, "source")):
-        if key in place and not isinstance(place[key], (str, Mapping)):
-            own = as_source(place[key])
-            place[key] = _name(own) if isinstance(own, Dataset) else own
-            return {**config, **({"data": nested} if nested else {})}, own if isinstance(own, Dataset) else None
-    return config, None
-
-
-def _name(own: Dataset) -> str:
-    if isinstance(own, Images):
-        return f"{PREFIX}{own.name}" if own.source is None else str(own.source)
-    return f"{PREFIX}{NAME if isinstance(own, Arrays) else type(own).__name__}"
 
 
 def check_trainer(config: Config) -> None:
@@ -143,21 +109,6 @@ def _fabric(config: Config) -> Fabric:
     return processes.make_fabric(t.accelerator, t.devices, t.num_nodes, t.strategy, t.precision)
 
 
-def _finished(folder: Path, data: Data) -> ZooEntry:
-    """The entry of a finished run. Raises UserError for other images, and a damaged one, with the way to rewrite it."""
-    if processes.is_main():
-        sweep(folder)
-        tidy(folder)
-    try:
-        entry = ZooEntry.load(folder)
-    except UserError as error:
-        raise UserError(f"{error}; remove {folder / CARD} and resume=true writes it again") from error
-    if processes.is_main() and entry.card.get("data", {}).get("digest") != data.train.digest:
-        raise UserError(f"{folder} is finished, but the images have changed since: start a new run")
-    say.line(f"{folder} is already finished; nothing to do")
-    return entry
-
-
 def _started(asked: Config, config: Config, data: Data, model: Method) -> tuple[Config, Path, Path | None]:
     """The settled config, the run's folder, and the checkpoint to go on from, None for a new run.
 
@@ -166,9 +117,9 @@ def _started(asked: Config, config: Config, data: Data, model: Method) -> tuple[
     out = Path(config.out)
     name = run.base_name(config, model.backbone.recipe.name)
     last = run.newest(out, name)
-    if config.resume or (is_requeued() and last is not None and not run.finished(last)):
+    if config.resume or (JOB in os.environ and is_requeued() and last is not None and not run.finished(last)):
         begun = None if last is None else run.settings_of(last)
-        config = build.settled(config if begun is None else build.as_in(asked, begun), data, begun)
+        config = build.settled(config if begun is None else as_in(asked, begun), data, begun)
         return config, *run.to_resume(out, name, config)
     config = build.settled(config, data, None)
     folder = run.fresh(out, name)
@@ -211,7 +162,8 @@ def _train(
     prepare = Prepare(data, Path(config.out) / ".cache", count)  # early: a prior that does not fit ends the run
     # First: what it compiles is removed before kNN and probe.
     hooks: list[Hook] = [Compiled(compiled_parts, lambda: method.shares.due)] if config.trainer.compile else []
-    hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor, unreadable, Requeue()]
+    hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor, unreadable]
+    hooks += [Requeue()] if JOB in os.environ else []
     if config.trainer.progress and sys.stderr.isatty():
         hooks.append(Bar(config.data.batch_size, data.unit, lambda: loading.loader.waited))
     hooks.append(SaveLast(folder, history.close_epoch, checkpoint))
@@ -290,7 +242,7 @@ def make_loop(
         epochs=config.epochs,
         accumulate=config.trainer.accumulate,
         clip=config.optimizer.clip,
-        around_backward=partial(norm_statistics.kept, module) if config.trainer.checkpoint_activations else nullcontext,
+        around_backward=partial(statistics_kept, module) if config.trainer.checkpoint_activations else nullcontext,
         hooks=hooks,
     )
 

@@ -2,23 +2,25 @@
 
 import os
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from sslkit.composition.names import filled
+from sslkit.data.images import Images
 from sslkit.data.sources.named import name_of_tables
 from sslkit.errors import UserError
-from sslkit.files import file_names
 from sslkit.files.regular_files import regular
-from sslkit.files.writing import write_text
+from sslkit.files.writing import check_name, sweep, write_text
 from sslkit.runtime import checkpoint, processes
 from sslkit.terminal import say
-from sslkit.training.build import as_in
-from sslkit.training.config import Config
+from sslkit.training.config import Config, as_in
+from sslkit.training.data import images_of
 from sslkit.zoo import card
-from sslkit.zoo.entry import CARD
+from sslkit.zoo.entry import CARD, ZooEntry
 
 # Settings that do not affect the weights.
 MAY_CHANGE = ("resume", "out", "name", "eval")
@@ -41,7 +43,7 @@ HOOKS = {"Start": ("judged", "digest"), "History": ("rows", "seconds", "terms"),
 def base_name(config: Config, backbone: str) -> str:
     """`byol+dsa-fashion_mnist-narrow_resnet-e6-s0`, or the name from the config."""
     if config.name is not None:
-        return file_names.check(config.name, "name")
+        return check_name(config.name, "name")
     parts = (config.method_name, _data_name(config), backbone, f"e{config.epochs}", f"s{config.seed}")
     return re.sub(r"[^\w.+-]+", "_", "-".join(parts))
 
@@ -178,3 +180,34 @@ def finished(folder: Path) -> bool:
         return not card.read(folder / CARD).get("missing")
     except UserError:
         return (folder / CARD).is_file()
+
+
+def done(config: Config, own: Any = None) -> ZooEntry | None:
+    """The entry of the run that `name` names, if it is finished; None for any other, and for a run without a name.
+
+    No network is built and no data to judge by is opened. own: see `data.open_data`.
+    Raises UserError for other settings and as `entry_of` does.
+    """
+    folder = newest(Path(config.out), base_name(config, "")) if config.name else None  # else it is named by its network
+    if folder is None or not finished(folder):
+        return None
+    to_resume(folder.parent, config.name, config)  # refuses other settings
+    begun = settings_of(folder)
+    if begun is not None and not isinstance(config.data.range, list):
+        config = replace(config, data=replace(config.data, range=begun.data.range))
+    return entry_of(folder, lambda: images_of(config, own))
+
+
+def entry_of(folder: Path, images: Callable[[], Images]) -> ZooEntry:
+    """The entry of a finished run. Raises UserError for other images, and a damaged one, with the way to rewrite it."""
+    if processes.is_main():
+        sweep(folder)
+        checkpoint.tidy(folder)
+    try:
+        entry = ZooEntry.load(folder)
+    except UserError as error:
+        raise UserError(f"{error}; remove {folder / CARD} and resume=true writes it again") from error
+    if processes.is_main() and entry.card.get("data", {}).get("digest") != images().digest:
+        raise UserError(f"{folder} is finished, but the images have changed since: start a new run")
+    say.line(f"{folder} is already finished; nothing to do")
+    return entry

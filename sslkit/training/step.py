@@ -32,7 +32,8 @@ class Pretraining(nn.Module):
     def forward(self, batch: Mapping[str, Any], number: int) -> dict[str, Any]:
         """batch: of the loader, on the device. number: of the batch in its epoch. Raises RunFailed."""
         # Dropout and stochastic depth are seeded by the step, so that a resumed run equals an uninterrupted one.
-        torch.manual_seed(_mix(self.method.seed, distributed.rank(), self.method.epoch, number))
+        place = (self.method.seed, distributed.rank(), self.method.epoch, number)
+        torch.manual_seed(int.from_bytes(hashlib.sha256(repr(place).encode()).digest()[:7], "little"))
         terms, e = self.method.step(batch["images"], batch["index"], aspect=batch["aspect"], labels=batch["label"])
         self._check({name: term.detach() for name, term in terms.items()})
         return {
@@ -87,11 +88,6 @@ class Progress(Hook):
 
     def epoch_end(self, loop: Loop) -> None:
         self.module.check_last()
-
-
-def _mix(*numbers: int) -> int:
-    digest = hashlib.sha256(repr(numbers).encode()).digest()
-    return int.from_bytes(digest[:7], "little")
 
 
 def compiled_parts(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:

@@ -14,12 +14,13 @@ from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.own_dataset import PREFIX as OWN
 from sslkit.numerics.accuracy import wilson
 from sslkit.options import members
-from sslkit.options.command_line import leaves, words
+from sslkit.options.settings import leaves
 from sslkit.runtime import processes
 from sslkit.runtime.hardware import precision
 from sslkit.terminal import say
 from sslkit.terminal.columns import columns, hung, printable
 from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import words
 from sslkit.training.build import batches, chosen_line
 from sslkit.training.config import Config
 from sslkit.training.data import Data
@@ -207,7 +208,7 @@ def _rounded(value: float, step: float) -> str:
 
 
 def summary(entry: ZooEntry, data: Data, asked: Config) -> str:
-    """The lines printed at the end of a run. Commands are written as in a clone; see `invocation.as_started`.
+    """The lines printed at the end of a run. Commands are written as in a clone; see `say.as_started`.
 
     asked: the settings as given, from which the next command is made.
     """

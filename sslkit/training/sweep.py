@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from filelock import Timeout
 
-from sslkit import objectives
-from sslkit.composition.names import parse
+from sslkit.composition.names import classes
 from sslkit.errors import UserError
 from sslkit.files.writing import lock
 from sslkit.runtime.checkpoint import last, newest_whole
@@ -74,7 +73,7 @@ class _Facts:
 
 def _facts(config: Config, remembered: dict[str, Any]) -> _Facts:
     """remembered: results of earlier calls; runs that differ only by the seed share all of them."""
-    learns = objectives.find(parse(config.method_name)[0]).needs_labels  # such a run changes the labels of its data
+    learns = classes(config.method_name)["objective"].needs_labels  # such a run changes the labels of its data
 
     def facts() -> _Facts:
         opened = _once(remembered, [config.data, config.eval, learns], lambda: data.open_data(config))

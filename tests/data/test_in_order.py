@@ -11,8 +11,8 @@ import torch
 from photographs import write_jpegs
 from torch.utils.data import Dataset
 
-from sslkit.data import in_order
-from sslkit.data.in_order import batches_in_order, batches_of_parts
+from sslkit.data import loader
+from sslkit.data.loader import batches_in_order, batches_of_parts
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 
@@ -40,7 +40,7 @@ class Arrays(Numbers):
 @pytest.fixture
 def few(monkeypatch) -> None:
     """Workers from ten rows on."""
-    monkeypatch.setattr(in_order, "FEWEST", 10)
+    monkeypatch.setattr(loader, "FEWEST", 10)
 
 
 def states() -> tuple[Any, ...]:
@@ -54,7 +54,7 @@ def children() -> set[int]:
 
 @pytest.mark.parametrize("fewest", [10, 1000])
 def test_every_row_comes_once_in_order_and_nothing_is_drawn(fewest: int, monkeypatch) -> None:
-    monkeypatch.setattr(in_order, "FEWEST", fewest)
+    monkeypatch.setattr(loader, "FEWEST", fewest)
     rows, state = list(range(50, 10, -1)), states()
     read = list(batches_in_order(Numbers(), torch.tensor(rows).numpy(), 7))
     assert [len(asked) for asked, _ in read] == [7, 7, 7, 7, 7, 5]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from photographs import write_jpegs
 
-from sslkit.data import in_order, kept
+from sslkit.data import kept, loader
 from sslkit.data.images import Images
 from sslkit.data.kept import KeptImages, Room
 from sslkit.data.sources.named import open_images
@@ -43,7 +43,7 @@ def check_same(first: list, second: list) -> None:
 def test_the_second_reading_is_the_first_without_decoding(
     memory: int, workers: int, images: Images, tmp_path: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(in_order, "FEWEST", 2)
+    monkeypatch.setattr(loader, "FEWEST", 2)
     images.workers = 0
     plain = reading(KeptImages(images, ROWS), 3)
     images.workers = workers

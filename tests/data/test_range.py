@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from sslkit.data.in_order import batches_in_order
+from sslkit.data.loader import batches_in_order
 from sslkit.data.sources.named import open_images
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.data.views.recipe import SIMCLR

@@ -9,7 +9,7 @@ from evaluation.features.models import load_model
 from evaluation.judging.run import results_folder
 from sslkit import backbones
 from sslkit.errors import UserError
-from sslkit.files import file_names
+from sslkit.files.writing import check_name, name_of
 from sslkit.training import run
 from sslkit.training.config import Config
 
@@ -19,17 +19,17 @@ BAD = ["../../x", "/absolute/x", "a/b", "a\\b", "", " ", ".", "..", "a\0b", "a\n
 @pytest.mark.parametrize("name", BAD)
 def test_a_name_that_leaves_its_folder_is_refused(name: object) -> None:
     with pytest.raises(UserError, match="name="):
-        file_names.check(name, "name")
+        check_name(name, "name")
 
 
 @pytest.mark.parametrize("name", ["byol+dsa", "run 1", "a=b,c", ".hidden", "x..y", "äöü"])
 def test_other_names_stay_as_they_are(name: str) -> None:
-    assert file_names.check(name, "name") == name
+    assert check_name(name, "name") == name
 
 
 @pytest.mark.parametrize("text", ["..", ".", "...", "", "../../x", "/etc/passwd", "a\0b", "timm:x"])
 def test_a_name_made_of_any_text_is_one_in_its_folder(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "out" / file_names.made_of(text)
+    path = tmp_path / "out" / name_of(text)
     assert path.resolve().parent == tmp_path / "out"
 
 

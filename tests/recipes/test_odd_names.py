@@ -13,7 +13,7 @@ from PIL import Image
 from sslkit.cli import grid
 from sslkit.cli.words import quoted, unescaped
 
-from sslkit.options.command_line import words
+from sslkit.terminal.say import words
 
 PLAIN = ("method=simclr", "data.batch_size=128")
 

@@ -194,9 +194,9 @@ def test_a_second_run_reads_fit_features_and_scores(tmp_path: Path, monkeypatch)
 def test_priors_read_the_clean_images_with_workers(tmp_path: Path, monkeypatch) -> None:
     from photographs import write_jpegs
 
-    from sslkit.data import in_order
+    from sslkit.data import loader
 
-    monkeypatch.setattr(in_order, "FEWEST", 5)
+    monkeypatch.setattr(loader, "FEWEST", 5)
     images = sslkit.open_images(write_jpegs(tmp_path / "images"), image_size=32, fit="crop")
     for prior in (DSA(6, prior="hog").prior, DSA(6, prior="pca").prior):
         tables = []

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sslkit.terminal import invocation, say
+from sslkit.terminal import say
 
 
 @pytest.mark.parametrize(
@@ -24,20 +24,20 @@ from sslkit.terminal import invocation, say
     ],
 )
 def test_the_name_of_a_program(written: str, installed: str | None, monkeypatch) -> None:
-    monkeypatch.delenv(invocation.COMMAND, raising=False)
-    assert invocation.as_started(written) == written  # the tests run in a clone
-    monkeypatch.setenv(invocation.COMMAND, "1")
-    assert invocation.as_started(written) == (installed or written)
+    monkeypatch.delenv(say.COMMAND, raising=False)
+    assert say.as_started(written) == written  # the tests run in a clone
+    monkeypatch.setenv(say.COMMAND, "1")
+    assert say.as_started(written) == (installed or written)
 
 
 def test_without_a_clone_only_the_command_is_there(monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.delenv(invocation.COMMAND, raising=False)
-    monkeypatch.setattr(invocation, "SCRIPTS", tmp_path / "recipes")
-    assert invocation.as_started("python recipes/rank.py") == "sslkit rank"
+    monkeypatch.delenv(say.COMMAND, raising=False)
+    monkeypatch.setattr(say, "SCRIPTS", tmp_path / "recipes")
+    assert say.as_started("python recipes/rank.py") == "sslkit rank"
 
 
 def test_lines_for_people_say_it_so(monkeypatch, capsys) -> None:
-    monkeypatch.setenv(invocation.COMMAND, "1")
+    monkeypatch.setenv(say.COMMAND, "1")
     say.print_lines()
     say.line("next python recipes/rank.py")
     assert capsys.readouterr().out == "next sslkit rank\n"

@@ -4,7 +4,7 @@ import pytest
 
 import sslkit
 from sslkit.training import build
-from sslkit.training.config import Config
+from sslkit.training.config import Config, as_in, given
 from sslkit.training.data import open_data
 
 
@@ -57,7 +57,7 @@ def test_where_it_was_not_measured_nothing_is_chosen(more: dict, rate: float, me
 @pytest.mark.parametrize(("epochs", "momentum"), [(1, 0.9), (6, 0.978), (33, 0.996), (1000, 0.996)])
 def test_the_teacher_of_a_longer_run_is_slower_up_to_the_papers(epochs: int, momentum: float) -> None:
     asked = Config.from_mapping({"method": "byol", "epochs": epochs})
-    assert build.given(build.with_options(asked, open_data(asked)), ("objective", "momentum")) == momentum
+    assert given(build.with_options(asked, open_data(asked)), ("objective", "momentum")) == momentum
 
 
 def test_a_network_that_starts_from_weights_keeps_the_lower_rate(tmp_path) -> None:
@@ -71,6 +71,6 @@ def test_a_network_that_starts_from_weights_keeps_the_lower_rate(tmp_path) -> No
 def test_an_older_run_is_continued_with_its_own_settings() -> None:
     """Such a run wrote the rate of its time, and left crops and momentum to the papers' values."""
     old = Config.from_mapping({"method": "byol", "optimizer": {"lr": 0.002}})
-    assert build.as_in(Config.from_mapping({"method": "byol"}), old) == old
+    assert as_in(Config.from_mapping({"method": "byol"}), old) == old
     asked = Config.from_mapping({"method": "byol", "optimizer": {"lr": 0.1}})
-    assert build.as_in(asked, old).optimizer.lr == 0.1
+    assert as_in(asked, old).optimizer.lr == 0.1

@@ -69,6 +69,11 @@ def test_the_range_is_settled_and_kept_by_the_card(run) -> None:
     assert sslkit.ZooEntry.load(entry.folder).range == (0, 4095)
 
 
+def test_a_finished_run_is_known_with_its_own_range(run) -> None:
+    entry = sslkit.pretrain(with_data({**run, "name": "x"}, range=[0, 9000]))
+    assert sslkit.pretrain({**run, "name": "x", "resume": True}).folder == entry.folder
+
+
 def test_eight_bits_have_no_range(small_run) -> None:
     entry = sslkit.pretrain({**small_run, "epochs": 1})
     assert entry.range is None and entry.card["data"]["range"] is None

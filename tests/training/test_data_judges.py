@@ -10,12 +10,13 @@ import torch
 from photographs import write_jpegs
 
 import sslkit
-from sslkit.data import in_order, kept
+from sslkit.data import kept, loader
 from sslkit.data.decoded import DecodedImages
 from sslkit.errors import UserError
+from sslkit.training import build
 from sslkit.training import data as data_of_runs
 from sslkit.training.config import Config
-from sslkit.training.data import normalization, open_data
+from sslkit.training.data import open_data
 
 COUNT = 40
 
@@ -130,10 +131,10 @@ def test_a_folder_is_listed_once(files: Path, tmp_path: Path, monkeypatch) -> No
 def test_statistics_of_gray_files_are_the_same_by_workers(files: Path, monkeypatch) -> None:
     images = sslkit.open_images(files, image_size=16, channels=1)
     images.workers = 0
-    alone = normalization(images)
+    alone = build.normalization(images)
     pixels = images.__getitems__(list(range(COUNT)))["images"].numpy() / 255
     assert np.allclose(alone, [[pixels.mean()], [pixels.std()]], atol=2e-4)
-    monkeypatch.setattr(in_order, "FEWEST", 4)
-    monkeypatch.setattr(data_of_runs, "_AT_ONCE", 7)
+    monkeypatch.setattr(loader, "FEWEST", 4)
+    monkeypatch.setattr(build, "_AT_ONCE", 7)
     images.workers = 2
-    assert normalization(images) == alone
+    assert build.normalization(images) == alone

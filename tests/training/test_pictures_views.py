@@ -9,7 +9,7 @@ from photographs import write_jpegs
 from PIL import Image, ImageDraw
 
 from sslkit import open_images
-from sslkit.numerics.captions import SIZE, _font, captioned
+from sslkit.numerics.figures import SIZE, _font, captioned
 from sslkit.training import pictures
 from sslkit.training.build import build_method
 from sslkit.training.config import Config

@@ -112,6 +112,30 @@ def test_resume_of_a_finished_run_does_nothing(run, capsys) -> None:
     assert "already finished" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("method", ["simclr", "supervised"])
+def test_a_finished_run_is_compared_without_a_network(method: str, run, small_npz, tmp_path, monkeypatch) -> None:
+    """One changed pixel or label is noticed, and a setting; labels that were withheld from the training are not."""
+    import numpy as np
+
+    data, arrays = tmp_path / "own.npz", dict(np.load(small_npz))
+    arrays = {name: arrays[name] for name in ("x_train", "y_train")}  # no held-out split
+    np.savez(data, **arrays)
+    given = {**run, "method": method, "epochs": 1, "name": "x", "data": {**run["data"], "source": str(data)}}
+    entry = sslkit.pretrain(given)
+    for built in ("build_method", "check_parts"):
+        monkeypatch.setattr(pretrain.build, built, lambda *_: pytest.fail("a finished run needs no network"))
+    resumed = {**given, "resume": True}
+    assert sslkit.pretrain(resumed).folder == entry.folder
+    with pytest.raises(UserError, match=r"other settings \(optimizer\.lr was 0\.\d+, is 0\.1\)"):
+        sslkit.pretrain({**resumed, "optimizer": {"lr": 0.1}})
+    for name in arrays:
+        other = arrays[name].copy()
+        other.flat[0] ^= 1
+        np.savez(data, **{**arrays, name: other})
+        with pytest.raises(UserError, match="is finished, but the images have changed since"):
+            sslkit.pretrain(resumed)
+
+
 def test_resume_without_a_run_and_with_other_settings_is_refused(run) -> None:
     with pytest.raises(UserError, match="there is no run"):
         sslkit.pretrain({**run, "resume": True})

@@ -11,7 +11,7 @@ from evaluation.protocols.action.recipes import RECIPES
 from evaluation.protocols.action.recipes import chosen as recipe_of
 from evaluation.protocols.base import Judged, Task, Terminal
 from evaluation.results.result import Result
-from sslkit.options.command_line import words
+from sslkit.terminal.say import words
 
 OF_ONE_PROTOCOL = {"protocol", "recipe", "epochs", "batch_size", "lr", "weight_decay", "dropout", "features"}
 

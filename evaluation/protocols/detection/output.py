@@ -10,9 +10,9 @@ from evaluation.protocols.detection.measure import Opened, planned
 from evaluation.protocols.detection.options import Options, Place
 from evaluation.protocols.detection.recipes import TASKS, USUAL, source_of
 from evaluation.protocols.detection.results import described
-from sslkit.options.command_line import words
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import world_size
+from sslkit.terminal.say import words
 
 OUT = "runs/evaluation"
 UNTOLD = ("progress", "workers", "every", "device")  # they change no number

@@ -17,7 +17,7 @@ from sslkit.data.decode.opening import Picture
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.scale import Range, filled, finite, guessed, present, to_bytes
 from sslkit.data.decode.tiff import NODATA, is_unsigned, nodata_of
-from sslkit.data.decode.unreadable import decodes
+from sslkit.data.decode.unreadable import as_unreadable
 
 # Of the pictures that Pillow opens. Not eps and ps, for which it runs another program, nor what it cannot decode or is
 # no raster image: wmf and emf (drawings), mpg (films), bufr, grib and hdf (data), iim (texts about a picture). Nor rare
@@ -73,15 +73,15 @@ def _accepts(name: str, start: bytes) -> bool:
         return False
 
 
-@decodes
 def channels_of(image: Picture) -> int:
     """1 for gray images (of any depth, with or without alpha), 3 for colours, else the number of planes.
 
     Raises UnreadableImage.
     """
-    if isinstance(image, Planes):
-        return image.colours
-    return 1 if is_deep(image) or _eight_bits(image, None).mode in ("L", "LA") else 3
+    with as_unreadable(image.size):
+        if isinstance(image, Planes):
+            return image.colours
+        return 1 if is_deep(image) or _eight_bits(image, None).mode in ("L", "LA") else 3
 
 
 def is_deep(image: Picture) -> bool:
@@ -89,13 +89,12 @@ def is_deep(image: Picture) -> bool:
     return image.is_deep if isinstance(image, Planes) else image.mode.startswith(_DEEP)
 
 
-@decodes
 def values_of(image: Picture) -> np.ndarray:
     """Decode the values of an image of more than 8 bits, of any shape. Raises UnreadableImage."""
-    return image.values() if isinstance(image, Planes) else finite(present(_values(image), _nodata(image)))
+    with as_unreadable(image.size):
+        return image.values() if isinstance(image, Planes) else finite(present(_values(image), _nodata(image)))
 
 
-@decodes
 def square(
     image: Picture, size: int, channels: int, fit: str, interpolation: str = "bilinear", scale: Range | None = None
 ) -> tuple[np.ndarray, float]:
@@ -109,21 +108,21 @@ def square(
     scale: the values of more than 8 bits that become 0 and 255; None as of `scale.guessed`.
     Raises UnreadableImage.
     """
-    if isinstance(image, Planes):
-        pixels = image.pixels(channels, scale)[None]
-        aspect = pixels.shape[3] / pixels.shape[2] if fit == "squash" else 1.0
-        return fit_square(pixels, size, fit, interpolation)[0].numpy(), aspect
-    height, width = upright_size(image)
-    aspect = width / height if fit == "squash" else 1.0
-    image.draft(None, (2 * size, 2 * size))  # a large JPEG is decoded at 1/2, 1/4 or 1/8, at least this size
-    image = _upright(image, channels, scale)
-    if image.size != (size, size):
-        box = None if fit == "squash" else _centre(image.size)
-        image = image.resize((size, size), Image.Resampling[interpolation.upper()], box=box, reducing_gap=2.0)
-    return _planes(image), aspect
+    with as_unreadable(image.size):
+        if isinstance(image, Planes):
+            pixels = image.pixels(channels, scale)[None]
+            aspect = pixels.shape[3] / pixels.shape[2] if fit == "squash" else 1.0
+            return fit_square(pixels, size, fit, interpolation)[0].numpy(), aspect
+        height, width = upright_size(image)
+        aspect = width / height if fit == "squash" else 1.0
+        image.draft(None, (2 * size, 2 * size))  # a large JPEG is decoded at 1/2, 1/4 or 1/8, at least this size
+        image = _upright(image, channels, scale)
+        if image.size != (size, size):
+            box = None if fit == "squash" else _centre(image.size)
+            image = image.resize((size, size), Image.Resampling[interpolation.upper()], box=box, reducing_gap=2.0)
+        return _planes(image), aspect
 
 
-@decodes
 def regions(
     image: Picture,
     wanted: Sequence[Region],
@@ -137,20 +136,21 @@ def regions(
     each of its square's, on each axis. Modes, rotation, channels, interpolation and scale as in `square`.
     Raises UnreadableImage.
     """
-    if isinstance(image, Planes):
-        pixels = image.pixels(channels, scale)[None]
+    with as_unreadable(image.size):
+        if isinstance(image, Planes):
+            pixels = image.pixels(channels, scale)[None]
+            return [_cut(pixels, region, interpolation) for region in wanted]
+        room = min(min(region.height, region.width) // (SPARE * region.side) for region in wanted)
+        shrunk = next(factor for factor in (8, 4, 2, 1) if room >= factor or factor == 1)
+        width, height = image.size
+        if image.format not in _SMALLER or image.draft(None, (width // shrunk, height // shrunk)) is None:
+            shrunk = 1
+        image = _upright(image, channels, scale)
+        if shrunk > 1 or channels != 3:
+            resampling = Image.Resampling[interpolation.upper()]
+            return [_planes(_crop(image, region, shrunk, resampling)) for region in wanted]
+        pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None]
         return [_cut(pixels, region, interpolation) for region in wanted]
-    room = min(min(region.height, region.width) // (SPARE * region.side) for region in wanted)
-    shrunk = next(factor for factor in (8, 4, 2, 1) if room >= factor or factor == 1)
-    width, height = image.size
-    if image.format not in _SMALLER or image.draft(None, (width // shrunk, height // shrunk)) is None:
-        shrunk = 1
-    image = _upright(image, channels, scale)
-    if shrunk > 1 or channels != 3:
-        resampling = Image.Resampling[interpolation.upper()]
-        return [_planes(_crop(image, region, shrunk, resampling)) for region in wanted]
-    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None]
-    return [_cut(pixels, region, interpolation) for region in wanted]
 
 
 def upright_size(image: Picture) -> tuple[int, int]:
@@ -159,13 +159,13 @@ def upright_size(image: Picture) -> tuple[int, int]:
     return (width, height) if _orientation(image) >= _QUARTER_TURN else (height, width)
 
 
-@decodes
 def rgb(image: Image.Image, scale: Range | None = None) -> np.ndarray:
     """Decode to (3, H, W) uint8 at the image's own size, not rotated. Modes, scale as in `square`.
 
     Raises UnreadableImage.
     """
-    return np.ascontiguousarray(np.asarray(_with_channels(_eight_bits(image, scale), 3)).transpose(2, 0, 1))
+    with as_unreadable(image.size):
+        return np.ascontiguousarray(np.asarray(_with_channels(_eight_bits(image, scale), 3)).transpose(2, 0, 1))
 
 
 def _cut(pixels: Tensor, region: Region, interpolation: str) -> np.ndarray:

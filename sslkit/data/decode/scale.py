@@ -6,10 +6,9 @@ decided once for all images. Values outside are clipped.
 """
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import ceil, floor, isfinite, isnan
+from math import ceil, floor, isnan
 from typing import Any
 
 import numpy as np
@@ -25,16 +24,6 @@ _LONG = 1e15  # from here on whole numbers are written shorter
 FEW, POOR = 64, 16  # levels in use, of all pixels and of a channel, below which a line says it
 _TAIL = 0.001  # share of the darkest and of the brightest pixels that do not count as used
 _ENOUGH = 2**16  # pixels of an image for its quantiles
-
-
-def checked(given: Any) -> Range | str | None:
-    """The option `data.range`: two numbers, "auto" or None. Raises UserError for anything else."""
-    if given is None or given == AUTO:
-        return given
-    is_pair = isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2
-    if not is_pair or not all(isinstance(one, (int, float)) and isfinite(one) for one in given) or given[0] >= given[1]:
-        raise UserError(f"data.range={given!r} must be two numbers that rise, such as [0,4095], auto or null")
-    return float(given[0]), float(given[1])
 
 
 def written(scale: Range) -> str:

@@ -2,10 +2,8 @@
 
 import errno
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import wraps
-from typing import Any
 
 from PIL import Image, UnidentifiedImageError
 
@@ -44,22 +42,9 @@ def unreadable(error: Exception, size: tuple[int, int] = (0, 0)) -> Exception:
 
 
 @contextmanager
-def as_unreadable() -> Iterator[None]:
+def as_unreadable(size: tuple[int, int] = (0, 0)) -> Iterator[None]:
     """Raise what `unreadable` makes of an error inside; as a decorator, of an error of the function."""
     try:
         yield
     except Exception as error:  # each format raises its own
-        raise unreadable(error) from error
-
-
-def decodes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function of an open image, its first argument, raise what `unreadable` makes of its errors."""
-
-    @wraps(function)
-    def decode(image: Any, *how: Any, **options: Any) -> Any:
-        try:
-            return function(image, *how, **options)
-        except Exception as error:  # each format raises its own
-            raise unreadable(error, image.size) from error
-
-    return decode
+        raise unreadable(error, size) from error

@@ -1,20 +1,21 @@
 """Sources of a Python program that are no names: lists of folders or of image files, arrays and tensors."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
 from torch.utils.data import Dataset
 
-from sslkit.data.sources.own_arrays import Arrays
+from sslkit.data.images import Images, is_array, joined
+from sslkit.data.sources.own_arrays import NAME, Arrays
+from sslkit.data.sources.own_dataset import PREFIX
 from sslkit.errors import UserError
 
-_NO_IMAGES = frozenset((".txt", ".csv", ".tsv", ".npz", ".tar"))  # files that name or hold images
+_NO_IMAGES = frozenset((".txt", ".csv", ".tsv", ".jsonl", ".npz", ".tar", ".zip"))  # files that name or hold images
 
 
 class Files(Dataset):
@@ -49,11 +50,6 @@ def as_source(source: Any, *, channels_last: bool | None = None) -> Any:
     return Files(source) if _are_files(source) else joined(source)
 
 
-def is_array(source: Any) -> bool:
-    """Return whether a source is an array or a tensor."""
-    return isinstance(source, (np.ndarray, torch.Tensor))
-
-
 def is_several(source: Any) -> bool:
     """Return whether a list names several sources: it is no array with its labels and no image files."""
     return isinstance(source, (list, tuple)) and not _is_pair(source) and not _are_files(source)
@@ -61,26 +57,6 @@ def is_several(source: Any) -> bool:
 
 def _is_pair(source: Any) -> bool:
     return isinstance(source, (list, tuple)) and len(source) == 2 and is_array(source[0]) and np.ndim(source[1]) < 3
-
-
-def joined(source: Any) -> Any:
-    """A list of folders as the one text that names them, `A,B`; anything else unchanged.
-
-    Raises UserError for an empty list, and for a name in it that has a comma.
-    """
-    if not isinstance(source, (list, tuple)):
-        return source
-    if not source:
-        raise UserError("data=[] is an empty list: give the paths of folders or of image files")
-    if not all(isinstance(one, (str, Path)) for one in source):
-        kinds = ", ".join(sorted({type(one).__name__ for one in source}))
-        how = "for one array write numpy.stack or torch.stack" if any(map(is_array, source)) else "give their paths"
-        raise UserError(f"data is a list of {kinds}, not of paths: {how}")
-    words = [os.fspath(one) for one in source]
-    if len(words) > 1 and any("," in word for word in words):
-        name = next(word for word in words if "," in word)
-        raise UserError(f"{name!r} has a comma, and cannot be one of several: rename it, or list its files in a .txt")
-    return ",".join(words)
 
 
 def _are_files(source: Any) -> bool:
@@ -99,3 +75,25 @@ def _are_files(source: Any) -> bool:
 
 def _is_image_file(path: Path) -> bool:
     return path.suffix.lower() not in _NO_IMAGES and path.is_file()
+
+
+def named(config: Mapping[str, Any]) -> tuple[dict[str, Any], Dataset | None]:
+    """The settings with the name of an object in the place of the data; and that object, None if the data is a name.
+
+    An object is an array, a Dataset, Images, or a list of files: see `sslkit.data.sources.objects`.
+    """
+    config = dict(config)
+    inner = config.get("data")
+    nested = {**inner} if isinstance(inner, Mapping) else {}
+    for place, key in ((config, "data"), (config, "data.source"), (nested, "source")):
+        if key in place and not isinstance(place[key], (str, Mapping)):
+            own = as_source(place[key])
+            place[key] = _name(own) if isinstance(own, Dataset) else own
+            return {**config, **({"data": nested} if nested else {})}, own if isinstance(own, Dataset) else None
+    return config, None
+
+
+def _name(own: Dataset) -> str:
+    if isinstance(own, Images):
+        return f"{PREFIX}{own.name}" if own.source is None else str(own.source)
+    return f"{PREFIX}{NAME if isinstance(own, Arrays) else type(own).__name__}"

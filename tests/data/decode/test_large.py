@@ -14,7 +14,7 @@ from image_files import SIDE, dicom, fits, flat
 from PIL import Image
 
 from sslkit.data.decode import decoding
-from sslkit.data.in_order import batches_in_order
+from sslkit.data.loader import batches_in_order
 from sslkit.data.sources.named import open_images
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.data.views.recipe import SIMCLR

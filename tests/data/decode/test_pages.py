@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sslkit.data.in_order import batches_in_order
+from sslkit.data.loader import batches_in_order
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 

@@ -6,6 +6,7 @@ import pytest
 from sslkit.data.decode import scale
 from sslkit.data.decode.scale import Values
 from sslkit.data.decode.unreadable import UnreadableImage
+from sslkit.data.images import checked_range
 from sslkit.errors import UserError
 
 
@@ -79,7 +80,7 @@ def test_few_levels_are_said_with_a_better_range() -> None:
 @pytest.mark.parametrize("given", [[1], [2, 1], [0, 0], [0, np.inf], [0, np.nan], ["a", "b"], "all", 7, [0, 1, 2]])
 def test_a_range_that_is_none_is_refused(given: object) -> None:
     with pytest.raises(UserError, match=r"^data.range=.* must be two numbers that rise, such as \[0,4095\]"):
-        scale.checked(given)
+        checked_range(given)
 
 
 def test_a_range_is_written_as_a_command_line_takes_it() -> None:

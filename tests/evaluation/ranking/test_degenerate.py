@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation.ranking.degenerate import constant_columns, distinct_rows, doubts, fingerprints
-from evaluation.ranking.samples import as_sample
+from evaluation.ranking.samples import as_sample, constant_columns, distinct_rows, doubts, fingerprints
 from evaluation.transferability.base import check_scale
 from sslkit.errors import UserError
 
@@ -29,7 +28,7 @@ def test_fingerprints_tell_rows_apart_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("block", [2**21, 80])
 def test_rows_and_columns_are_counted(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaluation.ranking.degenerate.BLOCK", block)
+    monkeypatch.setattr("evaluation.ranking.samples.BLOCK", block)
     assert distinct_rows(tensor(np.repeat(X[:30], 4, 0))) == 30
     assert distinct_rows(tensor(X)) == 100
     assert distinct_rows(tensor(np.hstack([X, X, X]).T)) == 40

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 import evaluation
-from evaluation.transferability._eigenbasis import DIRECT, Diagonal, Tridiagonal, eigenbasis_of
+from evaluation.transferability._scatter import DIRECT, Diagonal, Tridiagonal, eigenbasis_of
 
 
 def gram(n: int, rank: int | None = None) -> Tensor:
@@ -85,7 +85,7 @@ def test_metrics_do_not_see_which_form_it_has(name: str, monkeypatch: pytest.Mon
     reference = (x.mean(0), x.std(0))
     assert x.shape[1] > DIRECT
     found = evaluation.score(name, x, y, reference=reference)
-    monkeypatch.setattr("evaluation.transferability._eigenbasis.DIRECT", 10**6)
+    monkeypatch.setattr("evaluation.transferability._scatter.DIRECT", 10**6)
     assert evaluation.score(name, x, y, reference=reference) == pytest.approx(found, rel=1e-9)
 
 
