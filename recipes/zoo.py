@@ -41,8 +41,9 @@ from sslkit.terminal.say import by_command, words
 from sslkit.training.config import Config
 
 if TYPE_CHECKING:
+    from sslkit.cli.sweep import Member
+
     from sslkit.runtime.jobs import Job, Machine, Outcome
-    from sslkit.training.sweep import Member
 
 TRAIN = os.path.relpath(Path(__file__).with_name("train.py"))
 CONF = Path(__file__).with_name("conf")
@@ -64,8 +65,9 @@ class Settings:
 
 def main(words: Sequence[str]) -> int:
     """Train the members; return the exit code: 0, or 1 if a member failed. Raises UserError before training."""
+    from sslkit.cli import sweep
+
     from sslkit.runtime.jobs import Machine, check_logs, run_all
-    from sslkit.training import sweep
 
     settings, shared = read(words, Settings(), Config())
     ones = wanted(settings, shared)
@@ -92,8 +94,9 @@ def main(words: Sequence[str]) -> int:
 
 def _here(missing: Sequence[tuple[Wanted, "Member"]], machine: "Machine") -> list["Job"]:
     """Jobs on this machine, one for each member."""
+    from sslkit.cli import sweep
+
     from sslkit.runtime.jobs import Job
-    from sslkit.training import sweep
 
     workers = max(1, min(8, machine.threads(machine.most(len(missing))) - 1))
     jobs = []
@@ -123,7 +126,7 @@ def _on_the_cluster(missing: Sequence[tuple[Wanted, "Member"]]) -> list["Job"]:
 
 def _end(members: Sequence["Member"], ended: Sequence["Outcome"]) -> int:
     """Print the zoo and the next command; return the exit code."""
-    from sslkit.training import sweep
+    from sslkit.cli import sweep
 
     out = members[0].config.out
     say.lines(f"\n{sslkit.zoo.open(out)}")

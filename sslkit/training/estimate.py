@@ -2,7 +2,10 @@
 
 import copy
 import os
-from collections.abc import Iterator
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import psutil
 import torch
@@ -11,8 +14,7 @@ from torch import Tensor
 from sslkit.backbones import default
 from sslkit.composition.method import Method, method
 from sslkit.composition.names import parse
-from sslkit.runtime import cost, processes
-from sslkit.runtime.cost import Cost
+from sslkit.runtime import processes
 from sslkit.runtime.hardware import GIB, is_cpu
 from sslkit.terminal import say
 from sslkit.terminal.plurals import lasting
@@ -20,20 +22,33 @@ from sslkit.training.build import steps
 from sslkit.training.config import Config
 from sslkit.training.data import CPU_SIZE, Data
 
+FEW = 10**7  # pixels of all images of a run that is over in seconds
+MOST = 128  # images of a measured step, more only where the objective needs them
+ENOUGH = 0.3  # seconds of a measured step: shorter ones are mostly the start of each operation
 LONG = 1800  # seconds of a run from which on something shorter is looked for
 WORTH = 2  # times shorter
 WEIGHTS = 4  # copies of the weights: themselves, their gradients, and the two averages of AdamW
 DRIVER = "/proc/driver/nvidia"
 
 
+@dataclass(frozen=True)
+class Cost:
+    """seconds: of a step, for each of its images. bytes: of the activations that it keeps, for each of them."""
+
+    seconds: float
+    bytes: float
+
+
 def announce_cost(config: Config, data: Data, built: Method) -> None:
-    """Say what the run will take on this CPU; nothing on a GPU, for clips, or where several processes share a step."""
+    """Say what the run will take on this CPU; nothing of a few images, of clips, or where processes share a step."""
     ranks = processes.count(config.trainer.devices, config.trainer.num_nodes)
     if not is_cpu(config.trainer.accelerator) or data.clips is not None or ranks > 1:
         return
+    images = steps(config, data) * config.trainer.accumulate * config.data.batch_size
+    if images * data.image_size**2 < FEW:
+        return
     found = _measured(_objective_of(built), data, config.data.batch_size)
-    batches = steps(config, data) * config.trainer.accumulate
-    seconds = found.seconds * config.data.batch_size * batches
+    seconds = found.seconds * images
     held = _memory(config, built, found)
     say.lines(
         f"time      about {lasting(seconds / config.epochs)} an epoch, {lasting(seconds)} the run, and "
@@ -52,7 +67,7 @@ def _objective_of(built: Method) -> Method:
 
 def _measured(trial: Method, data: Data, batch_size: int) -> Cost:
     """A step on the first images."""
-    rows = list(range(min(len(data.train), batch_size)))
+    rows = list(range(min(len(data.train), batch_size, max(MOST, trial.objective.least_images))))
     batch = data.train.__getitems__(rows)
     labels = batch["label"].clamp(min=0) if trial.objective.needs_labels else None
 
@@ -61,7 +76,7 @@ def _measured(trial: Method, data: Data, batch_size: int) -> Cost:
         own = None if labels is None else labels[part]
         return trial(batch["images"][part], batch["index"][part], aspect=batch["aspect"][part], labels=own)["loss"]
 
-    return cost.of_step(loss, trial.objective.least_images, len(rows))
+    return of_step(loss, trial.objective.least_images, len(rows))
 
 
 def _memory(config: Config, built: Method, found: Cost) -> float:
@@ -104,3 +119,36 @@ def _unused_gpu() -> Iterator[str]:
         yield "there is a GPU, and it is not used: trainer.accelerator=gpu"
     elif os.path.isdir(DRIVER) and torch.version.cuda is None:
         yield "there is an NVIDIA GPU, and this torch is made for the CPU alone: install one with CUDA to use it"
+
+
+def of_step(loss: Callable[[int], Tensor], least: int, most: int) -> Cost:
+    """Measure forward and backward. loss: of a step of so many images, from `least` to `most`.
+
+    The number of images doubles until a step takes a third of a second, so that the whole measurement takes about one.
+    """
+    images = min(max(2, least), most)
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        warnings.simplefilter("ignore")  # the run says them itself
+        _timed(loss, images)  # the first call also prepares the kernels
+        seconds, kept = _timed(loss, images)
+        while seconds < ENOUGH and images < most:
+            images = min(2 * images if seconds > ENOUGH / 4 else 4 * images, most)
+            seconds, kept = _timed(loss, images)
+    return Cost(seconds / images, kept / images)
+
+
+def _timed(loss: Callable[[int], Tensor], images: int) -> tuple[float, int]:
+    """Seconds, and the bytes of the storages that the backward pass reads."""
+    kept: dict[int, int] = {}
+
+    def note(value: Tensor) -> Tensor:
+        if not isinstance(value, torch.nn.Parameter):
+            storage = value.untyped_storage()
+            kept[storage.data_ptr()] = storage.nbytes()
+        return value
+
+    start = time.perf_counter()
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
+        found = loss(images)
+    found.backward()
+    return time.perf_counter() - start, sum(kept.values())

@@ -148,7 +148,7 @@ def _train(
     if processes.is_main():
         sweep(folder)
     announce(config, data, method, folder, checkpoint, asked)
-    if processes.is_main():
+    if processes.is_main() and checkpoint is None:
         announce_cost(config, data, method)
     loading = Loading(config, data, rows_to_learn(config, data, method, whole=method.needs_images))
     history = History(folder, loading, log_every=config.trainer.log_every)

@@ -20,6 +20,8 @@ import numpy as np
 import pytest
 from odd_disks import lockless, read_only
 
+from sslkit.cli import sweep
+
 from evaluation.features.cache import Partial
 from evaluation.results.records import Records, each_once, run_id
 from sslkit.errors import RunFailed, UserError
@@ -27,7 +29,6 @@ from sslkit.files import writing
 from sslkit.files.writing import exclusive, lock, write_whole, write_whole_folder
 from sslkit.runtime.jobs import Job, check_logs
 from sslkit.runtime.kept_arrays import stored
-from sslkit.training import sweep
 
 
 @pytest.fixture

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from sslkit.cli import sweep
+
 import sslkit
 from sslkit.errors import UserError
 from sslkit.files.writing import MACHINE
 from sslkit.numerics.figures import NoMap, plot_embedding
 from sslkit.runtime.checkpoint import last, previous
-from sslkit.training import finish, pretrain, sweep
+from sslkit.training import finish, pretrain
 from sslkit.training.config import Config
 from sslkit.zoo import CARD, WEIGHTS, ZooEntry
 

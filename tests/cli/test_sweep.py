@@ -13,10 +13,11 @@ import torch
 from photographs import write_jpegs
 from PIL import Image
 
+from sslkit.cli import sweep
+
 import sslkit
 from sslkit.errors import UserError
 from sslkit.runtime.jobs import Job, Machine, Outcome
-from sslkit.training import sweep
 from sslkit.training.config import Config
 
 
@@ -175,7 +176,7 @@ def test_the_machine_as_a_run_sees_it(monkeypatch) -> None:
         with pytest.raises(UserError, match=said):
             machine(**trainer)
     # What Fabric would say of GPUs that are not here is not asked.
-    monkeypatch.setattr("sslkit.training.sweep.check_trainer", lambda config: None)
+    monkeypatch.setattr("sslkit.cli.sweep.check_trainer", lambda config: None)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert machine().gpus == ("0", "1", "2") and machine().each == 1
