@@ -1,4 +1,4 @@
-"""The progress bar: images per second, and the share of time spent waiting for data."""
+"""Progress within an epoch: a bar on a terminal, else now and then a line."""
 
 import time
 from collections.abc import Callable
@@ -7,6 +7,10 @@ from typing import Any
 from tqdm import tqdm
 
 from sslkit.runtime.loop import Hook, Loop
+from sslkit.terminal import say
+from sslkit.terminal.plurals import lasting
+
+PAUSE = 60.0  # seconds between two lines
 
 
 class Bar(Hook):
@@ -39,3 +43,22 @@ class Bar(Hook):
 
     def epoch_end(self, loop: Loop) -> None:
         self.bar.close()
+
+
+class Lines(Hook):
+    """A line every minute of a long epoch, where there is no terminal for a bar: the step, and the time to go."""
+
+    def epoch_begin(self, loop: Loop) -> None:
+        self.count, self.started = 0, time.perf_counter()
+        self.said = self.started
+
+    def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
+        self.count += 1  # less than `done` after a resume inside the epoch
+        now, done = time.perf_counter(), loop.batch + 1
+        if not loop.is_main or now - self.said < PAUSE or done == loop.batches:
+            return
+        self.said = now
+        left = (now - self.started) / self.count * (loop.batches - done)
+        say.line(
+            f"epoch {loop.epoch + 1}/{loop.epochs}  step {done:,} of {loop.batches:,}  {lasting(left)} to go in this epoch"
+        )

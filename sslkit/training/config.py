@@ -140,7 +140,7 @@ class TrainerConfig:
         most=10**9,
         choices=("auto",),
     )
-    progress: bool = setting(True, "progress bar (only on a terminal)")
+    progress: bool = setting(True, "progress bar on a terminal, else a line a minute")
 
 
 @dataclass

@@ -31,7 +31,7 @@ from sslkit.runtime.hardware import (
     statistics_kept,
 )
 from sslkit.runtime.loop import Hook, Loop
-from sslkit.runtime.progress import Bar
+from sslkit.runtime.progress import Bar, Lines
 from sslkit.runtime.requeue import JOB, Requeue, is_requeued
 from sslkit.runtime.waiting import together
 from sslkit.terminal import say
@@ -164,8 +164,9 @@ def _train(
     hooks: list[Hook] = [Compiled(compiled_parts, lambda: method.shares.due)] if config.trainer.compile else []
     hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor, unreadable]
     hooks += [Requeue()] if JOB in os.environ else []
-    if config.trainer.progress and sys.stderr.isatty():
-        hooks.append(Bar(config.data.batch_size, data.unit, lambda: loading.loader.waited))
+    if config.trainer.progress:
+        bar = Bar(config.data.batch_size, data.unit, lambda: loading.loader.waited)
+        hooks.append(bar if sys.stderr.isatty() else Lines())
     hooks.append(SaveLast(folder, history.close_epoch, checkpoint))
     loop = make_loop(config, module, loading, peak_lr(config, build.batches(config, data)), count, hooks)
     _fit(loop, config, data, folder, checkpoint)
