@@ -9,7 +9,7 @@ The same command resumes a stopped run.
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.judging.command_line import RANGE
+from evaluation.judging.command_line import DECLARED
 from sslkit.cli.command import run_plain
 
 from evaluation.ranking.scoring import metrics
@@ -54,7 +54,7 @@ class Settings:
     )
     precision: str = setting("float32", "network precision: float32 or bfloat16", choices=("float32", "bfloat16"))
     root: str = setting("data", "folder of the published data sets")
-    range: list[float] | str | None = setting(None, RANGE, choices=("auto",))
+    range: list[float] | str | None = DECLARED["range"]
     cache: str = setting("runs/cache", "folder of the features")
     out: str = setting("runs/choice", "folder of the outcome and of the finished runs")
     device: str = setting("auto", "auto, cpu, cuda")

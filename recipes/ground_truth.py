@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.judging.command_line import RANGE
+from evaluation.judging.command_line import DECLARED
 from sslkit.cli.command import run_plain
 
 from sslkit.options.settings import MOST_SEED, setting
@@ -60,7 +60,7 @@ class Settings:
     flip: bool = setting(False, "mirror half of the images; not for digits and letters")
     precision: str = setting("float32", "network precision: float32 or bfloat16", choices=("float32", "bfloat16"))
     root: str = setting("data", "folder of the published data sets")
-    range: list[float] | str | None = setting(None, RANGE, choices=("auto",))
+    range: list[float] | str | None = DECLARED["range"]
     device: str = setting("auto", "auto, cpu, cuda")
     workers: int = setting(1, "processes for the runs of a model, which share the threads", least=1, most=256)
     progress: bool = setting(True, "progress bars on a terminal")

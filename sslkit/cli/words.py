@@ -13,6 +13,29 @@ from sslkit.errors import UserError
 from sslkit.options import members
 
 WORDS = {"data": "source", "optimizer": "name"}  # `data=X` is short for `data.source=X`
+ELSEWHERE = {  # what other programs call a setting
+    "arch": ("backbone", "checkpoint"),
+    "batchsize": ("data.batch_size", "batch_size"),
+    "dataset": ("data",),
+    "dataset_path": ("data",),
+    "gpus": ("trainer.devices", "device"),
+    "img_size": ("data.image_size", "image_size"),
+    "learning_rate": ("optimizer.lr",),
+    "max_epochs": ("epochs",),
+    "metric": ("metrics",),
+    "model": ("backbone", "checkpoint", "zoo"),
+    "models": ("checkpoint", "zoo"),
+    "num_epochs": ("epochs",),
+    "num_workers": ("data.workers", "workers"),
+    "output": ("out",),
+    "output_dir": ("out",),
+    "path": ("data", "folder"),
+    "pretrained": ("init",),
+    "protocol": ("protocols",),
+    "resolution": ("data.image_size", "image_size"),
+    "weights": ("init", "checkpoint"),
+}
+MOST_MEANT = 3
 SHOWING = ("--cfg", "-c", "--package", "-p", "--info", "-i")  # Hydra's flags that take a value
 SWEEP = frozenset(("-m", "--multirun"))
 CALL = re.compile(r"""[^\s\[\],"'()][^\[\],"'()]*\([^()"']*\)[^\[\],"'()]*""")  # ped(lam=0.3)+logme
@@ -108,5 +131,23 @@ def _check_key(key: str, tree: Mapping[str, Any]) -> None:
             known = node if isinstance(node, Mapping) else ()
             path = ".".join(parts[:depth])
             of = f" in {path}" if path else ""
-            raise UserError(f"there is no setting {key!r}{of}: {members.nearest(part, known)}")
+            meant = "" if path else _meant(part, tree)
+            raise UserError(f"there is no setting {key!r}{of}: {meant or members.nearest(part, known)}")
         node = node[part]
+
+
+def _meant(name: str, tree: Mapping[str, Any]) -> str:
+    """The setting that another program calls so, or that is found in a group; "" if there is none."""
+    groups = {key: group for key, group in tree.items() if isinstance(group, Mapping) and key != "hydra"}
+    inside = [f"{key}.{name}" for key, group in groups.items() if name in group]
+    elsewhere = [path for path in ELSEWHERE.get(name, ()) if _is_there(path, tree)]
+    found = (inside or elsewhere)[:MOST_MEANT]
+    return f"did you mean {' or '.join(map(repr, found))}?" if found else ""
+
+
+def _is_there(path: str, tree: Any) -> bool:
+    for part in path.split("."):
+        if not isinstance(tree, Mapping) or part not in tree:
+            return False
+        tree = tree[part]
+    return True

@@ -60,8 +60,12 @@ class Content:
 
     def state(self) -> dict[str, Any]:
         """Return the entries of a checkpoint; digest is None if the files are not all read yet."""
-        known = not self._reader.is_alive() and self._error is None and "digest" in vars(self.images)
-        return {"listing": self.images.listing, "digest": self.images.digest if known else None}
+        return {"listing": self.images.listing, "digest": self.images.digest if self.is_known else None}
+
+    @property
+    def is_known(self) -> bool:
+        """True once all files are read."""
+        return not self._reader.is_alive() and self._error is None and "digest" in vars(self.images)
 
     def check(self, state: dict[str, Any], folder: Path) -> None:
         """Raises UserError if a checkpoint of the run in `folder` was made with other images."""

@@ -59,6 +59,5 @@ class Lines(Hook):
             return
         self.said = now
         left = (now - self.started) / self.count * (loop.batches - done)
-        say.line(
-            f"epoch {loop.epoch + 1}/{loop.epochs}  step {done:,} of {loop.batches:,}  {lasting(left)} to go in this epoch"
-        )
+        place = f"epoch {loop.epoch + 1}/{loop.epochs}  step {done:,} of {loop.batches:,}"
+        say.line(f"{place}  {lasting(left)} to go in this epoch")

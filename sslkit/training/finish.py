@@ -2,6 +2,7 @@
 
 import datetime
 import importlib.metadata
+import shutil
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,17 +14,19 @@ from typing import Any
 import torch
 
 from sslkit.composition.method import Method
+from sslkit.data.same_data import Content
 from sslkit.errors import UserError, first_line
 from sslkit.numerics import diagnostics
 from sslkit.numerics.figures import NoMap, plot_embedding
 from sslkit.runtime.checkpoint import tidy
+from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
 from sslkit.training.config import LEAST_POINTS, Config
 from sslkit.training.data import Data, capped
 from sslkit.training.monitor import History, features, judge
 from sslkit.training.pictures import plot_terms
 from sslkit.training.summary import summary
-from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry, load_lines, save, update
+from sslkit.zoo.entry import CARD, ZooEntry, load_lines, newest, save, update
 from sslkit.zoo.heads import LABELS, PROTOTYPES, Head
 
 PACKAGES = ("sslkit", "torch", "torchvision", "timm", "pytorch-lightning", "lightly", "numpy", "faiss-cpu")
@@ -57,7 +60,7 @@ def finish(
         "loss.png": lambda: plot_terms(history.rows, history.terms, folder / "loss.png", config.eval.k, data.held_out),
         "embedding.png": lambda: _picture(config, data, method, folder, training),
     }
-    card = make_card(config, data, method, folder)
+    card = make_card(config, data, method)
     card |= {"seconds": round(history.seconds, 1), "computed": computed, "before": before, "missing": list(parts)}
     entry = save(folder, method.backbone.export(), card)
     found, missing = {}, []
@@ -69,8 +72,28 @@ def finish(
         entry = update(entry, **found, missing=missing)
     with _apart("the summary", missing):
         tidy(folder)
+        shutil.rmtree(newest(folder), ignore_errors=True)
         say.lines(summary(entry, data, asked))
     return entry
+
+
+class Newest(Hook):
+    """Keeps the backbone of each epoch but the last as a zoo entry, to be judged, embedded and exported before the end.
+
+    It begins once the content of the images is known, which is on the card.
+    """
+
+    def __init__(self, config: Config, data: Data, method: Method, folder: Path, content: Content) -> None:
+        self.parts, self.folder, self.content = (config, data, method), newest(folder), content
+
+    def epoch_end(self, loop: Loop) -> None:
+        if not loop.is_main or loop.epoch + 1 == loop.epochs or not self.content.is_known:
+            return
+        shutil.rmtree(self.folder, ignore_errors=True)  # with the results of the epoch before
+        try:
+            save(self.folder, self.parts[-1].backbone.export(), {**make_card(*self.parts), "epochs": loop.epoch + 1})
+        except UserError as error:
+            warnings.warn(f"epoch {loop.epoch + 1} could not be kept as an entry: {error}", stacklevel=2)
 
 
 @contextmanager
@@ -109,7 +132,7 @@ def _unread(data: Data) -> set[str]:
     return set(getattr(data.train, "skipped", ())).union(*judged)
 
 
-def make_card(config: Config, data: Data, method: Method, folder: Path) -> dict[str, Any]:
+def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:
     """The card without the results: enough to load the backbone and to repeat the command."""
     body, train = method.backbone, data.train
     mean, std = method.normalize
@@ -128,7 +151,7 @@ def make_card(config: Config, data: Data, method: Method, folder: Path) -> dict[
             **_of_clips(data),
         },
         **_init(method),
-        "load": load_lines(body.recipe.lines, folder / WEIGHTS),
+        "load": load_lines(body.recipe.lines),
         "normalize": {"mean": list(mean), "std": list(std)},
         "data": {
             "source": config.data.source,
@@ -190,6 +213,7 @@ def _picture(
         warnings.warn(f"embedding.png could not be drawn: {error}", stacklevel=2)
 
 
+@cache
 def _commit() -> str | None:
     """The commit of the checkout that sslkit runs from; None for an installed package, and without git."""
     here = Path(__file__).parent
@@ -200,6 +224,7 @@ def _commit() -> str | None:
     return asked.stdout.strip() or None
 
 
+@cache
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)

@@ -39,7 +39,7 @@ from sslkit.training import build, run
 from sslkit.training.config import Config, as_in, asked_for
 from sslkit.training.data import Data, Loading, Unreadable, open_data, rows_to_learn, to_device
 from sslkit.training.estimate import announce_cost
-from sslkit.training.finish import finish
+from sslkit.training.finish import Newest, finish
 from sslkit.training.monitor import History, Monitor, judge
 from sslkit.training.pictures import save_views
 from sslkit.training.step import Pretraining, Progress, compiled_parts, make_optimizer, make_schedule, peak_lr
@@ -167,7 +167,7 @@ def _train(
     if config.trainer.progress:
         bar = Bar(config.data.batch_size, data.unit, lambda: loading.loader.waited)
         hooks.append(bar if sys.stderr.isatty() else Lines())
-    hooks.append(SaveLast(folder, history.close_epoch, checkpoint))
+    hooks += [Newest(config, data, method, folder, content), SaveLast(folder, history.close_epoch, checkpoint)]
     loop = make_loop(config, module, loading, peak_lr(config, build.batches(config, data)), count, hooks)
     _fit(loop, config, data, folder, checkpoint)
     if not loop.is_main:

@@ -35,7 +35,11 @@ class ZooEntry:
         folder = Path(folder)
         missing = [name for name in (CARD, WEIGHTS) if not (folder / name).is_file()]
         if missing:
-            raise UserError(f"{folder} is no zoo entry: {' and '.join(missing)} missing; a run writes them at its end")
+            so_far = newest(folder)
+            how = f"the weights of its newest epoch are an entry, {so_far}" if (so_far / CARD).is_file() else ""
+            raise UserError(
+                f"{folder} is no zoo entry: {' and '.join(missing)} missing; {how or 'a run writes them at its end'}"
+            )
         return cls(folder, cards.read(folder / CARD))
 
     @property
@@ -99,9 +103,17 @@ class ZooEntry:
         return network_lines.build(lines, str(self.folder / CARD), trust)
 
 
-def load_lines(build: list[str], weights: Path) -> str:
-    """Python that loads a backbone without sslkit; the last line is an expression. build: lines that bind `net`."""
-    read = f"load_file({str(weights.resolve())!r})"
+def newest(run: Path) -> Path:
+    """The folder of the entry that a run has before its end: its backbone after the newest epoch."""
+    return run / "checkpoints" / f"{run.name}-newest"
+
+
+def load_lines(build: list[str]) -> str:
+    """Python that loads a backbone without sslkit, in its entry's folder; the last line is an expression.
+
+    build: lines that bind `net`.
+    """
+    read = f"load_file({WEIGHTS!r})"
     if not build:
         return f"from safetensors.torch import load_file\n{read}"
     return "\n".join(

@@ -24,13 +24,16 @@ def tiny_function() -> nn.Module:
         ("convnext_atto", 64, 3, 320),
     ],
 )
-def test_export_loads_strict_into_plain_timm_and_gives_the_same_features(name, size, in_chans, width, tmp_path) -> None:
+def test_export_loads_strict_into_plain_timm_and_gives_the_same_features(
+    name, size, in_chans, width, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     body = backbones.build(name, image_size=size, in_chans=in_chans).eval()
     assert body.width == width
     if name == "resnet18":  # the plain published network takes the same weights
         plain = timm.create_model("resnet18", num_classes=0, in_chans=in_chans)
         plain.load_state_dict(body.export(), strict=True)
-    entry = zoo.save(tmp_path, body.export(), {"load": zoo.load_lines(body.recipe.lines, tmp_path / zoo.WEIGHTS)})
+    entry = zoo.save(tmp_path, body.export(), {"load": zoo.load_lines(body.recipe.lines)})
     *lines, last = entry.card["load"].splitlines()
     scope: dict = {}
     exec("\n".join(lines), scope)

@@ -67,3 +67,21 @@ def test_a_warning_is_one_line_without_its_place_in_the_code(tmp_path) -> None:
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path)
     assert done.stderr == "warning: two films cannot be read\n"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "word", "said"),
+    [
+        ("train", "lr=0.1", "there is no setting 'lr': did you mean 'optimizer.lr'?"),
+        ("train", "batch_size=8", "did you mean 'data.batch_size'?"),
+        ("train", "model=resnet18", "did you mean 'backbone'?"),
+        ("train", "max_epochs=3", "did you mean 'epochs'?"),
+        ("evaluate", "model=runs/zoo/a", "did you mean 'checkpoint' or 'zoo'?"),
+        ("evaluate", "k=5", "did you mean 'knn.k' or 'knn_seg.k'?"),
+        ("evaluate", "protocols=[linear_probe]", "there is no protocol 'linear_probe': did you mean 'linear'?"),
+        ("evaluate", "checkpiont=a", "did you mean 'checkpoint'?"),
+    ],
+)
+def test_what_other_programs_call_a_setting_is_understood(recipe, word, said, typed, tmp_path) -> None:
+    done = typed(recipe, word, cwd=tmp_path)
+    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1

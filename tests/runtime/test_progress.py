@@ -23,9 +23,7 @@ def test_a_line_now_and_then_says_the_step_and_the_time_to_go(caplog, monkeypatc
 
 
 @pytest.mark.parametrize(("is_main", "batches"), [(False, 100), (True, 4)])
-def test_other_ranks_and_the_last_step_of_an_epoch_say_nothing(
-    is_main: bool, batches: int, caplog, monkeypatch
-) -> None:
+def test_other_ranks_and_the_last_step_say_nothing(is_main: bool, batches: int, caplog, monkeypatch) -> None:
     clock = iter((0.0, 1.0, 2.0, 3.0, 100.0))
     monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))
     lines = progress.Lines()

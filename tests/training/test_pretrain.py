@@ -81,7 +81,8 @@ def test_odd_steps_join_the_last_row_of_an_epoch(small_run) -> None:
     assert [r["step"] for r in rows if r["loss"]] == ["3", "6"]
 
 
-def test_the_card_says_how_to_load_and_its_statistics_are_the_features(finished) -> None:
+def test_the_card_says_how_to_load_and_its_statistics_are_the_features(finished, monkeypatch) -> None:
+    monkeypatch.chdir(finished[1].folder)
     config, entry, _ = finished
     again = sslkit.ZooEntry.load(entry.folder)
     assert again.card == entry.card

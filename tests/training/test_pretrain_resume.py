@@ -238,3 +238,20 @@ def test_ctrl_c_says_how_to_go_on(run, monkeypatch) -> None:
         with pytest.raises(KeyboardInterrupt, match=r"resume=true continues .*stopped"):
             sslkit.pretrain({**run, "name": "stopped"})
     assert sslkit.pretrain({**run, "name": "stopped", "resume": True}).folder.name == "stopped"
+
+
+def test_a_run_that_has_not_ended_has_an_entry_of_its_newest_epoch(small_run, monkeypatch) -> None:
+    def stopped(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("sslkit.training.pretrain.finish", stopped)
+        sslkit.pretrain({**small_run, "epochs": 3})
+    (run,) = Path(small_run["out"]).glob("*e3*")
+    entry = sslkit.ZooEntry.load(run / "checkpoints" / f"{run.name}-newest")
+    assert entry.card["epochs"] == 2 and entry.card["data"]["images"] == 96
+    assert entry.backbone()(torch.zeros(1, entry.card["backbone"]["in_chans"], 28, 28)).isfinite().all()
+    with pytest.raises(UserError, match=r"the weights of its newest epoch are an entry, .*-newest$"):
+        sslkit.ZooEntry.load(run)
+    ended = sslkit.pretrain({**small_run, "epochs": 3, "resume": True})
+    assert ended.folder == run and not entry.folder.exists()
