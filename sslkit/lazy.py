@@ -41,4 +41,5 @@ def members(family: str) -> tuple[str, ...]:
 
 def folders(family: str) -> list[str]:
     """The folders of a package, which is not imported: a family may need torch, its names do not."""
-    return list(importlib.util.find_spec(family).submodule_search_locations)
+    loaded = sys.modules.get(family)
+    return list(importlib.util.find_spec(family).submodule_search_locations if loaded is None else loaded.__path__)

@@ -1,5 +1,6 @@
 """Embed every image of a source to one file, with neighbours, near-duplicates and a map beside it."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -7,9 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evaluation.embedding.drawing import MAPS, check_enough, draw_map
 from evaluation.embedding.file import check_out, write
-from evaluation.embedding.near_duplicates import THRESHOLD, Source, contact_sheet, duplicates, write_duplicates
+from evaluation.embedding.near_duplicates import (
+    THRESHOLD,
+    Duplicates,
+    Source,
+    contact_sheet,
+    duplicates,
+    write_duplicates,
+)
 from evaluation.embedding.neighbours import SEARCHES, check_k, nearest, write_neighbours
 from evaluation.embedding.sources import Part, open_parts
 from evaluation.embedding.table import Embedding, described, embed_parts
@@ -164,8 +174,14 @@ def _make_duplicates(wanted: Wanted, sources: Sequence[Source], out: Path) -> No
     if len(pairs) - exact > CROWDED * n * (n - 1) / 2:
         say.warning(
             f"{100 * (len(pairs) - exact) / (n * (n - 1) / 2):.0f} % of all pairs are that similar to this model: "
-            "threshold= is too low to tell copies from other images"
+            f"the threshold is too low to tell copies from other images: try threshold={_higher(pairs, n)}"
         )
+
+
+def _higher(pairs: Duplicates, images: int) -> float:
+    """The threshold, rounded up, above which there are no more pairs of other content than images."""
+    near = np.sort(pairs.similarity[~pairs.exact])[::-1]
+    return min(math.ceil(1e4 * near[images]) / 1e4, 0.9999) if len(near) > images else 0.9999
 
 
 def _following(wanted: Wanted, found: Embedding, what: Mapping[str, Any], place: Mapping[str, Any], out: Path) -> str:

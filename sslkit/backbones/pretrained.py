@@ -1,7 +1,9 @@
 """Published timm models, with weights that timm downloads or from a local file; no pickle is executed."""
 
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -12,6 +14,7 @@ from sslkit.backbones import fitting, jax_files
 from sslkit.backbones.fitting import Match
 from sslkit.backbones.weight_files import parted, read_content
 from sslkit.errors import UserError, first_line
+from sslkit.terminal import say
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,19 @@ def no_model(where: str, name: str) -> UserError:
     return UserError(f"{where}: timm has no model {name!r}: {hint}timm.list_models() lists all")
 
 
+@contextmanager
+def asking_the_hub(where: str) -> Iterator[None]:
+    """Say that weights are asked for, and leave out the hub's own line on each of its tries, which take a minute."""
+    say.line(f"asking the hub for the weights of {where}")
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def unobtainable(where: str, error: Exception, remedy: str) -> UserError:
     """The error for weights that a library could not get; error: of any class."""
     return UserError(f"cannot get the weights of {where} ({first_line(error)}); {remedy}")
@@ -111,7 +127,8 @@ def _downloaded(name: str, where: str, local: str) -> nn.Module:
     import timm
 
     try:
-        return timm.create_model(name, pretrained=True)
+        with asking_the_hub(where):
+            return timm.create_model(name, pretrained=True)
     except Exception as error:  # timm, huggingface_hub and urllib each raise their own when offline
         raise unobtainable(where, error, f"give a local file: {local}") from error
 

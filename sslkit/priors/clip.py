@@ -1,11 +1,12 @@
 """The image encoder of a CLIP model of open_clip, downloaded or from a local file."""
 
 import os
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
 
-from sslkit.backbones.pretrained import unobtainable
+from sslkit.backbones.pretrained import asking_the_hub, unobtainable
 from sslkit.backbones.weight_files import check_records
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
@@ -44,9 +45,10 @@ def _clip(prior: str, name: str, weights: str) -> tuple[nn.Module, dict]:
         raise UserError(f"open_clip has no model {name!r}: {nearest(name, open_clip.list_models())}")
     weights = weights or _clip_tag(name)
     try:
-        if os.path.exists(weights):
+        if is_file := os.path.exists(weights):
             check_records(weights)
-        model = open_clip.create_model(name, pretrained=weights)
+        with nullcontext() if is_file else asking_the_hub(f"prior {prior}"):
+            model = open_clip.create_model(name, pretrained=weights)
     except Exception as error:  # open_clip, huggingface_hub and urllib raise different errors when offline
         remedy = f"give a local file, prior=clip:{name}:FILE, or a prior without download, prior=pca or prior=hog"
         raise unobtainable(f"prior {prior}", error, remedy) from error

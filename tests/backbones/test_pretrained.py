@@ -1,5 +1,6 @@
 """init=, priors and evaluation load the same files in the same way, and refuse the same."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from evaluation.features.models import load_model
+from sslkit.backbones.pretrained import timm_network
 from sslkit.errors import UserError
 from sslkit.priors import build as build_prior
 from sslkit.zoo.start import start
@@ -109,3 +111,18 @@ def test_the_projector_of_a_self_supervised_file_is_no_classifier(tmp_path: Path
     net = timm.create_model(NAME, num_classes=128)
     torch.save({"state_dict": {f"module.encoder_q.{n}": v for n, v in net.state_dict().items()}}, tmp_path / "w.pth")
     assert load_model(f"timm:{NAME}:{tmp_path / 'w.pth'}").classifier is None
+
+
+def test_the_tries_of_the_hub_are_one_line(caplog, monkeypatch) -> None:
+    def tried(*args: object, **options: object) -> None:
+        for _ in range(5):
+            logging.getLogger("huggingface_hub.utils._http").warning("thrown while requesting HEAD")
+        raise OSError("no connection")
+
+    monkeypatch.setattr("timm.create_model", tried)
+    with (
+        caplog.at_level("INFO"),
+        pytest.raises(UserError, match="the weights of model x .no connection."),
+    ):
+        timm_network("resnet18", where="model x", local="timm:resnet18:FILE")
+    assert [one.getMessage() for one in caplog.records] == ["asking the hub for the weights of model x"]

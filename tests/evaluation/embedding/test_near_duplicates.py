@@ -10,7 +10,9 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 from evaluation.embedding import near_duplicates as near
+from evaluation.embedding import run
 from evaluation.embedding.near_duplicates import (
+    Duplicates,
     Source,
     contact_sheet,
     duplicates,
@@ -146,3 +148,12 @@ def test_no_pair_draws_no_sheet(clipart, net, tmp_path) -> None:
     assert not (tmp_path / "s.png").exists()
     write_duplicates(found, [one], tmp_path / "s.csv")
     assert (tmp_path / "s.csv").read_text().strip().startswith("group,")
+
+
+def test_a_threshold_that_is_too_low_comes_with_a_higher_one() -> None:
+    similarity = np.linspace(0.85, 0.99, 1000)
+    exact = np.zeros(1000, dtype=bool)
+    pairs = Duplicates(np.zeros((1000, 2), int), similarity, exact, np.ones(1000, int), 60)
+    higher = run._higher(pairs, 50)
+    assert (similarity >= higher).sum() <= 50 < (similarity >= higher - 0.001).sum() and round(higher, 4) == higher
+    assert run._higher(pairs, 2000) == 0.9999
