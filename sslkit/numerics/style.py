@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 # Any two differ under normal sight and under each of three colour blindnesses, and each has a contrast of at least
 # 2.6 on white and 2.3 on the dark page: tests/numerics/test_style.py measures both.
 COLOURS = (
-    "#8ea87a", "#930aa7", "#46594a", "#d073c9", "#2e78fd", "#fd650c",
-    "#a8120f", "#6c8279", "#5b27e8", "#b45c30", "#985bbc", "#1ba6ff",
+    "#2e78fd", "#fd650c", "#46594a", "#d073c9", "#a8120f", "#1ba6ff",
+    "#930aa7", "#8ea87a", "#5b27e8", "#b45c30", "#985bbc", "#6c8279",
 )  # fmt: skip
 MARKERS = "os^DvPX<>*"
 DASHES = ("-", "--", ":")
