@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 from torch.nn import functional
 
@@ -25,6 +26,7 @@ MOST_ROWS, MOST_HIGH = 8, 1100  # images, and pixels of all of them
 CELL = 112  # pixels: smaller views are drawn larger
 LETTERS = 60  # of a path
 HIDDEN = 0.82  # brightness of hidden patches
+BLANK = 2 / 255  # largest difference of the pixels of a blank view
 
 
 @dataclass(frozen=True)
@@ -39,17 +41,20 @@ class Columns:
 def save_views(method: Method, images: Images | CroppedImages, path: Path) -> None:
     """Save some images with views of the kind used in training, side by side and with captions.
 
-    They are evenly spaced, as the first ones of a folder are all of one class.
+    They are of as many classes as there is room for, as the first ones of a folder are all of one class.
     images: crops need `whole`. A row is an image, for clips a view of a video. path: in the folder of the run, whose
     name is the title.
     """
     of_clips = method.backbone.frames is not None
     most = FILMS if of_clips else min(MOST_ROWS, max(3, MOST_HIGH // max(CELL, method.image_size)))
-    batch = images.__getitems__(EpochRows(spread(len(images), most), method.seed, 0))
+    source = images.images if isinstance(images, CroppedImages) else images
+    asked = over_classes(source.labels, len(images), most)
+    batch = images.__getitems__(EpochRows(asked, method.seed, 0))
     device = next(method.parameters()).device
     views = [view.cpu() for view in method.make_views(batch["images"].to(device), batch["aspect"].to(device))]
     whole = batch["images"].whole if isinstance(batch["images"], Crops) else batch["images"]
-    rows = captions_of(images.images if isinstance(images, CroppedImages) else images, batch["index"].tolist())
+    rows = captions_of(source, batch["index"].tolist())
+    blank = blank_views(views)
     if of_clips:
         grid, columns, rows = clip_sheet(whole, views), clip_columns(whole, views), clip_rows(rows, views)
     else:
@@ -57,8 +62,12 @@ def save_views(method: Method, images: Images | CroppedImages, path: Path) -> No
         grid = contact_sheet(in_proportion(whole, batch["aspect"]), columns.views, rows=len(rows))
     larger = max(1, round(CELL / method.image_size))
     grid = grid.resize((grid.width * larger, grid.height * larger), Image.Resampling.NEAREST)
-    shown = [f"{most:,} of {len(images):,} are shown, evenly spaced."] if most < len(images) else []
-    title, note = f"Views of {path.parent.name}", " ".join([*columns.notes, *_on_channels(whole), *shown])
+    if not of_clips:
+        _mark(grid, blank, len(columns.names), len(rows))
+    sample = "evenly spaced" if source.labels is None else "over the classes"
+    shown = [f"{most:,} of {len(images):,} are shown, {sample}."] if most < len(images) else []
+    notes = [*columns.notes, *_on_blank(blank, len(asked) * len(views)), *_on_channels(whole), *shown]
+    title, note = f"Views of {path.parent.name}", " ".join(notes)
     with write_whole(path) as partial:
         captioned(grid, columns.names, rows, title=title, note=note).save(partial, format="png")
 
@@ -66,6 +75,44 @@ def save_views(method: Method, images: Images | CroppedImages, path: Path) -> No
 def spread(n: int, most: int) -> list[int]:
     """Rows of n, at most `most` of them, evenly spaced from the first."""
     return [place * n // most for place in range(most)] if n > most else list(range(n))
+
+
+def over_classes(labels: np.ndarray | None, n: int, most: int) -> list[int]:
+    """Rows of n, at most `most` of them, of as many classes as possible and evenly spaced within each.
+
+    labels: (n,) or None; unlabelled rows are a class of their own.
+    """
+    kinds = [] if labels is None else np.unique(labels)
+    if len(kinds) < 2 or n <= most:
+        return spread(n, most)
+    chosen = [kinds[place] for place in spread(len(kinds), most)]
+    rows = []
+    for place, kind in enumerate(chosen):
+        own = np.flatnonzero(labels == kind)
+        share = most // len(chosen) + (place < most % len(chosen))
+        rows += [int(own[row]) for row in spread(len(own), share)]
+    return sorted(rows)
+
+
+def blank_views(views: Sequence[Tensor]) -> list[tuple[int, int]]:
+    """Row and view of the views (N, C, ..., S, S) that are of one colour."""
+    flat = [view.flatten(2) for view in views]
+    blank = torch.stack([(one.amax(-1) - one.amin(-1)).amax(1) <= BLANK for one in flat], 1)
+    return [tuple(place) for place in blank.nonzero().tolist()]
+
+
+def _mark(grid: Image.Image, blank: Sequence[tuple[int, int]], columns: int, rows: int) -> None:
+    """Write "blank" into the cells of blank views, which follow the column of whole images."""
+    draw, font = ImageDraw.Draw(grid), ImageFont.load_default(13)
+    width, height = grid.width / columns, grid.height / rows
+    for row, view in blank:
+        middle = round((view + 1.5) * width), round((row + 0.5) * height)
+        dark = sum(grid.getpixel(middle)) < 3 * 128
+        draw.text(middle, "blank", fill="#ffffff" if dark else "#000000", font=font, anchor="mm")
+
+
+def _on_blank(blank: Sequence[tuple[int, int]], count: int) -> list[str]:
+    return [f"{len(blank)} of {count} views are blank, of one colour."] if blank else []
 
 
 def captions_of(images: Images, index: Sequence[int]) -> list[str]:
