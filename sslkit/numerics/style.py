@@ -57,9 +57,9 @@ def noted(figure: "Figure", notes: Sequence[str]) -> None:
     figure.supxlabel("\n".join(lines), fontsize=SMALL, color=QUIET, parse_math=False)
 
 
-def panel(axis: "Axes", title: str, words: str = "") -> None:
-    """Write the title of a panel at its left, and a line of small words below it; leave two sides open."""
-    axis.set_title(title, fontsize=PANEL, loc="left", pad=17 if words else 6, color=INK, parse_math=False)
+def panel(axis: "Axes", title: str, words: str = "", lines: int = 1) -> None:
+    """Write the title of a panel at its left, and lines of small words below it; leave two sides open."""
+    axis.set_title(title, fontsize=PANEL, loc="left", pad=6 + 11 * lines * bool(words), color=INK, parse_math=False)
     if words:
         place = {"xy": (0, 1), "xytext": (0, 4), "xycoords": "axes fraction", "textcoords": "offset points"}
         axis.annotate(words, va="bottom", fontsize=SMALL, color=QUIET, parse_math=False, **place)
