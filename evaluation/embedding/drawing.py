@@ -12,8 +12,8 @@ from evaluation.embedding.thumbnails import shortened, thumbnails
 from evaluation.features.checks import checked
 from evaluation.features.plots import umap_map
 from sslkit.errors import UserError
-from sslkit.numerics.figures import SAME, NoMap, frame, map_size, reduced, save_figure, tsne
-from sslkit.numerics.style import FIRST, GUIDE, OTHERS, PAPER, SMALL, class_styles, noted, titled
+from sslkit.numerics.figures import SAME, NoMap, beside, frame, map_size, reduced, save_figure, tsne
+from sslkit.numerics.style import FIRST, GUIDE, OTHERS, PAPER, class_styles, noted, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -156,8 +156,4 @@ def _legend(axis: "Axes", names: Sequence[str], styles: Sequence[tuple[str, str]
 
     if names:
         marks = [Line2D([], [], color=colour, marker=marker, ls="", ms=7) for colour, marker in styles]
-        legend = axis.legend(
-            marks, names, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=SMALL + 1
-        )
-        for text in legend.get_texts():
-            text.set_parse_math(False)
+        beside(axis.figure, marks, names)

@@ -73,10 +73,12 @@ def plot_moves(
         x = part.features.numpy()[rows]
         flat, _ = tsne(reduced(x, seed), seed)
         scatter(axis, flat, y, sample.classes, legend=axis is figure.axes[-1])
-        axis.set_title(f"{title}: {100 * purity(x, y):.0f} %", fontsize=PANEL)
+        axis.set_title(
+            f"{title}: {100 * purity(x, y):.0f} % of {NEIGHBOURS} neighbours of the same class", fontsize=PANEL
+        )
     titled(figure, "PED: the features before and after the classes moved apart")
-    notes = f"Percent of {NEIGHBOURS} neighbours in the features that are of the same class. {SEPARATE}"
-    noted(figure, [notes])
+    note = f"Neighbours are those in the features. {SEPARATE}"
+    noted(figure, [note])
     save_figure(figure, Path(path))
     return Path(path)
 

@@ -63,9 +63,10 @@ def plot_results(results: Sequence[Result], path: str | Path, *, title: str = ""
 def _panels(results: Sequence[Result]) -> dict[str, list[Result]]:
     """The results by the title of their panel, fractions first."""
     found: dict[str, list[Result]] = {}
+    accuracies = all("accuracy" in _words(one) for one in results if one.unit == "fraction")
+    fractions = "accuracy" if accuracies else "accuracy and other shares"
     for result in sorted(results, key=lambda one: one.unit != "fraction"):
-        fraction = result.unit == "fraction"
-        title = "accuracy and other shares" if fraction else in_words(result.protocol, result.metric)
+        title = fractions if result.unit == "fraction" else _words(result)
         found.setdefault(title, []).append(result)
     return found
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -98,7 +98,7 @@ def largest(y: np.ndarray, most: int = NAMED) -> np.ndarray:
 
 
 def scatter(axis: "Axes", flat: np.ndarray, y: np.ndarray, classes: Sequence[str], *, legend: bool = True) -> None:
-    """Draw the points of a map by class, with a legend at the right, in axes of the map's own proportions.
+    """Draw the points of a map by class, with a legend at the right of the picture, in axes of its proportions.
 
     flat: (n, 2). y: (n,) labels, -1 for none. classes: all of the data set. The twelve classes with the most images
     have colours, the others are gray.
@@ -115,11 +115,17 @@ def scatter(axis: "Axes", flat: np.ndarray, y: np.ndarray, classes: Sequence[str
         name = _short(classes[label])
         axis.scatter(*flat[y == label].T, color=colour, marker=marker, alpha=0.8, label=name, **points)
     if legend and len(shown):
-        beside = axis.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=SMALL + 1)
-        for handle, text in zip(beside.legend_handles, beside.get_texts(), strict=True):
-            handle.set_sizes([40])
-            text.set_parse_math(False)
+        beside(axis.figure, *axis.get_legend_handles_labels())
     frame(axis, flat)
+
+
+def beside(figure: "Figure", marks: Sequence[Any], names: Sequence[str]) -> None:
+    """Add a legend at the right of a picture, with marks of one size."""
+    legend = figure.legend(marks, names, loc="outside right center", frameon=False, fontsize=SMALL + 1)
+    for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
+        if hasattr(handle, "set_sizes"):  # a scatter's, as small as its points
+            handle.set_sizes([40])
+        text.set_parse_math(False)
 
 
 def frame(axis: "Axes", flat: np.ndarray) -> None:
@@ -133,8 +139,9 @@ def frame(axis: "Axes", flat: np.ndarray) -> None:
 def map_size(flat: np.ndarray, names: Sequence[str]) -> tuple[float, float]:
     """Width and height in inches of a picture that a map (n, 2) fills, with its legend, title and note."""
     width, height = np.ptp(flat, axis=0)
-    beside = 0.55 + 0.085 * max(map(len, map(_short, names)), default=-6)
-    return SIDE + beside, float(np.clip(SIDE * height / max(width, 1e-12), 0.5 * SIDE, 1.1 * SIDE)) + 1.0
+    ratio = float(np.clip(height / max(width, 1e-12), 0.5, 1.4))
+    side = min(SIDE, 1.1 * SIDE / ratio)
+    return side + 0.55 + 0.085 * max(map(len, map(_short, names)), default=-6), side * ratio + 1.0
 
 
 def _short(name: str) -> str:

@@ -153,7 +153,7 @@ def test_every_image_of_the_embedding_is_drawn(classes: int, drawn, tmp_path: Pa
     plot_embedding(x, y, [f"kind {c}" for c in range(classes)], tmp_path / "e.png", seed=0, title="a title")
     axis = drawn[0].axes[0]
     assert sum(len(points.get_offsets()) for points in axis.collections) == 90
-    said = [text.get_text() for text in axis.get_legend().get_texts()]
+    said = [text.get_text() for text in drawn[0].legends[0].get_texts()]
     assert said == (
         ["kind 0", "kind 1", "kind 2"] if classes == 3 else ["18 other classes", *(f"kind {c}" for c in range(12))]
     )

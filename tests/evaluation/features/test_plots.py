@@ -89,8 +89,8 @@ def test_a_class_looks_the_same_in_the_map_and_in_the_picture_of_training(
     styles = class_styles(fashion.classes)
     for figure, shown in zip(drawn, (fashion.classes[3:], fashion.classes), strict=True):
         axis = figure.axes[0]
-        said = [text.get_text() for text in axis.get_legend().get_texts()]
-        assert said == list(shown)
+        said = [text.get_text() for text in figure.legends[0].get_texts()]
+        assert said == list(shown) and cut_texts(figure) == overlapping_texts(figure) == []
         for name, points in zip(said, axis.collections, strict=True):
             colour, marker = styles[list(fashion.classes).index(name)]
             assert to_hex(points.get_facecolor()[0]) == colour

@@ -48,6 +48,7 @@ def test_accuracies_of_one_model_share_an_axis_and_stand_by_value_within_their_d
     shares, distances = figure.axes
     assert figure.get_suptitle() == "a run" and [bar.get_width() for bar in shares.patches] == [80, 40, 30]
     linear = "linear probe, top-1 accuracy"
+    assert shares.get_title(loc="left") == "accuracy"
     names = [label.get_text() for label in shares.get_yticklabels()]
     assert names == ["", linear, "nearest neighbours, top-1 accuracy", "", linear]
     said = [text.get_text() for text in shares.texts]
