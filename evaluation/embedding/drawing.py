@@ -1,6 +1,5 @@
 """A map of all images in two dimensions as a PNG: thumbnails of a few hundred, dots of more."""
 
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +10,10 @@ from evaluation.embedding.sources import Part
 from evaluation.embedding.table import Embedding
 from evaluation.embedding.thumbnails import shortened, thumbnails
 from evaluation.features.checks import checked
-from evaluation.features.plots import COLOURS, umap_map
+from evaluation.features.plots import umap_map
 from sslkit.errors import UserError
-from sslkit.numerics.figures import SAME, NoMap, reduced, save_figure, tsne
+from sslkit.numerics.figures import SAME, NoMap, beside, frame, map_size, reduced, save_figure, tsne
+from sslkit.numerics.style import FIRST, GUIDE, OTHERS, PAPER, class_styles, noted, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +24,6 @@ THUMBNAILS = 400  # most images that are drawn as themselves
 SIDE = 64  # pixels of a thumbnail
 SPARE = 1.6  # cells of the thumbnails' grid per image
 NAMED = 20  # most classes with a colour and a line in the legend
-OTHERS = "#cccccc"
 LETTERS = 28  # of a class in the legend
 
 
@@ -36,7 +35,7 @@ def draw_map(
     parts: of the embedding, see `open_parts`. method: "pca", the first two principal components of the l2-normalised
     features; "tsne", see `sslkit.numerics.figures.tsne`; "umap", if umap-learn is installed.
     Up to 400 images are drawn as thumbnails on a grid, each in the free cell near its place; more are drawn as dots.
-    The 20 largest classes have a colour; without classes all dots are alike.
+    The 20 largest classes have a colour and a marker; without classes all dots are alike.
     Raises UserError for fewer than 4 images and for features that are all equal.
     """
     from matplotlib.figure import Figure
@@ -44,22 +43,20 @@ def draw_map(
     checked("map", method, str, choices=tuple(MAPS))
     check_enough(len(embedding))
     flat, about_map = flattened(np.asarray(embedding.x, dtype=np.float32), method, seed)
-    label, names, colours = coloured(embedding)
-    figure = Figure(figsize=(9.5 if len(names) else 7.6, 7.4), layout="constrained")
+    label, names, styles = coloured(embedding)
+    figure = Figure(figsize=_size(flat, names, len(embedding) <= THUMBNAILS), layout="constrained")
     axis = figure.subplots()
     if len(embedding) <= THUMBNAILS:
-        _draw_thumbnails(axis, flat, thumbnails(parts, embedding.paths, range(len(embedding)), SIDE), label, colours)
+        _draw_thumbnails(axis, flat, thumbnails(parts, embedding.paths, range(len(embedding)), SIDE), label, styles)
         how = "Thumbnails stand in the free cell of a grid that is near their place."
     else:
-        _draw_dots(axis, flat, label, colours)
+        _draw_dots(axis, flat, label, styles)
         how = "A dot is an image."
-    _legend(axis, names, colours)
+    _legend(axis, names, styles)
     about = embedding.about
-    axis.set_title(f"{about['model']} · {about['data']} · {MAPS[method]}", parse_math=False)
-    axis.set(xticks=[], yticks=[])
-    axis.spines[:].set_visible(False)
+    titled(figure, f"{about['model']} · {about['data']} · {MAPS[method]}")
     caption = f"{len(embedding):,} images; {about_map} {how}"
-    figure.supxlabel("\n".join(textwrap.wrap(caption, 112)), fontsize=8, color="#444444")
+    noted(figure, [caption])
     save_figure(figure, Path(path), {"Description": caption})
     return caption
 
@@ -87,8 +84,8 @@ def flattened(x: np.ndarray, method: str, seed: int) -> tuple[np.ndarray, str]:
     return umap_map(z, seed), f"seed {seed}. Distances and areas mean nothing."
 
 
-def coloured(embedding: Embedding) -> tuple[np.ndarray, list[str], list[str]]:
-    """Return (N,) the place of each image in the legend, -1 if it has none; its lines; and their colours.
+def coloured(embedding: Embedding) -> tuple[np.ndarray, list[str], list[tuple[str, str]]]:
+    """Return (N,) the place of each image in the legend, -1 if it has none; its lines; their colours and markers.
 
     The largest classes, of which at most 20 are named, come in the order of their names.
     """
@@ -100,13 +97,14 @@ def coloured(embedding: Embedding) -> tuple[np.ndarray, list[str], list[str]]:
     table[largest] = np.arange(len(largest))
     label = table[embedding.y]
     names = [f"{shortened(str(embedding.classes[k]), LETTERS)} ({counts[k]:,})" for k in largest]
-    colours = _palette(len(largest))
+    every = class_styles(embedding.classes)
+    styles = [every[k] for k in largest]
     if (label < 0).any():
         hidden = int((counts > 0).sum()) - len(largest)
         label[label < 0] = len(names)
         names.append(f"{hidden} other classes ({(label == len(names)).sum():,})" if hidden else "no class")
-        colours.append(OTHERS)
-    return label, names, colours
+        styles.append((OTHERS, "o"))
+    return label, names, styles
 
 
 def gridded(flat: np.ndarray) -> tuple[np.ndarray, int]:
@@ -121,8 +119,13 @@ def gridded(flat: np.ndarray) -> tuple[np.ndarray, int]:
     return cells[linear_sum_assignment(cost)[1]], side
 
 
+def _size(flat: np.ndarray, names: Sequence[str], square: bool) -> tuple[float, float]:
+    """Width and height of the picture in inches, filled by the thumbnails' square or by the map of dots."""
+    return map_size(np.array([[0, 0], [1, 1]]) if square else flat, names)
+
+
 def _draw_thumbnails(
-    axis: "Axes", flat: np.ndarray, pictures: Sequence[np.ndarray], label: np.ndarray, colours: Sequence[str]
+    axis: "Axes", flat: np.ndarray, pictures: Sequence[np.ndarray], label: np.ndarray, styles: Sequence[tuple[str, str]]
 ) -> None:
     from matplotlib.patches import Rectangle
 
@@ -131,31 +134,26 @@ def _draw_thumbnails(
         height, width = (0.42 * length / max(picture.shape[:2]) for length in picture.shape[:2])
         axis.imshow(picture, extent=(x - width, x + width, y - height, y + height), aspect="auto", zorder=2)
         if entry >= 0:
-            frame = {"fill": False, "edgecolor": colours[entry], "lw": 1.6, "zorder": 3}
-            axis.add_patch(Rectangle((x - 0.47, y - 0.47), 0.94, 0.94, **frame))
-    axis.set(xlim=(-0.6, side - 0.4), ylim=(-0.6, side - 0.4), aspect="equal")
+            edge = {"fill": False, "edgecolor": styles[entry][0], "lw": 1.6, "zorder": 3}
+            axis.add_patch(Rectangle((x - 0.47, y - 0.47), 0.94, 0.94, **edge))
+    for entry, (colour, marker) in enumerate(styles):  # at a corner, as more than twelve classes share colours
+        corners = (cells[label == entry] + [-0.4, 0.4]).T
+        axis.scatter(*corners, color=colour, marker=marker, s=22, linewidths=0.5, edgecolors=PAPER, zorder=4)
+    axis.set(xticks=[], yticks=[], xlim=(-0.6, side - 0.4), ylim=(-0.6, side - 0.4), aspect="equal")
+    axis.spines[:].set_color(GUIDE)
 
 
-def _draw_dots(axis: "Axes", flat: np.ndarray, label: np.ndarray, colours: Sequence[str]) -> None:
-    size = float(np.clip(20_000 / len(flat), 1.5, 14))
+def _draw_dots(axis: "Axes", flat: np.ndarray, label: np.ndarray, styles: Sequence[tuple[str, str]]) -> None:
+    size = float(np.clip(20_000 / len(flat), 1.5, 30))
     for entry in np.unique(label)[::-1]:  # the others first, below the named classes
-        colour = colours[entry] if entry >= 0 else "#4477AA"
-        axis.scatter(*flat[label == entry].T, s=size, alpha=0.75, linewidths=0, color=colour)
+        colour, marker = styles[entry] if entry >= 0 else (FIRST, "o")
+        axis.scatter(*flat[label == entry].T, s=size, alpha=0.8, linewidths=0, color=colour, marker=marker)
+    frame(axis, flat)
 
 
-def _legend(axis: "Axes", names: Sequence[str], colours: Sequence[str]) -> None:
+def _legend(axis: "Axes", names: Sequence[str], styles: Sequence[tuple[str, str]]) -> None:
     from matplotlib.lines import Line2D
 
     if names:
-        marks = [Line2D([], [], color=one, marker="o", ls="", ms=7) for one in colours]
-        legend = axis.legend(marks, names, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=9)
-        for text in legend.get_texts():
-            text.set_parse_math(False)
-
-
-def _palette(n: int) -> list[str]:
-    """Return n colours that can be told apart: ten for the most common case, else matplotlib's twenty."""
-    from matplotlib import colormaps
-    from matplotlib.colors import to_hex
-
-    return list(COLOURS[:n]) if n <= len(COLOURS) else [to_hex(one) for one in colormaps["tab20"].colors[:n]]
+        marks = [Line2D([], [], color=colour, marker=marker, ls="", ms=7) for colour, marker in styles]
+        beside(axis.figure, marks, names)

@@ -1,7 +1,6 @@
-"""Plots: a map of the features with its trustworthiness, a confusion matrix, bars with intervals."""
+"""Plots of features: a map with its trustworthiness, and a confusion matrix."""
 
 import json
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,18 +10,26 @@ import numpy as np
 
 from evaluation.datasets._splits import draw_keys
 from evaluation.features.table import Features, as_features
-from evaluation.results.names import short, wrapped
-from evaluation.results.result import Result
-from evaluation.results.tables import with_interval
 from sslkit.errors import UserError
-from sslkit.numerics.figures import PERPLEXITY, NoMap, reduced, save_figure, scatter, tsne
+from sslkit.numerics.figures import (
+    NAMED,
+    NEIGHBOURS,
+    PERPLEXITY,
+    NoMap,
+    largest,
+    map_size,
+    neighbours,
+    neighbours_said,
+    reduced,
+    save_figure,
+    scatter,
+    tsne,
+)
+from sslkit.numerics.style import SMALL, noted, titled
 from sslkit.options.members import nearest
 
 MAPS = {"tsne": "t-SNE", "umap": "UMAP"}
-NEIGHBOURS = 10  # for trustworthiness and purity
-COLOURS = ("#CC6677", "#332288", "#DDAA33", "#117733", "#88CCEE", "#882255", "#44AA99", "#AA4499", "#999933", "#777777")
-MARKERS = "os^DvPX<>*"
-BAR, LEAKY_BAR = "#4477AA", "#BBBBBB"
+MOST_LEFT_OUT = 3  # classes that the caption names
 WITH_NUMBERS, WITH_NAMES = 20, 100  # most classes with numbers in the cells of a confusion matrix, with names beside it
 
 
@@ -30,7 +37,8 @@ WITH_NUMBERS, WITH_NAMES = 20, 100  # most classes with numbers in the cells of 
 class Map:
     """A map of features in two dimensions. Its distances and areas have no meaning, these numbers do.
 
-    method: "tsne" or "umap". flat: (n, 2). y: (n,) index into classes. classes: those shown. ids: (n,) the images.
+    method: "tsne" or "umap". flat: (n, 2). y: (n,) index into classes, which are shown. left_out: the others.
+    ids: (n,) the images.
     kl: the final KL divergence of t-SNE, None for UMAP.
     trustworthiness: 1 if the 10 neighbours in the map are also neighbours in the features (Venna & Kaski 2001).
     purity: share of the 10 neighbours in the map that are of the same class; purity_features: the same in the features
@@ -41,6 +49,7 @@ class Map:
     method: str
     seed: int
     classes: list[str]
+    left_out: list[str]
     kl: float | None
     trustworthiness: float
     purity: float
@@ -55,11 +64,19 @@ class Map:
         """Return the caption to print with the picture."""
         kl = "" if self.kl is None else f"KL divergence {self.kl:.2f}, "
         return (
-            f"{len(self.classes)} classes drawn by seed {self.seed}, {len(self.y):,} images; {kl}trustworthiness "
-            f"{self.trustworthiness:.3f}. Of {NEIGHBOURS} neighbours {100 * self.purity:.0f} % are of the same class "
-            f"in this map, {100 * self.purity_features:.0f} % in the features, {100 * self.chance:.0f} % by chance. "
+            f"{self._shown()}, {len(self.y):,} images; {kl}trustworthiness {self.trustworthiness:.3f}, "
+            f"seed {self.seed}. {neighbours_said(self.purity, self.purity_features, self.chance)} "
             "Distances and sizes in the map mean nothing."
         )
+
+    def _shown(self) -> str:
+        """The classes of the map, and those that it leaves out."""
+        shown, left_out = len(self.classes), len(self.left_out)
+        if not left_out:
+            return f"All {shown} classes"
+        more = left_out - MOST_LEFT_OUT
+        names = ", ".join(self.left_out[:MOST_LEFT_OUT]) + (f" and {more:,} more" if more > 0 else "")
+        return f"The {shown} of {shown + left_out:,} classes with the most images (without {names})"
 
 
 def plot_features(
@@ -67,28 +84,32 @@ def plot_features(
     path: str | Path,
     *,
     method: str = "tsne",
-    n_classes: int = 8,
+    n_classes: int = NAMED,
     per_class: int = 250,
     seed: int = 0,
     title: str | None = None,
 ) -> Map:
-    """Draw a map of some classes as a PNG with its caption; classes and seed are also in the file's metadata.
+    """Draw a map as a PNG with its caption; classes and seed are also in the file's metadata.
 
     features: Features or (x, y), one label an image. method: "tsne": l2-normalised rows, 50 principal components,
         perplexity 30, started from them; "umap": the same components, 15 neighbours, if umap-learn is installed.
-    n_classes: drawn by (seed, class name), all if there are fewer; 8 as in Song et al. 2024. per_class: maximum
-        number of images per class, drawn by (seed, image name).
-    Raises UserError for an unknown method, UMAP not installed, more than 10 classes, too few images.
+    n_classes: those with the most images, all if there are fewer. per_class: maximum number of images per class, drawn
+        by (seed, image name).
+    Raises UserError for an unknown method, UMAP not installed, more than 12 classes, too few images.
     """
     features = as_features(features)
     _check_map(features, method, n_classes, per_class)
     chosen = _chosen(features, n_classes, per_class, seed)
     labels, y = np.unique(chosen.y, return_inverse=True)
-    classes = [str(features.classes[label]) for label in labels]
+    names = list(map(str, features.classes))
+    classes = [names[label] for label in labels]
+    left_out = [names[label] for label in np.setdiff1d(features.y[features.y >= 0], labels)]
     z = reduced(np.asarray(chosen.x, dtype=np.float32), seed)
     flat, kl = tsne(z, seed) if method == "tsne" else (umap_map(z, seed), None)
-    found = Map(Path(path), method, seed, classes, kl, **_trust(chosen.x, flat, y), flat=flat, y=y, ids=chosen.ids)
-    _draw_map(found, title or " · ".join(part for part in (features.model, features.data, MAPS[method]) if part))
+    trust = _trust(chosen.x, flat, y)
+    found = Map(Path(path), method, seed, classes, left_out, kl, **trust, flat=flat, y=y, ids=chosen.ids)
+    title = title or " · ".join(filter(None, (features.model, features.data, MAPS[method])))
+    _draw_map(found, chosen.y, names, title)
     return found
 
 
@@ -114,47 +135,22 @@ def plot_confusion(
     return shares
 
 
-def plot_results(results: Sequence[Result], path: str | Path, *, title: str = "") -> None:
-    """Draw bars with 95 % intervals as a PNG: a panel for each data set, protocol and metric, a bar for each result.
-
-    A number without an interval has no whisker; one chosen on test data is grey and labelled.
-    """
-    from matplotlib.figure import Figure
-
-    if not results:
-        raise UserError("there is no result to draw")
-    panels: dict[str, list[Result]] = {}
-    for result in results:
-        panels.setdefault(f"{result.data}: {result.protocol}, {result.metric}".removeprefix(": "), []).append(result)
-    lines = [sum(max(1, name.count("\n")) for name in _bar_names(panel)) for panel in panels.values()]
-    heights = [count + 1.6 for count in lines]
-    figure = Figure(figsize=(8, 0.36 * sum(heights) + 0.6), layout="constrained")
-    axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for axis, (name, panel) in zip(axes, panels.items(), strict=True):
-        _draw_bars(axis, name, panel)
-    figure.suptitle(title, fontsize=11, parse_math=False)
-    save_figure(figure, Path(path))
-
-
 def _check_map(features: Features, method: str, n_classes: int, per_class: int) -> None:
     if method not in MAPS:
         raise UserError(f"there is no map {method!r}: {nearest(method, MAPS)}")
     if features.y.ndim != 1:
         raise UserError("a map shows images of one class each; these have several labels an image")
-    if not 1 <= n_classes <= len(COLOURS):
-        raise UserError(f"n_classes={n_classes}: must be from 1 to {len(COLOURS)}, the number of colours")
+    if not 1 <= n_classes <= NAMED:
+        raise UserError(f"n_classes={n_classes}: must be from 1 to {NAMED}, the number of colours")
     if per_class < 2 or len(features) < 3 * NEIGHBOURS:
         raise NoMap(f"a map needs at least {3 * NEIGHBOURS} images and per_class=2, not {len(features)} images")
 
 
 def _chosen(features: Features, n_classes: int, per_class: int, seed: int) -> Features:
     """Return the rows to show, in an order that does not depend on the listing."""
-    present = np.unique(features.y)
-    names = [str(features.classes[label]) for label in present]
-    shown = present[np.argsort(draw_keys(names, seed, "classes of the map"), kind="stable")[:n_classes]]
     keys = draw_keys(features.ids, seed, "images of the map")
     rows = []
-    for label in np.sort(shown):
+    for label in largest(features.y, n_classes):
         own = np.flatnonzero(features.y == label)
         rows.append(own[np.argsort(keys[own], kind="stable")[:per_class]])
     chosen = features.take(np.concatenate(rows))
@@ -184,37 +180,18 @@ def _trust(x: np.ndarray, flat: np.ndarray, y: np.ndarray) -> dict[str, float]:
     from sklearn.manifold import trustworthiness
 
     z = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
-    counts = np.bincount(y)
-    return {
-        "trustworthiness": float(trustworthiness(z, flat, n_neighbors=NEIGHBOURS)),
-        "purity": purity(flat, y),
-        "purity_features": purity(z, y),
-        "chance": float((counts * (counts - 1)).sum() / (len(y) * (len(y) - 1))),
-    }
+    trusted = float(trustworthiness(z, flat, n_neighbors=NEIGHBOURS))
+    return {"trustworthiness": trusted, **neighbours(x, flat, y)}
 
 
-def purity(x: np.ndarray, y: np.ndarray, k: int = NEIGHBOURS) -> float:
-    """Return the share of the k nearest other rows (Euclidean) that are of a row's own class, over all rows.
-
-    x: (n, D). y: (n,) labels.
-    """
-    from sklearn.neighbors import NearestNeighbors
-
-    near = NearestNeighbors(n_neighbors=k).fit(x).kneighbors(return_distance=False)  # a row is not its own neighbour
-    return float((y[near] == y[:, None]).mean())
-
-
-def _draw_map(found: Map, title: str) -> None:
+def _draw_map(found: Map, labels: np.ndarray, names: list[str], title: str) -> None:
+    """labels: (n,) index into the names of all classes, by which they have their colours."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.6, 6.2), layout="constrained")
-    axis = figure.subplots()
-    names = dict(enumerate(found.classes))
-    points = {"s": 13, "alpha": 0.75, "linewidths": 0}
-    scatter(axis, found.flat, found.y, names, COLOURS, MARKERS, **points)
-    axis.set(title=title, xticks=[], yticks=[])
-    axis.spines[:].set_visible(False)
-    figure.supxlabel("\n".join(textwrap.wrap(found.caption, 112)), fontsize=8, color="#444444")
+    figure = Figure(figsize=map_size(found.flat, found.classes), layout="constrained")
+    scatter(figure.subplots(), found.flat, labels, names)
+    titled(figure, title)
+    noted(figure, [found.caption])
     about = {"seed": found.seed, "classes": found.classes, "method": found.method, "perplexity": PERPLEXITY}
     save_figure(figure, found.path, {"Title": title, "Description": found.caption, "Comment": json.dumps(about)})
 
@@ -233,9 +210,11 @@ def _draw_confusion(shares: np.ndarray, classes: list[str], path: Path, title: s
     _name_axes(axis, classes)
     if k <= WITH_NUMBERS:
         _write_percents(axis, shares)
-    axis.set(xlabel="taken for", ylabel="class")
-    figure.suptitle(title)
-    figure.colorbar(drawn, ax=axis, shrink=0.6, pad=0.02, label="% of the class's images", ticks=[0, 5, 20, 50, 100])
+    axis.set(xlabel="predicted class", ylabel="true class")
+    titled(figure, title)
+    figure.colorbar(drawn, ax=axis, shrink=0.6, pad=0.02, ticks=[0, 5, 20, 50, 100]).set_label(
+        "% of the class's images; square-root scale", fontsize=SMALL
+    )
     listed.axis("off")
     listed.text(0, 1, confusions(shares, classes), va="top", fontsize=8, transform=listed.transAxes)
     save_figure(figure, path)
@@ -265,35 +244,3 @@ def confusions(shares: np.ndarray, classes: Sequence[str], most: int = 12) -> st
     pairs = [divmod(int(cell), len(shares)) for cell in order if off.flat[cell] > 0]
     lines = [f"{100 * off[pair]:3.0f} % of {classes[pair[0]]}\n       as {classes[pair[1]]}" for pair in pairs]
     return "\n".join(["most frequent confusions", "", *lines]) if lines else "no confusion"
-
-
-def _draw_bars(axis: Any, name: str, results: Sequence[Result]) -> None:
-    percent = results[0].unit == "fraction"
-    scale = 100 if percent else 1
-    for place, result in enumerate(results):
-        low, high = result.interval or (result.value, result.value)
-        whisker = scale * np.array([[max(result.value - low, 0)], [max(high - result.value, 0)]])
-        axis.barh(place, scale * result.value, color=LEAKY_BAR if result.leaky else BAR, height=0.62)
-        axis.errorbar(scale * result.value, place, xerr=whisker, color="black", capsize=3, lw=1.2)
-        note = f"{with_interval(result.estimate)}{'  leaky' if result.leaky else ''}"
-        axis.annotate(note, (scale * max(high, 0), place), (8, 0), textcoords="offset points", va="center", fontsize=8)
-    axis.set_yticks(range(len(results)), _bar_names(results), fontsize=8, parse_math=False)
-    axis.tick_params(axis="y", length=0)
-    axis.tick_params(axis="x", labelsize=8)
-    axis.invert_yaxis()
-    axis.set_title(name, loc="left", fontsize=9, parse_math=False)
-    axis.set_xlabel("%" if percent else results[0].unit, fontsize=8)
-    if percent:
-        axis.set(xlim=(0, 130), xticks=range(0, 101, 20))
-        axis.spines["bottom"].set_bounds(0, 100)  # the rest is for the numbers
-    else:
-        axis.margins(x=0.5)
-    axis.spines[["top", "right"]].set_visible(False)
-
-
-def _bar_names(results: Sequence[Result]) -> list[str]:
-    """Return the model names, with the recipe if it differs within a panel."""
-    recipes = len({result.recipe for result in results}) > 1
-    return [
-        f"{wrapped(r.model)}\n{short(r.recipe)}".strip() if recipes and r.recipe else wrapped(r.model) for r in results
-    ]

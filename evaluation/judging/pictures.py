@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evaluation.features.plots import plot_confusion, plot_features, plot_results
+from evaluation.features.plots import plot_confusion, plot_features
 from evaluation.features.table import matched
 from evaluation.protocols.base import Subject
 from evaluation.protocols.knn import left_out, predict
+from evaluation.results.bars import plot_results
 from evaluation.results.result import Result
 from sslkit.numerics.figures import NoMap
 from sslkit.runtime.context import Runtime

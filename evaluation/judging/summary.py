@@ -11,12 +11,12 @@ from evaluation import protocols as family
 from evaluation.datasets import Reading
 from evaluation.features.extraction import context
 from evaluation.features.models import LoadedModel, load_model
-from evaluation.features.plots import plot_results
 from evaluation.features.zoo_members import Members, entries_of, lines_of, some_left
 from evaluation.judging.following import following
 from evaluation.judging.run import Evaluation, agreed, asked_for, check_fits, prepared
 from evaluation.protocols.base import Judged, Task
 from evaluation.results import store
+from evaluation.results.bars import plot_results
 from evaluation.results.comparison import compare_all
 from evaluation.results.result import Result
 from evaluation.results.tables import table

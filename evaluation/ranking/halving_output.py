@@ -6,19 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evaluation.features.zoo_members import lines_of
 from evaluation.protocols.fine_tune import Options
 from evaluation.ranking.halving import Halving, successive_halving
 from evaluation.ranking.rounds import Arm, Round
-from evaluation.ranking.summary import file_names
+from evaluation.ranking.task_names import file_names, task_name
 from evaluation.results.names import short
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text
+from sslkit.numerics.accuracy import wilson_interval
 from sslkit.numerics.figures import save_figure
+from sslkit.numerics.style import FIRST, INK, OTHERS, QUIET, SMALL, better, panel
 from sslkit.terminal import say
 from sslkit.terminal.say import words
 
-FIRST, QUIET = "#4477AA", "#b0b6bf"
 GAP = 0.045  # between two names, of the height of the picture
 FEW = 100  # held-out images; with fewer, the stated probabilities rest on a handful of choices, see recipes/benchmarks
 
@@ -148,22 +151,31 @@ def plot(found: Halving, path: Path) -> Path:
     for arm in reversed(found.rounds[0].arms):
         own = _curve(found, arm.model)
         won = arm.model == found.winner
-        colour = FIRST if won else QUIET
-        axis.plot(
-            [step for step, _ in own], [value for _, value in own], "o-", color=colour, markersize=4, zorder=2 + won
-        )
+        if not own:
+            continue
+        steps, values = map(np.array, zip(*own, strict=True))
+        whiskers = _whiskers(values, found.held_out) if arm.right is not None else None
+        style = {"color": FIRST if won else OTHERS, "markersize": 4, "elinewidth": 0.9, "zorder": 2 + won}
+        axis.errorbar(steps, values, yerr=whiskers, fmt="o-", **style)
     _label(axis, found)
     axis.set_xscale("log", base=2)
     ticks = [one.steps for one in found.rounds]
     axis.set_xticks(ticks, list(map(str, ticks)))
     axis.minorticks_off()
     axis.set_xlim(ticks[0] * 0.9, ticks[-1] * 2)
-    axis.set_xlabel("steps of fine-tuning in the round")
-    axis.set_ylabel(f"accuracy on {found.held_out} held-out images, %")
-    axis.set_title(f"{found.data}: {found.winner}", loc="left", fontsize=9, parse_math=False)
-    axis.spines[["top", "right"]].set_visible(False)
+    axis.set_xlabel("steps of fine-tuning in the round, log scale", fontsize=SMALL)
+    axis.set_ylabel(f"accuracy, %; {better()}", fontsize=SMALL)
+    lines = "; lines: 95 % intervals" if found.rounds[0].arms[0].right is not None else ""
+    words = f"blue: the choice, {short(found.winner)}; {found.held_out} held-out images{lines}"
+    panel(axis, f"Fine-tuned on {task_name(found.data)}", words)
     save_figure(figure, path)
     return path
+
+
+def _whiskers(values: np.ndarray, n: int) -> np.ndarray:
+    """The lengths (2, R) of 95 % intervals below and above accuracies (R,) in percent of n images."""
+    ends = 100 * np.array([wilson_interval(value / 100, n) for value in values])
+    return np.abs(ends - values[:, None]).T
 
 
 def _curve(found: Halving, model: str) -> list[tuple[int, float]]:
@@ -183,5 +195,5 @@ def _label(axis: Any, found: Halving) -> None:
     height: dict[int, float] = {}
     for steps, value, model in sorted(last):
         place = height[steps] = max(value, height.get(steps, -math.inf) + GAP * (high - low))
-        colour = "#222222" if model == found.winner else "#666666"
+        colour = INK if model == found.winner else QUIET
         axis.text(steps * 1.06, place, short(model), fontsize=7, va="center", color=colour, parse_math=False)

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.features.plots import COLOURS, MARKERS, purity
 from evaluation.ranking.samples import as_sample
 from evaluation.transferability.ped import moves
 from sslkit.errors import UserError
-from sslkit.numerics.figures import reduced, save_figure, scatter, tsne
+from sslkit.numerics.figures import NAMED, NEIGHBOURS, purity, reduced, save_figure, scatter, tsne
+from sslkit.numerics.style import PANEL, SMALL, line_style, noted, panel, titled
+
+SEPARATE = "The two maps are independent: compare the numbers, not positions."
 
 
 def plot_energy(energies: Mapping[str, Sequence[float]], path: str | Path) -> Path:
@@ -29,12 +31,13 @@ def plot_energy(energies: Mapping[str, Sequence[float]], path: str | Path) -> Pa
         start = values[0]
         shares = [value / start for value in values] if start > 0 else []
         label = name if start > 0 else f"{name} (no overlap)"
-        style = {"marker": MARKERS[k % len(MARKERS)], "color": COLOURS[k % len(COLOURS)]}
-        axis.plot(range(len(shares)), shares, label=label, **style)
-    axis.set(xlabel="step", ylabel="potential energy / that at first", ylim=(0, 1.05))
+        axis.plot(range(len(shares)), shares, label=label, **line_style(k))
+    panel(axis, "PED: potential energy of the classes", "share of that at first; falls as the classes move apart")
+    axis.set(ylim=(0, 1.05))
+    axis.set_xlabel("step of PED", fontsize=SMALL)
+    axis.set_ylabel("potential energy / that at first", fontsize=SMALL)
     axis.locator_params(axis="x", integer=True)
-    axis.legend(fontsize=8, frameon=False)
-    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(fontsize=SMALL, frameon=False)
     save_figure(figure, Path(path))
     return Path(path)
 
@@ -53,29 +56,29 @@ def plot_moves(
     """Plot t-SNE of some classes before and after PED moved them, side by side, with the neighbours' purity.
 
     features, labels, reference: see `evaluation.score`. options: of ped (lam, dt, ...). All classes move; the
-    n_classes (at most 10) with the most images are shown, per_class images of each. The two maps are independent:
+    n_classes (at most 12) with the most images are shown, per_class images of each. The two maps are independent:
     compare the purity, not positions.
     """
     from matplotlib.figure import Figure
 
-    if not 2 <= n_classes <= len(COLOURS):
-        raise UserError(f"n_classes={n_classes}: must be from 2 to {len(COLOURS)}, the number of colours")
+    if not 2 <= n_classes <= NAMED:
+        raise UserError(f"n_classes={n_classes}: must be from 2 to {NAMED}, the number of colours")
     sample = as_sample(features, labels, reference=reference)
     after, trajectory = moves(sample, **options)
     rows = _shown(sample.labels.numpy(), n_classes, per_class, seed)
     y = sample.labels.numpy()[rows]
-    names = {int(label): sample.classes[label] for label in np.unique(y)}
     figure = Figure(figsize=(12.4, 5.2), layout="constrained")
     parts = {"before": sample, f"after {trajectory.steps} steps": after}
     for axis, (title, part) in zip(figure.subplots(1, 2), parts.items(), strict=True):
         x = part.features.numpy()[rows]
         flat, _ = tsne(reduced(x, seed), seed)
-        scatter(axis, flat, y, names, COLOURS, MARKERS, s=13, alpha=0.75, linewidths=0)
-        share = purity(x, y)
-        axis.set(xticks=[], yticks=[])
-        said = f"{title}: {100 * share:.0f} % of 10 neighbours in the features are of the same class"
-        axis.set_title(said, fontsize=9)
-    figure.axes[0].get_legend().remove()
+        scatter(axis, flat, y, sample.classes, legend=axis is figure.axes[-1])
+        axis.set_title(
+            f"{title}: {100 * purity(x, y):.0f} % of {NEIGHBOURS} neighbours of the same class", fontsize=PANEL
+        )
+    titled(figure, "PED: the features before and after the classes moved apart")
+    note = f"Neighbours are those in the features. {SEPARATE}"
+    noted(figure, [note])
     save_figure(figure, Path(path))
     return Path(path)
 

@@ -1,21 +1,23 @@
 """Plots of a ranking: scores with their intervals, and, with truth, scores against accuracies."""
 
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evaluation.ranking.ranking import Ranking
+from evaluation.ranking.task_names import task_name
 from evaluation.results.names import short, wrapped
 from sslkit.errors import UserError
 from sslkit.numerics.figures import save_figure
+from sslkit.numerics.style import FIRST, GUIDE, OTHERS, PAPER, QUIET, REFERENCE, SMALL, better, noted, panel, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOUR, QUIET, GUIDE = "#4477AA", "#666666", "#e3e6ea"
+BEST = "probability to be the best"  # title of the first panel
+RANDOM = "random:"  # begin of the name of an untrained network
 COLUMNS = 4  # panels side by side
 WIDTH, ROW, LINE = 2.5, 0.25, 0.13  # inches of a panel, of a model in it, of a further line of its name
 NAMES = 3.0  # inches of the models' names
@@ -25,6 +27,8 @@ PLACES = ((5, 0), (5, 5), (5, -5), (0, 7), (0, -7), (-5, 5), (-5, 0), (-5, -5), 
 def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
     """Plot a panel for each metric: the models by consensus, dots of scores, lines of 95 % over images, and the ranks.
 
+    Before them, where they are known, the probabilities to fine-tune best, with the expected regrets.
+
     A hollow dot is tied with the metric's best. A metric without any score has no panel; a note names it. Scores have
     no natural zero, so no bars are drawn, and those of different metrics cannot be compared.
     """
@@ -32,22 +36,28 @@ def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
     order = ranking.consensus.order()
     names = [wrapped(ranking.models[m]) for m in order]
     height = sum(ROW + LINE * name.count("\n") for name in names)
-    figure, grid = _grid(len(known), height + 0.75)
-    for place, axis in enumerate(grid):
-        k = known[place]
-        _scores(axis, ranking, k, order)
-        axis.set_title(ranking.metrics[k], loc="left", fontsize=9, parse_math=False)
-        axis.set_yticks(range(len(order)), names if place % COLUMNS == 0 else [""] * len(order), fontsize=8)
+    panels = [None] * (not np.isnan(ranking.consensus.best).all()) + known
+    figure, grid = _grid(len(panels), height + 0.95)
+    for place, (axis, k) in enumerate(zip(grid, panels, strict=True)):
+        if k is None:
+            _chances(axis, ranking, order)
+        else:
+            _scores(axis, ranking, k, order)
+        axis.set_ylim(len(order) - 0.5, -0.5)
+        axis.tick_params(axis="y", length=0)
+        axis.set_yticks(range(len(order)), names if place % COLUMNS == 0 else [""] * len(order), fontsize=SMALL)
         for label in axis.get_yticklabels():
             label.set_parse_math(False)
     notes = [
-        "From above: by consensus. Dot: score, hollow if tied with the metric's best; line: 95 % over images; number: "
-        "rank. Axes do not start at 0, and scores of different metrics cannot be compared."
+        "From above: by consensus. Dot: score, hollow if tied with the metric's best; line: 95 % over images. Axes of "
+        "scores do not start at 0, and scores of different metrics cannot be compared."
     ]
+    if any(map(_is_random, ranking.models)):
+        notes.append("Gray: random weights.")
     if any(ranking.mark(m, k) for m in order for k in known):
         notes.append("Letter: source head, see the notes of the ranking; models of one letter can be compared.")
     notes += [f"No model has a score by {name}." for k, name in enumerate(ranking.metrics) if k not in known]
-    _save(figure, f"{ranking.data}: {ranking.n:,} images".removeprefix(": "), notes, Path(path))
+    _save(figure, f"{len(order)} models ranked{_for(ranking)}, by {ranking.n:,} images", notes, Path(path))
     return Path(path)
 
 
@@ -66,8 +76,7 @@ def plot_agreement(ranking: Ranking, path: str | Path) -> Path:
     for k, axis in zip(known, grid, strict=True):
         _scatter(axis, ranking, k, np.argsort(order, kind="stable") + 1)
         numbers = [f"{one.name} {one.value:.2f}" for one in ranking.agreement.get(ranking.metrics[k], ())[:2]]
-        title = "\n".join([ranking.metrics[k], *numbers])
-        axis.set_title(title, loc="left", fontsize=8, parse_math=False)
+        panel(axis, ranking.metrics[k], "\n".join(numbers), lines=len(numbers))
     names = {"va": "top", "fontsize": 7, "transform": beside.transAxes, "parse_math": False}
     beside.text(0, 1, "\n".join(["by accuracy", *listed]), **names)
     figure.draw_without_rendering()  # labels are placed by the final size of the panels
@@ -75,7 +84,7 @@ def plot_agreement(ranking: Ranking, path: str | Path) -> Path:
         _place_labels(axis)
     notes = ["Lines: 95 % of the score over images. Axes do not start at 0."]
     notes += [f"No model has a score by {name}." for k, name in enumerate(ranking.metrics) if k not in known]
-    _save(figure, f"{ranking.data}: score against accuracy after fine-tuning".removeprefix(": "), notes, Path(path))
+    _save(figure, f"Score against accuracy after fine-tuning{_for(ranking)}", notes, Path(path))
     return Path(path)
 
 
@@ -105,63 +114,80 @@ def _grid_and_list(count: int, lines: int) -> "tuple[Figure, list[Axes], Axes]":
 
 
 def _save(figure: "Figure", title: str, notes: list[str], path: Path) -> None:
-    letters = int(13 * figure.get_figwidth())
-    figure.suptitle("\n".join(textwrap.wrap(title, letters)), fontsize=10, parse_math=False)
-    below = "\n".join(line for note in notes for line in textwrap.wrap(note, letters))
-    figure.supxlabel(below, fontsize=8, color="#444444", parse_math=False)
+    titled(figure, title)
+    noted(figure, notes)
     save_figure(figure, path)
+
+
+def _for(ranking: Ranking) -> str:
+    return f" for {task_name(ranking.data)}" if ranking.data else ""
+
+
+def _is_random(model: str) -> bool:
+    return model.startswith(RANDOM)
+
+
+def _chances(axis: "Axes", ranking: Ranking, order: np.ndarray) -> None:
+    best, regret = ranking.consensus.best[order], ranking.consensus.regret[order]
+    for place, m in enumerate(order):
+        colour = REFERENCE if _is_random(ranking.models[m]) else FIRST
+        axis.axhline(place, color=GUIDE, lw=0.8, zorder=0)
+        axis.plot([0, 100 * best[place]], [place, place], color=colour, lw=1.4)
+        axis.plot(100 * best[place], place, "o", ms=5.5, color=colour, clip_on=False)
+        lost = "" if np.isnan(regret[place]) else f", regret {100 * regret[place]:.1f}"
+        _beside(axis, "no score" if np.isnan(best[place]) else f"{100 * best[place]:.0f} %{lost}", place)
+    lost = "" if np.isnan(regret).all() else "; regret: accuracy lost, in points"
+    panel(axis, BEST, f"after fine-tuning{lost}")
+    axis.set_xlim(0, 100)
+    axis.set_xlabel(f"probability, %; {better()}", fontsize=SMALL)
+
+
+def _beside(axis: "Axes", text: str, place: int) -> None:
+    """Write a text at the right of a panel."""
+    side = {"xycoords": ("axes fraction", "data"), "va": "center", "annotation_clip": False}
+    axis.annotate(text, (1.02, place), fontsize=SMALL - 1, color=QUIET, **side)
 
 
 def _scores(axis: "Axes", ranking: Ranking, k: int, order: np.ndarray) -> None:
     scores, ends = ranking.scores[order, k], ranking.ends(order, k)
-    side = {"xycoords": ("axes fraction", "data"), "va": "center"}
     for place, m in enumerate(order):
         axis.axhline(place, color=GUIDE, lw=0.8, zorder=0)
         if np.isnan(scores[place]):
-            behind = {"facecolor": "white", "edgecolor": "none", "pad": 1}
-            axis.annotate("no score", (0.03, place), fontsize=7, color=QUIET, bbox=behind, **side)
+            _beside(axis, "no score", place)
             continue
-        rank = ranking.ranks[m, k]
-        face = "white" if ranking.tied[m, k] and rank > 1 else COLOUR
-        axis.plot(ends[place], [place, place], color=COLOUR, lw=1.4, zorder=1)
-        axis.plot(scores[place], place, "o", ms=5.5, mfc=face, mec=COLOUR, mew=1.2, zorder=2)
-        axis.annotate(
-            f"{rank:g} {ranking.mark(m, k)}".rstrip(),
-            (1.02, place),
-            fontsize=7,
-            color=QUIET,
-            annotation_clip=False,
-            **side,
-        )
-    axis.set_ylim(len(order) - 0.5, -0.5)
+        rank, colour = ranking.ranks[m, k], REFERENCE if _is_random(ranking.models[m]) else FIRST
+        face = PAPER if ranking.tied[m, k] and rank > 1 else colour
+        axis.plot(ends[place], [place, place], color=colour, lw=1.4, zorder=1)
+        axis.plot(scores[place], place, "o", ms=5.5, mfc=face, mec=colour, mew=1.2, zorder=2)
+        _beside(axis, f"{rank:g} {ranking.mark(m, k)}".rstrip(), place)
+    panel(axis, ranking.metrics[k], "at the right: rank")
     axis.margins(x=0.08)
     _tidy(axis)
-    axis.tick_params(axis="y", length=0)
+    axis.set_xlabel(f"score; {better()}", fontsize=SMALL)
 
 
 def _scatter(axis: "Axes", ranking: Ranking, k: int, places: np.ndarray) -> None:
     known = ~np.isnan(ranking.scores[:, k])
     scores, truth, ends = ranking.scores[known, k], ranking.truth[known], ranking.ends(known, k)
     whiskers = np.clip(np.stack([scores - ends[:, 0], ends[:, 1] - scores]), 0, None)
-    axis.errorbar(scores, truth, xerr=whiskers, fmt="o", color=COLOUR, ecolor="#BBBBBB", ms=4, lw=1)
+    axis.errorbar(scores, truth, xerr=whiskers, fmt="o", color=FIRST, ecolor=OTHERS, ms=4, lw=1)
     for x, y, place in zip(scores, truth, places[known], strict=True):
         axis.annotate(str(place), (x, y), PLACES[0], textcoords="offset points", fontsize=7, ha="center", va="center")
-    axis.set_xlabel("score", fontsize=8)
-    axis.set_ylabel("accuracy after fine-tuning", fontsize=8)
+    axis.set_xlabel(f"score; {better()}", fontsize=SMALL)
+    axis.set_ylabel("accuracy after fine-tuning", fontsize=SMALL)
     axis.margins(0.15)
     _tidy(axis)
 
 
 def _tidy(axis: "Axes") -> None:
     axis.locator_params(axis="x", nbins=4)
-    axis.tick_params(labelsize=7)
-    axis.spines[["top", "right"]].set_visible(False)
+    axis.tick_params(labelsize=SMALL - 1)
 
 
 def _place_labels(axis: "Axes") -> None:
     """Move the number of each dot to the first place around it that is free; one without any is not shown."""
     taken: list[Any] = []
-    for label in axis.texts:
+    for label in (text for text in axis.texts if text.xycoords == "data"):  # not the words below the title
         for place in PLACES:
             label.set_position(place)
             box = label.get_window_extent().expanded(1.15, 1.1)

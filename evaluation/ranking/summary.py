@@ -1,8 +1,6 @@
 """Output of a ranking: progress, a table for each task, pictures, a file, and the next command."""
 
-import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +19,8 @@ from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.references import CARD, Reference, open_reference, write_reference
 from evaluation.ranking.regions import judged_by, open_parts, parts
 from evaluation.ranking.source_heads import CLUSTER_COUNT, checked_source
-from sslkit.data.sources.named import name_of_tables, reusable
+from evaluation.ranking.task_names import AGREEMENT, file_names
+from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.files.regular_files import regular
 from sslkit.options.members import nearest
@@ -31,7 +30,6 @@ from sslkit.terminal.say import words
 
 USUAL = {"root": "data", "seed": 0, "range": None}  # of the options that the next command keeps
 STATISTICS = "ped-reference.npz"  # of the features of each model on a data set
-AGREEMENT = "-agreement"  # suffix of the picture of scores against the truth
 
 
 def rank_tasks(
@@ -142,43 +140,6 @@ def _by_layers(
         }
         say.line(f"frozen    python recipes/evaluate.py {words({**asked, 'protocols': ['linear', 'knn']})}")
         say.line("")
-
-
-def file_names(tasks: Sequence[str]) -> dict[str, str]:
-    """Return task -> name of its files, without suffix, unique for each task.
-
-    The last part of the path: "digits" for digits, digits.npz, path/to/digits, hf:path/to/digits and
-    shards:digits/{000..099}.tar, "CIFAR10" for torchvision:CIFAR10:DIR.
-    Tasks that would share it get their whole path, with - for / and such, and if necessary a hash.
-    """
-    short = {task: _short(task) for task in tasks}
-    shared = _shared(short)
-    long = {task: _plain(task) if task in shared else name for task, name in short.items()}
-    shared = _shared(long)
-    unique = {task: f"{long[task]}-{hashlib.sha256(task.encode()).hexdigest()[:8]}" for task in shared}
-    return {task: unique.get(task, name) for task, name in long.items()}
-
-
-def _short(task: str) -> str:
-    words_of_it = task.split(":")
-    if name := name_of_tables(task):
-        return _plain(name)
-    if parts(task):
-        return _plain(Path(words_of_it[-1].rstrip("/")).name)
-    kind = words_of_it[1] if words_of_it[0] == "torchvision" and len(words_of_it) > 1 else words_of_it[0]
-    return _plain(Path(kind.rstrip("/")).name.removesuffix(".npz"))
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"[^\w.+]+", "-", text).strip("-.") or "task"
-
-
-def _shared(names: Mapping[str, str]) -> set[str]:
-    """Return the tasks whose file names collide, also on case-insensitive disks."""
-    owners: dict[str, list[str]] = {}
-    for task, name in names.items():
-        owners.setdefault(name.casefold().removesuffix(AGREEMENT), []).append(task)
-    return {task for tasks in owners.values() if len(tasks) > 1 for task in tasks}
 
 
 def _listed(data: Any) -> dict[str, Any]:

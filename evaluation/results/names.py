@@ -1,8 +1,34 @@
-"""Names of models in pictures: wrapped where they have punctuation, and shortened if they are very long."""
+"""Names in pictures: of models, wrapped where they have punctuation, and of protocols and metrics, in words."""
 
 import re
 
 LETTERS, LINES = 30, 2  # of a line, and lines of a name
+PROTOCOLS = {
+    "knn": "nearest neighbours",
+    "linear": "linear probe",
+    "linear_aug": "linear probe on views",
+    "few_shot": "few-shot",
+    "fine_tune": "fine-tuning",
+    "semi_supervised": "few labels",
+    "linear_seg": "linear segmentation",
+    "knn_seg": "nearest-neighbour segmentation",
+    "crowding": "class geometry",
+}
+METRICS = {
+    "top1": "top-1 accuracy",
+    "mean_per_class": "mean accuracy per class",
+    "map11": "11-point mean average precision",
+    "episode_accuracy": "accuracy of episodes",
+    "miou": "mean IoU",
+    "inter_class_distance": "distance between class means",
+    "lidar": "LiDAR, effective rank",
+}
+
+
+def in_words(protocol: str, metric: str) -> str:
+    """Return "linear probe, top-1 accuracy"; a name without words of its own stays, with spaces for underscores."""
+    names = PROTOCOLS.get(protocol, protocol.replace("_", " ")), METRICS.get(metric, metric.replace("_", " "))
+    return ", ".join(filter(None, names))
 
 
 def wrapped(name: str, letters: int = LETTERS, lines: int = LINES) -> str:

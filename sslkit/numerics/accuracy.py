@@ -73,3 +73,10 @@ def wilson(share: float, n: int) -> float:
     """Half the width of the 95 % Wilson interval of a share of n images."""
     z = 1.959964
     return z / (1 + z * z / n) * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5
+
+
+def wilson_interval(share: float, n: int) -> tuple[float, float]:
+    """The 95 % Wilson interval of a share of n images, which is not symmetric about it."""
+    z = 1.959964
+    middle, half = (share + z * z / (2 * n)) / (1 + z * z / n), wilson(share, n)
+    return max(middle - half, 0.0), min(middle + half, 1.0)

@@ -1,17 +1,14 @@
-"""Pictures: the t-SNE map of features, its points by class, a grid with captions, files written whole or not at all."""
+"""Maps of features: t-SNE, the points by class, how far to trust them; and files written whole."""
 
-import textwrap
 from collections.abc import Sequence
-from functools import cache
-from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
 
 from sslkit.errors import UserError
 from sslkit.files.writing import write_whole
+from sslkit.numerics.style import FIRST, GUIDE, OTHERS, SMALL, class_styles, noted, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,13 +18,10 @@ if TYPE_CHECKING:
 SAME = 1e-6  # spread of unit rows that are equal up to rounding
 COMPONENTS = 50  # principal components in the input of a map
 PERPLEXITY = 30
-# Of a grid of pictures, in pixels; ROW_WIDTH is the most of the captions at the left, LEAST of title and note.
-INK, QUIET, PAPER = "#1c2127", "#515b66", "#ffffff"
-SIZE, TITLE_SIZE = 13, 16
-GAP = 8
-ROW_WIDTH = 168
-LEAST = 480
-NAMED, OTHERS = 20, -2  # classes with a colour in the embedding; label of the others
+NAMED = 12  # classes with a colour in a map
+NEIGHBOURS = 10  # of a point, for the numbers below a map
+SIDE = 6.4  # inches of a map
+LETTERS = 28  # of a class in the legend
 
 
 class NoMap(UserError):
@@ -67,23 +61,91 @@ def tsne(z: np.ndarray, seed: int, iterations: int = 1000) -> tuple[np.ndarray, 
     return flat, float(model.kl_divergence_)
 
 
-def scatter(
-    axis: "Axes",
-    flat: np.ndarray,
-    y: np.ndarray,
-    names: dict[int, str],
-    colours: Sequence[Any],
-    markers: str = "o",
-    **style: Any,
-) -> None:
-    """Draw the points of a map by class, with a legend at the right.
+def purity(x: np.ndarray, y: np.ndarray, k: int = NEIGHBOURS) -> float:
+    """The share of the k nearest other rows (Euclidean) that are of a row's own class, over all rows.
 
-    flat: (N, 2). y: (N,) labels. names: label -> name of the labels to show, in order. colours: one each.
-    markers: repeated in turn. style: of the points.
+    x: (n, D). y: (n,) labels.
     """
-    for (label, name), colour, marker in zip(names.items(), colours, cycle(markers), strict=False):
-        axis.scatter(*flat[y == label].T, color=colour, marker=marker, label=name, **style)
-    axis.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, markerscale=3)
+    from sklearn.neighbors import NearestNeighbors
+
+    near = NearestNeighbors(n_neighbors=min(k, len(x) - 1)).fit(x).kneighbors(return_distance=False)  # not the row
+    return float((y[near] == y[:, None]).mean())
+
+
+def neighbours(x: np.ndarray, flat: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """`purity` of a map, `purity_features` of its features by cosine, and `chance`, that of random neighbours.
+
+    x: (n, D). flat: (n, 2). y: (n,) labels, all known.
+    """
+    z = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+    counts = np.unique(y, return_counts=True)[1]
+    chance = float((counts * (counts - 1)).sum() / (len(y) * (len(y) - 1)))
+    return {"purity": purity(flat, y), "purity_features": purity(z, y), "chance": chance}
+
+
+def neighbours_said(purity: float, purity_features: float, chance: float) -> str:
+    """The numbers of `neighbours` in a sentence."""
+    return (
+        f"Of {NEIGHBOURS} neighbours {100 * purity:.0f} % are of the same class in this map, "
+        f"{100 * purity_features:.0f} % in the features, {100 * chance:.0f} % by chance."
+    )
+
+
+def largest(y: np.ndarray, most: int = NAMED) -> np.ndarray:
+    """The classes with the most images, at most so many, in ascending order. y: (n,) labels, -1 for none."""
+    present, counts = np.unique(y[y >= 0], return_counts=True)
+    return np.sort(present[np.argsort(-counts, kind="stable")[:most]])
+
+
+def scatter(axis: "Axes", flat: np.ndarray, y: np.ndarray, classes: Sequence[str], *, legend: bool = True) -> None:
+    """Draw the points of a map by class, with a legend at the right of the picture, in axes of its proportions.
+
+    flat: (n, 2). y: (n,) labels, -1 for none. classes: all of the data set. The twelve classes with the most images
+    have colours, the others are gray.
+    """
+    shown, styles = largest(y), class_styles(classes)
+    points = {"s": float(np.clip(16_000 / len(flat), 9, 36)), "linewidths": 0}
+    rest = ~np.isin(y, shown)
+    others = len(np.unique(y[rest & (y >= 0)]))
+    if rest.any():
+        name = f"{others} other classes" if others else "no class"
+        axis.scatter(*flat[rest].T, color=OTHERS if len(shown) else FIRST, marker="o", alpha=0.7, label=name, **points)
+    for label in shown:
+        colour, marker = styles[label]
+        name = _short(classes[label])
+        axis.scatter(*flat[y == label].T, color=colour, marker=marker, alpha=0.8, label=name, **points)
+    if legend and len(shown):
+        beside(axis.figure, *axis.get_legend_handles_labels())
+    frame(axis, flat)
+
+
+def beside(figure: "Figure", marks: Sequence[Any], names: Sequence[str]) -> None:
+    """Add a legend at the right of a picture, with marks of one size."""
+    legend = figure.legend(marks, names, loc="outside right center", frameon=False, fontsize=SMALL + 1)
+    for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
+        if hasattr(handle, "set_sizes"):  # a scatter's, as small as its points
+            handle.set_sizes([40])
+        text.set_parse_math(False)
+
+
+def frame(axis: "Axes", flat: np.ndarray) -> None:
+    """Give the axes the proportions of a map, with a thin frame around its points."""
+    edge = 0.03 * np.ptp(flat, axis=0).max()
+    (left, low), (right, high) = flat.min(0) - edge, flat.max(0) + edge
+    axis.set(xticks=[], yticks=[], xlim=(left, right), ylim=(low, high), aspect="equal")
+    axis.spines[:].set_color(GUIDE)
+
+
+def map_size(flat: np.ndarray, names: Sequence[str]) -> tuple[float, float]:
+    """Width and height in inches of a picture that a map (n, 2) fills, with its legend, title and note."""
+    width, height = np.ptp(flat, axis=0)
+    ratio = float(np.clip(height / max(width, 1e-12), 0.5, 1.4))
+    side = min(SIDE, 1.1 * SIDE / ratio)
+    return side + 0.55 + 0.085 * max(map(len, map(_short, names)), default=-6), side * ratio + 1.0
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…"
 
 
 def save_figure(figure: "Figure", path: Path, metadata: dict[str, str] | None = None) -> None:
@@ -92,101 +154,25 @@ def save_figure(figure: "Figure", path: Path, metadata: dict[str, str] | None = 
         figure.savefig(partial, format="png", dpi=130, metadata=metadata)
 
 
-def plot_embedding(x: "Tensor", y: "Tensor", classes: list[str] | None, path: Path, *, seed: int, title: str) -> None:
+def plot_embedding(
+    x: "Tensor", y: "Tensor", classes: list[str] | None, path: Path, *, seed: int, title: str, note: str = ""
+) -> None:
     """t-SNE of features, coloured by class if there are labels. Distances between points mean nothing.
 
-    x: (N, F) features. y: (N,) labels, -1 for none. Raises NoMap if all rows are equal, after a collapse.
+    x: (N, F) features. y: (N,) labels, -1 for none. note: on the images, in the caption. Raises NoMap if all rows are
+    equal, after a collapse.
     """
     from matplotlib.figure import Figure
 
-    flat, _ = tsne(reduced(x.numpy(), seed), seed, iterations=500)
-    figure = Figure(figsize=(6.4, 5.2), layout="constrained")
-    axis = figure.subplots()
-    if classes is None:
-        axis.scatter(*flat.T, s=5, alpha=0.7, linewidths=0)
-    else:
-        _draw_classes(axis, flat, y.numpy(), classes)
-    axis.set_title(title, fontsize=11, parse_math=False)
-    axis.set(xticks=[], yticks=[])
-    axis.spines[:].set_visible(False)
+    features, labels = x.numpy(), y.numpy() if classes is not None else np.full(len(x), -1)
+    flat, _ = tsne(reduced(features, seed), seed, iterations=500)
+    known = labels >= 0
+    said = [note, "Distances and sizes in the map mean nothing."]
+    if known.sum() > NEIGHBOURS:
+        said.insert(1, neighbours_said(**neighbours(features[known], flat[known], labels[known])))
+    names = [classes[label] for label in largest(labels)] if classes is not None else []
+    figure = Figure(figsize=map_size(flat, names), layout="constrained")
+    scatter(figure.subplots(), flat, labels, classes or [])
+    titled(figure, title)
+    noted(figure, [" ".join(filter(None, said))])
     save_figure(figure, path)
-
-
-def _draw_classes(axis: "Axes", flat: np.ndarray, y: np.ndarray, classes: list[str]) -> None:
-    """Draw the points by class: twenty have a colour, the others are gray."""
-    import matplotlib
-
-    present = [int(c) for c in np.unique(y) if c >= 0]
-    shown, others = present[:NAMED], present[NAMED:]
-    colours = matplotlib.colormaps["tab10" if len(shown) <= 10 else "tab20"]
-    names = {c: classes[c] for c in shown}
-    drawn = [colours(i) for i in range(len(shown))]
-    if others:
-        y = np.where(np.isin(y, others), OTHERS, y)
-        names, drawn = {OTHERS: f"{len(others)} other classes", **names}, ["#cccccc", *drawn]  # below the named ones
-    scatter(axis, flat, y, names, drawn, s=6, alpha=0.75, linewidths=0)
-
-
-def captioned(
-    grid: Image.Image, columns: Sequence[str], rows: Sequence[str], *, title: str = "", note: str = ""
-) -> Image.Image:
-    """Return the grid on white: the title above, a caption over each column, one left of each row, the note below.
-
-    grid: equal cells, as many as columns times rows. Captions may have several lines, and long ones are wrapped.
-    """
-    font, large = _font(SIZE), _font(TITLE_SIZE)
-    cell = grid.width // len(columns), grid.height // len(rows)
-    row_lines = [_wrapped(row, font, ROW_WIDTH)[: max(1, cell[1] // _height(font))] for row in rows]
-    column_lines = [_wrapped(column, font, cell[0] - 4) for column in columns]
-    left = GAP + max((round(font.getlength(line)) for lines in row_lines for line in lines), default=0) + GAP
-    width = max(left + grid.width + GAP, LEAST)
-    head, foot = (_wrapped(text, one, width - 2 * GAP) for text, one in ((title, large), (note, font)))
-    top = GAP + len(head) * _height(large) + GAP
-    start = top + max(map(len, column_lines)) * _height(font) + GAP // 2
-    sheet = Image.new("RGB", (width, start + grid.height + GAP + len(foot) * _height(font) + GAP), PAPER)
-    sheet.paste(grid, (left, start))
-    draw = ImageDraw.Draw(sheet)
-    _write(draw, head, (GAP, GAP), large)
-    for k, lines in enumerate(column_lines):
-        bottom = start - GAP // 2 - len(lines) * _height(font)
-        _write(draw, lines, (left + (2 * k + 1) * cell[0] // 2, bottom), font, anchor="ma")
-    for k, lines in enumerate(row_lines):
-        middle = start + (2 * k + 1) * cell[1] // 2 - len(lines) * _height(font) // 2
-        _write(draw, lines, (left - GAP, middle), font, anchor="ra")
-    _write(draw, foot, (GAP, start + grid.height + GAP), font, fill=QUIET)
-    return sheet
-
-
-def _write(draw: ImageDraw.ImageDraw, lines: Sequence[str], place: tuple[int, int], font, *, anchor="la", fill=INK):
-    for k, line in enumerate(lines):
-        draw.text((place[0], place[1] + k * _height(font)), line, fill=fill, font=font, anchor=anchor)
-
-
-def _wrapped(text: str, font: ImageFont.FreeTypeFont, width: int) -> list[str]:
-    """The lines of a text of at most `width` pixels; a file name may have bytes that are no text."""
-    text = text.encode(errors="replace").decode()
-    return [line for part in text.split("\n") for line in _broken(part, font, width)] if text else []
-
-
-def _broken(text: str, font: ImageFont.FreeTypeFont, width: int) -> list[str]:
-    if font.getlength(text) <= width:
-        return [text]
-    letters = max(1, int(len(text) * width / font.getlength(text)))
-    while letters > 1:
-        lines = textwrap.wrap(text, letters)
-        if all(font.getlength(line) <= width for line in lines):
-            return lines
-        letters -= 1
-    return textwrap.wrap(text, 1)
-
-
-def _height(font: ImageFont.FreeTypeFont) -> int:
-    return round(1.3 * font.size)
-
-
-@cache
-def _font(size: int) -> ImageFont.FreeTypeFont:
-    """Matplotlib's own font, which is there wherever matplotlib is."""
-    import matplotlib
-
-    return ImageFont.truetype(Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf"), size)

@@ -22,9 +22,9 @@ from sslkit.runtime.checkpoint import tidy
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
 from sslkit.training.config import LEAST_POINTS, Config
+from sslkit.training.curves import Judged, plot_terms
 from sslkit.training.data import Data, capped
 from sslkit.training.monitor import History, features, judge
-from sslkit.training.pictures import plot_terms
 from sslkit.training.summary import summary
 from sslkit.zoo.entry import CARD, ZooEntry, load_lines, newest, save, update
 from sslkit.zoo.heads import LABELS, PROTOTYPES, Head
@@ -51,13 +51,14 @@ def finish(
     A part that fails costs no other: it is one warning, and a name in the card's field `missing`. A run whose card
     lists such names is not finished, and resume=true makes all parts again.
     """
+    judged = Judged(config.eval.k, data.held_out, before, "given weights" if _init(method) else "random weights")
     training = cache(partial(_training_features, config, data, method))
     parts: dict[str, Callable[[], dict[str, Any] | None]] = {
         "metrics.csv": history.write,  # a resumed run may lack the file, or a part of it
         "the evaluation": lambda: {"after": judge(method, data, config.eval.k)},
         "the diagnostics": lambda: _diagnosed(training()[0]),
         "the source head": lambda: _keep_head(entry, config, method),
-        "loss.png": lambda: plot_terms(history.rows, history.terms, folder / "loss.png", config.eval.k, data.held_out),
+        "loss.png": lambda: plot_terms(history.rows, history.terms, folder / "loss.png", judged),
         "embedding.png": lambda: _picture(config, data, method, folder, training),
     }
     card = make_card(config, data, method)
@@ -206,9 +207,11 @@ def _picture(
         return
     keep = torch.linspace(0, len(x) - 1, min(len(x), config.eval.tsne)).long()
     classes = data.train.classes if data.bank else None
-    title = f"{method.name}: t-SNE of {len(keep):,} {data.unit}"
+    title = f"{folder.name} · {data.train.name} · t-SNE"
+    kind = "held-out" if data.query is not None and data.held_out else "training"
+    note = f"{len(keep):,} {kind} {data.unit}."
     try:
-        plot_embedding(x[keep], y[keep], classes, folder / "embedding.png", seed=config.seed, title=title)
+        plot_embedding(x[keep], y[keep], classes, folder / "embedding.png", seed=config.seed, title=title, note=note)
     except NoMap as error:  # of these features there is none, now or later
         warnings.warn(f"embedding.png could not be drawn: {error}", stacklevel=2)
 

@@ -1,18 +1,12 @@
-"""The pictures of a run: views of some images at its start and the loss over time."""
+"""The picture of a run at its start: views of some images."""
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import count, cycle
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import matplotlib
 import numpy as np
 import torch
-from matplotlib.figure import Figure
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 from torch.nn import functional
 
@@ -24,26 +18,15 @@ from sslkit.data.views.augmentation import contact_sheet, view_generator
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.data.views.crops import Crops
 from sslkit.files.writing import write_whole
-from sslkit.numerics.figures import captioned, save_figure
+from sslkit.numerics.captions import captioned
 from sslkit.objectives.base import Hidden
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-matplotlib.use("Agg")
 
 FILMS, SHOWN_FRAMES = 3, 8  # videos, and frames of each, in the picture of clip views
 MOST_ROWS, MOST_HIGH = 8, 1100  # images, and pixels of all of them
 CELL = 112  # pixels: smaller views are drawn larger
 LETTERS = 60  # of a path
 HIDDEN = 0.82  # brightness of hidden patches
-
-SHARES = "share: gradient norm / the objective's"  # titles of panels
-ACCURACIES = {True: "accuracy on held-out images", False: "accuracy on images that were trained on too"}
-COLUMNS, WIDTH, HIGH = 3, 3.9, 2.5  # panels side by side; inches of a panel
-LINE, OTHER = "#1f5fa8", "#a8480a"
-FEW, SMOOTHED = 20, 60  # rows up to which each has a dot, and from which a running median is drawn
-MARKS = 12  # most lines that mark epochs
+BLANK = 2 / 255  # largest difference of the pixels of a blank view
 
 
 @dataclass(frozen=True)
@@ -58,17 +41,20 @@ class Columns:
 def save_views(method: Method, images: Images | CroppedImages, path: Path) -> None:
     """Save some images with views of the kind used in training, side by side and with captions.
 
-    They are evenly spaced, as the first ones of a folder are all of one class.
+    They are of as many classes as there is room for, as the first ones of a folder are all of one class.
     images: crops need `whole`. A row is an image, for clips a view of a video. path: in the folder of the run, whose
     name is the title.
     """
     of_clips = method.backbone.frames is not None
     most = FILMS if of_clips else min(MOST_ROWS, max(3, MOST_HIGH // max(CELL, method.image_size)))
-    batch = images.__getitems__(EpochRows(spread(len(images), most), method.seed, 0))
+    source = images.images if isinstance(images, CroppedImages) else images
+    asked = over_classes(source.labels, len(images), most)
+    batch = images.__getitems__(EpochRows(asked, method.seed, 0))
     device = next(method.parameters()).device
     views = [view.cpu() for view in method.make_views(batch["images"].to(device), batch["aspect"].to(device))]
     whole = batch["images"].whole if isinstance(batch["images"], Crops) else batch["images"]
-    rows = captions_of(images.images if isinstance(images, CroppedImages) else images, batch["index"].tolist())
+    rows = captions_of(source, batch["index"].tolist())
+    blank = blank_views(views)
     if of_clips:
         grid, columns, rows = clip_sheet(whole, views), clip_columns(whole, views), clip_rows(rows, views)
     else:
@@ -76,8 +62,12 @@ def save_views(method: Method, images: Images | CroppedImages, path: Path) -> No
         grid = contact_sheet(in_proportion(whole, batch["aspect"]), columns.views, rows=len(rows))
     larger = max(1, round(CELL / method.image_size))
     grid = grid.resize((grid.width * larger, grid.height * larger), Image.Resampling.NEAREST)
-    shown = [f"{most:,} of {len(images):,} are shown, evenly spaced."] if most < len(images) else []
-    title, note = f"Views of {path.parent.name}", " ".join([*columns.notes, *_on_channels(whole), *shown])
+    if not of_clips:
+        _mark(grid, blank, len(columns.names), len(rows))
+    sample = "evenly spaced" if source.labels is None else "over the classes"
+    shown = [f"{most:,} of {len(images):,} are shown, {sample}."] if most < len(images) else []
+    notes = [*columns.notes, *_on_blank(blank, len(asked) * len(views)), *_on_channels(whole), *shown]
+    title, note = f"Views of {path.parent.name}", " ".join(notes)
     with write_whole(path) as partial:
         captioned(grid, columns.names, rows, title=title, note=note).save(partial, format="png")
 
@@ -85,6 +75,44 @@ def save_views(method: Method, images: Images | CroppedImages, path: Path) -> No
 def spread(n: int, most: int) -> list[int]:
     """Rows of n, at most `most` of them, evenly spaced from the first."""
     return [place * n // most for place in range(most)] if n > most else list(range(n))
+
+
+def over_classes(labels: np.ndarray | None, n: int, most: int) -> list[int]:
+    """Rows of n, at most `most` of them, of as many classes as possible and evenly spaced within each.
+
+    labels: (n,) or None; unlabelled rows are a class of their own.
+    """
+    kinds = [] if labels is None else np.unique(labels)
+    if len(kinds) < 2 or n <= most:
+        return spread(n, most)
+    chosen = [kinds[place] for place in spread(len(kinds), most)]
+    rows = []
+    for place, kind in enumerate(chosen):
+        own = np.flatnonzero(labels == kind)
+        share = most // len(chosen) + (place < most % len(chosen))
+        rows += [int(own[row]) for row in spread(len(own), share)]
+    return sorted(rows)
+
+
+def blank_views(views: Sequence[Tensor]) -> list[tuple[int, int]]:
+    """Row and view of the views (N, C, ..., S, S) that are of one colour."""
+    flat = [view.flatten(2) for view in views]
+    blank = torch.stack([(one.amax(-1) - one.amin(-1)).amax(1) <= BLANK for one in flat], 1)
+    return [tuple(place) for place in blank.nonzero().tolist()]
+
+
+def _mark(grid: Image.Image, blank: Sequence[tuple[int, int]], columns: int, rows: int) -> None:
+    """Write "blank" into the cells of blank views, which follow the column of whole images."""
+    draw, font = ImageDraw.Draw(grid), ImageFont.load_default(13)
+    width, height = grid.width / columns, grid.height / rows
+    for row, view in blank:
+        middle = round((view + 1.5) * width), round((row + 0.5) * height)
+        dark = sum(grid.getpixel(middle)) < 3 * 128
+        draw.text(middle, "blank", fill="#ffffff" if dark else "#000000", font=font, anchor="mm")
+
+
+def _on_blank(blank: Sequence[tuple[int, int]], count: int) -> list[str]:
+    return [f"{len(blank)} of {count} views are blank, of one colour."] if blank else []
 
 
 def captions_of(images: Images, index: Sequence[int]) -> list[str]:
@@ -203,97 +231,3 @@ def _ending(path: str, parts: int) -> str:
     """The last parts of a path, at most 60 letters: its end tells files apart."""
     short = "/".join(Path(path).parts[-parts:])
     return short if len(short) <= LETTERS else f"…{short[1 - LETTERS :]}"
-
-
-def plot_terms(rows: list[dict[str, float]], terms: list[str], path: Path, k: int = 10, held_out: bool = True) -> None:
-    """Plot over the steps: the loss, each of its terms, the shares of regularisers in the gradient, and with labels the
-    accuracies of k-NN and online probe.
-
-    rows: of metrics.csv. path: in the folder of the run, whose name is the title. held_out: whether the accuracies are
-    of images that were not trained on.
-    """
-    accuracies = ACCURACIES[held_out]
-    names = ["loss", *terms] if len(terms) > 1 else terms or ["loss"]
-    judged = partial(_draw_accuracies, rows=rows, k=k, title=accuracies)
-    panels = {SHARES: partial(_draw_shares, rows=rows), accuracies: judged}
-    names = [*names, *([SHARES] if _shares(rows) else []), *([accuracies] if any("knn" in row for row in rows) else [])]
-    columns = min(len(names), COLUMNS) if len(names) != COLUMNS + 1 else 2
-    lines = -(-len(names) // columns)
-    figure = Figure(figsize=(WIDTH * columns, HIGH * lines + 0.6), layout="constrained")
-    for place, name in enumerate(names):
-        axis = figure.add_subplot(lines, columns, place + 1)
-        panels.get(name, partial(_draw_term, rows=rows, name=name))(axis)
-        _mark_epochs(axis, rows, label=place + columns >= len(names))
-        axis.spines[["top", "right"]].set_visible(False)
-    notes = (
-        ["Terms are shown as they enter the loss, weights included; the loss is their sum."] if len(terms) > 1 else []
-    )
-    notes += ["Pale: as recorded, without the extremes; dark: running median."] if _window(rows) > 1 else []
-    figure.suptitle(path.parent.name, fontsize=11, parse_math=False)
-    figure.supxlabel("\n".join(textwrap.wrap(" ".join(notes), 42 * columns)), fontsize=8, color="#444444")
-    save_figure(figure, path)
-
-
-def _draw_term(axis: "Axes", rows: list[dict[str, float]], name: str) -> None:
-    steps, values = np.array([(row["step"], row[name]) for row in rows if name in row]).reshape(-1, 2).T
-    window = _window(rows)
-    alone = {"marker": "o", "markersize": 3} if len(steps) <= FEW else {}
-    axis.plot(steps, values, color=LINE, alpha=0.3 if window > 1 else 1, lw=1 if window > 1 else 1.5, **alone)
-    if window > 1:
-        middle = np.median(np.lib.stride_tricks.sliding_window_view(values, window), axis=1)
-        axis.plot(steps[window // 2 : window // 2 + len(middle)], middle, color=LINE, lw=1.8)
-        seen = np.concatenate([middle, np.quantile(values, [0.01, 0.99])])  # a lone peak would flatten the rest
-        edge = 0.06 * (np.ptp(seen) or 1)
-        axis.set_ylim(seen.min() - edge, seen.max() + edge)
-    axis.set_title(name, fontsize=10, loc="left", parse_math=False)
-
-
-def _shares(rows: list[dict[str, float]]) -> dict[str, str]:
-    """The columns of the regularisers' shares, and their regularisers."""
-    found = dict.fromkeys(key for row in rows for key in row if key.endswith("/share"))
-    return {key: key.rpartition("/")[0] for key in found}
-
-
-def _draw_shares(axis: "Axes", rows: list[dict[str, float]]) -> None:
-    styles = cycle([(LINE, "-"), (OTHER, "--"), (LINE, ":"), (OTHER, "-.")])
-    for (key, label), (colour, style) in zip(_shares(rows).items(), styles, strict=False):
-        points = [(row["step"], row[key]) for row in rows if row.get(key, 0) > 0]
-        if points:
-            axis.plot(*zip(*points, strict=True), style, color=colour, label=label, marker="o", markersize=3)
-    axis.axhline(1, color="#8a949e", lw=0.8)
-    axis.set_yscale("log")
-    axis.set_title(SHARES, fontsize=10, loc="left")
-    if axis.get_legend_handles_labels()[0]:
-        axis.legend(frameon=False, fontsize=8)
-
-
-def _draw_accuracies(axis: "Axes", rows: list[dict[str, float]], k: int, title: str) -> None:
-    for key, label, colour, marker in (("knn", f"{k}-NN", LINE, "o"), ("probe", "online probe", OTHER, "s")):
-        points = [(row["step"], 100 * row[key]) for row in rows if key in row]
-        if points:
-            dots = {"marker": marker, "markersize": 4} if len(points) <= FEW else {}
-            axis.plot(*zip(*points, strict=True), color=colour, label=label, **dots)
-    axis.set_title(title, fontsize=10, loc="left")
-    axis.yaxis.set_major_formatter("{x:g} %")
-    axis.legend(frameon=False, fontsize=8)
-
-
-def _mark_epochs(axis: "Axes", rows: list[dict[str, float]], *, label: bool) -> None:
-    """Draw a line at the end of every epoch, or of every tenth, ..., so that there are at most twelve."""
-    ends = {row["epoch"]: row["step"] for row in rows}
-    rounded = (digit * 10**zeros for zeros in count() for digit in (1, 2, 5))
-    every = next(number for number in rounded if MARKS * number >= len(ends))
-    for epoch, step in ends.items():
-        if epoch % every == 0:
-            axis.axvline(step, color="#d3d9df", lw=0.8, zorder=0)
-    axis.set_xlim(0, 1.02 * max(ends.values(), default=1))
-    axis.tick_params(labelsize=8)
-    axis.locator_params(axis="x", nbins=5, integer=True)
-    if label:
-        axis.set_xlabel(f"step; lines mark {'epochs' if every == 1 else f'every {every} epochs'}", fontsize=8)
-
-
-def _window(rows: list[dict[str, float]]) -> int:
-    """Rows of the loss in a running median; 1 for few."""
-    recorded = sum("loss" in row for row in rows)
-    return 1 if recorded < SMOOTHED else max(3, recorded // 20)

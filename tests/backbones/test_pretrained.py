@@ -122,7 +122,7 @@ def test_the_tries_of_the_hub_are_one_line(caplog, monkeypatch) -> None:
     monkeypatch.setattr("timm.create_model", tried)
     with (
         caplog.at_level("INFO"),
-        pytest.raises(UserError, match="the weights of model x .no connection."),
+        pytest.raises(UserError, match=r"the weights of model x .no connection."),
     ):
         timm_network("resnet18", where="model x", local="timm:resnet18:FILE")
     assert [one.getMessage() for one in caplog.records] == ["asking the hub for the weights of model x"]

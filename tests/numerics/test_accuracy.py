@@ -1,10 +1,12 @@
 """The quick judges of a run on features with ties, copies, offsets and scales, against a loop."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from sslkit.numerics.accuracy import knn_accuracy, scale_of
+from evaluation.results.statistics import share
+from sslkit.numerics.accuracy import knn_accuracy, scale_of, wilson_interval
 
 
 def cloud(n: int, d: int, seed: int = 0) -> Tensor:
@@ -52,3 +54,8 @@ def test_dead_units_are_told_by_the_scale_of_the_features(scale: float) -> None:
     mean, std = scale_of(x)
     assert std[:3].isfinite().all() and std[3:].isinf().all()
     assert ((x - mean) / std)[:, :3].std(0).allclose(torch.ones(3)) and not ((x - mean) / std)[:, 3:].any()
+
+
+@pytest.mark.parametrize("right", [0, 7, 40])
+def test_the_interval_of_an_accuracy_is_that_of_an_evaluation(right: int) -> None:
+    assert wilson_interval(right / 40, 40) == pytest.approx(share(np.arange(40) < right).interval)

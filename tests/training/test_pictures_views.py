@@ -8,13 +8,21 @@ import torch
 from photographs import write_jpegs
 from PIL import Image, ImageDraw
 
-from sslkit import open_images
-from sslkit.numerics.figures import SIZE, _font, captioned
+from sslkit.composition.method import Method
+from sslkit.numerics.captions import SIZE, _font, captioned
 from sslkit.training import pictures
 from sslkit.training.build import build_method
 from sslkit.training.config import Config
 from sslkit.training.data import open_data, rows_to_learn
-from sslkit.training.pictures import captions_of, clip_columns, clip_rows, image_columns, in_proportion
+from sslkit.training.pictures import (
+    blank_views,
+    captions_of,
+    clip_columns,
+    clip_rows,
+    image_columns,
+    in_proportion,
+    over_classes,
+)
 
 
 @pytest.fixture
@@ -57,10 +65,11 @@ def test_captions_name_rows_classes_views_and_sizes(tmp_path: Path, written) -> 
     said = [text for text, _ in written]
     assert said[0] == "Views of the name of the run"
     assert said[1:6] == ["as read", "view 1", "8 px", "view 2", "8 px"]
-    n = len(open_images("digits"))
     rows = [text for text in said if text.startswith("row ")]
-    assert said[6:8] == ["row 0", "class 0"] and rows == [f"row {place * n // 8}" for place in range(8)]
-    assert " ".join(said).endswith("views, drawn as in training. 8 of 1,438 are shown, evenly spaced.")
+    assert len(rows) == len(set(rows)) == 8
+    kinds = [text for text in said if text.startswith("class ")]
+    assert sorted(kinds) == [f"class {kind}" for kind in (0, 1, 2, 3, 5, 6, 7, 8)], "eight of ten, evenly spaced"
+    assert " ".join(said).endswith("views, drawn as in training. 8 of 1,438 are shown, over the classes.")
     assert overlapping(written) == []
     assert all(box[0] >= 0 and box[2] <= picture.width and box[3] <= picture.height for _, box in written)
 
@@ -83,6 +92,33 @@ def test_classes_of_a_folder_mix(tmp_path: Path, written) -> None:
     saved(tmp_path, "byol", str(tmp_path / "jpegs"), image_size=24)
     said = [text for text, _ in written]
     assert [said.count(kind) for kind in ("ants", "bees", "cats", "dogs")] == [2, 2, 2, 2]
+
+
+def test_rows_are_a_sample_over_classes() -> None:
+    labels = np.repeat([0, 1, 2], [90, 6, 4])
+    rows = over_classes(labels, 100, 8)
+    assert np.bincount(labels[rows]).tolist() == [3, 3, 2] and rows == sorted(set(rows))
+    assert over_classes(None, 100, 4) == [0, 25, 50, 75]
+    assert over_classes(np.zeros(100, int), 100, 4) == [0, 25, 50, 75]
+    assert over_classes(np.arange(3), 3, 8) == [0, 1, 2]
+
+
+def test_a_blank_view_is_said_and_marked(tmp_path: Path, written, monkeypatch) -> None:
+    make = Method.make_views
+
+    def made(self, *args, **options):
+        views = make(self, *args, **options)
+        views[1][2] = 1.0  # white
+        return views
+
+    monkeypatch.setattr(Method, "make_views", made)
+    picture = saved(tmp_path, "byol", "digits")
+    (box,) = [box for text, box in written if text == "blank"]
+    assert 0 < box[0] < box[2] < picture.width
+    said = " ".join(text for text, _ in written)
+    assert "1 of 16 views are blank, of one colour." in said
+    assert blank_views([torch.rand(2, 3, 8, 8), torch.full((2, 3, 8, 8), 0.4)]) == [(0, 1), (1, 1)]
+    assert blank_views([torch.rand(1, 3, 4, 8, 8)]) == []
 
 
 def test_small_crops_have_captions_of_their_own(tmp_path: Path, written) -> None:

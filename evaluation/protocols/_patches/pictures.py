@@ -1,5 +1,6 @@
 """Draw test images with the classes of their pixels and, beside them, those predicted."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from evaluation.protocols._patches.label_maps import IGNORED, LabelMaps
 from sslkit.numerics.figures import save_figure
+from sslkit.numerics.style import OTHERS, SMALL, class_styles, titled
 
 SHOWN = 6  # images
 ACROSS = 2  # images side by side, each with its truth and its prediction
@@ -21,7 +23,7 @@ def draw_maps(images: LabelMaps, found: Sequence[np.ndarray], path: Path, *, tit
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    colours, lines = palette(len(images.classes)), -(-len(found) // ACROSS)
+    colours, lines = palette(images.classes), -(-len(found) // ACROSS)
     figure = Figure(figsize=(SIDE * 3 * ACROSS, SIDE * lines + 1.0), layout="constrained")
     axes = figure.subplots(lines, 3 * ACROSS, squeeze=False)
     for axis in axes.flat:
@@ -35,19 +37,24 @@ def draw_maps(images: LabelMaps, found: Sequence[np.ndarray], path: Path, *, tit
             axes[line, 3 * place : 3 * place + 3], pictures, (str(images.ids[row]), "truth", "predicted"), strict=True
         ):
             axis.imshow(picture)
-            axis.set_title(name[-24:], fontsize=8, parse_math=False)
+            axis.set_title(name[-24:], fontsize=SMALL, parse_math=False)
         seen |= {int(one) for one in np.unique(np.concatenate([truth.numpy().ravel(), guess.ravel()]))} - {IGNORED}
     patches = [Patch(color=colours[number], label=images.classes[number]) for number in sorted(seen)[:20]]
-    figure.legend(handles=patches, loc="outside lower center", ncols=min(len(patches), 7), fontsize=8)
-    figure.suptitle(title, parse_math=False)
+    figure.legend(handles=patches, loc="outside lower center", ncols=min(len(patches), 7), fontsize=SMALL)
+    titled(figure, title)
     save_figure(figure, path)
 
 
-def palette(classes: int) -> np.ndarray:
-    """(256, 3) colours in [0, 1]: gray for class 0, white for ignored pixels, others repeat after twenty."""
-    from matplotlib import colormaps
+def palette(classes: Sequence[str]) -> np.ndarray:
+    """(256, 3) colours in [0, 1]: gray for class 0, white for ignored pixels, the others as in every picture.
 
-    colours = np.ones((IGNORED + 1, 3))
-    for number in range(classes):
-        colours[number] = (0.75, 0.75, 0.75) if number == 0 else colormaps["tab20"]((number - 1) % 20)[:3]
+    Beyond twelve classes colours come again half as strong, then a quarter.
+    """
+    from matplotlib.colors import to_rgb
+
+    colours, seen = np.ones((IGNORED + 1, 3)), Counter()
+    colours[0] = to_rgb(OTHERS)
+    for number, (colour, _) in enumerate(class_styles(classes[1:]), 1):
+        colours[number] = 1 - (1 - np.array(to_rgb(colour))) * 0.5 ** (seen[colour] % 3)
+        seen[colour] += 1
     return colours

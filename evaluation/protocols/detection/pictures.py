@@ -8,6 +8,7 @@ import numpy as np
 
 from evaluation.protocols.detection.boxes import Boxes
 from sslkit.numerics.figures import save_figure
+from sslkit.numerics.style import SMALL, class_styles, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,33 +43,34 @@ def draw_predictions(
         sure = np.flatnonzero(scores >= least)
         _show(guess, image, f"found (score from {least:g})" if len(sure) else "nothing sure; the best guess")
         _objects(guess, prediction, data.classes, sure if len(sure) else np.arange(len(scores))[:1], not len(sure))
-    figure.suptitle(title, parse_math=False)
+    titled(figure, title)
     save_figure(figure, path)
 
 
 def _show(axis: "Axes", image: Any, title: str) -> None:
     axis.imshow(image.permute(1, 2, 0).numpy())
-    axis.set_title(title, fontsize=8, parse_math=False)
+    axis.set_title(title, fontsize=SMALL, parse_math=False)
 
 
 def _objects(
     axis: "Axes", objects: Mapping[str, Any], classes: Sequence[str], rows: np.ndarray, dashed: bool = False
 ) -> None:
     """Draw boxes with names and scores, and masks if there are any."""
-    from matplotlib import colormaps
+    from matplotlib.colors import to_rgb
     from matplotlib.patches import Rectangle
 
+    styles = class_styles(classes)
     for row in rows:
         label = int(objects["labels"][row])
-        colour = colormaps["tab10"](label % 10)
+        colour = to_rgb(styles[label - 1][0])
         x0, y0, x1, y1 = objects["boxes"][row].tolist()
         style = {"edgecolor": colour, "linewidth": 1.5, "linestyle": "--" if dashed else "-"}
         axis.add_patch(Rectangle((x0 - 0.5, y0 - 0.5), x1 - x0, y1 - y0, fill=False, **style))
         score = f" {float(objects['scores'][row]):.2f}" if "scores" in objects else ""
-        text = {"fontsize": 6, "color": "white", "backgroundcolor": (*colour[:3], 0.7), "va": "bottom"}
+        text = {"fontsize": 6, "color": "white", "backgroundcolor": (*colour, 0.7), "va": "bottom"}
         axis.text(x0, max(y0, 6), f"{classes[label - 1]}{score}", parse_math=False, **text)
         if "masks" in objects:
             mask = objects["masks"][row].numpy().astype(bool)
             layer = np.zeros((*mask.shape, 4))
-            layer[mask] = (*colour[:3], 0.4)
+            layer[mask] = (*colour, 0.4)
             axis.imshow(layer)

@@ -8,18 +8,22 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from figures import cut_texts, overlapping_texts
+from matplotlib.colors import to_hex
+from matplotlib.markers import MarkerStyle
 from PIL import Image
 from sklearn.metrics import confusion_matrix
 
 from evaluation.features import Features, as_features
-from evaluation.features.plots import COLOURS, confusions, plot_confusion, plot_features, plot_results, purity
+from evaluation.features.plots import confusions, plot_confusion, plot_features
 from evaluation.judging.pictures import draw
 from evaluation.results.result import Result
-from evaluation.results.statistics import Estimate, share
+from evaluation.results.statistics import share
 from sslkit import open_images
 from sslkit.errors import UserError
-from sslkit.numerics.figures import NoMap
+from sslkit.numerics.figures import NAMED, NoMap, plot_embedding, purity
+from sslkit.numerics.style import class_styles
 from sslkit.runtime.context import Runtime
 
 
@@ -30,6 +34,11 @@ def fashion() -> Features:
     return replace(features, classes=images.classes, model="pixels", data="fashion_mnist")
 
 
+def marker_path(marker: str):
+    style = MarkerStyle(marker)
+    return style.get_path().transformed(style.get_transform())
+
+
 def colours_in(path: Path) -> set[int]:
     """Every colour of a picture, as 0xRRGGBB."""
     pixels = np.asarray(Image.open(path).convert("RGB")).astype(int)
@@ -38,25 +47,57 @@ def colours_in(path: Path) -> set[int]:
 
 def test_a_map_of_real_images_with_its_numbers(fashion: Features, tmp_path: Path) -> None:
     found = plot_features(fashion, tmp_path / "map.png", per_class=30)
-    assert len(found.classes) == 8 and found.flat.shape == (240, 2) and len(found.ids) == 240
-    assert found.chance == pytest.approx(29 / 239)
+    assert found.classes == list(fashion.classes) and found.flat.shape == (300, 2) and len(found.ids) == 300
+    assert found.chance == pytest.approx(29 / 299)
     assert found.trustworthiness > 0.85 and found.purity > 3 * found.chance and 0 < found.kl < 3
     assert found.purity == purity(found.flat, found.y)
     with Image.open(found.path) as picture:
         assert picture.text["Description"] == found.caption and min(picture.size) > 500
         assert json.loads(picture.text["Comment"])["classes"] == found.classes
     assert f"KL divergence {found.kl:.2f}" in found.caption and "seed 0" in found.caption
+    assert found.caption.startswith("All 10 classes, 300 images")
     assert len(colours_in(found.path)) > 8 and not list(tmp_path.glob(".*.part"))
 
 
-def test_classes_are_drawn_by_the_seed_and_not_by_the_order(fashion: Features, tmp_path: Path) -> None:
-    def drawn(features: Features, seed: int) -> tuple[list[str], list[str]]:
-        found = plot_features(features, tmp_path / "map.png", n_classes=3, per_class=12, seed=seed)
-        return found.classes, found.ids.tolist()
+def test_images_are_drawn_by_the_seed_and_not_by_the_order(fashion: Features, tmp_path: Path) -> None:
+    def drawn(features: Features, seed: int) -> list[str]:
+        return plot_features(features, tmp_path / "map.png", n_classes=3, per_class=12, seed=seed).ids.tolist()
 
     shuffled = fashion.take(np.random.default_rng(0).permutation(len(fashion)))
-    assert drawn(fashion, 0) == drawn(shuffled, 0)
-    assert len({tuple(drawn(fashion, seed)[0]) for seed in range(4)}) > 1
+    assert drawn(fashion, 0) == drawn(shuffled, 0) != drawn(fashion, 1)
+
+
+def test_the_classes_with_the_most_images_are_shown_and_the_others_named(fashion: Features, tmp_path: Path) -> None:
+    rows = [np.flatnonzero(fashion.y == label)[: 20 + label] for label in range(10)]
+    found = plot_features(fashion.take(np.concatenate(rows)), tmp_path / "map.png", n_classes=5)
+    assert found.classes == list(fashion.classes[5:])
+    assert "The 5 of 10 classes with the most images (without T-shirt/top, Trouser, Pullover and 2 more)" in (
+        found.caption
+    )
+
+
+def test_a_class_looks_the_same_in_the_map_and_in_the_picture_of_training(
+    fashion: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+    for module in ("evaluation.features.plots", "sslkit.numerics.figures"):
+        monkeypatch.setattr(f"{module}.save_figure", lambda figure, *_: drawn.append(figure))
+    few = fashion.take(np.flatnonzero(fashion.y > 2)[:80])
+    plot_features(few, tmp_path / "map.png")
+    x, y = torch.tensor(fashion.x[:90], dtype=torch.float32), torch.tensor(fashion.y[:90])
+    plot_embedding(x, y, list(fashion.classes), tmp_path / "embedding.png", seed=0, title="t", note="90 images.")
+    styles = class_styles(fashion.classes)
+    for figure, shown in zip(drawn, (fashion.classes[3:], fashion.classes), strict=True):
+        axis = figure.axes[0]
+        said = [text.get_text() for text in figure.legends[0].get_texts()]
+        assert said == list(shown) and cut_texts(figure) == overlapping_texts(figure) == []
+        for name, points in zip(said, axis.collections, strict=True):
+            colour, marker = styles[list(fashion.classes).index(name)]
+            assert to_hex(points.get_facecolor()[0]) == colour
+            np.testing.assert_array_equal(points.get_paths()[0].vertices, marker_path(marker).vertices)
+        assert axis.get_aspect() == 1 and "by chance" in figure.get_supxlabel().replace("\n", " ")
+        drawn_box, frame = axis.dataLim, axis.viewLim
+        assert drawn_box.width / frame.width > 0.85 or drawn_box.height / frame.height > 0.85
 
 
 def test_purity_is_its_loop() -> None:
@@ -82,7 +123,7 @@ def test_umap_that_is_not_installed_is_a_clear_error(
     ("options", "message"),
     [
         ({"method": "tnse"}, "did you mean 'tsne'"),
-        ({"n_classes": len(COLOURS) + 1}, "number of colours"),
+        ({"n_classes": NAMED + 1}, "number of colours"),
         ({"per_class": 1}, "per_class=2"),
         ({"n_classes": 2, "per_class": 4}, "8 images together"),
     ],
@@ -114,6 +155,15 @@ def test_a_class_without_images_is_grey_and_not_a_number(tmp_path: Path) -> None
     assert 0xCCCCCC in colours_in(tmp_path / "c.png")
 
 
+def test_the_scale_of_the_confusions_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = []
+    monkeypatch.setattr("evaluation.features.plots.save_figure", lambda figure, path: kept.append(figure))
+    plot_confusion(np.array([0, 0, 1]), np.array([0, 1, 1]), ["a", "b"], tmp_path / "c.png", title="t")
+    bar = kept[0].axes[-1]
+    assert bar.get_ylabel() == "% of the class's images; square-root scale" and overlapping_texts(kept[0]) == []
+    assert cut_texts(kept[0]) == []
+
+
 def test_the_most_frequent_confusions_come_first() -> None:
     shares = np.array([[0.9, 0.1, 0], [0.3, 0.7, 0], [np.nan] * 3])
     lines = confusions(shares, ["a", "b", "c"]).splitlines()
@@ -128,47 +178,6 @@ def test_the_most_frequent_confusions_come_first() -> None:
 def test_confusion_refuses(truth: list, predicted: list, message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
         plot_confusion(np.array(truth, int), np.array(predicted, int), ["a", "b"], tmp_path / "c.png")
-
-
-def test_bars_of_several_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from matplotlib.figure import Figure
-
-    kept: list[Figure] = []
-    saved = Figure.savefig
-    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (kept.append(self), saved(self, *a, **k))[1])
-    right = np.arange(100) < 80
-    linear = {"protocol": "linear", "recipe": "lbfgs", "metric": "top1", "data": "digits"}
-    results = [
-        Result.of(share(right), model="byol", **linear),
-        Result.of(share(~right), model="simclr", leaky=True, **linear),
-        Result.of(Estimate(0.5, None, unit="distance"), protocol="crowding", recipe="", metric="inter", model="byol"),
-    ]
-    plot_results(results, tmp_path / "bars.png", title="two models")
-    first, second = kept[0].axes
-    assert [bar.get_width() for bar in first.patches] == pytest.approx([80, 20])
-    assert [label.get_text() for label in first.get_yticklabels()] == ["byol", "simclr"]
-    assert [text.get_text() for text in first.texts] == ["80.0 % (71.1 to 86.7)", "20.0 % (13.3 to 28.9)  leaky"]
-    assert second.patches[0].get_width() == 0.5 and first.get_title(loc="left") == "digits: linear, top1"
-    assert (tmp_path / "bars.png").stat().st_size > 5000
-    with pytest.raises(UserError, match="no result"):
-        plot_results([], tmp_path / "bars.png")
-
-
-@pytest.mark.parametrize("models", [1, 25])
-def test_bars_start_at_0_and_their_texts_do_not_overlap(models: int, monkeypatch, tmp_path: Path) -> None:
-    kept = []
-    monkeypatch.setattr("evaluation.features.plots.save_figure", lambda figure, path: kept.append(figure))
-    about = {"protocol": "linear", "metric": "top1", "recipe": "all features, C from 1e-6 to 1e5"}
-    results = [
-        Result.of(
-            share(np.arange(90) < k), model=f"method_{k}+dsa-a_long_name_of_data-vit_tiny-e{k}-s0", data=data, **about
-        )
-        for data in ("clipart", "digits")
-        for k in range(90 - models, 90)
-    ]
-    plot_results(results, tmp_path / "bars.png", title="a title")
-    assert overlapping_texts(kept[0]) == [] and cut_texts(kept[0]) == []
-    assert all(axis.get_xlim()[0] == 0 and bar.get_x() == 0 for axis in kept[0].axes for bar in axis.patches)
 
 
 def test_a_collapsed_model_has_no_map_and_costs_no_other_picture(fashion: Features, tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ def test_a_map_before_and_after(digits: tuple, tmp_path: Path) -> None:
     reference = digits[0].mean(0), digits[0].std(0)
     path = plot_moves(*digits, tmp_path / "moves.png", reference=reference, n_classes=3, per_class=20)
     assert path.read_bytes()[:4] == b"\x89PNG"
-    with pytest.raises(UserError, match="n_classes=11"):
-        plot_moves(*digits, tmp_path / "many.png", reference=reference, n_classes=11)
+    with pytest.raises(UserError, match="n_classes=13"):
+        plot_moves(*digits, tmp_path / "many.png", reference=reference, n_classes=13)
 
 
 def test_moves_are_rigid(digits: tuple) -> None:

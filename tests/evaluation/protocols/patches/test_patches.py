@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from matplotlib.colors import to_hex
 from sklearn.metrics import jaccard_score
 from torch import nn
 
@@ -20,6 +21,7 @@ from evaluation.protocols._patches.label_maps import IGNORED
 from evaluation.protocols._patches.pictures import draw_maps, palette
 from evaluation.protocols._patches.sources import open_label_maps
 from sslkit.errors import UserError
+from sslkit.numerics.style import class_styles
 from sslkit.runtime.context import Runtime
 
 QUIET = Runtime(device="cpu", progress=False)
@@ -125,5 +127,7 @@ def test_the_picture_shows_the_classes_that_occur(tmp_path) -> None:
     maps = open_label_maps("clipart_boxes", "test").take(np.arange(3))
     draw_maps(maps, [maps[row][1].numpy() for row in range(3)], tmp_path / "maps.png", title="a model")
     assert (tmp_path / "maps.png").stat().st_size > 10_000
-    colours = palette(5)
-    assert len({tuple(colour) for colour in colours[:5]}) == 5 and colours[IGNORED].tolist() == [1, 1, 1]
+    names = [f"kind {k}" for k in range(25)]
+    colours = palette(names)
+    assert len({tuple(colour) for colour in colours[:25]}) == 25, "twelve colours, strong and pale, and gray"
+    assert to_hex(colours[1]) == class_styles(names[1:])[0][0] and colours[IGNORED].tolist() == [1, 1, 1]

@@ -1,0 +1,191 @@
+"""loss.png: what a person can judge, accuracy, rank and spread, and then the loss, its terms and their gradients."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from sslkit.numerics.accuracy import wilson_interval
+from sslkit.numerics.figures import save_figure
+from sslkit.numerics.style import FIRST, GUIDE, REFERENCE, SECOND, SMALL, better, line_style, noted, panel, titled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+matplotlib.use("Agg")
+
+Rows = Sequence[Mapping[str, float]]
+
+ACCURACIES = {True: "accuracy on held-out images", False: "accuracy on images that were trained on too"}
+RANK, SPREAD = "effective rank (RankMe)", "spread (std)"  # titles of panels
+SHARES = "gradient norm / the objective's, log scale"
+WORDS = {
+    RANK: "of the projections; falls to 1 in a collapse",
+    SPREAD: "of the projections; near 1, falls to 0 in a collapse",
+    SHARES: "of the regularisers; 1: as strong as the objective",
+    "loss": "the sum of its terms; falls as it is learned",
+    "align": "falls as the views of an image agree",
+    "constrain": "keeps images apart; falls as they spread",
+    "dsa/arrange": "over pairs of arranged images; falls as it is learned",
+    "dsa/consistency": "falls as the arrangement is that of the prior",
+    "guide": "falls as the prior's features are predicted",
+    "koleo": "falls as nearest neighbours move apart",
+    "sigreg": "falls as embeddings become normally distributed",
+}
+COLUMNS, WIDTH, HIGH = 3, 3.9, 2.7  # panels side by side; inches of a panel
+FEW, SMOOTHED = 20, 60  # rows up to which each has a dot, and from which a running median is drawn
+MARKS = 12  # most lines that mark epochs
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the accuracies are of. k: neighbours. held_out: whether the images were not trained on.
+
+    before: of the backbone before training: knn, probe, and n images; empty without labels. start: its weights.
+    """
+
+    k: int = 10
+    held_out: bool = True
+    before: Mapping[str, float] | None = None
+    start: str = "random weights"
+
+    @property
+    def images(self) -> int:
+        return int((self.before or {}).get("n", 0))
+
+
+def plot_terms(rows: Rows, terms: Sequence[str], path: Path, judged: Judged = Judged()) -> None:
+    """Plot over the steps, in this order: accuracies of k-NN and online probe, effective rank, spread; the loss, each
+    of its terms, the shares of regularisers in the gradient.
+
+    rows: of metrics.csv. path: in the folder of the run, whose name is the title.
+    """
+    names = ["loss", *terms] if len(terms) > 1 else list(terms) or ["loss"]
+    panels = {
+        **({ACCURACIES[judged.held_out]: partial(_draw_accuracies, judged=judged)} if _has(rows, "knn") else {}),
+        **({RANK: partial(_draw_value, key="rankme", floor=1.0)} if _has(rows, "rankme") else {}),
+        **({SPREAD: partial(_draw_value, key="std", floor=0.0)} if _has(rows, "std") else {}),
+        **{name: partial(_draw_term, name=name) for name in names},
+        **({SHARES: _draw_shares} if _shares(rows) else {}),
+    }
+    columns = min(len(panels), COLUMNS) if len(panels) != COLUMNS + 1 else 2
+    lines = -(-len(panels) // columns)
+    figure = Figure(figsize=(WIDTH * columns, HIGH * lines + 0.7), layout="constrained")
+    for place, (name, draw) in enumerate(panels.items()):
+        axis = figure.add_subplot(lines, columns, place + 1)
+        draw(axis, rows)
+        panel(axis, name, _words(name, judged))
+        _mark_epochs(axis, rows, label=place + columns >= len(panels))
+    titled(figure, path.parent.name)
+    noted(figure, [" ".join(_notes(rows, terms, judged))])
+    save_figure(figure, path)
+
+
+def _has(rows: Rows, key: str) -> bool:
+    return any(key in row for row in rows)
+
+
+def _words(name: str, judged: Judged) -> str:
+    if name in ACCURACIES.values():
+        return f"{better()}; band: 95 % interval, {judged.images:,} images" if judged.images else better()
+    return WORDS.get(name, "a term of the loss; falls as it is learned")
+
+
+def _notes(rows: Rows, terms: Sequence[str], judged: Judged) -> list[str]:
+    notes = []
+    if judged.before and _has(rows, "knn"):
+        notes += [f"Dotted: before training, {judged.start}."]
+        notes += ["The quick probe is fitted anew, the online probe goes on learning."]
+    notes += ["Terms are shown as they enter the loss, weights included."] if len(terms) > 1 else []
+    notes += ["Pale: as recorded, without the extremes; dark: running median."] if _window(rows) > 1 else []
+    return notes
+
+
+def _draw_term(axis: "Axes", rows: Rows, name: str) -> None:
+    steps, values = np.array([(row["step"], row[name]) for row in rows if name in row]).reshape(-1, 2).T
+    window = _window(rows)
+    alone = {"marker": "o", "markersize": 3} if len(steps) <= FEW else {}
+    axis.plot(steps, values, color=FIRST, alpha=0.3 if window > 1 else 1, lw=1 if window > 1 else 1.5, **alone)
+    if window > 1:
+        middle = np.median(np.lib.stride_tricks.sliding_window_view(values, window), axis=1)
+        axis.plot(steps[window // 2 : window // 2 + len(middle)], middle, color=FIRST, lw=1.8)
+        seen = np.concatenate([middle, np.quantile(values, [0.01, 0.99])])  # a lone peak would flatten the rest
+        edge = 0.06 * (np.ptp(seen) or 1)
+        axis.set_ylim(seen.min() - edge, seen.max() + edge)
+
+
+def _draw_value(axis: "Axes", rows: Rows, key: str, floor: float) -> None:
+    """Draw a value of each epoch on an axis that begins at that of a collapse."""
+    steps, values = zip(*((row["step"], row[key]) for row in rows if key in row), strict=True)
+    axis.plot(steps, values, color=FIRST, **_dots(len(steps)))
+    axis.set_ylim(floor, max(floor + 1, 1.12 * max(values)))
+    ticks, top = axis.get_yticks(), axis.get_ylim()[1]
+    axis.set_yticks([floor, *(tick for tick in ticks if floor + 0.5 * (ticks[1] - ticks[0]) < tick <= top)])
+
+
+def _draw_accuracies(axis: "Axes", rows: Rows, judged: Judged) -> None:
+    for key, label, earlier, colour, marker in (
+        ("knn", f"{judged.k}-NN", f"{judged.k}-NN before", FIRST, "o"),
+        ("probe", "online probe", "quick probe before", SECOND, "s"),
+    ):
+        points = [(row["step"], row[key]) for row in rows if key in row]
+        if not points:
+            continue
+        steps, shares = zip(*points, strict=True)
+        dots = _dots(len(steps)) | {"marker": marker}
+        axis.plot(steps, [100 * share for share in shares], color=colour, label=label, **dots)
+        if judged.images:
+            low, high = zip(*(wilson_interval(share, judged.images) for share in shares), strict=True)
+            axis.fill_between(steps, *(100 * np.array(end) for end in (low, high)), color=colour, alpha=0.18, lw=0)
+        if judged.before:
+            axis.axhline(100 * judged.before[key], color=colour, lw=1.2, ls=":", label=earlier)
+            axis.plot(0, 100 * judged.before[key], color=colour, marker=marker, markersize=4, clip_on=False)
+    axis.yaxis.set_major_formatter("{x:g} %")
+    axis.legend(frameon=False, fontsize=SMALL)
+
+
+def _dots(count: int) -> dict[str, Any]:
+    return {"marker": "o", "markersize": 4} if count <= FEW else {"markersize": 0}
+
+
+def _shares(rows: Rows) -> dict[str, str]:
+    """The columns of the regularisers' shares, and their regularisers."""
+    found = dict.fromkeys(key for row in rows for key in row if key.endswith("/share"))
+    return {key: key.rpartition("/")[0] for key in found}
+
+
+def _draw_shares(axis: "Axes", rows: Rows) -> None:
+    for place, (key, label) in enumerate(_shares(rows).items()):
+        points = [(row["step"], row[key]) for row in rows if row.get(key, 0) > 0]
+        if points:
+            axis.plot(*zip(*points, strict=True), label=label, markersize=3, **line_style(place))
+    axis.axhline(1, color=REFERENCE, lw=0.8)
+    axis.set_yscale("log")
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(frameon=False, fontsize=SMALL)
+
+
+def _mark_epochs(axis: "Axes", rows: Rows, *, label: bool) -> None:
+    """Draw a line at the end of every epoch, or of every tenth, ..., so that there are at most twelve."""
+    ends = {row["epoch"]: row["step"] for row in rows}
+    rounded = (digit * 10**zeros for zeros in count() for digit in (1, 2, 5))
+    every = next(number for number in rounded if MARKS * number >= len(ends))
+    for epoch, step in ends.items():
+        if epoch % every == 0:
+            axis.axvline(step, color=GUIDE, lw=0.8, zorder=0)
+    axis.set_xlim(0, 1.02 * max(ends.values(), default=1))
+    axis.locator_params(axis="x", nbins=5, integer=True)
+    if label:
+        axis.set_xlabel(f"step; lines mark {'epochs' if every == 1 else f'every {every} epochs'}", fontsize=SMALL)
+
+
+def _window(rows: Rows) -> int:
+    """Rows of the loss in a running median; 1 for few."""
+    recorded = sum("loss" in row for row in rows)
+    return 1 if recorded < SMOOTHED else max(3, recorded // 20)
