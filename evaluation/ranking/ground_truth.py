@@ -21,7 +21,7 @@ from evaluation.results.records import Records, check_fields, run_id
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import each_recorded
 from evaluation.tuning.task import open_task
-from sslkit.data.decode import scale
+from sslkit.data.images import checked_range
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text
@@ -120,7 +120,7 @@ def ground_truth(
     if checked("folds", folds, int, least=1, most=5) > 1:
         run["folds"] = folds  # keys of one fold are as before there were several
     sizes = {"max_images": max_images, "max_test_images": max_test_images, "image_size": image_size}
-    reading = Reading(root=root, on_error="raise", range=scale.checked(range))
+    reading = Reading(root=root, on_error="raise", range=checked_range(range))
     sizes |= {} if range is None else {"range": reading.range}  # likewise
     settings = json.loads(json.dumps({**run, **sizes}))
     tasks = {str(one): _splits(one, reading, max_images, max_test_images) for one in _listed(data)}

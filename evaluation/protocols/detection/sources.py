@@ -12,8 +12,8 @@ from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
 from evaluation.protocols.detection.coco import open_coco2017, open_coco_folder
 from evaluation.protocols.detection.voc import open_voc
-from sslkit.data.decode import scale
 from sslkit.data.decode.scale import Range
+from sslkit.data.images import checked_range
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 
@@ -47,7 +47,7 @@ def open_boxes(
             raise UserError(f"{source.name} is open with its split {source.split!r}, not {split!r}")
         opened = source
     else:
-        opened = _opened(source, split, Path(root).expanduser(), masks, counts, scale.checked(range))
+        opened = _opened(source, split, Path(root).expanduser(), masks, counts, checked_range(range))
     return opened if masks else opened.without_masks()
 
 

@@ -74,7 +74,7 @@ def test_a_metric_without_a_score_of_one_models_features_is_an_error(metric: str
 
 def test_several_labels_an_image_are_an_error_before_any_extraction(tmp_path: Path) -> None:
     x = np.zeros((6, 8, 8), np.uint8)
-    np.savez(tmp_path / "scenes.npz", x_train=x, y_train=np.eye(3, dtype=int)[[0, 1, 2] * 2])
+    np.savez(tmp_path / "scenes.npz", x_train=x, y_train=1 - np.eye(3, dtype=int)[[0, 1, 2] * 2])
     task = open_split(tmp_path / "scenes.npz", "train")
     with pytest.raises(UserError, match="several labels an image"):
         best_layers({"a": "random:narrow_resnet"}, task, "knn", *context(say=lambda line: pytest.fail(line)))
