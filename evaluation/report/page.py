@@ -123,7 +123,7 @@ def _contents(material: Material) -> list[tuple[str, str]]:
     parts = [("problems", "Unreadable files")] if material.problems else []
     parts += [("zoo", "All entries")]
     parts += [("evaluation", "Evaluation"), ("rankings", "Rankings")]
-    parts += [("all", "Side by side"), ("entries", "Each entry")] if material.members else []
+    parts += [("all-title", "Side by side"), ("entries", "Each entry")] if material.members else []
     parts += [("study", "Study")] if material.study is not None else []
     return [*parts, ("costs", "Costs"), ("words", "Words")]
 

@@ -13,7 +13,7 @@ from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
 
 EVALUATED = ("linear", "knn")  # protocols with columns here
-MOST = 6  # columns of results; the section on the evaluation has all
+MOST = 4  # columns of results; the section on the evaluation has all
 TRAINED_ON = "on images that were trained on too"
 
 
@@ -56,9 +56,9 @@ def quick_name(material: Material, key: str) -> str:
 
 
 def tasks_of(material: Material) -> list[tuple[str, str]]:
-    """Return protocol and data of the columns of results: of those on most entries at most six, by data."""
+    """Return protocol and data of the columns of results: of those on most entries at most four, by data."""
     counts = Counter(task for member in material.members for task in _results(member))
-    chosen = [task for task, _ in counts.most_common(MOST)]
+    chosen = sorted(counts, key=lambda task: (-counts[task], EVALUATED.index(task[0])))[:MOST]
     return sorted(chosen, key=lambda task: (task[1], EVALUATED.index(task[0])))
 
 

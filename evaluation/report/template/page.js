@@ -104,12 +104,12 @@ function fit(box) {
   more.textContent = parts.filter(Boolean).join("; ");
 }
 
-function fitAll() {
-  for (const box of document.querySelectorAll(".scroll")) fit(box);
+function fitAll(part) {
+  for (const box of part.querySelectorAll(".scroll")) fit(box);
 }
-fitAll();
-addEventListener("resize", fitAll);
-document.addEventListener("toggle", fitAll, true);
+fitAll(document);
+addEventListener("resize", () => fitAll(document));
+document.addEventListener("toggle", (event) => fitAll(event.target), true);
 
 // A table's numbers are one stop of the Tab key; the arrow keys go through them.
 const STEPS = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
