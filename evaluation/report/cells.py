@@ -1,13 +1,13 @@
 """Elements of a page: numbers with their origin, and tables of them."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from evaluation.results.statistics import Estimate, share
-from evaluation.results.tables import with_interval
 
 NOTHING = "–"
 
@@ -66,8 +66,22 @@ def of_share(value: Any, n: Any) -> Estimate | None:
     return replace(share(np.arange(int(n)) < round(value * n)), value=float(value))
 
 
-def of_estimate(estimate: Estimate | None, how: str) -> Cell:
-    return MISSING if estimate is None else Cell(with_interval(estimate), how, estimate.value)
+def of_estimate(estimate: Estimate | None, how: str, digits: int = 1) -> Cell:
+    """Make a cell of a number and the ends of its interval. digits: decimals, the same for all alike of a column."""
+    if estimate is None:
+        return MISSING
+    scale, unit = (100, " %") if estimate.unit == "fraction" else (1, f" {estimate.unit}".rstrip())
+    ends = [f"{scale * end:.{digits}f}" for end in estimate.interval or ()]
+    shown = f" ({' to '.join(ends)})" if ends else ""
+    return Cell(f"{scale * estimate.value:.{digits}f}{unit}{shown}", how, estimate.value)
+
+
+def decimals(values: Sequence[float], unit: str) -> int:
+    """Return the decimals of alike numbers: one for per cent, else three significant digits of the largest."""
+    largest = max(map(abs, values), default=0.0)
+    if unit == "fraction" or not largest:
+        return 1
+    return min(6, max(0, 2 - math.floor(math.log10(largest))))
 
 
 def of_number(value: Any, form: str, how: str, *, scale: float = 1) -> Cell:

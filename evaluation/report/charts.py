@@ -1,16 +1,16 @@
 """Geometry of the charts, drawn by the template as SVG in the page's own colours, light or dark."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from evaluation.ranking.ranking import Ranking
-from evaluation.results.names import short
 
 WIDTH, HEIGHT = 300, 180
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 10, 30  # margins
-ROW, NAME = 32, 34  # height of a model's name and its dot; letters of a name
+ACROSS = (2.0, 98.0)  # per cent of the width, of charts as wide as the page
 DOTS = 24  # most points of a line that have a dot each
 
 
@@ -48,28 +48,34 @@ class LineChart:
 
 @dataclass(frozen=True)
 class Dot:
-    """top: of its name. x: of the score; low, high: of the whisker, None without an interval."""
+    """A row of a chart. x, low, high, base: in per cent of the width, None where there is none; base: before training.
+
+    name: without the end that all share; says: everything in words.
+    """
 
     name: str
     text: str
-    top: int
     x: float
     low: float | None
     high: float | None
-    tied: bool
     says: str
+    tied: bool = False
+    base: float | None = None
 
 
 @dataclass(frozen=True)
 class DotChart:
-    """bottom: of the dots, where the ticks of x stand."""
+    """A row for each model, as wide as the page. shared: the end that the names lack, "" if they end differently."""
 
     title: str
     alt: str
-    height: int
-    bottom: int
     x: Axis
     dots: list[Dot]
+    shared: str = ""
+
+    @property
+    def based(self) -> bool:
+        return any(dot.base is not None for dot in self.dots)
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ class ScatterChart:
 
 
 def curves(rows: Sequence[dict[str, float]]) -> list[LineChart]:
-    """Make charts of a run's metrics: loss terms over the steps, quick k-NN and probe, effective rank."""
+    """Make charts of a run's metrics: loss terms over the steps, quick k-NN and probe, rank of z."""
     if not rows:
         return []
     columns = list(dict.fromkeys(name for row in rows for name in row))
@@ -103,8 +109,10 @@ def curves(rows: Sequence[dict[str, float]]) -> list[LineChart]:
         return []
     terms = columns[columns.index("step") + 1 : columns.index("loss") + 1] if "loss" in columns else []
     charts = [_line_chart(name, {name: name}, rows) for name in terms[-1:] + terms[:-1]]  # their sum, the loss, first
-    charts.append(_line_chart("accuracy, %", {"knn": "k-NN", "probe": "online probe"}, rows, scale=100))
-    charts.append(_line_chart("RankMe of the projections", {"rankme": "RankMe"}, rows))
+    charts.append(
+        _line_chart("accuracy during training, %", {"knn": "quick k-NN", "probe": "online probe"}, rows, scale=100)
+    )
+    charts.append(_line_chart("rank of z", {"rankme": "rank of z"}, rows))
     return [chart for chart in charts if chart is not None]
 
 
@@ -117,21 +125,48 @@ def dots(ranking: Ranking, k: int) -> DotChart | None:
     if not len(order):
         return None
     ends = ranking.ends(order, k)
-    scale = axis_of([*ends.ravel(), *ranking.scores[order, k]], 10, WIDTH - 10, most=3)
-    drawn = [_dot(ranking, k, int(m), place, scale) for place, m in enumerate(order)]
-    metric, bottom = ranking.metrics[k], len(order) * ROW + 2
+    scale = axis_of([*ends.ravel(), *ranking.scores[order, k]], *ACROSS)
+    names, shared = distinct([ranking.models[m] for m in order])
+    digits = score_decimals(ranking, k)
+    drawn = [
+        _dot(ranking, k, int(m), name, scale, place, digits)
+        for place, (m, name) in enumerate(zip(order, names, strict=True))
+    ]
+    metric = ranking.metrics[k]
     alt = f"Scores of {len(order)} models by {metric} on {ranking.data}, best first. First: {ranking.models[order[0]]}."
-    return DotChart(metric, f"{alt} The table has the numbers.", bottom + 20, bottom, scale, drawn)
+    return DotChart(metric, f"{alt} The table has the numbers.", scale, drawn, shared)
 
 
-def _dot(ranking: Ranking, k: int, m: int, place: int, scale: Axis) -> Dot:
+def _dot(ranking: Ranking, k: int, m: int, name: str, scale: Axis, place: int, digits: int) -> Dot:
     score, (low, high) = float(ranking.scores[m, k]), ranking.intervals[m, k]
     known = not np.isnan([low, high]).any()
-    text, tied = f"{score:.4g}", bool(ranking.tied[m, k]) and place > 0
+    text, tied = f"{score:.{digits}f}", bool(ranking.tied[m, k]) and place > 0
     interval = f", 95 % {low:.4g} to {high:.4g} over images" if known else ""
     says = f"{ranking.models[m]}: {text}{interval}{', tied with the best' if tied else ''}"
     span = (scale(low), scale(high)) if known else (None, None)
-    return Dot(short(ranking.models[m], NAME), text, place * ROW, scale(score), *span, tied, says)
+    return Dot(name, text, scale(score), *span, says, tied)
+
+
+def score_decimals(ranking: Ranking, k: int) -> int:
+    """Return the decimals of a metric's scores: two digits of the smallest interval, else four of the largest score."""
+    low, high = ranking.intervals[:, k].T
+    halves = (high - low)[np.isfinite(high - low) & (high > low)] / 2
+    scores = np.abs(ranking.scores[:, k][np.isfinite(ranking.scores[:, k])])
+    size = halves.min() if len(halves) else scores.max(initial=0) / 100
+    return int(np.clip(1 - math.floor(math.log10(size)), 0, 6)) if size > 0 else 0
+
+
+def distinct(names: Sequence[str]) -> tuple[list[str], str]:
+    """Return names without the end that all of them share, and that end; it begins at a "-"."""
+    parts = [name.split("-") for name in names]
+    count = 0
+    while (
+        len(names) > 1 and all(len(one) > count + 1 for one in parts) and len({one[-1 - count] for one in parts}) == 1
+    ):
+        count += 1
+    if not count:
+        return list(names), ""
+    return ["-".join(one[:-count]) for one in parts], "-" + "-".join(parts[0][-count:])
 
 
 def scatter(ranking: Ranking, k: int) -> ScatterChart | None:

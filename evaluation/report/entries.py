@@ -25,6 +25,7 @@ from sslkit.terminal.plurals import counted
 
 MOST_PATHS = 500  # unreadable images that are listed; all of them are in the card
 INTERVAL = "95 % Wilson, over images"
+QUICK = ("knn", "probe")  # accuracies that are made during training
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def _line(card: Mapping[str, Any]) -> str:
 
 def _quick(member: Member) -> Table | None:
     k = neighbours(member.card)
-    names = {"knn": f"{k or 'k'}-NN accuracy", "probe": "quick probe accuracy"}
+    names = {"knn": f"quick {k or 'k'}-NN accuracy", "probe": "quick probe accuracy"}
     names |= {"inter": "distance of the classes", "intra": "variance within a class"}
     known = [key for key in names if dig(member.card, "after", key) is not None]
     if not known:
@@ -96,7 +97,7 @@ def _quick(member: Member) -> Table | None:
     first = "before" if dig(member.card, "init") else "random weights"
     columns = [Column("judge"), Column(first, number=True), Column("trained", number=True)]
     rows = [[Cell(names[key]), *(quick_judge(member, part, key) for part in ("before", "after"))] for key in known]
-    return Table(f"{member.name}: evaluation at the end of training", columns, rows)
+    return Table(f"{member.name}: judged during training, {judged_on(member.card)}", columns, rows)
 
 
 def _facts(member: Member) -> list[tuple[str, Cell]]:
@@ -125,19 +126,27 @@ def neighbours(card: Mapping[str, Any]) -> int | None:
     return k if isinstance(k, int) else None
 
 
+def judged_on(card: Mapping[str, Any]) -> str:
+    """Say on what an entry was judged during training: "on 359 held-out images of digits"."""
+    n, source = dig(card, "after", "n"), dig(card, "data", "source")
+    part = {True: "held-out ", False: "training "}.get(dig(card, "data", "held_out"), "")
+    many = f"{n:,.0f} " if is_number(n) else ""
+    return f"on {many}{part}{unit(card)}" + (f" of {source}" if source else "")
+
+
 def quick_judge(member: Member, part: str, key: str) -> Cell:
-    """Return a number of the card from the end of training. part: "before" or "after". key: "knn", "probe", ..."""
+    """Return a number of the card that was made during training. part: "before" or "after". key: "knn", "probe", ..."""
     card = member.card
     value, n = dig(card, part, key), dig(card, part, "n")
     weights = "after training" if part == "after" else f"{dig(card, 'init', 'source') or 'random'}, before training"
     protocol, interval = {
-        "knn": (f"{neighbours(card) or 'k'} nearest neighbours, cosine", INTERVAL),
+        "knn": (f"quick {neighbours(card) or 'k'}-NN: vote of the nearest neighbours by cosine", INTERVAL),
         "probe": ("quick probe: a linear classifier on frozen features", INTERVAL),
         "inter": ("mean distance of the class means", ""),
         "intra": ("mean variance within a class, about its mean", ""),
     }[key]
     how = origin(card, protocol=protocol, weights=weights, n=_images(n), interval=interval)
-    return of_estimate(of_share(value, n), how) if key in ("knn", "probe") else of_number(value, "{:.3f}", how)
+    return of_estimate(of_share(value, n), how) if key in QUICK else of_number(value, "{:.3f}", how)
 
 
 def origin(card: Mapping[str, Any], **facts: Any) -> str:
@@ -160,7 +169,7 @@ def unit(card: Mapping[str, Any]) -> str:
 def rankme(card: Mapping[str, Any]) -> Cell:
     how = origin(
         card,
-        quantity="RankMe, the effective rank of the backbone's features",
+        quantity="RankMe of the backbone's features, not that of z in the curves",
         data=f"clean training {unit(card)} of {dig(card, 'data', 'source')}",
         n=_images(dig(card, "features", "images")),
         interval="none: one number of one matrix",

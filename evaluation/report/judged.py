@@ -1,10 +1,10 @@
 """Results of evaluate.py: every number with its interval, and differences between models on the same images."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 from evaluation.judging.summary import shown
 from evaluation.report import commands
-from evaluation.report.cells import NOTHING, Cell, Column, Table, made, of_estimate, of_text
+from evaluation.report.cells import NOTHING, Cell, Column, Table, decimals, made, of_estimate, of_text
 from evaluation.report.reading import Material, Member
 from evaluation.results.comparison import LEVEL, Comparison, compare_all
 from evaluation.results.result import Result
@@ -23,14 +23,12 @@ COLUMNS = [
     Column("flags", "warnings about the number"),
 ]
 PAIRS = [
-    Column("data"),
-    Column("protocol", "with its metric and recipe"),
-    Column("first"),
-    Column("second"),
-    Column("difference", "value of the first less the value of the second, in points of per cent", number=True),
+    Column("against"),
+    Column("difference", "value of the best less the value of this one, in points of per cent", number=True),
     Column("p", "two-sided, after Holm's adjustment for all pairs of the same data and protocol", number=True),
-    Column("verdict", "better: an adjusted p below 0.05"),
+    Column("verdict", "worse: an adjusted p below 0.05"),
 ]
+MAIN = ("fine_tune", "linear", "knn", "few_shot")  # protocols whose rows come first
 
 
 def results_table(material: Material) -> Table | None:
@@ -50,33 +48,68 @@ def further_table(material: Material) -> Table | None:
     return _table("Further numbers of the same runs", rows)
 
 
-def comparisons(material: Material) -> Table | None:
-    """Compare every pair of results on the same images or episodes; None if there are no pairs.
+@dataclass(frozen=True)
+class Group:
+    """Results of one protocol on the same images or episodes, at least two, and all their pairs."""
+
+    data: str
+    protocol: str
+    metric: str
+    results: list[Result]
+    pairs: list[Comparison]
+
+    @property
+    def title(self) -> str:
+        """Protocol and metric, and the recipe if all have the same."""
+        recipes = {result.recipe for result in self.results}
+        return f"{self.protocol}, {self.metric}" + (f" ({recipes.pop()})" if len(recipes) == 1 else "")
+
+    @property
+    def unit(self) -> str:
+        """The unit of the pairs."""
+        return "images" if self.results[0].outcomes.dtype == bool else "episodes"
+
+
+def groups(material: Material) -> list[Group]:
+    """Compare every pair of results on the same images or episodes, by data, the main protocols first.
 
     Errors of the comparison go to the material's problems.
     """
-    rows = []
-    for (data, protocol, metric, _), results in sorted(_same_rows(material).items(), key=lambda item: item[0]):
+    found = []
+    for (data, protocol, metric, _), results in sorted(_same_rows(material).items(), key=lambda item: _order(*item[0])):
         if len(results) < 2 or metric == "mean_per_class":
             continue
-        recipes = {result.recipe for result in results}
-        protocol_name = f"{protocol}, {metric}" + (f" ({recipes.pop()})" if len(recipes) == 1 else "")
         try:
-            rows += [_pair(data, protocol_name, pair, results[0]) for pair in compare_all(results)]
+            found.append(Group(data, protocol, metric, results, compare_all(results)))
         except UserError as error:
             material.problems.append(f"{protocol} on {data} is not compared: {error}")
-    return Table("Pairs of models on the same images or episodes", PAIRS, rows) if rows else None
+    return found
+
+
+def comparison_table(group: Group) -> Table:
+    """Return the pairs of a group's best model with each other one; p is adjusted for all pairs of the group."""
+    best = max(group.results, key=lambda result: result.value).model
+    pairs = [pair for pair in group.pairs if best in (pair.a, pair.b)]
+    rows = [_pair(group, pair, best) for pair in pairs]
+    rows.sort(key=lambda row: float(row[1].key))
+    return Table(f"{group.data}: {group.title}, {best} against each other model", PAIRS, rows)
+
+
+def _order(data: str, protocol: str, *rest: str) -> tuple[str, int, str]:
+    """Return a sort key: by data, the main protocols first, the geometry of the features last."""
+    place = MAIN.index(protocol) if protocol in MAIN else len(MAIN) + (protocol == "crowding")
+    return data, place, "".join((protocol, *rest))
 
 
 def _same_rows(material: Material) -> dict[tuple[str, ...], list[Result]]:
-    """Group results with outcomes by data, protocol, metric, and the digest of the rows."""
-    groups: dict[tuple[str, ...], list[Result]] = {}
+    """Group results with outcomes by data, protocol, metric, and the digest of the rows; of each model the last."""
+    found: dict[tuple[str, ...], dict[str, Result]] = {}
     for member in material.judged:
         for result in _named(member.results, member):
             if result.outcomes is not None and result.paired_on:
                 key = (result.data, result.protocol, result.metric, result.paired_on)
-                groups.setdefault(key, []).append(result)
-    return groups
+                found.setdefault(key, {})[result.model] = result
+    return {key: list(by_model.values()) for key, by_model in found.items()}
 
 
 def without_labels(material: Material) -> list[str]:
@@ -91,18 +124,23 @@ def _named(results: list[Result], member: Member) -> list[Result]:
 
 
 def _table(caption: str, rows: list[tuple[Member, Result]]) -> Table | None:
-    ordered = sorted(rows, key=lambda row: (row[1].data, row[1].protocol, row[1].recipe))
-    return Table(caption, COLUMNS, [_row(member, result) for member, result in ordered]) if rows else None
+    ordered = sorted(rows, key=lambda row: (*_order(row[1].data, row[1].protocol, row[1].metric), -row[1].value))
+    alike: dict[tuple[str, str], list[float]] = {}
+    for _, result in ordered:
+        alike.setdefault((result.metric, result.unit), []).append(result.value)
+    digits = {key: decimals(values, key[1]) for key, values in alike.items()}
+    cells = [_row(member, result, digits[result.metric, result.unit]) for member, result in ordered]
+    return Table(caption, COLUMNS, cells) if rows else None
 
 
-def _row(member: Member, result: Result) -> list[Cell]:
+def _row(member: Member, result: Result, digits: int) -> list[Cell]:
     flagged = "; ".join(flags(result))
     return [
         Cell(result.model),
         of_text(result.data),
         Cell(result.protocol),
         Cell(result.metric),
-        of_estimate(result.estimate, how(member, result)),
+        of_estimate(result.estimate, how(member, result), digits),
         Cell(f"{result.n:,}", key=result.n) if result.n else Cell(NOTHING, key=""),
         of_text(result.kind),
         of_text(result.recipe),
@@ -129,29 +167,27 @@ def how(member: Member, result: Result) -> str:
     )
 
 
-def _pair(data: str, protocol_name: str, pair: Comparison, result: Result) -> list[Cell]:
-    """Return the row of a comparison. result: one of the group, for its rows."""
-    ends = "" if pair.interval is None else " ({:+.1f} to {:+.1f})".format(*(100 * end for end in pair.interval))
+def _pair(group: Group, pair: Comparison, best: str) -> list[Cell]:
+    """Return the row of a comparison, turned so that the best model comes first."""
+    sign = 1 if pair.a == best else -1
+    ends = sorted(sign * 100 * end for end in pair.interval or ())
+    shown = "" if not ends else " ({:+.1f} to {:+.1f})".format(*ends)
     detectable = "" if pair.detectable is None else f"{100 * pair.detectable:.1f} points, in 80 % of such samples"
     about = made(
         verdict=pair.verdict,
-        test=f"{pair.test}, paired on the same {'images' if result.outcomes.dtype == bool else 'episodes'}",
-        data=data,
+        test=f"{pair.test}, paired on the same {group.unit}",
+        data=group.data,
         n=f"{pair.n:,} pairs",
         interval="95 %, by pairs" if pair.interval else "none: too few pairs, or pairs that do not vary",
         smallest_difference_that_would_be_seen=detectable,
         p_before_adjustment=f"{pair.p:.3g}",
         seed="0, of the bootstrap",
-        rows=result.paired_on[:12],
+        rows=group.results[0].paired_on[:12],
     )
     p = pair.p if pair.p_adjusted is None else pair.p_adjusted
-    better = "not told apart" if p >= LEVEL else f"{'first' if pair.difference > 0 else 'second'} is better"
     return [
-        Cell(data),
-        Cell(protocol_name),
-        Cell(pair.a),
-        Cell(pair.b),
-        Cell(f"{100 * pair.difference:+.1f}{ends}", about, pair.difference),
+        Cell(pair.b if pair.a == best else pair.a),
+        Cell(f"{sign * 100 * pair.difference:+.1f}{shown}", about, sign * pair.difference),
         Cell("< 0.001" if p < 0.001 else f"{p:.3f}", about, p),
-        Cell(better),
+        Cell("not told apart" if p >= LEVEL else "worse"),
     ]

@@ -1,4 +1,4 @@
-"""The figure of all entries: their curves on shared axes, embeddings and views side by side, chosen by ticks."""
+"""The entries side by side: their curves on shared axes, embeddings and views, chosen by ticks."""
 
 import base64
 import io
@@ -9,18 +9,19 @@ from pathlib import Path
 
 from evaluation.report.cells import dig, is_number
 from evaluation.report.charts import DOTS, Axis, axis_of, path_of
-from evaluation.report.entries import neighbours, place_of
+from evaluation.report.entries import judged_on, neighbours, place_of
 from evaluation.report.reading import Material, Member
 from sslkit.files.regular_files import regular
 
 FIRST = 8  # entries that are ticked when the page is opened
 COLOURS, DASHES = 8, 5  # of lines, see page.css; together they tell forty entries apart
-WIDTH, HEIGHT = 360, 220  # of a panel
-LEFT, RIGHT, TOP, BOTTOM = 48, 12, 10, 34  # margins
+WIDTH, HEIGHT = 600, 260  # of a panel
+LEFT, RIGHT, TOP, BOTTOM = 60, 14, 12, 44  # margins
 MOST_POINTS = 120  # of a line
 DECADES = 30  # a positive quantity whose values differ by more than this factor has a logarithmic axis
 WIDEST = 720  # pixels of a picture
-PICTURE_COLOURS = 128
+QUALITY = 60  # of a picture as WebP
+MOST_LETTERS = 1_000_000  # of all pictures: a page of forty entries stays under 2 MB
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,10 @@ class Quantity:
 
 
 QUANTITIES = (
-    Quantity("knn", "quick k-NN accuracy, %", scale=100),
-    Quantity("probe", "online probe accuracy, %", scale=100),
+    Quantity("knn", "quick k-NN during training, %", scale=100),
+    Quantity("probe", "online probe during training, %", scale=100),
     Quantity("loss", "loss", shown=False, note="Losses of different methods cannot be compared."),
-    Quantity("rankme", "RankMe of the projections", shown=False),
+    Quantity("rankme", "rank of z", shown=False, note="Of the embeddings in training, not of the backbone's features."),
 )
 
 
@@ -79,7 +80,7 @@ class Picture:
 class Chosen:
     """An entry in the figure. number: in the zoo, from 1. place: id of its section. style: classes of its line.
 
-    line: its accuracies in words.
+    line: its accuracies in words. left_out: pictures that are not on the page to keep it small.
     """
 
     number: int
@@ -91,6 +92,7 @@ class Chosen:
     line: str
     embedding: Picture | None
     views: Picture | None
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,9 +109,16 @@ class Overview:
 
 
 def overview(material: Material) -> Overview:
-    """Make the figure: entries by quick k-NN, the best first, of which up to eight are ticked when it is opened."""
+    """Make the figure: entries by quick k-NN, the best first, of which up to eight are ticked when it is opened.
+
+    Pictures of the first ones are on the page, up to `MOST_LETTERS`; the others are named by their files.
+    """
     order = sorted(enumerate(material.members, 1), key=_by_accuracy)
-    entries = [_chosen(member, number, rank) for rank, (number, member) in enumerate(order)]
+    entries, letters = [], 0
+    for rank, (number, member) in enumerate(order):
+        entry = _chosen(member, number, rank, MOST_LETTERS - letters)
+        letters += sum(len(one.source) for one in (entry.embedding, entry.views) if one)
+        entries.append(entry)
     drawn = panels(material.members)
     pairs = [(f"show-{entry.number}", f"e{entry.number}") for entry in entries]
     pairs += [(f"of-{panel.quantity.key}", f"q-{panel.quantity.key}") for panel in drawn]
@@ -124,24 +133,27 @@ def _by_accuracy(numbered: tuple[int, Member]) -> float:
     return -accuracy if is_number(accuracy) else 1
 
 
-def _chosen(member: Member, number: int, rank: int) -> Chosen:
+def _chosen(member: Member, number: int, rank: int, letters: int) -> Chosen:
+    """Return an entry with its pictures if they have at most so many letters together."""
     style = f"c{rank % COLOURS} d{rank // COLOURS % DASHES}"
     alt = f"t-SNE of the features of {member.name}, coloured by class where there are labels. "
     alt += "Its distances and areas have no meaning; use the accuracies beside it."
-    embedding = picture(member.folder / "embedding.png", alt)
-    views = picture(member.folder / "views.png", f"Training images of {member.name} beside their views.")
-    folder = str(member.folder)
-    return Chosen(number, member.name, place_of(number), folder, style, rank < FIRST, _line(member), embedding, views)
+    alts = {"embedding": alt, "views": f"Training images of {member.name} beside their views."}
+    paths = {name: member.folder / f"{name}.png" for name in alts}
+    drawn = {name: picture(paths[name], text) if letters > 0 else None for name, text in alts.items()}
+    fits = letters > 0 and sum(len(one.source) for one in drawn.values() if one) <= letters
+    left_out = () if fits else tuple(str(path) for path in paths.values() if path.is_file())
+    drawn = drawn if fits else dict.fromkeys(drawn)
+    about = (number, member.name, place_of(number), str(member.folder), style, rank < FIRST, _line(member))
+    return Chosen(*about, drawn["embedding"], drawn["views"], left_out)
 
 
 def _line(member: Member) -> str:
-    """Return the quick accuracies in words."""
-    names = {"knn": f"{neighbours(member.card) or 'k'}-NN", "probe": "quick probe"}
+    """Return the accuracies during training in words, and what they were made on."""
+    names = {"knn": f"quick {neighbours(member.card) or 'k'}-NN", "probe": "quick probe"}
     known = {name: dig(member.card, "after", key) for key, name in names.items()}
     parts = [f"{name} {100 * value:.1f} %" for name, value in known.items() if is_number(value)]
-    if parts and dig(member.card, "data", "held_out") is False:
-        parts.append("over images that were trained on too")
-    return ", ".join(parts)
+    return f"During training: {', '.join(parts)} {judged_on(member.card)}" if parts else ""
 
 
 def panels(members: Sequence[Member]) -> list[Panel]:
@@ -197,7 +209,7 @@ def _logarithmic(values: Sequence[float]) -> Axis:
 
 
 def picture(path: Path, alt: str) -> Picture | None:
-    """Read a picture as PNG of at most 720 pixels width and 128 colours; None if it is missing or unreadable."""
+    """Read a picture as WebP of at most 720 pixels width; None if it is missing or unreadable."""
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -208,7 +220,6 @@ def picture(path: Path, alt: str) -> Picture | None:
     if image.width > WIDEST:
         image = image.resize((WIDEST, round(image.height * WIDEST / image.width)), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
-    few = image.quantize(PICTURE_COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-    few.save(buffer, format="png", compress_level=6)  # a zoo of forty has eighty pictures
-    source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    image.save(buffer, format="webp", quality=QUALITY, method=2)
+    source = "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode()
     return Picture(source, alt, image.width, image.height)

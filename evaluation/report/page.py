@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import sslkit
-from evaluation.report import commands, judged
+from evaluation.report import commands, glossary, judged, zoo_table
+from evaluation.report.answer import answer, of_group
 from evaluation.report.cells import dig
 from evaluation.report.costs import costs_table
 from evaluation.report.entries import sections
@@ -16,7 +17,6 @@ from evaluation.report.overview import overview
 from evaluation.report.ranked import task_of
 from evaluation.report.reading import Material, Member
 from evaluation.report.study import study_tables
-from evaluation.report.zoo_table import zoo_table
 from sslkit.terminal.plurals import counted
 from sslkit.terminal.say import as_started
 
@@ -31,39 +31,43 @@ def page(material: Material, *, command: str, ranking_places: str) -> str:
     """
     style, script = ((TEMPLATE / name).read_text() for name in ("page.css", "page.js"))
     figure = overview(material)
-    compared = judged.comparisons(material)  # before the problems are shown: it may add some
+    groups = judged.groups(material)  # before the problems are shown: it may add some
     unjudged = [member for member in material.members if not member.results]
-    return as_started(
-        _environment(f"{style}{figure.rules}\n", script)
-        .get_template("page.html")
-        .render(
-            title=f"Zoo report: {material.zoo.resolve().name}",
-            summary=_summary(material),
-            date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            command=command,
-            version=sslkit.__version__,
-            contents=_contents(material),
-            problems=material.problems,
-            zoo=zoo_table(material),
-            figure=figure,
-            styles={entry.number: entry.style for entry in figure.entries},
-            train_first=commands.first_training(material.zoo),
-            judge_zoo=commands.command("evaluate", {"zoo": material.zoo}),
-            rank_first=commands.command("rank", {"zoo": material.zoo, "data": ["clipart", "digits"]}),
-            entries=sections(material),
-            results=judged.results_table(material),
-            further=judged.further_table(material),
-            compared=compared,
-            unjudged=[member.name for member in unjudged],
-            judge_all=_judge_all(unjudged),
-            without_labels=judged.without_labels(material),
-            rankings=[task_of(ranked, material) for ranked in material.rankings],
-            ranking_places=ranking_places,
-            elsewhere=[str(ranked.path) for ranked in material.elsewhere],
-            study=[] if material.study is None else study_tables(material.study, material.study_path),
-            costs=costs_table(material),
-        )
-    )
+    context = {
+        "title": f"Zoo report: {material.zoo.resolve().name}",
+        "summary": _summary(material),
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "command": command,
+        "version": sslkit.__version__,
+        "contents": _contents(material),
+        "problems": material.problems,
+        "answer": answer(material, groups),
+        "zoo": zoo_table.zoo_table(material),
+        "chart": zoo_table.chart(material),
+        "made": zoo_table.made_table(material),
+        "quick": zoo_table.quick_name(material, "knn"),
+        "held_out": zoo_table.held_out(material),
+        "figure": figure,
+        "styles": {entry.number: entry.style for entry in figure.entries},
+        "train_first": commands.first_training(material.zoo),
+        "judge_zoo": commands.command("evaluate", {"zoo": material.zoo}),
+        "rank_first": commands.command("rank", {"zoo": material.zoo, "data": ["clipart", "digits"]}),
+        "entries": sections(material),
+        "results": judged.results_table(material),
+        "further": judged.further_table(material),
+        "compared": [(of_group(group), judged.comparison_table(group)) for group in groups],
+        "unjudged": [member.name for member in unjudged],
+        "judge_all": _judge_all(unjudged),
+        "without_labels": judged.without_labels(material),
+        "rankings": [task_of(ranked, material) for ranked in material.rankings],
+        "ranking_places": ranking_places,
+        "elsewhere": [str(ranked.path) for ranked in material.elsewhere],
+        "study": [] if material.study is None else study_tables(material.study, material.study_path),
+        "costs": costs_table(material),
+        "words": glossary.WORDS,
+    }
+    template = _environment(f"{style}{figure.rules}\n", script).get_template("page.html")
+    return as_started(template.render(context))
 
 
 def _environment(style: str, script: str) -> Any:
@@ -74,6 +78,9 @@ def _environment(style: str, script: str) -> Any:
     environment = Environment(loader=FileSystemLoader(TEMPLATE), autoescape=True, undefined=StrictUndefined, **blocks)
     environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     environment.filters["breakable"] = _breakable
+    environment.filters["glossed"] = glossary.glossed
+    environment.filters["explained"] = lambda one: "\n".join(filter(None, (one.how, glossary.meaning(one.name))))
+    environment.filters["with_ends"] = _with_ends
     environment.globals |= {
         "short": SHORT,
         "style": Markup(style),  # our own files, hashed for the policy
@@ -93,6 +100,14 @@ def _breakable(text: str) -> Any:
     return Markup("<wbr>").join(re.split(r"(?<=[-_+/])(?=\w)", text))
 
 
+def _with_ends(text: str) -> Any:
+    """Mark the interval of a number, which narrow tables have below it."""
+    from markupsafe import Markup
+
+    parts = re.fullmatch(r"(.*?\S)( (?:\([^()]* to [^()]*\)|± \S+))", text)
+    return Markup('{}<span class="ends">{}</span>').format(*parts.groups()) if parts else text
+
+
 def _hash(text: str) -> str:
     """Return the hash as in a content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
@@ -107,10 +122,10 @@ def _summary(material: Material) -> str:
 def _contents(material: Material) -> list[tuple[str, str]]:
     parts = [("problems", "Unreadable files")] if material.problems else []
     parts += [("zoo", "All entries")]
-    parts += [("entries", "Entries")] if material.members else []
     parts += [("evaluation", "Evaluation"), ("rankings", "Rankings")]
+    parts += [("all-title", "Side by side"), ("entries", "Each entry")] if material.members else []
     parts += [("study", "Study")] if material.study is not None else []
-    return [*parts, ("costs", "Costs")]
+    return [*parts, ("costs", "Costs"), ("words", "Words")]
 
 
 def _judge_all(members: list[Member]) -> list[str]:

@@ -10,10 +10,11 @@ from evaluation.features.zoo_members import lines_of
 from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.scoring import parse
-from evaluation.ranking.table import cell, with_ends
+from evaluation.ranking.table import TIED, with_ends
 from evaluation.report import commands
+from evaluation.report.answer import Verdict, of_ranking
 from evaluation.report.cells import MISSING, NOTHING, Cell, Column, Table, made, of_bytes, of_number, of_seconds
-from evaluation.report.charts import DotChart, ScatterChart, dots, scatter, truth_places
+from evaluation.report.charts import DotChart, ScatterChart, dots, scatter, score_decimals, truth_places
 from evaluation.report.reading import Material, Ranked
 from sslkit.errors import UserError
 from sslkit.options import members
@@ -36,14 +37,15 @@ OF_AGREEMENT = {
 
 @dataclass(frozen=True)
 class Task:
-    """One task on the page. first: a sentence on the first model. agreement, scatters: empty without truth.
+    """One task on the page. first: which model to take, or that they cannot be told apart.
 
+    agreement, scatters: empty without truth.
     without: metrics without any score. outside: models that are no entries of the zoo. command: "" if the data was not
     recorded; lost: models that it leaves out, since their place was not recorded. truth: commands that add the truth.
     """
 
     name: str
-    first: str
+    first: Verdict
     table: Table
     dots: list[DotChart]
     without: list[str]
@@ -66,10 +68,9 @@ def task_of(ranked: Ranked, material: Material) -> Task:
     ranking = _marked(recorded, set(outside))
     ranked = replace(ranked, ranking=ranking, command=command)
     metrics = range(len(ranking.metrics))
-    verdict = ranking.consensus.verdict(ranking.models)
     return Task(
         name=_name(ranked),
-        first=f"first by consensus: {verdict}" if ranking.consensus.first() else verdict,
+        first=of_ranking(ranked),
         table=_table(ranked),
         dots=[chart for k in metrics if (chart := dots(ranking, k)) is not None],
         without=[ranking.metrics[k] for k in metrics if not len(ranking.ranked_by(k))],
@@ -147,7 +148,15 @@ def _score(ranked: Ranked, m: int, k: int) -> Cell:
         command=ranked.command,
         date=ranked.date,
     )
-    return Cell(cell(ranking, m, k), how, rank, "tied with the best" if tied else "")
+    return Cell(_shown(ranking, m, k, tied), how, rank, "tied with the best" if tied else "")
+
+
+def _shown(ranking: Ranking, m: int, k: int, tied: bool) -> str:
+    """Return rank, score and half its interval, with the same decimals in the whole column."""
+    digits, (low, high) = score_decimals(ranking, k), ranking.intervals[m, k]
+    half = "" if np.isnan(low) or high == low else f" ± {(high - low) / 2:.{digits}f}"
+    shown = f"{ranking.ranks[m, k]:g}. {ranking.scores[m, k]:.{digits}f} {ranking.mark(m, k)}".rstrip()
+    return f"{TIED} {shown}{half}" if tied else shown + half
 
 
 def _agreement(ranked: Ranked) -> Table | None:

@@ -1,47 +1,135 @@
-"""The table of all entries: what was trained, its quick accuracies, and the main results of its evaluation."""
+"""The tables of all entries: the main results with the accuracies during training, and how each was made."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
-from evaluation.report.cells import MISSING, Cell, Column, Table, dig, made, of_estimate, of_number, of_text
-from evaluation.report.entries import neighbours, origin, place_of, quick_judge, rankme, size
+from evaluation.report.cells import MISSING, Cell, Column, Table, dig, made, of_estimate, of_number, of_share, of_text
+from evaluation.report.charts import ACROSS, Axis, Dot, DotChart, axis_of, distinct
+from evaluation.report.entries import QUICK, neighbours, origin, place_of, quick_judge, rankme, size
 from evaluation.report.judged import how
 from evaluation.report.reading import Material, Member
 from evaluation.results.result import Result
+from evaluation.results.statistics import Estimate
 
 EVALUATED = ("linear", "knn")  # protocols with columns here
-JUDGED_ON = "on held-out images, or where marked ^ on images that were trained on too"
-MOST = 8  # columns of results; the section on the evaluation has all
+MOST = 4  # columns of results; the section on the evaluation has all
+TRAINED_ON = "on images that were trained on too"
 
 
 def zoo_table(material: Material) -> Table:
-    """Make a row for each entry of the zoo."""
-    k = {neighbours(member.card) for member in material.members} - {None}
-    judge = f"{k.pop()}-NN" if len(k) == 1 else "k-NN"
+    """Make a row for each entry of the zoo, the best first by the numbers of the chart."""
     tasks = tasks_of(material)
     columns = [
         Column("entry"),
-        Column(judge, f"quick nearest-neighbour accuracy at the end of training, {JUDGED_ON}", number=True),
-        Column("quick probe", f"linear classifier at the end of training, {JUDGED_ON}", number=True),
         *(Column(_title(*task), f"{task[0]} of recipes/evaluate.py on {task[1]}", number=True) for task in tasks),
-        Column("method"),
-        Column("plugin"),
-        Column("data"),
-        Column("backbone"),
+        *(Column(quick_name(material, key), f"made during training, {held_out(material)}", True) for key in QUICK),
+        Column("trained on"),
         Column("epochs", "passes over the training images", number=True),
-        Column("RankMe", "effective rank of the features: higher means less collapsed", number=True),
-        Column("size", "trained parameters of the backbone", number=True),
-        Column("date"),
     ]
-    rows = [_row(member, place_of(number), tasks) for number, member in enumerate(material.members, 1)]
+    order = sorted(enumerate(material.members, 1), key=lambda one: -_main_value(one[1], material))
+    rows = [_row(member, place_of(number), tasks) for number, member in order]
     return Table(f"Entries of {material.zoo}", columns, rows)
 
 
+def made_table(material: Material) -> Table:
+    """Make a row for each entry on how it was made."""
+    columns = [
+        Column("entry"),
+        Column("method"),
+        Column("plugin"),
+        Column("backbone"),
+        Column("RankMe of features", "effective rank of the backbone's features: higher means less collapsed", True),
+        Column("size", "trained parameters of the backbone", number=True),
+        Column("date"),
+    ]
+    rows = [_made(member, place_of(number)) for number, member in enumerate(material.members, 1)]
+    return Table(f"How the entries of {material.zoo} were made", columns, rows)
+
+
+def quick_name(material: Material, key: str) -> str:
+    """Return the name of an accuracy that is made during training."""
+    if key == "probe":
+        return "quick probe"
+    k = {neighbours(member.card) for member in material.members} - {None}
+    return f"quick {k.pop()}-NN" if len(k) == 1 else "quick k-NN"
+
+
 def tasks_of(material: Material) -> list[tuple[str, str]]:
-    """Return protocol and data of the columns of results: of those on most entries at most eight, by data."""
+    """Return protocol and data of the columns of results: of those on most entries at most four, by data."""
     counts = Counter(task for member in material.members for task in _results(member))
-    chosen = [task for task, _ in counts.most_common(MOST)]
+    chosen = sorted(counts, key=lambda task: (-counts[task], EVALUATED.index(task[0])))[:MOST]
     return sorted(chosen, key=lambda task: (task[1], EVALUATED.index(task[0])))
+
+
+def chart(material: Material) -> DotChart | None:
+    """Draw the main number of all entries: a result of the evaluation that all have, else the one during training."""
+    title = _main_title(material)
+    found = [(member, estimate) for member in material.members if (estimate := _main(member, material))]
+    if not found:
+        return None
+    found.sort(key=lambda one: -one[1].value)
+    quick = _main_task(material) is None
+    bases = [_before(member) if quick else None for member, _ in found]
+    ends = [100 * end for _, one in found for end in (one.value, *(one.interval or ()))]
+    scale = axis_of([*ends, *(100 * one for one in bases if one is not None)], *ACROSS)
+    names, shared = distinct([member.name for member, _ in found])
+    drawn = [
+        _dot(member, name, estimate, base, scale)
+        for (member, estimate), name, base in zip(found, names, bases, strict=True)
+    ]
+    return DotChart(title, f"{title} of {len(found)} entries, best first: {drawn[0].says}.", scale, drawn, shared)
+
+
+def _dot(member: Member, name: str, one: Estimate, base: float | None, scale: Axis) -> Dot:
+    text = of_estimate(one, "").text
+    was = "" if base is None else f", {100 * base:.1f} % before training"
+    span = [scale(100 * end) for end in one.interval] if one.interval else [None, None]
+    at = None if base is None else scale(100 * base)
+    mark = " ^" if base is not None and dig(member.card, "data", "held_out") is False else ""
+    value = text.partition(" (")[0] + mark
+    return Dot(name, value, scale(100 * one.value), *span, f"{member.name}: {text}{was}", base=at)
+
+
+def _main_task(material: Material) -> tuple[str, str] | None:
+    """Return the first result that all entries have; None if there is none."""
+    shared = [task for task in tasks_of(material) if all(task in _results(member) for member in material.members)]
+    return min(shared, key=lambda task: EVALUATED.index(task[0]), default=None)
+
+
+def _main_title(material: Material) -> str:
+    task = _main_task(material)
+    if task:
+        return f"{_title(*task)}: accuracy in per cent"
+    sources = {str(dig(member.card, "data", "source")) for member in material.members}
+    on = f" on {sources.pop()}" if len(sources) == 1 else ", each on the data that it was trained on: not comparable"
+    return f"{quick_name(material, 'knn')} during training{on}; accuracy in per cent"
+
+
+def _main(member: Member, material: Material) -> Estimate | None:
+    task = _main_task(material)
+    if task:
+        return _results(member)[task].estimate
+    return of_share(dig(member.card, "after", "knn"), dig(member.card, "after", "n"))
+
+
+def _main_value(member: Member, material: Material) -> float:
+    estimate = _main(member, material)
+    return -1.0 if estimate is None else estimate.value
+
+
+def _before(member: Member) -> float | None:
+    estimate = of_share(dig(member.card, "before", "knn"), None)
+    return None if estimate is None else estimate.value
+
+
+def held_out(material: Material) -> str:
+    """Say on what the accuracies during training were made."""
+    kinds = {dig(member.card, "data", "held_out") for member in material.members}
+    if kinds == {False}:
+        return TRAINED_ON
+    known = "on held-out images" if None not in kinds else "on held-out images where the card says so"
+    return known + (f", or where marked ^ {TRAINED_ON}" if False in kinds else "")
 
 
 def _title(protocol: str, data: str) -> str:
@@ -54,24 +142,31 @@ def _results(member: Member) -> dict[tuple[str, str], Result]:
     return {(one.protocol, one.data): one for one in member.results if one.protocol in EVALUATED}
 
 
-def _row(member: Member, place: str, tasks: list[tuple[str, str]]) -> list[Cell]:
+def _row(member: Member, place: str, tasks: Sequence[tuple[str, str]]) -> list[Cell]:
     card, results = member.card, _results(member)
-    method, _, plugins = str(dig(card, "method") or "").partition("+")
-    data, date = dig(card, "data", "source"), dig(card, "date")
+    data = dig(card, "data", "source")
     about_data = made(**{name: dig(card, "data", name) for name in ("images", "digest", "licence")})
     return [
         Cell(member.name, link=place),
-        _quick(member, "knn"),
-        _quick(member, "probe"),
         *(
             of_estimate(results[task].estimate, how(member, results[task])) if task in results else MISSING
             for task in tasks
         ),
+        *(_quick(member, key) for key in QUICK),
+        Cell(str(data), about_data) if data else MISSING,
+        of_number(dig(card, "epochs"), "{:g}", origin(card)),
+    ]
+
+
+def _made(member: Member, place: str) -> list[Cell]:
+    card = member.card
+    method, _, plugins = str(dig(card, "method") or "").partition("+")
+    date = dig(card, "date")
+    return [
+        Cell(member.name, link=place),
         of_text(method),
         Cell(plugins) if plugins else Cell("none" if method else "–", key="", aside="" if method else "not known"),
-        Cell(str(data), about_data) if data else MISSING,
         of_text(dig(card, "backbone", "name")),
-        of_number(dig(card, "epochs"), "{:g}", origin(card)),
         rankme(card),
         size(member),
         Cell(str(date)[:10], made(date=date), str(date)) if date else MISSING,
@@ -79,8 +174,8 @@ def _row(member: Member, place: str, tasks: list[tuple[str, str]]) -> list[Cell]
 
 
 def _quick(member: Member, key: str) -> Cell:
-    """Return a quick accuracy, marked if it is over images that the network was trained on."""
+    """Return an accuracy during training, marked if it is over images that the network was trained on."""
     cell = quick_judge(member, "after", key)
     if cell is MISSING or dig(member.card, "data", "held_out") is not False:
         return cell
-    return replace(cell, text=f"{cell.text} ^", aside="on images that were trained on too")
+    return replace(cell, text=f"^ {cell.text}", aside=TRAINED_ON)

@@ -34,6 +34,9 @@ for (const element of document.querySelectorAll("[title]")) {
   element.dataset.how = element.title;
   element.removeAttribute("title");
 }
+for (const link of document.querySelectorAll(".word")) {
+  link.dataset.how = document.querySelector(`${link.getAttribute("href")} dd`).textContent;
+}
 document.addEventListener("mouseover", (event) => {
   const element = explained(event.target);
   if (element) show(element);
@@ -83,6 +86,30 @@ function sort(header) {
 for (const button of document.querySelectorAll(".sort")) {
   button.addEventListener("click", () => sort(button.closest("th")));
 }
+
+// A box of a long table ends with a whole row, and its caption says what lies outside.
+const TALL = 620;
+
+function fit(box) {
+  const more = box.previousElementSibling.querySelector(".more");
+  const rows = [...box.querySelectorAll("tbody tr")];
+  if (!box.clientWidth) return;
+  const top = box.getBoundingClientRect().top - box.scrollTop;
+  const ends = rows.map((row) => row.getBoundingClientRect().bottom - top).filter((end) => end <= TALL);
+  const long = ends.length < rows.length;
+  box.style.maxHeight = long && ends.length ? `${ends[ends.length - 1] + 2}px` : "";
+  const wide = box.scrollWidth > box.clientWidth + 1;
+  box.classList.toggle("cut", wide);
+  const parts = [long ? `${rows.length} rows, scroll down ↓` : "", wide ? "more columns, scroll aside →" : ""];
+  more.textContent = parts.filter(Boolean).join("; ");
+}
+
+function fitAll(part) {
+  for (const box of part.querySelectorAll(".scroll")) fit(box);
+}
+fitAll(document);
+addEventListener("resize", () => fitAll(document));
+document.addEventListener("toggle", (event) => fitAll(event.target), true);
 
 // A table's numbers are one stop of the Tab key; the arrow keys go through them.
 const STEPS = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };

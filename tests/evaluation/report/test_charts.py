@@ -21,15 +21,15 @@ def judged(knn: list[float], probe: list[float]) -> list[dict[str, float]]:
 def test_a_column_without_a_number_has_no_line(broken: float) -> None:
     loss, accuracy = curves(judged([broken, broken], [0.25, 0.75]))
     assert loss.title == "loss" and [line.name for line in accuracy.lines] == ["online probe"]
-    assert accuracy.alt == "accuracy, % over the steps: online probe from 25 at step 2 to 75 at step 4."
+    assert accuracy.alt == "accuracy during training, % over the steps: online probe from 25 at step 2 to 75 at step 4."
     assert all(math.isfinite(value) for value in (accuracy.y.low, accuracy.y.high))
     assert not {"nan", "inf"} & set(accuracy.lines[0].path.replace("M", "").replace("L", "").split())
 
 
 def test_the_finite_values_of_a_column_stay() -> None:
     _, accuracy = curves(judged([math.nan, 0.5], [0.25, 0.75]))
-    assert [(line.name, len(line.dots)) for line in accuracy.lines] == [("k-NN", 1), ("online probe", 2)]
-    assert accuracy.lines[0].dots[0][2] == "k-NN 50 at step 4"
+    assert [(line.name, len(line.dots)) for line in accuracy.lines] == [("quick k-NN", 1), ("online probe", 2)]
+    assert accuracy.lines[0].dots[0][2] == "quick k-NN 50 at step 4"
 
 
 def test_columns_without_any_number_have_no_chart() -> None:

@@ -14,7 +14,7 @@ from report_zoo import make_entry, make_zoo
 from evaluation.ranking.ranking import Ranking
 from evaluation.report import write_report
 from evaluation.report.charts import dots
-from evaluation.report.overview import COLOURS, FIRST, HEIGHT, MOST_POINTS, TOP, overview, panels
+from evaluation.report.overview import BOTTOM, COLOURS, FIRST, HEIGHT, MOST_POINTS, TOP, overview, panels
 from evaluation.report.reading import Material, Member, read_all
 from evaluation.report.zoo_table import MOST, zoo_table
 from evaluation.results import store
@@ -38,10 +38,11 @@ def test_the_page_opens_with_a_table_and_a_figure_and_folds_the_entries(count: i
     path, problems = write_report(zoo_of(tmp_path, count), tmp_path / "report.html", rankings=[])
     page, source = Page(path), path.read_text()
     assert problems == []
-    table, figure, entries = (source.index(f'id="{name}"') for name in ("zoo-table", "all", "entries"))
-    assert table < figure < entries and source.index('id="problems"' if problems else "<main") < table
-    folded = [one for one in page.all("details") if one.get("class") == "entry"]
-    assert len(folded) == count and not any("open" in one for one in folded)
+    places = ("answer", "zoo-table", "evaluation", "rankings", "all", "entries", "words")
+    found = [source.index(f'id="{name}"') for name in places]
+    assert found == sorted(found) and source.index('class="rows"') < found[2], "the chart stands below the table"
+    assert not any("open" in one for one in page.all("details")), "all beyond the answer, a table and a chart is folded"
+    assert len([one for one in page.all("details") if one.get("class") == "entry"]) == count + 1
     assert len(page.all("img")) == 2 * count, "the embedding and the views of each"
     ticks = {one["id"]: "checked" in one for one in page.all("input")}
     assert sum(on for name, on in ticks.items() if name.startswith("show-")) == min(count, FIRST)
@@ -75,7 +76,7 @@ def test_a_long_run_is_thinned_and_a_wide_range_is_logarithmic(tmp_path: Path) -
     labels = [float(label) for _, label in panel.y.ticks]
     assert {0.1, 1, 10, 100} <= set(labels) and len(labels) < 14
     assert float(panel.curves[1].path.split()[1]) == pytest.approx(TOP) and panel.curves[0].path.endswith(
-        f" {HEIGHT - 34}"
+        f" {HEIGHT - BOTTOM}"
     )
     (flat,) = panels([Member("a", tmp_path, curves=[{"epoch": 1, "step": 1, "loss": -1.0}])])
     assert flat.quantity.shown, "without accuracies the loss is shown"
@@ -89,7 +90,9 @@ def test_the_best_entries_come_first_and_their_lines_differ(tmp_path: Path) -> N
     assert [entry.ticked for entry in found.entries].count(True) == FIRST
     assert len({entry.style for entry in found.entries}) == 40
     assert len({entry.style.split()[0] for entry in found.entries[:FIRST]}) == COLOURS
-    assert found.entries[0].place == "entry-40" and found.entries[0].line == "10-NN 69.0 %, quick probe 70.0 %"
+    assert found.entries[0].place == "entry-40" and found.entries[0].line == (
+        "During training: quick 10-NN 69.0 %, quick probe 70.0 % on 450 held-out images of digits"
+    )
 
 
 def test_the_table_has_quick_and_evaluated_accuracies_under_names_of_their_own(tmp_path: Path) -> None:
@@ -101,11 +104,11 @@ def test_the_table_has_quick_and_evaluated_accuracies_under_names_of_their_own(t
             store.append(zoo / "byol-digits-s0", result)
     table = zoo_table(material_of(zoo))
     names = [column.name for column in table.columns]
-    assert names[:3] == ["entry", "10-NN", "quick probe"]
-    assert names[3:7] == ["linear, clipart", "kNN, clipart", "linear, photos", "kNN, photos"]
-    assert [cell.text for cell in table.rows[0][3:7]] == ["62.5 %"] * 4
-    assert [cell.text for cell in table.rows[1][3:7]] == ["–"] * 4
-    assert table.rows[1][0].link == "entry-2"
+    assert names[:5] == ["entry", "linear, clipart", "kNN, clipart", "linear, photos", "kNN, photos"]
+    assert names[5:] == ["quick 10-NN", "quick probe", "trained on", "epochs"]
+    assert [cell.text for cell in table.rows[1][1:5]] == ["62.5 %"] * 4
+    assert [cell.text for cell in table.rows[0][1:5]] == ["–"] * 4
+    assert table.rows[0][0].link == "entry-2", "the best first, by the number that both have"
     for k in range(12):
         store.append(zoo / "byol-digits-s1", Result.of(Estimate(0.5), protocol="knn", data=f"set {k}", **about))
     assert len(zoo_table(material_of(zoo)).columns) == len(names) - 4 + MOST

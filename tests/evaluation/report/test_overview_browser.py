@@ -16,12 +16,17 @@ def seen(driver: Any, selector: str) -> int:
     return driver.execute_script(SEEN, selector)
 
 
+def unfold(driver: Any) -> None:
+    driver.find_element("css selector", "#all > details > summary").click()
+
+
 def tick(driver: Any, name: str) -> None:
     driver.execute_script("arguments[0].click()", driver.find_element("id", name))
 
 
 def test_ticks_choose_entries_curves_and_pictures(show) -> None:
     driver = show()
+    unfold(driver)
     assert seen(driver, ".card") == 3 and seen(driver, ".panel.q-knn .curve") == 3
     tick(driver, "show-2")
     assert seen(driver, ".card") == 2 and seen(driver, ".panel.q-knn .curve") == 2 and not seen(driver, ".e2")
@@ -38,6 +43,7 @@ def test_buttons_tick_all_and_none_and_a_box_takes_the_space_bar(show) -> None:
     from selenium.webdriver.common.keys import Keys
 
     driver = show()
+    unfold(driver)
     driver.find_element("css selector", "[data-tick=none]").click()
     assert not seen(driver, ".card") and not seen(driver, ".curve")
     driver.find_element("id", "show-1").send_keys(Keys.SPACE)
@@ -60,11 +66,12 @@ def test_ticks_and_folds_work_without_scripts(show, page) -> None:
     driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         driver.get(page.as_uri())
+        unfold(driver)
         assert not driver.find_element("css selector", "[data-tick=none]").is_displayed()
         assert len([one for one in driver.find_elements("css selector", ".card") if one.is_displayed()]) == 3
         driver.find_element("id", "show-2").click()
         assert len([one for one in driver.find_elements("css selector", ".card") if one.is_displayed()]) == 2
-        driver.find_element("css selector", ".entry summary").click()
+        driver.find_element("css selector", "#entries .entry summary").click()
         assert driver.find_element("css selector", ".entry dl").is_displayed()
     finally:
         driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
@@ -73,6 +80,7 @@ def test_ticks_and_folds_work_without_scripts(show, page) -> None:
 @pytest.mark.parametrize(("width", "across"), [(PHONE, 1), (DESK, 2)])
 def test_panels_and_pictures_stand_side_by_side_where_there_is_room(width: int, across: int, show) -> None:
     driver = show(width)
+    unfold(driver)
     left = "return [...document.querySelectorAll('.panel')].filter((e) => e.getClientRects().length)"
     left += ".map((e) => Math.round(e.getBoundingClientRect().left))"
     assert len(set(driver.execute_script(left))) == across
@@ -80,12 +88,13 @@ def test_panels_and_pictures_stand_side_by_side_where_there_is_room(width: int, 
     scrolls, inner = driver.execute_script(box)
     assert scrolls is (width == PHONE) and inner <= width
     text = "return parseFloat(getComputedStyle(document.querySelector('.panel text')).fontSize) "
-    text += "* document.querySelector('.panel svg').getBoundingClientRect().width / 360"
+    text += "* document.querySelector('.panel svg').getBoundingClientRect().width / 600"
     assert driver.execute_script(text) >= 9.5, "letters of an axis, in pixels"
 
 
 def test_on_paper_tables_are_whole_and_controls_are_gone(show) -> None:
     driver = show(scheme="dark")
+    unfold(driver)
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": []})
     assert not seen(driver, ".controls") and not seen(driver, "#theme") and seen(driver, ".card") == 3
     overflow = "return getComputedStyle(document.querySelector('#zoo .scroll')).overflow"

@@ -87,7 +87,7 @@ def test_pictures_and_tables_can_be_read_aloud(page: Page) -> None:
         "torch 2.15.0",
         "wilson over images",
         "cosine, k=20, T=0.07",
-        "is better",
+        "better than",
         "weighted tau (Vigna)",
         "0.62 (0.25 to 0.90)",  # of the study
         "not to be told apart",
