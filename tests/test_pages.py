@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [Path(name, "README.md") for name in ("", "sslkit", "evaluation", "recipes")]
 BENCHMARKS = sorted((ROOT / "recipes" / "benchmarks").glob("**/*.md"))
 PAGES += [path.relative_to(ROOT) for path in BENCHMARKS]
+PAGES += [Path(".github", "CONTRIBUTING.md")] if (ROOT / ".github").is_dir() else []
 
 
 def anchors(page: Path) -> set[str]:

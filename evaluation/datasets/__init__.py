@@ -59,6 +59,9 @@ def open_split(
 ) -> Split:
     """Open one split of a data set, with its labels and its metric. Nothing is downloaded.
 
+        split = evaluation.open_split("path/to/images", "test", image_size=96)
+        split.images, split.y  # N images, their labels (N,) int64
+
     source: a published set, `NAME` or `NAME:ROOT` (see `names`; write ./NAME for a folder of that name); or any source
         of `sslkit.open_images` that has labels, also a map-style Dataset. Its metric is top-1 accuracy, except that
         torchvision's class of a published set keeps that set's metric. A `Split` is returned as it is, if it is the

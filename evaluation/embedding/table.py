@@ -51,6 +51,9 @@ def embed(
 ) -> Embedding:
     """Extract the features of every image of a source.
 
+        embedding = evaluation.embed("runs/zoo/NAME", "path/to/images")
+        embedding.x, embedding.paths  # (N, D) float32, (N,) str
+
     model: see `evaluation.load_model`. source, root, counts: see `evaluation.open_split`; labels are not needed.
     split: None for all splits. cache, precision, how (batch_size, device, workers, progress): see `evaluation.extract`.
     A stopped call goes on where it stopped, from the blocks in the cache. Unreadable images are left out and named.

@@ -59,6 +59,9 @@ def extract(
 ) -> Features:
     """Extract the features of the clean images of one split, in the data set's order.
 
+        train = evaluation.extract("runs/zoo/NAME", "digits", "train")
+        train.x, train.y  # (N, D) float32, (N,) int64
+
     model: see `evaluation.features.models.load_model`. dataset, split, root: see `evaluation.datasets.open_split`.
     cache: folder of the cache, None for no cache. The key is the sha256 of weights, transform, list of images,
         labels, split and precision, so that different features have different keys.

@@ -102,6 +102,8 @@ def load_model(
 ) -> LoadedModel:
     """Load a network.
 
+        model = evaluation.load_model("timm:resnet18:weights.safetensors", image_size=96)
+
     model: a ZooEntry, the folder of one, `timm:NAME` (timm downloads its weights), `timm:NAME:FILE[:PART]` (a local
         file, see `pretrained.load`), `published:NAME:FILE` (a self-supervised ResNet-50, see sslkit.backbones),
         `random:NAME[:SEED]` (an untrained network, the control; sslkit's names or timm's, or the folder of an entry,

@@ -54,6 +54,9 @@ def evaluate(
 ) -> list[Result]:
     """Judge one model; results are added to its zoo entry's results.jsonl, or below `out` where none can be.
 
+        results = evaluation.evaluate("runs/zoo/NAME", "path/to/images", ["linear", "knn"])
+        print(evaluation.table(results))
+
     model, trust: see `evaluation.load_model`.
     data: one source or a list, see `evaluation.open_split`; None: the embedded suite, clothes and clip art for
         accuracy, letters of kept-back scripts for few-shot.

@@ -100,6 +100,9 @@ def draw_episodes(
 ) -> EpisodeTable:
     """Draw episodes with numpy's PCG64, the same for the same images in any order.
 
+        table = evaluation.draw_episodes(pool, n_way=5, k_shot=1)
+        [evaluation.few_shot(features, table=table) for features in pools]  # of several models, the same images
+
     features: Features or a pair (x, y); only their ids and labels are used. With `features.groups`, no image of a
     query's group is in its support.
     on_small: "error" or "drop" for classes of fewer than shot + query images.

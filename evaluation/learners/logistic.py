@@ -146,6 +146,8 @@ def fit_logistic(
 ) -> Probe:
     """Minimise 1/2 |W|^2 + c * sum CE.
 
+        probe = evaluation.fit_logistic(x, y, c=1.0)
+
     x: (N, D) array or tensor of any float type. y: (N,) hashable labels; -1 is an ordinary label; the order of the
     rows does not matter.
     c: weight of the loss, summed over rows, against the penalty. tol: bound of (objective - optimum) / objective.

@@ -51,6 +51,8 @@ def crowding(
 ) -> Result:
     """Inter-class distance (the value), intra-class variance, effective ranks, uniformity and silhouette.
 
+        evaluation.crowding(evaluation.extract("runs/zoo/NAME", "digits", "test")).others["rankme"]
+
     features: Features or (x, y), one label per image, at least two classes of two images or more.
     centroid: "mean", as in the printed formula of Song et al., or "unit", l2-normalised class means, as their
         table requires; `others` has both: inter/mean, intra/mean, fisher/mean, inter/unit, intra/unit, fisher/unit.

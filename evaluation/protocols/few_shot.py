@@ -75,6 +75,9 @@ def few_shot(
 ) -> Result:
     """Mean accuracy over episodes, with its interval over episodes of this pool of images.
 
+        pool = evaluation.extract("runs/zoo/NAME", "digits", "test")
+        evaluation.few_shot(pool, n_way=5, k_shot=1).interval  # of the mean accuracy, fractions
+
     features: Features or a pair (x: (N, D), y: (N,)): the pool, with classes not used as labels in pretraining.
     n_way, k_shot, n_query, episodes: default 5, 1, 15, 2000, or those of `table`.
     classifier: of the main result, "logistic", "ridge" or "nearest_centroid"; all three are in `others`.

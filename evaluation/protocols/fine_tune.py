@@ -92,6 +92,8 @@ def fine_tune(
 ) -> Result:
     """Accuracy on the test images after fine-tuning all weights with the best setting of a grid.
 
+        result = evaluation.fine_tune("runs/zoo/NAME", "digits", grid="itm", steps=200, out="runs/truth")
+
     Each setting is tuned on train without what is held out (the set's own "val", else 20 % of each class), seed
     seeds[0], and judged on that; the best (of equal ones that of the lowest loss) is tuned on train and held-out images
     together, once with each seed, and tested once at the last step. A grid of one setting is tested at once.

@@ -43,6 +43,9 @@ def knn(
 ) -> Result:
     """Accuracy of weighted votes of the k nearest training images.
 
+        train, test = (evaluation.extract("runs/zoo/NAME", "digits", split) for split in ("train", "test"))
+        evaluation.knn(train, test, k=20).value  # a fraction
+
     train, test: Features or pairs (x: (N, D), y: (N,)). A test image that is also in train (the same data set, or equal
     id and features) is excluded from its own neighbours, with the images of its group if train has groups;
     details["in_train"] is their number.

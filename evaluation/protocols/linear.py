@@ -53,6 +53,9 @@ def linear_probe(
 ) -> Result:
     """Train a linear classifier on the training features; return its metric (top1, mean_per_class, map11) on test.
 
+        train, test = (evaluation.extract("runs/zoo/NAME", "digits", split) for split in ("train", "test"))
+        evaluation.linear_probe(train, test).value  # a fraction
+
     train, test, val: Features or pairs (x: (N, D), y: (N,), or (N, K) of 1, -1, 0 (ignored)).
     val: validation rows; None: 20 % (lbfgs) or 10 % (grid) of each class of train, drawn by (seed, name).
     recipe: "lbfgs", "grid", or "auto": lbfgs for fewer than 200,000 rows.

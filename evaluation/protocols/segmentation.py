@@ -42,7 +42,7 @@ def segmentation(
 ) -> list[Result]:
     """AP of the masks and boxes of a Mask R-CNN, the mean over trials; the arguments are those of `detection`.
 
-    data: with masks. out: folder of `segmentation.jsonl` and of `segmentation/`.
+    model: a ResNet or a plain ViT. data: with masks. out: folder of `segmentation.jsonl` and of `segmentation/`.
     Returns COCO's results of masks (coco_mask_ap; coco_mask_ap50, coco_mask_ap75 in `others`) and of boxes (coco_ap),
     and VOC's of boxes (voc_ap50), as `detection` does.
     Raises UserError as `detection` does, and for a set without masks.

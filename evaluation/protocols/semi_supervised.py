@@ -84,6 +84,8 @@ def semi_supervised(
 ) -> Result:
     """Accuracy on the test images after fine-tuning all weights on a few labels: the mean over draws of the labels.
 
+        result = evaluation.semi_supervised("runs/zoo/NAME", "digits", fraction=10, draws=3)
+
     For each draw the rates are chosen on 10 % of the labelled images, held out from them, and the network is then tuned
     on all of the labelled ones and tested once, at the last epoch; a single pair of rates is tested at once. SGD,
     Nesterov momentum 0.9, no weight decay, cosine; random resized crop and flip, batch normalisation in training mode.

@@ -54,6 +54,10 @@ def rank(
 ) -> Ranking:
     """Score every model of a zoo by every metric.
 
+        ranking = evaluation.rank("runs/zoo", "path/to/images", ["knn", "logme"])
+        print(ranking.table())
+        ranking.best  # the name of the first model
+
     zoo: a folder of zoo entries, a list of models (`evaluation.load_model`), a mapping of names to models; or a mapping
         of names to Features or pairs (x, y) of the same images, without dataset and `how`.
     dataset: see `evaluation.open_split`; its split `split="train"` is used.

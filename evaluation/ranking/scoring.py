@@ -78,7 +78,10 @@ class Spec:
 
 
 def metrics() -> tuple[str, ...]:
-    """Return the names of all transferability metrics; `ped` may also wrap any other, as in `ped+logme`."""
+    """Return the names of all transferability metrics, for `score` and `rank`.
+
+    `ped` may also wrap any other, as in `ped+logme`. What each needs: `evaluation.transferability.find(name)`.
+    """
     return names()
 
 
@@ -107,6 +110,10 @@ def score(
     **options: Any,
 ) -> float:
     """Return the transferability score of a model for a task: higher is better.
+
+        features = evaluation.extract("runs/zoo/NAME", "digits", "train")
+        evaluation.score("logme", features)
+        evaluation.score("ped(lam=0.3)+logme", x, y)  # arrays (N, D) and (N,)
 
     name: one of `evaluation.metrics()`, or a wrapper and a metric (`ped+logme`); options may be given in brackets.
     features, labels, source_probs, reference, untrained, boxes: see `as_sample` in samples.py. model: the network, or
@@ -144,7 +151,13 @@ def evaluate_metric(
     device: str = "cpu",
     **options: Any,
 ) -> MetricResult:
-    """Return the score with its cost, diagnostics and warnings. Arguments and errors as in `score`."""
+    """Return the score with its cost, diagnostics and warnings.
+
+        result = evaluation.evaluate_metric("logme", features)
+        result.score, result.seconds, result.warnings
+
+    name, features, labels, options and all others, and errors: as in `score`.
+    """
     spec = parse(name, options)
     inputs = {"source_probs": source_probs, "reference": reference, "model": model, "untrained": untrained}
     return_freed_memory()

@@ -22,9 +22,10 @@ FLIPS = 19_999  # draws of the randomisation test: its smallest p is 1 / 20,000
 class Comparison:
     """Comparison of result a with result b on the same rows.
 
-    difference: value of a minus value of b. interval: 95 %, by pairs; None for too few pairs, or pairs of episodes or
-    seeds that do not vary. test: its name; p: two-sided; p_adjusted: after Holm where several pairs were compared, else
-    None. n: images or episodes. leaky: a or b was chosen on test data.
+    a, b: the models. metric: of both. difference: value of a minus value of b. interval: 95 %, by pairs; None for too
+        few pairs, or pairs of episodes or seeds that do not vary.
+    test: its name. p: two-sided. p_adjusted: after Holm where several pairs were compared, else None. n: images or
+        episodes. leaky: a or b was chosen on test data.
     detectable: the smallest true difference that the test would have found in 80 % of such samples at p < 0.05, given
     how much the two differed here; None where no difference would be, or nothing varied.
     """
@@ -79,6 +80,9 @@ def compare(
 ) -> Comparison:
     """Test two results of the same images, or of the same episodes.
 
+        difference = evaluation.compare(evaluation.knn(train, test), evaluation.linear_probe(train, test))
+        difference.difference, difference.p
+
     Right and wrong images: McNemar's exact test; difference and interval by the paired bootstrap. Episodes: the paired
     t test and its interval, which cover other episodes from the same pool of images, not other images; for fewer than
     5 pairs, or pairs that all differ by the same amount, the exact sign-flip test and no interval.
@@ -102,7 +106,11 @@ def compare(
 def compare_all(
     results: Sequence[Result], *, labels: np.ndarray | None = None, paired: bool = False, seed: int = 0
 ) -> list[Comparison]:
-    """Compare every pair, with p adjusted for their number by Holm; options and errors as in `compare`."""
+    """Compare every pair, with p adjusted for their number by Holm.
+
+    results: at least two. labels, paired, seed, and errors: as in `compare`.
+    Returns a Comparison for each pair, in the order of `itertools.combinations`.
+    """
     if len(results) < 2:
         raise UserError(f"compare_all needs at least 2 results, got {len(results)}")
     pairs = itertools.combinations(results, 2)

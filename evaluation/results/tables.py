@@ -21,6 +21,7 @@ DROPPED = ("in_train", "unreadable", "left_out", "dropped", "classes_of_one_imag
 def table(results: Sequence[Result], style: str = "text") -> str:
     """Return rows of model, data, protocol, metric, value with 95 % interval, n, kind of interval, recipe, flags.
 
+    results: of `evaluation.evaluate` or of single protocols, in the order of the rows.
     style: "text", aligned columns, or "markdown". Empty columns are left out. A text that is wider than the terminal
     (80 columns where there is none) has model and data as headings and the recipes below the table.
     Fractions are shown in percent, other numbers in their unit. Flags: leaky (chosen on test data), not converged,

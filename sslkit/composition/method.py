@@ -30,11 +30,15 @@ AT_LEAST_ONE = Limits(least=1)
 
 
 class Method(nn.Module):
-    """One forward is one step's loss: make the views, embed them, sum the terms.
+    """One forward is one step's loss: make the views, embed them, sum the terms. Build it with `sslkit.method`.
 
-    For a training loop of your own: `terms = method(images, index); terms["loss"].backward(); optimizer.step();
-    method.after_step(progress)`.
+        terms = method(images, index)  # (N, C, H, W) uint8, (N,) int64 rows -> {"align": ..., "loss": ...}
+        terms["loss"].backward()
+        optimizer.step()
+        method.after_step(progress)  # the finished share of the run, 0 to 1
 
+    name: as in `sslkit.method`. objective, plugins: the built members, plug-ins by name.
+    recipe: of the views. image_size: side of a view in pixels. normalize: mean and std per channel.
     seed: fixes the views, which also depend on `epoch` and on the number of the batch in the epoch.
     """
 
@@ -226,6 +230,10 @@ def method(
 ) -> Method:
     """Build `objective+regulariser+...`: `method("byol+dsa", backbone="resnet18", image_size=32, dsa={"nu": 0.1})`.
 
+        method = sslkit.method("byol+dsa", backbone="resnet18", image_size=32, dsa={"nu": 0.1})
+        terms = method(images, index)  # (N, 3, 32, 32) uint8, (N,) int64 rows of the data set
+        terms["loss"].backward()
+
     name: member names, or `package.module:Class` from outside.
     backbone: a timm name, `package.module:function` or an nn.Module; initialised at random from the seed. "auto": a
         small network of the family that the objective was published with (`backbones.default`).
@@ -233,7 +241,7 @@ def method(
         `data.recipe.VIDEO`, the one recipe of Feichtenhofer et al. 2021 (arXiv 2104.14558) for all objectives, with
         the objective's number of full-size views; a view without colour changes (ReSSL's weak view) keeps that.
         Local crops are left out unless views.n_local asks for them (v-SwAV has none).
-    objective, and one mapping per regulariser under its name: their options.
+    objective, and in plugins one mapping per regulariser under its name: their options.
     views: arguments of `ViewRecipe.replace`, to change the recipe of the objective or of clips; None keeps a value.
     normalize: mean and std per channel; None is ImageNet's for three channels, otherwise 0.5 and 0.25.
     Raises UserError for unknown names and options, with the nearest known one.

@@ -6,7 +6,10 @@ BEGIN_WITH = "simclr or byol on a ResNet, mae or dinov2 on a ViT"
 
 
 def names() -> tuple[str, ...]:
-    """The name of every objective."""
+    """The name of every objective, sorted.
+
+    Each is a `method=` of `sslkit.pretrain` and a `name` of `sslkit.method`; regularisers follow after a `+`.
+    """
     return members.names(__name__)
 
 

@@ -17,6 +17,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, TypeVar
 
 from sslkit.errors import UserError, nearest, shown
@@ -69,10 +70,12 @@ class Declared:
     help: str
 
     def check(self, value: Any) -> Any:
-        """Return the checked value; an integer becomes a float where the setting is one.
+        """Return the checked value; an integer becomes a float where the setting is one, a path a text.
 
         Raises UserError, with the path, the allowed values and the value, for another type or a value out of range.
         """
+        if isinstance(value, PurePath):
+            value = str(value)
         for kind in alternatives(self.kind):
             if fits(value, kind, self.limits):
                 return float(value) if kind is float else value

@@ -55,6 +55,9 @@ class LightningMethod(pl.LightningModule):
 def lightning_module(name: str, *, optimizer: Mapping[str, Any] | None = None, **options: Any) -> LightningMethod:
     """`sslkit.method(name, **options)` as a LightningModule.
 
+        module = sslkit.lightning_module("byol+dsa", backbone="resnet18", image_size=32, optimizer={"lr": 1e-3})
+        pytorch_lightning.Trainer(max_epochs=100, use_distributed_sampler=False).fit(module, loader)
+
     optimizer: settings as of recipes/train.py, {"name": "adamw", "lr": 1e-3, ...}; the rate is taken as it is, 0.002
         without one, and clipping is the Trainer's. Raises UserError as `sslkit.method` does, and for unknown settings.
     """

@@ -21,7 +21,15 @@ WEIGHTS, CARD = "backbone.safetensors", "card.json"
 
 @dataclass(frozen=True)
 class ZooEntry:
-    """One pretrained backbone. folder: of the entry. card: its description (method, data, results, versions)."""
+    """One pretrained backbone: its folder and the card that describes it.
+
+        entry = sslkit.ZooEntry.load("runs/zoo/NAME")
+        net = entry.backbone()  # in eval mode: normalised images (N, C, S, S) -> features (N, D)
+
+    folder: of the entry, with backbone.safetensors and card.json.
+    card: method, data, results and versions; `card["normalize"]` has the mean and std that the network expects.
+    `load` raises UserError for a folder without a finished entry; see its other methods for theirs.
+    """
 
     folder: Path
     card: dict[str, Any]
@@ -111,7 +119,7 @@ def newest(run: Path) -> Path:
 def load_lines(build: list[str]) -> str:
     """Python that loads a backbone without sslkit, in its entry's folder; the last line is an expression.
 
-    build: lines that bind `net`.
+    build: lines that bind `net`; without any the expression is the weights.
     """
     read = f"load_file({WEIGHTS!r})"
     if not build:
@@ -124,6 +132,7 @@ def load_lines(build: list[str]) -> str:
 def save(folder: Path, state: dict[str, Tensor], card: dict[str, Any]) -> ZooEntry:
     """Write an entry: the weights first, then the card, each whole or not at all.
 
+    folder: of the entry, made if missing. state: the network's weights by name. card: see `sslkit.zoo.card`.
     Raises UserError for a card that does not fit `sslkit.zoo.card`, before anything is written, and for a full disk.
     """
     import safetensors.torch

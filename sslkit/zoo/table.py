@@ -80,6 +80,9 @@ class Zoo(list[ZooEntry]):
 def open(folder: str | Path) -> Zoo:
     """Every finished entry below a folder, by name; damaged ones are listed in `.damaged` and hide no other.
 
+        zoo = sslkit.zoo.open("runs/zoo")
+        print(zoo)  # a table; zoo[0] is a ZooEntry
+
     Damaged: a card that cannot be read or does not fit, or weights whose file is missing or not whole.
     Raises UserError if the folder does not exist.
     """

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,12 @@ def test_whole_numbers_become_floats_where_those_are_meant() -> None:
     assert type(one.check(1)) is float
     with pytest.raises(UserError):
         one.check(True)
+
+
+def test_a_path_is_its_text() -> None:
+    assert Declared("data", str | list[str], Limits(), "digits", "").check(Path("a") / "b") == str(Path("a/b"))
+    with pytest.raises(UserError):
+        Declared("lr", float, Limits(), 0.1, "").check(Path("a"))
 
 
 def test_only_text_is_put_in_quotes() -> None:

@@ -42,6 +42,8 @@ def detection(
 ) -> list[Result]:
     """AP on the test images of a detector trained on the training images, the mean over trials.
 
+        results = evaluation.object_detection("runs/zoo/NAME", "clipart_boxes", schedule="smoke")
+
     model: see `evaluation.load_model`: a ResNet, or a plain ViT for arch="vit_pyramid". It is copied.
         Images of colour become gray (luma) for a network of one channel.
     data: see `evaluation.detection.open_boxes`, or {"train": Boxes, "test": Boxes}. root, counts, range: likewise.

@@ -65,6 +65,10 @@ def open_images(
 ) -> Images:
     """Open one split of a source as square uint8 images.
 
+        images = sslkit.open_images("path/to/images", image_size=96, channels=3)
+        images[0]["images"]  # (3, 96, 96) uint8
+        images = sslkit.open_images(array, channels_last=True)  # (N, H, W, C)
+
     source: a name, a path or an object, see the module; or Images, whose own options are then the defaults (except the
         split), and which are returned unchanged if no other option is given.
     split: see `splits`.

@@ -29,6 +29,9 @@ def export(
 ) -> Path:
     """Write an entry's network in the format of another library; returns the path.
 
+        path = sslkit.zoo.export("runs/zoo/NAME", to="timm")
+        print(*sslkit.exporting.lines(path))  # the Python that loads it without sslkit
+
     to: "timm", "hf" (a hub folder), "torchvision" or "onnx". out: the file or folder to write; None: below `exports`
     in the entry's folder. An existing one is replaced whole, or left unchanged. trust: see `ZooEntry.backbone`.
     Raises UserError for a network that this format cannot hold, with the formats that can.
@@ -59,6 +62,9 @@ def lines(path: str | Path) -> list[str]:
 
 def load(path: str | Path, *, trust: str | Sequence[str] | None = ()) -> "Frozen":
     """A frozen network from an entry's folder, or from an export of `export`; see `sslkit.zoo.frozen.Frozen`.
+
+        net = sslkit.zoo.load("runs/zoo/NAME")
+        features = net(net.normalize(pixels))  # uint8 or floats in [0, 1] (N, C, S, S) -> (N, net.width)
 
     Nothing in the files is executed, and no connection is opened. trust: "package.module:function", or several:
     functions of your own that may make the network of an entry's card; they are called.
