@@ -216,7 +216,6 @@ def _picture(
         warnings.warn(f"embedding.png could not be drawn: {error}", stacklevel=2)
 
 
-@cache
 def _commit() -> str | None:
     """The commit of the checkout that sslkit runs from; None for an installed package, and without git."""
     here = Path(__file__).parent

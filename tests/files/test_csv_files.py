@@ -18,8 +18,7 @@ def test_a_name_is_no_formula_of_a_spreadsheet(tmp_path: Path) -> None:
 
 
 def test_every_table_with_names_is_written_so() -> None:
-    """metrics.csv of a run has the names of loss terms, which are code's."""
     root = Path(__file__).parents[2]
     files = [path for package in ("sslkit", "evaluation") for path in (root / package).rglob("*.py")]
     writing = {path.name for path in files if re.search(r"csv\.(Dict)?[wW]riter", path.read_text(encoding="utf-8"))}
-    assert writing == {"csv_files.py", "monitor.py"}
+    assert writing == {"csv_files.py"}

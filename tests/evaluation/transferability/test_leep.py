@@ -106,7 +106,7 @@ def test_probabilities_are_needed_and_checked() -> None:
     with pytest.raises(UserError, match=r"row \d+ of source_probs sums to 2, not 1: .* not logits"):
         evaluation.score("leep", None, y, source_probs=2 * p)
     with pytest.raises(UserError, match="one class label per image"):
-        evaluation.score("leep", None, np.eye(4)[y], source_probs=p)
+        evaluation.score("leep", None, 1 - np.eye(4)[y], source_probs=p)
 
 
 @pytest.mark.parametrize("seed", range(6))

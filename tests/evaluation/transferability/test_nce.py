@@ -82,7 +82,7 @@ def test_probabilities_are_needed() -> None:
     with pytest.raises(UserError, match="nce needs source_probs"):
         evaluation.score("nce", p, y)
     with pytest.raises(UserError, match="one class label per image"):
-        evaluation.score("nce", None, np.eye(4)[y], source_probs=p)
+        evaluation.score("nce", None, 1 - np.eye(4)[y], source_probs=p)
 
 
 @pytest.mark.parametrize("seed", range(25))

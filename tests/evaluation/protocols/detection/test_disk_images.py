@@ -13,11 +13,12 @@ from sslkit.errors import UserError
 
 RGB = np.random.default_rng(0).integers(0, 256, (7, 5, 3), dtype=np.uint8)
 GRAY = RGB[:, :, 0]
+HALF = np.repeat(np.uint8([[0, 0, 255, 255, 255]]), 7, axis=0)  # opaque at the right
 FILES = {
     "rgb.png": (Image.fromarray(RGB), RGB),
     "gray.png": (Image.fromarray(GRAY), GRAY[:, :, None]),
     "sixteen.png": (Image.fromarray(GRAY.astype(np.uint16) * 257), GRAY[:, :, None]),
-    "clear.png": (Image.fromarray(np.dstack([RGB, np.zeros((7, 5), np.uint8)])), np.full((7, 5, 3), 255)),
+    "clear.png": (Image.fromarray(np.dstack([RGB, HALF])), np.where(HALF[:, :, None], RGB, 255)),
     "solid.png": (Image.fromarray(np.dstack([RGB, np.full((7, 5), 255, np.uint8)])), RGB),
     "palette.png": (Image.fromarray(GRAY // 64 * 64).convert("P"), (GRAY // 64 * 64)[:, :, None]),
     "cmyk.tif": (Image.fromarray(RGB).convert("CMYK"), RGB),
