@@ -47,7 +47,8 @@ def epoch(terms: dict[str, float], **noted: float) -> Epoch:
 def test_the_first_epoch_of_the_first_command() -> None:
     terms = {"align": 1.7123, "dsa/arrange": 0.8731, "dsa/consistency": 339.1726}
     assert epoch_lines(epoch(terms), DSA).splitlines() == [
-        "epoch 1/6  10-NN 66.2 %  online probe 72.1 %  rank 40.5  std 0.84  998 images/s",
+        "epoch 1/6  10-NN 66.2 %  online probe 72.1 %  rank of z 40.5  std 0.84",
+        "  998 images/s",
         "  loss 341.8 = align 1.7 + 0.1 x dsa/arrange 8.7 + 100 x dsa/consistency 3.392",
     ]
 

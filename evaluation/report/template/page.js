@@ -159,7 +159,7 @@ function unfold() {
   const folded = target && target.closest("details");
   if (!folded) return;
   folded.open = true;
-  target.scrollIntoView();
+  requestAnimationFrame(() => target.scrollIntoView()); // the page is taller by then
 }
 addEventListener("hashchange", unfold);
 unfold();
