@@ -159,7 +159,7 @@ function unfold() {
   const folded = target && target.closest("details");
   if (!folded) return;
   folded.open = true;
-  requestAnimationFrame(() => target.scrollIntoView()); // the page is taller by then
+  target.scrollIntoView();
 }
 addEventListener("hashchange", unfold);
 unfold();

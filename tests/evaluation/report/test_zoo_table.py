@@ -21,4 +21,4 @@ def test_accuracies_over_images_of_the_training_are_marked(held_out: bool | None
     assert (knn.aside == "on images that were trained on too") == (held_out is False)
     assert ("data: training images of photos" in knn.how) == (held_out is False)
     assert ("^" in table.columns[1].how) == (held_out is False)
-    assert ("held-out images" in table.columns[1].how) and "quick 10-NN" == table.columns[1].name
+    assert ("held-out images" in table.columns[1].how) and table.columns[1].name == "quick 10-NN"
