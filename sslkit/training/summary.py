@@ -168,7 +168,7 @@ class Epoch:
 def epoch_lines(epoch: Epoch, weights: Mapping[str, float], width: int | None = None) -> str:
     """Return the lines, at most `width` wide (None: of the terminal). weights: see `Method.weights`.
 
-    `epoch 3/6  10-NN 78.1 %  online probe 81.0 %  rank 40.5  std 0.84  998 images/s`
+    `epoch 3/6  10-NN 78.1 %  online probe 81.0 %  rank of z 40.5  std 0.84  998 images/s`
     `  loss 1.23 = align 0.980 + 0.1 x dsa/arrange 2.5`
     """
     width = width or columns()
@@ -177,7 +177,7 @@ def epoch_lines(epoch: Epoch, weights: Mapping[str, float], width: int | None = 
     for key, label in (("knn", f"{epoch.k}-NN"), ("probe", "online probe")):
         words += [f"  {label} {100 * noted[key]:.1f} %"] if key in noted else []
     if "rankme" in noted:
-        words += [f"  rank {noted['rankme']:.1f}", f"  std {noted['std']:.2f}"]
+        words += [f"  rank of z {noted['rankme']:.1f}", f"  std {noted['std']:.2f}"]
     words += [f"  {noted['images_per_second']:,.0f} {epoch.unit}/s"]
     if noted["waiting"] >= 0.005:  # 1 % when rounded
         words += [f"  waiting for data {100 * noted['waiting']:.0f} %"]
@@ -224,7 +224,7 @@ def summary(entry: ZooEntry, data: Data, asked: Config) -> str:
 
 
 def _results(card: Mapping[str, Any], data: Data) -> list[str]:
-    """The quick evaluations before and after training, and the rank of the features."""
+    """The quick evaluations before and after training, and RankMe of the features."""
     before, after, lines = card["before"], card.get("after"), []
     if after:
         held = "held-out " if data.held_out else ""
@@ -232,7 +232,7 @@ def _results(card: Mapping[str, Any], data: Data) -> list[str]:
         lines = [f"  {judged_on:<41}   before     pretrained"]
         lines += [] if data.held_out else ["  (trained on too, without their labels: there is no test split)"]
         for key, name in (
-            ("knn", f"{card['config']['eval']['k']}-nearest-neighbour accuracy"),
+            ("knn", f"quick {card['config']['eval']['k']}-nearest-neighbour accuracy"),
             ("probe", "quick probe accuracy"),
         ):
             half = 100 * wilson(after[key], after["n"])

@@ -216,3 +216,22 @@ def test_without_scripts_it_can_still_be_read(show, page: Path) -> None:
         assert titled and not driver.find_element("id", "theme").is_displayed()
     finally:
         driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_tables_end_with_a_whole_row_and_say_what_lies_outside(width: int, show) -> None:
+    driver = show(width)
+    driver.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
+    driver.execute_async_script("setTimeout(arguments[0], 200)")
+    cut = """
+    return [...document.querySelectorAll(".scroll")].filter((box) => {
+      const said = box.previousElementSibling.querySelector(".more").textContent;
+      const wide = box.scrollWidth > box.clientWidth + 1, long = box.scrollHeight > box.clientHeight + 3;
+      return wide !== said.includes("aside") || long !== said.includes("down");
+    }).map((box) => box.outerHTML.slice(0, 80));
+    """
+    assert driver.execute_script(cut) == []
+    if width == DESK:
+        assert not driver.execute_script("return document.querySelector('#zoo .scroll').classList.contains('cut')")
+    chart = "return document.querySelector('.rows').getBoundingClientRect().width"
+    assert driver.execute_script(chart) > 0.9 * width, "the chart uses the width"
