@@ -22,7 +22,8 @@ FLIPS = 19_999  # draws of the randomisation test: its smallest p is 1 / 20,000
 class Comparison:
     """Comparison of result a with result b on the same rows.
 
-    a, b: the models. metric: of both. difference: value of a minus value of b. interval: 95 %, by pairs; None for too few pairs, or pairs of episodes or
+    a, b: the models. metric: of both.
+    difference: value of a minus value of b. interval: 95 %, by pairs; None for too few pairs, or pairs of episodes or
     seeds that do not vary. test: its name; p: two-sided; p_adjusted: after Holm where several pairs were compared, else
     None. n: images or episodes. leaky: a or b was chosen on test data.
     detectable: the smallest true difference that the test would have found in 80 % of such samples at p < 0.05, given
