@@ -79,7 +79,7 @@ def test_the_first_page_is_short_and_its_members_are_there() -> None:
         assert len(named) > 1 and named - {*members} == set(), family
 
 
-@pytest.mark.parametrize("page", ["README.md", "sslkit/README.md"])
+@pytest.mark.parametrize("page", ["README.md", pytest.param("sslkit/README.md", marks=pytest.mark.nightly)])
 def test_the_loop_of_a_page_runs(page: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
     (code,) = (block for block in blocks if "method.after_step(" in block)

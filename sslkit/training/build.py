@@ -33,6 +33,7 @@ from sslkit.zoo.start import start
 RATE = 0.002
 NARROW, NARROW_RATE, NARROW_BATCH = "narrow_resnet", 0.009, 128  # with adamw
 _AT_ONCE = 128  # images of a batch for statistics
+SMALLEST = 32  # pixels: up to this size the default network is the smallest
 MEMORY = 8  # the teacher averages the last 1 / MEMORY of a short run
 MOMENTA = 0.9, 0.996  # of a teacher: least, and BYOL's, which runs of 2,000 steps have
 
@@ -161,7 +162,12 @@ def _network(config: Config, objective: type, data: Data) -> str:
     """The network's name; on a CPU `auto` is a smaller one than as published, which finishes."""
     if config.backbone != "auto" or data.clips is not None or not is_cpu(config.trainer.accelerator):
         return config.backbone
-    return backbones.default(objective.families[0], min(data.image_size, SMALL))
+    return cpu_default(objective.families[0], data.image_size)
+
+
+def cpu_default(family: str, image_size: int) -> str:
+    """The default network on a CPU: that of small images up to 64 pixels, where others keep the resolution; else of 64."""
+    return backbones.default(family, SMALLEST if image_size <= SMALL else SMALL)
 
 
 def normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]] | None:

@@ -161,7 +161,7 @@ class Config:
     backbone: str = setting(
         "auto",
         "timm name, package.module:function, narrow_resnet, narrow_vit; for clips slow_r18, slow_r50, r3d_18 or "
-        "narrow_slow; auto: by method and size, on a CPU resnet18 or a tiny ViT at most",
+        "narrow_slow; auto: by method and size, on a CPU narrow ones up to 64 pixels, then resnet18 or a tiny ViT",
     )
     init: str | None = setting(
         None,

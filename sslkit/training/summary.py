@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from sslkit import backbones
-from sslkit.backbones.base import SMALL
 from sslkit.composition.method import Method
 from sslkit.composition.names import parse, signature
 from sslkit.data.sources.builtin import NAMES
@@ -21,7 +20,7 @@ from sslkit.terminal import say
 from sslkit.terminal.columns import columns, hung, printable
 from sslkit.terminal.plurals import counted
 from sslkit.terminal.say import words
-from sslkit.training.build import batches, chosen_line
+from sslkit.training.build import batches, chosen_line, cpu_default
 from sslkit.training.config import Config
 from sslkit.training.data import Data
 from sslkit.training.step import images_of_step, peak_lr
@@ -119,7 +118,7 @@ def _chosen(config: Config, method: Method, data: Data) -> str:
     """A note if the network was chosen automatically."""
     family, size, frames = method.objective.families[0], data.image_size, method.backbone.frames
     fitting = backbones.default(family, size, frames)
-    smaller = backbones.default(family, min(size, SMALL), frames)
+    smaller = None if frames else cpu_default(family, size)
     name = method.backbone.recipe.name
     if config.backbone != "auto" or config.init or name not in (fitting, smaller):
         return ""

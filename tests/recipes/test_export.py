@@ -10,7 +10,7 @@ import random_entries
 from sslkit.zoo import exporting
 
 
-@pytest.mark.parametrize("to", ["timm", "hf"])
+@pytest.mark.parametrize("to", ["timm", pytest.param("hf", marks=pytest.mark.nightly)])
 def test_the_printed_lines_load_what_was_written(to: str, typed, tmp_path: Path) -> None:
     entry = random_entries.made(tmp_path, "mine", "fashion_mnist")
     done = typed("export", f"entry={entry}", f"to={to}", cwd=tmp_path)

@@ -52,7 +52,7 @@ def test_nothing_of_the_run_is_changed(caplog, monkeypatch) -> None:
     assert " an epoch, " in said and " GB of memory, from a measured step" in said
 
 
-@pytest.mark.parametrize("method", ["supervised", "moco_v3", "w_mse"])
+@pytest.mark.parametrize("method", ["supervised", "w_mse"])
 def test_objectives_with_labels_teachers_and_large_batches(method: str, caplog, monkeypatch) -> None:
     monkeypatch.setattr(estimate, "FEW", 0)
     with caplog.at_level("INFO", "sslkit.say"):

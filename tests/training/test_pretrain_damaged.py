@@ -107,7 +107,12 @@ PARTS = {  # what is made at the end: its name, and what makes it
 }
 
 
-@pytest.mark.parametrize("part", PARTS)
+OFTEN = ("the evaluation", "embedding.png", "card.json")
+
+
+@pytest.mark.parametrize(
+    "part", [one if one in OFTEN else pytest.param(one, marks=pytest.mark.nightly) for one in PARTS]
+)
 def test_a_part_of_the_end_that_fails_costs_no_other(part: str, run, monkeypatch) -> None:
     config, folder = run
     with monkeypatch.context() as broken:
