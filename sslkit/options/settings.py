@@ -74,7 +74,7 @@ class Declared:
 
         Raises UserError, with the path, the allowed values and the value, for another type or a value out of range.
         """
-        if isinstance(value, PurePath):
+        if isinstance(value, PurePath):  # YAML and JSON, which keep the settings, have no paths
             value = str(value)
         for kind in alternatives(self.kind):
             if fits(value, kind, self.limits):

@@ -166,7 +166,7 @@ def _network(config: Config, objective: type, data: Data) -> str:
 
 
 def cpu_default(family: str, image_size: int) -> str:
-    """The default network on a CPU: the smallest up to 64 pixels, where a larger one keeps the resolution; else of 64."""
+    """The default network on a CPU: the smallest up to 64 pixels, where larger ones keep the resolution; else of 64."""
     return backbones.default(family, SMALLEST if image_size <= SMALL else SMALL)
 
 
