@@ -17,12 +17,12 @@ from sslkit.composition.method import Method
 from sslkit.data.same_data import Content
 from sslkit.errors import UserError, first_line
 from sslkit.numerics import diagnostics
+from sslkit.numerics.curves import Judged, plot_terms
 from sslkit.numerics.figures import NoMap, plot_embedding
 from sslkit.runtime.checkpoint import tidy
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
 from sslkit.training.config import LEAST_POINTS, Config
-from sslkit.training.curves import Judged, plot_terms
 from sslkit.training.data import Data, capped
 from sslkit.training.monitor import History, features, judge
 from sslkit.training.summary import summary

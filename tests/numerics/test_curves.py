@@ -11,11 +11,11 @@ import torch
 from figures import overlapping_texts
 
 import sslkit
+from sslkit.numerics import curves
 from sslkit.numerics import figures as embedding
 from sslkit.numerics.accuracy import wilson_interval
+from sslkit.numerics.curves import FEW, MARKS, RANK, SHARES, SMOOTHED, SPREAD, Judged, plot_terms
 from sslkit.numerics.figures import plot_embedding
-from sslkit.training import curves
-from sslkit.training.curves import FEW, MARKS, RANK, SHARES, SMOOTHED, SPREAD, Judged, plot_terms
 from sslkit.training.monitor import History
 
 HELD_OUT = "accuracy on held-out images"
