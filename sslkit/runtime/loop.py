@@ -3,7 +3,7 @@
 A step reads the batch, computes the loss, and after `accumulate` batches moves the weights. Everything else that a run
 does, such as its metrics, its checkpoints and its bar, is a hook. Nothing waits for the device inside a step.
 
-Pretraining (`sslkit.training.train`) has epochs of a data set, and resumes after one of them. Fine-tuning
+Pretraining (`sslkit.training.pretrain.train`) has epochs of a data set, and resumes after one of them. Fine-tuning
 (`evaluation.tuning.loop`) is one epoch, whose batches are its steps, and resumes inside it.
 """
 
