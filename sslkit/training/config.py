@@ -78,8 +78,8 @@ class OptimizerConfig:
     name: str = setting("adamw", "adamw, sgd or lars", choices=("adamw", "sgd", "lars"))
     lr: float | None = setting(
         None,
-        "peak learning rate; null: 0.009 for a new narrow_resnet with adamw and no lr_scaling (below a batch_size of 128 "
-        "in proportion to its root), otherwise 0.002",
+        "peak learning rate; null: 0.009 for a new narrow_resnet with adamw and no lr_scaling (below a batch_size of "
+        "128 in proportion to its root), otherwise 0.002",
         above=0,
         most=10**6,
     )
