@@ -95,7 +95,7 @@ class DecodedImages(Images):
         raise NotImplementedError
 
     def part(self, rows: np.ndarray, split: str) -> Self:
-        """As of `Images`."""
+        """The images of some rows, see `Images.part`; which of them cannot be read is found anew."""
         other = super().part(rows, split)
         other._unreadable = set()
         return other

@@ -40,7 +40,7 @@ def is_there(path: Path) -> bool:
 
 
 def stand_in(start: bytes) -> str:
-    """What a file with these first `STAND_IN` bytes holds in place of its data, with the remedy; "" if it is not known.
+    """The content in the place of a file's data, told by its first `STAND_IN` bytes, and the remedy; "" if unknown.
 
     Git LFS and servers leave such files, which have the right name and no content.
     """

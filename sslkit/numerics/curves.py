@@ -45,7 +45,7 @@ MARKS = 12  # most lines that mark epochs
 
 @dataclass(frozen=True)
 class Judged:
-    """What the accuracies are of. k: neighbours. held_out: whether the images were not trained on.
+    """The origin of the accuracies. k: neighbours. held_out: whether the images were not trained on.
 
     before: of the backbone before training: knn, probe, and n images; empty without labels. start: its weights.
     """

@@ -136,7 +136,7 @@ def test_what_is_no_state_dict_says_how_to_write_one(content: Callable[[], Any],
     ],
 )
 def test_what_stands_in_the_place_of_weights_is_named(name: str, content: bytes, said: str, tmp_path: Path) -> None:
-    """What others say of such files: `invalid load key, 'v'`, `'<'`, `header too large`."""
+    """Other loaders say of such files: `invalid load key, 'v'`, `'<'`, `header too large`."""
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=rf"init=x: .*{name} holds no weights: .*{said}"):
         load(network(), str(tmp_path / name), network=NAME, where="init=x", remedy="REMEDY")

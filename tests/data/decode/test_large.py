@@ -209,7 +209,7 @@ def png_header(side: int) -> bytes:
 
 
 def test_a_deflated_file_is_refused_before_it_is_inflated(tmp_path: Path) -> None:
-    """Of zeros, which take a thousandth of their bytes in the file."""
+    """Its pixels are zeros, which take a thousandth of their bytes in the file."""
     side = 4096
     content = dicom(np.zeros((side, side, 1), np.uint16), deflated=True, Rows=side, Columns=side)
     (tmp_path / "0.dcm").write_bytes(content)

@@ -162,7 +162,7 @@ class Entry:
         )
 
     def _differences(self, films: Films) -> list[str]:
-        """What differs from the published counts."""
+        """Return the differences from the published counts."""
         wrong = []
         known = self.counts.get((films.split, films.fold))
         if known is not None and len(films) != known:
