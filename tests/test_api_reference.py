@@ -38,7 +38,7 @@ def test_the_links_of_the_reference_lead_somewhere(reference: Path) -> None:
         for link in re.findall(r'href="([^"$]+)"', text)
         if not link.startswith(("http", "data:", "#"))  # within a page pdoc also links members of torch's classes
     ]
-    assert len(links) > 5_000
+    assert len(links) > 1_000
     for page, link in links:
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve()
