@@ -100,8 +100,20 @@ class OptimizerConfig:
     )
     momentum: float = setting(0.9, "of sgd and lars", least=0, below=1)
     warmup: float = setting(
-        0.1, "share of the steps in which the learning rate rises; then it falls to 0 as a cosine", least=0, below=1
+        0.1,
+        "share of the steps in which the learning rate rises; from 1 on, the number of these steps",
+        least=0,
+        most=10**9,
     )
+    schedule: str = setting(
+        "cosine",
+        "of the learning rate after warmup; cosine: falls to 0; step: times `drop` at each of `drops`",
+        choices=("cosine", "step"),
+    )
+    drops: list[int] = setting(
+        (50, 25), "epochs before the end, of schedule=step (DSA, Song et al. 2024, VI-B)", least=0, most=10**6
+    )
+    drop: float = setting(0.2, "factor of the learning rate at each of `drops`", above=0, most=1)
     clip: float | None = setting(None, "largest gradient norm; null: no clipping", above=0, most=10**9)
 
 
