@@ -52,13 +52,12 @@ class Shown:
 class Experiment(ABC):
     """A table, figure or claim of a paper.
 
-    caption: as the paper has it. claim: the finding that is checked, in one sentence. cost: of scale=small, in words.
+    caption: as the paper has it. cost: of scale=small, in words.
     needs: published data sets of scale=paper, names of `evaluation.datasets` or of `recipes/train.py`'s data.
     readings: what was decided where the paper is ambiguous.
     """
 
     caption: str
-    claim: str
     cost: str = ""
     needs: tuple[str, ...] = ()
     readings: tuple[str, ...] = ()

@@ -2,8 +2,9 @@
 
 import datetime
 import json
+import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def reproduce(
     for number, key in enumerate(missing, 1):
         say.line(f"{number}/{len(missing)}  {key}")
         record["jobs"][key] = {name: float(value) for name, value in jobs[key]().items()}
-        record["made"] = _made()
+        record["made"] = [*(made for made in record["made"] if made != _made()), _made()]
         write_text(path, json.dumps(record, indent=1) + "\n")
     found = {key: record["jobs"][key] for key in jobs}
     shown = one.shown(found)
@@ -95,7 +96,7 @@ def _opened(path: Path, paper: str, what: str, scale: str) -> dict[str, Any]:
     """The record of earlier jobs, or an empty one. Raises UserError for one of another version or experiment."""
     head = {"version": VERSION, "paper": paper, "what": what, "scale": scale}
     if not path.exists():
-        return {**head, "made": {}, "jobs": {}}
+        return {**head, "made": [], "jobs": {}}
     remedy = "move it away, or choose another folder with out="
     record = json_files.read(path, remedy)
     if not isinstance(record, dict) or {key: record.get(key) for key in head} != head:
@@ -104,7 +105,14 @@ def _opened(path: Path, paper: str, what: str, scale: str) -> dict[str, Any]:
 
 
 def _made() -> dict[str, Any]:
-    return {"date": datetime.date.today().isoformat(), "processor": platform.processor() or platform.machine()}
+    """Where and when jobs were run."""
+    return {"date": datetime.date.today().isoformat(), "processor": _processor(), "cores": os.cpu_count()}
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
 
 
 def as_text(one: Experiment, shown: Shown) -> str:
@@ -112,15 +120,15 @@ def as_text(one: Experiment, shown: Shown) -> str:
     return "\n".join(["", one.caption, below_names(_lines(shown)), "", *_said(one, shown)])
 
 
-def as_markdown(one: Experiment, shown: Shown, made: Mapping[str, Any]) -> str:
+def as_markdown(one: Experiment, shown: Shown, made: Sequence[Mapping[str, Any]]) -> str:
     lines = _lines(shown)
     right = range(1, len(lines[0]))
-    about = ", ".join(str(value) for value in made.values())
+    about = "; ".join(", ".join(map(str, one.values())) for one in made)
     return "\n\n".join([f"**{one.caption}**", markdown(lines, right), *_said(one, shown), f"({about})"]) + "\n"
 
 
 def _said(one: Experiment, shown: Shown) -> list[str]:
-    return [f"claim: {one.claim}", f"{shown.outcome}: {shown.sentence}", *(f"reading: {text}" for text in one.readings)]
+    return [f"{shown.outcome}: {shown.sentence}", *(f"reading: {text}" for text in one.readings)]
 
 
 def _lines(shown: Shown) -> list[list[str]]:

@@ -6,27 +6,30 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sslkit.cli.command import composed
 
 import evaluation
 import sslkit
+from evaluation.papers.claims import Claim, judged
 from evaluation.papers.drawing import rows_of_columns
-from evaluation.papers.experiment import AGREES, DISAGREES, OPEN, Cell, Experiment, Lab, Numbers, Shown
+from evaluation.papers.experiment import Cell, Experiment, Lab, Numbers, Shown
 from evaluation.papers.names import by_row, digest
 from evaluation.results.result import Result
-from evaluation.results.statistics import Estimate, over_seeds
+from evaluation.results.statistics import over_seeds
 from sslkit.errors import UserError
 from sslkit.training.config import Config
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: a protocol's value, or with `other` one of its other numbers."""
+    """A column of a table: a protocol's value, or with `other` one of its other numbers.
+
+    card: in small the number of this name that every run measures at its end, in place of the protocol's.
+    """
 
     protocol: str
     other: str = ""
+    card: str = ""
     unit: str = "fraction"
 
     def value(self, result: Result) -> float:
@@ -35,15 +38,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A network: words for recipes/train.py at each scale, and the paper's numbers by column.
-
-    base: the row that this one adds something to; the gains over it are the verdict's.
-    """
+    """A network: words for recipes/train.py at each scale, and the paper's numbers by column."""
 
     small: tuple[str, ...]
     paper: tuple[str, ...] = ()
     published: Mapping[str, float] = field(default_factory=dict)
-    base: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +50,13 @@ class Training(Experiment):
     """Networks x seeds, evaluated on one data set.
 
     rows, columns: by their names in the table. judged_on: data of the evaluation at each scale. options: of the
-    protocols. gain: the column whose gain over `base` is compared with the paper's. seeds: of the training.
+    protocols. claims: the paper's findings that the rows can show. seeds: of the training.
     """
 
     rows: Mapping[str, Row]
     columns: Mapping[str, Column]
     judged_on: Mapping[str, str]
-    gain: str
+    claims: tuple[Claim, ...]
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     seeds: tuple[int, ...] = (0, 1, 2)
 
@@ -71,24 +70,26 @@ class Training(Experiment):
 
     def _measure(self, row: Row, seed: int, lab: Lab) -> Numbers:
         entry = trained(getattr(row, lab.scale), seed, lab)
-        runtime = lab.runtime
+        own = {name: column.card for name, column in self.columns.items() if column.card and lab.scale == "small"}
+        numbers = {name: entry.card["after"][key] for name, key in own.items()}
+        asked = {name: column for name, column in self.columns.items() if name not in own}
+        of = self._evaluated(entry, sorted({column.protocol for column in asked.values()}), lab) if asked else {}
+        return numbers | {name: column.value(of[column.protocol]) for name, column in asked.items()}
+
+    def _evaluated(self, entry: sslkit.ZooEntry, protocols: list[str], lab: Lab) -> dict[str, Result]:
+        runtime, options = lab.runtime, {name: self.options[name] for name in protocols if name in self.options}
+        how = {"device": runtime.device, "workers": runtime.workers, "cache": runtime.cache}
+        data = self.judged_on[lab.scale]
         results = evaluation.evaluate(
-            entry,
-            self.judged_on[lab.scale],
-            sorted({column.protocol for column in self.columns.values()}),
-            options=self.options,
-            root=lab.root,
-            device=runtime.device,
-            workers=runtime.workers,
-            cache=runtime.cache,
-            progress=runtime.progress,
+            entry, data, protocols, options=options, root=lab.root, progress=runtime.progress, **how
         )
-        of = {result.protocol: result for result in results}
-        return {name: column.value(of[column.protocol]) for name, column in self.columns.items()}
+        return {result.protocol: result for result in results}
 
     def shown(self, found: Mapping[str, Numbers]) -> Shown:
         rows = {name: self._cells(row, by_row(found, name)) for name, row in self.rows.items()}
-        return Shown(rows, *self._verdict(found))
+        published = {name: row.published for name, row in self.rows.items()}
+        units = {name: column.unit for name, column in self.columns.items()}
+        return Shown(rows, *judged(self.claims, found, published, units))
 
     def _cells(self, row: Row, seeds: Mapping[int, Numbers]) -> dict[str, Cell]:
         cells = {}
@@ -97,31 +98,6 @@ class Training(Experiment):
             measured = over_seeds(values, unit=column.unit) if values else None
             cells[name] = Cell(measured, row.published.get(name))
         return cells
-
-    def _verdict(self, found: Mapping[str, Numbers]) -> tuple[str, str]:
-        """The mean gain of the rows over their bases, with its interval over rows and seeds, against the paper's."""
-        gains, published = self.gains(found)
-        if not gains:
-            return OPEN, "no row of this table is compared with another one"
-        mean = over_seeds(list(gains.values()), unit=self.columns[self.gain].unit)
-        sentence = f"{self.gain} gains {said(mean)} over {len(gains)} rows (mean over seeds each)"
-        if published is None:
-            return OPEN, f"{sentence}; the paper gives no number"
-        return outcome(mean, published), f"{sentence}; in the paper {published:+.3g}"
-
-    def gains(self, found: Mapping[str, Numbers]) -> tuple[dict[str, float], float | None]:
-        """The gain of each row over its base, the mean over their common seeds, and the paper's mean gain."""
-        gains, published = {}, []
-        for name, row in self.rows.items():
-            if row.base is None:
-                continue
-            seeds, base = by_row(found, name), by_row(found, row.base)
-            both = sorted(seeds.keys() & base.keys())
-            if both:
-                gains[name] = float(np.mean([seeds[seed][self.gain] - base[seed][self.gain] for seed in both]))
-            if self.gain in row.published and self.gain in self.rows[row.base].published:
-                published.append(row.published[self.gain] - self.rows[row.base].published[self.gain])
-        return gains, float(np.mean(published)) if published else None
 
     def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
         rows_of_columns(self.shown(found).rows, path, title)
@@ -137,17 +113,3 @@ def trained(words: tuple[str, ...], seed: int, lab: Lab) -> sslkit.ZooEntry:
     if entry is None:
         raise UserError("recipes/reproduce.py runs in one process; train with several GPUs by recipes/train.py first")
     return entry
-
-
-def outcome(mean: Estimate, published: float) -> str:
-    """Whether a gain has the sign of the paper's: by its interval, OPEN where this has room for both."""
-    if mean.interval is None or mean.interval[0] <= 0 <= mean.interval[1]:
-        return OPEN
-    return AGREES if (mean.value > 0) == (published > 0) else DISAGREES
-
-
-def said(gain: Estimate) -> str:
-    """A gain in points or in its unit, with its interval."""
-    scale, unit = (100, " points") if gain.unit == "fraction" else (1, f" {gain.unit}".rstrip())
-    ends = f" ({scale * gain.interval[0]:+.3g} to {scale * gain.interval[1]:+.3g})" if gain.interval else ""
-    return f"{scale * gain.value:+.3g}{unit}{ends}"
