@@ -13,6 +13,7 @@ from evaluation.features.extraction import features_of
 from evaluation.features.models import LoadedModel
 from evaluation.features.table import Features, joined
 from evaluation.results.result import Result
+from evaluation.tuning.task import open_splits
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 
@@ -178,6 +179,10 @@ class Subject:
             "source": str(self.data) if isinstance(self.data, (str, Path)) else "",  # as named, to name it again
         }
         return replace(result, details={**result.details, **{name: value for name, value in said.items() if value}})
+
+    def tuned_on(self) -> dict[str, Split]:
+        """Return the splits to tune and to test on, without unreadable images, opened once for all models."""
+        return self.once("tuned on", lambda: open_splits(self.data, self.reading))
 
     def labelled(self) -> list[Split]:
         """Return the splits that there are of train, val and test, opened, for protocols that tune on images."""

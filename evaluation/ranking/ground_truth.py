@@ -12,6 +12,7 @@ from typing import Any
 
 from evaluation.datasets import Reading, Split, published
 from evaluation.datasets._labels import check_classes
+from evaluation.datasets._readable import readable
 from evaluation.features.checks import checked, checked_images, device_of, whole_number
 from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import load_member, members
@@ -120,7 +121,7 @@ def ground_truth(
     if checked("folds", folds, int, least=1, most=5) > 1:
         run["folds"] = folds  # keys of one fold are as before there were several
     sizes = {"max_images": max_images, "max_test_images": max_test_images, "image_size": image_size}
-    reading = Reading(root=root, on_error="raise", range=checked_range(range))
+    reading = Reading(root=root, range=checked_range(range))
     sizes |= {} if range is None else {"range": reading.range}  # likewise
     settings = json.loads(json.dumps({**run, **sizes}))
     tasks = {str(one): _splits(one, reading, max_images, max_test_images) for one in _listed(data)}
@@ -251,7 +252,7 @@ def _splits(source: Any, reading: Reading, most: int | None, most_tested: int | 
     entry = published(source)
     train, test = (reading.open(source, split) for split in (entry.train if entry else "train", "test"))
     check_classes([train], "fine-tuning")
-    return {"train": sampled(train, most, 0), "test": sampled(test, most_tested, 0)}
+    return {"train": readable(sampled(train, most, 0)), "test": readable(sampled(test, most_tested, 0))}
 
 
 def _key(name: str, model: LoadedModel, task: str, splits: Mapping[str, Split], settings: Mapping) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets import Reading, Split, published
+from evaluation.datasets._readable import readable
 from evaluation.datasets._splits import held_out
 from evaluation.features.checks import checked, checked_images, device_of
 from evaluation.features.models import name_of
@@ -130,7 +131,7 @@ def successive_halving(
     given = members(zoo)
     models = open_all(given, lambda one: load_member(one, image_size, trust=trust))
     _at_least_two(models, models.left_out)
-    reading = Reading(root=root, on_error="raise", range=range)
+    reading = Reading(root=root, range=range)
     train, held = divided(_opened(data, reading, max_images), seeds[0])
     ranked = sampled(train, rank_images, seeds[0])
     ranking = rank(models, ranked, metrics, seed=seeds[0], say=say, cache=cache, progress=progress)
@@ -178,4 +179,4 @@ def _opened(data: Any, reading: Reading, max_images: int | None) -> Split:
         recipe, _ = judged_by(found[0])
         raise UserError(f"{data}: only classifiers are tuned here; rank with data={data}, then use recipes/{recipe}.py")
     entry = published(data)
-    return sampled(reading.open(data, entry.train if entry else "train"), max_images, 0)
+    return readable(sampled(reading.open(data, entry.train if entry else "train"), max_images, 0))
