@@ -11,7 +11,8 @@ from evaluation import protocols as family
 from evaluation.datasets import Reading
 from evaluation.features.extraction import context
 from evaluation.features.models import LoadedModel, load_model
-from evaluation.features.zoo_members import Members, entries_of, lines_of, some_left
+from evaluation.features.zoo_members import Members, lines_of
+from evaluation.features.zoo_members import members as members_of
 from evaluation.judging.following import following
 from evaluation.judging.run import Evaluation, agreed, asked_for, check_fits, prepared
 from evaluation.protocols.base import Judged, Task
@@ -30,7 +31,7 @@ from sslkit.terminal import say
 
 def judge(
     checkpoint: Any = None,
-    zoo: str | Path | None = None,
+    zoo: Any = None,
     data: Any = None,
     protocols: Any = None,
     *,
@@ -43,7 +44,7 @@ def judge(
 ) -> list[Result]:
     """Evaluate one model or several and print the table; `recipes/evaluate.py` calls it.
 
-    checkpoint: a model or a list, see `evaluation.load_model`; or zoo: a folder of entries. The others: see `evaluate`.
+    checkpoint: a model or a list, see `evaluation.load_model`; or zoo: see `evaluation.rank`. Others: see `evaluate`.
     Under torchrun rank 0 speaks and writes.
     Returns the results of all. An entry of `zoo` that is damaged, or for which a protocol fails, is left out and named.
     Raises UserError before anything is computed, and where no model is left.
@@ -70,7 +71,7 @@ def judge_alone(
     protocol: str,
     /,
     checkpoint: Any = None,
-    zoo: str | Path | None = None,
+    zoo: Any = None,
     data: Any = None,
     *,
     trust: str | Sequence[str] | None = (),
@@ -158,7 +159,7 @@ class Opened:
 
 def opened(
     checkpoint: Any,
-    zoo: str | Path | None,
+    zoo: Any,
     *,
     image_size: int | None = None,
     trust: str | Sequence[str] | None = (),
@@ -187,15 +188,12 @@ def print_left_out(left_out: Mapping[str, str]) -> None:
             say.line(told)
 
 
-def chosen(checkpoint: Any, zoo: str | Path | None) -> Members[Any]:
+def chosen(checkpoint: Any, zoo: Any) -> Members[Any]:
     """The models that are meant, those of a zoo by name. Raises UserError if none or both are named."""
     if (checkpoint is None) == (zoo is None):
         raise UserError("name what to judge: checkpoint=runs/zoo/NAME (or a list), or zoo=runs/zoo for all its entries")
     if zoo is not None:
-        entries = entries_of(zoo)
-        if not entries and not entries.left_out:
-            raise UserError(f"there is no finished entry in {zoo}; recipes/train.py makes one")
-        return some_left(entries)
+        return members_of(zoo)
     given = list(checkpoint) if isinstance(checkpoint, (list, tuple)) else [checkpoint]
     if not given:
         raise UserError("checkpoint=[] names no model")

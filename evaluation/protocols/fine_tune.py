@@ -20,6 +20,7 @@ from evaluation.protocols._option_types import AtLeastTwo, Count, Crop, Folds, P
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
+from evaluation.tuning.estimate import announce
 from evaluation.tuning.outcomes import best, in_groups, mean_record, require_sound, result_of, seconds_of, spread, told
 from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import Runner, Trial, open_runner
@@ -293,7 +294,15 @@ def open(subject: Subject, options: Options) -> Subject:
 
 def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """All weights, on the whole grid: hours for large networks, and resumed by the same command; see `fine_tune`."""
+    runs = runs_of(options)
+    announce([(opened.model, runs * options.steps)], runs, options.batch_size, runtime)
     return [tuned(open_task(opened.model, opened.tuned_on()), options, runtime)]
+
+
+def runs_of(options: Options) -> int:
+    """Return the number of runs for a model, without those of an extended grid."""
+    tried = len(settings_of(options.grid))
+    return (options.folds * tried if tried > 1 else 0) + len(different_seeds(options.seeds))
 
 
 def beside(result: Result) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from evaluation.datasets._readable import readable
 from evaluation.datasets._splits import held_out
 from evaluation.features.checks import checked, checked_images, device_of
 from evaluation.features.models import name_of
+from evaluation.features.using import use_it
 from evaluation.features.zoo_members import lines_of, load_member, members, open_all
 from evaluation.protocols.fine_tune import SHARE, as_list, different_seeds, settings_of
 from evaluation.ranking.candidates import sampled
@@ -40,6 +41,7 @@ class Halving:
         per image.
     within: that the best model of the zoo is among the tuned ones, by the ranking; nan if it has no probabilities.
     train, held_out: numbers of images. checkpoint: the winner on a command line.
+    use: the Python that loads the winner's weights before tuning, in lines.
     whole_steps: of tuning every ranked model with every rate, and with its best rate every seed.
     """
 
@@ -52,6 +54,7 @@ class Halving:
     held_out: int
     checkpoint: str
     whole_steps: int
+    use: tuple[str, ...] = ()
 
     @property
     def winner(self) -> str:
@@ -152,6 +155,7 @@ def successive_halving(
         train=len(train),
         held_out=len(held),
         checkpoint=name_of(given[winner], chosen[winner]),
+        use=tuple(use_it(given[winner], chosen[winner], image_size, trust)),
         whole_steps=len(ranking.models) * (len(rates) + len(seeds)) * steps,
     )
 

@@ -48,6 +48,13 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_list_of_a_zoo_and_of_words_is_judged(place: Path) -> None:
+    how = {"out": place / "out", "cache": place / "cache", "progress": False}
+    words = [str(place / "zoo"), f"random:{place / 'zoo' / 'sound'}"]
+    results = judge(zoo=words, data=str(place / "few.npz"), protocols="knn", **how)
+    assert [result.model for result in results] == ["sound", "sound2", "random:sound"]
+
+
 def test_two_entries_of_one_name_are_told_by_their_folders(place: Path, capsys: pytest.CaptureFixture) -> None:
     (place / "more").mkdir()
     make_entry(place / "more" / "sound")
