@@ -41,7 +41,7 @@ def export(
     from sslkit.zoo.exporting.base import Source
 
     target = find(to)()
-    source = _ready_made(str(entry)) or Source.of(entry if isinstance(entry, ZooEntry) else ZooEntry.load(entry), trust)
+    source = _of_word(str(entry)) or Source.of(entry if isinstance(entry, ZooEntry) else ZooEntry.load(entry), trust)
     folder = source.entry.folder
     if reason := target.refusal(source):
         possible = ", ".join(name for name in names() if not find(name)().refusal(source)) or "none"
@@ -100,7 +100,7 @@ def _owner(path: Path) -> "Target":
     )
 
 
-def _ready_made(word: str) -> "Source | None":
+def _of_word(word: str) -> "Source | None":
     if not is_ready_made(word):
         return None
     from sslkit.zoo.exporting._ready_made import source
