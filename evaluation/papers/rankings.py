@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import evaluation
 from evaluation.papers.claims import Claim, judged
 from evaluation.papers.drawing import rows_of_columns
 from evaluation.papers.experiment import Cell, Experiment, Lab, Numbers, Shown
@@ -15,6 +14,7 @@ from evaluation.ranking import published
 from evaluation.ranking.agreement import agreement
 from evaluation.ranking.benchmark import Benchmark, open_benchmark
 from evaluation.ranking.ground_truth import ground_truth
+from evaluation.ranking.rank import rank
 from evaluation.results.statistics import Estimate, over_seeds
 
 TRUTH, MEAN = "fine-tuning", "mean"
@@ -60,7 +60,7 @@ class Ranked(Experiment):
         return self._scores(zoo, task, truth, lab, max_images=None, root=lab.root)
 
     def _scores(self, zoo: Mapping[str, Any], task: str, truth: Mapping[str, float], lab: Lab, **how: Any) -> Numbers:
-        ranking = evaluation.rank(zoo, task, list(self.metrics.values()), bootstrap=0, cache=lab.runtime.cache, **how)
+        ranking = rank(zoo, task, list(self.metrics.values()), bootstrap=0, cache=lab.runtime.cache, **how)
         numbers = {f"{TRUTH} | {model}": truth[model] for model in ranking.models}
         for place, name in enumerate(self.metrics):
             scores = ranking.scores[:, place]

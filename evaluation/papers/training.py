@@ -8,8 +8,8 @@ from typing import Any
 
 from sslkit.cli.command import composed
 
-import evaluation
 import sslkit
+from evaluation.judging.run import evaluate
 from evaluation.papers.claims import Claim, judged
 from evaluation.papers.drawing import rows_of_columns
 from evaluation.papers.experiment import Cell, Experiment, Lab, Numbers, Shown
@@ -80,9 +80,7 @@ class Training(Experiment):
         runtime, options = lab.runtime, {name: self.options[name] for name in protocols if name in self.options}
         how = {"device": runtime.device, "workers": runtime.workers, "cache": runtime.cache}
         data = self.judged_on[lab.scale]
-        results = evaluation.evaluate(
-            entry, data, protocols, options=options, root=lab.root, progress=runtime.progress, **how
-        )
+        results = evaluate(entry, data, protocols, options=options, root=lab.root, progress=runtime.progress, **how)
         return {result.protocol: result for result in results}
 
     def shown(self, found: Mapping[str, Numbers]) -> Shown:
