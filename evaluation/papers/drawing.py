@@ -1,6 +1,6 @@
 """Pictures of the experiments, in the common style: rows of columns, and lines over an option's values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evaluation.papers.experiment import Cell
@@ -43,3 +43,21 @@ def _panel(axis, column: str, cells: list[Cell | None]) -> None:
 def save(figure, path: Path) -> None:
     with write_whole(path) as partial:
         figure.savefig(partial, format="png", dpi=130, facecolor=style.PAPER)
+
+
+def scattered(
+    scores: Mapping[str, Sequence[float]], measured: Sequence[float], measure: str, path: Path, title: str
+) -> None:
+    """A panel for each score: a point for each task, its score and what was measured."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2.9 * len(scores), 3.2), layout="constrained")
+    axes = figure.subplots(1, len(scores), sharey=True, squeeze=False)[0]
+    for axis, (name, values) in zip(axes, scores.items(), strict=True):
+        axis.plot(values, [100 * one for one in measured], "o", ms=3, alpha=0.7, color=style.FIRST)
+        style.panel(axis, name)
+        axis.grid(color=style.GUIDE, lw=0.6)
+    axes[0].set_ylabel(f"{measure}, %", fontsize=style.SMALL)
+    style.titled(figure, title)
+    style.noted(figure, [f"a point for each of {len(measured)} tasks; {style.better()}"])
+    save(figure, path)
