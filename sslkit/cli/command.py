@@ -263,7 +263,10 @@ def _text(text: str) -> str:
 
 
 def _experiments(conf: Path) -> list[str]:
-    return sorted(path.stem for path in (conf / "experiment").glob("*.yaml"))
+    """The names of the files of `experiment/`, those of its folders as FOLDER/NAME, after the others."""
+    folder = conf / "experiment"
+    names = [path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml")]
+    return sorted(names, key=lambda name: ("/" in name, name))
 
 
 def _settings_lines(settings: Any) -> Iterator[str]:
