@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sslkit.errors import UserError, first_line
-from sslkit.files.regular_files import regular, stand_in_of
+from sslkit.files.reading import regular, stand_in_of
 from sslkit.terminal.plurals import and_more
 
 SHOWN = 3  # tensor names in a message

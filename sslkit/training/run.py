@@ -13,7 +13,7 @@ from sslkit.composition.names import filled
 from sslkit.data.images import Images
 from sslkit.data.sources.named import name_of_tables
 from sslkit.errors import UserError
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 from sslkit.files.writing import check_name, sweep, write_text
 from sslkit.runtime import checkpoint, processes
 from sslkit.terminal import say

@@ -8,7 +8,7 @@ from typing import Any
 
 from sslkit.backbones.timm_allowed import MAX_CHANNELS, MAX_SIZE
 from sslkit.errors import UserError
-from sslkit.files import json_files
+from sslkit.files import reading
 
 # Beyond these limits one input would fill the memory, and a file of a few bytes could ask for it.
 MAX_FRAMES = 1024
@@ -133,7 +133,7 @@ SCHEMAS = {"card": SCHEMA, "export": EXPORT}
 
 def read(path: Path) -> dict[str, Any]:
     """The card in a file, checked. Raises UserError if it is not JSON, does not fit, or has a newer format."""
-    card = json_files.read(path, "take the card from a copy, or train the entry again")
+    card = reading.read_json(path, "take the card from a copy, or train the entry again")
     check(card, path)
     return card
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sslkit.errors import UserError
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 from sslkit.terminal.plurals import and_more
 
 if TYPE_CHECKING:  # a header is read without torch
