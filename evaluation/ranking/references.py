@@ -23,7 +23,7 @@ from sslkit.errors import UserError, first_line
 from sslkit.files.reading import regular
 from sslkit.files.writing import write_whole
 from sslkit.runtime.context import Runtime
-from sslkit.terminal.plurals import and_more
+from sslkit.terminal.say import and_more
 
 CARD, TASK = "card", "task"
 FILES = (".npz", ".json")

@@ -35,9 +35,7 @@ from sslkit.options import members
 from sslkit.options.settings import as_word, declared, overlaid, takes_text
 from sslkit.runtime.allocator import keep_freed_memory
 from sslkit.terminal import say
-from sslkit.terminal.columns import entry, printable, reflowed
-from sslkit.terminal.plurals import counted
-from sslkit.terminal.say import as_started
+from sslkit.terminal.say import as_started, counted, entry, printable, reflowed
 
 TEXTS = 30  # column in which the texts of a help begin
 QUIET = {  # no output folder and no log of Hydra

@@ -8,7 +8,8 @@ from pathlib import Path
 import matplotlib
 from PIL import Image, ImageDraw, ImageFont
 
-INK, QUIET, PAPER = "#1c2127", "#515b66", "#ffffff"
+from sslkit.numerics.figures import INK, PAPER, QUIET
+
 SIZE, TITLE_SIZE = 13, 16  # pixels
 GAP = 8
 ROW_WIDTH = 168  # most pixels of the captions at the left

@@ -12,8 +12,19 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from sslkit.numerics.accuracy import wilson_interval
-from sslkit.numerics.figures import save_figure
-from sslkit.numerics.style import FIRST, GUIDE, REFERENCE, SECOND, SMALL, better, line_style, noted, panel, titled
+from sslkit.numerics.figures import (
+    FIRST,
+    GUIDE,
+    REFERENCE,
+    SECOND,
+    SMALL,
+    better,
+    line_style,
+    noted,
+    panel,
+    save_figure,
+    titled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
-from sslkit.terminal.plurals import lasting
+from sslkit.terminal.say import lasting
 
 PAUSE = 60.0  # seconds between two lines
 

@@ -23,7 +23,7 @@ from sslkit.runtime import processes
 from sslkit.runtime.hardware import is_cpu
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
-from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import counted
 from sslkit.training.config import Config
 
 PUBLISHED_SIZE, CPU_SIZE = 224, 96  # pixels of views from files: as published, and as a CPU finishes

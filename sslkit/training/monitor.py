@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from sslkit.composition.method import Method
 from sslkit.data.kept import KeptImages
 from sslkit.errors import RunFailed, UserError
-from sslkit.files import csv_files
+from sslkit.files import writing
 from sslkit.numerics import diagnostics
 from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy, scale_of
 from sslkit.runtime import loggers
@@ -127,7 +127,7 @@ class History(Hook):
 def write_csv(path: Path, rows: list[dict[str, float]]) -> None:
     """Write rows with different keys under one header, whole or not at all."""
     columns = list(dict.fromkeys(k for row in rows for k in row))
-    csv_files.write_csv(path, [columns, *([row.get(name, "") for name in columns] for row in rows)])
+    writing.write_csv(path, [columns, *([row.get(name, "") for name in columns] for row in rows)])
 
 
 class Monitor(Hook):

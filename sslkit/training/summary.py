@@ -17,9 +17,7 @@ from sslkit.options.settings import leaves
 from sslkit.runtime import processes
 from sslkit.runtime.hardware import precision
 from sslkit.terminal import say
-from sslkit.terminal.columns import columns, hung, printable
-from sslkit.terminal.plurals import counted
-from sslkit.terminal.say import words
+from sslkit.terminal.say import columns, counted, hung, printable, words
 from sslkit.training.build import batches, chosen_line, cpu_default
 from sslkit.training.config import Config
 from sslkit.training.data import Data

@@ -14,7 +14,7 @@ from sslkit.data.video.reader import EXTENSIONS
 from sslkit.errors import UserError
 from sslkit.files.reading import is_there
 from sslkit.options.members import nearest
-from sslkit.terminal.plurals import and_more
+from sslkit.terminal.say import and_more
 
 SUFFIXES = tuple(f".{extension}" for extension in EXTENSIONS)
 SPLITS = ("train", "test")
