@@ -19,7 +19,7 @@ from sslkit.errors import UserError, first_line
 from sslkit.numerics import diagnostics
 from sslkit.numerics.curves import Judged, plot_terms
 from sslkit.numerics.figures import NoMap, plot_embedding
-from sslkit.runtime.checkpoint import tidy
+from sslkit.runtime.checkpoint import PREVIOUS
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
 from sslkit.training.config import LEAST_POINTS, Config
@@ -72,7 +72,7 @@ def finish(
     with _apart(CARD, missing):
         entry = update(entry, **found, missing=missing)
     with _apart("the summary", missing):
-        tidy(folder)
+        (folder / PREVIOUS).unlink(missing_ok=True)  # not needed any more
         shutil.rmtree(newest(folder), ignore_errors=True)
         say.lines(summary(entry, data, asked))
     return entry

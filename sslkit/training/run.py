@@ -202,7 +202,7 @@ def entry_of(folder: Path, images: Callable[[], Images]) -> ZooEntry:
     """The entry of a finished run. Raises UserError for other images, and a damaged one, with the way to rewrite it."""
     if processes.is_main():
         sweep(folder)
-        checkpoint.tidy(folder)
+        (folder / checkpoint.PREVIOUS).unlink(missing_ok=True)  # not needed any more
     try:
         entry = ZooEntry.load(folder)
     except UserError as error:
