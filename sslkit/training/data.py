@@ -92,8 +92,9 @@ def _train_images(config: Config, own: Any) -> tuple[Images, int]:
         train = open_images(source, split=splits(source, options["cache"])[0], **options)
     if config.resume and getattr(train, "varies", False):
         raise UserError(f"resume=true, but reading a row of {train.name} twice gives other pixels: start a new run")
-    usual = CPU_SIZE if is_cpu(config.trainer.accelerator) else PUBLISHED_SIZE
-    size = config.data.image_size or (train.image_size if train.native_size else usual)
+    size = config.data.image_size or (train.image_size if train.native_size else None)
+    if size is None:
+        size = CPU_SIZE if is_cpu(config.trainer.accelerator) else PUBLISHED_SIZE
     if train.native_size is None and size != PUBLISHED_SIZE:  # decode files a little larger than the views
         train = train.at(image_size=round(size * 8 / 7), channels=train.channels, fit=train.fit)
     return train, size
@@ -155,7 +156,8 @@ def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> 
     held_out = next((name for name in ("test", "val") if name in known), None)
     query = clean(held_out) if held_out else None
     if query is not None and query.labels is not None:
-        _number_as_learned(query, bank)
+        if query.classes != bank.classes or not np.isin(query.labels, bank.labels).all():
+            _number_as_learned(query, bank)
         bank, query = (capped(images, config, room=room) for images in (bank, query))
         return _judged(replace(data, bank=bank, query=query), config)
     learned, asked = held_out_rows(bank.labels)
