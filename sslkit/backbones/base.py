@@ -61,7 +61,9 @@ class Backbone(nn.Module):
         self.image_size = image_size
         self.in_chans = in_chans
         self.frames = frames
-        self.convolutional = _is_convolutional(net, nn.Conv2d if frames is None else nn.Conv3d)
+        kinds, convolution = {type(layer) for layer in net.modules()}, nn.Conv2d if frames is None else nn.Conv3d
+        is_transformer = nn.MultiheadAttention in kinds or hasattr(net, "patch_embed")
+        self.convolutional = convolution in kinds and not is_transformer
         self.patch = net.patch_embed.patch_size[0] if self.is_vit else 1
         self.norm_is_frozen = False
         self.width = _measure(net, self.input_shape(), recipe.name)  # a lazy layer has its weights from here on
@@ -194,11 +196,6 @@ def _gives(layer: nn.Module | None, width: int) -> bool:
     """Return whether the last linear layer in a module has this many outputs."""
     linear = [] if layer is None else [one for one in layer.modules() if isinstance(one, nn.Linear)]
     return bool(linear) and linear[-1].out_features == width
-
-
-def _is_convolutional(net: nn.Module, convolution: type[nn.Module]) -> bool:
-    kinds = [type(m) for m in net.modules()]
-    return convolution in kinds and nn.MultiheadAttention not in kinds and not hasattr(net, "patch_embed")
 
 
 def _measure(net: nn.Module, one: tuple[int, ...], name: str) -> int:

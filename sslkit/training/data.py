@@ -93,8 +93,7 @@ def _train_images(config: Config, own: Any) -> tuple[Images, int]:
     if config.resume and getattr(train, "varies", False):
         raise UserError(f"resume=true, but reading a row of {train.name} twice gives other pixels: start a new run")
     size = config.data.image_size or (train.image_size if train.native_size else None)
-    if size is None:
-        size = CPU_SIZE if is_cpu(config.trainer.accelerator) else PUBLISHED_SIZE
+    size = size or (CPU_SIZE if is_cpu(config.trainer.accelerator) else PUBLISHED_SIZE)
     if train.native_size is None and size != PUBLISHED_SIZE:  # decode files a little larger than the views
         train = train.at(image_size=round(size * 8 / 7), channels=train.channels, fit=train.fit)
     return train, size

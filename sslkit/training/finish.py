@@ -72,8 +72,8 @@ def finish(
     with _apart(CARD, missing):
         entry = update(entry, **found, missing=missing)
     with _apart("the summary", missing):
-        (folder / PREVIOUS).unlink(missing_ok=True)  # not needed any more
         shutil.rmtree(newest(folder), ignore_errors=True)
+        (folder / PREVIOUS).unlink(missing_ok=True)  # not needed any more
         say.lines(summary(entry, data, asked))
     return entry
 
@@ -149,7 +149,7 @@ def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:
             "width": body.width,
             "image_size": data.image_size,
             "in_chans": body.in_chans,
-            **_of_clips(data),
+            **({} if data.clips is None else {"frames": train.frames, "stride": train.options.stride}),
         },
         **_init(method),
         "load": load_lines(body.recipe.lines),
@@ -177,13 +177,6 @@ def _init(method: Method) -> dict[str, Any]:
     if origin is None:
         return {}
     return {"init": {"source": origin.source, "sha256": origin.sha256, "notes": list(origin.notes)}}
-
-
-def _of_clips(data: Data) -> dict[str, int]:
-    """The frames and stride of the network's clips; empty for a network of images."""
-    if data.clips is None:
-        return {}
-    return {"frames": data.train.frames, "stride": data.train.options.stride}
 
 
 def _training_features(config: Config, data: Data, method: Method) -> tuple[torch.Tensor, torch.Tensor]:

@@ -80,20 +80,15 @@ class History(Hook):
         self._add({"epoch": loop.epoch + 1, "step": loop.step, **self.noted}, loop)
         if loop.is_main:
             self.write()
-            say.lines(self.lines(loop))
+            latest = self._latest(loop.epoch + 1)
+            terms = {name: latest[name] for name in self.terms if name in latest}
+            unit, k = self.loading.data.unit, self.loading.config.eval.k
+            epoch = Epoch(loop.epoch + 1, loop.epochs, self.noted, latest["loss"], terms, k, unit)
+            say.lines(epoch_lines(epoch, loop.module.method.weights()))
 
     def write(self) -> None:
         """Write metrics.csv whole."""
         write_csv(self.folder / "metrics.csv", self.rows)
-
-    def lines(self, loop: Loop) -> str:
-        """The last epoch in words; see `epoch_lines`."""
-        number = loop.epoch + 1
-        latest = self._latest(number)
-        terms = {name: latest[name] for name in self.terms if name in latest}
-        unit, k = self.loading.data.unit, self.loading.config.eval.k
-        epoch = Epoch(number, loop.epochs, self.noted, latest["loss"], terms, k, unit)
-        return epoch_lines(epoch, loop.module.method.weights())
 
     def _latest(self, epoch: int) -> dict[str, float]:
         """Means of the loss terms over the rows of the last 20 steps of an epoch, or over its last row."""
@@ -166,16 +161,12 @@ class Monitor(Hook):
             return
         with together("the judgement of an epoch"):
             if loop.is_main:
-                self.history.note(**self._spread(z, loop.epoch))
+                rank, std = spread(z)
+                self.history.note(rankme=rank, std=std)
+                if reason := collapse(rank, std, *z.shape):
+                    warnings.warn(f"epoch {loop.epoch + 1}: the embedding is collapsing: {reason}", stacklevel=2)
                 if self.probe is not None:
                     self.history.note(**self._judge(loop))
-
-    def _spread(self, z: Tensor, epoch: int) -> dict[str, float]:
-        rank, std = spread(z)
-        reason = collapse(rank, std, *z.shape)
-        if reason:
-            warnings.warn(f"epoch {epoch + 1}: the embedding is collapsing: {reason}", stacklevel=2)
-        return {"rankme": rank, "std": std}
 
     def _judge(self, loop: Loop) -> dict[str, float]:
         device, method = loop.device, loop.module.method

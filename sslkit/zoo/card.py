@@ -2,7 +2,6 @@
 
 import json
 import math
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +174,9 @@ def check_input(network: dict[str, Any], path: Path) -> None:
 
 
 def _check_schema(content: Any, path: Path, kind: str) -> None:
-    faults = _validator(kind).iter_errors(content)
+    from jsonschema import Draft202012Validator
+
+    faults = Draft202012Validator(SCHEMAS[kind]).iter_errors(content)
     errors = sorted(faults, key=lambda error: [str(step) for step in error.absolute_path])
     if errors:
         more = f" (and {len(errors) - 1} more such faults)" if len(errors) > 1 else ""
@@ -196,13 +197,6 @@ def _pixels_fault(card: dict[str, Any]) -> str:
     if min(normalize["std"]) <= 0:
         return f"normalize.std is {normalize['std']}, expected numbers above 0"
     return ""
-
-
-@cache
-def _validator(kind: str) -> Any:
-    from jsonschema import Draft202012Validator
-
-    return Draft202012Validator(SCHEMAS[kind])
 
 
 def _said(error: Any, kind: str) -> str:

@@ -61,7 +61,7 @@ STEPS = [
     (finish, "plot_terms"),
     (finish, "plot_embedding"),
     (finish, "update"),
-    (finish, "tidy"),
+    (finish.shutil, "rmtree"),  # before the checkpoint that is not needed any more is removed
 ]
 
 
