@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,13 +25,13 @@ _MOST_WORKERS = 8
 Item = TypeVar("Item")
 
 
+@dataclass
 class EpochSampler(Sampler[int]):
     """The rows 0..n-1 in an order that is a function of (seed, epoch)."""
 
-    def __init__(self, n: int, seed: int) -> None:
-        self.n = n
-        self.seed = seed
-        self.epoch = 0
+    n: int
+    seed: int
+    epoch: int = 0
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch

@@ -22,6 +22,7 @@ COLOURS = (
     "#930aa7", "#8ea87a", "#5b27e8", "#b45c30", "#985bbc", "#6c8279",
 )  # fmt: skip
 MARKERS = "os^DvPX<>*"
+STYLES = [(COLOURS[k % 12], MARKERS[(k + k // 12) % 10]) for k in range(120)]  # each pair of the two once
 DASHES = ("-", "--", ":")
 OTHERS = "#c4c9cf"  # classes without a colour of their own, in the background
 INK, QUIET, GUIDE, PAPER = "#1c2127", "#515b66", "#d3d9df", "#ffffff"
@@ -50,16 +51,12 @@ def class_styles(classes: Sequence[str]) -> list[tuple[str, str]]:
     colours of their own; more share colours, but up to 120 no two have the same colour and marker.
     """
     places = {name: place for place, name in enumerate(sorted(set(map(str, classes))))}
-    return [_style(places[str(name)]) for name in classes]
-
-
-def _style(place: int) -> tuple[str, str]:
-    return COLOURS[place % len(COLOURS)], MARKERS[(place + place // len(COLOURS)) % len(MARKERS)]
+    return [STYLES[places[str(name)] % len(STYLES)] for name in classes]
 
 
 def line_style(place: int) -> dict[str, str]:
     """Colour, marker and dashes of a line among several."""
-    colour, marker = _style(place)
+    colour, marker = STYLES[place % len(STYLES)]
     return {"color": colour, "marker": marker, "linestyle": DASHES[place // len(COLOURS) % len(DASHES)]}
 
 

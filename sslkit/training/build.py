@@ -136,7 +136,7 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
     if classes(config.method_name)["objective"].needs_labels:
         options["objective"] = _with_classes(options.get("objective") or {}, data, config)
         withhold(data)
-    body = started(config, data, backbone)
+    body = None if config.init is None else started(config, data, backbone)
     loaded = {name: value.clone() for name, value in body.net.state_dict().items()} if body else {}
     built = method(
         config.method_name,
@@ -148,7 +148,8 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
         seed=config.seed,
         **options,
     )
-    check_kept(built, loaded)
+    if body:
+        check_kept(built, loaded)
     if config.optimizer.layer_decay is not None:
         layer_rates(built, config.optimizer.layer_decay)  # refuses a network without layers
     if config.trainer.checkpoint_activations:
@@ -200,14 +201,12 @@ def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dic
     return {**options, "classes": asked or found}
 
 
-def started(config: Config, data: Data, module: nn.Module | None) -> Backbone | None:
-    """The network that init= names, with its weights; None for a random start. module: of `sslkit.pretrain`.
+def started(config: Config, data: Data, module: nn.Module | None) -> Backbone:
+    """The network that init= names, with its weights. module: of `sslkit.pretrain`.
 
     Raises UserError as `sslkit.zoo.start` does, if a module object is given too, and for freeze_norm without batch
     normalisation.
     """
-    if config.init is None:
-        return None
     if module is not None:
         raise UserError(f"init={config.init} names the network: leave out the module object given as backbone")
     frames = getattr(data.train, "frames", None)

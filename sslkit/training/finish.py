@@ -7,6 +7,7 @@ import subprocess
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -78,21 +79,26 @@ def finish(
     return entry
 
 
+@dataclass
 class Newest(Hook):
     """Keeps the backbone of each epoch but the last as a zoo entry, to be judged, embedded and exported before the end.
 
     It begins once the content of the images is known, which is on the card.
     """
 
-    def __init__(self, config: Config, data: Data, method: Method, folder: Path, content: Content) -> None:
-        self.parts, self.folder, self.content = (config, data, method), newest(folder), content
+    config: Config
+    data: Data
+    method: Method
+    run: Path
+    content: Content
 
     def epoch_end(self, loop: Loop) -> None:
         if not loop.is_main or loop.epoch + 1 == loop.epochs or not self.content.is_known:
             return
-        shutil.rmtree(self.folder, ignore_errors=True)  # with the results of the epoch before
+        folder, card = newest(self.run), make_card(self.config, self.data, self.method)
+        shutil.rmtree(folder, ignore_errors=True)  # with the results of the epoch before
         try:
-            save(self.folder, self.parts[-1].backbone.export(), {**make_card(*self.parts), "epochs": loop.epoch + 1})
+            save(folder, self.method.backbone.export(), {**card, "epochs": loop.epoch + 1})
         except UserError as error:
             warnings.warn(f"epoch {loop.epoch + 1} could not be kept as an entry: {error}", stacklevel=2)
 

@@ -31,7 +31,7 @@ WINDOW = 1024  # embeddings for rank and spread, which both depend on the number
 
 
 class History(Hook):
-    """Collects the loss terms every `log_every` steps and the values passed to `note` at the end of an epoch.
+    """Collects the loss terms every `log_every` steps and what hooks add to `noted` in an epoch.
 
     log_every: "auto" takes 20 steps, and fewer in a short run, so that it has about 200 rows.
     metrics.csv is rewritten at every epoch and its rows are saved in the checkpoint: a resumed run has one curve.
@@ -45,10 +45,6 @@ class History(Hook):
         self.terms: list[str] = []
         self.seconds = 0.0
         self.started = (0.0, 0.0, 0)
-
-    def note(self, **values: float) -> None:
-        """Add values to the row of this epoch."""
-        self.noted |= values
 
     def begin(self, loop: Loop) -> None:
         if self.log_every == "auto":
@@ -73,7 +69,7 @@ class History(Hook):
         seconds = time.perf_counter() - start
         self.seconds += seconds
         rate = (self.loading.loader.images - images) * loop.world_size / seconds
-        self.note(images_per_second=rate, waiting=(self.loading.loader.waited - waited) / seconds)
+        self.noted |= {"images_per_second": rate, "waiting": (self.loading.loader.waited - waited) / seconds}
 
     def close_epoch(self, loop: Loop) -> None:
         """Add the epoch's row, write the file and log its lines. Call after all hooks have noted their values."""
@@ -162,11 +158,11 @@ class Monitor(Hook):
         with together("the judgement of an epoch"):
             if loop.is_main:
                 rank, std = spread(z)
-                self.history.note(rankme=rank, std=std)
+                self.history.noted |= {"rankme": rank, "std": std}
                 if reason := collapse(rank, std, *z.shape):
                     warnings.warn(f"epoch {loop.epoch + 1}: the embedding is collapsing: {reason}", stacklevel=2)
                 if self.probe is not None:
-                    self.history.note(**self._judge(loop))
+                    self.history.noted |= self._judge(loop)
 
     def _judge(self, loop: Loop) -> dict[str, float]:
         device, method = loop.device, loop.module.method

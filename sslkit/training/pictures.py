@@ -62,7 +62,7 @@ def save_views(method: Method, images: Images | CroppedImages, path: Path) -> No
         grid = contact_sheet(in_proportion(whole, batch["aspect"]), columns.views, rows=len(rows))
     larger = max(1, round(CELL / method.image_size))
     grid = grid.resize((grid.width * larger, grid.height * larger), Image.Resampling.NEAREST)
-    if not of_clips:
+    if blank and not of_clips:
         _mark(grid, blank, len(columns.names), len(rows))
     sample = "evenly spaced" if source.labels is None else "over the classes"
     channels = whole.shape[-4] if whole.dim() == 6 else whole.shape[1]

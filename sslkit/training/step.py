@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -56,11 +57,13 @@ class Pretraining(nn.Module):
         )
 
 
+@dataclass
 class Progress(Hook):
     """Tells the method, and the optimiser's weight decay, how far the run is. steps: of the whole run."""
 
-    def __init__(self, module: Pretraining, optimizer: OptimizerConfig, steps: int) -> None:
-        self.module, self.optimizer, self.steps = module, optimizer, steps
+    module: Pretraining
+    optimizer: OptimizerConfig
+    steps: int
 
     def begin(self, loop: Loop) -> None:
         self.module.steps_done = loop.step

@@ -64,10 +64,6 @@ class Draw:
         pieces = moved.split([part[0].numel() for part in parts], dim=1)
         return Draw(*(piece.reshape(part.shape) for piece, part in zip(pieces, parts, strict=True)))
 
-    def place(self, height: int, width: int) -> Tensor:
-        """(N, 5) the box as shares of the image, and the flip."""
-        return torch.cat([self.box / torch.tensor([height, width, height, width]), self.flip[:, None]], 1)
-
     def __getitem__(self, rows: slice) -> "Draw":
         return Draw(*(getattr(self, field.name)[rows] for field in fields(self)))
 
@@ -144,7 +140,8 @@ def augment(
             _render(sources[number % len(sources)], draw, view.size or size, view)
             for number, (view, draw) in enumerate(zip(views, draws, strict=True))
         ]
-    return Views(made, torch.stack([draw.place(*images.shape[-2:]) for draw in draws]))
+    sides = torch.tensor([*images.shape[-2:]] * 2)
+    return Views(made, torch.stack([torch.cat([draw.box / sides, draw.flip[:, None]], 1) for draw in draws]))
 
 
 def clip_views(recipe: ViewRecipe, clips: int) -> tuple[View, ...]:
