@@ -17,6 +17,7 @@ if stand_ins.HELP & set(sys.argv):
 
 import hydra
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import QuotedString
@@ -73,11 +74,14 @@ def composed(words: Sequence[str], settings: Any, conf: Path) -> dict[str, Any]:
     methods = _methods(words, settings.method)
     _check(words, dataclasses.asdict(settings), methods, conf)
     _register(settings, methods)
+    outer, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None  # of a task that composes another's words
     try:
         with hydra.initialize_config_dir(str(conf.resolve()), version_base="1.3"):
             return OmegaConf.to_container(hydra.compose("config", overrides=words), resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(f"cannot read {' '.join(words)}: {one_line(error)}{unescaped(words)}") from error
+    finally:
+        GlobalHydra.instance().hydra = outer
 
 
 def run_plain(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, options: Mapping[str, type]) -> None:

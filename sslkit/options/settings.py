@@ -185,6 +185,17 @@ def as_word(value: Any) -> str:
     return "[" + ",".join(map(as_word, value)) + "]" if isinstance(value, (list, tuple)) else str(value)
 
 
+def storable(value: Any) -> Any:
+    """Settings as values that YAML and JSON can hold; a function becomes its name."""
+    if isinstance(value, Mapping):
+        return {str(k): storable(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [storable(v) for v in value]
+    if callable(value):
+        return f"{value.__module__}:{value.__qualname__}"
+    return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
+
+
 def takes_text(kind: Any) -> bool:
     """Return whether this annotation takes text, or lists of texts, and neither numbers nor true or false."""
     return set(alternatives(kind)) <= {str, types.NoneType, list[str]} and str in alternatives(kind)

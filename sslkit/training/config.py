@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 from sslkit.data.images import ON_ERROR, PAGES, checked_range, joined
 from sslkit.data.sources.objects import as_source, name_of
 from sslkit.errors import UserError, shown
-from sslkit.options.settings import MOST_SEED, nested, overlaid, setting
+from sslkit.options.settings import MOST_SEED, nested, overlaid, setting, storable
 
 LEAST_POINTS = 5  # images of a t-SNE
 OPEN = (("objective", "momentum"), ("views", "scale"))  # options of a method that may be left open, as optimizer.lr
@@ -95,8 +95,20 @@ class OptimizerConfig:
     )
     momentum: float = setting(0.9, "of sgd and lars", least=0, below=1)
     warmup: float = setting(
-        0.1, "share of the steps in which the learning rate rises; then it falls to 0 as a cosine", least=0, below=1
+        0.1,
+        "share of the steps in which the learning rate rises; from 1 on, the number of these steps",
+        least=0,
+        most=10**9,
     )
+    schedule: str = setting(
+        "cosine",
+        "of the learning rate after warmup; cosine: falls to 0; step: times `drop` at each of `drops`",
+        choices=("cosine", "step"),
+    )
+    drops: list[int] = setting(
+        (50, 25), "epochs before the end, of schedule=step (DSA, Song et al. 2024, VI-B)", least=0, most=10**6
+    )
+    drop: float = setting(0.2, "factor of the learning rate at each of `drops`", above=0, most=1)
     clip: float | None = setting(None, "largest gradient norm; null: no clipping", above=0, most=10**9)
 
 
@@ -186,7 +198,7 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as values that YAML and JSON can hold; a function becomes its name."""
-        return _plain(dataclasses.asdict(self))
+        return storable(dataclasses.asdict(self))
 
     @property
     def method_name(self) -> str:
@@ -229,16 +241,6 @@ def as_in(config: Config, run: Config) -> Config:
     if config.optimizer.lr is None:
         config = replace(config, optimizer=replace(config.optimizer, lr=run.optimizer.lr))
     return config
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if callable(value):
-        return f"{value.__module__}:{value.__qualname__}"
-    return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
 
 
 def _check(config: Config) -> None:

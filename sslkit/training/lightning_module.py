@@ -48,7 +48,7 @@ class LightningMethod(pl.LightningModule):
 
     def configure_optimizers(self) -> dict[str, Any]:
         optimizer = make_optimizer(self.method, self.optimizer, self.optimizer.lr)
-        schedule = make_schedule(optimizer, self.progress.steps, self.optimizer.warmup)
+        schedule = make_schedule(optimizer, self.optimizer, self.progress.steps, self.trainer.max_epochs)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 

@@ -236,7 +236,7 @@ def make_loop(
         _fabric(config),
         module,
         optimizer,
-        make_schedule(optimizer, steps, config.optimizer.warmup),
+        make_schedule(optimizer, config.optimizer, steps, config.epochs),
         loading.load,
         move=to_device,
         epochs=config.epochs,

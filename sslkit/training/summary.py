@@ -11,7 +11,7 @@ from sslkit.composition.method import Method
 from sslkit.composition.names import parse, signature
 from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.own_dataset import PREFIX as OWN
-from sslkit.numerics.accuracy import wilson
+from sslkit.numerics.accuracy import with_interval
 from sslkit.options import members
 from sslkit.options.settings import leaves
 from sslkit.runtime import processes
@@ -231,8 +231,8 @@ def _results(card: Mapping[str, Any], data: Data) -> list[str]:
             ("knn", f"quick {card['config']['eval']['k']}-nearest-neighbour accuracy"),
             ("probe", "quick probe accuracy"),
         ):
-            half = 100 * wilson(after[key], after["n"])
-            lines.append(f"  {name:<41} {100 * before[key]:6.1f} %   {100 * after[key]:8.1f} % ± {half:.1f}")
+            value, _, ends = with_interval(after[key], after["n"]).partition(" ")
+            lines.append(f"  {name:<41} {100 * before[key]:6.1f} %   {value:>8} {ends}")
         for key, name in (("inter", "inter-class distance"), ("intra", "intra-class variance")):
             lines.append(f"  {name + ' (class means)':<41} {before[key]:8.3f}   {after[key]:10.3f}")
     if "diagnostics" in card:

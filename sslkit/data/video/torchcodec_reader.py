@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torchvision.transforms.v2 import functional as F
 
 from sslkit.data.video.reader import UnreadableVideo, VideoFacts, check_numbers
 from sslkit.errors import UserError
@@ -15,12 +16,7 @@ try:
     import torchcodec
     from torchcodec.decoders import VideoDecoder
 except (ImportError, OSError, RuntimeError) as error:  # not installed, or without FFmpeg's libraries
-    reason = str(error).strip().splitlines()[0]
-    raise UserError(
-        f'decoder=torchcodec does not load ({reason}): take decoder=pyav, pip install -e ".[video]"'
-    ) from error
-
-from torchvision.transforms.v2 import functional as F  # slow to import: only if the decoder loads
+    torchcodec, missing = None, str(error).strip().splitlines()[0]
 
 
 class TorchcodecReader:
@@ -30,6 +26,10 @@ class TorchcodecReader:
     """
 
     def __init__(self) -> None:
+        if torchcodec is None:
+            raise UserError(
+                f'decoder=torchcodec does not load ({missing}): take decoder=pyav, pip install -e ".[video]"'
+            )
         self.name = f"torchcodec {version('torchcodec')} (FFmpeg {torchcodec.ffmpeg_major_version})"
 
     def survey(self, path: str) -> VideoFacts:

@@ -1,0 +1,5 @@
+"""itm"""
+
+from evaluation.papers.experiment import Absent, Experiment
+
+EXPERIMENTS: dict[str, Experiment | Absent] = {}
