@@ -37,9 +37,6 @@ class FeatureTable:
         self.array = array
         self._resident: Tensor | None = None
 
-    def __len__(self) -> int:
-        return len(self.array)
-
     def rows(self, index: Tensor) -> Tensor:
         """(n,) rows -> (n, A) float32 on the index's device. On the CPU raises UserError for rows out of range."""
         if index.is_cuda and self.array.nbytes <= _ON_DEVICE:  # avoids synchronising with the GPU in every step
@@ -48,8 +45,9 @@ class FeatureTable:
             return self._resident[index]
         places = index.cpu().numpy()
         low, high = places.min(initial=0), places.max(initial=0)
-        if low < 0 or high >= len(self):
-            raise UserError(f"rows {low} to {high} are out of range: the prior has features of {len(self)} images")
+        count = len(self.array)
+        if low < 0 or high >= count:
+            raise UserError(f"rows {low} to {high} are out of range: the prior has features of {count} images")
         return torch.from_numpy(np.asarray(self.array[places], dtype=np.float32)).to(index.device)
 
     def all(self) -> Tensor:

@@ -179,11 +179,8 @@ class Loop:
                 optimizer.zero_grad()
             with self.around_backward():
                 self.fabric.backward(outputs["loss"] / together)
-        if moves:
-            self._move(wrapped, optimizer)
-        return outputs
-
-    def _move(self, wrapped: nn.Module, optimizer: Any) -> None:
+        if not moves:
+            return outputs
         self._tell("before_step")
         if self.clip is not None:
             self.fabric.clip_gradients(wrapped, optimizer, max_norm=self.clip, error_if_nonfinite=False)
@@ -192,6 +189,7 @@ class Loop:
         if self.schedule is not None:
             self.schedule.step()
         self._tell("after_step")
+        return outputs
 
     def _tell(self, event: str, *given: Any) -> None:
         """Call the hooks that have a method for the event."""

@@ -38,18 +38,12 @@ def make_fabric(accelerator: str, asked: Devices, num_nodes: int, strategy: str,
     processes, and half precision on a CPU.
     """
     check_launcher(asked, num_nodes)
-    ways: Any = "auto"
-    if strategy != "auto" or count(asked, num_nodes) > 1:
-        # DDP's default would send rank 0's buffers in every forward, tens of megabytes of a queue, and change nothing:
-        # batch norm is synchronised, and queues and centres are equal on all ranks.
-        unused = strategy.endswith("unused_parameters_true")
-        ways = DDPStrategy(find_unused_parameters=unused, broadcast_buffers=False)
     try:
         fabric = Fabric(
             accelerator=accelerator,
             devices=devices(asked),
             num_nodes=nodes(num_nodes),
-            strategy=ways,
+            strategy=_strategy(strategy, count(asked, num_nodes)),
             precision=hardware.precision(precision, accelerator),
         )
     except (MisconfigurationException, RuntimeError, ValueError, TypeError, OverflowError) as error:
@@ -65,6 +59,17 @@ def _instead(accelerator: str) -> str:
     return (
         " PyTorch finds no GPU here: install a build of it for yours, or set trainer.accelerator=auto" if asked else ""
     )
+
+
+def _strategy(asked: str, processes: int) -> Any:
+    """DDP without broadcast of buffers for several ranks.
+
+    Batch norm is synchronised, and queues and centres are equal on all ranks, so DDP's default, sending rank 0's
+    buffers in every forward, would change nothing; a queue has tens of megabytes.
+    """
+    if asked == "auto" and processes <= 1:
+        return "auto"
+    return DDPStrategy(find_unused_parameters=asked.endswith("unused_parameters_true"), broadcast_buffers=False)
 
 
 def devices(asked: Devices) -> Devices:

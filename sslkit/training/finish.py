@@ -69,7 +69,9 @@ def finish(
     for name, make in parts.items():
         with _apart(name, missing):
             found |= make() or {}
-    found["unreadable"] = sorted({*unreadable, *_unread(data)})
+    # The loader of training images meets neither held-out images nor videos that were left out at the start.
+    judged_on = (part.unreadable for part in (data.bank, data.query) if part is not None)
+    found["unreadable"] = sorted(unreadable.union(getattr(data.train, "skipped", ()), *judged_on))
     with _apart(CARD, missing):
         entry = update(entry, **found, missing=missing)
     with _apart("the summary", missing):
@@ -131,12 +133,6 @@ def _keep_head(entry: ZooEntry, config: Config, method: Method) -> None:
         labels = method.objective.needs_labels
         name, made = (LABELS, "classifier") if labels else (PROTOTYPES, "predictions over the prototypes")
         entry.keep_head(Head.of(name, layers, {"data": config.data.source, "made": f"the {made} of the training"}))
-
-
-def _unread(data: Data) -> set[str]:
-    """Paths that the loader of training images does not meet: of held-out images, of videos left out at the start."""
-    judged = (part.unreadable for part in (data.bank, data.query) if part is not None)
-    return set(getattr(data.train, "skipped", ())).union(*judged)
 
 
 def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:

@@ -157,7 +157,9 @@ class Monitor(Hook):
             return
         with together("the judgement of an epoch"):
             if loop.is_main:
-                rank, std = spread(z)
+                # sqrt(D) times the mean standard deviation of l2-normalised z: about 1 without a collapse
+                rank = diagnostics.rankme(z)
+                std = (diagnostics.unit_rows(z).std(0).mean() * math.sqrt(z.shape[1])).item()
                 self.history.noted |= {"rankme": rank, "std": std}
                 if reason := collapse(rank, std, *z.shape):
                     warnings.warn(f"epoch {loop.epoch + 1}: the embedding is collapsing: {reason}", stacklevel=2)
@@ -206,12 +208,6 @@ class Probe(nn.Module):
     @torch.no_grad()
     def accuracy(self, x: Tensor, y: Tensor) -> float:
         return (self.linear(x).argmax(1) == y).float().mean().item()
-
-
-def spread(z: Tensor) -> tuple[float, float]:
-    """RankMe, and sqrt(D) times the mean over dimensions of the standard deviation of l2-normalised z: about 1."""
-    unit = diagnostics.unit_rows(z)
-    return diagnostics.rankme(z), (unit.std(0).mean() * math.sqrt(z.shape[1])).item()
 
 
 def collapse(rank: float, std: float, n: int, dim: int) -> str | None:
