@@ -37,6 +37,9 @@ class FeatureTable:
         self.array = array
         self._resident: Tensor | None = None
 
+    def __len__(self) -> int:
+        return len(self.array)
+
     def rows(self, index: Tensor) -> Tensor:
         """(n,) rows -> (n, A) float32 on the index's device. On the CPU raises UserError for rows out of range."""
         if index.is_cuda and self.array.nbytes <= _ON_DEVICE:  # avoids synchronising with the GPU in every step
