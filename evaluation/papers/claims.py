@@ -31,32 +31,33 @@ def judged(
     found: Mapping[str, Numbers],
     published: Mapping[str, Mapping[str, float]],
     units: Mapping[str, str],
+    over: str = "seeds",
 ) -> tuple[str, str]:
     """The outcome of all claims, the worst of them, and a sentence with the numbers of each.
 
-    published: the paper's numbers, by row and column. units: of the columns.
+    published: the paper's numbers, by row and column. units: of the columns. over: what the numbers after the | of a
+    key are.
     """
-    told = [_told(claim, found, published, units[claim.column]) for claim in claims]
+    told = [_told(claim, found, published, units[claim.column], over) for claim in claims]
     outcomes = [outcome for outcome, _ in told]
     worst = next((one for one in (DISAGREES, OPEN) if one in outcomes), AGREES) if outcomes else OPEN
     return worst, "; ".join(f"{claim.text}: {one}, {said}" for claim, (one, said) in zip(claims, told, strict=True))
 
 
 def _told(
-    claim: Claim, found: Mapping[str, Numbers], published: Mapping[str, Mapping[str, float]], unit: str
+    claim: Claim, found: Mapping[str, Numbers], published: Mapping[str, Mapping[str, float]], unit: str, over: str
 ) -> tuple[str, str]:
     differences = [_by_seed(found, row, base, claim.column) for row, base in claim.pairs]
     differences = [seeds for seeds in differences if seeds]
     if not differences:
         return OPEN, "not measured"
     if len(differences) >= MANY:
-        values, over = [float(np.mean([*seeds.values()])) for seeds in differences], f"{len(differences)} rows"
+        values, over = [float(np.mean([*seeds.values()])) for seeds in differences], "rows"
     else:
         common = sorted(set.intersection(*(set(seeds) for seeds in differences)))
         values = [float(np.mean([seeds[seed] for seeds in differences])) for seed in common]
-        over = f"{len(common)} seeds"
     mean = over_seeds(values, unit=unit)
-    return outcome(mean, claim.sign), f"{said(mean)} over {over}{_of_the_paper(claim, published)}"
+    return outcome(mean, claim.sign), f"{said(mean)} over {len(values)} {over}{_of_the_paper(claim, published)}"
 
 
 def _by_seed(found: Mapping[str, Numbers], row: str, base: str, column: str) -> dict[int, float]:
