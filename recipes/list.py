@@ -17,8 +17,7 @@ from sslkit import objectives, regularizers
 from sslkit.backbones.wheels import WHEELS
 from sslkit.errors import UserError, nearest
 from sslkit.options import members
-from sslkit.terminal.columns import entry, printable, reflowed
-from sslkit.terminal.say import as_started
+from sslkit.terminal.say import as_started, entry, printable, reflowed
 
 LABEL = re.compile(r".*?(?=,| of |$)")  # of a title
 MODELS = ("model", "models", "networks", "nets", "checkpoints")

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.features.models import LoadedModel
-from sslkit.terminal.columns import columns
+from sslkit.terminal.say import columns
 
 LABEL = "use it    "
 

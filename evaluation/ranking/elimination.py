@@ -16,7 +16,7 @@ from evaluation.tuning.task import open_task
 from evaluation.tuning.trials import Trial, open_runner
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
-from sslkit.terminal.plurals import counted, lasting
+from sslkit.terminal.say import counted, lasting
 
 
 def tuned(

@@ -27,7 +27,7 @@ from evaluation.ranking.task_names import AGREEMENT, file_names
 from evaluation.tuning.estimate import FEW, LONG, seconds_of_step
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say

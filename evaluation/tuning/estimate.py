@@ -9,7 +9,7 @@ from evaluation.features.models import LoadedModel
 from evaluation.tuning.classifier import classification_loss, with_head
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import world_size
-from sslkit.terminal.plurals import counted, lasting
+from sslkit.terminal.say import counted, lasting
 
 CLASSES = 10  # of the measured head, a small part of a step
 FEW = 10**7  # pixels of all images of tunings that are over in seconds

@@ -70,8 +70,9 @@ def quoted(word: str, texts: Collection[str] = ()) -> str:
     `nleep(covariance=diag)`, also in lists.
     """
     key, equals, value = word.partition("=")
-    if not equals or word.startswith("-") or _in_quotes(value) or value in ("", "null"):
-        return word
+    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+    if not equals or word.startswith("-") or is_quoted or value in ("", "null") or key == "experiment":
+        return word  # an experiment is a file's name, in its folder after a /
     if value[0] == "[" and value[-1] == "]":
         return f"{key}={IN_LIST.sub(lambda call: quote(call.group()), value)}"
     is_text = key.lstrip("+") in texts or "/" in value or CALL.fullmatch(value)
@@ -81,10 +82,6 @@ def quoted(word: str, texts: Collection[str] = ()) -> str:
 def quote(value: str) -> str:
     """Put a value in double quotes; Hydra treats a backslash as an escape only before quotes."""
     return '"' + re.sub(r'(\\*)("|$)', lambda found: found[1] * 2 + ('\\"' if found[2] else ""), value) + '"'
-
-
-def _in_quotes(value: str) -> bool:
-    return len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
 
 
 def is_sweep() -> bool:
@@ -135,7 +132,7 @@ def _check_key(key: str, value: str, tree: Mapping[str, Any]) -> None:
             known = node if isinstance(node, Mapping) else ()
             path = ".".join(parts[:depth])
             of = f" in {path}" if path else ""
-            meant = _meant(part, value, tree, inside=bool(path))
+            meant = _meant(part, value.strip("\"'"), tree, inside=bool(path))
             raise UserError(f"there is no setting {key!r}{of}: {meant or members.nearest(part, known)}")
         node = node[part]
 
@@ -149,7 +146,6 @@ def _meant(name: str, value: str, tree: Mapping[str, Any], inside: bool) -> str:
     grouped = [f"{key}.{name}" for key, group in groups.items() if name in group]
     elsewhere = [path for path in ELSEWHERE.get(name, ()) if _is_there(path, tree)]
     found = ([name] if name in tree else []) if inside else (grouped or elsewhere)[:MOST_MEANT]
-    value = value[1:-1] if _in_quotes(value) else value
     shown = f"={value}" if value and len(value) <= MOST_SHOWN else ""
     return f"did you mean {' or '.join(repr(path + shown) for path in found)}?" if found else ""
 
