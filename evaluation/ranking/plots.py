@@ -8,6 +8,7 @@ import numpy as np
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.task_names import task_name
 from evaluation.results.names import short, wrapped
+from evaluation.results.verdict import RANDOM
 from sslkit.errors import UserError
 from sslkit.numerics.figures import save_figure
 from sslkit.numerics.style import FIRST, GUIDE, OTHERS, PAPER, QUIET, REFERENCE, SMALL, better, noted, panel, titled
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BEST = "probability to be the best"  # title of the first panel
-RANDOM = "random:"  # begin of the name of an untrained network
 COLUMNS = 4  # panels side by side
 WIDTH, ROW, LINE = 2.5, 0.25, 0.13  # inches of a panel, of a model in it, of a further line of its name
 NAMES = 3.0  # inches of the models' names
@@ -52,6 +52,10 @@ def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
         "From above: by consensus. Dot: score, hollow if tied with the metric's best; line: 95 % over images. Axes of "
         "scores do not start at 0, and scores of different metrics cannot be compared."
     ]
+    if ranking.consensus.first():
+        taken = str(ranking.consensus.verdict(ranking.models))
+        notes.insert(0, f"{taken[:1].upper()}{taken[1:]}.")
+    notes += ranking.explained
     if any(map(_is_random, ranking.models)):
         notes.append("Gray: random weights.")
     if any(ranking.mark(m, k) for m in order for k in known):

@@ -1,0 +1,56 @@
+"""One sentence for every comparison of models: which to take, how good it is, from which others it is not told apart.
+
+str(Verdict("a", "90.1 %", ["b"], ["c"]))  # "take a: 90.1 %; not told apart from b; better than c"
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evaluation.results.comparison import LEVEL, Comparison
+from evaluation.results.result import Result
+from evaluation.results.tables import with_interval
+
+RANDOM = "random:"  # begin of the name of an untrained network: a control, which needs no mention where it is worse
+MOST_NAMED = 3  # models that are named among many
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """first: the model to take, by `facts`. tied: models that may be as good. worse: the others."""
+
+    first: str
+    facts: str
+    tied: Sequence[str] = ()
+    worse: Sequence[str] = ()
+
+    @property
+    def lead(self) -> str:
+        return f"take {self.first}"
+
+    @property
+    def rest(self) -> str:
+        """All but the lead: "64 % to be the best; not told apart from b; better than c"."""
+        trained = [name for name in self.worse if not name.startswith(RANDOM)]
+        tied = f"not told apart from {listed(self.tied)}" if self.tied else ""
+        worse = f"better than {listed(trained)}" if trained else ""
+        return "; ".join(filter(None, (self.facts, tied, worse)))
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (self.lead, self.rest)))
+
+
+def of_pairs(results: Sequence[Result], pairs: Sequence[Comparison]) -> Verdict:
+    """Return the verdict on results of one protocol. pairs: their paired tests, see `compare_all`."""
+    between = dict(zip(map(frozenset, itertools.combinations(range(len(results)), 2)), pairs, strict=True))
+    first, *others = sorted(range(len(results)), key=lambda k: -results[k].value)
+    tied = [k for k in others if between[frozenset((first, k))].decisive_p >= LEVEL]
+    models = [[results[k].model for k in some] for some in (tied, [k for k in others if k not in tied])]
+    return Verdict(results[first].model, with_interval(results[first].estimate), *models)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names in words; of many, the first and the number of the others."""
+    if len(names) > MOST_NAMED + 1:
+        return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} others"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
