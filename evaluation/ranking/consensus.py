@@ -22,9 +22,9 @@ SPREAD = 0.51  # the best accuracy less the mean, after fine-tuning over that of
 DRAWS = 2000  # at least, of images, metrics and fine-tuning
 SURE = 0.9  # probability of a shortlist
 CHANCES = (
-    "P(best), the probability to be the best: how often the model comes first in a simulation of fine-tuning, whose "
-    f"order correlates with the ranking by {AGREEMENT}. Regret: the accuracy lost there, from differences of kNN times "
-    f"{SPREAD}. Both numbers are means of eight tasks (evaluation/README.md, Rank)."
+    "P(best), the probability to be the best: how often the model comes first in simulated fine-tunings, whose order "
+    f"correlates with the ranking by {AGREEMENT}, and whose accuracies are {SPREAD} times as far apart as those of kNN "
+    "(means of eight tasks; evaluation/README.md, Rank). Regret: points lost in them."
 )
 
 

@@ -15,7 +15,6 @@ from evaluation.results.choice import levelled
 from evaluation.transferability import base
 from evaluation.transferability.base import Sample
 from sslkit.errors import UserError
-from sslkit.terminal.plurals import counted
 
 LACKS = {
     "features": "no features: only metrics of the source classifier and of the network",
@@ -80,9 +79,10 @@ def _copies(samples: Sequence[Sample]) -> str:
     n, distinct = len(given[0]), len(torch.unique(torch.stack(list(map(row_marks, given)), 1), dim=0))
     if distinct == n or 2 * distinct <= n:  # by far: networks that map different images to equal features
         return ""
+    are = "is an exact copy of another one" if n - distinct == 1 else "are exact copies of others"
     return (
-        f"{counted(n - distinct, 'image')} of the {n:,} {'is a copy' if n - distinct == 1 else 'are exact copies'} of "
-        "others (equal features): knn does not let copies vote for each other, other metrics count them"
+        f"{n - distinct:,} of the {n:,} images {are} (equal features): knn does not let copies vote for each other, "
+        "other metrics count them"
     )
 
 

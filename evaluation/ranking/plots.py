@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BEST = "probability to be the best"  # title of the first panel
 COLUMNS = 4  # panels side by side
 WIDTH, ROW, LINE = 2.5, 0.25, 0.13  # inches of a panel, of a model in it, of a further line of its name
-NAMES = 3.0  # inches of the models' names
+NAMES, NOTE = 3.0, 0.16  # inches of the models' names, of a further line of the notes
 PLACES = ((5, 0), (5, 5), (5, -5), (0, 7), (0, -7), (-5, 5), (-5, 0), (-5, -5), (10, 8), (10, -8), (-10, 8), (-10, -8))
 
 
@@ -120,6 +120,7 @@ def _grid_and_list(count: int, lines: int) -> "tuple[Figure, list[Axes], Axes]":
 def _save(figure: "Figure", title: str, notes: list[str], path: Path) -> None:
     titled(figure, title)
     noted(figure, notes)
+    figure.set_figheight(figure.get_figheight() + NOTE * figure.get_supxlabel().count("\n"))  # not at the panels' cost
     save_figure(figure, path)
 
 

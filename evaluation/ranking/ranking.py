@@ -74,7 +74,7 @@ class Ranking:
         said = [] if np.isnan(self.consensus.best).all() else [CHANCES]
         about = "images of this ranking; evaluate.py's knn has held-out test images"
         for metric, models in self.details.items():
-            if metric.partition("(")[0] == "knn" and models:
+            if metric in self.metrics and metric.partition("(")[0] == "knn" and models:
                 k = next(iter(models.values()))["k"]
                 said.append(f"{metric}: leave-one-out {k}-NN on the {self.n:,} {about}.")
         return said

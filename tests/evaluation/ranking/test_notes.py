@@ -30,7 +30,7 @@ def test_exact_copies_are_counted_and_their_votes_not() -> None:
     zoo = made_up(40, 4)
     again = {name: (np.concatenate([x, x[:8]]), np.concatenate([y, y[:8]])) for name, (x, y) in zoo.items()}
     (note,) = [note for note in evaluation.rank(again, metrics=["knn"], bootstrap=0).notes if "copies" in note]
-    assert note.startswith("8 images of the 48 are exact copies of others")
+    assert note.startswith("8 of the 48 images are exact copies of others")
     assert not any("copies" in note for note in evaluation.rank(zoo, metrics=["knn"], bootstrap=0).notes)
     ranking = evaluation.rank(again, metrics=["knn"], bootstrap=0)
     assert any("leave-one-out 20-NN on the 48 images of this ranking" in line for line in ranking.explained)
