@@ -20,7 +20,7 @@ from evaluation.results.bars import plot_results
 from evaluation.results.comparison import compare_all
 from evaluation.results.result import Result
 from evaluation.results.tables import table
-from evaluation.results.verdict import of_pairs
+from evaluation.results.verdict import deciding, of_pairs
 from evaluation.tuning.processes import process_group
 from sslkit.errors import UserError
 from sslkit.options import members
@@ -234,9 +234,11 @@ def print_differences(results: list[Result]) -> None:
     per_class = Counter(result.data for result in {(r.data, r.model): r for r in results if is_per_class(r)}.values())
     for name in sorted(name for name, models in per_class.items() if models > 1):
         say.line(f"{name}: differences of mean_per_class need the labels: evaluation.compare(a, b, labels=...)")
+    decides = deciding((found[0].data, found[0].protocol) for found in pairs)
     for found in pairs:
-        comparisons = compare_all(found)
-        say.line(f"{found[0].protocol} on {found[0].data}, {found[0].metric}: {of_pairs(found, comparisons)}")
+        comparisons, one = compare_all(found), found[0]
+        verdict = of_pairs(found, comparisons, (one.data, one.protocol) in decides)
+        say.line(f"{one.protocol} on {one.data}, {one.metric}: {verdict}")
         for comparison in comparisons:
             say.line(f"  {comparison.verdict}")
     if pairs:

@@ -10,10 +10,9 @@ from evaluation.report.entries import judged_on, neighbours
 from evaluation.report.judged import Group
 from evaluation.report.reading import Material, Member, Ranked
 from evaluation.results.verdict import Verdict as Taken
-from evaluation.results.verdict import listed, of_pairs
+from evaluation.results.verdict import deciding, listed, of_pairs, order
 from sslkit.terminal.plurals import counted
 
-BEST_FIRST = ("fine_tune", "linear", "knn")  # protocols whose verdict is told for a data set that has several
 MOST = 6  # verdicts before the table; the sections have all
 
 
@@ -42,7 +41,7 @@ def answer(material: Material, groups: Sequence[Group]) -> Answer:
     Without any, the numbers from the end of training are told, and the command that makes verdicts.
     """
     by_data: dict[str, Group] = {}
-    for group in sorted(groups, key=_order):
+    for group in sorted(groups, key=lambda one: order(one.protocol)):
         by_data.setdefault(group.data, group)
     verdicts = [of_group(group) for group in by_data.values()]
     verdicts += [of_ranking(ranked) for ranked in material.rankings]
@@ -65,9 +64,15 @@ def _placed(verdict: Verdict, material: Material) -> Verdict:
     return replace(verdict, text=f"{verdict.text} {verdict.first} is no entry of this zoo, {where}.")
 
 
-def of_group(group: Group) -> Verdict:
-    """Say which model of a group to take, by its paired tests."""
-    found = of_pairs(group.results, group.pairs)
+def of_groups(groups: Sequence[Group]) -> list[Verdict]:
+    """Return the verdict of each group; for each data set only one says which model to take."""
+    decides = deciding((group.data, group.protocol) for group in groups)
+    return [of_group(group, (group.data, group.protocol) in decides) for group in groups]
+
+
+def of_group(group: Group, decides: bool = True) -> Verdict:
+    """Say which model of a group is first, and to take it if the group decides, by its paired tests."""
+    found = of_pairs(group.results, group.pairs, decides)
     tested = f"by {group.title}, {group.results[0].n:,} {group.unit}, Holm over {counted(len(group.pairs), 'pair')}"
     return _verdict(group.data, found, tested)
 
@@ -95,8 +100,3 @@ def _alone(member: Member) -> Verdict:
     on = judged_on(member.card)
     text = f"{member.name}: {of_estimate(after, '').text} by quick {neighbours(member.card) or 'k'}-NN{was}, {on}."
     return Verdict("There is one entry, so nothing to choose.", text)
-
-
-def _order(group: Group) -> tuple[int, str]:
-    known = group.protocol in BEST_FIRST
-    return BEST_FIRST.index(group.protocol) if known else len(BEST_FIRST), group.protocol

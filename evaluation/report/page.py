@@ -9,7 +9,7 @@ from typing import Any
 
 import sslkit
 from evaluation.report import commands, glossary, judged, zoo_table
-from evaluation.report.answer import answer, of_group
+from evaluation.report.answer import answer, of_groups
 from evaluation.report.cells import dig
 from evaluation.report.costs import costs_table
 from evaluation.report.entries import sections
@@ -57,7 +57,7 @@ def page(material: Material, *, command: str, ranking_places: str) -> str:
         "results": judged.results_table(material),
         "data_notes": judged.notes(material),
         "further": judged.further_table(material),
-        "compared": [(of_group(group), judged.comparison_table(group)) for group in groups],
+        "compared": list(zip(of_groups(groups), map(judged.comparison_table, groups), strict=True)),
         "unjudged": [member.name for member in unjudged],
         "judge_all": _judge_all(unjudged),
         "without_labels": judged.without_labels(material),
