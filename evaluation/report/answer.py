@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 from evaluation.ranking.task_names import task_name
 from evaluation.report import commands
-from evaluation.report.cells import dig, of_estimate, of_share
+from evaluation.report.cells import OUTSIDE, dig, of_estimate, of_share
 from evaluation.report.entries import judged_on, neighbours
 from evaluation.report.judged import Group
 from evaluation.report.reading import Material, Member, Ranked
+from evaluation.report.zoo_table import outside
 from evaluation.results.verdict import Verdict as Taken
 from evaluation.results.verdict import deciding, listed, of_pairs, order
 from sslkit.terminal.plurals import counted
@@ -59,7 +60,7 @@ def _placed(verdict: Verdict, material: Material) -> Verdict:
     """Say where a model to take is not among the entries."""
     if not verdict.first or verdict.first in material.names or not material.names:
         return verdict
-    judged = verdict.first in {member.name for member in material.outside}
+    judged = f"{verdict.first}{OUTSIDE}" in {member.name for member in outside(material)}
     where = "marked † below" if judged else "not in the table below: it was not evaluated"
     return replace(verdict, text=f"{verdict.text} {verdict.first} is no entry of this zoo, {where}.")
 
