@@ -18,6 +18,8 @@ ON = {"small": "fashion_mnist", "paper": "imagenet"}
 DISTANCES = (
     "distances of unit-length features; in small between class means, at the paper's scale between unit-length means"
 )
+IMAGENET = "data=ROOT/imagenet"  # ROOT: the folder of the published sets
+CLIP = "method.dsa.prior=clip"
 VITS = ("mae", "u_mae", "moco_v3")
 
 
@@ -26,7 +28,7 @@ def row(method: str, published: Mapping[str, float]) -> Row:
     objective = method.partition("+")[0]
     network = "vit_b" if objective in VITS else "resnet50"
     small = (f"method={method}", f"experiment={objective}")
-    return Row(small, (f"method={method}", f"experiment=paper/imagenet_{network}"), published)
+    return Row(small, (f"method={method}", f"experiment=paper/imagenet_{network}", IMAGENET), published)
 
 
 def pairs(plain: Mapping[str, Row], published: Mapping[str, Mapping[str, float]]) -> dict[str, Row]:
@@ -37,7 +39,7 @@ def pairs(plain: Mapping[str, Row], published: Mapping[str, Mapping[str, float]]
 
 def _with_dsa(name: str, plain: Row, published: Mapping[str, float]) -> Row:
     small, paper = ((f"{words[0]}+dsa", *words[1:]) for words in (plain.small, plain.paper))
-    return Row(small, paper, published)
+    return Row(small, (*paper, CLIP), published)
 
 
 def measured(names: Sequence[str], *numbers: float) -> dict[str, float]:
@@ -118,7 +120,8 @@ def ablated(objective: str, published: Mapping[str, float], plugin: str = "", *w
     """A row of the ablations, whose networks have one set of settings for all parts."""
     method = f"method={objective}{plugin}"
     small = (method, *HEADS[objective], "method.views.scale=[0.2,1.0]", ABLATED, *words)
-    return Row(small, (method, "experiment=paper/imagenet_resnet50", *words), published)
+    prior = (CLIP,) if plugin and not any("prior" in word for word in words) else ()
+    return Row(small, (method, "experiment=paper/imagenet_resnet50", IMAGENET, *prior, *words), published)
 
 
 def components(title: str, objective: str, plain: Sequence[float], added: Sequence[Sequence[float]]) -> dict[str, Row]:

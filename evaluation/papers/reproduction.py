@@ -12,12 +12,11 @@ from evaluation.papers import PAPERS, experiments
 from evaluation.papers.experiment import SCALES, Absent, Experiment, Lab, Shown
 from evaluation.results.tables import with_interval
 from sslkit.errors import UserError, nearest
-from sslkit.files import json_files
+from sslkit.files import reading
 from sslkit.files.writing import write_text
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
-from sslkit.terminal.columns import entry, folded
-from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import counted, entry, folded
 from sslkit.terminal.tables import below_names, markdown
 
 VERSION = 1  # of the files of results
@@ -98,7 +97,7 @@ def _opened(path: Path, paper: str, what: str, scale: str) -> dict[str, Any]:
     if not path.exists():
         return {**head, "made": [], "jobs": {}}
     remedy = "move it away, or choose another folder with out="
-    record = json_files.read(path, remedy)
+    record = reading.read_json(path, remedy)
     if not isinstance(record, dict) or {key: record.get(key) for key in head} != head:
         raise UserError(f"{path} has results of another version or experiment: {remedy}")
     return record

@@ -12,7 +12,7 @@ from evaluation.report.reading import Material, Member, Ranked
 from evaluation.report.zoo_table import outside
 from evaluation.results.verdict import Verdict as Taken
 from evaluation.results.verdict import deciding, listed, of_pairs, order
-from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import counted
 
 MOST = 6  # verdicts before the table; the sections have all
 

@@ -10,7 +10,7 @@ from evaluation.results.comparison import LEVEL, Comparison, compare_all
 from evaluation.results.result import Result
 from evaluation.results.tables import DOWN, UP, direction, flags, notes_of
 from sslkit.errors import UserError
-from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import counted
 
 COLUMNS = [
     Column("model"),
