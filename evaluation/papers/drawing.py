@@ -2,10 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evaluation.papers.experiment import Cell
 from sslkit.files.writing import write_whole
 from sslkit.numerics import figures
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def rows_of_columns(rows: Mapping[str, Mapping[str, Cell]], path: Path, title: str) -> None:
@@ -24,7 +29,7 @@ def rows_of_columns(rows: Mapping[str, Mapping[str, Cell]], path: Path, title: s
     save(figure, path)
 
 
-def _panel(axis, column: str, cells: list[Cell | None]) -> None:
+def _panel(axis: "Axes", column: str, cells: list[Cell | None]) -> None:
     for place, cell in enumerate(cells):
         if cell is None:
             continue
@@ -36,11 +41,12 @@ def _panel(axis, column: str, cells: list[Cell | None]) -> None:
             axis.plot(value, place, "o", color=figures.FIRST, ms=5)
         if cell.published is not None:
             axis.plot(cell.published, place, "o", mfc="none", color=figures.SECOND, ms=6)
-    figures.panel(axis, column)
+    shares = any(cell and cell.measured and cell.measured.unit == "fraction" for cell in cells)
+    figures.panel(axis, f"{column}, %" if shares else column)
     axis.grid(axis="x", color=figures.GUIDE, lw=0.6)
 
 
-def save(figure, path: Path) -> None:
+def save(figure: "Figure", path: Path) -> None:
     with write_whole(path) as partial:
         figure.savefig(partial, format="png", dpi=130, facecolor=figures.PAPER)
 

@@ -54,6 +54,7 @@ def accuracies(*numbers: float) -> dict[str, float]:
     return measured(("top-1",), *numbers)
 
 
+LATER = "not built yet"
 TABLE1 = {
     "SimCLR": row("simclr", crowded(1.17, 1.15, 70.15)),
     "BYOL": row("byol", crowded(0.90, 0.65, 71.48)),
@@ -220,7 +221,14 @@ EXPERIMENTS: dict[str, Experiment | Absent] = {
             Claim("the cosine is worse than the MLP", "top-1", both(f"DSA, {COSINE}", "DSA, prior pca"), -1),
         ),
     ),
-    "fig2": Absent(
-        caption="Fig. 2: the pipeline of the proposed DSA.", reason="a drawing of the method, without a measurement"
-    ),
+    "fig1": Absent(caption="Fig. 1: distribution of 8 classes in the feature space of SSL methods.", reason=LATER),
+    "fig2": Absent(caption="Fig. 2: the pipeline of the proposed DSA.", reason="a drawing, without a measurement"),
+    "fig3": Absent(caption="Fig. 3: distribution of 8 classes in the feature space of methods with DSA.", reason=LATER),
+    "fig4": Absent(caption="Fig. 4: distances and variances for values of nu, upsilon, alpha and eta.", reason=LATER),
+    "table3": Absent(caption="Table III: linear evaluation on Kinetics-400.", reason=LATER),
+    "table4": Absent(caption="Table IV: semi-supervised accuracies with 1 % and 10 % of ImageNet.", reason=LATER),
+    "table5": Absent(caption="Table V: fine-tuning on UCF101 and HMDB51.", reason=LATER),
+    "table6": Absent(caption="Table VI: few-shot accuracies on FC100, CUB200 and Plant Disease.", reason=LATER),
+    "table7": Absent(caption="Table VII: object detection and instance segmentation.", reason=LATER),
+    "theorem4.1": Absent(caption="Theorem IV.1: aggregation and separation bound the error.", reason=LATER),
 }

@@ -16,7 +16,7 @@ from evaluation.results.choice import levelled
 from evaluation.results.statistics import generator
 from evaluation.results.verdict import Verdict
 
-# Means over eleven tasks, on models that were fine-tuned (recipes/benchmarks/ranking and constants.json):
+# Means over eleven measurements, on models that were fine-tuned (recipes/benchmarks/ranking and constants.json):
 AGREEMENT = 0.51  # correlation of kNN's scores with the accuracy after fine-tuning, both as normal scores
 SPREAD = 0.51  # the best accuracy less the mean, after fine-tuning over that of kNN
 DRAWS = 2000  # at least, of images, metrics and fine-tuning
@@ -24,7 +24,7 @@ SURE = 0.9  # probability of a shortlist
 CHANCES = (
     "P(best), the probability to be the best: how often the model comes first in simulated fine-tunings, whose order "
     f"correlates with the ranking by {AGREEMENT}, and whose accuracies are {SPREAD} times as far apart as those of kNN "
-    "(means of eight tasks; evaluation/README.md, Rank). Regret: points lost in them."
+    "(means of eleven measurements; evaluation/README.md, Rank). Regret: points lost in them."
 )
 
 

@@ -1,6 +1,7 @@
 """The list of the papers' tables and figures, and how one is run, stopped, resumed and shown."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,7 +123,7 @@ def test_the_settings_of_every_experiment_exist(paper: str, what: str, tmp_path:
         assert {name for claim in one.claims for pair in claim.pairs for name in pair} <= set(one.metrics)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_training_experiment_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from evaluation.papers import dsa
     from evaluation.papers.training import Row
@@ -135,3 +136,20 @@ def test_a_training_experiment_from_nothing(tmp_path: Path, monkeypatch: pytest.
     assert set(shown.rows) == {"simclr", "supervised"} and shown.rows["simclr"]["top-1"].measured.n == 2
     assert (tmp_path / "dsa" / "table1.png").read_bytes().startswith(b"\x89PNG")
     assert len(list((tmp_path / "zoo").glob("simclr-*/card.json"))) == 2
+
+
+def test_the_page_has_every_table_and_figure_and_the_outcome_of_its_results() -> None:
+    folder = CONF.parent / "benchmarks" / "papers"
+    rows = re.findall(r"^\| `([\w.]+)` \| (.+?) \| (.+) \|$", (folder / "README.md").read_text(encoding="utf-8"), re.M)
+    assert [what for what, _, _ in rows] == [what for _, what in EVERY]
+    for (paper, what), (_, caption, told) in zip(EVERY, rows, strict=True):
+        one, result = papers.experiments(paper)[what], folder / "results" / f"{paper}-{what}.json"
+        assert caption == one.caption.rstrip("."), f"{paper} {what}"
+        if isinstance(one, Absent):
+            assert told == f"not run: {one.reason}", f"{paper} {what}"
+        elif result.exists():
+            found = json.loads(result.read_text())["jobs"]
+            shown = one.shown(found)
+            assert f"**{shown.outcome}** (" in told and shown.sentence in told, f"{paper} {what}"
+        else:
+            assert told.startswith("not measured yet"), f"{paper} {what}"
