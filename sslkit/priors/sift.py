@@ -37,8 +37,9 @@ class SiftPrior(Prior):
         return cls(name, size=size or 64)
 
     def extract(self, pixels: Tensor) -> Tensor:
-        gray = resize_and_crop(pixels.float(), self.size, "bilinear").mean(1)
-        images = (gray * 255).round().clamp(0, 255).byte().cpu().numpy()
+        # in fp64: what is half-way between two bytes is rounded alike on every device
+        gray = resize_and_crop(pixels.cpu().double(), self.size, "bilinear").mean(1)
+        images = (gray * 255).round().byte().numpy()
         features = np.zeros((len(images), 128), np.float32)
         sift = _opencv().SIFT_create()
         for image, out in zip(images, features, strict=True):
