@@ -85,3 +85,13 @@ def test_without_opencv_a_line_says_what_to_install(monkeypatch: pytest.MonkeyPa
             build_prior("sift")
     finally:
         sift._opencv.cache_clear()
+
+
+def test_images_of_one_class_are_closer_than_others() -> None:
+    data = sslkit.open_images("fashion_mnist")
+    features = build_prior("sift")(data.__getitems__(list(range(60)))["images"])
+    unit = torch.nn.functional.normalize(features - features.mean(0), dim=1)
+    labels = torch.from_numpy(data.labels[:60])
+    same = labels[:, None] == labels
+    cosine, others = unit @ unit.T, ~torch.eye(60, dtype=torch.bool)
+    assert cosine[same & others].mean() - cosine[~same].mean() > 0.05
