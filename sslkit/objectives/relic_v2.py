@@ -38,11 +38,12 @@ class ReLICv2(Objective):
 
     Left out: the saliency masks, with which the paper removes the background of some full-size crops. They need a
     saliency network. Published accuracies are with them.
-    The paper's pseudo-code was at hand, its text was not: negatives, contrast and invariance are as in public code of
-    SemPPL, which takes them over; the temperature and the number and scale of the crops are from memory.
+    The paper's pseudo-code was at hand, its text was not: eqs. 1 and 2, the temperature and the number and scale of the
+    crops are from memory, unchecked; negatives, contrast and invariance are those of a public reimplementation of
+    SemPPL, which extends ReLIC v2; the teacher's momentum is BYOL's.
     Read so, where the paper leaves it open: p(x2; x1) of the invariance is the softmax of the teacher's crop 2 with the
     student's crops 1, since local crops are not seen by the teacher. The gradient of eq. 2 is stopped in the entropy
-    alone, as printed. Full-size crops have the two distributions of BYOL's views in turn, and the head is BYOL's: the
+    alone. Full-size crops have the two distributions of BYOL's views in turn, and the head is BYOL's: the
     authors' public code evaluates only, and holds these two. Negatives are the images that follow in a random order of
     the batch, which are M of the others, each set as likely.
 
