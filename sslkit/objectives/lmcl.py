@@ -17,9 +17,10 @@ class LMCL(SimCLR):
     images are no longer pushed away as far as others.
 
     The paper's text was not at hand, and no public code was found. The regulariser, from memory and unchecked, is
-    || min((D - near)(D - far), 0) ||_1 over the matrix D of distances (1 - cos) / 2, from 0 to 1. Read so: D holds the pairs of all views of the batch, also those of one
-    image; the norm is divided by the number of pairs, so that the weight does not depend on the batch. Weight and
-    thresholds are ours, not the paper's: unrelated embeddings have a distance of 1/2.
+    || min((D - near)(D - far), 0) ||_1 over the matrix D of distances (1 - cos) / 2, from 0 to 1. Read so: D holds the
+    pairs of all views of the batch, also those of one image; the norm is divided by the number of pairs, so that the
+    weight does not depend on the batch. Weight and thresholds are ours, not the paper's: unrelated embeddings have a
+    distance of 1/2.
 
     weight: of the regulariser (lambda of the paper).
     near: distance below which two images count as similar (delta+ of the paper).
