@@ -10,7 +10,7 @@ from typing import Any
 from evaluation import protocols as family
 from evaluation.datasets import Reading
 from evaluation.features.extraction import context
-from evaluation.features.models import LoadedModel, load_model
+from evaluation.features.models import LoadedModel, load_model, unlike_sizes
 from evaluation.features.zoo_members import Members, entries_of, lines_of, some_left
 from evaluation.judging.following import following
 from evaluation.judging.run import Evaluation, agreed, asked_for, check_fits, prepared
@@ -20,6 +20,7 @@ from evaluation.results.bars import plot_results
 from evaluation.results.comparison import compare_all
 from evaluation.results.result import Result
 from evaluation.results.tables import table
+from evaluation.results.verdict import deciding, of_pairs
 from evaluation.tuning.processes import process_group
 from sslkit.errors import UserError
 from sslkit.options import members
@@ -105,6 +106,8 @@ def _conclude(done: list[Judged], tasks: Sequence[Task], place: Mapping[str, Any
     for name in dict.fromkeys(task.name for task in tasks):
         for line in family.find(name).terminal.remarks([_of_protocol(one, name) for one in done]):
             say.line(line)
+    if told := unlike_sizes({one.model.name: one.model.image_size for one in done}):
+        say.line(f"note      {told}")
     if len(done) > 1 and pictures:
         path = Path(place["out"]) / "comparison.png"
         plot_results(results, path)
@@ -231,9 +234,12 @@ def print_differences(results: list[Result]) -> None:
     per_class = Counter(result.data for result in {(r.data, r.model): r for r in results if is_per_class(r)}.values())
     for name in sorted(name for name, models in per_class.items() if models > 1):
         say.line(f"{name}: differences of mean_per_class need the labels: evaluation.compare(a, b, labels=...)")
+    decides = deciding((found[0].data, found[0].protocol) for found in pairs)
     for found in pairs:
-        say.line(f"{found[0].protocol} on {found[0].data}, {found[0].metric}")
-        for comparison in compare_all(found):
+        comparisons, one = compare_all(found), found[0]
+        verdict = of_pairs(found, comparisons, (one.data, one.protocol) in decides)
+        say.line(f"{one.protocol} on {one.data}, {one.metric}: {verdict}")
+        for comparison in comparisons:
             say.line(f"  {comparison.verdict}")
     if pairs:
         say.line("")

@@ -118,7 +118,7 @@ def finish(ranking: Ranking, out: Path, file: str, pictures: bool) -> Ranking:
     say.line("")
     say.line(f"{ranking.data}: {ranking.n:,} images")
     say.lines(ranking.table())
-    for note in ranking.notes:
+    for note in (*ranking.explained, *ranking.notes):
         say.line(f"note      {note}")
     _write(ranking, out, file, pictures)
     return ranking
