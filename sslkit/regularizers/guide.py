@@ -24,7 +24,7 @@ class Guide(Regularizer):
         the network is not taught to ignore what the views differ in. MAE's parts of a view have one target.
     With a network as prior (timm:NAME, clip) this is distillation of that network.
 
-    prior: pca, hog, clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE], zoo:ENTRY, features:FILE.npy or
+    prior: pca, hog, sift, clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE], zoo:ENTRY, features:FILE.npy or
         package.module:function.
     prior_size: side in pixels of the prior's input; None is the prior's default.
     prior_precision: float32, or bfloat16 for networks.

@@ -28,11 +28,13 @@ FIXED: dict[str, dict[str, Any]] = {
     "ibot": {**HEAD, "batch_norm": True, "warmup_epochs": 0, "teacher_temperature": 0.04, "center_momentum": 0.5},
     "ijepa": {"momentum": 0.98},
     "lejepa": {"hidden": 256, "dim": 32, "slices": 256},
+    "lmcl": {"temperature": 0.5, "hidden": 256, "dim": 64},  # SimCLR's temperature
     "mae": {},
     "moco": {"queue_size": 2048, "momentum": 0.98, "dim": 64},
     "moco_v3": {"momentum": 0.98, "hidden": 256, "dim": 64},
     "msn": {"hidden": 256, "dim": 64, "prototypes": 128, "momentum": 0.98},
     "nnclr": {"queue_size": 2048, "hidden": 256, "dim": 64},
+    "relic_v2": {"momentum": 0.98, "hidden": 256, "dim": 64},
     "ressl": {"queue_size": 2048, "momentum": 0.98, "hidden": 256, "dim": 64},
     "simclr": {"hidden": 256, "dim": 64},
     "simsiam": {"hidden": 256, "dim": 256},
@@ -51,10 +53,12 @@ TRIED: dict[str, dict[str, list[Any]]] = {
     "densecl": {"temperature": [0.1, 0.2]},
     "dino": {"teacher_temperature": [0.04, 0.07]},
     "lejepa": {"weight": [0.02, 0.1]},
+    "lmcl": {"weight": [1.0, 10.0]},
     "mae": {"mask_ratio": [0.5, 0.75]},
     "moco": {"temperature": [0.1, 0.2]},
     "moco_v3": {"temperature": [0.2, 0.5]},
     "nnclr": {"temperature": [0.1, 0.2]},
+    "relic_v2": {"temperature": [0.1, 0.3]},
     "ressl": {"temperature": [0.1, 0.2]},
     "simclr": {"temperature": [0.2, 0.5]},
     "swav": {"temperature": [0.1, 0.2]},
@@ -64,7 +68,7 @@ TRIED: dict[str, dict[str, list[Any]]] = {
 # default 128; learning from masks needs more than 372 steps on the same images
 BATCH = {"data2vec": 32, "ijepa": 32, "mae": 32, "u_mae": 32}
 VIEWS = {"scale": [0.2, 1.0]}
-MULTI_CROP = ("dino", "dinov2", "ibot", "lejepa", "msn", "swav")
+MULTI_CROP = ("dino", "dinov2", "ibot", "lejepa", "msn", "relic_v2", "swav")
 LOCAL = {"n_local": 2, "local_scale": [0.1, 0.4], "scale": [0.2, 1.0]}
 
 
