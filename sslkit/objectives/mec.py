@@ -41,12 +41,14 @@ class MEC(Objective):
     diagonal of P Z^T is in them too, so they are not a function of other images alone.
     The paper's factor mu = (m + D) / 2 is left out and the loss divided by lambda m, as in the authors' code: the scale
     of the loss then depends on neither. Predictor, teacher and schedules are those of the code. It warms epsilon^2 up
-    for 10 of 100 epochs, to keep the series convergent; here this is a share of the run.
+    for 10 of 100 epochs, to keep the series convergent; here this is a share of the run. It converges where the norm
+    of lambda P Z^T is below 1, which is sure from epsilon^2 = D on. Outside, the predictor can turn P so that the
+    fourth term falls without bound while z collapses: a short run needs more distortion.
 
     z: the student's projections; target: the teacher's.
 
-    distortion: epsilon^2 / D, by which lambda is 1 / (m distortion). The default is that of the authors' ImageNet
-        command (64 of 2048 dimensions).
+    distortion: epsilon^2, the squared error of the code; the default is that of the authors' ImageNet command, for
+        2048 dimensions.
     warmup: share of the run in which the distortion falls to this value, on a line from eight times as much.
     momentum: of the teacher at the start; it rises to 1 as a cosine.
     hidden: width of the three-layer projector; None takes the backbone's (2048 for a ResNet-50, as published).
@@ -60,7 +62,7 @@ class MEC(Objective):
         self,
         backbone: nn.Module,
         *,
-        distortion: Temperature = 0.03125,
+        distortion: Temperature = 64.0,
         warmup: Share = 0.1,
         momentum: Share = 0.996,
         hidden: Width | None = None,
@@ -94,10 +96,11 @@ class MEC(Objective):
     def constrain(self, e: Predicted) -> Tensor:
         """The second to fourth terms of the series, mean over the ordered pairs of views."""
         prediction, target = F.normalize(e.prediction, dim=-1), F.normalize(e.target, dim=-1)
-        scale = 1 / (e.z.shape[1] * self.distortion_now())
+        n, d = e.z.shape[1:]
+        scale = d / (n * self.distortion_now())
         pairs = permutations(range(len(e.z)), 2)
         traces = [higher_traces(prediction[a], target[b], scale) for a, b in pairs]
-        return self.distortion_now() * torch.stack(traces).mean()
+        return torch.stack(traces).mean() / (scale * n)
 
     def distortion_now(self) -> float:
         """The distortion of this step: falls on a line during the warm-up, then stays."""

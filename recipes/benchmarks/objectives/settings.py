@@ -55,7 +55,7 @@ TRIED: dict[str, dict[str, list[Any]]] = {
     "dino": {"teacher_temperature": [0.04, 0.07]},
     "lejepa": {"weight": [0.02, 0.1]},
     "mae": {"mask_ratio": [0.5, 0.75]},
-    "mec": {"distortion": [0.03125, 0.06]},
+    "mec": {"distortion": [64.0, 256.0]},
     "moco": {"temperature": [0.1, 0.2]},
     "moco_v3": {"temperature": [0.2, 0.5]},
     "nnclr": {"temperature": [0.1, 0.2]},
