@@ -45,11 +45,15 @@ class Case:
         return f"{self.line}: {self.name}"
 
 
-ONE, MANY, MORE = "TIFF, 16-bit RGB", "TIFF of any number of channels", "TIFF, RGB and more channels"
+ONE, MANY, MORE = (
+    "TIFF, 16-bit RGB",
+    "TIFF, any number of channels, marked as gray",
+    "TIFF, more than three channels, marked as RGB",
+)
 TRANSPARENT, DEEP_PNG = "PNG with transparency", "PNG, 16-bit colours, also with transparency"
-PAGES, PER_PAGE = "several pages (GIF, WebP, APNG, TIFF)", "TIFF, a channel a page"
+PAGES, PER_PAGE = "several pages (GIF, WebP, APNG, TIFF)", "TIFF, one channel per page"
 INSIDE, PLAIN, INTEGERS = (
-    "TIFF, LZW, ZSTD or JPEG 2000 inside",
+    "TIFF, compressed by LZW, ZSTD or JPEG 2000",
     "WebP, BMP, GIF, AVIF, JPEG 2000",
     "TIFF, 32-bit integers, signed or not",
 )
@@ -155,9 +159,9 @@ CASES = [
         near=3,
     ),
     Case("TIFF, CMYK or LAB of 8 bits", "lab.tif", lab, [119, 119, 119], near=4),
-    Case("TIFF, 16-bit gray, either order of bytes", "a.tif", lambda: pillow(flat("u2", 2048), "TIFF"), [128], RANGE),
+    Case("TIFF, 16-bit gray, either byte order", "a.tif", lambda: pillow(flat("u2", 2048), "TIFF"), [128], RANGE),
     Case(
-        "TIFF, 16-bit gray, either order of bytes",
+        "TIFF, 16-bit gray, either byte order",
         "b.tif",
         lambda: tiff(flat("u2", 2048)[..., 0], byteorder=">"),
         [128],

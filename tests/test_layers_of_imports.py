@@ -41,6 +41,7 @@ FLOORS = (
     "evaluation/ranking/",
     "evaluation/judging/",
     "evaluation/report/",
+    "evaluation/papers/",
     "evaluation/__init__.py",
     "recipes/",
     "recipes/benchmarks/",

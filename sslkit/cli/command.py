@@ -17,6 +17,7 @@ if stand_ins.HELP & set(sys.argv):
 
 import hydra
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import QuotedString
@@ -33,11 +34,8 @@ from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import RunFailed, UserError
 from sslkit.options import members
 from sslkit.options.settings import as_word, declared, overlaid, takes_text
-from sslkit.runtime.allocator import keep_freed_memory
 from sslkit.terminal import say
-from sslkit.terminal.columns import entry, printable, reflowed
-from sslkit.terminal.plurals import counted
-from sslkit.terminal.say import as_started
+from sslkit.terminal.say import as_started, counted, entry, printable, reflowed
 
 TEXTS = 30  # column in which the texts of a help begin
 QUIET = {  # no output folder and no log of Hydra
@@ -76,11 +74,14 @@ def composed(words: Sequence[str], settings: Any, conf: Path) -> dict[str, Any]:
     methods = _methods(words, settings.method)
     _check(words, dataclasses.asdict(settings), methods, conf)
     _register(settings, methods)
+    outer, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None  # of a task that composes another's words
     try:
         with hydra.initialize_config_dir(str(conf.resolve()), version_base="1.3"):
             return OmegaConf.to_container(hydra.compose("config", overrides=words), resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(f"cannot read {' '.join(words)}: {one_line(error)}{unescaped(words)}") from error
+    finally:
+        GlobalHydra.instance().hydra = outer
 
 
 def run_plain(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, options: Mapping[str, type]) -> None:
@@ -145,7 +146,7 @@ def _read(words: Sequence[str], settings: Any, *, shorten: bool = True) -> list[
 def prepare() -> None:
     """Prepare the process of a command line. A warning is printed in one line, without its code location."""
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # otherwise Hydra prints errors itself, in several lines
-    keep_freed_memory()
+    process.keep_freed_memory()
     warnings.formatwarning = lambda message, *_: f"warning: {_one_line(str(message))}\n"
 
 
@@ -259,7 +260,10 @@ def _text(text: str) -> str:
 
 
 def _experiments(conf: Path) -> list[str]:
-    return sorted(path.stem for path in (conf / "experiment").glob("*.yaml"))
+    """The names of the files of `experiment/`, those of its folders as FOLDER/NAME, after the others."""
+    folder = conf / "experiment"
+    names = [path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml")]
+    return sorted(names, key=lambda name: ("/" in name, name))
 
 
 def _settings_lines(settings: Any) -> Iterator[str]:

@@ -80,3 +80,15 @@ def wilson_interval(share: float, n: int) -> tuple[float, float]:
     z = 1.959964
     middle, half = (share + z * z / (2 * n)) / (1 + z * z / n), wilson(share, n)
     return max(middle - half, 0.0), min(middle + half, 1.0)
+
+
+def with_interval(share: float, n: int) -> str:
+    """A share of n images in percent with its 95 % Wilson interval: "78.8 % ± 1.8", "100.0 % (75.8 to 100.0)".
+
+    The ± stands only for ends that are right to 0.1 % and lie from 0 to 100 %.
+    """
+    low, high = wilson_interval(share, n)
+    half = wilson(share, n)
+    is_even = abs((low + high) / 2 - share) < 0.001 and half <= min(share, 1 - share)
+    ends = f"± {100 * half:.1f}" if is_even else f"({100 * low:.1f} to {100 * high:.1f})"
+    return f"{100 * share:.1f} % {ends}"

@@ -2,7 +2,8 @@
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,24 +36,17 @@ class Pretraining(nn.Module):
         place = (self.method.seed, distributed.rank(), self.method.epoch, number)
         torch.manual_seed(int.from_bytes(hashlib.sha256(repr(place).encode()).digest()[:7], "little"))
         terms, e = self.method.step(batch["images"], batch["index"], aspect=batch["aspect"], labels=batch["label"])
-        self._check({name: term.detach() for name, term in terms.items()})
-        return {
-            "loss": terms["loss"],
-            "terms": {name: term.detach() for name, term in terms.items()},
-            "z": e.z[0].detach(),
-        }
+        found = {name: term.detach() for name, term in terms.items()}
+        self.check(found)
+        return {"loss": terms["loss"], "terms": found, "z": e.z[0].detach()}
 
-    def _check(self, now: dict[str, Tensor]) -> None:
-        """Stop at the first non-finite loss and name its term; on a GPU one step late, so as not to stall it."""
-        due, self._pending = (self._pending, now) if now["loss"].is_cuda else (now, None)
-        self._refuse(due)
+    def check(self, now: dict[str, Tensor] | None = None) -> None:
+        """Stop at the first non-finite loss and name its term; on a GPU one step late, so as not to stall it.
 
-    def check_last(self) -> None:
-        """Check the step that is not checked yet. Raises RunFailed."""
-        due, self._pending = self._pending, None
-        self._refuse(due)
-
-    def _refuse(self, terms: dict[str, Tensor] | None) -> None:
+        Without terms the step is checked that is not checked yet. Raises RunFailed.
+        """
+        is_late = now is None or now["loss"].is_cuda
+        terms, self._pending = (self._pending, now) if is_late else (now, None)
         if terms is None or terms["loss"].isfinite():
             return
         guilty = [name for name, term in terms.items() if name != "loss" and not term.isfinite()] or ["loss"]
@@ -63,11 +57,13 @@ class Pretraining(nn.Module):
         )
 
 
+@dataclass
 class Progress(Hook):
     """Tells the method, and the optimiser's weight decay, how far the run is. steps: of the whole run."""
 
-    def __init__(self, module: Pretraining, optimizer: OptimizerConfig, steps: int) -> None:
-        self.module, self.optimizer, self.steps = module, optimizer, steps
+    module: Pretraining
+    optimizer: OptimizerConfig
+    steps: int
 
     def begin(self, loop: Loop) -> None:
         self.module.steps_done = loop.step
@@ -87,7 +83,7 @@ class Progress(Hook):
         self.module.method.after_step(min(step / self.steps, 1.0))
 
     def epoch_end(self, loop: Loop) -> None:
-        self.module.check_last()
+        self.module.check()
 
 
 def compiled_parts(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
@@ -193,16 +189,29 @@ def warmup_cosine(step: int, steps: int, warmup: float) -> float:
     return cosine(step - rising, max(steps - rising, 1))
 
 
-def make_schedule(optimizer: torch.optim.Optimizer, steps: int, warmup: float) -> torch.optim.lr_scheduler.LambdaLR:
-    """`warmup_cosine` for every group not marked "constant_lr"."""
+def warmup_drops(step: int, steps: int, warmup: float, drops: Sequence[float], factor: float) -> float:
+    """Factor of the learning rate: rises linearly over the first `warmup` share, then is multiplied at each drop.
 
-    def constant(step: int) -> float:
-        return 1.0
+    drops: in steps before the end. Song et al. 2024 (2407.13541, VI-B): by 0.2 at 50 and 25 epochs before the end.
+    """
+    rising = max(round(steps * warmup), 1)
+    fallen = sum(step >= steps - round(drop) for drop in drops)
+    return min((step + 1) / rising, 1.0) * factor**fallen
+
+
+def make_schedule(
+    optimizer: torch.optim.Optimizer, config: OptimizerConfig, steps: int, epochs: int
+) -> torch.optim.lr_scheduler.LambdaLR:
+    """The schedule of `config` for every group not marked "constant_lr". steps, epochs: of the whole run."""
+    warmup = config.warmup if config.warmup < 1 else min(config.warmup / steps, 1.0)
+    drops = [epoch * steps / epochs for epoch in config.drops]
 
     def moving(step: int) -> float:
+        if config.schedule == "step":
+            return warmup_drops(step, steps, warmup, drops, config.drop)
         return warmup_cosine(step, steps, warmup)
 
-    factors = [constant if group["constant_lr"] else moving for group in optimizer.param_groups]
+    factors = [(lambda step: 1.0) if group["constant_lr"] else moving for group in optimizer.param_groups]
     return torch.optim.lr_scheduler.LambdaLR(optimizer, factors)
 
 

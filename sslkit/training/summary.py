@@ -11,15 +11,13 @@ from sslkit.composition.method import Method
 from sslkit.composition.names import parse, signature
 from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.own_dataset import PREFIX as OWN
-from sslkit.numerics.accuracy import wilson
+from sslkit.numerics.accuracy import with_interval
 from sslkit.options import members
 from sslkit.options.settings import leaves
 from sslkit.runtime import processes
 from sslkit.runtime.hardware import precision
 from sslkit.terminal import say
-from sslkit.terminal.columns import columns, hung, printable
-from sslkit.terminal.plurals import counted
-from sslkit.terminal.say import words
+from sslkit.terminal.say import columns, counted, hung, printable, words
 from sslkit.training.build import batches, chosen_line, cpu_default
 from sslkit.training.config import Config
 from sslkit.training.data import Data
@@ -44,9 +42,7 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
     without = f"{len(train.classes)} classes, several an image (not read here)" if several else "no labels"
     labels = f"{len(train.classes)} classes ({use})" if known else without
     size = f"{data.image_size} px, {counted(train.channels, 'channel')}"
-    epochs = counted(config.epochs, "epoch")
     count = batches(config, data)
-    steps = counted(count, "step")
     parameters = sum(p.numel() for p in body.parameters()) / 1e6
     lines = [
         f"{'resuming' if checkpoint else 'run'}       {folder}",
@@ -56,7 +52,7 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
         *_init(method),
         f"backbone  {body.recipe.name}{_chosen(config, method, data)}: {parameters:.2f} M parameters, "
         f"{body.width} features, stem {body.recipe.stem}",
-        f"training  {epochs} of {steps} x {config.data.batch_size} {data.unit}{_shared(config)}, {_computed(config)}",
+        f"training  {_training(config, data, count)}",
         f"{config.optimizer.name:<9} {_optimizer(config, count)}",
     ]
     lines += chosen_line(asked, config)
@@ -76,17 +72,15 @@ def _init(method: Method) -> list[str]:
     return [f"init      {origin.source}, sha256 {origin.sha256}", *(f"          {note}" for note in notes)]
 
 
-def _shared(config: Config) -> str:
-    """The processes that share each batch, if there are several."""
-    ranks = processes.count(config.trainer.devices, config.trainer.num_nodes)
-    return f" ({config.data.batch_size // ranks} on each of {ranks} processes)" if ranks > 1 else ""
-
-
-def _computed(config: Config) -> str:
-    """The precision, and what changes the way in which the network is run."""
-    trainer = config.trainer
+def _training(config: Config, data: Data, batches: int) -> str:
+    """Epochs, steps and who shares a batch; the precision, and what changes the way in which the network is run."""
+    trainer, size = config.trainer, config.data.batch_size
+    ranks = processes.count(trainer.devices, trainer.num_nodes)
+    shared = f" ({size // ranks} on each of {ranks} processes)" if ranks > 1 else ""
+    steps = f"{counted(config.epochs, 'epoch')} of {counted(batches, 'step')} x {size} {data.unit}{shared}"
     ways = {"compiled": trainer.compile, "activations recomputed": trainer.checkpoint_activations}
-    return ", ".join([precision(trainer.precision, trainer.accelerator), *(way for way, used in ways.items() if used)])
+    ways = [way for way, used in ways.items() if used]
+    return ", ".join([steps, precision(trainer.precision, trainer.accelerator), *ways])
 
 
 def _optimizer(config: Config, batches: int) -> str:
@@ -218,8 +212,11 @@ def summary(entry: ZooEntry, data: Data, asked: Config) -> str:
         unit = data.unit if len(paths) > 1 else data.unit.removesuffix("s")
         names = [f"    {printable(path, keep='')}" for path in shown]
         lines += ["", f"  {len(paths)} unreadable {unit} left out:", *names]
-    lines = [*lines, "", *_files(folder), "", *_following(entry, data, asked)]
-    return "\n".join(lines)
+    lines += ["", f"  in {folder}", f"  weights   {WEIGHTS}; card.json says how to load it without sslkit"]
+    pictures = [name for name in PICTURES if (folder / name).is_file()]
+    lines += [f"  pictures  {', '.join(pictures)}"] if pictures else []
+    lines += [f"  curves    metrics.csv, or: tensorboard --logdir {folder.parent}", ""]
+    return "\n".join([*lines, *_following(entry, data, asked)])
 
 
 def _results(card: Mapping[str, Any], data: Data) -> list[str]:
@@ -234,25 +231,14 @@ def _results(card: Mapping[str, Any], data: Data) -> list[str]:
             ("knn", f"quick {card['config']['eval']['k']}-nearest-neighbour accuracy"),
             ("probe", "quick probe accuracy"),
         ):
-            half = 100 * wilson(after[key], after["n"])
-            lines.append(f"  {name:<41} {100 * before[key]:6.1f} %   {100 * after[key]:8.1f} % ± {half:.1f}")
+            value, _, ends = with_interval(after[key], after["n"]).partition(" ")
+            lines.append(f"  {name:<41} {100 * before[key]:6.1f} %   {value:>8} {ends}")
         for key, name in (("inter", "inter-class distance"), ("intra", "intra-class variance")):
             lines.append(f"  {name + ' (class means)':<41} {before[key]:8.3f}   {after[key]:10.3f}")
     if "diagnostics" in card:
         rank = card["diagnostics"]["rankme"]
         lines.append(f"  {'effective rank of the features (RankMe)':<41} {'':8}   {rank:10.1f}")
     return lines
-
-
-def _files(folder: Path) -> list[str]:
-    """The lines on the files of the folder."""
-    pictures = [name for name in PICTURES if (folder / name).is_file()]
-    return [
-        f"  in {folder}",
-        f"  weights   {WEIGHTS}; card.json says how to load it without sslkit",
-        *([f"  pictures  {', '.join(pictures)}"] if pictures else []),
-        f"  curves    metrics.csv, or: tensorboard --logdir {folder.parent}",
-    ]
 
 
 def _following(entry: ZooEntry, data: Data, asked: Config) -> list[str]:
@@ -282,18 +268,13 @@ def _following(entry: ZooEntry, data: Data, asked: Config) -> list[str]:
 
 def again(asked: Config, data: Data) -> str:
     """The words of the next run: on one's own images, or, if these were, longer with the same settings."""
-    source = asked.data.source
+    source, given, epochs = asked.data.source, _given(asked), max(LONGER, 4 * asked.epochs)
     if source in NAMES or source.startswith(OWN):
-        yours = "PATH/TO/YOUR/IMAGES" if data.clips is None else "video:PATH/TO/YOUR/VIDEOS"
-        return words({"method": asked.method_name, "data": yours, "epochs": LONGER, **_of_method(asked)})
-    epochs = max(LONGER, 4 * asked.epochs)
-    return words({"method": asked.method_name, "data": source, "epochs": epochs, **_given(asked)})
-
-
-def _of_method(asked: Config) -> dict[str, Any]:
-    """The options of the method that are not the defaults and that fit any images."""
-    found = {path: value for path, value in _given(asked).items() if path.startswith("method.")}
-    return {path: value for path, value in found.items() if not str(value).startswith("features:")}
+        source = "PATH/TO/YOUR/IMAGES" if data.clips is None else "video:PATH/TO/YOUR/VIDEOS"
+        epochs = LONGER
+        fits_any = {path: not str(value).startswith("features:") for path, value in given.items()}
+        given = {path: value for path, value in given.items() if path.startswith("method.") and fits_any[path]}
+    return words({"method": asked.method_name, "data": source, "epochs": epochs, **given})
 
 
 def _given(asked: Config) -> dict[str, Any]:

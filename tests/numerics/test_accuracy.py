@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from evaluation.results.statistics import share
-from sslkit.numerics.accuracy import knn_accuracy, scale_of, wilson_interval
+from sslkit.numerics.accuracy import knn_accuracy, scale_of, wilson_interval, with_interval
 
 
 def cloud(n: int, d: int, seed: int = 0) -> Tensor:
@@ -59,3 +59,18 @@ def test_dead_units_are_told_by_the_scale_of_the_features(scale: float) -> None:
 @pytest.mark.parametrize("right", [0, 7, 40])
 def test_the_interval_of_an_accuracy_is_that_of_an_evaluation(right: int) -> None:
     assert wilson_interval(right / 40, 40) == pytest.approx(share(np.arange(40) < right).interval)
+
+
+@pytest.mark.parametrize(
+    ("value", "n", "shown"),
+    [
+        (0.788, 2000, "78.8 % ± 1.8"),
+        (1.0, 12, "100.0 % (75.8 to 100.0)"),
+        (0.0, 12, "0.0 % (0.0 to 24.2)"),
+        (0.99, 500, "99.0 % (97.7 to 99.6)"),
+        (1.0, 2000, "100.0 % (99.8 to 100.0)"),
+        (0.5, 20, "50.0 % ± 20.1"),
+    ],
+)
+def test_an_interval_that_is_not_even_is_shown_by_its_ends(value: float, n: int, shown: str) -> None:
+    assert with_interval(value, n) == shown

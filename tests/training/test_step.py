@@ -218,11 +218,20 @@ def test_no_step_is_without_a_rate_and_none_jumps(steps: int, warmup: float) -> 
     assert all(abs(a - b) <= max(rise, fall) + 1e-12 for a, b in pairwise(factors))
 
 
+def test_dsas_schedule_rises_for_steps_and_drops_before_the_end() -> None:
+    """Song et al. 2024, VI-B, on 100 epochs of 20 steps: 500 steps of warm-up, times 0.2 at epochs 50 and 75."""
+    optimizer = torch.optim.SGD([{"params": [torch.nn.Parameter(torch.zeros(1))], "constant_lr": False}], lr=1.0)
+    schedule = make_schedule(optimizer, OptimizerConfig(warmup=500, schedule="step"), steps=2000, epochs=100)
+    (factor,) = schedule.lr_lambdas
+    expected = [min((step + 1) / 500, 1) * (1 if step < 1000 else 0.2 if step < 1500 else 0.04) for step in range(2000)]
+    assert [factor(step) for step in range(2000)] == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("name", ["adamw", "sgd", "lars"])
 def test_simsiams_predictor_keeps_its_learning_rate(name: str) -> None:
     method = sslkit.method("simsiam", image_size=16, objective={"dim": 8})
     optimizer = make_optimizer(method, OptimizerConfig(name=name), 0.5)
-    schedule = make_schedule(optimizer, steps=10, warmup=0.2)
+    schedule = make_schedule(optimizer, OptimizerConfig(name=name, warmup=0.2), steps=10, epochs=2)
     apart = {id(p) for p in method.objective.predictor.parameters()}
     seen = {id(p) for group in optimizer.param_groups for p in group["params"]}
     assert seen == {id(p) for p in method.parameters() if p.requires_grad}

@@ -1,0 +1,145 @@
+"""Run an experiment of a paper, resumable job by job, and write its numbers, table and picture."""
+
+import datetime
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.papers import PAPERS, experiments
+from evaluation.papers.experiment import SCALES, Absent, Experiment, Lab, Shown
+from evaluation.results.tables import with_interval
+from sslkit.errors import UserError, nearest
+from sslkit.files import reading
+from sslkit.files.writing import write_text
+from sslkit.runtime.context import Runtime
+from sslkit.terminal import say
+from sslkit.terminal.say import counted, entry, folded
+from sslkit.terminal.tables import below_names, markdown
+
+VERSION = 1  # of the files of results
+TEXTS = 12  # column of a list in which the texts begin
+
+
+def overview() -> str:
+    """Every table and figure of every paper, with what it costs and needs, or why it cannot be run."""
+    lines = []
+    for paper, title in PAPERS.items():
+        lines += ["" if lines else None, f"{paper}: {title}"]
+        lines += [entry(what, _described(one), TEXTS) for what, one in experiments(paper).items()]
+    return "\n".join(line for line in lines if line is not None)
+
+
+def _described(one: "Experiment | Absent") -> str:
+    if isinstance(one, Absent):
+        return f"{one.caption} Not run: {one.reason}"
+    needs = f"; scale=paper needs {', '.join(one.needs)}" if one.needs else ""
+    return f"{one.caption} (scale=small: {one.cost}{needs})"
+
+
+def chosen(paper: str, what: str) -> Experiment:
+    """The experiment of these names. Raises UserError for unknown names and for one that is not run."""
+    if paper not in PAPERS:
+        raise UserError(f"paper={paper} is unknown: {nearest(paper, PAPERS)}")
+    known = experiments(paper)
+    if what not in known:
+        raise UserError(f"what={what} is not in {paper}: {nearest(what, known)}")
+    if isinstance(known[what], Absent):
+        raise UserError(f"paper={paper} what={what} is not run: {known[what].reason}")
+    return known[what]
+
+
+def reproduce(
+    paper: str,
+    what: str,
+    *,
+    scale: str = "small",
+    root: str | Path = "data",
+    out: str | Path = "runs/papers",
+    conf: Path,
+    **how: Any,
+) -> Shown:
+    """Run the missing jobs of one table or figure, write `OUT/PAPER/WHAT.json`, `.md` and `.png`, and return the table.
+
+    scale: see `Lab`. out: also holds `zoo`, the trained entries. conf: the folder `recipes/conf`.
+    how: of `Runtime`. Raises UserError for unknown names, missing data and results of another version, before any job.
+    """
+    if scale not in SCALES:
+        raise UserError(f"scale={scale} is unknown: {nearest(scale, SCALES)}")
+    one = chosen(paper, what)
+    folder, name = Path(out) / paper, what if scale == "small" else f"{what}-{scale}"
+    runtime = Runtime(cache=Path(out) / "cache", out=folder, **how)
+    lab = Lab(scale=scale, root=Path(root), zoo=Path(out) / "zoo", conf=conf, runtime=runtime)
+    jobs = one.jobs(lab)
+    path = folder / f"{name}.json"
+    record = _opened(path, paper, what, scale)
+    missing = [key for key in jobs if key not in record["jobs"]]
+    say.line(f"{paper} {what}: {counted(len(jobs), 'job')}, {len(missing)} to run")
+    for number, key in enumerate(missing, 1):
+        say.line(f"{number}/{len(missing)}  {key}")
+        record["jobs"][key] = {name: float(value) for name, value in jobs[key]().items()}
+        record["made"] = [*(made for made in record["made"] if made != _made()), _made()]
+        write_text(path, json.dumps(record, indent=1) + "\n")
+    found = {key: record["jobs"][key] for key in jobs}
+    shown = one.shown(found)
+    write_text(path.with_suffix(".md"), as_markdown(one, shown, record["made"]))
+    at = "on the images in the package" if scale == "small" else "on the published data"
+    one.draw(found, path.with_suffix(".png"), f"{paper.upper()}, {one.caption.rstrip('.')}, {at}")
+    say.lines(folded(as_text(one, shown)))
+    say.line(f"  in {folder}: {name}.json, {name}.md, {name}.png")
+    return shown
+
+
+def _opened(path: Path, paper: str, what: str, scale: str) -> dict[str, Any]:
+    """The record of earlier jobs, or an empty one. Raises UserError for one of another version or experiment."""
+    head = {"version": VERSION, "paper": paper, "what": what, "scale": scale}
+    if not path.exists():
+        return {**head, "made": [], "jobs": {}}
+    remedy = "move it away, or choose another folder with out="
+    record = reading.read_json(path, remedy)
+    if not isinstance(record, dict) or {key: record.get(key) for key in head} != head:
+        raise UserError(f"{path} has results of another version or experiment: {remedy}")
+    return record
+
+
+def _made() -> dict[str, Any]:
+    """Where and when jobs were run."""
+    return {"date": datetime.date.today().isoformat(), "processor": _processor(), "cores": os.cpu_count()}
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def as_text(one: Experiment, shown: Shown) -> str:
+    """The table for the terminal, below it the verdict."""
+    return "\n".join(["", one.caption, below_names(_lines(shown)), "", *_said(one, shown)])
+
+
+def as_markdown(one: Experiment, shown: Shown, made: Sequence[Mapping[str, Any]]) -> str:
+    lines = _lines(shown)
+    right = range(1, len(lines[0]))
+    about = "; ".join(", ".join(map(str, one.values())) for one in made)
+    return "\n\n".join([f"**{one.caption}**", markdown(lines, right), *_said(one, shown), f"({about})"]) + "\n"
+
+
+def _said(one: Experiment, shown: Shown) -> list[str]:
+    return [f"{shown.outcome}: {shown.sentence}", *(f"reading: {text}" for text in one.readings)]
+
+
+def _lines(shown: Shown) -> list[list[str]]:
+    """Header and rows; the paper's number is in brackets."""
+    columns = list(dict.fromkeys(column for cells in shown.rows.values() for column in cells))
+    rows = [[row, *(_cell(cells.get(column)) for column in columns)] for row, cells in shown.rows.items()]
+    return [["", *columns], *rows]
+
+
+def _cell(cell: Any) -> str:
+    if cell is None or (cell.measured is None and cell.published is None):
+        return ""
+    measured = with_interval(cell.measured) if cell.measured else "-"
+    return measured if cell.published is None else f"{measured} [{cell.published:g}]"

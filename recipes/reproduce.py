@@ -1,0 +1,45 @@
+"""Reproduce a table or figure of the papers that sslkit implements, in small or with the published data.
+
+python recipes/reproduce.py                                (the list of all, with cost and data)
+python recipes/reproduce.py paper=dsa what=table1
+python recipes/reproduce.py paper=dsa what=table2 scale=paper root=path/to/datasets
+
+scale=small, the default, takes the images in the package and minutes to hours on two cores; scale=paper takes the
+published data sets from root and the paper's settings. The same command resumes a stopped run.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sslkit.cli.command import run_plain
+
+from sslkit.options.settings import setting
+
+CONF = Path(__file__).with_name("conf")
+
+
+@dataclass
+class Settings:
+    paper: str | None = setting(None, "dsa, ped, itm or leep; null: list all tables and figures")
+    what: str | None = setting(None, "table or figure, as in the list; null: list all")
+    scale: str = setting("small", "small: images in the package; paper: published data", choices=("small", "paper"))
+    root: str = setting("data", "folder of the published data sets")
+    out: str = setting("runs/papers", "folder of the results, the trained entries and the cache")
+    device: str = setting("auto", "auto, cpu, cuda")
+    workers: int = setting(1, "processes that read images, or that share a grid of runs", least=1, most=256)
+    progress: bool = setting(True, "progress bars on a terminal")
+
+
+def main(config: dict[str, Any]) -> None:
+    from evaluation.papers.reproduction import overview, reproduce
+    from sslkit.terminal import say
+
+    if config["paper"] is None or config["what"] is None:
+        say.lines(overview())
+        return
+    reproduce(conf=CONF, **config)
+
+
+if __name__ == "__main__":
+    run_plain(main, Settings(), __doc__, {})
