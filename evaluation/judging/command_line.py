@@ -23,7 +23,9 @@ class Settings:
         "zoo entry, timm:NAME, timm:NAME:FILE, random:NAME, random:ENTRY, efficientnet_lite0, or a list; "
         "of a ViT also NAME@class, NAME@mean, NAME@class+mean",
     )
-    zoo: str | None = setting(None, "folder of zoo entries, instead of checkpoint")
+    zoo: str | list[str] | None = setting(
+        None, "folder of zoo entries, instead of checkpoint, or a list: such folders, timm:NAME, efficientnet_lite0"
+    )
     trust: str | list[str] | None = setting(
         None, "package.module:function, or a list: own code that a card may name and that is run"
     )

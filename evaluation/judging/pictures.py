@@ -44,7 +44,7 @@ def draw(results: Sequence[Result], subjects: Iterable[Subject], runtime: Runtim
             if not k:
                 continue
             voted = predict(train, test, [k], own=own)[k]
-            title = f"{test.model}: {test.data}, {k}-NN"
+            title = f"{test.model}: {test.data}, confusions of {k}-NN (not of the linear probe)"
             plot_confusion(test.y, voted, test.classes, folder / f"confusion-{name}.png", title=title)
             written.append(folder / f"confusion-{name}.png")
     return written

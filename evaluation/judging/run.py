@@ -209,7 +209,7 @@ def _twins(subject: Subject) -> str:
         twins = {name for other in others for _, name in overlap(other, test)}
     except UserError as error:
         return f"note: whether test images are among the training images was not checked: {error}"
-    said = f"note: {len(twins)} of {len(test)} test images of {subject.data} are in its training images too"
+    said = f"note: {len(twins)} of {len(test)} test images of {subject.data} are also training images of the probe"
     return said if twins else ""
 
 

@@ -10,8 +10,9 @@ from typing import Any
 from evaluation import protocols as family
 from evaluation.datasets import Reading
 from evaluation.features.extraction import context
-from evaluation.features.models import LoadedModel, load_model
-from evaluation.features.zoo_members import Members, entries_of, lines_of, some_left
+from evaluation.features.models import LoadedModel, load_model, unlike_sizes
+from evaluation.features.zoo_members import Members, lines_of
+from evaluation.features.zoo_members import members as members_of
 from evaluation.judging.following import following
 from evaluation.judging.run import Evaluation, agreed, asked_for, check_fits, prepared
 from evaluation.protocols.base import Judged, Task
@@ -20,6 +21,7 @@ from evaluation.results.bars import plot_results
 from evaluation.results.comparison import compare_all
 from evaluation.results.result import Result
 from evaluation.results.tables import table
+from evaluation.results.verdict import deciding, of_pairs
 from evaluation.tuning.processes import process_group
 from sslkit.errors import UserError
 from sslkit.options import members
@@ -30,7 +32,7 @@ from sslkit.terminal import say
 
 def judge(
     checkpoint: Any = None,
-    zoo: str | Path | None = None,
+    zoo: Any = None,
     data: Any = None,
     protocols: Any = None,
     *,
@@ -43,7 +45,7 @@ def judge(
 ) -> list[Result]:
     """Evaluate one model or several and print the table; `recipes/evaluate.py` calls it.
 
-    checkpoint: a model or a list, see `evaluation.load_model`; or zoo: a folder of entries. The others: see `evaluate`.
+    checkpoint: a model or a list, see `evaluation.load_model`; or zoo: see `evaluation.rank`. Others: see `evaluate`.
     Under torchrun rank 0 speaks and writes.
     Returns the results of all. An entry of `zoo` that is damaged, or for which a protocol fails, is left out and named.
     Raises UserError before anything is computed, and where no model is left.
@@ -70,7 +72,7 @@ def judge_alone(
     protocol: str,
     /,
     checkpoint: Any = None,
-    zoo: str | Path | None = None,
+    zoo: Any = None,
     data: Any = None,
     *,
     trust: str | Sequence[str] | None = (),
@@ -105,6 +107,8 @@ def _conclude(done: list[Judged], tasks: Sequence[Task], place: Mapping[str, Any
     for name in dict.fromkeys(task.name for task in tasks):
         for line in family.find(name).terminal.remarks([_of_protocol(one, name) for one in done]):
             say.line(line)
+    if told := unlike_sizes({one.model.name: one.model.image_size for one in done}):
+        say.line(f"note      {told}")
     if len(done) > 1 and pictures:
         path = Path(place["out"]) / "comparison.png"
         plot_results(results, path)
@@ -158,7 +162,7 @@ class Opened:
 
 def opened(
     checkpoint: Any,
-    zoo: str | Path | None,
+    zoo: Any,
     *,
     image_size: int | None = None,
     trust: str | Sequence[str] | None = (),
@@ -187,15 +191,12 @@ def print_left_out(left_out: Mapping[str, str]) -> None:
             say.line(told)
 
 
-def chosen(checkpoint: Any, zoo: str | Path | None) -> Members[Any]:
+def chosen(checkpoint: Any, zoo: Any) -> Members[Any]:
     """The models that are meant, those of a zoo by name. Raises UserError if none or both are named."""
     if (checkpoint is None) == (zoo is None):
         raise UserError("name what to judge: checkpoint=runs/zoo/NAME (or a list), or zoo=runs/zoo for all its entries")
     if zoo is not None:
-        entries = entries_of(zoo)
-        if not entries and not entries.left_out:
-            raise UserError(f"there is no finished entry in {zoo}; recipes/train.py makes one")
-        return some_left(entries)
+        return members_of(zoo)
     given = list(checkpoint) if isinstance(checkpoint, (list, tuple)) else [checkpoint]
     if not given:
         raise UserError("checkpoint=[] names no model")
@@ -231,9 +232,12 @@ def print_differences(results: list[Result]) -> None:
     per_class = Counter(result.data for result in {(r.data, r.model): r for r in results if is_per_class(r)}.values())
     for name in sorted(name for name, models in per_class.items() if models > 1):
         say.line(f"{name}: differences of mean_per_class need the labels: evaluation.compare(a, b, labels=...)")
+    decides = deciding((found[0].data, found[0].protocol) for found in pairs)
     for found in pairs:
-        say.line(f"{found[0].protocol} on {found[0].data}, {found[0].metric}")
-        for comparison in compare_all(found):
+        comparisons, one = compare_all(found), found[0]
+        verdict = of_pairs(found, comparisons, (one.data, one.protocol) in decides)
+        say.line(f"{one.protocol} on {one.data}, {one.metric}: {verdict}")
+        for comparison in comparisons:
             say.line(f"  {comparison.verdict}")
     if pairs:
         say.line("")

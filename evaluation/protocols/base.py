@@ -6,6 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from evaluation import datasets
 from evaluation.datasets import Reading
 from evaluation.datasets.base import Split
@@ -13,6 +15,7 @@ from evaluation.features.extraction import features_of
 from evaluation.features.models import LoadedModel
 from evaluation.features.table import Features, joined
 from evaluation.results.result import Result
+from evaluation.tuning.task import open_splits
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 
@@ -175,9 +178,19 @@ class Subject:
             "splits": [one.split for one in used],
             "notes": "; ".join(dict.fromkeys(one.note for one in read if one.note)) if read else self.note,
             "unreadable": lost,
+            "largest_class": self._largest_class() if result.metric == "top1" else None,
             "source": str(self.data) if isinstance(self.data, (str, Path)) else "",  # as named, to name it again
         }
         return replace(result, details={**result.details, **{name: value for name, value in said.items() if value}})
+
+    def tuned_on(self) -> dict[str, Split]:
+        """Return the splits to tune and to test on, without unreadable images, opened once for all models."""
+        return self.once("tuned on", lambda: open_splits(self.data, self.reading))
+
+    def _largest_class(self) -> float | None:
+        """Return the share of the test images in their largest class: the accuracy of always answering it."""
+        test = self.shared.get(("split", "test"))
+        return None if test is None or test.y.ndim != 1 else float(np.bincount(test.y[test.y >= 0]).max() / len(test))
 
     def labelled(self) -> list[Split]:
         """Return the splits that there are of train, val and test, opened, for protocols that tune on images."""

@@ -20,6 +20,7 @@ from evaluation.protocols._option_types import AtLeastTwo, Count, Crop, Folds, P
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
+from evaluation.tuning.estimate import announce
 from evaluation.tuning.outcomes import best, in_groups, mean_record, require_sound, result_of, seconds_of, spread, told
 from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import Runner, Trial, open_runner
@@ -123,8 +124,8 @@ def fine_tune(
 
     Returns the test accuracy: Wilson's interval over images (bootstrap for mean_per_class and map11) for one seed,
     mean and t interval over several, whose single results are in `others`.
-    Raises UserError for options out of range, missing splits or labels, and if every setting diverges; and for an image
-    that cannot be read, before the first step where all images fit in memory (see `evaluation.tuning.trials.Bench`).
+    Images that cannot be read are left out, with a warning; of given splits they stop the run.
+    Raises UserError for options out of range, missing splits or labels, and if every setting diverges.
     """
     run = {"grid": grid, "steps": steps, "batch_size": batch_size, "crop": crop, "flip": flip, "precision": precision}
     options = Options(**run, extend=extend, folds=folds, seeds=seeds, workers=workers)
@@ -287,13 +288,21 @@ def open(subject: Subject, options: Options) -> Subject:
     """Check the grid, the seeds and the labels before anything is computed. Raises UserError."""
     _checked(options, "held_out")
     subject.labelled()  # their notes go into the result
-    open_task(subject.model, subject.data, subject.reading)
+    open_task(subject.model, subject.tuned_on())
     return subject
 
 
 def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """All weights, on the whole grid: hours for large networks, and resumed by the same command; see `fine_tune`."""
-    return [tuned(open_task(opened.model, opened.data, opened.reading), options, runtime)]
+    runs = runs_of(options)
+    announce([(opened.model, runs * options.steps)], runs, options.batch_size, runtime)
+    return [tuned(open_task(opened.model, opened.tuned_on()), options, runtime)]
+
+
+def runs_of(options: Options) -> int:
+    """Return the number of runs for a model, without those of an extended grid."""
+    tried = len(settings_of(options.grid))
+    return (options.folds * tried if tried > 1 else 0) + len(different_seeds(options.seeds))
 
 
 def beside(result: Result) -> tuple[str, ...]:

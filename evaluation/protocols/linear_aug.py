@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from evaluation.datasets._readable import readable
 from evaluation.datasets.base import Split
 from evaluation.features.models import load_model
 from evaluation.protocols._label_checks import check_train_and_test
@@ -144,18 +145,24 @@ def _on_views(model: Any, given: dict[str, Split], options: Options, runtime: Ru
 def open(subject: Subject, options: Options) -> Subject:
     """Check the labels before anything is computed. Raises UserError."""
     check_train_and_test(subject, "linear_aug", several=True)
+    _splits(subject)
     return subject
 
 
 def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """On views of the training images; see `linear_on_views`."""
-    train, *val = map(opened.opened, opened.learns_from)
-    given = {"train": train, "test": opened.opened(opened.test_split)} | ({"val": val[0]} if val else {})
-    return [_on_views(opened.model, given, options, runtime)]
+    return [_on_views(opened.model, _splits(opened), options, runtime)]
 
 
 def beside(result: Result) -> tuple[str, ...]:
     return ()
+
+
+def _splits(subject: Subject) -> dict[str, Split]:
+    """Return the splits without images that cannot be read, looked at once for all models."""
+    train, *val = subject.learns_from
+    names = {"train": train, "test": subject.test_split} | ({"val": val[0]} if val else {})
+    return subject.once("readable", lambda: {use: readable(subject.opened(name)) for use, name in names.items()})
 
 
 def _chosen(recipe: str, epochs: int | None) -> Recipe:

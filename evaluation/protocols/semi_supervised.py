@@ -102,8 +102,7 @@ def semi_supervised(
     Returns the mean over draws with its t interval, the draws in `others`; details: the rates chosen, the images of
     each class and the sha256 of the list of names, draw by draw.
     Raises UserError for options out of range, several labels an image, a class with too few images, missing splits or
-    labels, an image that cannot be read (as in `fine_tune`, but in the labels of a later draw when its runs begin),
-    and if every pair of rates diverges.
+    labels, and if every pair of rates diverges. Images that cannot be read are left out, as in `fine_tune`.
     """
     run = {"epochs": epochs, "batch_size": batch_size, "flip": flip, "precision": precision, "workers": workers}
     options, search = Options(fraction=fraction, draws=draws, **run), Search(lrs, head_lrs, crop, select)
@@ -259,7 +258,7 @@ def _told_draw(task: Task, rows: np.ndarray, tried: list[dict], tested: dict) ->
 def open(subject: Subject, options: Options) -> Subject:
     """Check the labels, and that each draw has enough of them, before anything is computed. Raises UserError."""
     subject.labelled()  # their notes go into the result
-    task = open_task(subject.model, subject.data, subject.reading)
+    task = open_task(subject.model, subject.tuned_on())
     for draw in range(options.draws):
         rows = _labelled_rows(task, options.fraction, draw)
         try:
@@ -272,7 +271,7 @@ def open(subject: Subject, options: Options) -> Subject:
 
 def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """All weights, on a share of the labels; resumed by the same command; see `semi_supervised`."""
-    return [tuned(open_task(opened.model, opened.data, opened.reading), options, runtime)]
+    return [tuned(open_task(opened.model, opened.tuned_on()), options, runtime)]
 
 
 def beside(result: Result) -> tuple[str, ...]:

@@ -26,7 +26,9 @@ from evaluation.transferability.param_count import param_count
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime
+from sslkit.zoo.heads import LABELS
 
+CIRCULAR = "its source head was fitted to the labels of these very images; source=clusters takes no labels"
 OF_METRICS = {"device", "seed", "say"}  # keywords that given features take too
 
 
@@ -36,6 +38,7 @@ class Candidate:
     network saw them in its pretraining.
 
     source: the head behind the source probabilities. lacks: reason by input, of one that could not be had.
+    image_size: pixels at which the model sees the images; 0 for given features.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Candidate:
     notes: tuple[str, ...] = ()
     source: SourceHead | None = None
     lacks: Mapping[str, str] = field(default_factory=dict)
+    image_size: int = 0
 
 
 def are_arrays(zoo: Any) -> bool:
@@ -129,12 +133,14 @@ def of_models(
         head, lacks = None, {}
         if "source_probs" in needs and (model.entry or model.classifier):
             head = _tried(lacks, "source_probs", lambda: source_head(model, choice.source, choice.clusters, *how))
+            if head is not None and _is_circular(head, model, judged):
+                head, lacks["source_probs"] = None, CIRCULAR
         statistics = _tried(lacks, "reference", lambda: choice.reference.of(name, model, *how))
         runtime.say(f"features of {len(task):,} images of {task.name}: {name}")
         features = features_of(model, task, *how)
         found = _candidate(name, model, features, task.boxes, head, statistics, runtime)
         notes = filter(None, (*found.notes, seen(model.card, judged)))
-        found = replace(found, source=head, lacks=lacks, notes=tuple(notes))
+        found = replace(found, source=head, lacks=lacks, notes=tuple(notes), image_size=model.image_size)
         if "untrained" not in needs:
             return found
         runtime.say(f"features of the same images: {name} with random weights")
@@ -143,6 +149,13 @@ def of_models(
     found = models.of_each(candidate, spare_all=True)
     same_images(list(found.values()))
     return found
+
+
+def _is_circular(head: SourceHead, model: LoadedModel, judged: Judged) -> bool:
+    """Return whether a head was fitted to the labels of the images that are scored; test images are not fitted to."""
+    if head.kind != LABELS or judged.split == "test":
+        return False
+    return head.data == str(judged.data) or bool(seen({"data": model.card.get("data", {})}, judged))
 
 
 def sampled(task: Split, max_images: int | None, seed: int) -> Split:

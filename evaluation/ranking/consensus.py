@@ -14,13 +14,18 @@ from scipy.stats import rankdata
 
 from evaluation.results.choice import levelled
 from evaluation.results.statistics import generator
+from evaluation.results.verdict import Verdict
 
 # Means over eleven measurements, on models that were fine-tuned (recipes/benchmarks/ranking and constants.json):
 AGREEMENT = 0.51  # correlation of kNN's scores with the accuracy after fine-tuning, both as normal scores
 SPREAD = 0.51  # the best accuracy less the mean, after fine-tuning over that of kNN
 DRAWS = 2000  # at least, of images, metrics and fine-tuning
 SURE = 0.9  # probability of a shortlist
-MOST_LISTED = 4  # models of a shortlist that are named
+CHANCES = (
+    "P(best), the probability to be the best: how often the model comes first in simulated fine-tunings, whose order "
+    f"correlates with the ranking by {AGREEMENT}, and whose accuracies are {SPREAD} times as far apart as those of kNN "
+    "(means of eleven measurements; evaluation/README.md, Rank). Regret: points lost in them."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,25 +62,16 @@ class Consensus:
         """Return the models in the first place, several if tied; none without a consensus."""
         return [] if np.isnan(self.rank).all() else np.flatnonzero(self.rank == np.nanmin(self.rank)).tolist()
 
-    def verdict(self, models: Sequence[str]) -> str:
-        """Say which of the models (M names) is first, how likely it is the best, and between which it lies."""
-        if not self.first():
-            return "no metric scores every model, so there is no consensus"
-        m = self.first()[0]
-        names = " and ".join(models[one] for one in self.first())
-        if np.isnan(self.best[m]):
-            return names
-        lost = "" if np.isnan(self.regret[m]) else f", expected regret {100 * self.regret[m]:.1f} points of accuracy"
-        return f"{names} ({100 * self.best[m]:.0f} % to be the best{lost}){self._between(models)}"
-
-    def _between(self, models: Sequence[str]) -> str:
-        found = self.shortlist()
-        if len(found) < 2:
-            return ""
-        sure = f"{100 * SURE:.0f} %"
-        if len(found) > MOST_LISTED:
-            return f"; these metrics cannot tell: the best is with {sure} among {len(found)} of {len(models)} models"
-        return f"; the best is with {sure} one of {', '.join(models[one] for one in found)}"
+    def verdict(self, models: Sequence[str]) -> Verdict:
+        """Return which of the models (M names) to take; those that share its place, or are in the shortlist, may be as
+        good. Raises IndexError without a consensus."""
+        m, *level = self.first()
+        chance = "" if np.isnan(self.best[m]) else f"{100 * self.best[m]:.0f} % to be the best"
+        lost = "" if np.isnan(self.regret[m]) else f"{100 * self.regret[m]:.1f} points expected to be lost"
+        tied = list(dict.fromkeys([*level, *(one for one in self.shortlist() if one != m)]))
+        worse = [one for one in self.order().tolist() if one not in (m, *tied) and not np.isnan(self.best[one])]
+        facts = ", ".join(filter(None, (chance, lost)))
+        return Verdict(models[m], facts, [models[one] for one in tied], [models[one] for one in worse])
 
 
 def consensus(

@@ -8,13 +8,15 @@ import numpy as np
 from evaluation.datasets import Split
 from evaluation.features.models import LoadedModel
 from evaluation.ranking.beliefs import beliefs
-from evaluation.ranking.rounds import Arm, Round, rounds_of
+from evaluation.ranking.rounds import Arm, Round, planned, rounds_of
 from evaluation.tuning.classifier import Setting
+from evaluation.tuning.estimate import announce
 from evaluation.tuning.outcomes import best, in_groups, unpacked
 from evaluation.tuning.task import open_task
 from evaluation.tuning.trials import Trial, open_runner
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
+from sslkit.terminal.say import counted, lasting
 
 
 def tuned(
@@ -31,16 +33,20 @@ def tuned(
     Raises UserError if every model diverges.
     """
     alive = {name: tuple(setting.lr for setting in settings) for name in models}
+    runs, steps = planned(len(models), len(settings), len(seeds), settings[0].steps)
+    announce([(model, steps // len(models)) for model in models.values()], runs, settings[0].batch_size, runtime)
     rounds: list[Round] = []
     count = rounds_of(len(models))
     for left in reversed(range(count)):  # rounds after this one
         steps, now = settings[0].steps // 2**left, tuple(seeds if left == 0 else seeds[:1])
-        told = f"{len(alive)} models, {sum(map(len, alive.values()))} rates, {len(now)} seeds, {steps} steps each"
+        runs = counted(sum(map(len, alive.values())) * len(now), "run")
+        told = f"{counted(len(alive), 'model')}, {runs} of {counted(steps, 'step')}, {counted(len(now), 'seed')}"
         runtime.say(f"round {count - left} of {count}: {told}")
         arms = []
         for name, rates in alive.items():
             own = [replace(settings[0], lr=lr, steps=steps) for lr in rates]
             arms.append(_arm(name, models[name], splits, own, now, runtime))
+            runtime.say(_told(arms, list(alive.values())))
         rounds.append(_judged(Round(tuple(arms), steps, len(arms), now), rounds, count))
         sound = sum(len(arm.values) > 0 for arm in arms)
         if not sound:
@@ -64,6 +70,14 @@ def _judged(one: Round, before: Sequence[Round], planned: int) -> Round:
     places = {name: place for place, name in enumerate(found.order())}
     arms = sorted(one.arms, key=lambda arm: places.get(arm.model, len(places)))
     return replace(one, arms=tuple(arms), best=found.best)
+
+
+def _told(arms: Sequence[Arm], rates: Sequence[Sequence[float]]) -> str:
+    """Say what the last model took, and how long the others of the round take at this pace. rates: of all models."""
+    arm, done = arms[-1], len(arms)
+    left = sum(one.seconds for one in arms) / sum(map(len, rates[:done])) * sum(map(len, rates[done:]))
+    to_go = f", about {lasting(left)} to go in this round" if left else ""
+    return f"model {done} of {len(rates)}: {arm.model}, {lasting(arm.seconds)}{to_go}"
 
 
 def _arm(

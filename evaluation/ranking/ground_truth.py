@@ -12,12 +12,14 @@ from typing import Any
 
 from evaluation.datasets import Reading, Split, published
 from evaluation.datasets._labels import check_classes
+from evaluation.datasets._readable import readable
 from evaluation.features.checks import checked, checked_images, device_of, whole_number
 from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import load_member, members
-from evaluation.protocols.fine_tune import Options, as_list, different_seeds, settings_of, tuned
+from evaluation.protocols.fine_tune import Options, as_list, different_seeds, runs_of, settings_of, tuned
 from evaluation.ranking.candidates import sampled
 from evaluation.results.records import Records, check_fields, run_id
+from evaluation.tuning.estimate import announce
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import each_recorded
 from evaluation.tuning.task import open_task
@@ -120,7 +122,7 @@ def ground_truth(
     if checked("folds", folds, int, least=1, most=5) > 1:
         run["folds"] = folds  # keys of one fold are as before there were several
     sizes = {"max_images": max_images, "max_test_images": max_test_images, "image_size": image_size}
-    reading = Reading(root=root, on_error="raise", range=checked_range(range))
+    reading = Reading(root=root, range=checked_range(range))
     sizes |= {} if range is None else {"range": reading.range}  # likewise
     settings = json.loads(json.dumps({**run, **sizes}))
     tasks = {str(one): _splits(one, reading, max_images, max_test_images) for one in _listed(data)}
@@ -153,12 +155,20 @@ class _Measurement:
 
     def all(self, closest: int, more: list[int]) -> GroundTruth:
         """Measure every model on every task; the `closest` best of a task also with the seeds `more`."""
+        missing = [self.models[name] for task in self.tasks for name in self.models if not self.is_done(task, name)]
+        runs = runs_of(self.options)
+        work = [(model, runs * self.options.steps) for model in missing]
+        announce(work, runs * len(work), self.options.batch_size, self.runtime)
         for task in self.tasks:
             for name in self.models:
                 self.one(task, name, self.settings["seeds"])
             for name in self.highest(task, closest):
                 self.one(task, name, more)
         return self.write()
+
+    def is_done(self, task: str, name: str) -> bool:
+        """Return whether a model is measured on a task with the seeds that all have."""
+        return self.records.find(_key(name, self.models[name], task, self.tasks[task], self.settings)) is not None
 
     def one(self, task: str, name: str, seeds: list[int]) -> None:
         """Measure a model on a task, unless that is recorded; add the error of a network to the failures."""
@@ -251,7 +261,7 @@ def _splits(source: Any, reading: Reading, most: int | None, most_tested: int | 
     entry = published(source)
     train, test = (reading.open(source, split) for split in (entry.train if entry else "train", "test"))
     check_classes([train], "fine-tuning")
-    return {"train": sampled(train, most, 0), "test": sampled(test, most_tested, 0)}
+    return {"train": readable(sampled(train, most, 0)), "test": readable(sampled(test, most_tested, 0))}
 
 
 def _key(name: str, model: LoadedModel, task: str, splits: Mapping[str, Split], settings: Mapping) -> dict[str, Any]:

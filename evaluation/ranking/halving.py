@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets import Reading, Split, published
+from evaluation.datasets._readable import readable
 from evaluation.datasets._splits import held_out
 from evaluation.features.checks import checked, checked_images, device_of
 from evaluation.features.models import name_of
+from evaluation.features.using import use_it
 from evaluation.features.zoo_members import lines_of, load_member, members, open_all
 from evaluation.protocols.fine_tune import SHARE, as_list, different_seeds, settings_of
 from evaluation.ranking.candidates import sampled
@@ -39,6 +41,7 @@ class Halving:
         per image.
     within: that the best model of the zoo is among the tuned ones, by the ranking; nan if it has no probabilities.
     train, held_out: numbers of images. checkpoint: the winner on a command line.
+    use: the Python that loads the winner's weights before tuning, in lines.
     whole_steps: of tuning every ranked model with every rate, and with its best rate every seed.
     """
 
@@ -51,6 +54,7 @@ class Halving:
     held_out: int
     checkpoint: str
     whole_steps: int
+    use: tuple[str, ...] = ()
 
     @property
     def winner(self) -> str:
@@ -130,7 +134,7 @@ def successive_halving(
     given = members(zoo)
     models = open_all(given, lambda one: load_member(one, image_size, trust=trust))
     _at_least_two(models, models.left_out)
-    reading = Reading(root=root, on_error="raise", range=range)
+    reading = Reading(root=root, range=range)
     train, held = divided(_opened(data, reading, max_images), seeds[0])
     ranked = sampled(train, rank_images, seeds[0])
     ranking = rank(models, ranked, metrics, seed=seeds[0], say=say, cache=cache, progress=progress)
@@ -151,6 +155,7 @@ def successive_halving(
         train=len(train),
         held_out=len(held),
         checkpoint=name_of(given[winner], chosen[winner]),
+        use=tuple(use_it(given[winner], chosen[winner], image_size, trust)),
         whole_steps=len(ranking.models) * (len(rates) + len(seeds)) * steps,
     )
 
@@ -178,4 +183,4 @@ def _opened(data: Any, reading: Reading, max_images: int | None) -> Split:
         recipe, _ = judged_by(found[0])
         raise UserError(f"{data}: only classifiers are tuned here; rank with data={data}, then use recipes/{recipe}.py")
     entry = published(data)
-    return sampled(reading.open(data, entry.train if entry else "train"), max_images, 0)
+    return readable(sampled(reading.open(data, entry.train if entry else "train"), max_images, 0))

@@ -40,6 +40,8 @@ def choose(zoo: Any, data: Any, *, out: str | Path, pictures: bool = True, **how
     if pictures:
         written.append(plot(found, Path(out) / f"{name}.png"))
     say.line(f"written   {', '.join(map(str, written))}")
+    for line in found.use:
+        say.line(line)
     say.line(f"next      {next_command(found, data, how)}")
     return found
 

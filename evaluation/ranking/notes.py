@@ -3,14 +3,17 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import torch
 
+from evaluation.features.models import unlike_sizes
 from evaluation.ranking.agreement import FEWEST
 from evaluation.ranking.candidates import Candidate
-from evaluation.ranking.samples import doubts
+from evaluation.ranking.samples import doubts, row_marks
 from evaluation.ranking.scoring import MetricResult, Spec, takes_numbers
 from evaluation.ranking.source_marks import lines, recorded
 from evaluation.results.choice import levelled
 from evaluation.transferability import base
+from evaluation.transferability.base import Sample
 from sslkit.errors import UserError
 
 LACKS = {
@@ -63,7 +66,24 @@ def notes(
         named.setdefault(note, {})[name] = None
     readers = [spec.name for spec in specs if "source_probs" in spec.needs]
     sources = {one.name: recorded(one.source) for one in candidates if one.source is not None}
-    return (*lines(sources, readers), *(f"{note} ({', '.join(names)})" for note, names in named.items()))
+    sizes = unlike_sizes({one.name: one.image_size for one in candidates})
+    shared = filter(None, (_copies([one.sample for one in candidates]), sizes))
+    return (*shared, *lines(sources, readers), *(f"{note} ({', '.join(names)})" for note, names in named.items()))
+
+
+def _copies(samples: Sequence[Sample]) -> str:
+    """Return a note on images that are copies of others: to every model their features are equal."""
+    given = [sample.x for sample in samples if sample.x is not None]
+    if not given:
+        return ""
+    n, distinct = len(given[0]), len(torch.unique(torch.stack(list(map(row_marks, given)), 1), dim=0))
+    if distinct == n or 2 * distinct <= n:  # by far: networks that map different images to equal features
+        return ""
+    are = "is an exact copy of another one" if n - distinct == 1 else "are exact copies of others"
+    return (
+        f"{n - distinct:,} of the {n:,} images {are} (equal features): knn does not let copies vote for each other, "
+        "other metrics count them"
+    )
 
 
 def _of_score(spec: Spec, candidate: Candidate, result: MetricResult | None, failure: UserError | None) -> list[str]:

@@ -8,6 +8,7 @@ import numpy as np
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.task_names import task_name
 from evaluation.results.names import short, wrapped
+from evaluation.results.verdict import RANDOM
 from sslkit.errors import UserError
 from sslkit.numerics.figures import (
     FIRST,
@@ -29,10 +30,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BEST = "probability to be the best"  # title of the first panel
-RANDOM = "random:"  # begin of the name of an untrained network
 COLUMNS = 4  # panels side by side
 WIDTH, ROW, LINE = 2.5, 0.25, 0.13  # inches of a panel, of a model in it, of a further line of its name
-NAMES = 3.0  # inches of the models' names
+NAMES, NOTE = 3.0, 0.16  # inches of the models' names, of a further line of the notes
 PLACES = ((5, 0), (5, 5), (5, -5), (0, 7), (0, -7), (-5, 5), (-5, 0), (-5, -5), (10, 8), (10, -8), (-10, 8), (-10, -8))
 
 
@@ -64,6 +64,10 @@ def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
         "From above: by consensus. Dot: score, hollow if tied with the metric's best; line: 95 % over images. Axes of "
         "scores do not start at 0, and scores of different metrics cannot be compared."
     ]
+    if ranking.consensus.first():
+        taken = str(ranking.consensus.verdict(ranking.models))
+        notes.insert(0, f"{taken[:1].upper()}{taken[1:]}.")
+    notes += ranking.explained
     if any(map(_is_random, ranking.models)):
         notes.append("Gray: random weights.")
     if any(ranking.mark(m, k) for m in order for k in known):
@@ -128,6 +132,7 @@ def _grid_and_list(count: int, lines: int) -> "tuple[Figure, list[Axes], Axes]":
 def _save(figure: "Figure", title: str, notes: list[str], path: Path) -> None:
     titled(figure, title)
     noted(figure, notes)
+    figure.set_figheight(figure.get_figheight() + NOTE * figure.get_supxlabel().count("\n"))  # not at the panels' cost
     save_figure(figure, path)
 
 

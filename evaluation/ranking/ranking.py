@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from evaluation.ranking.agreement import Agreement
-from evaluation.ranking.consensus import Consensus
+from evaluation.ranking.consensus import CHANCES, Consensus
 from evaluation.ranking.file import read_ranking, write_ranking
 from evaluation.ranking.scoring import parse
 from evaluation.ranking.source_marks import letters
@@ -67,6 +67,17 @@ class Ranking:
         if not self.consensus.first():
             raise UserError(f"{self.data}: no metric scores every model, so none is first: {'; '.join(self.notes)}")
         return self.order[0]
+
+    @property
+    def explained(self) -> list[str]:
+        """Return lines on how the probabilities come about, and on the neighbours that kNN has here."""
+        said = [] if np.isnan(self.consensus.best).all() else [CHANCES]
+        about = "images of this ranking; evaluate.py's knn has held-out test images"
+        for metric, models in self.details.items():
+            if metric in self.metrics and metric.partition("(")[0] == "knn" and models:
+                k = next(iter(models.values()))["k"]
+                said.append(f"{metric}: leave-one-out {k}-NN on the {self.n:,} {about}.")
+        return said
 
     def mark(self, m: int, k: int) -> str:
         """Return the letter of the source head behind a score, "" if all have the same or the metric reads none."""

@@ -43,6 +43,16 @@ class Round:
     best: Mapping[str, float] = field(default_factory=dict)
 
 
+def planned(models: int, rates: int, seeds: int, steps: int) -> tuple[int, int]:
+    """Return the runs of all rounds, and their steps, if none ends early. seeds, steps: of the last round."""
+    runs = total = 0
+    for left in reversed(range(rounds_of(models))):  # rounds after this one
+        now = models * rates * (1 if left else seeds)
+        runs, total = runs + now, total + now * (steps // 2**left)
+        models, rates = (models + 1) // 2, 1 if left == 1 else (rates + 1) // 2
+    return runs, total
+
+
 def rounds_of(models: int) -> int:
     """Return the number of halvings until one model is left."""
     return max(math.ceil(math.log2(models)), 1)

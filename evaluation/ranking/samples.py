@@ -272,9 +272,12 @@ def distinct_rows(x: Tensor, rows: Tensor | None = None) -> int:
     found = len(torch.unique(fingerprints(few)))
     if 2 * found > len(few):
         return found
-    rows = torch.arange(len(x), device=x.device) if rows is None else rows
-    parts = rows.split(max(BLOCK // x.shape[1], 1))
-    return len(torch.unique(torch.cat([fingerprints(x[part]) for part in parts])))
+    return len(torch.unique(row_marks(x if rows is None else x[rows])))
+
+
+def row_marks(x: Tensor) -> Tensor:
+    """Return the fingerprints (N,) of rows (N, D), without a float64 copy of all of them."""
+    return torch.cat([fingerprints(part) for part in x.split(max(BLOCK // x.shape[1], 1))])
 
 
 def fingerprints(x: Tensor) -> Tensor:

@@ -6,10 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from evaluation.datasets import Reading, Split
 from evaluation.datasets._labels import check_classes
-from evaluation.features.models import name_of
-from evaluation.features.zoo_members import lines_of, load_member, open_all
+from evaluation.features.models import LoadedModel, name_of
+from evaluation.features.using import use_it
+from evaluation.features.zoo_members import lines_of, load_member, members, open_all
 from evaluation.ranking.candidates import Choice, chosen, sampled
 from evaluation.ranking.checks import BOOTSTRAP, check_used, checked_metrics, truth_values
 from evaluation.ranking.layers import FILE, OWN, best_layers, check_task, checked_metric, table, write
@@ -18,8 +21,10 @@ from evaluation.ranking.rank import data_name, rank
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.references import CARD, Reference, open_reference, write_reference
 from evaluation.ranking.regions import judged_by, open_parts, parts
+from evaluation.ranking.rounds import planned
 from evaluation.ranking.source_heads import CLUSTER_COUNT, checked_source
 from evaluation.ranking.task_names import AGREEMENT, file_names
+from evaluation.tuning.estimate import FEW, LONG, seconds_of_step
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.files.reading import regular
@@ -29,6 +34,8 @@ from sslkit.terminal import say
 from sslkit.terminal.say import words
 
 USUAL = {"root": "data", "seed": 0, "range": None}  # of the options that the next command keeps
+SIZES = ((8, 200), (4, 200), (3, 100), (3, 50), (3, 20))  # first and steps of choose.py, the usual ones first
+STEPS, BATCH, RATES, SEEDS = 200, 32, 4, 3  # usual ones of choose.py
 STATISTICS = "ped-reference.npz"  # of the features of each model on a data set
 
 
@@ -93,8 +100,14 @@ def rank_tasks(
     keep_reference(heads["reference"], models, Path(out))
     kept = {"image_size": image_size, "trust": trust, "root": reading.root, "seed": seed, "range": reading.range}
     kept = {name: value for name, value in kept.items() if value not in (None, (), USUAL.get(name))}
-    best = rankings[-1].order[0]  # printed only with a consensus
-    _print_end(rankings, name_of(best, load_member(models[best])), kept)
+    _print_end(rankings)
+    if rankings[-1].consensus.first():
+        best = rankings[-1].order[0]
+        model, given = load_member(models[best]), members(zoo)[best]
+        for told in use_it(given, model, image_size, trust):
+            say.line(told)
+        names = zoo if isinstance(zoo, (str, list, tuple)) else list(models)
+        say.line(f"next      {next_command(rankings[-1], names, name_of(given, model), model, kept)}")
     return rankings
 
 
@@ -118,7 +131,7 @@ def finish(ranking: Ranking, out: Path, file: str, pictures: bool) -> Ranking:
     say.line("")
     say.line(f"{ranking.data}: {ranking.n:,} images")
     say.lines(ranking.table())
-    for note in ranking.notes:
+    for note in (*ranking.explained, *ranking.notes):
         say.line(f"note      {note}")
     _write(ranking, out, file, pictures)
     return ranking
@@ -196,23 +209,39 @@ def keep_reference(reference: Reference, models: Mapping[str, Any], out: Path) -
         say.line(f"written   {path}: means and stds of {reference}; ped.reference={path} takes them")
 
 
-def _print_end(rankings: Sequence[Ranking], best: str, kept: Mapping[str, Any]) -> None:
-    """Print the first of each task, the left-out members, and the next command.
-
-    best: the last task's best model on a command line. kept: options of this command that the next one needs too.
-    """
+def _print_end(rankings: Sequence[Ranking]) -> None:
+    """Print the first of each task, and the left-out members."""
     for ranking in rankings:
         if ranking.consensus.first():
             say.line(f"best      {ranking.data}: {ranking.consensus.verdict(ranking.models)}")
     for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
         say.line(told)
-    last = rankings[-1]
-    if not last.consensus.first():
-        return
-    found = parts(last.data)
-    recipe, options = judged_by(found[0]) if found else ("evaluate", {"protocols": ["fine_tune"]})
-    asked = {"checkpoint": best, "data": found[1] if found else last.data}
-    say.line(f"next      python recipes/{recipe}.py {words({**asked, **options, **kept})}")
+
+
+def next_command(ranking: Ranking, zoo: Any, best: str, model: LoadedModel, kept: Mapping[str, Any]) -> str:
+    """Return the command that tunes the first models on the task, or that judges the best where it is the only one.
+
+    zoo, best: on a command line. model: the best. kept: options of this command that the next one needs too.
+    """
+    if found := parts(ranking.data):
+        recipe, options = judged_by(found[0])
+        return f"python recipes/{recipe}.py {words({'checkpoint': best, 'data': found[1], **options, **kept})}"
+    if len(ranking.models) < 2:
+        asked = {"checkpoint": best, "data": ranking.data, "protocols": ["linear"]}
+        return f"python recipes/evaluate.py {words({**asked, **kept})}"
+    asked = {"zoo": zoo, "data": ranking.data, **_size(model, len(ranking.models)), **kept}
+    return f"python recipes/choose.py {words({name: asked[name] for name in asked if name != 'seed'})}"
+
+
+def _size(model: LoadedModel, n: int) -> dict[str, int]:
+    """Return the options of choose.py with which it takes at most about half an hour on this CPU."""
+    if torch.cuda.is_available() or STEPS * BATCH * model.image_size**2 < FEW:
+        return {}
+    each = seconds_of_step(model, BATCH)
+    for first, steps in SIZES:
+        if planned(min(first, n), RATES, SEEDS, steps)[1] * each <= LONG:
+            break
+    return {} if (first, steps) == SIZES[0] else {"first": first, "steps": steps}
 
 
 def line(text: str) -> None:

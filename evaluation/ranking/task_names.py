@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evaluation.ranking.regions import parts
+from sslkit.data.sources.file_lists import is_list
 from sslkit.data.sources.named import name_of_tables
 
 AGREEMENT = "-agreement"  # suffix of the picture of scores against the truth
@@ -14,7 +15,7 @@ AGREEMENT = "-agreement"  # suffix of the picture of scores against the truth
 def file_names(tasks: Sequence[str]) -> dict[str, str]:
     """Return task -> name of its files, without suffix, unique for each task.
 
-    The last part of the path: "digits" for digits, digits.npz, path/to/digits, hf:path/to/digits and
+    The last part of the path: "digits" for digits, digits.npz, digits.csv, path/to/digits, hf:path/to/digits and
     shards:digits/{000..099}.tar, "CIFAR10" for torchvision:CIFAR10:DIR.
     Tasks that would share it get their whole path, with - for / and such, and if necessary a hash.
     """
@@ -38,7 +39,8 @@ def task_name(task: str) -> str:
     if parts(task):
         return Path(words_of_it[-1].rstrip("/")).name
     kind = words_of_it[1] if words_of_it[0] == "torchvision" and len(words_of_it) > 1 else words_of_it[0]
-    return Path(kind.rstrip("/")).name.removesuffix(".npz")
+    name = Path(kind.rstrip("/")).name
+    return Path(name).stem if is_list(Path(name)) else name.removesuffix(".npz")
 
 
 def _plain(text: str) -> str:

@@ -1,27 +1,30 @@
 """The answer that the page begins with: which model to take on which data, how sure that is, and against what."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from evaluation.ranking.task_names import task_name
 from evaluation.report import commands
-from evaluation.report.cells import dig, of_estimate, of_share
+from evaluation.report.cells import OUTSIDE, dig, of_estimate, of_share
 from evaluation.report.entries import judged_on, neighbours
 from evaluation.report.judged import Group
 from evaluation.report.reading import Material, Member, Ranked
-from evaluation.results.comparison import LEVEL, Comparison
+from evaluation.report.zoo_table import outside
+from evaluation.results.verdict import Verdict as Taken
+from evaluation.results.verdict import deciding, listed, of_pairs, order
+from sslkit.terminal.say import counted
 
-BEST_FIRST = ("fine_tune", "linear", "knn")  # protocols whose verdict is told for a data set that has several
-MOST_NAMED = 3  # models that are named among those that cannot be told apart
 MOST = 6  # verdicts before the table; the sections have all
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """lead: in bold, what to take. text: how sure, and against what. data: that it is about."""
+    """lead: in bold, what to take. text: how sure, and against what. data: that it is about. first: the model."""
 
     lead: str
     text: str
     data: str = ""
+    first: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,11 @@ def answer(material: Material, groups: Sequence[Group]) -> Answer:
     Without any, the numbers from the end of training are told, and the command that makes verdicts.
     """
     by_data: dict[str, Group] = {}
-    for group in sorted(groups, key=_order):
+    for group in sorted(groups, key=lambda one: order(one.protocol)):
         by_data.setdefault(group.data, group)
     verdicts = [of_group(group) for group in by_data.values()]
     verdicts += [of_ranking(ranked) for ranked in material.rankings]
+    verdicts = [_placed(one, material) for one in verdicts]
     if verdicts:
         return Answer(verdicts[:MOST], max(0, len(verdicts) - MOST), "")
     command = commands.command("evaluate", {"zoo": material.zoo})
@@ -52,44 +56,40 @@ def answer(material: Material, groups: Sequence[Group]) -> Answer:
     return Answer([Verdict("Nothing here tells which model to take.", nothing)], 0, command)
 
 
-def of_group(group: Group) -> Verdict:
-    """Say which model is the best of a group by the paired tests, or that the first ones cannot be told apart."""
-    first, *others = sorted(group.results, key=lambda result: -result.value)
-    tied, apart = [], []
-    for other in others:
-        pair = _pair_of(group.pairs, first.model, other.model)
-        (apart if _p(pair) < LEVEL else tied).append((other, pair))
-    how = f"{group.title}, {first.n:,} {group.unit}"
-    shown = of_estimate(first.estimate, "").text
-    if tied:
-        names = _listed([first.model, *(other.model for other, _ in tied)])
-        rest = f"; {_counted(len(apart))} worse" if apart else ""
-        text = f"{names} cannot be told apart by {how}; the first has {shown}{rest}."
-        return Verdict(f"{group.data}: no best model.", text, group.data)
-    nearest, pair = apart[0]
-    ends = (
-        "" if pair.interval is None else " ({:.1f} to {:.1f})".format(*sorted(100 * abs(end) for end in pair.interval))
-    )
-    than = f"{nearest.model}, the next," if len(apart) > 1 else nearest.model
-    text = f"{shown} by {how}; better than {than} by {100 * abs(pair.difference):.1f} points{ends}, p {_p_text(pair)}."
-    return Verdict(f"{group.data}: take {first.model}.", text, group.data)
+def _placed(verdict: Verdict, material: Material) -> Verdict:
+    """Say where a model to take is not among the entries."""
+    if not verdict.first or verdict.first in material.names or not material.names:
+        return verdict
+    judged = f"{verdict.first}{OUTSIDE}" in {member.name for member in outside(material)}
+    where = "marked † below" if judged else "not in the table below: it was not evaluated"
+    return replace(verdict, text=f"{verdict.text} {verdict.first} is no entry of this zoo, {where}.")
+
+
+def of_groups(groups: Sequence[Group]) -> list[Verdict]:
+    """Return the verdict of each group; for each data set only one says which model to take."""
+    decides = deciding((group.data, group.protocol) for group in groups)
+    return [of_group(group, (group.data, group.protocol) in decides) for group in groups]
+
+
+def of_group(group: Group, decides: bool = True) -> Verdict:
+    """Say which model of a group is first, and to take it if the group decides, by its paired tests."""
+    found = of_pairs(group.results, group.pairs, decides)
+    tested = f"by {group.title}, {group.results[0].n:,} {group.unit}, Holm over {counted(len(group.pairs), 'pair')}"
+    return _verdict(group.data, found, tested)
 
 
 def of_ranking(ranked: Ranked) -> Verdict:
     """Say which model a ranking puts first, or that its metrics cannot tell."""
     ranking, consensus = ranked.ranking, ranked.ranking.consensus
-    data = ranking.data or ranked.path.stem
-    by = f"by the ranking of {len(ranking.models)} models with {_listed(ranking.metrics)}"
+    data = task_name(ranking.data) or ranked.path.stem
+    by = f"by the ranking of {len(ranking.models)} models with {listed(ranking.metrics)}"
     if not consensus.first():
         return Verdict(f"{data}: no best model.", f"No metric scores every model, {by}.", data)
-    m, likely = consensus.first()[0], consensus.shortlist()
-    chance = "" if not likely else f" ({100 * consensus.best[m]:.0f} % to be the best)"
-    if len(consensus.first()) == 1 and len(likely) == 1:
-        text = f"First {by}{chance}; a ranking predicts, it does not train."
-        return Verdict(f"{data}: take {ranking.models[m]}.", text, data)
-    names = _listed([ranking.models[one] for one in likely or consensus.first()])
-    text = f"{names} cannot be told apart {by}; the first is {ranking.models[m]}{chance}."
-    return Verdict(f"{data}: no best model.", text, data)
+    return _verdict(data, consensus.verdict(ranking.models), f"{by}, which predicts and does not train")
+
+
+def _verdict(data: str, found: Taken, how: str) -> Verdict:
+    return Verdict(f"{data}: {found.lead}:", "; ".join(filter(None, (found.rest, how))) + ".", data, found.first)
 
 
 def _alone(member: Member) -> Verdict:
@@ -101,31 +101,3 @@ def _alone(member: Member) -> Verdict:
     on = judged_on(member.card)
     text = f"{member.name}: {of_estimate(after, '').text} by quick {neighbours(member.card) or 'k'}-NN{was}, {on}."
     return Verdict("There is one entry, so nothing to choose.", text)
-
-
-def _order(group: Group) -> tuple[int, str]:
-    known = group.protocol in BEST_FIRST
-    return BEST_FIRST.index(group.protocol) if known else len(BEST_FIRST), group.protocol
-
-
-def _pair_of(pairs: Sequence[Comparison], a: str, b: str) -> Comparison:
-    return next(pair for pair in pairs if {pair.a, pair.b} == {a, b})
-
-
-def _p(pair: Comparison) -> float:
-    return pair.p if pair.p_adjusted is None else pair.p_adjusted
-
-
-def _p_text(pair: Comparison) -> str:
-    return "< 0.001" if _p(pair) < 0.001 else f"{_p(pair):.3f}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Return names in words; of many, the first and the number of the others."""
-    if len(names) > MOST_NAMED + 1:
-        return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} others"
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-
-
-def _counted(count: int) -> str:
-    return "1 other is" if count == 1 else f"{count} others are"

@@ -10,6 +10,7 @@ import numpy as np
 from evaluation.results.statistics import Estimate, share
 
 NOTHING = "–"
+OUTSIDE = " †"  # at the names of models from outside the zoo
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from evaluation.ranking.consensus import CHANCES
+
 
 @dataclass(frozen=True)
 class Word:
@@ -47,7 +49,7 @@ WORDS = (
         "kNN",
         r"\bkNN\b|\bknn\b",
         "A vote of the 20 nearest neighbours on frozen features, weighted by similarity; of "
-        "recipes/evaluate.py. As a metric of a ranking: the same vote within the images of the ranking.",
+        "recipes/evaluate.py, on held-out test images. As a metric of a ranking: leave-one-out within its images.",
     ),
     Word(
         "RankMe of features",
@@ -72,14 +74,15 @@ WORDS = (
     ),
     Word(
         "consensus",
-        r"\bconsensus\b",
-        "Place by the mean rank over the metrics that score every model, with the probability to be "
-        "the best where the images are drawn again.",
+        r"\bconsensus\b(?!, P)",
+        "Place by the mean over the metrics that score every model; each metric's ranks count as normal scores.",
     ),
+    Word("P(best)", r"\bP\(best\)|to be the best\b", CHANCES),
     Word(
         "regret",
-        r"\b(?:expected )?regret(?:@\d)?",
-        "Accuracy that is lost by taking the first model of a ranking in the place of the best one. 0 is best.",
+        r"\b(?:expected )?regret(?:@\d)?|expected to be lost\b",
+        "Accuracy that is lost by taking this model in the place of the best one. 0 is best. Expected regret: see "
+        "P(best); regret@1 and @3 are measured.",
     ),
     Word("LogME", r"\blogme\b", "Metric of a ranking: how likely the labels are under a linear model of the features."),
     Word(

@@ -8,24 +8,25 @@ from evaluation.report.cells import NOTHING, Cell, Column, Table, decimals, made
 from evaluation.report.reading import Material, Member
 from evaluation.results.comparison import LEVEL, Comparison, compare_all
 from evaluation.results.result import Result
-from evaluation.results.tables import flags
+from evaluation.results.tables import DOWN, UP, direction, flags, notes_of
 from sslkit.errors import UserError
+from sslkit.terminal.say import counted
 
 COLUMNS = [
     Column("model"),
     Column("data"),
     Column("protocol"),
-    Column("metric"),
+    Column("metric", f"{UP} higher, {DOWN} lower is better"),
     Column("value", "with its 95 % interval; the column `interval` has its kind", number=True),
     Column("n", "images, episodes, classes or rows that the value is over", number=True),
     Column("interval", "kind of the 95 % interval"),
     Column("recipe"),
-    Column("flags", "warnings about the number"),
+    Column("flags", "warnings about the number; those of a data set stand below the table"),
 ]
 PAIRS = [
     Column("against"),
     Column("difference", "value of the best less the value of this one, in points of per cent", number=True),
-    Column("p", "two-sided, after Holm's adjustment for all pairs of the same data and protocol", number=True),
+    Column("p (Holm)", "two-sided, after Holm's adjustment for all pairs of the same data and protocol", number=True),
     Column("verdict", "worse: an adjusted p below 0.05"),
 ]
 MAIN = ("fine_tune", "linear", "knn", "few_shot")  # protocols whose rows come first
@@ -92,7 +93,13 @@ def comparison_table(group: Group) -> Table:
     pairs = [pair for pair in group.pairs if best in (pair.a, pair.b)]
     rows = [_pair(group, pair, best) for pair in pairs]
     rows.sort(key=lambda row: float(row[1].key))
-    return Table(f"{group.data}: {group.title}, {best} against each other model", PAIRS, rows)
+    over = f"p after Holm over {counted(len(group.pairs), 'pair')}"
+    return Table(f"{group.data}: {group.title}, {best} against each other model; {over}", PAIRS, rows)
+
+
+def notes(material: Material) -> list[str]:
+    """Return a line for each data set with what holds for all its results."""
+    return notes_of([result for member in material.judged for result in _named(member.results, member)])
 
 
 def _order(data: str, protocol: str, *rest: str) -> tuple[str, int, str]:
@@ -139,7 +146,7 @@ def _row(member: Member, result: Result, digits: int) -> list[Cell]:
         Cell(result.model),
         of_text(result.data),
         Cell(result.protocol),
-        Cell(result.metric),
+        Cell(f"{result.metric} {direction(result)}".rstrip()),
         of_estimate(result.estimate, how(member, result), digits),
         Cell(f"{result.n:,}", key=result.n) if result.n else Cell(NOTHING, key=""),
         of_text(result.kind),
@@ -184,7 +191,7 @@ def _pair(group: Group, pair: Comparison, best: str) -> list[Cell]:
         seed="0, of the bootstrap",
         rows=group.results[0].paired_on[:12],
     )
-    p = pair.p if pair.p_adjusted is None else pair.p_adjusted
+    p = pair.decisive_p
     return [
         Cell(pair.b if pair.a == best else pair.a),
         Cell(f"{sign * 100 * pair.difference:+.1f}{shown}", about, sign * pair.difference),

@@ -9,7 +9,7 @@ from typing import Any
 
 import sslkit
 from evaluation.report import commands, glossary, judged, zoo_table
-from evaluation.report.answer import answer, of_group
+from evaluation.report.answer import answer, of_groups
 from evaluation.report.cells import dig
 from evaluation.report.costs import costs_table
 from evaluation.report.entries import sections
@@ -43,6 +43,7 @@ def page(material: Material, *, command: str, ranking_places: str) -> str:
         "answer": answer(material, groups),
         "zoo": zoo_table.zoo_table(material),
         "chart": zoo_table.chart(material),
+        "marked": bool(zoo_table.outside(material)),
         "made": zoo_table.made_table(material),
         "quick": zoo_table.quick_name(material, "knn"),
         "held_out": zoo_table.held_out(material),
@@ -53,8 +54,9 @@ def page(material: Material, *, command: str, ranking_places: str) -> str:
         "rank_first": commands.command("rank", {"zoo": material.zoo, "data": ["clipart", "digits"]}),
         "entries": sections(material),
         "results": judged.results_table(material),
+        "data_notes": judged.notes(material),
         "further": judged.further_table(material),
-        "compared": [(of_group(group), judged.comparison_table(group)) for group in groups],
+        "compared": list(zip(of_groups(groups), map(judged.comparison_table, groups), strict=True)),
         "unjudged": [member.name for member in unjudged],
         "judge_all": _judge_all(unjudged),
         "without_labels": judged.without_labels(material),

@@ -13,13 +13,23 @@ from evaluation.ranking.scoring import parse
 from evaluation.ranking.table import TIED, with_ends
 from evaluation.report import commands
 from evaluation.report.answer import Verdict, of_ranking
-from evaluation.report.cells import MISSING, NOTHING, Cell, Column, Table, made, of_bytes, of_number, of_seconds
+from evaluation.report.cells import (
+    MISSING,
+    NOTHING,
+    OUTSIDE,
+    Cell,
+    Column,
+    Table,
+    made,
+    of_bytes,
+    of_number,
+    of_seconds,
+)
 from evaluation.report.charts import DotChart, ScatterChart, dots, scatter, score_decimals, truth_places
 from evaluation.report.reading import Material, Ranked
 from sslkit.errors import UserError
 from sslkit.options import members
 
-MARK = " †"  # at the names of models from outside the zoo
 OF_AGREEMENT = {
     "weighted tau (Vigna)": "scipy.stats.weightedtau: 1 the same order, -1 the opposite; top models count more",
     "weighted tau (ITM)": "tau with weights 1 / (sum of the ranks by truth)",
@@ -79,7 +89,7 @@ def task_of(ranked: Ranked, material: Material) -> Task:
         scatters=[chart for k in metrics if (chart := scatter(ranking, k)) is not None],
         agreement=_agreement(ranked),
         cost=_cost(ranked),
-        notes=(*ranking.notes, *lines_of(ranking.left_out)),
+        notes=(*ranking.explained, *ranking.notes, *lines_of(ranking.left_out)),
         command=command,
         truth=commands.ranking_with_truth(recorded, material.zoo, entries),
         path=str(ranked.path),
@@ -88,7 +98,7 @@ def task_of(ranked: Ranked, material: Material) -> Task:
 
 def _marked(ranking: Ranking, outside: set[str]) -> Ranking:
     """Return the ranking with a mark at the names of models that are no entries of the zoo."""
-    shown = {name: f"{name}{MARK}" if name in outside else name for name in ranking.models}
+    shown = {name: f"{name}{OUTSIDE}" if name in outside else name for name in ranking.models}
     sources = {shown.get(name, name): one for name, one in ranking.sources.items()}
     return replace(ranking, models=tuple(shown.values()), sources=sources)
 
@@ -104,8 +114,8 @@ def _table(ranked: Ranked) -> Table:
     columns = [Column("model")]
     if ranking.truth is not None:
         columns.append(Column("truth", "accuracy after fine-tuning, with the place", True))
-    about_consensus = "rank over the metrics that score every model, and probability to be the best"
-    columns += [Column("consensus", about_consensus, True), *_metric_columns(ranking)]
+    about_consensus = "rank over the metrics that score every model, and P(best)"
+    columns += [Column("consensus, P(best)", about_consensus, True), *_metric_columns(ranking)]
     rows = [_row(ranked, int(m)) for m in ranking.consensus.order()]
     return Table(f"{_name(ranked)}: models by consensus; a cell is rank, score ± half its interval", columns, rows)
 
@@ -122,7 +132,7 @@ def _row(ranked: Ranked, m: int) -> list[Cell]:
         how = made(quantity="accuracy after fine-tuning, as given by truth=", data=ranking.data, ranking=ranked.path)
         row.append(Cell(f"{truth_places(ranking)[m]}. {truth:.4g}", how, truth))
     consensus = ranking.consensus
-    quantity = f"consensus of {', '.join(consensus.metrics)}: rank, probability to be the best"
+    quantity = f"consensus of {', '.join(consensus.metrics)}: rank, P(best)"
     how = made(quantity=quantity, data=ranking.data, command=ranked.command, date=ranked.date)
     best = "" if np.isnan(consensus.best[m]) else f" ({100 * consensus.best[m]:.0f} %)"
     row.append(of_number(float(consensus.rank[m]), "{:g}" + best, how))

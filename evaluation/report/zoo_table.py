@@ -4,7 +4,19 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from evaluation.report.cells import MISSING, Cell, Column, Table, dig, made, of_estimate, of_number, of_share, of_text
+from evaluation.report.cells import (
+    MISSING,
+    OUTSIDE,
+    Cell,
+    Column,
+    Table,
+    dig,
+    made,
+    of_estimate,
+    of_number,
+    of_share,
+    of_text,
+)
 from evaluation.report.charts import ACROSS, Axis, Dot, DotChart, axis_of, distinct
 from evaluation.report.entries import QUICK, neighbours, origin, place_of, quick_judge, rankme, size
 from evaluation.report.judged import how
@@ -18,7 +30,7 @@ TRAINED_ON = "on images that were trained on too"
 
 
 def zoo_table(material: Material) -> Table:
-    """Make a row for each entry of the zoo, the best first by the numbers of the chart."""
+    """Make a row for each entry of the zoo, and each model beside it with such results, the best first by the chart."""
     tasks = tasks_of(material)
     columns = [
         Column("entry"),
@@ -27,9 +39,22 @@ def zoo_table(material: Material) -> Table:
         Column("trained on"),
         Column("epochs", "passes over the training images", number=True),
     ]
-    order = sorted(enumerate(material.members, 1), key=lambda one: -_main_value(one[1], material))
-    rows = [_row(member, place_of(number), tasks) for number, member in order]
+    places = [*(place_of(number) for number in range(1, len(material.members) + 1)), *("" for _ in outside(material))]
+    order = sorted(zip(_shown(material), places, strict=True), key=lambda one: -_main_value(one[0], material))
+    rows = [_row(member, place, tasks) for member, place in order]
     return Table(f"Entries of {material.zoo}", columns, rows)
+
+
+def outside(material: Material) -> list[Member]:
+    """Return the models that are no entries but have results of the columns, with a mark at their names."""
+    tasks = set(tasks_of(material))
+    return [
+        replace(member, name=f"{member.name}{OUTSIDE}") for member in material.outside if tasks & set(_results(member))
+    ]
+
+
+def _shown(material: Material) -> list[Member]:
+    return [*material.members, *outside(material)]
 
 
 def made_table(material: Material) -> Table:
@@ -65,7 +90,7 @@ def tasks_of(material: Material) -> list[tuple[str, str]]:
 def chart(material: Material) -> DotChart | None:
     """Draw the main number of all entries: a result of the evaluation that all have, else the one during training."""
     title = _main_title(material)
-    found = [(member, estimate) for member in material.members if (estimate := _main(member, material))]
+    found = [(member, estimate) for member in _shown(material) if (estimate := _main(member, material))]
     if not found:
         return None
     found.sort(key=lambda one: -one[1].value)
@@ -78,7 +103,7 @@ def chart(material: Material) -> DotChart | None:
         _dot(member, name, estimate, base, scale)
         for (member, estimate), name, base in zip(found, names, bases, strict=True)
     ]
-    return DotChart(title, f"{title} of {len(found)} entries, best first: {drawn[0].says}.", scale, drawn, shared)
+    return DotChart(title, f"{title} of {len(found)} models, best first: {drawn[0].says}.", scale, drawn, shared)
 
 
 def _dot(member: Member, name: str, one: Estimate, base: float | None, scale: Axis) -> Dot:
@@ -109,7 +134,7 @@ def _main_title(material: Material) -> str:
 def _main(member: Member, material: Material) -> Estimate | None:
     task = _main_task(material)
     if task:
-        return _results(member)[task].estimate
+        return result.estimate if (result := _results(member).get(task)) else None
     return of_share(dig(member.card, "after", "knn"), dig(member.card, "after", "n"))
 
 

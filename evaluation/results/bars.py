@@ -9,19 +9,18 @@ import numpy as np
 
 from evaluation.results.names import in_words, short, wrapped
 from evaluation.results.result import Result
-from evaluation.results.tables import with_interval
+from evaluation.results.tables import DOWN, direction, with_interval
+from evaluation.results.verdict import RANDOM
 from sslkit.errors import UserError
 from sslkit.numerics.figures import FIRST, INK, OTHERS, REFERENCE, SMALL, better, noted, panel, save_figure, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-RANDOM = "random:"  # begin of the name of an untrained network
 WIDTH, LINE = 8.5, 0.27  # inches of the picture, of a bar
 FURTHER = 0.6  # of a bar's height: a further line of its name
 AROUND = 3  # bars' heights of the title and the axis of a panel
 NUMBERS = 0.55  # share of the longest bar that is free beside it for the numbers
-HIGHER = ("fraction", "distance", "rank")  # units of which more is better
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,8 @@ def _words(result: Result) -> str:
 
 
 def _draw(axis: "Axes", title: str, rows: Sequence[Row]) -> None:
-    unit = next(row.result.unit for row in rows if row.result)
+    one = next(row.result for row in rows if row.result)
+    unit = one.unit
     scale = 100 if unit == "fraction" else 1
     height, places = 0.0, []
     for row in rows:
@@ -125,8 +125,8 @@ def _draw(axis: "Axes", title: str, rows: Sequence[Row]) -> None:
     panel(axis, title)
     axis.tick_params(axis="y", length=0)
     axis.set_ylim(height - 0.4, -0.6)
-    direction = f"; {better()}" if unit in HIGHER else ""
-    axis.set_xlabel(f"{'%' if scale == 100 else unit}{direction}", fontsize=SMALL, loc="left")
+    known = f"; {better(direction(one) != DOWN)}" if direction(one) or scale == 100 else ""
+    axis.set_xlabel(f"{'%' if scale == 100 else unit}{known}", fontsize=SMALL, loc="left")
     if scale == 100:
         axis.set(xlim=(0, 100 * (1 + NUMBERS)), xticks=range(0, 101, 20))
         axis.spines["bottom"].set_bounds(0, 100)  # the rest is for the numbers

@@ -11,6 +11,7 @@ import numpy as np
 from evaluation.results.result import Result
 from evaluation.results.statistics import ROUNDING, Z95, bootstrap_mean, generator, holm, mcnemar, sign_flip, t_quantile
 from sslkit.errors import UserError
+from sslkit.terminal.say import counted
 
 Z80 = 0.8416212335729143
 LEVEL = 0.05
@@ -24,8 +25,8 @@ class Comparison:
 
     a, b: the models. metric: of both. difference: value of a minus value of b. interval: 95 %, by pairs; None for too
         few pairs, or pairs of episodes or seeds that do not vary.
-    test: its name. p: two-sided. p_adjusted: after Holm where several pairs were compared, else None. n: images or
-        episodes. leaky: a or b was chosen on test data.
+    test: its name. p: two-sided. p_adjusted: after Holm over `pairs` comparisons, None for one that stands alone. n:
+        images or episodes. leaky: a or b was chosen on test data.
     detectable: the smallest true difference that the test would have found in 80 % of such samples at p < 0.05, given
     how much the two differed here; None where no difference would be, or nothing varied.
     """
@@ -41,20 +42,33 @@ class Comparison:
     detectable: float | None
     p_adjusted: float | None = None
     leaky: bool = False
+    pairs: int = 1
+
+    @property
+    def decisive_p(self) -> float:
+        """The p that decides: after adjustment if there was one."""
+        return self.p if self.p_adjusted is None else self.p_adjusted
+
+    @property
+    def turned(self) -> "Comparison":
+        """The comparison of b with a."""
+        ends = None if self.interval is None else (-self.interval[1], -self.interval[0])
+        return dataclasses.replace(self, a=self.b, b=self.a, difference=-self.difference, interval=ends)
 
     @property
     def verdict(self) -> str:
-        """Return one sentence. Better means p < 0.05, after adjustment if there was one."""
-        p, name = (self.p, "p") if self.p_adjusted is None else (self.p_adjusted, "Holm-adjusted p")
+        """Return one sentence, the better model first. Better means p < 0.05, after adjustment if there was one."""
+        if self.difference < 0:
+            return self.turned.verdict
+        p = self.decisive_p
+        name = "p" if self.p_adjusted is None else f"Holm-adjusted p ({counted(self.pairs, 'pair')})"
         note = "; one of the two was chosen on test data" if self.leaky else ""
         if self.interval is None:
             return self._without_interval(f"{self.test} {name} {_p(p)}", p) + note
         low, high = self.interval
         if p < LEVEL:
-            first, second = (self.a, self.b) if self.difference > 0 else (self.b, self.a)
-            ends = sorted((abs(low), abs(high))) if low * high > 0 else (low, high)
-            size = f"{100 * abs(self.difference):.1f} points ({100 * ends[0]:.1f} to {100 * ends[1]:.1f})"
-            return f"{first} is better than {second} by {size}, {self.test} {name} {_p(p)}{note}"
+            size = f"{100 * self.difference:.1f} points ({100 * low:.1f} to {100 * high:.1f})"
+            return f"{self.a} is better than {self.b} by {size}, {self.test} {name} {_p(p)}{note}"
         missed = "no difference" if self.detectable is None else f"differences under {100 * self.detectable:.1f} points"
         could = "could have been seen" if self.detectable is None else "would likely be missed"
         seen = f"{100 * self.difference:.1f} points, {100 * low:.1f} to {100 * high:.1f}, {self.test} {name} {_p(p)}"
@@ -62,12 +76,11 @@ class Comparison:
 
     def _without_interval(self, test: str, p: float) -> str:
         why = f"{self.n} pairs are too few" if self.n < FEW else f"the {self.n} pairs all differ by the same"
-        points = f"{100 * abs(self.difference):.1f} points (no interval: {why})"
-        first, second = (self.a, self.b) if self.difference > 0 else (self.b, self.a)
+        points = f"{100 * self.difference:.1f} points (no interval: {why})"
         if p < LEVEL:
-            return f"{first} is better than {second} by {points}, {test}"
-        if abs(self.difference) > ROUNDING and self.n < FEW:
-            return f"{first} is ahead of {second} by {points}, which may be chance: {test}"
+            return f"{self.a} is better than {self.b} by {points}, {test}"
+        if self.difference > ROUNDING and self.n < FEW:
+            return f"{self.a} is ahead of {self.b} by {points}, which may be chance: {test}"
         return f"no difference seen between {self.a} and {self.b}: {points}, {test}"
 
     def to_json(self) -> str:
@@ -116,7 +129,10 @@ def compare_all(
     pairs = itertools.combinations(results, 2)
     comparisons = [compare(a, b, labels=labels, paired=paired, seed=seed) for a, b in pairs]
     adjusted = holm([comparison.p for comparison in comparisons])
-    return [dataclasses.replace(one, p_adjusted=float(p)) for one, p in zip(comparisons, adjusted, strict=True)]
+    count = len(comparisons)
+    return [
+        dataclasses.replace(one, p_adjusted=float(p), pairs=count) for one, p in zip(comparisons, adjusted, strict=True)
+    ]
 
 
 def detectable_share(discordant: float, n: int) -> float | None:

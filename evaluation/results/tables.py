@@ -15,7 +15,9 @@ STYLES = ("text", "markdown")
 COLUMNS = ("model", "data", "protocol", "metric", "value", "n", "interval", "recipe", "flags")
 ALIGNED_RIGHT = ("value", "n")
 SYMMETRIC = 0.02  # ends that differ by less than this share of the half width are written as one ±
-DROPPED = ("in_train", "unreadable", "left_out", "dropped", "classes_of_one_image")  # details that count left-out items
+DROPPED = ("in_train", "left_out", "dropped", "classes_of_one_image")  # details that count left-out items
+HIGHER, LOWER = ("distance", "rank", "ratio", "silhouette"), ("squared distance",)  # units, and which is better
+UP, DOWN = "↑", "↓"
 
 
 def table(results: Sequence[Result], style: str = "text") -> str:
@@ -25,21 +27,23 @@ def table(results: Sequence[Result], style: str = "text") -> str:
     style: "text", aligned columns, or "markdown". Empty columns are left out. A text that is wider than the terminal
     (80 columns where there is none) has model and data as headings and the recipes below the table.
     Fractions are shown in percent, other numbers in their unit. Flags: leaky (chosen on test data), not converged,
-    and counts of left-out items.
+    and counts of left-out items. Below a text stand the notes of each data set, see `notes_of`.
     Raises UserError for an empty list and for an unknown style.
     """
     if style not in STYLES:
         raise UserError(f"there is no table style {style!r}: {nearest(style, STYLES)}")
     if not results:
         raise UserError("there is no result to show")
-    rows = [_cells(result) for result in results]
+    rows = [_cells(result, style == "markdown") for result in results]
     columns = [name for name in COLUMNS if any(row[name] for row in rows)]
     lines = [list(columns), *([row[name] for name in columns] for row in rows)]
     right = [columns.index(name) for name in ALIGNED_RIGHT if name in columns]
     if style == "markdown":
         return markdown(lines, right)
     wide = aligned(lines, right, sys.maxsize)
-    return wide if max(map(len, wide.splitlines())) <= columns_of_terminal() else _folded(rows)
+    fits = max(map(len, wide.splitlines())) <= columns_of_terminal()
+    below = [*_legend(results), *notes_of(results)]
+    return "\n".join([wide if fits else _folded(rows), *([""] if below else []), *map(folded, below)])
 
 
 def _folded(rows: Sequence[Mapping[str, str]]) -> str:
@@ -83,24 +87,62 @@ def flags(result: Result) -> list[str]:
     """Return the warnings to show beside a number."""
     warnings = ["leaky: test data were used"] if result.leaky else []
     warnings += ["not converged"] if result.converged is False else []
-    for name in DROPPED:
-        count = result.details.get(name)
-        count = len(count) if isinstance(count, (list, tuple)) else count
-        warnings += [f"{count} {name.replace('_', ' ')}"] if count else []
-    return warnings + ([result.details["notes"]] if result.details.get("notes") else [])
+    return warnings + [counted for name in DROPPED if (counted := _count(result, name))]
 
 
-def _cells(result: Result) -> dict[str, str]:
+def notes_of(results: Sequence[Result]) -> list[str]:
+    """Return a line for each data set: the accuracy without a look at the images, and what holds for all its results.
+
+    What holds for some of its models only names these.
+    """
+    lines = []
+    for data in dict.fromkeys(result.data for result in results):
+        own = [result for result in results if result.data == data]
+        models = dict.fromkeys(result.model for result in own)
+        said: dict[str, dict[str, None]] = {}
+        for result in own:
+            for note in _notes(result):
+                said.setdefault(note, {})[result.model] = None
+        found = [note if len(of) == len(models) else f"{note} ({', '.join(of)})" for note, of in said.items()]
+        lines += [": ".join(filter(None, (data, "; ".join(found))))] if found else []
+    return lines
+
+
+def _notes(result: Result) -> list[str]:
+    """Return what a result says about its data set rather than about itself."""
+    largest = result.details.get("largest_class")
+    always = f"always the largest class: {100 * largest:.1f} %" if largest else ""
+    return [one for one in (always, _count(result, "unreadable"), *result.details.get("notes", "").split("; ")) if one]
+
+
+def _count(result: Result, name: str) -> str:
+    count = result.details.get(name)
+    count = len(count) if isinstance(count, (list, tuple)) else count
+    return f"{count} {name.replace('_', ' ')}" if count else ""
+
+
+def direction(result: Result) -> str:
+    """Return an arrow for the better direction of a number that is no share, "" where it is not known."""
+    return UP if result.unit in HIGHER else DOWN if result.unit in LOWER else ""
+
+
+def _legend(results: Sequence[Result]) -> list[str]:
+    arrows = set(map(direction, results))
+    words = [f"{arrow} {word}" for arrow, word in ((UP, "higher"), (DOWN, "lower")) if arrow in arrows]
+    return [f"{', '.join(words)} is better"] if words else []
+
+
+def _cells(result: Result, whole: bool) -> dict[str, str]:
     return {
         "model": result.model,
         "data": result.data,
         "protocol": result.protocol,
-        "metric": result.metric,
+        "metric": f"{result.metric} {direction(result)}".rstrip(),
         "value": with_interval(result.estimate),
         "n": f"{result.n:,}" if result.n else "",
         "interval": result.kind,
         "recipe": result.recipe,
-        "flags": "; ".join(flags(result)),
+        "flags": "; ".join([*flags(result), *(_notes(result) if whole else [])]),
     }
 
 

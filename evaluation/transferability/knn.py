@@ -12,13 +12,22 @@ from sslkit.errors import UserError
 def knn_right(x: Tensor, y: Tensor, k: int = 20, temperature: float = 0.07) -> Tensor:
     """Return (N,) 1.0 where the k most similar other rows, weighted by exp(cosine / temperature), vote for the label.
 
-    x: (N, D). y: (N,) int64 from 0. Ties go to the smaller class. Similarities are float32.
+    x: (N, D). y: (N,) int64 from 0. Ties go to the smaller class. Similarities are float32. A row votes for no row that
+    is equal to it: a copy of an image would answer for it. k is lowered to the number of the other rows.
     """
     rows, labels = np.arange(len(y)), y.cpu().numpy()
     unit = unit_rows(_in_range(x.cpu().numpy()), "features")
-    similarity, position = neighbours(unit, rows, unit, k, (rows, rows))
+    own = _copies(x.cpu().numpy())
+    similarity, position = neighbours(unit, rows, unit, min(k, len(y) - int(np.bincount(own).max())), (own, own))
     voted = vote(similarity, labels[position], [k], temperature, int(labels.max()) + 1)[k]
     return torch.from_numpy(voted == labels).double().to(y.device)
+
+
+def _copies(x: np.ndarray) -> np.ndarray:
+    """Return groups (N,) of equal rows (N, D); none if most rows have equals: such a model maps images to one point."""
+    number: dict[bytes, int] = {}
+    groups = np.array([number.setdefault(row.tobytes(), len(number)) for row in x + 0.0])  # + 0.0: no -0.0
+    return groups if 2 * len(number) > len(x) else np.arange(len(x))
 
 
 def _in_range(x: np.ndarray) -> np.ndarray:
@@ -30,6 +39,8 @@ def _in_range(x: np.ndarray) -> np.ndarray:
 
 def score(sample: Sample, *, k: int = 20, temperature: float = 0.07) -> Score:
     """Share of images whose k nearest others by cosine, weighted by exp(s / temperature), vote for the right class.
+
+    Exact copies, images of equal features, do not vote for each other.
 
     k: neighbours, at most N - 1. temperature: the smaller, the more the nearest count; both as in the `knn` protocol.
     Rows of zeros have no cosine: they count as wrong and are nobody's neighbour, with a warning.

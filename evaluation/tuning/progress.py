@@ -9,10 +9,11 @@ from typing import Any
 from tqdm import tqdm
 
 from sslkit.runtime.distributed import rank
-from sslkit.terminal.say import printable
+from sslkit.terminal.say import lasting, printable
 
 LINES = 10  # most lines of one training in a log
 APART = 60.0  # least seconds between two of them
+WORTH = 30.0  # seconds to go that are said
 
 
 class Progress:
@@ -25,7 +26,7 @@ class Progress:
     def __init__(self, shown: bool | str, steps: int, first: int = 0) -> None:
         self.title = shown if isinstance(shown, str) else "training"
         self.shown = bool(shown) and rank() == 0
-        self.step, self.steps, self.loss = first, steps, math.nan
+        self.first, self.step, self.steps, self.loss = first, first, steps, math.nan
         hidden = None if self.shown else True  # None: shown on a terminal only
         self.bar = tqdm(
             total=steps,
@@ -64,7 +65,9 @@ class Progress:
         due = self.step % -(-self.steps // LINES) == 0 and now - self.said >= APART
         if self.shown and self.bar.disable and due:
             self.said = now
-            self._say(f"step {self.step:,}/{self.steps:,}  {loss}".rstrip())
+            left = (now - self.start) / (self.step - self.first) * (self.steps - self.step)
+            to_go = f"{lasting(left)} to go in this run" if left >= WORTH else ""
+            self._say("  ".join(filter(None, (f"step {self.step:,}/{self.steps:,}", loss, to_go))))
 
     def _say(self, text: str) -> None:
         tqdm.write(printable(f"{self.title}  {text}", keep=""), file=sys.stderr)

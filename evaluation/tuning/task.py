@@ -10,6 +10,7 @@ import numpy as np
 from evaluation import datasets
 from evaluation.datasets import AS_USUAL, Reading
 from evaluation.datasets._labels import check_classes
+from evaluation.datasets._readable import readable
 from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel
@@ -88,17 +89,10 @@ def open_task(model: LoadedModel, dataset: Any, reading: Reading = AS_USUAL) -> 
 
     dataset: any source of `evaluation.datasets.open_split`, or a mapping of "train", "test" and optionally "val" to
         open `Split`s. Without a "test" split, "val" is the test.
-    reading: an image that cannot be read raises an error all the same.
+        Of a source, images that cannot be read are left out; of given splits, `open_splits` has done it.
     Raises UserError if a split or its labels are missing, for -1 labels, and for classes that occur only in test.
     """
-    given = dict(dataset) if isinstance(dataset, Mapping) else _open(dataset, reading)
-    if "test" not in given and "val" in given:
-        given["test"] = given.pop("val")
-    for name in ("train", "test"):
-        if name not in given:
-            raise UserError(f"fine-tuning needs the splits train and test; there is no {name}: {', '.join(given)}")
-    for name, split in given.items():
-        _check(split, name)
+    given = _checked(dataset) if isinstance(dataset, Mapping) else open_splits(dataset, reading)
     first = given["train"]
     check_classes([first], "fine-tuning")
     given = {name: _renumbered(split, first) for name, split in given.items()}
@@ -109,13 +103,30 @@ def open_task(model: LoadedModel, dataset: Any, reading: Reading = AS_USUAL) -> 
     return Task(model, train, test, first.classes, first.metric, first.name, _digest(given, train, test))
 
 
+def open_splits(dataset: Any, reading: Reading = AS_USUAL) -> dict[str, Split]:
+    """Return the splits to tune and to test on, without images that cannot be read. Raises UserError as `open_task`."""
+    return {name: readable(split) for name, split in _checked(_open(dataset, reading)).items()}
+
+
+def _checked(splits: Mapping[str, Split]) -> dict[str, Split]:
+    given = dict(splits)
+    if "test" not in given and "val" in given:
+        given["test"] = given.pop("val")
+    for name in ("train", "test"):
+        if name not in given:
+            raise UserError(f"fine-tuning needs the splits train and test; there is no {name}: {', '.join(given)}")
+    for name, split in given.items():
+        _check(split, name)
+    return given
+
+
 def _open(dataset: Any, reading: Reading) -> dict[str, Split]:
     if isinstance(dataset, Split):
         raise UserError('one open split is not enough to fine-tune: give {"train": Split, "test": Split}')
     entry = datasets.published(dataset)
     known = entry.counts if entry else datasets.splits_of(dataset)
     wanted = [split for split in ("train", "val", "test") if split in known]
-    return {split: reading.open(dataset, split, on_error="raise") for split in wanted}
+    return {split: reading.open(dataset, split) for split in wanted}
 
 
 def _labelled(given: Mapping[str, Split], model: LoadedModel) -> Labelled:

@@ -90,24 +90,26 @@ class Bench:
         self.task, self.runtime = task, runtime
         self._kept: dict[str, Pixels] = {}
 
-    def run(self, trial: Trial, checkpoint: Checkpoint) -> dict[str, Any]:
+    def run(self, trial: Trial, checkpoint: Checkpoint, place: str = "") -> dict[str, Any]:
         """Run a trial and return the values of its record; a diverged one has the value None.
 
+        place: among the runs, such as "run 3 of 12, ", for the lines of progress.
         The checkpoint is resumed, and deleted by the caller once the record is written.
         """
         started, state = time.perf_counter(), State()
         for pixels in (self._learned(trial), self._judged(trial), self._tested()):
             pixels.keep()
         try:
-            values = self._judge(trial, self._tune(trial, checkpoint, state))
+            values = self._judge(trial, self._tune(trial, checkpoint, state, place))
         except Diverged as error:
             values = {"value": None, "diverged": True, "reason": str(error)}
         return {**values, "seconds": state.before + time.perf_counter() - started, "device": self.runtime.device.type}
 
-    def _tune(self, trial: Trial, checkpoint: Checkpoint, state: State) -> torch.nn.Sequential:
+    def _tune(self, trial: Trial, checkpoint: Checkpoint, state: State, place: str) -> torch.nn.Sequential:
         train, setting = self.task.train, trial.setting
         y = torch.from_numpy(train.y[trial.learn])
-        title = self.runtime.progress and f"  {trial.stage}: lr {setting.lr:g}, decay {setting.weight_decay:g}"
+        rates = f"lr {setting.lr:g}, decay {setting.weight_decay:g}"
+        title = self.runtime.progress and f"  {self.task.model.name}, {trial.stage}: {place}{rates}"
         pixels, classes = self._learned(trial), len(self.task.classes)
         how = {"classes": classes, "state": state, "checkpoint": checkpoint, "progress": title}
         return train_classifier(self.task.model, pixels, y, setting, **how)
@@ -199,7 +201,12 @@ class Runner:
 
     def _work(self, keys: list[dict[str, Any]], trials: Sequence[Trial]) -> Callable[[int], dict[str, Any]]:
         bench = Bench(self.task, self.runtime)
-        return lambda number: bench.run(trials[number], checkpoint_of(self.records.path, keys[number]))
+
+        def run(number: int) -> dict[str, Any]:
+            place = f"run {number + 1} of {len(keys)}, "
+            return bench.run(trials[number], checkpoint_of(self.records.path, keys[number]), place)
+
+        return run
 
 
 @contextmanager

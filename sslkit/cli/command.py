@@ -98,7 +98,7 @@ def run_plain(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, 
         tree = dataclasses.asdict(settings)
         for part, own in options.items():
             tree |= {part: members.options(own)} if part else members.options(own)
-        check(words, {**tree, "hydra": None})
+        check(words, {**{name: "" if value is None else value for name, value in tree.items()}, "hydra": None})
         ConfigStore.instance().store(name="plain", node={**QUIET, **tree})
         sys.argv[1:] = words
         own = {field.name for field in dataclasses.fields(settings)}

@@ -15,9 +15,11 @@ from sslkit.options import members
 WORDS = {"data": "source", "optimizer": "name"}  # `data=X` is short for `data.source=X`
 ELSEWHERE = {  # what other programs call a setting
     "arch": ("backbone", "checkpoint"),
+    "checkpoint": ("zoo", "entry", "init"),
     "batchsize": ("data.batch_size", "batch_size"),
     "dataset": ("data",),
     "dataset_path": ("data",),
+    "entry": ("checkpoint", "zoo"),
     "gpus": ("trainer.devices", "device"),
     "img_size": ("data.image_size", "image_size"),
     "learning_rate": ("optimizer.lr",),
@@ -33,9 +35,11 @@ ELSEWHERE = {  # what other programs call a setting
     "pretrained": ("init",),
     "protocol": ("protocols",),
     "resolution": ("data.image_size", "image_size"),
-    "weights": ("init", "checkpoint"),
+    "weights": ("init", "checkpoint", "zoo"),
+    "zoo": ("checkpoint", "entry"),
 }
 MOST_MEANT = 3
+MOST_SHOWN = 60  # characters of a value that is repeated
 SHOWING = ("--cfg", "-c", "--package", "-p", "--info", "-i")  # Hydra's flags that take a value
 SWEEP = frozenset(("-m", "--multirun"))
 CALL = re.compile(r"""[^\s\[\],"'()][^\[\],"'()]*\([^()"']*\)[^\[\],"'()]*""")  # ped(lam=0.3)+logme
@@ -93,10 +97,10 @@ def check(words: Sequence[str], tree: Mapping[str, Any]) -> None:
     for word in words:
         if word.startswith("-"):
             continue
-        key, equals, _ = word.lstrip("+~").partition("=")
+        key, equals, value = word.lstrip("+~").partition("=")
         if not equals:
             raise UserError(f"cannot read {word!r}: write key=value")
-        _check_key(key, tree)
+        _check_key(key, value, tree)
         try:
             OverridesParser.create().parse_override(word)
         except (HydraException, ValueError) as error:  # ValueError: a number of thousands of digits
@@ -118,7 +122,7 @@ def one_line(error: Exception) -> str:
     return "; ".join(line for line in lines if line and not set(line) <= {"^", "~", " "})
 
 
-def _check_key(key: str, tree: Mapping[str, Any]) -> None:
+def _check_key(key: str, value: str, tree: Mapping[str, Any]) -> None:
     parts = key.replace("/", ".").split(".")  # hydra/launcher=... selects from a group
     node: Any = tree
     for depth, part in enumerate(parts):
@@ -128,18 +132,22 @@ def _check_key(key: str, tree: Mapping[str, Any]) -> None:
             known = node if isinstance(node, Mapping) else ()
             path = ".".join(parts[:depth])
             of = f" in {path}" if path else ""
-            meant = "" if path else _meant(part, tree)
+            meant = _meant(part, value.strip("\"'"), tree, inside=bool(path))
             raise UserError(f"there is no setting {key!r}{of}: {meant or members.nearest(part, known)}")
         node = node[part]
 
 
-def _meant(name: str, tree: Mapping[str, Any]) -> str:
-    """The setting that another program calls so, or that is found in a group; "" if there is none."""
+def _meant(name: str, value: str, tree: Mapping[str, Any], inside: bool) -> str:
+    """The setting that another program calls so, or that is found in a group, with its value; "" if there is none.
+
+    inside: the name was given in a group; only one of that name outside of the groups is meant.
+    """
     groups = {key: group for key, group in tree.items() if isinstance(group, Mapping) and key != "hydra"}
-    inside = [f"{key}.{name}" for key, group in groups.items() if name in group]
+    grouped = [f"{key}.{name}" for key, group in groups.items() if name in group]
     elsewhere = [path for path in ELSEWHERE.get(name, ()) if _is_there(path, tree)]
-    found = (inside or elsewhere)[:MOST_MEANT]
-    return f"did you mean {' or '.join(map(repr, found))}?" if found else ""
+    found = ([name] if name in tree else []) if inside else (grouped or elsewhere)[:MOST_MEANT]
+    shown = f"={value}" if value and len(value) <= MOST_SHOWN else ""
+    return f"did you mean {' or '.join(repr(path + shown) for path in found)}?" if found else ""
 
 
 def _is_there(path: str, tree: Any) -> bool:

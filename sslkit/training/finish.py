@@ -28,6 +28,7 @@ from sslkit.training.data import Data, capped
 from sslkit.training.monitor import History, features, judge
 from sslkit.training.summary import summary
 from sslkit.zoo.entry import CARD, ZooEntry, load_lines, newest, save, update
+from sslkit.zoo.exporting.base import about_card, pretrained_cfg
 from sslkit.zoo.heads import LABELS, PROTOTYPES, Head
 
 PACKAGES = ("sslkit", "torch", "torchvision", "timm", "pytorch-lightning", "lightly", "numpy", "faiss-cpu")
@@ -139,7 +140,7 @@ def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:
     """The card without the results: enough to load the backbone and to repeat the command."""
     body, train = method.backbone, data.train
     mean, std = method.normalize
-    return {
+    card = {
         "format": 1,
         "method": method.name,
         "options": {} if isinstance(config.method, str) else config.to_dict()["method"],
@@ -154,7 +155,6 @@ def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:
             **({} if data.clips is None else {"frames": train.frames, "stride": train.options.stride}),
         },
         **_init(method),
-        "load": load_lines(body.recipe.lines),
         "normalize": {"mean": list(mean), "std": list(std)},
         "data": {
             "source": config.data.source,
@@ -171,6 +171,8 @@ def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:
         "commit": _commit(),
         "versions": {name: _version(name) for name in PACKAGES},
     }
+    preprocessing = pretrained_cfg(about_card(card, method.name, body.width))
+    return {**card, "load": load_lines(body.recipe.lines, preprocessing)}
 
 
 def _init(method: Method) -> dict[str, Any]:

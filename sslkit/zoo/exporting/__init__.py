@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text, write_whole, write_whole_folder
 from sslkit.options import members
-from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
+from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry, is_ready_made
 
 if TYPE_CHECKING:  # they load torch, which a table of the zoo does without
-    from sslkit.zoo.exporting.base import Target
+    from sslkit.zoo.exporting.base import Source, Target
     from sslkit.zoo.frozen import Frozen
 
 
@@ -32,19 +32,21 @@ def export(
         path = sslkit.zoo.export("runs/zoo/NAME", to="timm")
         print(*sslkit.exporting.lines(path))  # the Python that loads it without sslkit
 
+    entry: or ready-made weights, `timm:NAME`, `published:NAME:FILE`, efficientnet_lite0.
     to: "timm", "hf" (a hub folder), "torchvision" or "onnx". out: the file or folder to write; None: below `exports`
-    in the entry's folder. An existing one is replaced whole, or left unchanged. trust: see `ZooEntry.backbone`.
+    in the entry's folder, or here for ready-made weights. An existing one is replaced whole, or left unchanged.
+    trust: see `ZooEntry.backbone`.
     Raises UserError for a network that this format cannot hold, with the formats that can.
     """
     from sslkit.zoo.exporting.base import Source
 
     target = find(to)()
-    source = Source.of(entry if isinstance(entry, ZooEntry) else ZooEntry.load(entry), trust)
+    source = _of_word(str(entry)) or Source.of(entry if isinstance(entry, ZooEntry) else ZooEntry.load(entry), trust)
     folder = source.entry.folder
     if reason := target.refusal(source):
         possible = ", ".join(name for name in names() if not find(name)().refusal(source)) or "none"
         raise UserError(f"{folder} cannot be exported to {to}: {reason}; possible for this network: {possible}")
-    path = _place(target, folder, to, out)
+    path = _place(target, source, to, out)
     whole = write_whole if target.suffix else write_whole_folder
     with whole(path) as partial:
         target.write(source, partial, path.name)
@@ -98,11 +100,20 @@ def _owner(path: Path) -> "Target":
     )
 
 
-def _place(target: "Target", folder: Path, to: str, out: str | Path | None) -> Path:
+def _of_word(word: str) -> "Source | None":
+    if not is_ready_made(word):
+        return None
+    from sslkit.zoo.exporting._ready_made import source
+
+    return source(word)
+
+
+def _place(target: "Target", source: "Source", to: str, out: str | Path | None) -> Path:
     """The path to write. Raises UserError for a file of another suffix, and for a folder with other content."""
-    own = f"{folder.resolve().name}-{to}{target.suffix}"
+    own = f"{source.about.name}-{to}{target.suffix}"
     if out is None:
-        return folder / "exports" / own
+        folder = source.entry.folder
+        return (Path() if is_ready_made(str(folder)) else folder) / "exports" / own
     path = Path(out).expanduser()
     if target.suffix:
         path = path / own if path.is_dir() else path

@@ -1,9 +1,9 @@
 """The contract of every export format: which networks it can hold, how it is written and read back."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -97,8 +97,14 @@ def about_entry(entry: ZooEntry, net: nn.Module) -> About:
     time = [body["frames"]] if "frames" in body else []
     with torch.no_grad():
         width = net(torch.zeros(1, body["in_chans"], *time, size, size)).shape[1]
+    return replace(about_card(card, entry.folder.resolve().name, width), range=entry.range)
+
+
+def about_card(card: Mapping[str, Any], name: str, width: int) -> About:
+    """The metadata that a card has of its network."""
+    body, size = card["backbone"], card["backbone"]["image_size"]
     return About(
-        name=entry.folder.resolve().name,
+        name=name,
         method=card.get("method", ""),
         lines=tuple(body["lines"]),
         width=width,
@@ -109,7 +115,6 @@ def about_entry(entry: ZooEntry, net: nn.Module) -> About:
         crop_pct=0.875 if size > backbones.SMALL else 1.0,  # small images are not cropped
         frames=body.get("frames"),
         stride=body.get("stride"),
-        range=entry.range,
     )
 
 

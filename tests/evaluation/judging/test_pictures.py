@@ -42,10 +42,11 @@ def test_an_image_of_train_does_not_vote_for_itself(
     result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = {}
-    monkeypatch.setattr(pictures, "plot_confusion", lambda y, voted, *_, **__: shown.update(y=y, voted=voted))
+    monkeypatch.setattr(pictures, "plot_confusion", lambda y, voted, *_, **said: shown.update(said, y=y, voted=voted))
     twins = Judged(features(np.arange(100), 10), features(np.arange(90), 10))
     pictures.draw([result], [twins], Runtime(out=tmp_path))
     assert (shown["y"] == shown["voted"]).mean() < 0.4, "random features"
+    assert shown["title"].endswith("confusions of 20-NN (not of the linear probe)")
 
 
 def test_data_sets_of_one_name_have_pictures_of_their_own(result: Result, tmp_path: Path) -> None:

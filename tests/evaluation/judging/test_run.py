@@ -207,6 +207,8 @@ def picture_folder(root: Path, parts: dict[str, int]) -> Path:
 
 def test_val_is_learned_from_and_what_is_left_out_is_in_the_result(tmp_path: Path) -> None:
     folder = picture_folder(tmp_path / "pictures", {"train": 20, "val": 10, "test": 12})
+    twin = next(folder.glob("train/*/05.png"))
+    (folder / "test" / twin.parent.name / "05.png").write_bytes(twin.read_bytes())
     model = load_model("random:narrow_resnet", image_size=32, in_chans=3)
     how = {"cache": tmp_path / "cache", "progress": False, "workers": 0}
     train = Subject(model, str(folder)).train(Runtime(**how))
@@ -215,7 +217,8 @@ def test_val_is_learned_from_and_what_is_left_out_is_in_the_result(tmp_path: Pat
     [result] = run.evaluate(model, str(folder), "knn", out=tmp_path / "out", say=said.append, **how)
     assert result.details["bank"] == 60 and result.n == 23
     assert result.details["unreadable"] == 1 and result.details["splits"] == ["train+val", "test"]
-    assert "1 unreadable" in evaluation.table([result])
+    assert any(line.endswith("are also training images of the probe") for line in said), said
+    assert "1 unreadable" in evaluation.table([result]) and result.details["largest_class"] == pytest.approx(0.5)
 
 
 def test_a_rerun_replaces_its_number_whatever_the_solver_says_of_its_way(tmp_path: Path) -> None:

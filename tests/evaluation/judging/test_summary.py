@@ -48,6 +48,13 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_list_of_a_zoo_and_of_words_is_judged(place: Path) -> None:
+    how = {"out": place / "out", "cache": place / "cache", "progress": False}
+    words = [str(place / "zoo"), f"random:{place / 'zoo' / 'sound'}"]
+    results = judge(zoo=words, data=str(place / "few.npz"), protocols="knn", **how)
+    assert [result.model for result in results] == ["sound", "sound2", "random:sound"]
+
+
 def test_two_entries_of_one_name_are_told_by_their_folders(place: Path, capsys: pytest.CaptureFixture) -> None:
     (place / "more").mkdir()
     make_entry(place / "more" / "sound")
@@ -157,3 +164,19 @@ def test_one_model_has_no_differences_to_tell(capsys: pytest.CaptureFixture) -> 
     assert capsys.readouterr().out == ""
     print_differences([one, replace(one, model="b")])
     assert "d: differences of mean_per_class need the labels" in capsys.readouterr().out
+
+
+def test_one_line_says_which_to_take_before_the_pairs(capsys: pytest.CaptureFixture) -> None:
+    about = {"protocol": "linear", "recipe": "", "metric": "top1", "data": "d", "paired_on": "rows"}
+    right = {"worse": np.arange(200) < 60, "alike": np.arange(200) < 178, "better": np.arange(200) < 180}
+    knn = [
+        Result.of(share(own), model=name, outcomes=own, **about | {"protocol": "knn"}) for name, own in right.items()
+    ]
+    linear = [replace(one, protocol="linear") for one in knn]
+    print_differences([*knn, *linear])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "knn on d, top1: better is first: 90.0 %" in said and said.count("take ") == 1
+    said = said[said.index("linear on") :]
+    assert said.startswith("linear on d, top1: take better: 90.0 % (85.1 to 93.4); not told apart from alike; ")
+    assert "; better than worse" in said and "better is better than worse by" in said
+    assert "no difference seen between better and alike (1.0 points" in said and "p (3 pairs)" in said

@@ -173,7 +173,8 @@ def test_one_pair_of_rates_is_not_chosen_and_the_seed_is_told(select: str) -> No
 
 def test_counts_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(module, "open_task", lambda model, data, reading: asked.append(reading.counts))
+    monkeypatch.setattr("evaluation.protocols.base.open_splits", lambda data, reading: asked.append(reading.counts))
+    monkeypatch.setattr(module, "open_task", lambda model, splits: None)
     monkeypatch.setattr(module, "tuned", lambda *_: None)
     for how in ({}, {"counts": "warn"}):
         module.run(Subject(model(), "digits", Reading(**how)), module.Options(), Runtime())

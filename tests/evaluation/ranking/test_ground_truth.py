@@ -71,6 +71,14 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+def test_the_time_that_is_said_is_of_what_is_not_measured_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[tuple[int, int]] = []
+    monkeypatch.setattr(module, "announce", lambda work, runs, *_: said.append((sum(s for _, s in work), runs)))
+    ground_truth({"narrow": ZOO["narrow"]}, "digits", out=tmp_path, **QUICK)
+    ground_truth(ZOO, "digits", out=tmp_path, **QUICK)
+    assert said == [(4 * 12, 4), (4 * 12, 4)], "two rates and two seeds of one model, then of the other"
+
+
 def read(folder: Path, name: str) -> Any:
     return json.loads((folder / name).read_text())
 

@@ -37,6 +37,15 @@ def zoo() -> dict[str, LoadedModel]:
     return {f"seed {seed}": load_model(f"random:narrow_resnet:{seed}", image_size=8, in_chans=1) for seed in range(4)}
 
 
+def test_each_round_says_its_runs_and_the_models_that_are_done(zoo: dict, tmp_path: Path) -> None:
+    said: list[str] = []
+    successive_halving(zoo, "digits", out=tmp_path, sure=1, say=said.append, seeds=[0], **QUICK)
+    assert "round 1 of 2: 3 models, 9 runs of 4 steps, 1 seed" in said
+    assert "round 2 of 2: 2 models, 2 runs of 8 steps, 1 seed" in said
+    assert any(line.startswith("model 1 of 3: ") and line.endswith("to go in this round") for line in said)
+    assert any(line.startswith("model 3 of 3: ") and "to go" not in line for line in said)
+
+
 def test_each_round_keeps_the_better_half_with_twice_the_steps(zoo: dict, tmp_path: Path) -> None:
     found = successive_halving(zoo, "digits", out=tmp_path, sure=1, **QUICK)
     first, last = found.rounds

@@ -3,6 +3,7 @@
 import numpy as np
 
 import evaluation
+from evaluation.features.models import unlike_sizes
 
 
 def made_up(images: int, classes: int, models: int = 3) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -23,3 +24,18 @@ def test_a_metric_without_a_score_on_half_of_the_images_has_a_note() -> None:
     assert np.isfinite(ranking.scores).all() and note in ranking.notes
     assert note not in evaluation.rank(few, metrics=["tmi"], bootstrap=0).notes
     assert note not in evaluation.rank(enough, metrics=["tmi"], bootstrap=4).notes
+
+
+def test_exact_copies_are_counted_and_their_votes_not() -> None:
+    zoo = made_up(40, 4)
+    again = {name: (np.concatenate([x, x[:8]]), np.concatenate([y, y[:8]])) for name, (x, y) in zoo.items()}
+    (note,) = [note for note in evaluation.rank(again, metrics=["knn"], bootstrap=0).notes if "copies" in note]
+    assert note.startswith("8 of the 48 images are exact copies of others")
+    assert not any("copies" in note for note in evaluation.rank(zoo, metrics=["knn"], bootstrap=0).notes)
+    ranking = evaluation.rank(again, metrics=["knn"], bootstrap=0)
+    assert any("leave-one-out 20-NN on the 48 images of this ranking" in line for line in ranking.explained)
+
+
+def test_models_that_see_other_sizes_are_named() -> None:
+    assert unlike_sizes({"a": 96, "b": 96}) == ""
+    assert unlike_sizes({"a": 224, "b": 96, "c": 224}).endswith("at different sizes: 96 px (b); 224 px (a, c)")

@@ -10,7 +10,7 @@ from figures import cut_texts, overlapping_texts
 
 import evaluation
 from evaluation.ranking import plots
-from evaluation.ranking.consensus import Consensus
+from evaluation.ranking.consensus import CHANCES, Consensus
 from evaluation.ranking.plots import BEST, plot_agreement, plot_ranking
 from evaluation.ranking.ranking import Ranking
 from evaluation.results.names import short, wrapped
@@ -71,7 +71,9 @@ def test_no_bar_is_drawn_and_the_axis_says_that_it_is_cut(ranking, drawn, tmp_pa
     plot_ranking(ranking, tmp_path / "a.png")
     (figure,) = drawn
     assert not [patch for axis in figure.axes for patch in axis.patches]
-    assert "Axes of scores do not start at 0" in figure.get_supxlabel().replace("\n", " ")
+    said = figure.get_supxlabel().replace("\n", " ")
+    assert "Axes of scores do not start at 0" in said
+    assert said.startswith("Take method_") and CHANCES in said and "leave-one-out 20-NN on the 80 images" in said
 
 
 def test_models_stand_by_consensus_with_ranks_beside_and_hollow_ties(ranking, drawn, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -28,9 +29,10 @@ from sslkit.zoo.heads import Head
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Real images with labels, without, of one class, and six of them; the working folder."""
+    """Real images with labels, others with labels, without, of one class, and six of them; the working folder."""
     x, y = CLOTHES.pixels[:300, 0], CLOTHES.labels[:300]
     np.savez(tmp_path / "labelled.npz", x_train=x, y_train=y)
+    np.savez(tmp_path / "task.npz", x_train=CLOTHES.pixels[300:600, 0], y_train=CLOTHES.labels[300:600])
     np.savez(tmp_path / "bare.npz", x_train=x)
     np.savez(tmp_path / "ones.npz", x_train=x[y == 1], y_train=y[y == 1])
     np.savez(tmp_path / "six.npz", x_train=x[:6])
@@ -128,8 +130,8 @@ def _in_a_process(entry: Path, folder: Path) -> None:
 def test_values_of_a_ranking_are_a_float64_loop(place: Path) -> None:
     entry = made(place, "byol", "labelled.npz")
     how = {"cache": "cache", "progress": False, "workers": 0}
-    ranking = evaluation.rank([str(entry)], "labelled.npz", ["leep", "nce"], bootstrap=0, max_images=60, **how)
-    split = sampled(evaluation.open_split("labelled.npz", "train"), 60, 0)
+    ranking = evaluation.rank([str(entry)], "task.npz", ["leep", "nce"], bootstrap=0, max_images=60, **how)
+    split = sampled(evaluation.open_split("task.npz", "train"), 60, 0)
     features = evaluation.extract(entry, split, "train", **how)
     head = zoo.ZooEntry.load(entry).head("labels")[0]
     weight, bias = (value.double().numpy() for value in (head.weight, head.bias))
@@ -150,6 +152,21 @@ def test_values_of_a_ranking_are_a_float64_loop(place: Path) -> None:
         alike = [j for j in range(60) if decided[j] == decided[i]]
         nce += math.log(sum(features.y[j] == label for j in alike) / len(alike)) / 60
     np.testing.assert_allclose(ranking.scores[0], [leep, nce], rtol=2e-6)
+
+
+def test_a_head_that_was_fitted_to_the_labels_of_the_task_gives_no_score(place: Path) -> None:
+    shutil.copy("labelled.npz", "copy.npz")
+    data = evaluation.open_split("labelled.npz", "train").images
+    for name in ("a", "b"):
+        entry = zoo.ZooEntry.load(made(place / "zoo", name, "labelled.npz"))
+        zoo.update(entry, data={"source": "labelled.npz", "images": 300, "content": data.content_digest})
+    how = {"cache": "cache", "progress": False, "workers": 0, "bootstrap": 0, "max_images": 60}
+    for task in ("labelled.npz", "copy.npz"):
+        ranking = evaluation.rank("zoo", task, ["leep", "knn"], **how)
+        assert np.isnan(ranking.scores[:, 0]).all() and np.isfinite(ranking.scores[:, 1]).all()
+        assert any("fitted to the labels of these very images" in note for note in ranking.notes), ranking.notes
+    by_clusters = evaluation.rank("zoo", "labelled.npz", ["leep"], source="clusters", clusters=8, **how)
+    assert np.isfinite(by_clusters.scores).all()
 
 
 def test_what_cannot_be_had_has_a_reason_and_a_remedy(place: Path) -> None:
@@ -214,7 +231,7 @@ def test_a_replaced_backbone_and_a_model_without_data_do_not_stop_the_others(pla
     body = backbones.build("narrow_resnet", image_size=28, in_chans=1)
     zoo.save(stale, body.export(), card)
     how = {"cache": "cache", "progress": False, "workers": 0, "bootstrap": 0, "max_images": 60}
-    ranking = evaluation.rank("zoo", "labelled.npz", ["leep", "knn"], **how)
+    ranking = evaluation.rank("zoo", "task.npz", ["leep", "knn"], **how)
     scores = dict(zip(ranking.models, ranking.scores, strict=True))
     assert np.isfinite(scores["sound"]).all() and not ranking.left_out
     assert all(np.isnan(scores[name][0]) and np.isfinite(scores[name][1]) for name in ("stale", "gone"))
@@ -249,7 +266,7 @@ def test_in_a_zoo_that_cannot_be_written_the_head_is_used_and_said_not_kept(
     kept = made(place, "same", "labelled.npz")
     monkeypatch.setattr(source_heads.os, "access", lambda path, mode: Path(path).name != "byol")
     how = {"cache": "cache", "progress": False, "workers": 0, "bootstrap": 0, "max_images": 60}
-    ranking = evaluation.rank([str(entry), str(kept)], "labelled.npz", ["leep"], **how)
+    ranking = evaluation.rank([str(entry), str(kept)], "task.npz", ["leep"], **how)
     assert ranking.scores[0, 0] == ranking.scores[1, 0] and not (entry / "heads").exists()
     assert any(note.endswith("is fitted anew in the next ranking (byol)") for note in ranking.notes)
 
@@ -260,12 +277,12 @@ def test_a_ranking_keeps_data_sets_apart_whose_class_counts_differ(place: Path) 
     for seed, (name, data) in enumerate([("a", "labelled.npz"), ("b", "labelled.npz"), ("c", "few.npz")]):
         made(place / "zoo", name, data, seed=seed, images=300 if seed < 2 else int(few.sum()))
     how = {"cache": "cache", "progress": False, "workers": 0, "bootstrap": 10, "max_images": 60}
-    apart = evaluation.rank("zoo", "labelled.npz", ["leep"], **how)
+    apart = evaluation.rank("zoo", "task.npz", ["leep"], **how)
     assert sorted(apart.ranks[:2, 0]) == [1, 2] and apart.ranks[2, 0] == 1
     order = np.argsort(-apart.scores[:2, 0])
     assert apart.consensus.rank[order[0]] < apart.consensus.rank[2] < apart.consensus.rank[order[1]]  # level groups
     assert any("ranked apart" in note for note in apart.notes)
-    together = evaluation.rank("zoo", "labelled.npz", ["leep"], source="clusters", clusters=8, **how)
+    together = evaluation.rank("zoo", "task.npz", ["leep"], source="clusters", clusters=8, **how)
     assert sorted(together.ranks[:, 0]) == [1, 2, 3] and not any("ranked apart" in note for note in together.notes)
 
 

@@ -82,8 +82,17 @@ def test_truth_by_models_is_that_of_every_task() -> None:
 
 
 def test_plain_names_have_plain_files() -> None:
-    tasks = ["digits", "my/glyphs.npz", "path/to/images/", "sketch.v2", "torchvision:CIFAR10:/data/c", "cars:/data"]
-    names = ["digits", "glyphs", "images", "sketch.v2", "CIFAR10", "cars"]
+    tasks = [
+        "digits",
+        "my/glyphs.npz",
+        "clean.csv",
+        "my/list.txt",
+        "path/to/images/",
+        "sketch.v2",
+        "torchvision:CIFAR10:/data/c",
+        "cars:/data",
+    ]
+    names = ["digits", "glyphs", "clean", "list", "images", "sketch.v2", "CIFAR10", "cars"]
     assert file_names(tasks) == dict(zip(tasks, names, strict=True))
     assert file_names(["/"]) == {"/": "task"}
 

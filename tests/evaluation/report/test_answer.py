@@ -7,6 +7,7 @@ import pytest
 from report_page import Page
 from report_zoo import make_entry, make_zoo
 
+from evaluation.ranking.consensus import CHANCES
 from evaluation.report import glossary, write_report
 from evaluation.report.answer import answer, of_group
 from evaluation.report.charts import distinct
@@ -32,8 +33,8 @@ def group_of(*right: int, data: str = "digits") -> Material:
 def test_the_best_is_named_with_the_next_one_and_its_interval() -> None:
     (group,) = groups(group_of(100, 180, 120))
     verdict = of_group(group)
-    assert verdict.lead == "digits: take b." and "better than c, the next, by 30.0 points" in verdict.text
-    assert verdict.text.startswith("90.0 % (") and "linear, top1 (r), 200 images" in verdict.text
+    assert verdict.lead == "digits: take b:" and "; better than c and a; by linear, top1 (r), 200" in verdict.text
+    assert verdict.text.startswith("90.0 % (") and verdict.text.endswith(" images, Holm over 3 pairs.")
     table = comparison_table(group)
     assert [[row[0].text, row[3].text] for row in table.rows] == [["c", "worse"], ["a", "worse"]]
     assert all(row[1].text.startswith("+") for row in table.rows), "the best less the others"
@@ -42,9 +43,15 @@ def test_the_best_is_named_with_the_next_one_and_its_interval() -> None:
 def test_models_that_cannot_be_told_apart_are_said_so() -> None:
     (group,) = groups(group_of(180, 181, 60))
     verdict = of_group(group)
-    assert verdict.lead == "digits: no best model." and "b and a cannot be told apart" in verdict.text
-    assert "1 other is worse" in verdict.text
+    assert verdict.lead == "digits: take b:" and "; not told apart from a; better than c; by " in verdict.text
     assert isinstance(group, Group) and group.unit == "images"
+
+
+def test_a_best_model_that_is_no_entry_is_said_to_be_none() -> None:
+    material = group_of(100, 180, 120)
+    material.outside = [material.members.pop(1)]
+    (verdict,) = answer(material, groups(material)).verdicts
+    assert verdict.text.endswith("b is no entry of this zoo, marked † below.")
 
 
 def test_one_entry_or_nothing_to_compare_is_said_with_its_command(tmp_path: Path) -> None:
@@ -63,7 +70,8 @@ def test_the_page_begins_with_the_answer_and_every_comparison_with_a_verdict(tmp
     path, _ = write_report(zoo, tmp_path / "report.html", rankings=tmp_path / "ranking")
     page, text = Page(path), path.read_text()
     assert text.index('id="answer"') < text.index("<table")
-    assert "digits: take byol+dsa-digits." in page.text
+    assert "digits: take byol+dsa-digits:" in page.text
+    assert page.text.count(CHANCES) == 3, "at two rankings and in the list of words"
     for ranking in text.split('<section aria-labelledby="ranking-')[1:]:
         assert ranking.index("<strong>") < ranking.index("<table")
 

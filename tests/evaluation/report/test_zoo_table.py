@@ -1,11 +1,15 @@
 """The table of all entries: a quick accuracy over images that were trained on is marked."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from evaluation.report.reading import Material, Member
-from evaluation.report.zoo_table import zoo_table
+from evaluation.report.zoo_table import chart, zoo_table
+from evaluation.results.result import Result
+from evaluation.results.statistics import share
 
 SHARE = "80.0 % (75.8 to 83.6)"
 
@@ -22,3 +26,17 @@ def test_accuracies_over_images_of_the_training_are_marked(held_out: bool | None
     assert ("data: training images of photos" in knn.how) == (held_out is False)
     assert ("^" in table.columns[1].how) == (held_out is False)
     assert ("held-out images" in table.columns[1].how) and table.columns[1].name == "quick 10-NN"
+
+
+def test_models_beside_the_zoo_that_were_evaluated_have_marked_rows() -> None:
+    about = {"protocol": "linear", "recipe": "r", "metric": "top1", "data": "photos"}
+    names = {"a": 40, "wheel": 90, "other": 50}
+    a, wheel, other = (
+        Member(name, Path(name), results=[Result.of(share(np.arange(100) < right), model=name, **about)])
+        for name, right in names.items()
+    )
+    other = replace(other, results=[replace(other.results[0], data="elsewhere")])
+    material = Material(Path("zoo"), members=[a], outside=[wheel, other])
+    assert [row[0].text for row in zoo_table(material).rows] == ["wheel †", "a"]
+    assert [row[0].link for row in zoo_table(material).rows] == ["", "entry-1"]
+    assert [dot.name for dot in chart(material).dots] == ["wheel †", "a"]

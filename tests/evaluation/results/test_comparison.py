@@ -71,6 +71,15 @@ def test_the_verdict_without_a_difference_says_what_would_be_missed() -> None:
     assert f"differences under {100 * found.detectable:.1f} points would likely be missed" in found.verdict
 
 
+def test_the_better_model_comes_first_also_where_no_difference_is_seen() -> None:
+    a, b = pair(lift=0.0)
+    a, b = (a, b) if a.mean() < b.mean() else (b, a)
+    worse_first = compare(result(a, "worse"), result(b, "better"))
+    assert worse_first.difference < 0 and worse_first.p > 0.05
+    assert worse_first.verdict == compare(result(b, "better"), result(a, "worse")).verdict
+    assert "between better and worse (" in worse_first.verdict and "(-" not in worse_first.verdict
+
+
 def test_leaky_results_are_marked_in_the_verdict() -> None:
     a, b = pair()
     found = compare(result(a, "byol", leaky=True), result(b, "simclr"))
@@ -171,7 +180,7 @@ def test_all_pairs_are_adjusted_by_holm() -> None:
     ordered = sorted(found, key=lambda one: one.p)
     expected = np.maximum.accumulate([min((3 - i) * one.p, 1) for i, one in enumerate(ordered)])
     assert [one.p_adjusted for one in ordered] == pytest.approx(expected)
-    assert all("Holm-adjusted p" in one.verdict for one in found)
+    assert all("Holm-adjusted p (3 pairs)" in one.verdict for one in found)
     with pytest.raises(UserError, match="at least 2 results"):
         compare_all([result(a, "a")])
 

@@ -70,7 +70,27 @@ def test_flags_are_shown() -> None:
         Estimate(0.5), protocol="linear", recipe="", metric="top1", leaky=True, converged=False,
         details={"unreadable": ["a.png", "b.png"]},
     )  # fmt: skip
-    assert table([result]).endswith("leaky: test data were used; not converged; 2 unreadable")
+    text = table([result])
+    assert "leaky: test data were used; not converged" in text and text.endswith("\n\n2 unreadable")
+
+
+def test_what_holds_for_a_data_set_is_said_once_below() -> None:
+    first, _ = results()
+    details = {"largest_class": 0.15, "unreadable": 1, "notes": "held out by name"}
+    first = replace(first, data="d", details=details)
+    seen = replace(first, model="dino", details={**details, "notes": "held out by name; the network saw these"})
+    text = " ".join(table([first, replace(first, protocol="knn"), seen]).split())
+    once = "d: always the largest class: 15.0 %; 1 unreadable; held out by name; the network saw these (dino)"
+    assert text.endswith(once) and text.count("unreadable") == 1
+    assert table([first, seen], style="markdown").count("1 unreadable; held out by name") == 2
+
+
+def test_a_number_that_is_no_share_says_which_is_better() -> None:
+    intra = Result.of(Estimate(0.7, unit="squared distance"), protocol="crowding", recipe="", metric="intra")
+    rank = Result.of(Estimate(40.0, unit="rank"), protocol="crowding", recipe="", metric="rankme")
+    text = table([intra, rank])
+    assert "intra ↓" in text and "rankme ↑" in text and text.endswith("↑ higher, ↓ lower is better")
+    assert "better" not in table(results())
 
 
 def test_a_table_of_results_from_json_is_the_same() -> None:

