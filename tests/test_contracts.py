@@ -116,8 +116,8 @@ class TestEveryObjective:
 
     def test_each_embedding_names_the_view_behind_it(self, name, family, monkeypatch) -> None:
         m = build(name, family).eval()  # running statistics: batch norm mixes no views
-        make = m._augmented
-        monkeypatch.setattr(m, "_augmented", lambda *given: _with_gradient(make(*given)))
+        make = m.make_views
+        monkeypatch.setattr(m, "make_views", lambda *given: _with_gradient(make(*given)))
         e = m.embed(*batch(enough(m, 6)))
         weight = torch.randn(e.z.shape, generator=torch.Generator().manual_seed(0))
         for i, named in enumerate(e.views):

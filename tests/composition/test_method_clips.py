@@ -105,7 +105,7 @@ def test_objectives_of_images_alone_say_so_in_one_line(name: str, said: str) -> 
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["ressl", "moco_v3"])
+@pytest.mark.parametrize("name", ["ressl", "moco_v3", "corinfomax"])
 def test_objectives_of_two_views_refuse_more_clips(name: str) -> None:
     with pytest.raises(UserError, match=f"{name} compares 2 clips of a video, not 4: set data.clips=2"):
         build(name)(moving(4, 4), torch.arange(4))
