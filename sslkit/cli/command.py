@@ -38,8 +38,9 @@ from sslkit.runtime.allocator import keep_freed_memory
 from sslkit.terminal import say
 from sslkit.terminal.columns import entry, printable, reflowed
 from sslkit.terminal.plurals import counted
-from sslkit.terminal.say import as_started
+from sslkit.terminal.say import as_started, as_typed
 
+STOPPED = "stopped before the training began"
 TEXTS = 30  # column in which the texts of a help begin
 QUIET = {  # no output folder and no log of Hydra
     "defaults": ["_self_", {"override hydra/job_logging": "disabled"}, {"override hydra/hydra_logging": "disabled"}],
@@ -53,7 +54,7 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, conf: 
     conf: folder of Hydra's files. The exit codes are those of `process`.
     """
     prepare()
-    with one_line_errors():
+    with one_line_errors(STOPPED):
         words = _read(joined(sys.argv[1:]), settings)
         methods = _methods(words, settings.method)
         if stand_ins.HELP & set(words):
@@ -64,7 +65,9 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, conf: 
         _register(settings, methods)
         sys.argv[1:] = words
         refused: list[str] = []
-        hydra.main(version_base="1.3", config_path=str(conf.resolve()), config_name="config")(_job(task, refused))()
+        hydra.main(version_base="1.3", config_path=str(conf.resolve()), config_name="config")(
+            _job(task, refused, STOPPED)
+        )()
         if refused:
             raise RunFailed(
                 f"{counted(len(refused), 'job')} of the sweep failed, the others are done: {'; '.join(refused)}"
@@ -114,10 +117,13 @@ def run_plain(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, 
 
 
 @contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Print an error for people, a parse error of Hydra or a stop by a signal in one line, and exit with its code."""
+def one_line_errors(stopped: str = process.STOPPED) -> Iterator[None]:
+    """Print an error for people, a parse error of Hydra or a stop by a signal in one line, and exit with its code.
+
+    stopped: the line of a stop that has none of its own.
+    """
     try:
-        with process.stops():
+        with process.stops(stopped):
             yield
     except RunFailed as error:
         process.end(process.FAILED, said(error))
@@ -134,7 +140,7 @@ def said(error: UserError) -> str:
 
 def _one_line(text: str) -> str:
     """The text as it is started here; names in it may hold what would begin another line."""
-    return printable(as_started(text), keep="")
+    return printable(as_typed(text), keep="")
 
 
 def _read(words: Sequence[str], settings: Any, *, shorten: bool = True) -> list[str]:
@@ -168,7 +174,9 @@ def plain_help(settings: Any, usage: str, options: Mapping[str, type]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _job(task: Callable[[dict[str, Any]], Any], refused: list[str] | None = None) -> Callable[[DictConfig], Any]:
+def _job(
+    task: Callable[[dict[str, Any]], Any], refused: list[str] | None = None, stopped: str = process.STOPPED
+) -> Callable[[DictConfig], Any]:
     """The function that Hydra calls for each job. refused: gets the words of the failed jobs of a sweep.
 
     A UserError ends a single job; in a sweep of Hydra's own launcher it is printed, and the next job starts.
@@ -181,7 +189,7 @@ def _job(task: Callable[[dict[str, Any]], Any], refused: list[str] | None = None
         shares = own.mode == RunMode.MULTIRUN and own.launcher._target_.endswith("BasicLauncher")
         HydraConfig.instance().cfg = None
         say.print_lines()
-        with one_line_errors():
+        with one_line_errors(stopped):
             try:
                 task(OmegaConf.to_container(config, resolve=True))
             except UserError as error:

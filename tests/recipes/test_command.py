@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from sslkit.cli.command import run_plain
+from sslkit.cli.command import STOPPED, one_line_errors, run_plain
 from sslkit.cli.words import quoted
+
+from sslkit.terminal.say import CALL
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -85,3 +87,25 @@ def test_a_warning_is_one_line_without_its_place_in_the_code(tmp_path) -> None:
 def test_what_other_programs_call_a_setting_is_understood(recipe, word, said, typed, tmp_path) -> None:
     done = typed(recipe, word, cwd=tmp_path)
     assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("interrupt", "said"),
+    [
+        (KeyboardInterrupt(f"stopped; {CALL} continues zoo/a"), "stopped; the same command with resume=true continues"),
+        (KeyboardInterrupt(), "stopped before the training began"),
+    ],
+)
+def test_a_stop_is_a_line_for_a_command(interrupt: KeyboardInterrupt, said: str, capsys) -> None:
+    with pytest.raises(SystemExit), one_line_errors(STOPPED):
+        raise interrupt
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_training_that_is_stopped_in_its_imports_says_that_nothing_began(tmp_path, typed, monkeypatch) -> None:
+    def press(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sslkit.training.pretrain.open_data", press)
+    done = typed("train", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (130, "stopped before the training began\n")
