@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sslkit.cli import process, stand_ins  # first: it says in one line what stops the imports, too
+from sslkit.cli import early, process, stand_ins  # first: it says in one line what stops the imports, too
 
 if stand_ins.HELP & set(sys.argv):
     stand_ins.install(sys.argv)  # before the first import of a large library
+elif Path(sys.argv[0]).name == "train.py":
+    early.check_data(sys.argv[1:])
 
 import hydra
 from hydra.core.config_store import ConfigStore
