@@ -32,10 +32,10 @@ def test_the_names_are_those_of_the_readers() -> None:
     [
         (
             "photo",
-            "there is no data 'photo': did you mean 'photos/'?; {here} has no such file or folder, and the known",
+            "there is no data 'photo': did you mean 'photos/'?; {here} has no such file or folder, and",
         ),
         ("Digit", "there is no data 'Digit': did you mean 'digits'?; "),
-        ("cifar", "there is no data 'cifar': did you mean 'cifar10'?; "),
+        ("cifar1", "there is no data 'cifar1': did you mean 'cifar10'?; "),
         ("nothing-like-it", "there is no data 'nothing-like-it'; {here} has no such file or folder"),
         ("photos/cat", "there is no file or folder {here}/photos/cat: did you mean 'photos/cats/'?; data is "),
         ("label.csv", "there is no file or folder {here}/label.csv: did you mean 'labels.csv'?; data is "),
@@ -48,9 +48,7 @@ def test_the_nearest_file_and_name_are_proposed(source: str, said: str, here: Pa
         assert str(error.value).startswith(said.format(here=here))
 
 
-@pytest.mark.parametrize(
-    "source", ["photos", "digits", "CIFAR10", "a,b", "hf:x", "*.jpg", "null", "~nobody", "x" * 999]
-)
+@pytest.mark.parametrize("source", ["photos", "digits", "CIFAR10", "a,b", "hf:x", "*.jpg", "null", "~no", "x" * 999])
 def test_other_forms_are_not_refused_early(source: str, here: Path) -> None:
     names.check_plain(source)
 
