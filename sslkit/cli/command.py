@@ -63,7 +63,7 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, conf: 
             show(help_text(settings, methods[0], usage, conf))
             return
         _check(words, dataclasses.asdict(settings), methods, conf)
-        _check_sweep(words, settings)
+        _check_values(words, settings)
         _register(settings, methods)
         sys.argv[1:] = words
         refused: list[str] = []
@@ -232,13 +232,16 @@ def _check(words: list[str], tree: Mapping[str, Any], methods: list[str], conf: 
     check([word for word in words if not word.startswith("method=")], tree)
 
 
-def _check_sweep(words: Sequence[str], settings: Any) -> None:
-    """Check every value of a sweep (-m) before its first job starts."""
+def _check_values(words: Sequence[str], settings: Any) -> None:
+    """Check the values of the settings before the imports of the task; of a sweep (-m) those of every job."""
     known = {one.path: one for one in declared(settings)}
     for word in words:
-        override = None if word.startswith("-") else OverridesParser.create().parse_override(word)
-        if override and override.is_sweep_override() and override.key_or_group in known:
-            for value in override.sweep_iterator():
+        if word.startswith("-") or "${" in word:  # the latter is another setting's value
+            continue
+        override = OverridesParser.create().parse_override(word)
+        if override.key_or_group in known and not override.is_delete():
+            values = override.sweep_iterator() if override.is_sweep_override() else [override.value()]
+            for value in values:
                 known[override.key_or_group].check(value.text if isinstance(value, QuotedString) else value)
 
 

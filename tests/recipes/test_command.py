@@ -90,6 +90,36 @@ def test_what_other_programs_call_a_setting_is_understood(recipe, word, said, ty
 
 
 @pytest.mark.parametrize(
+    ("recipe", "words", "said"),
+    [
+        ("train", "photos", "cannot read 'photos': did you mean data=photos?"),
+        ("train", "nowhere", "cannot read 'nowhere': write key=value"),
+        ("train", "--data photos --method simclr", "options are written data=photos method=simclr, without --data"),
+        ("train", "--data=photos --lr 0.1", "options are written data=photos optimizer.lr=0.1, without --data"),
+        ("train", "photos --batch-size 64 epochs=3", "written data=photos data.batch_size=64, without --batch-size"),
+        ("train", "--resume", "options are written resume=true, without --resume"),
+        ("evaluate", "zoo/a", "did you mean checkpoint=zoo/a?"),
+        ("evaluate", "--model zoo/a", "options are written checkpoint=zoo/a, without --model"),
+        ("export", "zoo/a", "did you mean entry=zoo/a?"),
+        ("rank", "zoo --data photos", "options are written zoo=zoo data=photos, without --data"),
+        ("shards", "photos", "did you mean folder=photos?"),
+    ],
+)
+def test_words_of_another_form_are_said_as_settings(recipe, words, said, typed, tmp_path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "zoo" / "a").mkdir(parents=True)
+    (tmp_path / "zoo" / "a" / "card.json").touch()
+    done = typed(recipe, *words.split(), cwd=tmp_path)
+    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_value_is_checked_before_the_imports_of_training(typed, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("sslkit.pretrain", None)
+    done = typed("train", "data.image_size=7", cwd=tmp_path)
+    assert done.returncode == 2 and "data.image_size must be a whole number, at least 8" in done.stderr
+
+
+@pytest.mark.parametrize(
     ("interrupt", "said"),
     [
         (KeyboardInterrupt(f"stopped; {CALL} continues zoo/a"), "stopped; the same command with resume=true continues"),

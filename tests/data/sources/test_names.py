@@ -35,7 +35,7 @@ def test_the_names_are_those_of_the_readers() -> None:
             "there is no data 'photo': did you mean 'photos/'?; {here} has no such file or folder, and",
         ),
         ("Digit", "there is no data 'Digit': did you mean 'digits'?; "),
-        ("cifar1", "there is no data 'cifar1': did you mean 'cifar10'?; "),
+        ("STL11", "there is no data 'STL11': did you mean 'stl10'?; "),
         ("nothing-like-it", "there is no data 'nothing-like-it'; {here} has no such file or folder"),
         ("photos/cat", "there is no file or folder {here}/photos/cat: did you mean 'photos/cats/'?; data is "),
         ("label.csv", "there is no file or folder {here}/label.csv: did you mean 'labels.csv'?; data is "),
