@@ -94,7 +94,7 @@ def test_a_method_says_its_weights() -> None:
     assert built.weights() == {"dsa/arrange": 0.2, "dsa/consistency": 100.0, "koleo": 0.3}
 
 
-@pytest.mark.parametrize(("epochs", "notes"), [(2, ["6 steps in all are few: epochs=34 or more"]), (34, [])])
+@pytest.mark.parametrize(("epochs", "notes"), [(2, ["6 steps in all are few: try epochs=34 or more"]), (34, [])])
 def test_few_steps_are_a_line(epochs: int, notes: list[str], small_run, monkeypatch, capsys) -> None:
     monkeypatch.setattr("sslkit.training.pretrain.announce_cost", stop)
     with pytest.raises(KeyboardInterrupt):
