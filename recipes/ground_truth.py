@@ -70,7 +70,7 @@ def main(config: dict[str, Any]) -> None:
     from evaluation.ranking.ground_truth import TRUTH, ground_truth
     from sslkit.errors import UserError
     from sslkit.terminal import say
-    from sslkit.terminal.columns import printable
+    from sslkit.terminal.say import printable
 
     if not config["zoo"]:
         raise UserError("give the models to fine-tune: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0]")

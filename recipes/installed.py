@@ -10,8 +10,7 @@ from sslkit.cli import process
 
 from sslkit import __version__
 from sslkit.errors import nearest
-from sslkit.terminal.columns import entry
-from sslkit.terminal.say import COMMAND
+from sslkit.terminal.say import COMMAND, entry
 
 FOLDER = Path(__file__).parent
 STARTS = '\nif __name__ == "__main__":\n'  # only programs have it

@@ -15,8 +15,7 @@ from sslkit.cli import process
 from sslkit import objectives, regularizers
 from sslkit.errors import UserError, nearest
 from sslkit.options import members
-from sslkit.terminal.columns import entry, printable, reflowed
-from sslkit.terminal.say import as_started
+from sslkit.terminal.say import as_started, entry, printable, reflowed
 
 LABEL = re.compile(r".*?(?=,| of |$)")  # of a title
 TEXTS = 24  # column in which the texts begin

@@ -12,7 +12,7 @@ from sslkit.cli.command import run_plain
 from sslkit.errors import UserError
 from sslkit.options.settings import setting
 from sslkit.terminal import say
-from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import counted
 
 
 @dataclass

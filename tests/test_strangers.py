@@ -275,7 +275,7 @@ def test_json_that_hurts_is_one_error(text: str, said: str, entry, tmp_path: Pat
 
 
 def test_json_of_any_size_is_not_read(entry, monkeypatch) -> None:
-    monkeypatch.setattr("sslkit.files.json_files.LARGEST", 100)
+    monkeypatch.setattr("sslkit.files.reading.LARGEST", 100)
     with pytest.raises(UserError, match="more than the 100 that sslkit reads"):
         zoo.load(entry(""))
 

@@ -17,7 +17,7 @@ from evaluation.datasets.base import Split
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Images
 from sslkit.errors import UserError
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 
 Digests = list[tuple[bytes, str]]  # (digest of the content, id of the image)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sslkit.errors import UserError, first_line
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 
 
 def read(path: Path) -> Any:

@@ -23,7 +23,7 @@ from sslkit.data.sources.shards import ShardImages
 from sslkit.data.sources.torchvision_sets import PREFIX, TorchvisionImages
 from sslkit.errors import UserError
 from sslkit.terminal import say
-from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import counted
 
 PARTS = ("train", "test", "all")  # of a source without held-out images: four fifths, a fifth, and both together
 HELD_OUT = "test: a fifth of each class, held out by name"

@@ -12,7 +12,7 @@ from evaluation.datasets._listed import ListedImages, PickedImages
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions, Images, check_split
 from sslkit.errors import UserError
-from sslkit.files.regular_files import is_there
+from sslkit.files.reading import is_there
 
 METRICS = ("top1", "mean_per_class", "map11")
 COUNTS = ("raise", "warn")

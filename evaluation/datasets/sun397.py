@@ -9,7 +9,7 @@ import numpy as np
 
 from evaluation.datasets._listed import numbered, numbered_counts
 from evaluation.datasets.base import Entry, Listing
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 
 _LISTS = {"train": "Training", "test": "Testing"}
 _PLACES = ("", "Partitions", "../Partitions")  # of the unpacked Partitions.zip: the folder, in it, or beside it

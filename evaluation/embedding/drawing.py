@@ -12,8 +12,23 @@ from evaluation.embedding.thumbnails import shortened, thumbnails
 from evaluation.features.checks import checked
 from evaluation.features.plots import umap_map
 from sslkit.errors import UserError
-from sslkit.numerics.figures import SAME, NoMap, beside, frame, map_size, reduced, save_figure, tsne
-from sslkit.numerics.style import FIRST, GUIDE, OTHERS, PAPER, class_styles, noted, titled
+from sslkit.numerics.figures import (
+    FIRST,
+    GUIDE,
+    OTHERS,
+    PAPER,
+    SAME,
+    NoMap,
+    beside,
+    class_styles,
+    frame,
+    map_size,
+    noted,
+    reduced,
+    save_figure,
+    titled,
+    tsne,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,7 @@ import numpy as np
 
 from evaluation.embedding.table import Embedding
 from sslkit.errors import UserError, first_line
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 from sslkit.files.writing import write_whole
 
 FORMAT = 1

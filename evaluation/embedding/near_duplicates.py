@@ -16,10 +16,10 @@ from evaluation.embedding.thumbnails import shortened, thumbnails
 from evaluation.features.checks import checked
 from evaluation.learners.neighbours import unit_rows
 from sslkit.errors import UserError
-from sslkit.files.csv_files import write_csv
+from sslkit.files.writing import write_csv
 from sslkit.numerics.figures import save_figure
 from sslkit.numerics.ties import pair_cosines, search_error
-from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import counted
 
 THRESHOLD = 0.85  # cosine of efficientnet_lite0 at 224 pixels; other networks need another
 MOST = 1_000_000  # pairs: a longer list helps nobody

@@ -10,8 +10,7 @@ import numpy as np
 from evaluation.features.checks import checked
 from evaluation.learners.neighbours import MORE, neighbours, unit_rows
 from sslkit.errors import UserError
-from sslkit.files.csv_files import write_csv
-from sslkit.files.writing import write_whole
+from sslkit.files.writing import write_csv, write_whole
 from sslkit.numerics.ties import pair_cosines, settle
 
 SEARCHES = ("exact", "hnsw", "ivf")

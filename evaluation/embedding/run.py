@@ -29,8 +29,7 @@ from evaluation.features.models import load_model, name_of
 from evaluation.features.plots import check_umap
 from sslkit.errors import UserError
 from sslkit.terminal import say
-from sslkit.terminal.plurals import counted
-from sslkit.terminal.say import words
+from sslkit.terminal.say import counted, words
 
 CROWDED = 0.01  # share of all pairs above the threshold from which it does not tell copies from other images
 

@@ -28,7 +28,7 @@ from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.runtime.waiting import Others, OthersStopped, from_first, together
 from sslkit.terminal import say
-from sslkit.terminal.columns import printable
+from sslkit.terminal.say import printable
 
 PRECISIONS = ("float32", "bfloat16")
 INTERPOLATIONS = ("bilinear", "bicubic")

@@ -15,17 +15,19 @@ from sslkit.numerics.figures import (
     NAMED,
     NEIGHBOURS,
     PERPLEXITY,
+    SMALL,
     NoMap,
     largest,
     map_size,
     neighbours,
     neighbours_said,
+    noted,
     reduced,
     save_figure,
     scatter,
+    titled,
     tsne,
 )
-from sslkit.numerics.style import SMALL, noted, titled
 from sslkit.options.members import nearest
 
 MAPS = {"tsne": "t-SNE", "umap": "UMAP"}

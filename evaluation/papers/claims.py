@@ -10,20 +10,21 @@ from evaluation.papers.names import by_row
 from evaluation.results.statistics import Estimate, over_seeds
 
 MANY = 3  # pairs of rows from which the interval is over pairs, not over seeds
-EQUAL = 0.01  # a difference within this (a point of accuracy) counts as none, where the paper claims none
 
 
 @dataclass(frozen=True)
 class Claim:
     """The paper's finding that a column is larger (sign 1), smaller (-1) or the same (0) in each row than in its base.
 
-    text: the finding, as a person would say it. pairs: (row, base).
+    text: the finding, as a person would say it. pairs: (row, base). within: differences that count as none, where the
+    paper finds none; the default is a point of accuracy.
     """
 
     text: str
     column: str
     pairs: tuple[tuple[str, str], ...]
     sign: int = 1
+    within: float = 0.01
 
 
 def judged(
@@ -31,32 +32,35 @@ def judged(
     found: Mapping[str, Numbers],
     published: Mapping[str, Mapping[str, float]],
     units: Mapping[str, str],
+    over: str = "seeds",
 ) -> tuple[str, str]:
     """The outcome of all claims, the worst of them, and a sentence with the numbers of each.
 
-    published: the paper's numbers, by row and column. units: of the columns.
+    published: the paper's numbers, by row and column. units: of the columns. over: what the numbers after the | of a
+    key are.
     """
-    told = [_told(claim, found, published, units[claim.column]) for claim in claims]
+    told = [_told(claim, found, published, units[claim.column], over) for claim in claims]
     outcomes = [outcome for outcome, _ in told]
     worst = next((one for one in (DISAGREES, OPEN) if one in outcomes), AGREES) if outcomes else OPEN
     return worst, "; ".join(f"{claim.text}: {one}, {said}" for claim, (one, said) in zip(claims, told, strict=True))
 
 
 def _told(
-    claim: Claim, found: Mapping[str, Numbers], published: Mapping[str, Mapping[str, float]], unit: str
+    claim: Claim, found: Mapping[str, Numbers], published: Mapping[str, Mapping[str, float]], unit: str, over: str
 ) -> tuple[str, str]:
     differences = [_by_seed(found, row, base, claim.column) for row, base in claim.pairs]
     differences = [seeds for seeds in differences if seeds]
     if not differences:
         return OPEN, "not measured"
     if len(differences) >= MANY:
-        values, over = [float(np.mean([*seeds.values()])) for seeds in differences], f"{len(differences)} rows"
+        values, over = [float(np.mean([*seeds.values()])) for seeds in differences], "rows"
     else:
         common = sorted(set.intersection(*(set(seeds) for seeds in differences)))
         values = [float(np.mean([seeds[seed] for seeds in differences])) for seed in common]
-        over = f"{len(common)} seeds"
     mean = over_seeds(values, unit=unit)
-    return outcome(mean, claim.sign), f"{said(mean)} over {over}{_of_the_paper(claim, published)}"
+    return outcome(
+        mean, claim.sign, claim.within
+    ), f"{said(mean)} over {len(values)} {over}{_of_the_paper(claim, published)}"
 
 
 def _by_seed(found: Mapping[str, Numbers], row: str, base: str, column: str) -> dict[int, float]:
@@ -74,13 +78,13 @@ def _of_the_paper(claim: Claim, published: Mapping[str, Mapping[str, float]]) ->
     return f", in the paper {np.mean(differences):+.3g}" if differences else ""
 
 
-def outcome(difference: Estimate, sign: int) -> str:
-    """AGREES or DISAGREES where the interval is on one side of zero (sign 0: within a point), otherwise OPEN."""
+def outcome(difference: Estimate, sign: int, within: float = 0.01) -> str:
+    """AGREES or DISAGREES where the interval is on one side of zero (sign 0: inside `within`), otherwise OPEN."""
     if difference.interval is None:
         return OPEN
     low, high = difference.interval
     if sign == 0:
-        return AGREES if max(-low, high) <= EQUAL else OPEN if low <= 0 <= high else DISAGREES
+        return AGREES if max(-low, high) <= within else OPEN if low <= 0 <= high else DISAGREES
     if low <= 0 <= high:
         return OPEN
     return AGREES if (difference.value > 0) == (sign > 0) else DISAGREES

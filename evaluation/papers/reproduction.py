@@ -12,12 +12,11 @@ from evaluation.papers import PAPERS, experiments
 from evaluation.papers.experiment import SCALES, Absent, Experiment, Lab, Shown
 from evaluation.results.tables import with_interval
 from sslkit.errors import UserError, nearest
-from sslkit.files import json_files
+from sslkit.files import reading
 from sslkit.files.writing import write_text
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
-from sslkit.terminal.columns import entry, folded
-from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import counted, entry, folded
 from sslkit.terminal.tables import below_names, markdown
 
 VERSION = 1  # of the files of results
@@ -86,7 +85,8 @@ def reproduce(
     found = {key: record["jobs"][key] for key in jobs}
     shown = one.shown(found)
     write_text(path.with_suffix(".md"), as_markdown(one, shown, record["made"]))
-    one.draw(found, path.with_suffix(".png"), f"{paper} {what}, scale {scale}")
+    at = "on the images in the package" if scale == "small" else "on the published data"
+    one.draw(found, path.with_suffix(".png"), f"{paper.upper()}, {one.caption.rstrip('.')}, {at}")
     say.lines(folded(as_text(one, shown)))
     say.line(f"  in {folder}: {name}.json, {name}.md, {name}.png")
     return shown
@@ -98,7 +98,7 @@ def _opened(path: Path, paper: str, what: str, scale: str) -> dict[str, Any]:
     if not path.exists():
         return {**head, "made": [], "jobs": {}}
     remedy = "move it away, or choose another folder with out="
-    record = json_files.read(path, remedy)
+    record = reading.read_json(path, remedy)
     if not isinstance(record, dict) or {key: record.get(key) for key in head} != head:
         raise UserError(f"{path} has results of another version or experiment: {remedy}")
     return record

@@ -1,6 +1,6 @@
 """Experiments that train networks: rows of words for recipes/train.py, each evaluated by the same protocols."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -8,8 +8,9 @@ from typing import Any
 
 from sslkit.cli.command import composed
 
-import evaluation
 import sslkit
+from evaluation.datasets import open_split
+from evaluation.judging.run import evaluate
 from evaluation.papers.claims import Claim, judged
 from evaluation.papers.drawing import rows_of_columns
 from evaluation.papers.experiment import Cell, Experiment, Lab, Numbers, Shown
@@ -38,7 +39,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A network: words for recipes/train.py at each scale, and the paper's numbers by column."""
+    """A network: words for recipes/train.py at each scale, and the paper's numbers by column.
+
+    ROOT in a word is the folder of the published sets.
+    """
 
     small: tuple[str, ...]
     paper: tuple[str, ...] = ()
@@ -61,6 +65,8 @@ class Training(Experiment):
     seeds: tuple[int, ...] = (0, 1, 2)
 
     def jobs(self, lab: Lab) -> dict[str, Callable[[], Numbers]]:
+        if lab.scale == "paper":
+            check_data(self.needs, lab.root)
         return {
             f"{name} | {seed}": partial(self._measure, row, seed, lab)
             for seed in self.seeds
@@ -80,9 +86,7 @@ class Training(Experiment):
         runtime, options = lab.runtime, {name: self.options[name] for name in protocols if name in self.options}
         how = {"device": runtime.device, "workers": runtime.workers, "cache": runtime.cache}
         data = self.judged_on[lab.scale]
-        results = evaluation.evaluate(
-            entry, data, protocols, options=options, root=lab.root, progress=runtime.progress, **how
-        )
+        results = evaluate(entry, data, protocols, options=options, root=lab.root, progress=runtime.progress, **how)
         return {result.protocol: result for result in results}
 
     def shown(self, found: Mapping[str, Numbers]) -> Shown:
@@ -105,6 +109,7 @@ class Training(Experiment):
 
 def trained(words: tuple[str, ...], seed: int, lab: Lab) -> sslkit.ZooEntry:
     """Train, resume or open the entry of these words and this seed; experiments with the same words share it."""
+    words = tuple(word.replace("ROOT", str(lab.root)) for word in words)
     method = next((word.partition("=")[2] for word in words if word.startswith("method=")), "run")
     name = f"{method}-{digest(words)}-s{seed}"
     place = (f"seed={seed}", f"out={lab.zoo}", f"name={name}", f"resume={(lab.zoo / name).exists()}")
@@ -113,3 +118,9 @@ def trained(words: tuple[str, ...], seed: int, lab: Lab) -> sslkit.ZooEntry:
     if entry is None:
         raise UserError("recipes/reproduce.py runs in one process; train with several GPUs by recipes/train.py first")
     return entry
+
+
+def check_data(names: Sequence[str], root: Path) -> None:
+    """Raises UserError if a published set is not on the disk: what it is, where it comes from, how large."""
+    for name in names:
+        open_split(name, "train", root=root)

@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from evaluation.results.choice import levelled
 from evaluation.results.statistics import generator
 
-# Means over eleven tasks, on models that were fine-tuned (recipes/benchmarks/ranking and constants.json):
+# Means over eleven measurements, on models that were fine-tuned (recipes/benchmarks/ranking and constants.json):
 AGREEMENT = 0.51  # correlation of kNN's scores with the accuracy after fine-tuning, both as normal scores
 SPREAD = 0.51  # the best accuracy less the mean, after fine-tuning over that of kNN
 DRAWS = 2000  # at least, of images, metrics and fine-tuning

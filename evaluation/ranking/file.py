@@ -11,7 +11,7 @@ import numpy as np
 from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.consensus import Consensus, consensus
 from sslkit.errors import UserError
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 from sslkit.files.writing import write_text
 
 # Sizes after (models, metrics).

@@ -17,8 +17,7 @@ from evaluation.results.names import short
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text
 from sslkit.numerics.accuracy import wilson_interval
-from sslkit.numerics.figures import save_figure
-from sslkit.numerics.style import FIRST, INK, OTHERS, QUIET, SMALL, better, panel
+from sslkit.numerics.figures import FIRST, INK, OTHERS, QUIET, SMALL, better, panel, save_figure
 from sslkit.terminal import say
 from sslkit.terminal.say import words
 

@@ -1,5 +1,8 @@
 """Peak memory of a computation, beyond the memory in use at its start."""
 
+import ctypes
+import os
+import platform
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ class PeakMemory:
     """`with PeakMemory(device) as memory: ...; memory.peak`, in bytes; None if the system does not report it.
 
     On the CPU the process's resident size is measured every 5 ms, on a GPU by the allocator. Reuse of freed memory is
-    not counted, unless it is returned to the system first (`sslkit.runtime.allocator.return_freed_memory`).
+    not counted, unless it is returned to the system first (`return_freed_memory`).
     """
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
@@ -48,8 +51,12 @@ class PeakMemory:
 def resident() -> int | None:
     """Return the resident bytes of this process; None without /proc."""
     try:
-        import os
-
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return None
+
+
+def return_freed_memory() -> None:
+    """Return free memory to the system, so that the process size is the memory in use; no effect without glibc."""
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)

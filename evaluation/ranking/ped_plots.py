@@ -9,8 +9,21 @@ import numpy as np
 from evaluation.ranking.samples import as_sample
 from evaluation.transferability.ped import moves
 from sslkit.errors import UserError
-from sslkit.numerics.figures import NAMED, NEIGHBOURS, purity, reduced, save_figure, scatter, tsne
-from sslkit.numerics.style import PANEL, SMALL, line_style, noted, panel, titled
+from sslkit.numerics.figures import (
+    NAMED,
+    NEIGHBOURS,
+    PANEL,
+    SMALL,
+    line_style,
+    noted,
+    panel,
+    purity,
+    reduced,
+    save_figure,
+    scatter,
+    titled,
+    tsne,
+)
 
 SEPARATE = "The two maps are independent: compare the numbers, not positions."
 

@@ -9,8 +9,20 @@ from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.task_names import task_name
 from evaluation.results.names import short, wrapped
 from sslkit.errors import UserError
-from sslkit.numerics.figures import save_figure
-from sslkit.numerics.style import FIRST, GUIDE, OTHERS, PAPER, QUIET, REFERENCE, SMALL, better, noted, panel, titled
+from sslkit.numerics.figures import (
+    FIRST,
+    GUIDE,
+    OTHERS,
+    PAPER,
+    QUIET,
+    REFERENCE,
+    SMALL,
+    better,
+    noted,
+    panel,
+    save_figure,
+    titled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,6 +14,7 @@ from evaluation.ranking.agreement import Agreement, agreement
 from evaluation.ranking.candidates import Candidate, are_arrays, chosen, of_arrays, of_models
 from evaluation.ranking.checks import BOOTSTRAP, OF_LABELS, OF_NUMBERS, check_used, checked_metrics, truth_values
 from evaluation.ranking.consensus import consensus, within
+from evaluation.ranking.memory import return_freed_memory
 from evaluation.ranking.notes import lacking, no_agreement, no_interval, notes
 from evaluation.ranking.ranking import Ranking, intervals, ranks_of, tied_with_best
 from evaluation.ranking.references import Reference, open_reference
@@ -23,7 +24,6 @@ from evaluation.ranking.source_marks import groups, recorded
 from evaluation.results.result import PACKAGES
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
-from sslkit.runtime.allocator import return_freed_memory
 from sslkit.runtime.context import Runtime
 
 SAID = (

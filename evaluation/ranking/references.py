@@ -20,10 +20,10 @@ from evaluation.features.extraction import features_of
 from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import Members
 from sslkit.errors import UserError, first_line
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 from sslkit.files.writing import write_whole
 from sslkit.runtime.context import Runtime
-from sslkit.terminal.plurals import and_more
+from sslkit.terminal.say import and_more
 
 CARD, TASK = "card", "task"
 FILES = (".npz", ".json")

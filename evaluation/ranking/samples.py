@@ -97,7 +97,8 @@ def checked_seed(seed: int) -> int:
 
 
 def _tensor(values: Any, what: str) -> Tensor:
-    refuse_holes(values, what)
+    if type(values) is not np.ndarray:  # plain arrays have a number in each place
+        refuse_holes(values, what)
     if isinstance(values, Tensor):
         if values.is_complex():
             raise UserError(f"{what} must be real numbers, not {values.dtype}")
@@ -108,20 +109,15 @@ def _tensor(values: Any, what: str) -> Tensor:
         raise UserError(f"{what} must be an array of numbers, its rows of one length: {error}") from error
     if array.dtype.kind not in "fiub":
         raise UserError(f"{what} must be numbers, not {array.dtype}")
-    array = _for_torch(array)
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        array = array.astype(np.float64)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if any(stride < 0 or stride % array.itemsize for stride in array.strides):  # which torch cannot read
+        array = array.copy()
     with warnings.catch_warnings():  # of a memory map: torch cannot mark a tensor as read-only, and nothing here writes
         warnings.simplefilter("ignore", UserWarning)
         return torch.from_numpy(array)
-
-
-def _for_torch(array: np.ndarray) -> np.ndarray:
-    """Return the array if torch can read it, else a copy: for another byte order, wider floats, odd strides."""
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        return array.astype(np.float64)
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    odd = any(stride < 0 or stride % array.itemsize for stride in array.strides)
-    return array.copy() if odd else array
 
 
 def _features(values: Any) -> tuple[Tensor, float]:
@@ -150,17 +146,19 @@ def _labels(labels: Any) -> tuple[Tensor | None, tuple[str, ...], Tensor | None]
         raise UserError("labels are missing: give (N,) labels, or Features, which have their own")
     if not isinstance(labels, (np.ndarray, Tensor, Iterable)) or getattr(labels, "ndim", 1) == 0:
         raise UserError(f"labels must be one for each image, (N,), got {shown(labels)}")
-    refuse_holes(labels, "labels")
-    array = of_column(_as_array(labels))
+    if type(labels) is not np.ndarray:
+        refuse_holes(labels, "labels")
+    array = _as_array(labels)
+    array = of_column(array) if array.ndim == 2 else array
     numbers = None
     if array.dtype.kind in "fiub":
         if not np.isfinite(array).all():
             raise UserError("some labels are NaN or infinite; leave these rows out")
         numbers = torch.from_numpy(array.reshape(len(array), -1).astype(np.float64))
-    if (classes := of_one_hot(array)) is not None:
+    if array.ndim == 2 and numbers is not None:
+        if (classes := of_one_hot(array)) is None:
+            return None, (), numbers
         array = classes
-    elif array.ndim == 2 and numbers is not None:
-        return None, (), numbers
     if array.ndim != 1:
         raise UserError(f"labels must be (N,), or numbers (N, K), not of shape {array.shape}")
     if array.dtype.kind == "f" and (array != np.rint(array)).any():
@@ -214,10 +212,8 @@ def _probabilities(values: Any) -> Tensor:
     sums = p.sum(1, keepdim=True)
     off = (sums - 1).abs()
     if off.max() > 1e-3:
-        row = int(off.argmax())
-        raise UserError(
-            f"row {row} of source_probs sums to {float(sums[row]):.4g}, not 1: give probabilities, not logits"
-        )
+        row, total = int(off.argmax()), float(sums[off.argmax()])
+        raise UserError(f"row {row} of source_probs sums to {total:.4g}, not 1: give probabilities, not logits")
     return p / sums
 
 
@@ -227,10 +223,9 @@ def _reference(given: Any, x: Tensor | None) -> tuple[Tensor, Tensor]:
     except (TypeError, ValueError) as error:
         raise UserError("reference must be a pair of arrays: mean (D,), std (D,)") from error
     width = None if x is None else x.shape[1]
-    if mean.shape != std.shape or mean.ndim != 1 or (width is not None and len(mean) != width):
-        raise UserError(
-            f"reference has mean {tuple(mean.shape)} and std {tuple(std.shape)}, features have {width} columns"
-        )
+    if mean.shape != std.shape or mean.ndim != 1 or width not in (None, len(mean)):
+        shapes = f"mean {tuple(mean.shape)} and std {tuple(std.shape)}"
+        raise UserError(f"reference has {shapes}, features have {width} columns")
     if not (torch.isfinite(mean).all() and torch.isfinite(std).all() and (std >= 0).all()):
         raise UserError("reference must be finite, and its std not negative")
     return mean, std

@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evaluation.ranking.memory import PeakMemory
+from evaluation.ranking.memory import PeakMemory, return_freed_memory
 from evaluation.ranking.samples import as_sample, doubts
 from evaluation.transferability.base import Sample, Score, check_scale, find, names, wrappers
 from sslkit.errors import UserError
 from sslkit.options import members
-from sslkit.runtime.allocator import return_freed_memory
 from sslkit.runtime.context import Runtime
 
 

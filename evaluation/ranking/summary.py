@@ -22,7 +22,7 @@ from evaluation.ranking.source_heads import CLUSTER_COUNT, checked_source
 from evaluation.ranking.task_names import AGREEMENT, file_names
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say

@@ -9,7 +9,7 @@ import numpy as np
 from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.consensus import Consensus
 from sslkit.errors import UserError
-from sslkit.terminal.columns import columns
+from sslkit.terminal.say import columns
 from sslkit.terminal.tables import aligned, below_names, markdown
 
 STYLES = ("text", "markdown")

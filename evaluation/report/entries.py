@@ -21,7 +21,7 @@ from evaluation.report.cells import (
 )
 from evaluation.report.charts import LineChart, curves
 from evaluation.report.reading import Material, Member
-from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import counted
 
 MOST_PATHS = 500  # unreadable images that are listed; all of them are in the card
 INTERVAL = "95 % Wilson, over images"

@@ -11,7 +11,7 @@ from evaluation.report.cells import dig, is_number
 from evaluation.report.charts import DOTS, Axis, axis_of, path_of
 from evaluation.report.entries import judged_on, neighbours, place_of
 from evaluation.report.reading import Material, Member
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 
 FIRST = 8  # entries that are ticked when the page is opened
 COLOURS, DASHES = 8, 5  # of lines, see page.css; together they tell forty entries apart

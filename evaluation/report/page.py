@@ -17,8 +17,7 @@ from evaluation.report.overview import overview
 from evaluation.report.ranked import task_of
 from evaluation.report.reading import Material, Member
 from evaluation.report.study import study_tables
-from sslkit.terminal.plurals import counted
-from sslkit.terminal.say import as_started
+from sslkit.terminal.say import as_started, counted
 
 TEMPLATE = Path(__file__).parent / "template"
 SHORT = 24  # letters that stay on one line

@@ -16,7 +16,7 @@ from evaluation.results import store
 from evaluation.results.result import Result
 from sslkit import zoo as zoos
 from sslkit.errors import UserError
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
 from sslkit.zoo.table import rows
 from sslkit.zoo.weights import sha256

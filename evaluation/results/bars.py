@@ -11,8 +11,7 @@ from evaluation.results.names import in_words, short, wrapped
 from evaluation.results.result import Result
 from evaluation.results.tables import with_interval
 from sslkit.errors import UserError
-from sslkit.numerics.figures import save_figure
-from sslkit.numerics.style import FIRST, INK, OTHERS, REFERENCE, SMALL, better, noted, panel, titled
+from sslkit.numerics.figures import FIRST, INK, OTHERS, REFERENCE, SMALL, better, noted, panel, save_figure, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

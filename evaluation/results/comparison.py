@@ -180,9 +180,14 @@ def _never_vary(difference: float, n: int) -> tuple[float, float]:
 
 
 def _classes(a: Result, b: Result, labels: np.ndarray | None, seed: int) -> dict:
-    y = _labels(a, labels)
-    _check_value(a, y)
-    _check_value(b, y)
+    if labels is None:
+        raise UserError("mean_per_class weighs each image by its class: give labels=test.y of the test images")
+    if np.shape(labels) != a.outcomes.shape:
+        shape = np.shape(labels)
+        raise UserError(f"labels must be one for each of the {len(a.outcomes)} images, not of shape {shape}")
+    y = np.unique(labels, return_inverse=True)[1]
+    for result in (a, b):
+        _check_value(result, y)
     difference = a.outcomes.astype(int) - b.outcomes.astype(int)
     estimate = bootstrap_mean(difference, strata=y, seed=seed)
     varies = any(np.ptp(difference[y == label]) for label in np.unique(y))
@@ -237,8 +242,8 @@ def _check(a: Result, b: Result) -> None:
     if len(a.outcomes) < 2:
         raise UserError(f"{_of(a)} has one outcome only; a test needs at least two")
     if a.outcomes.dtype != bool or a.metric != "mean_per_class":
-        _check_value(a, None)
-        _check_value(b, None)
+        for result in (a, b):
+            _check_value(result, np.zeros(len(a.outcomes), int))
 
 
 def _check_rows(a: Result, b: Result, paired: bool) -> None:
@@ -258,9 +263,8 @@ def _check_rows(a: Result, b: Result, paired: bool) -> None:
         )
 
 
-def _check_value(result: Result, y: np.ndarray | None) -> None:
+def _check_value(result: Result, y: np.ndarray) -> None:
     """Check that the value is the mean of the outcomes; otherwise the test would be about other data."""
-    y = np.zeros(len(result.outcomes), int) if y is None else y
     mean = float(np.mean([result.outcomes[y == label].mean() for label in np.unique(y)]))
     if not np.isclose(mean, result.value, rtol=0, atol=1e-5):
         what = "per-class mean with these labels" if y.any() else "mean"
@@ -270,24 +274,14 @@ def _check_value(result: Result, y: np.ndarray | None) -> None:
         )
 
 
-def _labels(a: Result, labels: np.ndarray | None) -> np.ndarray:
-    if labels is None:
-        raise UserError("mean_per_class weighs each image by its class: give labels=test.y of the test images")
-    labels = np.asarray(labels)
-    if labels.shape != a.outcomes.shape:
-        raise UserError(f"labels must be one for each of the {len(a.outcomes)} images, not of shape {labels.shape}")
-    return np.unique(labels, return_inverse=True)[1]
-
-
 def _names(a: Result, b: Result) -> tuple[str, str]:
     """Return two distinct names: by model, else protocol, else recipe, else position."""
     if a.model != b.model and a.model and b.model:
         return a.model, b.model
     if a.protocol != b.protocol:
         return _of(a), _of(b)
-    if a.recipe != b.recipe:
-        return f"{_of(a)} ({a.recipe})", f"{_of(b)} ({b.recipe})"
-    return f"{_of(a)} (first)", f"{_of(b)} (second)"
+    first, second = (a.recipe, b.recipe) if a.recipe != b.recipe else ("first", "second")
+    return f"{_of(a)} ({first})", f"{_of(b)} ({second})"
 
 
 def _of(result: Result) -> str:

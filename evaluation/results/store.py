@@ -13,7 +13,7 @@ import numpy as np
 from evaluation.results.records import Records, read_records
 from evaluation.results.result import Result
 from sslkit.errors import UserError
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 from sslkit.files.writing import write_whole
 from sslkit.zoo.entry import ZooEntry
 

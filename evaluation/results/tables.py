@@ -7,8 +7,8 @@ from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
-from sslkit.terminal.columns import columns as columns_of_terminal
-from sslkit.terminal.columns import folded
+from sslkit.terminal.say import columns as columns_of_terminal
+from sslkit.terminal.say import folded
 from sslkit.terminal.tables import aligned, markdown
 
 STYLES = ("text", "markdown")

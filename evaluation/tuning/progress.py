@@ -9,7 +9,7 @@ from typing import Any
 from tqdm import tqdm
 
 from sslkit.runtime.distributed import rank
-from sslkit.terminal.columns import printable
+from sslkit.terminal.say import printable
 
 LINES = 10  # most lines of one training in a log
 APART = 60.0  # least seconds between two of them

@@ -31,7 +31,7 @@ from evaluation.tuning.task import Task
 from sslkit.errors import RunFailed, UserError
 from sslkit.runtime.context import Runtime, silent
 from sslkit.runtime.distributed import rank, world_size
-from sslkit.terminal.columns import printable
+from sslkit.terminal.say import printable
 
 NEEDS = ("value", "diverged", "seconds")  # fields of every record
 

@@ -61,8 +61,11 @@ class Backbone(nn.Module):
         self.image_size = image_size
         self.in_chans = in_chans
         self.frames = frames
-        self.convolutional = _is_convolutional(net, nn.Conv2d if frames is None else nn.Conv3d)
+        kinds, convolution = {type(layer) for layer in net.modules()}, nn.Conv2d if frames is None else nn.Conv3d
+        is_transformer = nn.MultiheadAttention in kinds or hasattr(net, "patch_embed")
+        self.convolutional = convolution in kinds and not is_transformer
         self.patch = net.patch_embed.patch_size[0] if self.is_vit else 1
+        self.layout = torch.channels_last if frames is None else torch.channels_last_3d  # of a convolutional network
         self.norm_is_frozen = False
         self.width = _measure(net, self.input_shape(), recipe.name)  # a lazy layer has its weights from here on
         if self.convolutional:
@@ -87,12 +90,8 @@ class Backbone(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.convolutional:
-            x = x.contiguous(memory_format=self._layout)
+            x = x.contiguous(memory_format=self.layout)
         return self.net(x)
-
-    @property
-    def _layout(self) -> torch.memory_format:
-        return torch.channels_last if self.frames is None else torch.channels_last_3d
 
     def _lay_out(self) -> None:
         """Store the weights of images' or clips' convolutions channels last; those of another rank stay as they are.
@@ -102,7 +101,7 @@ class Backbone(nn.Module):
         rank = 4 if self.frames is None else 5
         for weight in (*self.net.parameters(), *self.net.buffers()):
             if weight.dim() == rank:
-                weight.data = weight.data.contiguous(memory_format=self._layout)
+                weight.data = weight.data.contiguous(memory_format=self.layout)
 
     def input_shape(self, size: int | None = None) -> tuple[int, ...]:
         """(C, S, S) of an image, (C, T, S, S) of a clip. size: S; None is image_size."""
@@ -123,7 +122,9 @@ class Backbone(nn.Module):
         tag = self.recipe.name.partition(".")[2]
         if tag and ":" not in self.recipe.name and self.recipe.origin is None:
             return f"random weights: init=timm:{self.recipe.name} starts from those that .{tag} names"
-        last = next((name for name in CLASSIFIERS if _gives(getattr(self.net, name, None), self.width)), None)
+        heads = {name: layer for name in CLASSIFIERS if (layer := getattr(self.net, name, None)) is not None}
+        linear = {name: [one for one in layer.modules() if isinstance(one, nn.Linear)] for name, layer in heads.items()}
+        last = next((name for name, own in linear.items() if own and own[-1].out_features == self.width), None)
         if last is None:
             return ""
         return (
@@ -157,7 +158,7 @@ class Backbone(nn.Module):
             instead = "take a timm model" if self.frames is None else "an objective on maps takes images, not clips"
             raise UserError(f"backbone {self.recipe.name} gives no feature map: {instead}")
         if self.convolutional:
-            x = x.contiguous(memory_format=self._layout)
+            x = x.contiguous(memory_format=self.layout)
         last = self.net.forward_features(x)
         pooled = self.net.forward_head(last)
         if last.dim() == 4 and getattr(self.net, "output_fmt", "NCHW") == "NHWC":
@@ -188,17 +189,6 @@ def reason(error: Exception) -> str:
     """The first line of a network's own error."""
     said = (str(error).strip() or "no message").splitlines()[0]
     return said if isinstance(error, RuntimeError) else f"{type(error).__name__}: {said}"
-
-
-def _gives(layer: nn.Module | None, width: int) -> bool:
-    """Return whether the last linear layer in a module has this many outputs."""
-    linear = [] if layer is None else [one for one in layer.modules() if isinstance(one, nn.Linear)]
-    return bool(linear) and linear[-1].out_features == width
-
-
-def _is_convolutional(net: nn.Module, convolution: type[nn.Module]) -> bool:
-    kinds = [type(m) for m in net.modules()]
-    return convolution in kinds and nn.MultiheadAttention not in kinds and not hasattr(net, "patch_embed")
 
 
 def _measure(net: nn.Module, one: tuple[int, ...], name: str) -> int:

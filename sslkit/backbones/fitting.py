@@ -20,7 +20,7 @@ from sslkit.backbones import namings
 from sslkit.backbones.state_dicts import Reading, StateDict, preferred, state_dicts
 from sslkit.backbones.weight_files import check_dense, check_finite, kind
 from sslkit.errors import UserError
-from sslkit.terminal.plurals import and_so_on
+from sslkit.terminal.say import and_so_on
 
 SHOWN = 4  # tensor names in a message
 _COUNT = "num_batches_tracked"  # of a batch normalisation; files older than PyTorch 0.4.1 lack it, averages are floats

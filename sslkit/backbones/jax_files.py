@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sslkit.backbones.fitting import Match
 from sslkit.backbones.weight_files import check_finite
 from sslkit.errors import UserError, first_line
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 
 SUFFIX = ".npz"
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from sslkit.backbones.weight_files import check_dense, kind, read_content
 from sslkit.errors import UserError, nearest
-from sslkit.terminal.plurals import and_so_on
+from sslkit.terminal.say import and_so_on
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 PIXELS = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))

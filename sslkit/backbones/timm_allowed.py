@@ -50,16 +50,12 @@ def fault(model: str, arguments: Mapping[str, Any]) -> str:
             allowed &= isinstance(value, (tuple, list)) and 1 <= len(value) <= MAX_STAGES
         if not allowed:
             return f"{name}={_short(value)} must be {expected}"
-    size, patch = arguments.get("img_size", 0), arguments.get("patch_size") or _named_patch(model)
+    named = re.search(r"patch(\d{1,3})(?!\d)", model)  # its pixels in the model's name
+    patch = arguments.get("patch_size") or (max(1, int(named[1])) if named else 16)
+    size = arguments.get("img_size", 0)
     if (size // patch) ** 2 > MAX_TOKENS:
         return f"img_size={size} with patches of {patch} pixels makes more than {MAX_TOKENS:,} patches"
     return ""
-
-
-def _named_patch(model: str) -> int:
-    """Pixels of a patch from the model's name; 16 if the name has none."""
-    patch = re.search(r"patch(\d{1,3})(?!\d)", model)
-    return max(1, int(patch[1])) if patch else 16
 
 
 def _short(value: Any) -> str:

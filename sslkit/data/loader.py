@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,19 +18,20 @@ from sslkit.data.images import Images
 from sslkit.data.sources.named import collate
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import UserError
+from sslkit.runtime.jobs import cores
 
 FEWEST = 256  # rows: fewer are decoded faster in order than workers start
 _MOST_WORKERS = 8
 Item = TypeVar("Item")
 
 
+@dataclass
 class EpochSampler(Sampler[int]):
     """The rows 0..n-1 in an order that is a function of (seed, epoch)."""
 
-    def __init__(self, n: int, seed: int) -> None:
-        self.n = n
-        self.seed = seed
-        self.epoch = 0
+    n: int
+    seed: int
+    epoch: int = 0
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
@@ -113,18 +115,11 @@ class TimedLoader:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         start = time.perf_counter()
-        batches = iter(self.loader)
-        while (batch := self._next(batches)) is not None:
+        for batch in plain_errors(self.loader):
             self.waited += time.perf_counter() - start
             self.images += len(batch["index"])
             yield batch
             start = time.perf_counter()
-
-    def _next(self, batches: Iterator[dict[str, Any]]) -> dict[str, Any] | None:
-        try:
-            return next(batches, None)
-        except UserError as error:
-            raise without_traceback(error) from error
 
 
 def plain_errors(loader: Iterable[Item]) -> Iterator[Item]:
@@ -217,15 +212,10 @@ def workers_for(dataset: Images | CroppedImages, workers: int | str, world_size:
     if workers == "auto":
         if not dataset.decodes or multiprocessing.current_process().daemon:  # daemons may have no children
             return 0
-        return max(1, min(_MOST_WORKERS, _cores() // _ranks_here(world_size) - 1))
+        return max(1, min(_MOST_WORKERS, cores() // _ranks_here(world_size) - 1))
     if not isinstance(workers, int) or workers < 0:
         raise UserError(f"data.workers={workers} must be auto or a number from 0")
     return workers
-
-
-def _cores() -> int:
-    """Number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _ranks_here(world_size: int) -> int:

@@ -1,5 +1,6 @@
 """Files and folders that are written whole or not at all."""
 
+import csv
 import errno
 import hashlib
 import os
@@ -9,7 +10,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ def _machine() -> str:
 
 MACHINE = _machine()
 PARTIAL = re.compile(r"\..+\.([0-9a-f]{8})-(\d{1,9})-\w+\.part")  # machine and process id
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 OLD = 24 * 3600  # seconds after its last write in which the writer on another machine may still live
 _SYSTEMS: dict[int, bool] = {}  # which file systems have locks
 
@@ -62,6 +64,24 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file in UTF-8; see `write_whole`."""
     with write_whole(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def write_csv(path: Path, lines: Iterable[Sequence[object]]) -> None:
+    """Write a CSV for people, in UTF-8, whole or not at all; names in it come from outside.
+
+    A text that a spreadsheet would run as a formula, since it begins with = + - @, their wide forms or a control
+    character, gets a ' before it; a number does not. Raises UserError if the file cannot be written.
+    """
+    with (
+        write_whole(path) as partial,
+        partial.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
+    ):
+        csv.writer(file).writerows([_no_formula(cell) for cell in line] for line in lines)
+
+
+def _no_formula(cell: object) -> object:
+    is_name = isinstance(cell, str) and cell and not _NUMBER.fullmatch(cell)
+    return f"'{cell}" if is_name and (cell[0] in "=+-@＝＋－＠" or not cell[0].isprintable()) else cell
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from pathlib import Path
 import matplotlib
 from PIL import Image, ImageDraw, ImageFont
 
-INK, QUIET, PAPER = "#1c2127", "#515b66", "#ffffff"
+from sslkit.numerics.figures import INK, PAPER, QUIET
+
 SIZE, TITLE_SIZE = 13, 16  # pixels
 GAP = 8
 ROW_WIDTH = 168  # most pixels of the captions at the left
@@ -52,20 +53,13 @@ def _write(draw: ImageDraw.ImageDraw, lines: Sequence[str], place: tuple[int, in
 
 def _wrapped(text: str, font: ImageFont.FreeTypeFont, width: int) -> list[str]:
     """The lines of a text of at most `width` pixels; a file name may have bytes that are no text."""
-    text = text.encode(errors="replace").decode()
-    return [line for part in text.split("\n") for line in _broken(part, font, width)] if text else []
-
-
-def _broken(text: str, font: ImageFont.FreeTypeFont, width: int) -> list[str]:
-    if font.getlength(text) <= width:
-        return [text]
-    letters = max(1, int(len(text) * width / font.getlength(text)))
-    while letters > 1:
-        lines = textwrap.wrap(text, letters)
-        if all(font.getlength(line) <= width for line in lines):
-            return lines
-        letters -= 1
-    return textwrap.wrap(text, 1)
+    lines: list[str] = []
+    for part in text.encode(errors="replace").decode().split("\n") if text else ():
+        broken, letters = [part], max(1, int(len(part) * width / max(font.getlength(part), 1)))
+        while letters and any(font.getlength(line) > width for line in broken):
+            broken, letters = textwrap.wrap(part, letters), letters - 1
+        lines += broken
+    return lines
 
 
 def _height(font: ImageFont.FreeTypeFont) -> int:

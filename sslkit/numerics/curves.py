@@ -12,8 +12,19 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from sslkit.numerics.accuracy import wilson_interval
-from sslkit.numerics.figures import save_figure
-from sslkit.numerics.style import FIRST, GUIDE, REFERENCE, SECOND, SMALL, better, line_style, noted, panel, titled
+from sslkit.numerics.figures import (
+    FIRST,
+    GUIDE,
+    REFERENCE,
+    SECOND,
+    SMALL,
+    better,
+    line_style,
+    noted,
+    panel,
+    save_figure,
+    titled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,12 +78,14 @@ def plot_terms(rows: Rows, terms: Sequence[str], path: Path, judged: Judged = Ju
     rows: of metrics.csv. path: in the folder of the run, whose name is the title.
     """
     names = ["loss", *terms] if len(terms) > 1 else list(terms) or ["loss"]
+    found = dict.fromkeys(key for row in rows for key in row)
+    shares = [key for key in found if key.endswith("/share")]
     panels = {
-        **({ACCURACIES[judged.held_out]: partial(_draw_accuracies, judged=judged)} if _has(rows, "knn") else {}),
-        **({RANK: partial(_draw_value, key="rankme", floor=1.0)} if _has(rows, "rankme") else {}),
-        **({SPREAD: partial(_draw_value, key="std", floor=0.0)} if _has(rows, "std") else {}),
+        **({ACCURACIES[judged.held_out]: partial(_draw_accuracies, judged=judged)} if "knn" in found else {}),
+        **({RANK: partial(_draw_value, key="rankme", floor=1.0)} if "rankme" in found else {}),
+        **({SPREAD: partial(_draw_value, key="std", floor=0.0)} if "std" in found else {}),
         **{name: partial(_draw_term, name=name) for name in names},
-        **({SHARES: _draw_shares} if _shares(rows) else {}),
+        **({SHARES: partial(_draw_shares, keys=shares)} if shares else {}),
     }
     columns = min(len(panels), COLUMNS) if len(panels) != COLUMNS + 1 else 2
     lines = -(-len(panels) // columns)
@@ -80,26 +93,19 @@ def plot_terms(rows: Rows, terms: Sequence[str], path: Path, judged: Judged = Ju
     for place, (name, draw) in enumerate(panels.items()):
         axis = figure.add_subplot(lines, columns, place + 1)
         draw(axis, rows)
-        panel(axis, name, _words(name, judged))
+        words = WORDS.get(name, "a term of the loss; falls as it is learned")
+        if name in ACCURACIES.values():
+            words = better() + (f"; band: 95 % interval, {judged.images:,} images" if judged.images else "")
+        panel(axis, name, words)
         _mark_epochs(axis, rows, label=place + columns >= len(panels))
     titled(figure, path.parent.name)
     noted(figure, [" ".join(_notes(rows, terms, judged))])
     save_figure(figure, path)
 
 
-def _has(rows: Rows, key: str) -> bool:
-    return any(key in row for row in rows)
-
-
-def _words(name: str, judged: Judged) -> str:
-    if name in ACCURACIES.values():
-        return f"{better()}; band: 95 % interval, {judged.images:,} images" if judged.images else better()
-    return WORDS.get(name, "a term of the loss; falls as it is learned")
-
-
 def _notes(rows: Rows, terms: Sequence[str], judged: Judged) -> list[str]:
     notes = []
-    if judged.before and _has(rows, "knn"):
+    if judged.before and any("knn" in row for row in rows):
         notes += [f"Dotted: before training, {judged.start}."]
         notes += ["The quick probe is fitted anew, the online probe goes on learning."]
     notes += ["Terms are shown as they enter the loss, weights included."] if len(terms) > 1 else []
@@ -154,16 +160,11 @@ def _dots(count: int) -> dict[str, Any]:
     return {"marker": "o", "markersize": 4} if count <= FEW else {"markersize": 0}
 
 
-def _shares(rows: Rows) -> dict[str, str]:
-    """The columns of the regularisers' shares, and their regularisers."""
-    found = dict.fromkeys(key for row in rows for key in row if key.endswith("/share"))
-    return {key: key.rpartition("/")[0] for key in found}
-
-
-def _draw_shares(axis: "Axes", rows: Rows) -> None:
-    for place, (key, label) in enumerate(_shares(rows).items()):
+def _draw_shares(axis: "Axes", rows: Rows, keys: Sequence[str]) -> None:
+    for place, key in enumerate(keys):
         points = [(row["step"], row[key]) for row in rows if row.get(key, 0) > 0]
         if points:
+            label = key.rpartition("/")[0]  # the regulariser
             axis.plot(*zip(*points, strict=True), label=label, markersize=3, **line_style(place))
     axis.axhline(1, color=REFERENCE, lw=0.8)
     axis.set_yscale("log")

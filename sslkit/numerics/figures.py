@@ -1,5 +1,6 @@
-"""Maps of features: t-SNE, the points by class, how far to trust them; and files written whole."""
+"""The style of all pictures, their files, and maps of features: t-SNE, the points by class, how far to trust them."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,12 +9,27 @@ import numpy as np
 
 from sslkit.errors import UserError
 from sslkit.files.writing import write_whole
-from sslkit.numerics.style import FIRST, GUIDE, OTHERS, SMALL, class_styles, noted, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
+
+# Any two differ under normal sight and under each of three colour blindnesses, and each has a contrast of at least
+# 2.6 on white and 2.3 on the dark page: tests/numerics/test_style.py measures both.
+COLOURS = (
+    "#2e78fd", "#fd650c", "#46594a", "#d073c9", "#a8120f", "#1ba6ff",
+    "#930aa7", "#8ea87a", "#5b27e8", "#b45c30", "#985bbc", "#6c8279",
+)  # fmt: skip
+MARKERS = "os^DvPX<>*"
+STYLES = [(COLOURS[k % 12], MARKERS[(k + k // 12) % 10]) for k in range(120)]  # each pair of the two once
+DASHES = ("-", "--", ":")
+OTHERS = "#c4c9cf"  # classes without a colour of their own, in the background
+INK, QUIET, GUIDE, PAPER = "#1c2127", "#515b66", "#d3d9df", "#ffffff"
+FIRST, SECOND = "#1f5fa8", "#a8480a"  # of two lines; the first also of what has no class
+REFERENCE = "#8a949e"  # random weights, the state before training, numbers that are no measurement of their own
+TITLE, PANEL, SMALL = 11, 10, 8  # points: of the picture, of a panel, of all other text
+PER_INCH = 13  # letters of small text
 
 SAME = 1e-6  # spread of unit rows that are equal up to rounding
 COMPONENTS = 50  # principal components in the input of a map
@@ -26,6 +42,56 @@ LETTERS = 28  # of a class in the legend
 
 class NoMap(UserError):
     """Raised for features that t-SNE cannot map."""
+
+
+def class_styles(classes: Sequence[str]) -> list[tuple[str, str]]:
+    """The colour and the marker of each class, by its name among the names of the data set.
+
+    classes: all classes of the data set, in any order: every picture of it gives a class the same two. Twelve have
+    colours of their own; more share colours, but up to 120 no two have the same colour and marker.
+    """
+    places = {name: place for place, name in enumerate(sorted(set(map(str, classes))))}
+    return [STYLES[places[str(name)] % len(STYLES)] for name in classes]
+
+
+def line_style(place: int) -> dict[str, str]:
+    """Colour, marker and dashes of a line among several."""
+    colour, marker = STYLES[place % len(STYLES)]
+    return {"color": colour, "marker": marker, "linestyle": DASHES[place // len(COLOURS) % len(DASHES)]}
+
+
+def titled(figure: "Figure", title: str) -> None:
+    """Write the title of a picture, wrapped to its width."""
+    lines = textwrap.wrap(title, int(0.7 * PER_INCH * figure.get_figwidth()), break_on_hyphens=False)
+    figure.suptitle("\n".join(lines), fontsize=TITLE, color=INK, parse_math=False)
+
+
+def noted(figure: "Figure", notes: Sequence[str]) -> None:
+    """Write notes below a picture, each on lines of its own."""
+    letters = int(PER_INCH * figure.get_figwidth())
+    lines = [line for note in notes for line in textwrap.wrap(note, letters)]
+    figure.supxlabel("\n".join(lines), fontsize=SMALL, color=QUIET, parse_math=False)
+
+
+def panel(axis: "Axes", title: str, words: str = "", lines: int = 1) -> None:
+    """Write the title of a panel at its left, and lines of small words below it; leave two sides open."""
+    axis.set_title(title, fontsize=PANEL, loc="left", pad=6 + 11 * lines * bool(words), color=INK, parse_math=False)
+    if words:
+        place = {"xy": (0, 1), "xytext": (0, 4), "xycoords": "axes fraction", "textcoords": "offset points"}
+        axis.annotate(words, va="bottom", fontsize=SMALL, color=QUIET, parse_math=False, **place)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.tick_params(labelsize=SMALL)
+
+
+def better(higher: bool = True) -> str:
+    """The direction of an axis."""
+    return "higher is better" if higher else "lower is better"
+
+
+def save_figure(figure: "Figure", path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write a PNG, whole or not at all. metadata: text stored inside the file."""
+    with write_whole(path) as partial:
+        figure.savefig(partial, format="png", dpi=130, metadata=metadata)
 
 
 def reduced(x: np.ndarray, seed: int) -> np.ndarray:
@@ -146,12 +212,6 @@ def map_size(flat: np.ndarray, names: Sequence[str]) -> tuple[float, float]:
 
 def _short(name: str) -> str:
     return name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…"
-
-
-def save_figure(figure: "Figure", path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write a PNG, whole or not at all. metadata: text stored inside the file."""
-    with write_whole(path) as partial:
-        figure.savefig(partial, format="png", dpi=130, metadata=metadata)
 
 
 def plot_embedding(

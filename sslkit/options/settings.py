@@ -13,6 +13,7 @@ import inspect
 import math
 import numbers
 import operator
+import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from typing import Any, TypeVar
 from sslkit.errors import UserError, nearest, shown
 
 MOST_SEED = 2**32 - 1  # the largest that numpy, scikit-learn and torch all take
+UNWRITABLE = re.compile("[\0\ud800-\udfff]")  # in paths, YAML or JSON: NUL, halves of surrogate pairs
 UNIONS = (types.UnionType, typing.Union)
 S = TypeVar("S")
 
@@ -125,8 +127,9 @@ def nested(given: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]
     short: {"data": "source"} where {"data": X} stands for {"data": {"source": X}}.
     Raises UserError for a setting that is given twice, and for one below a value that is no mapping.
     """
-    settings = {key: value for key, value in given.items() if not _is_dotted(key)}
-    for path in filter(_is_dotted, given):
+    dotted = [key for key in given if isinstance(key, str) and "." in key]
+    settings = {key: value for key, value in given.items() if key not in dotted}
+    for path in dotted:
         *above, last = path.split(".")
         node = settings
         for name in above:
@@ -151,10 +154,6 @@ def leaves(options: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         return
     for name, value in options.items():
         yield from leaves(value, f"{path}.{name}".lstrip("."))
-
-
-def _is_dotted(key: Any) -> bool:
-    return isinstance(key, str) and "." in key
 
 
 def alternatives(kind: Any) -> tuple[Any, ...]:
@@ -186,6 +185,17 @@ def as_word(value: Any) -> str:
     return "[" + ",".join(map(as_word, value)) + "]" if isinstance(value, (list, tuple)) else str(value)
 
 
+def storable(value: Any) -> Any:
+    """Settings as values that YAML and JSON can hold; a function becomes its name."""
+    if isinstance(value, Mapping):
+        return {str(k): storable(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [storable(v) for v in value]
+    if callable(value):
+        return f"{value.__module__}:{value.__qualname__}"
+    return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
+
+
 def takes_text(kind: Any) -> bool:
     """Return whether this annotation takes text, or lists of texts, and neither numbers nor true or false."""
     return set(alternatives(kind)) <= {str, types.NoneType, list[str]} and str in alternatives(kind)
@@ -203,7 +213,9 @@ def fits(value: Any, kind: Any, limits: Limits) -> bool:
         number = numbers.Integral if kind is int else numbers.Real  # numpy's too
         return isinstance(value, number) and not isinstance(value, bool) and limits.hold(value)
     if kind is str:
-        return isinstance(value, str) and _is_writable(value) and (not limits.choices or value in limits.choices)
+        return (
+            isinstance(value, str) and not UNWRITABLE.search(value) and (not limits.choices or value in limits.choices)
+        )
     if typing.get_origin(kind) is Callable:
         return callable(value)
     return not isinstance(kind, type) or isinstance(value, kind)
@@ -228,8 +240,3 @@ def _named(kind: Any, limits: Limits, beside: Sequence[Any]) -> str:
     if typing.get_origin(kind) is Callable:
         return "a function"
     return {bool: "true or false", types.NoneType: "null"}.get(kind, str(kind))
-
-
-def _is_writable(text: str) -> bool:
-    """Return whether a text is valid in a path and in YAML or JSON: no NUL, no half of a surrogate pair."""
-    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)

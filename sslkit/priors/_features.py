@@ -48,8 +48,9 @@ class FeatureTable:
             return self._resident[index]
         places = index.cpu().numpy()
         low, high = places.min(initial=0), places.max(initial=0)
-        if low < 0 or high >= len(self):
-            raise UserError(f"rows {low} to {high} are out of range: the prior has features of {len(self)} images")
+        count = len(self.array)
+        if low < 0 or high >= count:
+            raise UserError(f"rows {low} to {high} are out of range: the prior has features of {count} images")
         return torch.from_numpy(np.asarray(self.array[places], dtype=np.float32)).to(index.device)
 
     def all(self) -> Tensor:

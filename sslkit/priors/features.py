@@ -7,7 +7,7 @@ from torch import Tensor
 
 from sslkit.data.sources.npz import DAMAGED
 from sslkit.errors import UserError
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 from sslkit.priors.base import Prior
 
 if TYPE_CHECKING:

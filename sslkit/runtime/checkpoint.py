@@ -15,6 +15,7 @@ from sslkit.files import checksums
 from sslkit.files.writing import write_whole
 from sslkit.runtime.loop import Hook, Loop
 
+LAST, PREVIOUS = Path("checkpoints", "last.ckpt"), Path("checkpoints", "previous.ckpt")  # in a run's folder
 Hooks = Mapping[str, Sequence[str]]  # the states that a run needs of its hooks, by the hook's class
 KINDS = {  # parts of a checkpoint that a run needs
     "epoch": int,
@@ -35,7 +36,7 @@ class SaveLast(Hook):
     """
 
     def __init__(self, folder: Path, close: Callable[[Loop], None], resumed: Path | None = None) -> None:
-        self.path, self.previous = last(folder), previous(folder)
+        self.path, self.previous = folder / LAST, folder / PREVIOUS
         self.close = close
         self.is_whole = resumed == self.path
 
@@ -50,16 +51,6 @@ class SaveLast(Hook):
         self.is_whole = True
 
 
-def last(folder: Path) -> Path:
-    """The path of a run's newest checkpoint."""
-    return folder / "checkpoints" / "last.ckpt"
-
-
-def previous(folder: Path) -> Path:
-    """The path of the checkpoint before the newest one."""
-    return folder / "checkpoints" / "previous.ckpt"
-
-
 def damage(path: Path, hooks: Hooks) -> str | None:
     """Return the damage of a checkpoint, in its bytes or as a missing part; None if there is no damage."""
     return checksums.damage(path) or _parts_damage(path, hooks)
@@ -70,7 +61,7 @@ def newest_whole(folder: Path, hooks: Hooks) -> tuple[Path | None, str | None]:
 
     Raises UserError if there are checkpoints and none of them is whole.
     """
-    files = [last(folder), previous(folder)]
+    files = [folder / LAST, folder / PREVIOUS]
     if not any(map(os.path.lexists, files)):
         return None, None
     if os.path.lexists(files[0]) and not files[0].is_file():
@@ -83,11 +74,6 @@ def newest_whole(folder: Path, hooks: Hooks) -> tuple[Path | None, str | None]:
             return path, note
         faults.append(f"{path} {fault}")
     raise UserError(f"cannot resume: {'; '.join(faults)}; start a new run without resume=true, or restore a whole one")
-
-
-def tidy(folder: Path) -> None:
-    """Remove the previous checkpoint, which a finished run does not need."""
-    previous(folder).unlink(missing_ok=True)
 
 
 def _parts_damage(path: Path, hooks: Hooks) -> str | None:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sslkit.errors import RunFailed, UserError, first_line
-from sslkit.runtime.checkpoint import last, previous
+from sslkit.runtime.checkpoint import LAST, PREVIOUS
 from sslkit.runtime.jobs import free_memory
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
@@ -216,7 +216,7 @@ def _line(said: str, asked: Demand, folder: Path, loop: Loop) -> str:
     each = asked.batch_size // asked.processes
     step = f"with {each} of {asked.image_size} px a step in each process"
     lower = ", ".join(_lower(asked, loop, each, peak + more))
-    kept = last(folder).is_file() or previous(folder).is_file()
+    kept = (folder / LAST).is_file() or (folder / PREVIOUS).is_file()
     state = "the last checkpoint is whole" if kept else "no epoch has ended yet"
     new = "more trainer.devices" if asked.recomputed else "trainer.checkpoint_activations=true"
     return (

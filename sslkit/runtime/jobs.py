@@ -16,8 +16,7 @@ import psutil
 
 from sslkit.errors import UserError
 from sslkit.files.writing import lockable
-from sslkit.terminal.plurals import counted
-from sslkit.terminal.say import line
+from sslkit.terminal.say import counted, line
 
 LOOK = 0.2  # seconds between two checks of the processes
 GRACE = 15.0  # seconds for a stopped process to end by itself

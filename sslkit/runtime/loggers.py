@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sslkit.errors import UserError, first_line
-from sslkit.files import json_files
+from sslkit.files import reading
 from sslkit.files.writing import write_text
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _ids(folder: Path) -> dict[str, str]:
     if not os.path.lexists(path):
         return {}
     remedy = "remove it, and the trackers start a new run"
-    content = json_files.read(path, remedy)
+    content = reading.read_json(path, remedy)
     if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
         raise UserError(f"{path} is damaged: {remedy}")
     return content

@@ -35,28 +35,14 @@ class Loader(Protocol):
 
 
 class Hook:
-    """A part of a run that is called between the parts of its training; hooks are called in the order of their list."""
+    """A part of a run that is called between the parts of its training; hooks are called in the order of their list.
 
-    def begin(self, loop: "Loop") -> None:
-        """Called once on every process, with the weights on the device and a state that is restored."""
-
-    def epoch_begin(self, loop: "Loop") -> None: ...
-
-    def batch_begin(self, loop: "Loop") -> None: ...
-
-    def before_step(self, loop: "Loop") -> None:
-        """Called when all gradients of a step are there."""
-
-    def after_step(self, loop: "Loop") -> None:
-        """Called once the weights have moved; `loop.step` counts that."""
-
-    def batch_end(self, loop: "Loop", outputs: Mapping[str, Any], batch: Any) -> None:
-        """Called after every batch. outputs: of the module."""
-
-    def epoch_end(self, loop: "Loop") -> None: ...
-
-    def end(self, loop: "Loop") -> None:
-        """Called when the training has ended, also with an error."""
+    A hook has a method for each event that it needs, which gets the loop:
+    begin: once on every process, with the weights on the device and a state that is restored. epoch_begin, batch_begin.
+    before_step: all gradients of a step are there. after_step: the weights have moved; `loop.step` counts that.
+    batch_end: also gets the outputs of the module, and the batch. epoch_end.
+    end: the training has ended, also with an error.
+    """
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps of it."""
@@ -131,8 +117,7 @@ class Loop:
             self._end_others()
             raise
         finally:
-            for hook in self.hooks:
-                hook.end(self)
+            self._tell("end")
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds after an epoch, or at the end of a batch that moved the weights."""
@@ -169,23 +154,18 @@ class Loop:
     def _train(self, wrapped: nn.Module, optimizer: Any) -> None:
         loader = self.load(self)
         self.batches = len(loader)
-        for hook in self.hooks:
-            hook.begin(self)
+        self._tell("begin")
         first = self.batch  # of the epoch in which the checkpoint was written; of the others 0
         for epoch in range(self.epoch, self.epochs):
             self.epoch = epoch
             loader.sampler.set_epoch(epoch)
-            for hook in self.hooks:
-                hook.epoch_begin(self)
+            self._tell("epoch_begin")
             for number, batch in enumerate(loader, first):
                 self.batch = number
-                for hook in self.hooks:
-                    hook.batch_begin(self)
+                self._tell("batch_begin")
                 outputs = self._step(wrapped, optimizer, self.move(batch, self.device))
-                for hook in self.hooks:
-                    hook.batch_end(self, outputs, batch)
-            for hook in self.hooks:
-                hook.epoch_end(self)
+                self._tell("batch_end", outputs, batch)
+            self._tell("epoch_end")
             first = 0
 
     def _step(self, wrapped: nn.Module, optimizer: Any, batch: Any) -> Mapping[str, Any]:
@@ -199,21 +179,23 @@ class Loop:
                 optimizer.zero_grad()
             with self.around_backward():
                 self.fabric.backward(outputs["loss"] / together)
-        if moves:
-            self._move(wrapped, optimizer)
-        return outputs
-
-    def _move(self, wrapped: nn.Module, optimizer: Any) -> None:
-        for hook in self.hooks:
-            hook.before_step(self)
+        if not moves:
+            return outputs
+        self._tell("before_step")
         if self.clip is not None:
             self.fabric.clip_gradients(wrapped, optimizer, max_norm=self.clip, error_if_nonfinite=False)
         optimizer.step()
         self.step += 1
         if self.schedule is not None:
             self.schedule.step()
+        self._tell("after_step")
+        return outputs
+
+    def _tell(self, event: str, *given: Any) -> None:
+        """Call the hooks that have a method for the event."""
         for hook in self.hooks:
-            hook.after_step(self)
+            if call := getattr(hook, event, None):
+                call(self, *given)
 
     def _end_others(self) -> None:
         """End the processes that this one has started: once one of them has ended, Fabric kills this one as well."""

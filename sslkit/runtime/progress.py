@@ -2,27 +2,30 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from tqdm import tqdm
 
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
-from sslkit.terminal.plurals import lasting
+from sslkit.terminal.say import lasting
 
 PAUSE = 60.0  # seconds between two lines
 
 
+@dataclass
 class Bar(Hook):
     """One tqdm bar per epoch, only on a terminal; it is removed when the epoch's line is printed.
 
     unit: what a batch has `batch_size` of. waited: seconds that were spent waiting for data so far.
     """
 
-    def __init__(self, batch_size: int, unit: str, waited: Callable[[], float]) -> None:
-        self.batch_size, self.unit, self.waited = batch_size, unit, waited
-        self.bar: tqdm | None = None
-        self.started = (0.0, 0.0)
+    batch_size: int
+    unit: str
+    waited: Callable[[], float]
+    bar: tqdm | None = None
+    started: tuple[float, float] = (0.0, 0.0)
 
     def epoch_begin(self, loop: Loop) -> None:
         self.started = (time.perf_counter(), self.waited())

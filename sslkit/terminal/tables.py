@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from sslkit.terminal.columns import columns, hung, printable
+from sslkit.terminal.say import columns, hung, printable
 
 PART = re.compile(r"\s*(?:(?:\d+\.|±) )?\S+")  # of a cell, which is not folded: "word", "2. 0.344", "± 0.028"
 GAP = "  "

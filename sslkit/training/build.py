@@ -18,7 +18,6 @@ from sslkit.backbones.base import Backbone
 from sslkit.composition.method import Method, method
 from sslkit.composition.names import classes, signature
 from sslkit.composition.step_checks import check_batch, check_clips
-from sslkit.data.decode.scale import Range
 from sslkit.data.images import Images
 from sslkit.data.loader import batches_in_order
 from sslkit.data.views.recipe import SMALL, SMALL_SCALE
@@ -98,13 +97,10 @@ def settled(config: Config, data: Data, begun: Config | None) -> Config:
         config = replace(config, data=replace(config.data, image_size=data.image_size))
     if isinstance(config.data.range, list):
         return config
-    known = None if begun is None else begun.data.range
-    found = known if isinstance(known, list) else _as_setting(data.train.range)
-    return replace(config, data=replace(config.data, range=found))
-
-
-def _as_setting(found: Range | None) -> list[float] | None:
-    return None if found is None else [int(value) if value.is_integer() else value for value in found]
+    found = None if begun is None else begun.data.range
+    if not isinstance(found, list) and data.train.range is not None:
+        found = [int(value) if value.is_integer() else value for value in data.train.range]
+    return replace(config, data=replace(config.data, range=found if isinstance(found, list) else None))
 
 
 def rescale(data: Data, config: Config) -> bool:
@@ -132,12 +128,15 @@ def check_parts(config: Config) -> None:
 
 
 def build_method(config: Config, data: Data, backbone: nn.Module | None = None) -> Method:
-    """The method of a config for its data. Raises UserError if it needs labels and the data has none."""
+    """The method of a config for its data. Raises UserError if it needs labels and the data has none.
+
+    Raises it too for a setting that the network does not have.
+    """
     options = config.method_options()
     if classes(config.method_name)["objective"].needs_labels:
         options["objective"] = _with_classes(options.get("objective") or {}, data, config)
         withhold(data)
-    body = started(config, data, backbone)
+    body = None if config.init is None else started(config, data, backbone)
     loaded = {name: value.clone() for name, value in body.net.state_dict().items()} if body else {}
     built = method(
         config.method_name,
@@ -149,8 +148,12 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
         seed=config.seed,
         **options,
     )
-    check_kept(built, loaded)
-    _set_network(config, built)
+    if body:
+        check_kept(built, loaded)
+    if config.optimizer.layer_decay is not None:
+        layer_rates(built, config.optimizer.layer_decay)  # refuses a network without layers
+    if config.trainer.checkpoint_activations:
+        recompute(built.backbone.net, built.backbone.recipe.name)
     check_batch(built, config.data.batch_size)
     if data.clips is not None:
         check_clips(built, data.clips)
@@ -181,14 +184,6 @@ def normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]
     return tuple(round(v, 4) for v in mean.tolist()), tuple(round(v, 4) for v in std.tolist())
 
 
-def _set_network(config: Config, built: Method) -> None:
-    """Apply the settings that not every network has. Raises UserError for one that has not."""
-    if config.optimizer.layer_decay is not None:
-        layer_rates(built, config.optimizer.layer_decay)
-    if config.trainer.checkpoint_activations:
-        recompute(built.backbone.net, built.backbone.recipe.name)
-
-
 def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dict[str, Any]:
     """Options with `classes`: the number of classes of the data, unless a larger one is given."""
     if data.train.labels is None or len(data.train.classes) < 2:
@@ -206,14 +201,12 @@ def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dic
     return {**options, "classes": asked or found}
 
 
-def started(config: Config, data: Data, module: nn.Module | None) -> Backbone | None:
-    """The network that init= names, with its weights; None for a random start. module: of `sslkit.pretrain`.
+def started(config: Config, data: Data, module: nn.Module | None) -> Backbone:
+    """The network that init= names, with its weights. module: of `sslkit.pretrain`.
 
     Raises UserError as `sslkit.zoo.start` does, if a module object is given too, and for freeze_norm without batch
     normalisation.
     """
-    if config.init is None:
-        return None
     if module is not None:
         raise UserError(f"init={config.init} names the network: leave out the module object given as backbone")
     frames = getattr(data.train, "frames", None)

@@ -8,9 +8,9 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from sslkit.data.images import ON_ERROR, PAGES, checked_range, joined
-from sslkit.data.sources.objects import named
+from sslkit.data.sources.objects import as_source, name_of
 from sslkit.errors import UserError, shown
-from sslkit.options.settings import MOST_SEED, nested, overlaid, setting
+from sslkit.options.settings import MOST_SEED, nested, overlaid, setting, storable
 
 LEAST_POINTS = 5  # images of a t-SNE
 OPEN = (("objective", "momentum"), ("views", "scale"))  # options of a method that may be left open, as optimizer.lr
@@ -84,15 +84,10 @@ class OptimizerConfig:
         most=10**6,
     )
     lr_scaling: str = setting(
-        "none",
-        "linear, sqrt: lr is for 256 images a step; none: as it is",
-        choices=("none", "linear", "sqrt"),
+        "none", "linear, sqrt: lr is for 256 images a step; none: as it is", choices=("none", "linear", "sqrt")
     )
     layer_decay: float | None = setting(
-        None,
-        "factor of lr from each layer to the one before; null: none",
-        above=0,
-        most=1,
+        None, "factor of lr from each layer to the one before; null: none", above=0, most=1
     )
     weight_decay: float = setting(1e-4, "not applied to biases and norms", least=0, most=10**6)
     weight_decay_end: float | None = setting(
@@ -121,10 +116,7 @@ class OptimizerConfig:
 class TrainerConfig:
     accelerator: str = setting("auto", "auto, cpu, gpu, mps", choices=("auto", "cpu", "gpu", "cuda", "mps"))
     devices: int | str | list[int] = setting(
-        "auto",
-        "how many, or a list; auto: torchrun's, all GPUs, or 1 CPU process",
-        least=-1,
-        most=4096,
+        "auto", "how many, or a list; auto: torchrun's, all GPUs, or 1 CPU process", least=-1, most=4096
     )
     num_nodes: int = setting(1, "machines; torchrun's are found", least=1, most=4096)
     strategy: str = setting(
@@ -200,21 +192,13 @@ class Config:
         {"data": {"source": "digits", "batch_size": 64}, "method": {"name": "byol+dsa", "dsa": {"nu": 0.2}}}.
         Raises UserError for an unknown key, with the nearest one, and for a setting that is given twice.
         """
-        if any(str(key).startswith("method.") for key in given):
-            given = {"method": cls.method, **given}
-        given = nested(given, SHORT)
-        for short, long in (("data", "source"), ("optimizer", "name")):
-            if short in given and not isinstance(given[short], Mapping):
-                given[short] = {long: given[short]}
-        if isinstance(given.get("method"), Mapping):
-            given["method"] = dict(given["method"])
-        config = overlaid(cls(), given)
+        config = overlaid(cls(), _grouped(given))
         _check(config)
         return config
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as values that YAML and JSON can hold; a function becomes its name."""
-        return _plain(dataclasses.asdict(self))
+        return storable(dataclasses.asdict(self))
 
     @property
     def method_name(self) -> str:
@@ -223,6 +207,15 @@ class Config:
     def method_options(self) -> dict[str, Any]:
         """The option arguments of `sslkit.method`."""
         return {} if isinstance(self.method, str) else {k: v for k, v in self.method.items() if k != "name"}
+
+
+def _grouped(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with each group as a mapping of its own, and no dots in a key; a method alone stays a text."""
+    if any(str(key).startswith("method.") for key in given):
+        given = {"method": Config.method, **given}
+    groups = {key: dict(value) if isinstance(value, Mapping) else value for key, value in nested(given, SHORT).items()}
+    apart = [key for key in ("data", "optimizer") if key in groups and not isinstance(groups[key], Mapping)]
+    return groups | {key: {SHORT[key]: groups[key]} for key in apart}
 
 
 def given(config: Config, path: tuple[str, str]) -> Any:
@@ -248,16 +241,6 @@ def as_in(config: Config, run: Config) -> Config:
     if config.optimizer.lr is None:
         config = replace(config, optimizer=replace(config.optimizer, lr=run.optimizer.lr))
     return config
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if callable(value):
-        return f"{value.__module__}:{value.__qualname__}"
-    return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
 
 
 def _check(config: Config) -> None:
@@ -294,7 +277,10 @@ def _check_videos(data: DataConfig) -> None:
 def asked_for(
     given: Mapping[str, Any] | Config | str | None, settings: Mapping[str, Any]
 ) -> tuple[Config, Dataset | None]:
-    """The settings of both arguments of `sslkit.pretrain`, and the object that is the data; None if it is a name."""
+    """The settings of both arguments of `sslkit.pretrain`, and the object that is the data; None if it is a name.
+
+    An object is an array, a Dataset, Images, or a list of files: see `sslkit.data.sources.objects`.
+    """
     if isinstance(given, Config):
         if settings:
             raise UserError(f"{', '.join(settings)} beside a Config: set it there, with dataclasses.replace")
@@ -304,5 +290,10 @@ def asked_for(
         raise UserError(f"settings are a mapping, such as {{'method': 'simclr', 'epochs': 100}}; got {shown(given)}")
     if twice := sorted(set(config) & set(settings)):
         raise UserError(f"{twice[0]} is given twice: {shown(config[twice[0]])} and {shown(settings[twice[0]])}")
-    config, own = named({**config, **settings})
-    return Config.from_mapping(config), own
+    config = _grouped({**config, **settings})
+    source = config.get("data", {}).get("source", "")
+    if isinstance(source, (str, Mapping)):
+        return Config.from_mapping(config), None
+    own = as_source(source)
+    config["data"]["source"] = name_of(own) if isinstance(own, Dataset) else own
+    return Config.from_mapping(config), own if isinstance(own, Dataset) else None

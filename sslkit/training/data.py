@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from sslkit.runtime import processes
 from sslkit.runtime.hardware import is_cpu
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
-from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import counted
 from sslkit.training.config import Config
 
 PUBLISHED_SIZE, CPU_SIZE = 224, 96  # pixels of views from files: as published, and as a CPU finishes
@@ -92,8 +92,8 @@ def _train_images(config: Config, own: Any) -> tuple[Images, int]:
         train = open_images(source, split=splits(source, options["cache"])[0], **options)
     if config.resume and getattr(train, "varies", False):
         raise UserError(f"resume=true, but reading a row of {train.name} twice gives other pixels: start a new run")
-    usual = CPU_SIZE if is_cpu(config.trainer.accelerator) else PUBLISHED_SIZE
-    size = config.data.image_size or (train.image_size if train.native_size else usual)
+    size = config.data.image_size or (train.image_size if train.native_size else None)
+    size = size or (CPU_SIZE if is_cpu(config.trainer.accelerator) else PUBLISHED_SIZE)
     if train.native_size is None and size != PUBLISHED_SIZE:  # decode files a little larger than the views
         train = train.at(image_size=round(size * 8 / 7), channels=train.channels, fit=train.fit)
     return train, size
@@ -147,7 +147,10 @@ def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> 
     if len(train) < config.data.batch_size:
         lower = "at least 2 are needed" if len(train) < 2 else f"lower data.batch_size={config.data.batch_size}"
         raise UserError(f"data {config.data.source!r} has {len(train)} {data.unit}, fewer than one batch; {lower}")
-    _check_two_readable(train)
+    if isinstance(train, DecodedImages):  # a single one that can be read would stand in for all others
+        first = int(train.__getitems__([0])["index"][0])
+        if int(train.__getitems__([(first + 1) % len(train)])["index"][0]) == first:
+            raise UserError(f"only one of {len(train)} images of {train.name} can be read, {train.path(first)}")
     if train.labels is None or len(train.classes) < 2:
         return data
     room = Room(Path(config.out) / ".cache")
@@ -155,7 +158,8 @@ def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> 
     held_out = next((name for name in ("test", "val") if name in known), None)
     query = clean(held_out) if held_out else None
     if query is not None and query.labels is not None:
-        _number_as_learned(query, bank)
+        if query.classes != bank.classes or not np.isin(query.labels, bank.labels).all():
+            _number_as_learned(query, bank)
         bank, query = (capped(images, config, room=room) for images in (bank, query))
         return _judged(replace(data, bank=bank, query=query), config)
     learned, asked = held_out_rows(bank.labels)
@@ -178,14 +182,6 @@ def _number_as_learned(query: Images, bank: Images) -> None:
             f"{counted(lost, 'held-out image')} of these classes are not judged by"
         )
     query.labels, query.classes = labels, bank.classes
-
-
-def _check_two_readable(train: Images) -> None:
-    """Raises UserError if there is only one image that can be read: it would stand in for all others."""
-    if isinstance(train, DecodedImages):
-        first = int(train.__getitems__([0])["index"][0])
-        if int(train.__getitems__([(first + 1) % len(train)])["index"][0]) == first:
-            raise UserError(f"only one of {len(train)} images of {train.name} can be read, {train.path(first)}")
 
 
 def _judged(data: Data, config: Config) -> Data:
@@ -250,15 +246,17 @@ def withhold(data: Data) -> None:
         data.train.labels[data.withheld] = -1
 
 
+@dataclass
 class Loading:
     """The loader of a run, made once the rank of this process is known.
 
     rows: the data set to load. loader: what `load` made, for timing.
     """
 
-    def __init__(self, config: Config, data: Data, rows: Images | CroppedImages) -> None:
-        self.config, self.data, self.rows = config, data, rows
-        self.loader: TimedLoader | None = None
+    config: Config
+    data: Data
+    rows: Images | CroppedImages
+    loader: TimedLoader | None = None
 
     def load(self, loop: Loop) -> TimedLoader:
         self.loader = make_loader(
@@ -277,11 +275,11 @@ def to_device(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
     return {**move_data_to_device(batch, device), "aspect": batch["aspect"]}
 
 
+@dataclass
 class Unreadable(Hook):
     """Collects the paths that the loader could not read."""
 
-    def __init__(self) -> None:
-        self.paths: set[str] = set()
+    paths: set[str] = field(default_factory=set)
 
     def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
         self.paths.update(batch["bad"])

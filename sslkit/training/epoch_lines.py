@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sslkit.terminal.columns import columns, hung
+from sslkit.terminal.say import columns, hung
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from sslkit.composition.names import parse
 from sslkit.runtime import processes
 from sslkit.runtime.hardware import GIB, is_cpu
 from sslkit.terminal import say
-from sslkit.terminal.plurals import lasting
+from sslkit.terminal.say import lasting
 from sslkit.training.build import steps
 from sslkit.training.config import Config
 from sslkit.training.data import CPU_SIZE, Data

@@ -7,6 +7,7 @@ import subprocess
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from sslkit.errors import UserError, first_line
 from sslkit.numerics import diagnostics
 from sslkit.numerics.curves import Judged, plot_terms
 from sslkit.numerics.figures import NoMap, plot_embedding
-from sslkit.runtime.checkpoint import tidy
+from sslkit.runtime.checkpoint import PREVIOUS
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
 from sslkit.training.config import LEAST_POINTS, Config
@@ -68,31 +69,38 @@ def finish(
     for name, make in parts.items():
         with _apart(name, missing):
             found |= make() or {}
-    found["unreadable"] = sorted({*unreadable, *_unread(data)})
+    # The loader of training images meets neither held-out images nor videos that were left out at the start.
+    judged_on = (part.unreadable for part in (data.bank, data.query) if part is not None)
+    found["unreadable"] = sorted(unreadable.union(getattr(data.train, "skipped", ()), *judged_on))
     with _apart(CARD, missing):
         entry = update(entry, **found, missing=missing)
     with _apart("the summary", missing):
-        tidy(folder)
         shutil.rmtree(newest(folder), ignore_errors=True)
+        (folder / PREVIOUS).unlink(missing_ok=True)  # not needed any more
         say.lines(summary(entry, data, asked))
     return entry
 
 
+@dataclass
 class Newest(Hook):
     """Keeps the backbone of each epoch but the last as a zoo entry, to be judged, embedded and exported before the end.
 
     It begins once the content of the images is known, which is on the card.
     """
 
-    def __init__(self, config: Config, data: Data, method: Method, folder: Path, content: Content) -> None:
-        self.parts, self.folder, self.content = (config, data, method), newest(folder), content
+    config: Config
+    data: Data
+    method: Method
+    run: Path
+    content: Content
 
     def epoch_end(self, loop: Loop) -> None:
         if not loop.is_main or loop.epoch + 1 == loop.epochs or not self.content.is_known:
             return
-        shutil.rmtree(self.folder, ignore_errors=True)  # with the results of the epoch before
+        folder, card = newest(self.run), make_card(self.config, self.data, self.method)
+        shutil.rmtree(folder, ignore_errors=True)  # with the results of the epoch before
         try:
-            save(self.folder, self.parts[-1].backbone.export(), {**make_card(*self.parts), "epochs": loop.epoch + 1})
+            save(folder, self.method.backbone.export(), {**card, "epochs": loop.epoch + 1})
         except UserError as error:
             warnings.warn(f"epoch {loop.epoch + 1} could not be kept as an entry: {error}", stacklevel=2)
 
@@ -126,12 +134,6 @@ def _keep_head(entry: ZooEntry, config: Config, method: Method) -> None:
         entry.keep_head(Head.of(name, layers, {"data": config.data.source, "made": f"the {made} of the training"}))
 
 
-def _unread(data: Data) -> set[str]:
-    """Paths that the loader of training images does not meet: of held-out images, of videos left out at the start."""
-    judged = (part.unreadable for part in (data.bank, data.query) if part is not None)
-    return set(getattr(data.train, "skipped", ())).union(*judged)
-
-
 def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:
     """The card without the results: enough to load the backbone and to repeat the command."""
     body, train = method.backbone, data.train
@@ -148,7 +150,7 @@ def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:
             "width": body.width,
             "image_size": data.image_size,
             "in_chans": body.in_chans,
-            **_of_clips(data),
+            **({} if data.clips is None else {"frames": train.frames, "stride": train.options.stride}),
         },
         **_init(method),
         "load": load_lines(body.recipe.lines),
@@ -176,13 +178,6 @@ def _init(method: Method) -> dict[str, Any]:
     if origin is None:
         return {}
     return {"init": {"source": origin.source, "sha256": origin.sha256, "notes": list(origin.notes)}}
-
-
-def _of_clips(data: Data) -> dict[str, int]:
-    """The frames and stride of the network's clips; empty for a network of images."""
-    if data.clips is None:
-        return {}
-    return {"frames": data.train.frames, "stride": data.train.options.stride}
 
 
 def _training_features(config: Config, data: Data, method: Method) -> tuple[torch.Tensor, torch.Tensor]:

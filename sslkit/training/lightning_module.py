@@ -44,7 +44,7 @@ class LightningMethod(pl.LightningModule):
         self.progress.moved(self.global_step + 1)  # Lightning counts the step only after this hook
 
     def on_train_epoch_end(self) -> None:
-        self.pretraining.check_last()
+        self.pretraining.check()
 
     def configure_optimizers(self) -> dict[str, Any]:
         optimizer = make_optimizer(self.method, self.optimizer, self.optimizer.lr)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from sslkit.composition.method import Method
 from sslkit.data.kept import KeptImages
 from sslkit.errors import RunFailed, UserError
-from sslkit.files import csv_files
+from sslkit.files import writing
 from sslkit.numerics import diagnostics
 from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy, scale_of
 from sslkit.runtime import loggers
@@ -31,7 +31,7 @@ WINDOW = 1024  # embeddings for rank and spread, which both depend on the number
 
 
 class History(Hook):
-    """Collects the loss terms every `log_every` steps and the values passed to `note` at the end of an epoch.
+    """Collects the loss terms every `log_every` steps and what hooks add to `noted` in an epoch.
 
     log_every: "auto" takes 20 steps, and fewer in a short run, so that it has about 200 rows.
     metrics.csv is rewritten at every epoch and its rows are saved in the checkpoint: a resumed run has one curve.
@@ -45,10 +45,6 @@ class History(Hook):
         self.terms: list[str] = []
         self.seconds = 0.0
         self.started = (0.0, 0.0, 0)
-
-    def note(self, **values: float) -> None:
-        """Add values to the row of this epoch."""
-        self.noted |= values
 
     def begin(self, loop: Loop) -> None:
         if self.log_every == "auto":
@@ -73,27 +69,22 @@ class History(Hook):
         seconds = time.perf_counter() - start
         self.seconds += seconds
         rate = (self.loading.loader.images - images) * loop.world_size / seconds
-        self.note(images_per_second=rate, waiting=(self.loading.loader.waited - waited) / seconds)
+        self.noted |= {"images_per_second": rate, "waiting": (self.loading.loader.waited - waited) / seconds}
 
     def close_epoch(self, loop: Loop) -> None:
         """Add the epoch's row, write the file and log its lines. Call after all hooks have noted their values."""
         self._add({"epoch": loop.epoch + 1, "step": loop.step, **self.noted}, loop)
         if loop.is_main:
             self.write()
-            say.lines(self.lines(loop))
+            latest = self._latest(loop.epoch + 1)
+            terms = {name: latest[name] for name in self.terms if name in latest}
+            unit, k = self.loading.data.unit, self.loading.config.eval.k
+            epoch = Epoch(loop.epoch + 1, loop.epochs, self.noted, latest["loss"], terms, k, unit)
+            say.lines(epoch_lines(epoch, loop.module.method.weights()))
 
     def write(self) -> None:
         """Write metrics.csv whole."""
         write_csv(self.folder / "metrics.csv", self.rows)
-
-    def lines(self, loop: Loop) -> str:
-        """The last epoch in words; see `epoch_lines`."""
-        number = loop.epoch + 1
-        latest = self._latest(number)
-        terms = {name: latest[name] for name in self.terms if name in latest}
-        unit, k = self.loading.data.unit, self.loading.config.eval.k
-        epoch = Epoch(number, loop.epochs, self.noted, latest["loss"], terms, k, unit)
-        return epoch_lines(epoch, loop.module.method.weights())
 
     def _latest(self, epoch: int) -> dict[str, float]:
         """Means of the loss terms over the rows of the last 20 steps of an epoch, or over its last row."""
@@ -127,7 +118,7 @@ class History(Hook):
 def write_csv(path: Path, rows: list[dict[str, float]]) -> None:
     """Write rows with different keys under one header, whole or not at all."""
     columns = list(dict.fromkeys(k for row in rows for k in row))
-    csv_files.write_csv(path, [columns, *([row.get(name, "") for name in columns] for row in rows)])
+    writing.write_csv(path, [columns, *([row.get(name, "") for name in columns] for row in rows)])
 
 
 class Monitor(Hook):
@@ -166,16 +157,14 @@ class Monitor(Hook):
             return
         with together("the judgement of an epoch"):
             if loop.is_main:
-                self.history.note(**self._spread(z, loop.epoch))
+                # sqrt(D) times the mean standard deviation of l2-normalised z: about 1 without a collapse
+                rank = diagnostics.rankme(z)
+                std = (diagnostics.unit_rows(z).std(0).mean() * math.sqrt(z.shape[1])).item()
+                self.history.noted |= {"rankme": rank, "std": std}
+                if reason := collapse(rank, std, *z.shape):
+                    warnings.warn(f"epoch {loop.epoch + 1}: the embedding is collapsing: {reason}", stacklevel=2)
                 if self.probe is not None:
-                    self.history.note(**self._judge(loop))
-
-    def _spread(self, z: Tensor, epoch: int) -> dict[str, float]:
-        rank, std = spread(z)
-        reason = collapse(rank, std, *z.shape)
-        if reason:
-            warnings.warn(f"epoch {epoch + 1}: the embedding is collapsing: {reason}", stacklevel=2)
-        return {"rankme": rank, "std": std}
+                    self.history.noted |= self._judge(loop)
 
     def _judge(self, loop: Loop) -> dict[str, float]:
         device, method = loop.device, loop.module.method
@@ -219,12 +208,6 @@ class Probe(nn.Module):
     @torch.no_grad()
     def accuracy(self, x: Tensor, y: Tensor) -> float:
         return (self.linear(x).argmax(1) == y).float().mean().item()
-
-
-def spread(z: Tensor) -> tuple[float, float]:
-    """RankMe, and sqrt(D) times the mean over dimensions of the standard deviation of l2-normalised z: about 1."""
-    unit = diagnostics.unit_rows(z)
-    return diagnostics.rankme(z), (unit.std(0).mean() * math.sqrt(z.shape[1])).item()
 
 
 def collapse(rank: float, std: float, n: int, dim: int) -> str | None:

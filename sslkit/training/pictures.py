@@ -62,11 +62,14 @@ def save_views(method: Method, images: Images | CroppedImages, path: Path) -> No
         grid = contact_sheet(in_proportion(whole, batch["aspect"]), columns.views, rows=len(rows))
     larger = max(1, round(CELL / method.image_size))
     grid = grid.resize((grid.width * larger, grid.height * larger), Image.Resampling.NEAREST)
-    if not of_clips:
+    if blank and not of_clips:
         _mark(grid, blank, len(columns.names), len(rows))
     sample = "evenly spaced" if source.labels is None else "over the classes"
-    shown = [f"{most:,} of {len(images):,} are shown, {sample}."] if most < len(images) else []
-    notes = [*columns.notes, *_on_blank(blank, len(asked) * len(views)), *_on_channels(whole), *shown]
+    channels = whole.shape[-4] if whole.dim() == 6 else whole.shape[1]
+    notes = [*columns.notes]
+    notes += [f"{len(blank)} of {len(asked) * len(views)} views are blank, of one colour."] if blank else []
+    notes += [f"The first of {channels} channels is shown in gray."] if channels not in (1, 3) else []
+    notes += [f"{most:,} of {len(images):,} are shown, {sample}."] if most < len(images) else []
     title, note = f"Views of {path.parent.name}", " ".join(notes)
     with write_whole(path) as partial:
         captioned(grid, columns.names, rows, title=title, note=note).save(partial, format="png")
@@ -109,10 +112,6 @@ def _mark(grid: Image.Image, blank: Sequence[tuple[int, int]], columns: int, row
         middle = round((view + 1.5) * width), round((row + 0.5) * height)
         dark = sum(grid.getpixel(middle)) < 3 * 128
         draw.text(middle, "blank", fill="#ffffff" if dark else "#000000", font=font, anchor="mm")
-
-
-def _on_blank(blank: Sequence[tuple[int, int]], count: int) -> list[str]:
-    return [f"{len(blank)} of {count} views are blank, of one colour."] if blank else []
 
 
 def captions_of(images: Images, index: Sequence[int]) -> list[str]:
@@ -220,11 +219,6 @@ def _named(views: Sequence[Tensor]) -> list[str]:
 
 def _full(views: Sequence[Tensor]) -> list[Tensor]:
     return [view for view in views if view.shape[-1] == views[0].shape[-1]]
-
-
-def _on_channels(whole: Tensor) -> list[str]:
-    channels = whole.shape[-4] if whole.dim() == 6 else whole.shape[1]
-    return [] if channels in (1, 3) else [f"The first of {channels} channels is shown in gray."]
 
 
 def _ending(path: str, parts: int) -> str:

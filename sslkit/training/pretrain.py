@@ -5,6 +5,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -181,24 +182,20 @@ def _train(
         return finish(config, data, method, folder, **seen, computed=computed(loop, config), asked=asked)
 
 
+@dataclass
 class Start(Hook):
     """Before the first step, on the device: save a picture of the views and evaluate the initial weights.
 
     init: sha256 of these weights; None for random ones.
     """
 
-    def __init__(
-        self,
-        data: Data,
-        shown: Images | CroppedImages,
-        folder: Path,
-        k: int,
-        init: str | None,
-        content: same_data.Content,
-    ) -> None:
-        self.data, self.shown, self.folder, self.k, self.init = data, shown, folder, k, init
-        self.content = content
-        self.judged: dict[str, float] | None = None
+    data: Data
+    shown: Images | CroppedImages
+    folder: Path
+    k: int
+    init: str | None
+    content: same_data.Content
+    judged: dict[str, float] | None = None
 
     def begin(self, loop: Loop) -> None:
         with together("the judgement of the first weights"):
@@ -219,16 +216,18 @@ class Start(Hook):
         self.judged = state["judged"]
 
 
+@dataclass
 class Prepare(Hook):
     """Lets the regularisers read the clean images, on all ranks at the same time, once these see the same ones."""
 
-    def __init__(self, data: Data, cache: Path, steps: int) -> None:
-        self.train, self.images = data.train, data.train if data.clean is None else data.clean
-        self.cache, self.steps = cache, steps
+    data: Data
+    cache: Path
+    steps: int
 
     def begin(self, loop: Loop) -> None:
-        same_data.check(self.train)
-        loop.module.method.prepare(self.images, cache=self.cache, steps=self.steps)
+        same_data.check(self.data.train)
+        images = self.data.train if self.data.clean is None else self.data.clean
+        loop.module.method.prepare(images, cache=self.cache, steps=self.steps)
 
 
 def make_loop(

@@ -13,7 +13,7 @@ from sslkit.composition.names import filled
 from sslkit.data.images import Images
 from sslkit.data.sources.named import name_of_tables
 from sslkit.errors import UserError
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 from sslkit.files.writing import check_name, sweep, write_text
 from sslkit.runtime import checkpoint, processes
 from sslkit.terminal import say
@@ -202,7 +202,7 @@ def entry_of(folder: Path, images: Callable[[], Images]) -> ZooEntry:
     """The entry of a finished run. Raises UserError for other images, and a damaged one, with the way to rewrite it."""
     if processes.is_main():
         sweep(folder)
-        checkpoint.tidy(folder)
+        (folder / checkpoint.PREVIOUS).unlink(missing_ok=True)  # not needed any more
     try:
         entry = ZooEntry.load(folder)
     except UserError as error:

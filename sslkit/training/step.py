@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,24 +36,17 @@ class Pretraining(nn.Module):
         place = (self.method.seed, distributed.rank(), self.method.epoch, number)
         torch.manual_seed(int.from_bytes(hashlib.sha256(repr(place).encode()).digest()[:7], "little"))
         terms, e = self.method.step(batch["images"], batch["index"], aspect=batch["aspect"], labels=batch["label"])
-        self._check({name: term.detach() for name, term in terms.items()})
-        return {
-            "loss": terms["loss"],
-            "terms": {name: term.detach() for name, term in terms.items()},
-            "z": e.z[0].detach(),
-        }
+        found = {name: term.detach() for name, term in terms.items()}
+        self.check(found)
+        return {"loss": terms["loss"], "terms": found, "z": e.z[0].detach()}
 
-    def _check(self, now: dict[str, Tensor]) -> None:
-        """Stop at the first non-finite loss and name its term; on a GPU one step late, so as not to stall it."""
-        due, self._pending = (self._pending, now) if now["loss"].is_cuda else (now, None)
-        self._refuse(due)
+    def check(self, now: dict[str, Tensor] | None = None) -> None:
+        """Stop at the first non-finite loss and name its term; on a GPU one step late, so as not to stall it.
 
-    def check_last(self) -> None:
-        """Check the step that is not checked yet. Raises RunFailed."""
-        due, self._pending = self._pending, None
-        self._refuse(due)
-
-    def _refuse(self, terms: dict[str, Tensor] | None) -> None:
+        Without terms the step is checked that is not checked yet. Raises RunFailed.
+        """
+        is_late = now is None or now["loss"].is_cuda
+        terms, self._pending = (self._pending, now) if is_late else (now, None)
         if terms is None or terms["loss"].isfinite():
             return
         guilty = [name for name, term in terms.items() if name != "loss" and not term.isfinite()] or ["loss"]
@@ -63,11 +57,13 @@ class Pretraining(nn.Module):
         )
 
 
+@dataclass
 class Progress(Hook):
     """Tells the method, and the optimiser's weight decay, how far the run is. steps: of the whole run."""
 
-    def __init__(self, module: Pretraining, optimizer: OptimizerConfig, steps: int) -> None:
-        self.module, self.optimizer, self.steps = module, optimizer, steps
+    module: Pretraining
+    optimizer: OptimizerConfig
+    steps: int
 
     def begin(self, loop: Loop) -> None:
         self.module.steps_done = loop.step
@@ -87,7 +83,7 @@ class Progress(Hook):
         self.module.method.after_step(min(step / self.steps, 1.0))
 
     def epoch_end(self, loop: Loop) -> None:
-        self.module.check_last()
+        self.module.check()
 
 
 def compiled_parts(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
@@ -210,15 +206,12 @@ def make_schedule(
     warmup = config.warmup if config.warmup < 1 else min(config.warmup / steps, 1.0)
     drops = [epoch * steps / epochs for epoch in config.drops]
 
-    def constant(step: int) -> float:
-        return 1.0
-
     def moving(step: int) -> float:
         if config.schedule == "step":
             return warmup_drops(step, steps, warmup, drops, config.drop)
         return warmup_cosine(step, steps, warmup)
 
-    factors = [constant if group["constant_lr"] else moving for group in optimizer.param_groups]
+    factors = [(lambda step: 1.0) if group["constant_lr"] else moving for group in optimizer.param_groups]
     return torch.optim.lr_scheduler.LambdaLR(optimizer, factors)
 
 

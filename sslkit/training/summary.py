@@ -16,9 +16,7 @@ from sslkit.options.settings import leaves
 from sslkit.runtime import processes
 from sslkit.runtime.hardware import precision
 from sslkit.terminal import say
-from sslkit.terminal.columns import columns, printable
-from sslkit.terminal.plurals import counted
-from sslkit.terminal.say import words
+from sslkit.terminal.say import columns, counted, printable, words
 from sslkit.training.build import batches, chosen_line, cpu_default, steps
 from sslkit.training.config import Config
 from sslkit.training.data import Data
@@ -46,7 +44,6 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
     labels = f"{len(train.classes)} classes ({use})" if known else without
     size = f"{data.image_size} px, {counted(train.channels, 'channel')}"
     count = batches(config, data)
-    length = f"{counted(config.epochs, 'epoch')} of {counted(count, 'step')} x {config.data.batch_size} {data.unit}"
     parameters = sum(p.numel() for p in body.parameters()) / 1e6
     lines = [
         f"{'resuming' if checkpoint else 'run'}       {folder}",
@@ -56,7 +53,7 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
         *_init(method),
         f"backbone  {body.recipe.name}{_chosen(config, method, data)}: {parameters:.2f} M parameters, "
         f"{body.width} features, stem {body.recipe.stem}",
-        f"training  {length}{_shared(config)}, {_computed(config)}",
+        f"training  {_training(config, data, count)}",
         f"{config.optimizer.name:<9} {_optimizer(config, count)}",
     ]
     lines += chosen_line(asked, config)
@@ -76,17 +73,15 @@ def _init(method: Method) -> list[str]:
     return [f"init      {origin.source}, sha256 {origin.sha256}", *(f"          {note}" for note in notes)]
 
 
-def _shared(config: Config) -> str:
-    """The processes that share each batch, if there are several."""
-    ranks = processes.count(config.trainer.devices, config.trainer.num_nodes)
-    return f" ({config.data.batch_size // ranks} on each of {ranks} processes)" if ranks > 1 else ""
-
-
-def _computed(config: Config) -> str:
-    """The precision, and what changes the way in which the network is run."""
-    trainer = config.trainer
+def _training(config: Config, data: Data, batches: int) -> str:
+    """Epochs, steps and who shares a batch; the precision, and what changes the way in which the network is run."""
+    trainer, size = config.trainer, config.data.batch_size
+    ranks = processes.count(trainer.devices, trainer.num_nodes)
+    shared = f" ({size // ranks} on each of {ranks} processes)" if ranks > 1 else ""
+    steps = f"{counted(config.epochs, 'epoch')} of {counted(batches, 'step')} x {size} {data.unit}{shared}"
     ways = {"compiled": trainer.compile, "activations recomputed": trainer.checkpoint_activations}
-    return ", ".join([precision(trainer.precision, trainer.accelerator), *(way for way, used in ways.items() if used)])
+    ways = [way for way, used in ways.items() if used]
+    return ", ".join([steps, precision(trainer.precision, trainer.accelerator), *ways])
 
 
 def _optimizer(config: Config, batches: int) -> str:
@@ -183,8 +178,11 @@ def summary(entry: ZooEntry, data: Data, asked: Config) -> str:
         unit = data.unit if len(paths) > 1 else data.unit.removesuffix("s")
         names = [f"    {printable(path, keep='')}" for path in shown]
         lines += ["", f"  {len(paths)} unreadable {unit} left out:", *names]
-    lines = [*lines, "", *_files(folder), "", *_following(entry, data, asked, gentler)]
-    return "\n".join(lines)
+    lines += ["", f"  in {folder}", f"  weights   {WEIGHTS}; card.json says how to load it without sslkit"]
+    pictures = [name for name in PICTURES if (folder / name).is_file()]
+    lines += [f"  pictures  {', '.join(pictures)}"] if pictures else []
+    lines += [f"  curves    metrics.csv, or: tensorboard --logdir {folder.parent}", ""]
+    return "\n".join([*lines, *_following(entry, data, asked, gentler)])
 
 
 def _results(card: Mapping[str, Any], data: Data) -> list[str]:
@@ -238,17 +236,6 @@ def _gentler(weights: Iterable[str], asked: Config) -> dict[str, Any]:
     return {**rate, **({"freeze_norm": True} if has_norm and not asked.freeze_norm else {})}
 
 
-def _files(folder: Path) -> list[str]:
-    """The lines on the files of the folder."""
-    pictures = [name for name in PICTURES if (folder / name).is_file()]
-    return [
-        f"  in {folder}",
-        f"  weights   {WEIGHTS}; card.json says how to load it without sslkit",
-        *([f"  pictures  {', '.join(pictures)}"] if pictures else []),
-        f"  curves    metrics.csv, or: tensorboard --logdir {folder.parent}",
-    ]
-
-
 def _following(entry: ZooEntry, data: Data, asked: Config, gentler: Mapping[str, Any]) -> list[str]:
     """How to load the entry, to judge it on the run's data, and to train again: for longer, or on own images.
 
@@ -282,18 +269,13 @@ def again(asked: Config, data: Data, gentler: Mapping[str, Any]) -> str:
 
     gentler: settings that replace them.
     """
-    source = asked.data.source
+    source, given, epochs = asked.data.source, {**_given(asked), **gentler}, max(LONGER, 4 * asked.epochs)
     if source in NAMES or source.startswith(OWN):
-        yours = "PATH/TO/YOUR/IMAGES" if data.clips is None else "video:PATH/TO/YOUR/VIDEOS"
-        return words({"method": asked.method_name, "data": yours, "epochs": LONGER, **_of_method(asked)})
-    epochs = max(LONGER, 4 * asked.epochs)
-    return words({"method": asked.method_name, "data": source, "epochs": epochs, **_given(asked), **gentler})
-
-
-def _of_method(asked: Config) -> dict[str, Any]:
-    """The options of the method that are not the defaults and that fit any images."""
-    found = {path: value for path, value in _given(asked).items() if path.startswith("method.")}
-    return {path: value for path, value in found.items() if not str(value).startswith("features:")}
+        source = "PATH/TO/YOUR/IMAGES" if data.clips is None else "video:PATH/TO/YOUR/VIDEOS"
+        epochs = LONGER
+        fits_any = {path: not str(value).startswith("features:") for path, value in given.items()}
+        given = {path: value for path, value in given.items() if path.startswith("method.") and fits_any[path]}
+    return words({"method": asked.method_name, "data": source, "epochs": epochs, **given})
 
 
 def _given(asked: Config) -> dict[str, Any]:

@@ -2,13 +2,12 @@
 
 import json
 import math
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from sslkit.backbones.timm_allowed import MAX_CHANNELS, MAX_SIZE
 from sslkit.errors import UserError
-from sslkit.files import json_files
+from sslkit.files import reading
 
 # Beyond these limits one input would fill the memory, and a file of a few bytes could ask for it.
 MAX_FRAMES = 1024
@@ -133,7 +132,7 @@ SCHEMAS = {"card": SCHEMA, "export": EXPORT}
 
 def read(path: Path) -> dict[str, Any]:
     """The card in a file, checked. Raises UserError if it is not JSON, does not fit, or has a newer format."""
-    card = json_files.read(path, "take the card from a copy, or train the entry again")
+    card = reading.read_json(path, "take the card from a copy, or train the entry again")
     check(card, path)
     return card
 
@@ -175,7 +174,9 @@ def check_input(network: dict[str, Any], path: Path) -> None:
 
 
 def _check_schema(content: Any, path: Path, kind: str) -> None:
-    faults = _validator(kind).iter_errors(content)
+    from jsonschema import Draft202012Validator
+
+    faults = Draft202012Validator(SCHEMAS[kind]).iter_errors(content)
     errors = sorted(faults, key=lambda error: [str(step) for step in error.absolute_path])
     if errors:
         more = f" (and {len(errors) - 1} more such faults)" if len(errors) > 1 else ""
@@ -196,13 +197,6 @@ def _pixels_fault(card: dict[str, Any]) -> str:
     if min(normalize["std"]) <= 0:
         return f"normalize.std is {normalize['std']}, expected numbers above 0"
     return ""
-
-
-@cache
-def _validator(kind: str) -> Any:
-    from jsonschema import Draft202012Validator
-
-    return Draft202012Validator(SCHEMAS[kind])
 
 
 def _said(error: Any, kind: str) -> str:

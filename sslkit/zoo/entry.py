@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sslkit.errors import UserError
-from sslkit.files.json_files import escaped
+from sslkit.files.reading import escaped
 from sslkit.files.writing import write_text, write_whole
 from sslkit.zoo import card as cards
 from sslkit.zoo import heads, weights

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.errors import UserError
-from sslkit.files import json_files
+from sslkit.files import reading
 from sslkit.zoo import card
 
 FORMAT = 1
@@ -58,7 +58,7 @@ class About:
     @classmethod
     def from_json(cls, text: str, path: Path) -> "About":
         """Raises UserError, naming `path`, for text that `to_json` did not write, or that a newer sslkit wrote."""
-        return cls.of(json_files.parse(text, path, "export again"), path)
+        return cls.of(reading.parse_json(text, path, "export again"), path)
 
     @classmethod
     def of(cls, given: Any, path: Path) -> "About":

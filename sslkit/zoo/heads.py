@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sslkit.errors import UserError
-from sslkit.files import json_files
+from sslkit.files import reading
 from sslkit.files.writing import write_whole
 from sslkit.zoo import weights
 
@@ -80,7 +80,7 @@ def read(folder: Path, name: str, backbone: str) -> nn.Sequential:
         metadata = opened.metadata() or {}
     if metadata.get("backbone") != backbone:
         raise UserError(f"{file} is the head of another backbone than the one beside it: {REMEDY}")
-    kinds = json_files.parse(metadata.get("layers", ""), file, REMEDY)
+    kinds = reading.parse_json(metadata.get("layers", ""), file, REMEDY)
     try:
         return _layers(kinds, state).eval()
     except (KeyError, TypeError) as error:

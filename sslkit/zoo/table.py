@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sslkit.errors import UserError
-from sslkit.terminal.columns import columns, folded
-from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import columns, counted, folded
 from sslkit.terminal.tables import aligned
 from sslkit.zoo import weights
 from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry

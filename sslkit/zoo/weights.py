@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sslkit.errors import UserError
-from sslkit.files.regular_files import regular
-from sslkit.terminal.plurals import and_more
+from sslkit.files.reading import regular
+from sslkit.terminal.say import and_more
 
 if TYPE_CHECKING:  # a header is read without torch
     from torch import Tensor, nn

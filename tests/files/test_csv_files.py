@@ -5,7 +5,7 @@ import re
 from itertools import cycle
 from pathlib import Path
 
-from sslkit.files.csv_files import write_csv
+from sslkit.files.writing import write_csv
 
 
 def test_a_name_is_no_formula_of_a_spreadsheet(tmp_path: Path) -> None:
@@ -21,4 +21,4 @@ def test_every_table_with_names_is_written_so() -> None:
     root = Path(__file__).parents[2]
     files = [path for package in ("sslkit", "evaluation") for path in (root / package).rglob("*.py")]
     writing = {path.name for path in files if re.search(r"csv\.(Dict)?[wW]riter", path.read_text(encoding="utf-8"))}
-    assert writing == {"csv_files.py"}
+    assert writing == {"writing.py"}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from sslkit.numerics.style import COLOURS, FIRST, SECOND, class_styles, line_style
+from sslkit.numerics.figures import COLOURS, FIRST, SECOND, class_styles, line_style
 
 SIGHTS = {  # Machado et al. 2009, severity 1, on linear RGB
     "normal": np.eye(3),

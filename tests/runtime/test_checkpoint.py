@@ -10,7 +10,7 @@ import torch
 
 from sslkit.errors import UserError
 from sslkit.files.checksums import seal
-from sslkit.runtime.checkpoint import KINDS, damage, last, newest_whole, previous
+from sslkit.runtime.checkpoint import KINDS, LAST, PREVIOUS, damage, newest_whole
 from sslkit.training.run import HOOKS
 
 
@@ -73,17 +73,17 @@ def test_every_kind_of_damage_is_said_in_one_line(kind: str, tmp_path) -> None:
 
 def test_the_newest_whole_one(tmp_path) -> None:
     assert newest_whole(tmp_path, HOOKS) == (None, None)
-    written(last(tmp_path))
-    assert newest_whole(tmp_path, HOOKS) == (last(tmp_path), None)
-    written(previous(tmp_path))
-    assert newest_whole(tmp_path, HOOKS) == (last(tmp_path), None)
-    last(tmp_path).unlink()  # killed between two renames
+    written(tmp_path / LAST)
+    assert newest_whole(tmp_path, HOOKS) == (tmp_path / LAST, None)
+    written(tmp_path / PREVIOUS)
+    assert newest_whole(tmp_path, HOOKS) == (tmp_path / LAST, None)
+    (tmp_path / LAST).unlink()  # killed between two renames
     found, note = newest_whole(tmp_path, HOOKS)
-    assert found == previous(tmp_path) and str(last(tmp_path)) in note and str(previous(tmp_path)) in note
-    last(tmp_path).mkdir()
+    assert found == tmp_path / PREVIOUS and str(tmp_path / LAST) in note and str(tmp_path / PREVIOUS) in note
+    (tmp_path / LAST).mkdir()
     with pytest.raises(UserError, match="remove it"):
         newest_whole(tmp_path, HOOKS)
-    last(tmp_path).rmdir()
-    previous(tmp_path).write_bytes(b"junk")
+    (tmp_path / LAST).rmdir()
+    (tmp_path / PREVIOUS).write_bytes(b"junk")
     with pytest.raises(UserError, match=r"last.ckpt is missing; .*previous.ckpt is no checkpoint.*without resume=true"):
         newest_whole(tmp_path, HOOKS)

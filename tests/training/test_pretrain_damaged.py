@@ -13,7 +13,7 @@ import sslkit
 from sslkit.errors import UserError
 from sslkit.files.writing import MACHINE
 from sslkit.numerics.figures import NoMap, plot_embedding
-from sslkit.runtime.checkpoint import last, previous
+from sslkit.runtime.checkpoint import LAST, PREVIOUS
 from sslkit.training import finish, pretrain
 from sslkit.training.config import Config
 from sslkit.zoo import CARD, WEIGHTS, ZooEntry
@@ -61,7 +61,7 @@ STEPS = [
     (finish, "plot_terms"),
     (finish, "plot_embedding"),
     (finish, "update"),
-    (finish, "tidy"),
+    (finish.shutil, "rmtree"),  # before the checkpoint that is not needed any more is removed
 ]
 
 
@@ -80,7 +80,7 @@ def test_killed_at_any_step_of_the_end(run, monkeypatch) -> None:
     entry = sslkit.pretrain(config)
     assert entry.backbone() is not None and not list(folder.rglob("*.part"))
     assert {path.name for path in folder.glob("*.png")} == {"views.png", "loss.png", "embedding.png"}
-    assert last(folder).is_file() and not previous(folder).exists()
+    assert (folder / LAST).is_file() and not (folder / PREVIOUS).exists()
 
 
 def test_metrics_cut_short_are_written_again(run) -> None:
@@ -156,9 +156,9 @@ def test_a_finished_run_sweeps_what_a_killed_writer_left(run) -> None:
     sslkit.pretrain({**config, "eval": {"k": 3, "tsne": 0}})
     for name in (f".loss.png.{MACHINE}-999999999-a.part", ".odd.part"):
         (folder / name).touch()
-    shutil.copy(last(folder), previous(folder))
+    shutil.copy(folder / LAST, folder / PREVIOUS)
     sslkit.pretrain(config)
-    assert {path.name for path in folder.glob("*.part")} == {".odd.part"} and not previous(folder).exists()
+    assert {path.name for path in folder.glob("*.part")} == {".odd.part"} and not (folder / PREVIOUS).exists()
     (folder / CARD).write_text("{")
     with pytest.raises(UserError, match=r"card\.json.*resume=true writes it again"):
         sslkit.pretrain(config)
@@ -177,21 +177,21 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     harm: Callable[[Path], object], run, monkeypatch, capsys
 ) -> None:
     config, folder = run
-    unbroken = torch.load(last(folder), weights_only=True)
-    before = previous(folder).read_bytes()
-    harm(last(folder))
+    unbroken = torch.load(folder / LAST, weights_only=True)
+    before = (folder / PREVIOUS).read_bytes()
+    harm(folder / LAST)
     monkeypatch.setattr(pretrain, "finish", die)
     with monkeypatch.context() as patch:  # killed while it writes: nothing whole is lost
         patch.setattr("sslkit.files.checksums.seal", die)
         with pytest.raises(Killed):
             sslkit.pretrain(config)
-    assert previous(folder).read_bytes() == before
+    assert (folder / PREVIOUS).read_bytes() == before
     with pytest.raises(Killed):
         sslkit.pretrain(config)
     (line,) = {line for line in capsys.readouterr().out.splitlines() if line.startswith("warning")}
-    assert str(last(folder)) in line and str(previous(folder)) in line
-    assert previous(folder).read_bytes() == before
-    resumed = torch.load(last(folder), weights_only=True)
+    assert str(folder / LAST) in line and str(folder / PREVIOUS) in line
+    assert (folder / PREVIOUS).read_bytes() == before
+    resumed = torch.load(folder / LAST, weights_only=True)
     for state in (unbroken, resumed):  # measured times differ
         for row in state["hooks"]["History"]["rows"]:
             row.pop("images_per_second", None), row.pop("waiting", None)
@@ -212,8 +212,8 @@ def equal(one: object, other: object) -> bool:
 
 def test_no_whole_checkpoint(run) -> None:
     config, folder = run
-    flipped(last(folder))
-    flipped(previous(folder))
+    flipped(folder / LAST)
+    flipped(folder / PREVIOUS)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(UserError, match=r"last.ckpt.*checksum.*previous.ckpt.*checksum.*without resume=true") as said:
         sslkit.pretrain(config)
@@ -223,10 +223,10 @@ def test_no_whole_checkpoint(run) -> None:
 
 def test_of_another_network(run) -> None:
     config, folder = run
-    state = torch.load(last(folder), weights_only=True)
+    state = torch.load(folder / LAST, weights_only=True)
     name = next(name for name, value in state["module"].items() if value.dim() == 4)
     state["module"][name] = state["module"][name][:1]
-    torch.save(state, last(folder))
+    torch.save(state, folder / LAST)
     with pytest.raises(UserError, match="another network") as said:
         sslkit.pretrain(config)
     assert "\n" not in str(said.value)
@@ -276,9 +276,9 @@ def test_a_damaged_member_of_a_zoo_is_named_and_trained_anew(run) -> None:
     for name in "yz":
         shutil.copytree(folder, folder.with_name(name))
     assert [one.state for one in sweep.examine(ones)] == ["resume"] * 3
-    flipped(last(folder))  # the one before it is whole
-    flipped(last(folder.with_name("y")))
-    previous(folder.with_name("y")).write_bytes(b"")
+    flipped(folder / LAST)  # the one before it is whole
+    flipped(folder.with_name("y") / LAST)
+    (folder.with_name("y") / PREVIOUS).write_bytes(b"")
     (folder.with_name("z") / "config.yaml").write_bytes(b"\xff")
     found = sweep.examine(ones)
     assert [(one.folder.name, one.state) for one in found] == [("x", "resume"), ("y-2", "new"), ("z-2", "new")]

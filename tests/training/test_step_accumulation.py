@@ -93,14 +93,14 @@ def test_a_teacher_moves_once_in_an_optimiser_step(tmp_path) -> None:
 @pytest.mark.parametrize(("accumulate", "batches"), [(4, 2), (3, 4)])
 def test_an_objective_has_the_gradient_of_one_large_batch(accumulate: int, batches: int, tmp_path, monkeypatch) -> None:
     """Of a classifier on a transformer, which has no statistics of a batch; the views are the images themselves."""
-    augmented = Method._augmented
+    augmented = Method.make_views
 
     def plain(self: Method, images: Tensor, aspect: Tensor | None, generator: torch.Generator) -> object:
         views = augmented(self, images, aspect, generator)
         views[:] = [images.float() / 255 for _ in views]
         return views
 
-    monkeypatch.setattr(Method, "_augmented", plain)
+    monkeypatch.setattr(Method, "make_views", plain)
     method = build("supervised", "vit", in_chans=1).train()
     digits = sslkit.open_images("digits").__getitems__(list(range(batches * ROWS)))
     small = nn.functional.interpolate(digits["images"].float(), (16, 16)).byte()[:, :1]

@@ -16,7 +16,7 @@ from evaluation.results.statistics import generator
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
-from sslkit.terminal.columns import printable
+from sslkit.terminal.say import printable
 
 BATCH = 16  # images whose maps are computed at a time
 GRAY = (0.299, 0.587, 0.114)  # ITU-R 601, as Pillow's

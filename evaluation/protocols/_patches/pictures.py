@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.protocols._patches.label_maps import IGNORED, LabelMaps
-from sslkit.numerics.figures import save_figure
-from sslkit.numerics.style import OTHERS, SMALL, class_styles, titled
+from sslkit.numerics.figures import OTHERS, SMALL, class_styles, save_figure, titled
 
 SHOWN = 6  # images
 ACROSS = 2  # images side by side, each with its truth and its prediction

@@ -21,7 +21,7 @@ from sslkit.data.decode.scale import Range
 from sslkit.data.images import check_split
 from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
-from sslkit.terminal.plurals import and_more
+from sslkit.terminal.say import and_more
 
 COUNTS = {"train": 118_287, "test": 5_000}
 CATEGORIES = 80

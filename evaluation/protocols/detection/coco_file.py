@@ -13,8 +13,8 @@ from evaluation.protocols.detection import run_lengths
 from evaluation.protocols.detection.boxes import LEAST_SIDE, Instances
 from evaluation.protocols.detection.run_lengths import RunLengths
 from sslkit.errors import UserError
-from sslkit.files.regular_files import regular
-from sslkit.terminal.plurals import and_more
+from sslkit.files.reading import regular
+from sslkit.terminal.say import and_more
 
 LARGEST = 2**63  # of int64
 _KEYS = {

@@ -20,7 +20,7 @@ from sslkit.data.file_contents import FileContents
 from sslkit.data.images import CACHE, ImageOptions
 from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
-from sslkit.terminal.plurals import and_more
+from sslkit.terminal.say import and_more
 
 
 @dataclass(frozen=True)

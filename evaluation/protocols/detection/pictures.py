@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evaluation.protocols.detection.boxes import Boxes
-from sslkit.numerics.figures import save_figure
-from sslkit.numerics.style import SMALL, class_styles, titled
+from sslkit.numerics.figures import SMALL, class_styles, save_figure, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

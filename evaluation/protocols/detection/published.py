@@ -6,7 +6,7 @@ from pathlib import Path
 
 from evaluation.datasets.base import as_published, check_counts
 from sslkit.errors import UserError
-from sslkit.files.regular_files import is_there
+from sslkit.files.reading import is_there
 
 
 @dataclass(frozen=True)

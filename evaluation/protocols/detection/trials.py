@@ -22,7 +22,7 @@ from evaluation.tuning.recorded import checkpoint_of, each_recorded
 from sslkit.files.writing import write_whole
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
-from sslkit.terminal.columns import printable
+from sslkit.terminal.say import printable
 
 PICTURED = 6  # images of a picture
 

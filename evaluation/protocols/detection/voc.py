@@ -22,7 +22,7 @@ from evaluation.protocols.detection.published import Published
 from sslkit.data.images import check_split
 from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
-from sslkit.files.regular_files import is_there
+from sslkit.files.reading import is_there
 
 _LISTS = {("2007", "trainval"): 5011, ("2007", "test"): 4952, ("2012", "trainval"): 11540, ("2012", "train"): 5717}
 _TEST = (("2007", "test"),)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import sslkit
-from sslkit.runtime.checkpoint import last
+from sslkit.runtime.checkpoint import LAST
 from sslkit.runtime.context import Runtime
 
 RUN = "import json, sys, sslkit; sslkit.pretrain(json.loads(sys.argv[1]))"
@@ -59,7 +59,7 @@ def _start(config: dict[str, Any]) -> subprocess.Popen:
 
 
 def _kill_after_an_epoch(running: subprocess.Popen, folder: Path) -> None:
-    while running.poll() is None and not last(folder).is_file():
+    while running.poll() is None and not (folder / LAST).is_file():
         time.sleep(0.01)
     if running.poll() is not None:
         raise SystemExit(f"the run in {folder} ended before it could be killed")
@@ -68,5 +68,5 @@ def _kill_after_an_epoch(running: subprocess.Popen, folder: Path) -> None:
 
 
 def _whole_epochs(folder: Path) -> int:
-    state = torch.load(last(folder), weights_only=True, map_location="cpu")
+    state = torch.load(folder / LAST, weights_only=True, map_location="cpu")
     return int(state["epoch"]) + 1

@@ -34,7 +34,9 @@ import cli
 import numpy as np
 from results import keep, load
 
-from sslkit.runtime.allocator import keep_freed_memory, return_freed_memory
+from sslkit.cli.process import keep_freed_memory
+
+from evaluation.ranking.memory import return_freed_memory
 
 RESULTS, THREADS, WIDTH, CLASSES, IMAGENET = "growth/growth", 2, 512, 100, 1_281_167
 ROWS = (10_000, 20_000, 40_000, 80_000)

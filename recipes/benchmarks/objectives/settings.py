@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from results import load
 
+from sslkit.cli.process import keep_freed_memory
+
 import sslkit
-from sslkit.runtime.allocator import keep_freed_memory
 
 RESULTS = "objectives/objectives"
 LR = [1e-3, 3e-3, 9e-3]

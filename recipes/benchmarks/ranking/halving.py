@@ -24,6 +24,8 @@ from ranking.truth import image_size, measured, seed_noise, titled, usable
 from results import keep, keep_constant, load
 from tqdm import tqdm
 
+from sslkit.cli.process import keep_freed_memory
+
 from evaluation.features.models import LoadedModel
 from evaluation.ranking.beliefs import SEED_NOISE
 from evaluation.ranking.ground_truth import load_zoo
@@ -33,7 +35,6 @@ from evaluation.results.choice import levelled
 from evaluation.results.records import run_id
 from evaluation.results.statistics import over_seeds
 from sslkit.errors import UserError
-from sslkit.runtime.allocator import keep_freed_memory
 from sslkit.terminal.tables import markdown
 
 RESULTS = "ranking/halving"

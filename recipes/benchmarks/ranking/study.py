@@ -23,6 +23,8 @@ from ranking.summary import summarised
 from ranking.table import table
 from ranking.truth import FEWEST, image_size, measured, runs_of, titled, usable
 
+from sslkit.cli.process import keep_freed_memory
+
 import evaluation
 from evaluation.datasets import Split, open_split
 from evaluation.features.models import LoadedModel
@@ -32,7 +34,6 @@ from evaluation.ranking.ground_truth import at_an_end, load_zoo
 from evaluation.ranking.scoring import needs, parse
 from evaluation.results.records import Records, each_once
 from sslkit.errors import UserError
-from sslkit.runtime.allocator import keep_freed_memory
 
 OUT = results.path_of("ranking/study")
 PED = ("ped+logme", "ped+sfda", "ped+gbc")

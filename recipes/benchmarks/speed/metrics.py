@@ -15,11 +15,12 @@ import torch
 from results import keep
 from turns import shown, summary, take_turns
 
+from sslkit.cli.process import keep_freed_memory
+
 import evaluation
 from evaluation.ranking.samples import as_sample
 from evaluation.ranking.scoring import needs, of_sample, parse
 from evaluation.transferability.base import Sample
-from sslkit.runtime.allocator import keep_freed_memory
 
 THREADS, REPEATS = 2, 3
 N, D, C = 5000, 2048, 100

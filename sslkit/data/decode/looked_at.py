@@ -18,7 +18,7 @@ from sslkit.data.decode.scale import Range, Values
 from sslkit.data.decode.unreadable import UnreadableImage, as_unreadable
 from sslkit.data.file_contents import bar_is_off
 from sslkit.data.path_list import PathList
-from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import counted
 
 LOOKED_AT = 32  # images of each kind of file
 MEASURED = 256  # images, for the range of their values

@@ -14,7 +14,7 @@ from sslkit.data.decode.fits import FitsPlanes
 from sslkit.data.decode.large import Source, check_size, open_below, start_of
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.unreadable import MissingPackage, TooLarge, UnreadableImage, as_unreadable
-from sslkit.files.regular_files import STAND_IN, regular, stand_in
+from sslkit.files.reading import STAND_IN, regular, stand_in
 
 Picture = Image.Image | Planes
 

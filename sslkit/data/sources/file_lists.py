@@ -16,8 +16,8 @@ from sslkit.data.sources.listing import Part, divided
 from sslkit.data.sources.split_words import split_of, usual
 from sslkit.data.sources.walk import Kind, chosen
 from sslkit.errors import UserError, first_line
-from sslkit.files.regular_files import regular
-from sslkit.terminal.plurals import counted
+from sslkit.files.reading import regular
+from sslkit.terminal.say import counted
 
 TEXTS = (".txt", ".lst", ".list")
 METADATA = ("metadata.csv", "metadata.jsonl")  # of an `imagefolder`, beside its images

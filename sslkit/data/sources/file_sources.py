@@ -22,7 +22,7 @@ from sslkit.data.sources.listing import Listing, Part, divided, listing, part_of
 from sslkit.data.sources.split_words import split_of, usual
 from sslkit.data.sources.walk import IMAGES, Kind, chosen
 from sslkit.errors import UserError
-from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import counted
 
 _SHOWN = 3  # names in that of a set
 _SPLITS = ("train", "val", "test")

@@ -19,7 +19,7 @@ from sslkit.data.sources.listing import Listing, Part, class_folders, listing, p
 from sslkit.data.sources.split_words import SPLIT_OF_WORD, asked, split_of, usual
 from sslkit.data.sources.walk import IMAGES, VIDEOS, Found, Kind, is_usual, kind_of, walk
 from sslkit.errors import UserError
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 
 __all__ = ["FolderImages", "Listing", "list_folder", "open_folder", "splits_of_folder"]
 

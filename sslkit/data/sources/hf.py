@@ -20,7 +20,7 @@ from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.sources.hf_labels import labels_of
 from sslkit.data.sources.split_words import asked, split_of, usual
 from sslkit.errors import UserError, first_line
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 from sslkit.options.members import nearest
 
 PREFIX = "hf:"

@@ -12,7 +12,7 @@ import numpy as np
 from sslkit.data.images import check_split
 from sslkit.data.sources.class_names import as_read, matched
 from sslkit.data.sources.split_words import asked, split_like, split_of, usual
-from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import counted
 
 _DIGITS = 19  # of a class that is a number
 _PICTURES = frozenset(("image", "images", "img", "imgs", "jpegimages"))  # folders of data sets of masks

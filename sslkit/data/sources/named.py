@@ -90,7 +90,9 @@ def open_images(
     options = ImageOptions(split, image_size, channels, fit, on_error, interpolation, cache, range, pages, max_pixels)
     if isinstance(source, Images):
         return _reopened(source, options)
-    return _opened(_find(as_source(source, channels_last=channels_last)), options)
+    if channels_last is not None:
+        source = as_source(source, channels_last=channels_last)
+    return _opened(_find(source), options)
 
 
 def splits(source: Source, cache: str | Path | None = "runs/cache") -> tuple[str, ...]:
@@ -174,7 +176,7 @@ def _reopened(images: Images, options: ImageOptions) -> Images:
 
 def _find(source: Source, cache: str | Path | None = None) -> _Source:
     """cache: for the splits."""
-    source = as_source(source)
+    source = source if isinstance(source, str) else as_source(source)
     if isinstance(source, Dataset):
         return _Source(partial(_open_own, source), lambda: ("train",))
     if not isinstance(source, (str, Path)):

@@ -18,7 +18,7 @@ from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.sources.class_names import listed
 from sslkit.data.sources.label_values import classes_of_splits
 from sslkit.errors import UserError
-from sslkit.files.regular_files import stand_in_of
+from sslkit.files.reading import stand_in_of
 
 DAMAGED = (  # raised by NumPy and zipfile for a truncated or changed file
     OSError,

@@ -1,7 +1,7 @@
 """Sources of a Python program that are no names: lists of folders or of image files, arrays and tensors."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -77,23 +77,8 @@ def _is_image_file(path: Path) -> bool:
     return path.suffix.lower() not in _NO_IMAGES and path.is_file()
 
 
-def named(config: Mapping[str, Any]) -> tuple[dict[str, Any], Dataset | None]:
-    """The settings with the name of an object in the place of the data; and that object, None if the data is a name.
-
-    An object is an array, a Dataset, Images, or a list of files: see `sslkit.data.sources.objects`.
-    """
-    config = dict(config)
-    inner = config.get("data")
-    nested = {**inner} if isinstance(inner, Mapping) else {}
-    for place, key in ((config, "data"), (config, "data.source"), (nested, "source")):
-        if key in place and not isinstance(place[key], (str, Mapping)):
-            own = as_source(place[key])
-            place[key] = _name(own) if isinstance(own, Dataset) else own
-            return {**config, **({"data": nested} if nested else {})}, own if isinstance(own, Dataset) else None
-    return config, None
-
-
-def _name(own: Dataset) -> str:
+def name_of(own: Dataset) -> str:
+    """The name of an object in the settings of a run; that of images which can be opened again is their source."""
     if isinstance(own, Images):
         return f"{PREFIX}{own.name}" if own.source is None else str(own.source)
     return f"{PREFIX}{NAME if isinstance(own, Arrays) else type(own).__name__}"

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from sslkit.data.sources.zip_archives import ENDING, is_zip, unpacked
 from sslkit.errors import UserError, first_line
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 
 _OPEN_AT_ONCE = 64  # local files that a process keeps open
 _BRACES = re.compile(r"\{([^{}]*)\}")

@@ -16,7 +16,7 @@ from sslkit.data.sources.tar_index import TarIndex
 from sslkit.data.sources.tar_labels import CAPTION, is_class, is_number
 from sslkit.data.sources.tar_names import parsed
 from sslkit.data.sources.tar_samples import Label
-from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import counted
 
 _SHOWN = 20  # letters of a wrong label
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from sslkit.data.sources.folder import Listing, list_folder, splits_of_folder
 from sslkit.data.sources.walk import IMAGES
 from sslkit.errors import UserError
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 from sslkit.files.writing import write_whole
 
 _BAR_FROM = 1000  # images

@@ -26,7 +26,7 @@ from sslkit.data.sources.split_words import SPLIT_OF_WORD, asked, split_of, usua
 from sslkit.data.sources.tar_index import TarIndex, index_shards
 from sslkit.data.sources.walk import kinds
 from sslkit.errors import UserError
-from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import counted
 
 PREFIX = "shards:"
 

@@ -8,7 +8,7 @@ from sslkit.data.sources.tar_archives import Links, is_compressed, members
 from sslkit.data.sources.tar_samples import Members, Samples
 from sslkit.data.sources.zip_archives import is_zip, zipped
 from sslkit.errors import UserError, first_line
-from sslkit.files.regular_files import STAND_IN, stand_in
+from sslkit.files.reading import STAND_IN, stand_in
 
 
 def scan(files: ShardFiles, shard: str, state: State) -> Members:

@@ -17,7 +17,7 @@ from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Identity, ImageOptions, Images, check_split
 from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 from sslkit.options.members import nearest
 
 PREFIX = "torchvision:"

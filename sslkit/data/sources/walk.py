@@ -11,7 +11,7 @@ from sslkit.data.decode.decoding import EXTENSIONS as IMAGE_EXTENSIONS
 from sslkit.data.decode.decoding import START, looks_like_an_image
 from sslkit.data.video.reader import EXTENSIONS as VIDEO_EXTENSIONS
 from sslkit.errors import UserError
-from sslkit.terminal.plurals import counted
+from sslkit.terminal.say import counted
 
 # Made by desktops, archivers, disk stations and notebooks beside any data, some of them copies of the images.
 USUAL = frozenset((

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 import av
 
 from sslkit.data.video.reader import UnreadableVideo
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 
 _STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 

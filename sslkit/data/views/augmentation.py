@@ -64,10 +64,6 @@ class Draw:
         pieces = moved.split([part[0].numel() for part in parts], dim=1)
         return Draw(*(piece.reshape(part.shape) for piece, part in zip(pieces, parts, strict=True)))
 
-    def place(self, height: int, width: int) -> Tensor:
-        """(N, 5) the box as shares of the image, and the flip."""
-        return torch.cat([self.box / torch.tensor([height, width, height, width]), self.flip[:, None]], 1)
-
     def __getitem__(self, rows: slice) -> "Draw":
         return Draw(*(getattr(self, field.name)[rows] for field in fields(self)))
 
@@ -144,7 +140,8 @@ def augment(
             _render(sources[number % len(sources)], draw, view.size or size, view)
             for number, (view, draw) in enumerate(zip(views, draws, strict=True))
         ]
-    return Views(made, torch.stack([draw.place(*images.shape[-2:]) for draw in draws]))
+    sides = torch.tensor([*images.shape[-2:]] * 2)
+    return Views(made, torch.stack([torch.cat([draw.box / sides, draw.flip[:, None]], 1) for draw in draws]))
 
 
 def clip_views(recipe: ViewRecipe, clips: int) -> tuple[View, ...]:
@@ -245,16 +242,13 @@ def contact_sheet(images: Tensor, views: Sequence[Tensor], rows: int = 8) -> Ima
     size = max(view.shape[-1] for view in views)
     whole = images[:rows].float() / (255 if images.dtype == torch.uint8 else 1)
     whole = torch.nn.functional.interpolate(whole, (size, size), mode="bilinear", antialias=True)
-    shown = [_on_canvas(view[:rows], size) for view in views]
+    shown = []
+    for view in views:  # smaller ones are centred on white, not scaled
+        before = (size - view.shape[-1]) // 2
+        after = size - view.shape[-1] - before
+        shown.append(torch.nn.functional.pad(view[:rows], (before, after, before, after), value=1.0))
     tiles = torch.stack([whole, *shown], 1).cpu()  # (rows, 1 + V, C, size, size)
     tiles = tiles if tiles.shape[2] == 3 else tiles[:, :, :1].expand(-1, -1, 3, -1, -1)
     tiles = torch.nn.functional.pad(tiles, (1, 1, 1, 1), value=1.0)
     grid = tiles.permute(0, 3, 1, 4, 2).flatten(2, 3).flatten(0, 1)
     return Image.fromarray((grid * 255).round().clamp(0, 255).byte().numpy())
-
-
-def _on_canvas(view: Tensor, size: int) -> Tensor:
-    """Centre a smaller view on white, without scaling it."""
-    missing = size - view.shape[-1]
-    before, after = missing // 2, missing - missing // 2
-    return torch.nn.functional.pad(view, (before, after, before, after), value=1.0)

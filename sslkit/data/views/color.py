@@ -17,11 +17,6 @@ from torch import Tensor
 LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as in PIL and torchvision
 
 
-def gray_weights(channels: int) -> Tensor:
-    """(C,) weights of the gray value: luma for three channels, otherwise their mean."""
-    return torch.tensor(LUMA) if channels == 3 else torch.full((channels,), 1 / channels)
-
-
 def brightness(factor: Tensor, channels: int) -> Tensor:
     """x -> f x. factor: (N,). Returns (2, N, C, C), the matrices P and S, as do all operations here."""
     matrix = factor[:, None, None] * torch.eye(channels)
@@ -34,9 +29,9 @@ def contrast(factor: Tensor, channels: int) -> Tensor:
 
 
 def saturation(factor: Tensor, channels: int) -> Tensor:
-    """x -> f x + (1 - f) gray(x)."""
+    """x -> f x + (1 - f) gray(x): luma of three channels, otherwise their mean."""
     factor = factor[:, None, None]
-    gray = gray_weights(channels).expand(channels, channels)
+    gray = torch.tensor(LUMA if channels == 3 else [1 / channels] * channels).expand(channels, channels)
     matrix = factor * torch.eye(channels) + (1 - factor) * gray
     return torch.stack([matrix, matrix])
 

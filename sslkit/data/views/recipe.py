@@ -54,25 +54,17 @@ class View:
     def __post_init__(self) -> None:
         if self.size is not None and not fits(self.size, int, PIXELS):
             raise UserError(f"view option size={self.size!r}: give pixels, {PIXELS}, or null for the run's size")
-        for name in _SHARES:
-            self._limit(name, 1)
-        self._limit("hue", 0.5)
-        for name, limit in (("scale", 1), ("ratio", None), ("sigma", None)):
-            self._order(name, limit)
-
-    def _limit(self, name: str, most: float) -> None:
-        value = getattr(self, name)
-        if not fits(value, float, Limits(least=0, most=most)):
-            raise UserError(f"view option {name}={value!r}: give a number from 0 to {most}")
-
-    def _order(self, name: str, most: float | None) -> None:
-        value = getattr(self, name)
-        pair = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
-        if not fits(pair, Sequence[float], Limits(above=0, most=most)) or len(pair) != 2 or pair[0] > pair[1]:
-            raise UserError(
-                f"view option {name}={value!r}: give two numbers, 0 < low <= high{f' <= {most}' if most else ''}"
-            )
-        object.__setattr__(self, name, pair)
+        for name, most in {**dict.fromkeys(_SHARES, 1), "hue": 0.5}.items():
+            value = getattr(self, name)
+            if not fits(value, float, Limits(least=0, most=most)):
+                raise UserError(f"view option {name}={value!r}: give a number from 0 to {most}")
+        for name, most in (("scale", 1), ("ratio", None), ("sigma", None)):
+            value = getattr(self, name)
+            pair = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else ()
+            if not fits(pair, Sequence[float], Limits(above=0, most=most)) or len(pair) != 2 or pair[0] > pair[1]:
+                end = f" <= {most}" if most else ""
+                raise UserError(f"view option {name}={value!r}: give two numbers, 0 < low <= high{end}")
+            object.__setattr__(self, name, pair)
 
 
 @dataclass(frozen=True)

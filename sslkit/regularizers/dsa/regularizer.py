@@ -168,7 +168,10 @@ class DSA(Regularizer):
             arrange = consistency = z.new_zeros(())
             with one_thread(z, len(z) ** 2):
                 if self.nu or self.upsilon:
-                    m = self._arranged(z, rows)
+                    if self.as_code:
+                        m = official.arranged(self.arrange, z.unflatten(0, (rows.views, -1)))
+                    else:
+                        m = self.arrange(z, rows.anchors)
                     self._watch(m)
                 if self.nu:
                     arrange = self.nu * self._arrange(z, m, clean, index, rows)
@@ -193,11 +196,6 @@ class DSA(Regularizer):
 
     def _gather(self, features: Tensor, dim: int) -> Tensor:
         return features if self.as_code else distributed.in_batch_order(distributed.gather(features, dim), dim)
-
-    def _arranged(self, z: Tensor, rows: RankRows) -> Tensor:
-        if self.as_code:
-            return official.arranged(self.arrange, z.unflatten(0, (rows.views, -1)))
-        return self.arrange(z, rows.anchors)
 
     def _arrange(self, z: Tensor, m: Tensor, clean: Tensor | None, index: Tensor, rows: RankRows) -> Tensor:
         score = None

@@ -12,7 +12,7 @@ from torch import nn
 from sslkit.backbones.network_lines import timm_call
 from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
-from sslkit.files import json_files
+from sslkit.files import reading
 from sslkit.zoo.exporting.base import Source, Target, filled, network_of, pretrained_cfg
 from sslkit.zoo.frozen import About, Frozen
 from sslkit.zoo.table import NOTES, measured
@@ -41,7 +41,7 @@ class HuggingFace(Target):
         return path.is_dir() and all((path / name).is_file() for name in (CONFIG, WEIGHTS))
 
     def load(self, path: Path) -> Frozen:
-        given = json_files.read(path / CONFIG, "export or copy it again")
+        given = reading.read_json(path / CONFIG, "export or copy it again")
         if not isinstance(given, dict) or KEY not in given:
             raise UserError(f"{path} was not exported by sslkit; timm.create_model('local-dir:{path}') may load it")
         about = About.of(given[KEY], path / CONFIG)

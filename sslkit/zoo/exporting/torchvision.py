@@ -10,7 +10,7 @@ import torch
 
 from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
-from sslkit.files import json_files
+from sslkit.files import reading
 from sslkit.zoo import weights
 from sslkit.zoo.exporting.base import Source, Target, filled, network_of
 from sslkit.zoo.frozen import About, Frozen
@@ -64,7 +64,7 @@ class Torchvision(Target):
         side = path.with_suffix(".json")
         if not side.is_file():
             raise UserError(f"{path} needs {side.name} beside it, the description of its network: copy or export both")
-        given = json_files.read(side, "copy or export both again")
+        given = reading.read_json(side, "copy or export both again")
         about = About.of(given, side)
         if given.get("sha256") != weights.sha256(path):
             raise UserError(f"{side} is about another file than {path.name}: copy or export both together")

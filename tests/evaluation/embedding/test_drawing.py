@@ -14,7 +14,7 @@ from evaluation.embedding.thumbnails import shortened, thumbnails
 from evaluation.features.extraction import context
 from evaluation.features.models import load_model
 from sslkit.errors import UserError
-from sslkit.numerics.style import class_styles
+from sslkit.numerics.figures import class_styles
 
 
 @pytest.fixture

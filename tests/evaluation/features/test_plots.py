@@ -22,8 +22,7 @@ from evaluation.results.result import Result
 from evaluation.results.statistics import share
 from sslkit import open_images
 from sslkit.errors import UserError
-from sslkit.numerics.figures import NAMED, NoMap, plot_embedding, purity
-from sslkit.numerics.style import class_styles
+from sslkit.numerics.figures import NAMED, NoMap, class_styles, plot_embedding, purity
 from sslkit.runtime.context import Runtime
 
 

@@ -10,7 +10,7 @@ from figures import cut_texts, overlapping_texts
 from evaluation.ranking.halving_output import plot
 from evaluation.ranking.rounds import Arm, Round
 from sslkit.numerics.accuracy import wilson_interval
-from sslkit.numerics.style import FIRST, OTHERS
+from sslkit.numerics.figures import FIRST, OTHERS
 
 
 def arm(model: str, share: float, *, of_images: bool) -> Arm:

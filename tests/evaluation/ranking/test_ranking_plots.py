@@ -15,7 +15,7 @@ from evaluation.ranking.plots import BEST, plot_agreement, plot_ranking
 from evaluation.ranking.ranking import Ranking
 from evaluation.results.names import short, wrapped
 from sslkit.data.sources.named import open_images
-from sslkit.numerics.style import FIRST, PAPER, REFERENCE
+from sslkit.numerics.figures import FIRST, PAPER, REFERENCE
 
 METRICS = ["logme", "h_score", "knn", "feature_dim", "nce"]
 LONG = "method_{k}+dsa+koleo-some_data_set_with_a_long_name-vit_small_patch16_224-e{k}00-s{k}"

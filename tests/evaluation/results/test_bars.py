@@ -13,7 +13,7 @@ from evaluation.results.names import in_words
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate, share
 from sslkit.errors import UserError
-from sslkit.numerics.style import FIRST, OTHERS, REFERENCE
+from sslkit.numerics.figures import FIRST, OTHERS, REFERENCE
 
 LINEAR = {"protocol": "linear", "recipe": "lbfgs", "metric": "top1"}
 

@@ -6,7 +6,7 @@ from torch.nn.functional import cross_entropy, mse_loss, one_hot
 import evaluation
 import sslkit
 from evaluation.ranking.samples import as_sample
-from evaluation.transferability import itm
+from evaluation.transferability import _implicit, itm
 from sslkit.errors import UserError
 
 
@@ -22,13 +22,13 @@ def digits(n=600):
     return np.stack([row["images"].numpy().ravel() for row in rows]), np.array([int(row["label"]) for row in rows])
 
 
-def oracle_loss(theta, x, y, update, d, c):
+def oracle_loss(theta, x, y, update, d, c, prototypes=None):
     """The loss by autograd, the kernel as a whole B x B matrix and a constant."""
     sizes = [c * d, c, c * c, c]
     weight, bias, head, head_bias = theta.split(sizes)
     u = x @ weight.view(c, d).T + bias
     e = u / u.norm(dim=1, keepdim=True)
-    p = one_hot(y, c).to(x.dtype)
+    p = one_hot(y, c).to(x.dtype) if prototypes is None else prototypes[y]
     kernel = update.eta / len(x) * (e.detach() @ e.detach().T)
     moved = e
     for _ in range(update.times):
@@ -37,30 +37,67 @@ def oracle_loss(theta, x, y, update, d, c):
     return loss + update.centre_weight * mse_loss(moved, p)
 
 
-@pytest.mark.parametrize("update", [itm.Update(), itm.Update(0.9, 3), itm.Update(0.3, 2, 1.5), itm.Update(0.0)])
+@pytest.mark.parametrize(
+    "update", [_implicit.Update(), _implicit.Update(0.9, 3), _implicit.Update(0.3, 2, 1.5), _implicit.Update(0.0)]
+)
 @pytest.mark.parametrize(("d", "c"), [(7, 5), (300, 5), (7, 60)])  # also more classes than rows
 def test_gradients_by_hand_are_those_of_autograd(update, d, c, generator):
     x, y = torch.randn(40, d, generator=generator, dtype=torch.float64), torch.arange(40) % c
-    probe = itm.Probe(d, c, generator, torch.empty(0, dtype=torch.float64))
+    probe = _implicit.Probe(d, c, generator, torch.empty(0, dtype=torch.float64))
     theta = probe.vector.clone().requires_grad_()
     oracle_loss(theta, x, y, update, d, c).backward()
     probe.differentiate(x, one_hot(y, c).double(), update)
     torch.testing.assert_close(probe.vector.grad, theta.grad, rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.parametrize("kind", ["random", "pca", "laplacian"])
+def test_gradients_towards_other_prototypes_are_those_of_autograd(kind, generator):
+    x, y = torch.randn(40, 7, generator=generator, dtype=torch.float64), torch.arange(40) % 5
+    update, drawn = _implicit.Update(0.3, 2, 1.5), _implicit.prototypes(kind, 5, generator)
+    probe = _implicit.Probe(7, 5, generator, torch.empty(0, dtype=torch.float64))
+    theta = probe.vector.clone().requires_grad_()
+    oracle_loss(theta, x, y, update, 7, 5, drawn).backward()
+    probe.differentiate(x, one_hot(y, 5).double(), update, drawn[y])
+    torch.testing.assert_close(probe.vector.grad, theta.grad, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("classes", [2, 5, 40])
+def test_prototypes_are_unit_vectors_and_orthogonal_where_they_say_so(classes, generator):
+    for kind in ("random", "pca", "laplacian"):
+        products = (drawn := _implicit.prototypes(kind, classes, generator)) @ drawn.T
+        torch.testing.assert_close(products.diagonal(), torch.ones(classes, dtype=torch.float64))
+        orthogonal = torch.allclose(products, torch.eye(classes, dtype=torch.float64), atol=1e-9)
+        assert orthogonal == (kind != "random")
+    assert _implicit.prototypes("one_hot", classes, generator) is None
+
+
+def test_variants_are_their_settings_and_each_option_counts():
+    x, y = clusters(noise=3.0)
+
+    def curve_of(**options):
+        found = evaluation.evaluate_metric("itm", x, y, iterations=100, **options)
+        return found.diagnostics["cross_entropy_curve"]
+
+    usual = curve_of()
+    assert curve_of(variant="code") == curve_of(eta=0.5, centre_weight=0.0) == usual
+    assert curve_of(variant="paper") == curve_of(eta="adaptive", centre_weight=1.0) != usual
+    for options in ({"standardise": False}, {"batch_size": 64}, {"centres": "pca"}, {"centres": "random"}):
+        assert curve_of(**options) != usual, options
+
+
 def test_training_is_plain_adamw(generator):
     x, y = (part for part in clusters(60, 6, 3))
-    parts = itm.Parts(x.double(), y, x.double(), y, 3)
+    parts = _implicit.Parts(x.double(), y, x.double(), y, 3)
     found = None
-    for _, probe in itm.train(parts, itm.Update(), 40, torch.Generator().manual_seed(3)):
+    for _, probe in _implicit.train(parts, _implicit.Update(), 40, torch.Generator().manual_seed(3)):
         found = probe.vector.clone()
     rng = torch.Generator().manual_seed(3)
-    theta = itm.Probe(6, 3, rng, torch.empty(0, dtype=torch.float64)).vector.clone().requires_grad_()
+    theta = _implicit.Probe(6, 3, rng, torch.empty(0, dtype=torch.float64)).vector.clone().requires_grad_()
     optimizer = torch.optim.AdamW([theta], lr=5e-3, weight_decay=1e-2)
     for step in range(40):
         optimizer.param_groups[0]["lr"] = 5e-3 * (1 - step / 10_000)
         optimizer.zero_grad()
-        oracle_loss(theta, x.double(), y, itm.Update(), 6, 3).backward()  # one batch: its order does not matter
+        oracle_loss(theta, x.double(), y, _implicit.Update(), 6, 3).backward()  # one batch: its order does not matter
         optimizer.step()
     torch.testing.assert_close(found, theta.detach(), rtol=1e-7, atol=1e-9)
 
@@ -69,37 +106,37 @@ def test_training_is_plain_adamw(generator):
 def test_held_out_images_move_as_the_training_kernel_says(times, generator):
     x, y = clusters(50, 6, 3)
     x = x.double()
-    parts = itm.Parts(x[:40], y[:40], x[40:], y[40:], 3)
-    probe = itm.Probe(6, 3, generator, torch.empty(0, dtype=torch.float64))
+    parts = _implicit.Parts(x[:40], y[:40], x[40:], y[40:], 3)
+    probe = _implicit.Probe(6, 3, generator, torch.empty(0, dtype=torch.float64))
     (held, _), (known, _) = probe.embed(x[40:]), probe.embed(x[:40])
     expected, moved = held.clone(), known.clone()
     for _ in range(times):
         residual = moved - one_hot(y[:40], 3)
         expected = expected - 0.5 / 40 * held @ known.T @ residual
         moved = moved - 0.5 / 40 * known @ known.T @ residual
-    found = itm.held_embedding(probe, parts, itm.Update(times=times), "train_kernel")
+    found = _implicit.held_embedding(probe, parts, _implicit.Update(times=times), "train_kernel")
     torch.testing.assert_close(found, expected)
 
 
 def test_only_the_published_check_reads_held_out_labels(generator):
     x, y = clusters(50, 6, 3)
-    parts = itm.Parts(x[:40], y[:40], x[40:], y[40:], 3)
-    changed = itm.Parts(parts.x, parts.y, parts.held_x, (parts.held_y + 1) % 3, 3)
-    probe = itm.Probe(6, 3, generator, torch.empty(0, dtype=torch.float32))
+    parts = _implicit.Parts(x[:40], y[:40], x[40:], y[40:], 3)
+    changed = _implicit.Parts(parts.x, parts.y, parts.held_x, (parts.held_y + 1) % 3, 3)
+    probe = _implicit.Probe(6, 3, generator, torch.empty(0, dtype=torch.float32))
     for way in itm.WAYS:
-        found = [itm.held_embedding(probe, these, itm.Update(), way) for these in (parts, changed)]
+        found = [_implicit.held_embedding(probe, these, _implicit.Update(), way) for these in (parts, changed)]
         assert torch.equal(*found) == (way != "transductive")
 
 
 def test_training_rows_among_the_held_out_move_as_in_training(generator):
     x, y = clusters(40, 6, 3)
-    parts = itm.Parts(x, y, x[:10], y[:10], 3)
-    probe = itm.Probe(6, 3, generator, torch.empty(0, dtype=torch.float32))
-    update = itm.Update(0.7, 3)
+    parts = _implicit.Parts(x, y, x[:10], y[:10], 3)
+    probe = _implicit.Probe(6, 3, generator, torch.empty(0, dtype=torch.float32))
+    update = _implicit.Update(0.7, 3)
     embedding, _ = probe.embed(x)
     targets = one_hot(y, 3).float()
     expected = targets + update(embedding - targets, embedding)
-    found = itm.held_embedding(probe, parts, update, "train_kernel")
+    found = _implicit.held_embedding(probe, parts, update, "train_kernel")
     torch.testing.assert_close(found, expected[:10], rtol=1e-4, atol=1e-5)
 
 
@@ -121,9 +158,9 @@ def test_only_single_images_cannot_be_divided():
 
 
 def test_tails_join_the_batch_before():
-    assert [len(part) for part in itm.batches(torch.arange(512 + 31))] == [256, 287]
-    assert [len(part) for part in itm.batches(torch.arange(512 + 32))] == [256, 256, 32]
-    assert [len(part) for part in itm.batches(torch.arange(10))] == [10]
+    assert [len(part) for part in _implicit.batches(torch.arange(512 + 31))] == [256, 287]
+    assert [len(part) for part in _implicit.batches(torch.arange(512 + 32))] == [256, 256, 32]
+    assert [len(part) for part in _implicit.batches(torch.arange(10))] == [10]
 
 
 def test_score_is_the_mean_of_its_terms_and_the_best_check():
@@ -233,11 +270,14 @@ def test_repeats_are_averaged():
     ("options", "said"),
     [
         ({"evaluate": "labels"}, "evaluate='labels' must be one of train_kernel, transductive, none"),
+        ({"variant": "press"}, "variant='press' must be one of code, paper"),
+        ({"centres": "cube"}, "centres='cube' must be one of one_hot, random, pca, laplacian"),
+        ({"batch_size": 0}, "batch_size=0 must be at least 1"),
         ({"eta": "auto"}, "eta='auto' must be a number from 0 to 1, or \"adaptive\""),
         ({"eta": 1.5}, "eta=1.5 must be a number from 0 to 1"),
         ({"base_spread": -1.0}, "base_spread=-1.0 above 0"),
         ({"base_spread": float("nan")}, "base_spread must be a number, got nan"),
-        ({"centre_weight": float("nan")}, "centre_weight must be a number, got nan"),
+        ({"centre_weight": float("nan")}, "centre_weight must be a number or null, got nan"),
         ({"centre_weight": -0.1}, "centre_weight=-0.1 must be at least 0"),
         ({"iterations": 0}, "iterations=0 must be at least 1"),
         ({"iterations": 20_000}, "the learning rate is 0 after 10000"),

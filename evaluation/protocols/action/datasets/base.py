@@ -12,9 +12,9 @@ import numpy as np
 from evaluation.datasets.base import as_published, check_counts
 from sslkit.data.video.reader import EXTENSIONS
 from sslkit.errors import UserError
-from sslkit.files.regular_files import is_there
+from sslkit.files.reading import is_there
 from sslkit.options.members import nearest
-from sslkit.terminal.plurals import and_more
+from sslkit.terminal.say import and_more
 
 SUFFIXES = tuple(f".{extension}" for extension in EXTENSIONS)
 SPLITS = ("train", "test")

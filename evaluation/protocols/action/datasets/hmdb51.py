@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evaluation.protocols.action.datasets.base import Entry, Listing, by_stem, films_below
 from sslkit.errors import UserError
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 
 LISTS = ("testTrainMulti_7030_splits", "test_train_splits/testTrainMulti_7030_splits", "splits")
 FILMS = ("videos", "hmdb51_org", "HMDB51")

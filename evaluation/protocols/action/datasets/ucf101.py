@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evaluation.protocols.action.datasets.base import Entry, Listing, by_stem, films_below
 from sslkit.errors import UserError
-from sslkit.files.regular_files import regular
+from sslkit.files.reading import regular
 
 LISTS, FILMS = ("ucfTrainTestlist", "."), ("UCF-101", "videos", "UCF101")
 COUNTS = {1: (9537, 3783), 2: (9586, 3734), 3: (9624, 3696)}

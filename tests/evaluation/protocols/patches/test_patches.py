@@ -21,7 +21,7 @@ from evaluation.protocols._patches.label_maps import IGNORED
 from evaluation.protocols._patches.pictures import draw_maps, palette
 from evaluation.protocols._patches.sources import open_label_maps
 from sslkit.errors import UserError
-from sslkit.numerics.style import class_styles
+from sslkit.numerics.figures import class_styles
 from sslkit.runtime.context import Runtime
 
 QUIET = Runtime(device="cpu", progress=False)

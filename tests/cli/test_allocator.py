@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from sslkit.runtime.allocator import keep_freed_memory
+from sslkit.cli.process import keep_freed_memory
 
 FAULTS = """
 import resource
-from sslkit.runtime.allocator import keep_freed_memory
+from sslkit.cli.process import keep_freed_memory
 {call}
 import numpy as np
 np.ones(8_000_000)
@@ -32,10 +32,10 @@ def test_freed_pages_are_used_again() -> None:
 
 
 KEPT = """
-from sslkit.runtime.allocator import keep_freed_memory, return_freed_memory
+from sslkit.cli.process import keep_freed_memory
 keep_freed_memory()
 import numpy as np
-from evaluation.ranking.memory import resident
+from evaluation.ranking.memory import resident, return_freed_memory
 kept = [np.ones(8_000_000) for _ in range(3)]
 last = np.ones(1000)  # what lies above the freed blocks, so that the heap's end stays where it is
 kept.clear()
@@ -52,5 +52,5 @@ def test_freed_memory_is_given_back_when_asked() -> None:
 
 
 def test_another_library_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sslkit.runtime.allocator.platform.libc_ver", lambda: ("", ""))
+    monkeypatch.setattr("sslkit.cli.process.platform.libc_ver", lambda: ("", ""))
     assert keep_freed_memory() is False

@@ -15,7 +15,7 @@ from evaluation.embedding import file as embeddings
 from evaluation.protocols.action.datasets import hmdb51, ucf101
 from evaluation.ranking.references import open_reference
 from sslkit.errors import UserError
-from sslkit.files.regular_files import is_there, regular
+from sslkit.files.reading import is_there, regular
 from sslkit.priors import build as build_prior
 from sslkit.training.run import settings_in
 

@@ -1,0 +1,147 @@
+"""Experiments of LEEP's supplement: one source model, many target tasks that are random subsets of a set's classes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy import stats
+from sklearn.metrics import f1_score
+
+from evaluation.features.extraction import extract
+from evaluation.learners.logistic import fit_logistic
+from evaluation.papers.claims import Claim, judged
+from evaluation.papers.drawing import scattered
+from evaluation.papers.experiment import Cell, Experiment, Lab, Numbers, Shown
+from evaluation.papers.names import by_row
+from evaluation.papers.training import trained
+from evaluation.ranking.scoring import score
+from evaluation.results.statistics import over_seeds
+from sslkit.zoo.heads import LABELS
+
+LEVELS = 5
+PENALTY = 1.0  # of the head: c of `fit_logistic`, the same for every task
+CLASSES = "fewer classes (control)"
+SCORES = {"LEEP": "leep", "NCE": "nce", "H-score": "h_score"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subsets(Experiment):
+    """Tasks drawn from the classes of a target set; a head is trained on the source model's features of each.
+
+    source: words for recipes/train.py at each scale, of a supervised run. target: data at each scale. tasks: how many.
+    classes: fewest and most of a task. images: fewest and most training images of a class: equal, or drawn for each.
+    measure: "accuracy" or "macro F1", on the test images of the task's classes.
+    """
+
+    source: Mapping[str, tuple[str, ...]]
+    target: Mapping[str, str]
+    classes: tuple[int, int]
+    images: tuple[int, int]
+    measure: str = "accuracy"
+    tasks: int = 100
+
+    def jobs(self, lab: Lab) -> dict[str, Callable[[], Numbers]]:
+        model = _Source(self.source[lab.scale], self.target[lab.scale], lab)
+        return {f"task | {number}": partial(self._task, number, model) for number in range(self.tasks)}
+
+    def _task(self, number: int, model: "_Source") -> Numbers:
+        rng = np.random.default_rng([number, *self.images])
+        fewest, most = self.classes
+        chosen = rng.choice(model.n_classes, rng.integers(fewest, min(most, model.n_classes) + 1), replace=False)
+        rows = np.concatenate([_some(model.train.y == one, rng.integers(*_ends(self.images)), rng) for one in chosen])
+        train, test = model.train.take(rows), model.test.take(np.isin(model.test.y, chosen))
+        probs = model.probabilities(train.x)
+        numbers = {name: _scored(metric, train, probs) for name, metric in SCORES.items()}
+        head = fit_logistic(train.x, train.y, PENALTY)
+        guessed = head.predict(test.x)
+        accuracy, f1 = float(np.mean(guessed == test.y)), f1_score(test.y, guessed, average="macro")
+        return {**numbers, CLASSES: -float(len(chosen)), "accuracy": accuracy, "macro F1": f1}
+
+    def shown(self, found: Mapping[str, Numbers]) -> Shown:
+        tasks = list(by_row(found, "task").values())
+        levels = self._levels(tasks)
+        rows = {name: {self.measure: Cell(over_seeds([*values.values()]))} for name, values in levels.items()}
+        ladder = {f"{name} | {task}": {self.measure: one} for name, row in levels.items() for task, one in row.items()}
+        ends = Claim(
+            "the highest fifth by LEEP transfers better than the lowest",
+            self.measure,
+            ((f"level {LEVELS}", "level 1"),),
+        )
+        outcome, sentence = judged([ends], ladder, {}, {self.measure: "fraction"}, over="tasks in a fifth")
+        return Shown(rows, outcome, f"{sentence}; {self._correlations(tasks)}")
+
+    def _levels(self, tasks: list[Numbers]) -> dict[str, dict[int, float]]:
+        """The measure of the tasks in each fifth by LEEP, level 1 the lowest, numbered within it."""
+        order = sorted(tasks, key=lambda numbers: numbers["LEEP"])
+        fifths = np.array_split(np.arange(len(order)), LEVELS)
+        return {
+            f"level {level}": {place: order[row][self.measure] for place, row in enumerate(rows)}
+            for level, rows in enumerate(fifths, 1)
+        }
+
+    def _correlations(self, tasks: list[Numbers]) -> str:
+        """Pearson's r of each score with the measure, its 95 % interval and p value."""
+        measured = [numbers[self.measure] for numbers in tasks]
+        return "; ".join(
+            _correlated(name, [numbers[name] for numbers in tasks], measured) for name in (*SCORES, CLASSES)
+        )
+
+    def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
+        tasks = list(by_row(found, "task").values())
+        scores = {name: [numbers[name] for numbers in tasks] for name in (*SCORES, CLASSES)}
+        scattered(scores, [numbers[self.measure] for numbers in tasks], self.measure, path, title)
+
+
+class _Source:
+    """The source model's features of the target set, and its class probabilities, computed when a task needs them."""
+
+    def __init__(self, words: tuple[str, ...], target: str, lab: Lab) -> None:
+        self.words, self.target, self.lab = words, target, lab
+
+    @cached_property
+    def entry(self):
+        return trained(self.words, 0, self.lab)
+
+    @cached_property
+    def train(self):
+        return self._features("train")
+
+    @cached_property
+    def test(self):
+        return self._features("test")
+
+    def _features(self, split: str):
+        how = {"cache": self.lab.runtime.cache, "root": self.lab.root, "device": self.lab.runtime.device}
+        return extract(self.entry, self.target, split, progress=self.lab.runtime.progress, **how)
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.train.classes)
+
+    def probabilities(self, x: np.ndarray) -> torch.Tensor:
+        """(N, S) of the source classifier."""
+        with torch.no_grad():
+            return self.entry.head(LABELS)(torch.from_numpy(np.array(x))).double().softmax(1)
+
+
+def _ends(images: tuple[int, int]) -> tuple[int, int]:
+    return images[0], images[1] + 1
+
+
+def _some(is_class: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """At most `count` rows of a class."""
+    rows = np.flatnonzero(is_class)
+    return rng.choice(rows, min(count, len(rows)), replace=False)
+
+
+def _scored(metric: str, train, probs: torch.Tensor) -> float:
+    return score(metric, train.x, train.y, source_probs=probs)
+
+
+def _correlated(name: str, scores: list[float], measured: list[float]) -> str:
+    found = stats.pearsonr(scores, measured)
+    low, high = found.confidence_interval(0.95)
+    return f"{name}: r {found.statistic:.2f} ({low:.2f} to {high:.2f}), p {found.pvalue:.1g}"

@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from evaluation.papers.claims import Claim, judged, outcome
+from evaluation.papers.experiment import AGREES, DISAGREES, OPEN
+from evaluation.results.statistics import Estimate
+
+
+def rows(**values: list[float]) -> dict[str, dict[str, float]]:
+    return {f"{name} | {seed}": {"top-1": one} for name, row in values.items() for seed, one in enumerate(row)}
+
+
+def told(claim: Claim, found: dict, published: dict | None = None) -> tuple[str, str]:
+    return judged([claim], found, published or {}, {"top-1": "fraction"})
+
+
+def test_a_difference_over_seeds_has_students_interval() -> None:
+    plain, added = [0.70, 0.72, 0.71], [0.75, 0.78, 0.77]
+    one, sentence = told(Claim("more", "top-1", (("dsa", "plain"),)), rows(plain=plain, dsa=added))
+    differences = np.subtract(added, plain)
+    low, high = stats.t.interval(0.95, 2, differences.mean(), stats.sem(differences))
+    assert one == AGREES
+    assert f"{100 * differences.mean():+.2g} points ({100 * low:+.2g} to {100 * high:+.2g}) over 3 seeds" in sentence
+
+
+def test_only_seeds_that_both_rows_have_are_compared() -> None:
+    found = rows(plain=[0.7, 0.7, 0.7], dsa=[0.8, 0.8])
+    assert "over 2 seeds" in told(Claim("more", "top-1", (("dsa", "plain"),)), found)[1]
+
+
+def test_three_pairs_or_more_are_the_sample() -> None:
+    found = rows(a=[0.5, 0.5], b=[0.5, 0.5], c=[0.5, 0.5], d=[0.4, 0.6])
+    pairs = (("a", "d"), ("b", "d"), ("c", "d"))
+    assert "+0 points (+0 to +0) over 3 rows" in told(Claim("more", "top-1", pairs), found)[1]
+
+
+def test_the_papers_difference_stands_beside_ours() -> None:
+    published = {"dsa": {"top-1": 72.09}, "plain": {"top-1": 70.15}}
+    claim = Claim("more", "top-1", (("dsa", "plain"),))
+    assert told(claim, rows(plain=[0.1, 0.2], dsa=[0.2, 0.3]), published)[1].endswith("in the paper +1.94")
+
+
+@pytest.mark.parametrize(
+    ("interval", "sign", "expected"),
+    [
+        ((0.1, 0.3), 1, AGREES),
+        ((0.1, 0.3), -1, DISAGREES),
+        ((-0.3, -0.1), -1, AGREES),
+        ((-0.1, 0.3), 1, OPEN),
+        (None, 1, OPEN),
+        ((-0.005, 0.004), 0, AGREES),
+        ((-0.02, 0.004), 0, OPEN),
+        ((0.02, 0.04), 0, DISAGREES),
+    ],
+)
+def test_outcomes(interval: tuple[float, float] | None, sign: int, expected: str) -> None:
+    value = 0.2 if interval is None else sum(interval) / 2
+    assert outcome(Estimate(value, interval), sign) == expected
+
+
+def test_the_worst_outcome_is_that_of_all_and_nothing_measured_is_open() -> None:
+    found = rows(plain=[0.70, 0.72, 0.71], dsa=[0.75, 0.78, 0.77])
+    pair, back = (("dsa", "plain"),), (("plain", "dsa"),)
+    unknown = Claim("x", "top-1", (("none", "plain"),))
+    units = {"top-1": "fraction"}
+    assert judged([Claim("a", "top-1", pair), Claim("b", "top-1", back)], found, {}, units)[0] == DISAGREES
+    assert judged([Claim("a", "top-1", pair), unknown], found, {}, units)[0] == OPEN
+    assert "not measured" in judged([unknown], found, {}, units)[1]

@@ -1,0 +1,155 @@
+"""The list of the papers' tables and figures, and how one is run, stopped, resumed and shown."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from sslkit.cli.command import composed
+
+from evaluation import papers
+from evaluation.papers import reproduction
+from evaluation.papers.experiment import AGREES, Absent, Cell, Experiment, Lab, Numbers, Shown
+from evaluation.papers.rankings import Ranked
+from evaluation.papers.subsets import Subsets
+from evaluation.papers.training import Training
+from evaluation.ranking.scoring import parse
+from evaluation.results.statistics import over_seeds
+from sslkit.errors import UserError
+from sslkit.training.config import Config
+
+CONF = Path(__file__).parents[3] / "recipes" / "conf"
+EVERY = [(paper, what) for paper in papers.PAPERS for what in papers.experiments(paper)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted(Experiment):
+    """Three jobs, of which each is noted when it runs. stop: one that fails."""
+
+    ran: list[str] = field(default_factory=list)
+    stop: set[str] = field(default_factory=set)
+
+    def jobs(self, lab: Lab) -> dict[str, Callable[[], Numbers]]:
+        return {f"row | {seed}": lambda seed=seed: self.measured(seed) for seed in range(3)}
+
+    def measured(self, seed: int) -> Numbers:
+        if str(seed) in self.stop:
+            raise KeyboardInterrupt
+        self.ran.append(str(seed))
+        return {"top-1": 0.5 + 0.1 * seed}
+
+    def shown(self, found: Mapping[str, Numbers]) -> Shown:
+        values = [numbers["top-1"] for numbers in found.values()]
+        return Shown({"row": {"top-1": Cell(over_seeds(values), 70.15)}}, AGREES, "as it should")
+
+    def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
+        path.write_bytes(b"picture")
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    one = Counted(caption="Table 9: a table.", cost="no time", readings=("as printed",))
+    monkeypatch.setattr(reproduction, "experiments", lambda paper: {"table9": one, "fig1": ABSENT})
+    return one
+
+
+ABSENT = Absent(caption="Figure 1: a drawing.", reason="nothing is measured")
+
+
+def test_a_stopped_experiment_goes_on_where_it_was(counted: Counted, tmp_path: Path) -> None:
+    counted.stop.add("2")
+    with pytest.raises(KeyboardInterrupt):
+        reproduction.reproduce("dsa", "table9", out=tmp_path, conf=CONF)
+    counted.stop.clear()
+    shown = reproduction.reproduce("dsa", "table9", out=tmp_path, conf=CONF)
+    assert counted.ran == ["0", "1", "2"] and shown.outcome == AGREES
+    text = (tmp_path / "dsa" / "table9.md").read_text()
+    assert "60.0 % ± 24.8 [70.15]" in text and "agrees: as it should" in text and "reading: as printed" in text
+    record = json.loads((tmp_path / "dsa" / "table9.json").read_text())
+    assert list(record["jobs"]) == ["row | 0", "row | 1", "row | 2"] and record["made"][0]["date"]
+
+
+def test_results_of_another_version_are_refused_and_kept(counted: Counted, tmp_path: Path) -> None:
+    path = tmp_path / "dsa" / "table9.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"version": 0, "jobs": {}}))
+    with pytest.raises(UserError, match=r"table9.json has results of another version or experiment: move it away"):
+        reproduction.reproduce("dsa", "table9", out=tmp_path, conf=CONF)
+    assert json.loads(path.read_text())["version"] == 0 and not counted.ran
+
+
+@pytest.mark.parametrize(
+    ("paper", "what", "said"),
+    [
+        ("das", "table9", "paper=das is unknown.*dsa"),
+        ("dsa", "table99", "what=table99 is not in dsa.*table9"),
+        ("dsa", "fig1", "what=fig1 is not run: nothing is measured"),
+    ],
+)
+@pytest.mark.usefixtures("counted")
+def test_names_that_cannot_be_run(paper: str, what: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=said):
+        reproduction.reproduce(paper, what, out=tmp_path, conf=CONF)
+
+
+def test_the_list_has_every_table_and_figure_with_its_cost_or_the_reason() -> None:
+    text = " ".join(reproduction.overview().split())
+    for paper, what in EVERY:
+        one = papers.experiments(paper)[what]
+        assert f"{what} " in text and " ".join(one.caption.split()) in text
+        assert one.reason if isinstance(one, Absent) else one.cost and one.needs, f"{paper} {what}"
+
+
+@pytest.mark.parametrize(("paper", "what"), EVERY, ids=lambda name: name)
+def test_the_settings_of_every_experiment_exist(paper: str, what: str, tmp_path: Path) -> None:
+    """Words are read as recipes/train.py reads them, metrics parsed; nothing is trained."""
+    one = papers.experiments(paper)[what]
+    lab = Lab(scale="small", root=tmp_path, zoo=tmp_path / "zoo", conf=CONF)
+    if isinstance(one, Absent):
+        return
+    assert one.jobs(lab)
+    words = [row.small for row in one.rows.values()] if isinstance(one, Training) else []
+    words += [one.source["small"]] if isinstance(one, Subsets) else []
+    for each in words:
+        assert composed(list(each), Config(), CONF)["method"]
+    if isinstance(one, Training):
+        named = {name for claim in one.claims for pair in claim.pairs for name in pair}
+        assert named <= set(one.rows) and {claim.column for claim in one.claims} <= set(one.columns)
+    if isinstance(one, Ranked):
+        assert all(parse(metric) for metric in one.metrics.values())
+        assert {name for claim in one.claims for pair in claim.pairs for name in pair} <= set(one.metrics)
+
+
+@pytest.mark.nightly
+def test_a_training_experiment_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from evaluation.papers import dsa
+    from evaluation.papers.training import Row
+
+    words = ("data=digits", "epochs=1", "backbone=narrow_resnet")
+    rows = {name: Row((f"method={name}", *words), published={"top-1": 70.0}) for name in ("simclr", "supervised")}
+    small = Training(caption="Table.", rows=rows, columns=dsa.CROWDING, judged_on=dsa.ON, claims=(), seeds=(0, 1))
+    monkeypatch.setattr(reproduction, "experiments", lambda paper: {"table1": small})
+    shown = reproduction.reproduce("dsa", "table1", out=tmp_path, conf=CONF)
+    assert set(shown.rows) == {"simclr", "supervised"} and shown.rows["simclr"]["top-1"].measured.n == 2
+    assert (tmp_path / "dsa" / "table1.png").read_bytes().startswith(b"\x89PNG")
+    assert len(list((tmp_path / "zoo").glob("simclr-*/card.json"))) == 2
+
+
+def test_the_page_has_every_table_and_figure_and_the_outcome_of_its_results() -> None:
+    folder = CONF.parent / "benchmarks" / "papers"
+    rows = re.findall(r"^\| `([\w.]+)` \| (.+?) \| (.+) \|$", (folder / "README.md").read_text(encoding="utf-8"), re.M)
+    assert [what for what, _, _ in rows] == [what for _, what in EVERY]
+    for (paper, what), (_, caption, told) in zip(EVERY, rows, strict=True):
+        one, result = papers.experiments(paper)[what], folder / "results" / f"{paper}-{what}.json"
+        assert caption == one.caption.rstrip("."), f"{paper} {what}"
+        if isinstance(one, Absent):
+            assert told == f"not run: {one.reason}", f"{paper} {what}"
+        elif result.exists():
+            found = json.loads(result.read_text())["jobs"]
+            shown = one.shown(found)
+            assert f"**{shown.outcome}** (" in told and shown.sentence in told, f"{paper} {what}"
+        else:
+            assert told.startswith("not measured yet"), f"{paper} {what}"
