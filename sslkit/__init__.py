@@ -1,9 +1,17 @@
 """sslkit: from a folder of unlabelled images to a ranked zoo of reusable backbones.
 
-    method = sslkit.method("byol+dsa", backbone="resnet18", image_size=32)
-    entry = sslkit.pretrain({"method": "byol+dsa", "data": "fashion_mnist"})
+    import sslkit, evaluation
 
-Everything is imported when it is first used: `import sslkit` alone loads neither torch nor the network.
+    entry = sslkit.pretrain(method="simclr", data="path/to/images", epochs=100)  # a folder in runs/zoo
+    net = entry.backbone()  # a torch module, images to features; later sslkit.ZooEntry.load("runs/zoo/NAME").backbone()
+    print(sslkit.zoo.open("runs/zoo"))  # a table of all entries
+    evaluation.evaluate("runs/zoo/NAME", data="path/to/labelled/images")  # linear probe, kNN, ... with intervals
+    evaluation.rank("runs/zoo", "path/to/labelled/images")  # which entry to take
+    path = sslkit.zoo.export("runs/zoo/NAME", to="hf")
+    method = sslkit.method("byol+dsa", backbone="resnet18", image_size=32)  # for a loop of your own
+
+Every setting of `pretrain` is in `help(sslkit.training.config)` and in `sslkit train --help`; `sslkit --help` lists the
+commands. Everything is imported when it is first used: `import sslkit` alone loads neither torch nor the network.
 """
 
 from sslkit import lazy
@@ -31,5 +39,17 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "regularizers": "sslkit.regularizers",
         "training": "sslkit.training",
         "zoo": "sslkit.zoo",
+    },
+    {
+        "load": "sslkit.ZooEntry.load",
+        "export": "sslkit.zoo.export",
+        "train": "sslkit.pretrain",
+        **{
+            name: f"evaluation.{name}"
+            for name in (
+                *("compare", "embed", "evaluate", "extract", "few_shot", "fine_tune", "knn", "linear_probe"),
+                *("load_model", "metrics", "rank", "score"),
+            )
+        },
     },
 )

@@ -10,16 +10,22 @@ from typing import Any
 
 
 def attributes(
-    package: str, names: Mapping[str, str]
+    package: str, names: Mapping[str, str], elsewhere: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return the `__getattr__`, `__dir__` and `__all__` of a package; call it with the package's `__name__`.
 
     names: each public name and its location: "package.module:name", or "package.module" for a module.
+    elsewhere: names that people look for here, and how they are written; of them an AttributeError tells.
+    Submodules are found too, `sslkit.zoo.start`.
     """
 
     def find(name: str) -> Any:
         if name not in names:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            has_modules = "__path__" in vars(sys.modules[package]) and not name.startswith("_")
+            if has_modules and importlib.util.find_spec(f"{package}.{name}"):
+                return importlib.import_module(f"{package}.{name}")
+            meant = f": it is {elsewhere[name]}" if name in (elsewhere or {}) else ""
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{meant}")
         module, _, attribute = names[name].partition(":")
         found = importlib.import_module(module)
         found = getattr(found, attribute) if attribute else found

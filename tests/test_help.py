@@ -2,6 +2,9 @@
 
 import ast
 import inspect
+import re
+import subprocess
+import sys
 import textwrap
 from types import ModuleType
 from typing import Any
@@ -50,3 +53,31 @@ def test_an_example_is_python_and_calls_the_name(name: str) -> None:
     shown = examples(PUBLIC[name].__doc__)
     ast.parse(shown)
     assert name.split(".")[-1].lower() in shown.lower()
+
+
+def test_names_in_docstrings_are_found_after_the_import_alone() -> None:
+    docs = [inspect.getdoc(one) or "" for one in (sslkit, evaluation, *PUBLIC.values())]
+    names = sorted({name for doc in docs for name in re.findall(r"\b(?:sslkit|evaluation)(?:\.\w+)+", doc)})
+    assert {"sslkit.zoo.start", "sslkit.training.config"} <= set(names)
+    wanted = [name for name in names if not name.endswith((".py", ".md", ".png", ".say"))]  # the last is a logger
+    code = "import sys, evaluation, sslkit\nfor name in sys.argv[1:]: eval(name)"
+    done = subprocess.run([sys.executable, "-c", code, *wanted], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_names_of_evaluation_are_told_where_they_are_looked_for() -> None:
+    for name in ("evaluate", "rank", "score", "load", "train"):
+        with pytest.raises(AttributeError, match=rf"^module 'sslkit' has no attribute '{name}': it is ") as error:
+            getattr(sslkit, name)
+        package, *path = str(error.value).rpartition(" ")[2].split(".")
+        found = {"sslkit": sslkit, "evaluation": evaluation}[package]
+        for part in path:
+            found = getattr(found, part)
+    with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
+        _ = sslkit.nothing
+
+
+def test_help_begins_with_what_a_person_needs() -> None:
+    for word in ("sslkit.pretrain(", "ZooEntry.load(", "evaluation.evaluate(", "evaluation.rank(", "training.config"):
+        assert word in sslkit.__doc__
+    ast.parse(examples(sslkit.__doc__))

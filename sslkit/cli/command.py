@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sslkit.cli import process, stand_ins  # first: it says in one line what stops the imports, too
+from sslkit.cli import early, process, stand_ins  # first: it says in one line what stops the imports, too
 
 if stand_ins.HELP & set(sys.argv):
     stand_ins.install(sys.argv)  # before the first import of a large library
+elif Path(sys.argv[0]).name == "train.py":
+    early.check_data(sys.argv[1:])
 
 import hydra
 from hydra.core.config_store import ConfigStore
@@ -35,8 +37,9 @@ from sslkit.errors import RunFailed, UserError
 from sslkit.options import members
 from sslkit.options.settings import as_word, declared, overlaid, takes_text
 from sslkit.terminal import say
-from sslkit.terminal.say import as_started, counted, entry, printable, reflowed
+from sslkit.terminal.say import as_started, as_typed, counted, entry, printable, reflowed
 
+STOPPED = "stopped before the training began"
 TEXTS = 30  # column in which the texts of a help begin
 QUIET = {  # no output folder and no log of Hydra
     "defaults": ["_self_", {"override hydra/job_logging": "disabled"}, {"override hydra/hydra_logging": "disabled"}],
@@ -50,18 +53,20 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, conf: 
     conf: folder of Hydra's files. The exit codes are those of `process`.
     """
     prepare()
-    with one_line_errors():
+    with one_line_errors(STOPPED):
         words = _read(joined(sys.argv[1:]), settings)
         methods = _methods(words, settings.method)
         if stand_ins.HELP & set(words):
             show(help_text(settings, methods[0], usage, conf))
             return
         _check(words, dataclasses.asdict(settings), methods, conf)
-        _check_sweep(words, settings)
+        _check_values(words, settings)
         _register(settings, methods)
         sys.argv[1:] = words
         refused: list[str] = []
-        hydra.main(version_base="1.3", config_path=str(conf.resolve()), config_name="config")(_job(task, refused))()
+        hydra.main(version_base="1.3", config_path=str(conf.resolve()), config_name="config")(
+            _job(task, refused, STOPPED)
+        )()
         if refused:
             raise RunFailed(
                 f"{counted(len(refused), 'job')} of the sweep failed, the others are done: {'; '.join(refused)}"
@@ -111,10 +116,13 @@ def run_plain(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, 
 
 
 @contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Print an error for people, a parse error of Hydra or a stop by a signal in one line, and exit with its code."""
+def one_line_errors(stopped: str = process.STOPPED) -> Iterator[None]:
+    """Print an error for people, a parse error of Hydra or a stop by a signal in one line, and exit with its code.
+
+    stopped: the line of a stop that has none of its own.
+    """
     try:
-        with process.stops():
+        with process.stops(stopped):
             yield
     except RunFailed as error:
         process.end(process.FAILED, said(error))
@@ -131,7 +139,7 @@ def said(error: UserError) -> str:
 
 def _one_line(text: str) -> str:
     """The text as it is started here; names in it may hold what would begin another line."""
-    return printable(as_started(text), keep="")
+    return printable(as_typed(text), keep="")
 
 
 def _read(words: Sequence[str], settings: Any, *, shorten: bool = True) -> list[str]:
@@ -165,7 +173,9 @@ def plain_help(settings: Any, usage: str, options: Mapping[str, type]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _job(task: Callable[[dict[str, Any]], Any], refused: list[str] | None = None) -> Callable[[DictConfig], Any]:
+def _job(
+    task: Callable[[dict[str, Any]], Any], refused: list[str] | None = None, stopped: str = process.STOPPED
+) -> Callable[[DictConfig], Any]:
     """The function that Hydra calls for each job. refused: gets the words of the failed jobs of a sweep.
 
     A UserError ends a single job; in a sweep of Hydra's own launcher it is printed, and the next job starts.
@@ -178,7 +188,7 @@ def _job(task: Callable[[dict[str, Any]], Any], refused: list[str] | None = None
         shares = own.mode == RunMode.MULTIRUN and own.launcher._target_.endswith("BasicLauncher")
         HydraConfig.instance().cfg = None
         say.print_lines()
-        with one_line_errors():
+        with one_line_errors(stopped):
             try:
                 task(OmegaConf.to_container(config, resolve=True))
             except UserError as error:
@@ -219,13 +229,16 @@ def _check(words: list[str], tree: Mapping[str, Any], methods: list[str], conf: 
     check([word for word in words if not word.startswith("method=")], tree)
 
 
-def _check_sweep(words: Sequence[str], settings: Any) -> None:
-    """Check every value of a sweep (-m) before its first job starts."""
+def _check_values(words: Sequence[str], settings: Any) -> None:
+    """Check the values of the settings before the imports of the task; of a sweep (-m) those of every job."""
     known = {one.path: one for one in declared(settings)}
     for word in words:
-        override = None if word.startswith("-") else OverridesParser.create().parse_override(word)
-        if override and override.is_sweep_override() and override.key_or_group in known:
-            for value in override.sweep_iterator():
+        if word.startswith("-") or "${" in word:  # the latter is another setting's value
+            continue
+        override = OverridesParser.create().parse_override(word)
+        if override.key_or_group in known and not override.is_delete():
+            values = override.sweep_iterator() if override.is_sweep_override() else [override.value()]
+            for value in values:
                 known[override.key_or_group].check(value.text if isinstance(value, QuotedString) else value)
 
 

@@ -70,15 +70,17 @@ def end(code: int, line: str = "") -> None:
 
 
 @contextmanager
-def stops() -> Iterator[None]:
-    """Turn a stop by a signal into one line, `STOPPED` or that of the interrupt, and the signal's exit code."""
+def stops(said: str = STOPPED) -> Iterator[None]:
+    """Turn a stop by a signal into one line, `said` or that of the interrupt, and the signal's exit code."""
     global _started
     is_outermost, _started = not _started, True
     try:
         yield
     except KeyboardInterrupt as stop:
+        from sslkit.terminal.say import as_typed
+
         _over()
-        end(128 + _received, str(stop) or STOPPED)
+        end(128 + _received, as_typed(str(stop) or said))
     finally:
         if is_outermost:
             _over()

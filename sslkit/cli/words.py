@@ -1,9 +1,11 @@
 """Convert `key=value` words of a command line to Hydra's grammar and check them against the settings' names."""
 
+import os
 import re
 import shlex
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -42,6 +44,11 @@ MOST_MEANT = 3
 MOST_SHOWN = 60  # characters of a value that is repeated
 SHOWING = ("--cfg", "-c", "--package", "-p", "--info", "-i")  # Hydra's flags that take a value
 SWEEP = frozenset(("-m", "--multirun"))
+FLAGS = frozenset((  # Hydra's
+    *SHOWING, *SWEEP, "--help", "-h", "--hydra-help", "--version", "--resolve", "--run", "-r", "--shell-completion",
+    "-sc", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd", "--experimental-rerun",
+))  # fmt: skip
+CARD = "card.json"  # of a zoo entry
 CALL = re.compile(r"""[^\s\[\],"'()][^\[\],"'()]*\([^()"']*\)[^\[\],"'()]*""")  # ped(lam=0.3)+logme
 IN_LIST = re.compile(rf"(?<=[\[, ]){CALL.pattern}")
 
@@ -94,17 +101,54 @@ def check(words: Sequence[str], tree: Mapping[str, Any]) -> None:
 
     tree: the known keys, nested; None stands for any keys below it.
     """
+    _check_form(words, tree)
     for word in words:
         if word.startswith("-"):
             continue
-        key, equals, value = word.lstrip("+~").partition("=")
-        if not equals:
-            raise UserError(f"cannot read {word!r}: write key=value")
+        key, _, value = word.lstrip("+~").partition("=")
         _check_key(key, value, tree)
         try:
             OverridesParser.create().parse_override(word)
         except (HydraException, ValueError) as error:  # ValueError: a number of thousands of digits
             raise UserError(f"cannot read {word[:200]!r}: {one_line(error)}") from error
+
+
+def _check_form(words: Sequence[str], tree: Mapping[str, Any]) -> None:
+    """Raise UserError for words that are no key=value, with what they would be as such."""
+    options = [word for word in words if word.startswith("-") and word.partition("=")[0] not in FLAGS]
+    bare = [word for word in words if not word.startswith("-") and "=" not in word]
+    if options:
+        raise UserError(
+            f"options are written {' '.join(_as_settings(words, tree))}, without {options[0].partition('=')[0]}"
+        )
+    if bare:
+        key = _key_of(bare[0], tree)
+        meant = f"did you mean {shlex.quote(f'{key}={bare[0]}')}?" if key else "write key=value"
+        raise UserError(f"cannot read {bare[0]!r}: {meant}")
+
+
+def _as_settings(words: Sequence[str], tree: Mapping[str, Any]) -> Iterator[str]:
+    """`--data photos --lr=0.1` and a path alone, as settings."""
+    rest = [word for word in words if word.partition("=")[0] not in FLAGS and (word.startswith("-") or "=" not in word)]
+    while rest:
+        word = rest.pop(0)
+        key, equals, value = word.lstrip("-").partition("=")
+        if not word.startswith("-"):
+            key, value = _key_of(word, tree), word
+        elif not equals:
+            value = rest.pop(0) if rest and not rest[0].startswith("-") else "true"
+        if key:
+            key = key.replace("-", "_")
+            yield shlex.quote(f"{key if key in tree else next(iter(_meanings(key, tree)), key)}={value}")
+
+
+def _key_of(path: str, tree: Mapping[str, Any]) -> str | None:
+    """The setting that a path alone is for, by what is there; None for what is nowhere."""
+    folder = Path(path).expanduser()
+    if not os.path.exists(folder):
+        return None
+    kinds = ("checkpoint", "entry") if (folder / CARD).is_file() else ("zoo",) if any(folder.glob(f"*/{CARD}")) else ()
+    return next((key for key in (*kinds, "data", "folder") if key in tree), None)
 
 
 def unescaped(words: Sequence[str]) -> str:
@@ -138,16 +182,21 @@ def _check_key(key: str, value: str, tree: Mapping[str, Any]) -> None:
 
 
 def _meant(name: str, value: str, tree: Mapping[str, Any], inside: bool) -> str:
-    """The setting that another program calls so, or that is found in a group, with its value; "" if there is none.
+    """The settings that `name` may mean, with its value, as a question; "" if there is none.
 
     inside: the name was given in a group; only one of that name outside of the groups is meant.
     """
+    found = ([name] if name in tree else []) if inside else _meanings(name, tree)[:MOST_MEANT]
+    shown = f"={value}" if value and len(value) <= MOST_SHOWN else ""
+    return f"did you mean {' or '.join(repr(path + shown) for path in found)}?" if found else ""
+
+
+def _meanings(name: str, tree: Mapping[str, Any]) -> list[str]:
+    """The settings that are found in a group, or that another program calls so."""
     groups = {key: group for key, group in tree.items() if isinstance(group, Mapping) and key != "hydra"}
     grouped = [f"{key}.{name}" for key, group in groups.items() if name in group]
     elsewhere = [path for path in ELSEWHERE.get(name, ()) if _is_there(path, tree)]
-    found = ([name] if name in tree else []) if inside else (grouped or elsewhere)[:MOST_MEANT]
-    shown = f"={value}" if value and len(value) <= MOST_SHOWN else ""
-    return f"did you mean {' or '.join(repr(path + shown) for path in found)}?" if found else ""
+    return grouped or elsewhere
 
 
 def _is_there(path: str, tree: Any) -> bool:

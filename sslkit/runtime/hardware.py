@@ -21,6 +21,7 @@ from sslkit.errors import RunFailed, UserError, first_line
 from sslkit.runtime.checkpoint import LAST, PREVIOUS
 from sslkit.runtime.jobs import free_memory
 from sslkit.runtime.loop import Hook, Loop
+from sslkit.terminal import say
 
 BACKEND = "inductor"
 GIB = 2**30
@@ -202,7 +203,7 @@ def explained(asked: Demand, folder: Path, loop: Loop) -> Iterator[None]:
 def _killed(asked: Demand, folder: Path) -> str:
     return (
         f"a worker process of the loader was killed, mostly because memory or /dev/shm was full: lower data.workers "
-        f"({asked.workers} now) or data.batch_size; the same command with resume=true continues {folder}, "
+        f"({asked.workers} now) or data.batch_size; {say.CALL} continues {folder}, "
         "another batch size needs a new run"
     )
 
@@ -220,7 +221,7 @@ def _line(said: str, asked: Demand, folder: Path, loop: Loop) -> str:
     new = "more trainer.devices" if asked.recomputed else "trainer.checkpoint_activations=true"
     return (
         f"out of memory on {loop.device} in {where}: {', '.join(of)}, {step}; lower it by {lower}; {state}: "
-        f"the same command with resume=true and {new} continues {folder}, the other settings need a new run"
+        f"{say.CALL} and {new} continues {folder}, the other settings need a new run"
     )
 
 

@@ -1,8 +1,9 @@
 """Messages for the user: their lines, numbers with nouns, and the commands in them.
 
 The library logs the lines, a command line prints them, folded at blanks, and commands so that they can still be copied.
-Each line is a record of the logger "sslkit.say". In a program of your own only warnings are shown, unless it calls
-`logging.basicConfig(level=logging.INFO)`; `print_lines()` prints all lines, as the recipes do.
+Each line is a record of the logger "sslkit.say". In a program of your own a run (`sslkit.pretrain`) prints its lines,
+other functions only warnings. A logging configuration of your own gets all records instead, and
+`logging.getLogger("sslkit.say").setLevel("WARNING")` leaves only warnings. The recipes print all lines.
 
 Programs are started by `python recipes/train.py` in a clone, by `sslkit train` with the installed command. Messages are
 written in the first form; `as_started` gives them the form that works where they are read.
@@ -14,7 +15,8 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ PLAIN = re.compile(r"[\w./:+@%-]+")  # what Hydra's grammar takes as it stands
 COMMAND = "SSLKIT_COMMAND"  # set by the command `sslkit`, for itself and the processes that it starts
 SCRIPTS = Path(__file__).parents[2] / "recipes"
 PROGRAM = re.compile(r"(?P<torchrun>torchrun(?: --\S+)* )?(?:python )?(?<![\w./-])recipes/(?P<name>\w+)\.py")
+CALL, TYPED = "the same call with resume=True", "the same command with resume=true"  # in Python, on a command line
 LOG = logging.getLogger("sslkit.say")
 LOG.setLevel(logging.INFO)
 
@@ -65,6 +68,20 @@ def print_lines() -> None:
         LOG.addHandler(_Printer())
 
 
+@contextmanager
+def printed_by_default() -> Iterator[None]:
+    """Print every line meanwhile, unless there is a handler for it: that of a command line, or of one's own logging."""
+    if LOG.hasHandlers():
+        yield
+        return
+    printer = _Printer()
+    LOG.addHandler(printer)
+    try:
+        yield
+    finally:
+        LOG.removeHandler(printer)
+
+
 def by_command() -> bool:
     """Return whether programs are started as `sslkit NAME`: by that command, or where there are no scripts."""
     return COMMAND in os.environ or not (SCRIPTS / "train.py").is_file()
@@ -73,6 +90,11 @@ def by_command() -> bool:
 def as_started(text: str) -> str:
     """Return a text with `python recipes/few_shot.py` and `recipes/few_shot.py` written as they are started here."""
     return PROGRAM.sub(_command, text) if by_command() else text
+
+
+def as_typed(text: str) -> str:
+    """Return a text for a command line: as started, and without words of Python."""
+    return as_started(text.replace(CALL, TYPED))
 
 
 def _command(match: re.Match) -> str:

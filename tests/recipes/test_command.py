@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from sslkit.cli.command import run_plain
+from sslkit.cli.command import STOPPED, one_line_errors, run_plain
 from sslkit.cli.words import quoted
+
+from sslkit.terminal.say import CALL
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -91,3 +93,55 @@ def test_a_warning_is_one_line_without_its_place_in_the_code(tmp_path) -> None:
 def test_what_other_programs_call_a_setting_is_understood(recipe, word, said, typed, tmp_path) -> None:
     done = typed(recipe, word, cwd=tmp_path)
     assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words", "said"),
+    [
+        ("train", "photos", "cannot read 'photos': did you mean data=photos?"),
+        ("train", "nowhere", "cannot read 'nowhere': write key=value"),
+        ("train", "--data photos --method simclr", "options are written data=photos method=simclr, without --data"),
+        ("train", "--data=photos --lr 0.1", "options are written data=photos optimizer.lr=0.1, without --data"),
+        ("train", "photos --batch-size 64 epochs=3", "written data=photos data.batch_size=64, without --batch-size"),
+        ("train", "--resume", "options are written resume=true, without --resume"),
+        ("evaluate", "zoo/a", "did you mean checkpoint=zoo/a?"),
+        ("evaluate", "--model zoo/a", "options are written checkpoint=zoo/a, without --model"),
+        ("export", "zoo/a", "did you mean entry=zoo/a?"),
+        ("rank", "zoo --data photos", "options are written zoo=zoo data=photos, without --data"),
+        ("shards", "photos", "did you mean folder=photos?"),
+    ],
+)
+def test_words_of_another_form_are_said_as_settings(recipe, words, said, typed, tmp_path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "zoo" / "a").mkdir(parents=True)
+    (tmp_path / "zoo" / "a" / "card.json").touch()
+    done = typed(recipe, *words.split(), cwd=tmp_path)
+    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_value_is_checked_before_the_imports_of_training(typed, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("sslkit.pretrain", None)
+    done = typed("train", "data.image_size=7", cwd=tmp_path)
+    assert done.returncode == 2 and "data.image_size must be a whole number, at least 8" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("interrupt", "said"),
+    [
+        (KeyboardInterrupt(f"stopped; {CALL} continues zoo/a"), "stopped; the same command with resume=true continues"),
+        (KeyboardInterrupt(), "stopped before the training began"),
+    ],
+)
+def test_a_stop_is_a_line_for_a_command(interrupt: KeyboardInterrupt, said: str, capsys) -> None:
+    with pytest.raises(SystemExit), one_line_errors(STOPPED):
+        raise interrupt
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_training_that_is_stopped_in_its_imports_says_that_nothing_began(tmp_path, typed, monkeypatch) -> None:
+    def press(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sslkit.training.pretrain.open_data", press)
+    done = typed("train", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (130, "stopped before the training began\n")

@@ -63,7 +63,7 @@ def test_train_names_the_folder_and_its_settings_and_evaluate_takes_its_command(
 def test_after_embedded_images_the_options_that_fit_any_images_are_repeated() -> None:
     def told(**guide: object) -> list[str]:
         method = {"name": "mae+guide", "guide": guide}
-        return again(Config.from_mapping({"method": method, "data": "digits"}), SimpleNamespace(clips=None)).split()
+        return again(Config.from_mapping({"method": method, "data": "digits"}), SimpleNamespace(clips=None), {}).split()
 
     usual = ["method=mae+guide", "data=PATH/TO/YOUR/IMAGES", "epochs=100"]
     assert told() == told(prior="features:rows.npy") == usual

@@ -35,7 +35,7 @@ def failing(error: Exception, epoch: int):
 def test_a_killed_worker_of_the_loader_is_one_line(small_run, monkeypatch) -> None:
     said = "DataLoader worker (pid 12) is killed by signal: Killed. "  # raised wherever the main process then is
     monkeypatch.setattr(Pretraining, "forward", failing(RuntimeError(said), epoch=0))
-    with pytest.raises(UserError, match=r"a worker process of the loader was killed.*lower data.workers.*resume=true"):
+    with pytest.raises(UserError, match=r"a worker process of the loader was killed.*lower data.workers.*resume=True"):
         sslkit.pretrain(small_run)
 
 
@@ -55,7 +55,7 @@ def test_one_line_says_what_was_asked_and_what_to_lower(small_run, error, said: 
     line = str(caught.value)
     assert said in line and "with 32 of 28 px a step in each process" in line and "\n" not in line
     assert "data.batch_size=16 (about " in line and "trainer.checkpoint_activations=true, " in line
-    assert "no epoch has ended yet: the same command with resume=true and trainer.checkpoint_activations=true" in line
+    assert "no epoch has ended yet: the same call with resume=True and trainer.checkpoint_activations=true" in line
     assert "bf16" not in line, "only on a GPU"
 
 
@@ -76,7 +76,7 @@ def test_the_checkpoint_is_kept_and_the_run_goes_on_with_recomputed_activations(
     whole = sslkit.pretrain({**small_run, "name": "whole"})
     with monkeypatch.context() as patch:
         patch.setattr(Pretraining, "forward", failing(torch.OutOfMemoryError(CUDA), epoch=1))
-        with pytest.raises(UserError, match=r"epoch 2, step 5.*the last checkpoint is whole.*resume=true and"):
+        with pytest.raises(UserError, match=r"epoch 2, step 5.*the last checkpoint is whole.*resume=True and"):
             sslkit.pretrain({**small_run, "name": "short"})
     trainer = {**small_run["trainer"], "checkpoint_activations": True}
     entry = sslkit.pretrain({**small_run, "name": "short", "resume": True, "trainer": trainer})

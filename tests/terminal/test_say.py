@@ -98,3 +98,20 @@ def test_libraries_do_not_print() -> None:
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"
     }
     assert printing == {"sslkit/terminal/say.py", "sslkit/cli/command.py", "sslkit/cli/process.py"}
+
+
+STARTED = "with say.printed_by_default(): say.line('epoch 1')\nsay.line('after it')"
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ("", ("epoch 1\n", "")),
+        ("logging.basicConfig()", ("", "INFO:sslkit.say:epoch 1\nINFO:sslkit.say:after it\n")),
+        ("logging.getLogger('sslkit').addHandler(logging.NullHandler())", ("", "")),
+        ("logging.getLogger('sslkit.say').setLevel('WARNING')", ("", "")),
+        ("say.print_lines()", ("epoch 1\nafter it\n", "")),
+    ],
+)
+def test_a_run_prints_its_lines_unless_a_program_logs_them(own: str, said: tuple[str, str]) -> None:
+    assert output(f"import logging\nfrom sslkit.terminal import say\n{own}\n{STARTED}") == said

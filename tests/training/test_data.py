@@ -166,7 +166,7 @@ def test_a_dataset_that_varies_trains_and_cannot_be_resumed(tmp_path: Path) -> N
 def test_only_the_first_process_warns_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "photos", "0", range(8))
     (tmp_path / "photos" / "0" / "notes.xyz").write_text("about them")
-    with pytest.warns(UserWarning, match="left out 1 other file"):
+    with pytest.warns(UserWarning, match="left out 1 other file: 0/notes.xyz"):
         opened(str(tmp_path / "photos"), tmp_path)
     monkeypatch.setattr(processes, "is_main", lambda: False)
     with warnings.catch_warnings():

@@ -3,11 +3,14 @@
 import re
 
 import pytest
+import safetensors.torch
+import timm
 from unfolded import unfolded
 
 import sslkit
 from sslkit.composition.method import method
-from sslkit.training.summary import Epoch, epoch_lines
+from sslkit.training import finish, pretrain
+from sslkit.training.epoch_lines import Epoch, epoch_lines
 
 
 @pytest.mark.parametrize(
@@ -48,8 +51,15 @@ def test_the_first_epoch_of_the_first_command() -> None:
     terms = {"align": 1.7123, "dsa/arrange": 0.8731, "dsa/consistency": 339.1726}
     assert epoch_lines(epoch(terms), DSA).splitlines() == [
         "epoch 1/6  10-NN 66.2 %  online probe 72.1 %  rank of z 40.5  std 0.84",
-        "  998 images/s",
         "  loss 341.8 = align 1.7 + 0.1 x dsa/arrange 8.7 + 100 x dsa/consistency 3.392",
+        "    998 images/s",
+    ]
+
+
+def test_a_short_loss_leaves_room_for_the_speed() -> None:
+    assert epoch_lines(epoch({"align": -4.334, "constrain": 9.661}), {}).splitlines() == [
+        "epoch 1/6  10-NN 66.2 %  online probe 72.1 %  rank of z 40.5  std 0.84",
+        "  loss 5.327 = align -4.334 + constrain 9.661  998 images/s",
     ]
 
 
@@ -59,7 +69,7 @@ def test_weights_times_terms_sum_to_the_loss(scale: float) -> None:
     terms = {"align": 1.7123 * scale, "dsa/arrange": 0.8731 * scale, "dsa/consistency": 339.17 * scale, "koleo": -0.31}
     weights = {**DSA, "koleo": 0.1}
     said = " ".join(epoch_lines(epoch(terms), weights).split())
-    said = said[said.index("loss ") :]
+    said = said[said.index("loss ") : said.index(" 998 images/s")]
     loss, _, parts = said.removeprefix("loss ").partition(" = ")
     total = 0.0
     for part in parts.split(" + "):
@@ -82,3 +92,59 @@ def test_waiting_is_said_from_one_per_cent_on() -> None:
 def test_a_method_says_its_weights() -> None:
     built = method("byol+dsa+koleo", image_size=28, in_chans=1, dsa={"nu": 0.2}, koleo={"weight": 0.3})
     assert built.weights() == {"dsa/arrange": 0.2, "dsa/consistency": 100.0, "koleo": 0.3}
+
+
+@pytest.mark.parametrize(("epochs", "notes"), [(2, ["6 steps in all are few: try epochs=34 or more"]), (34, [])])
+def test_few_steps_are_a_line(epochs: int, notes: list[str], small_run, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("sslkit.training.pretrain.announce_cost", stop)
+    with pytest.raises(KeyboardInterrupt):
+        sslkit.pretrain({**small_run, "epochs": epochs})
+    said = [line.removeprefix("note ").strip() for line in capsys.readouterr().out.splitlines() if "note " in line]
+    assert said == notes
+
+
+def stop(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def judge_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a run be judged so: 10-NN falls, the probe does not."""
+    judged = iter([{"knn": 0.9, "probe": 0.5}, {"knn": 0.4, "probe": 0.6}])
+    for module in (pretrain, finish):
+        monkeypatch.setattr(module, "judge", lambda *_: {**next(judged), "inter": 0.1, "intra": 0.1, "n": 40})
+
+
+@pytest.fixture
+def resnet(tmp_path) -> str:
+    file = tmp_path / "resnet.safetensors"
+    safetensors.torch.save_file(timm.create_model("resnet10t").state_dict(), file)
+    return f"timm:resnet10t:{file}"
+
+
+@pytest.mark.parametrize(
+    ("lr", "frozen", "note", "gentler"),
+    [
+        (None, False, True, "optimizer.lr=3e-05 freeze_norm=true"),
+        (1e-3, False, False, "optimizer.lr=3e-05 freeze_norm=true"),
+        (1e-5, True, False, ""),
+    ],
+)
+def test_given_weights_that_became_worse_are_said_with_a_way(
+    lr, frozen, note, gentler, small_run, resnet, monkeypatch, capsys
+) -> None:
+    judge_worse(monkeypatch)
+    data = {**small_run["data"], "channels": 3}
+    own = {"method": "simclr", "init": resnet, "freeze_norm": frozen, "optimizer": {"lr": lr}}
+    sslkit.pretrain({**small_run, **own, "data": data, "epochs": 1})
+    said = unfolded(capsys.readouterr().out)
+    assert ("learning rate 0.002 is for random weights; for given ones try optimizer.lr=3e-05" in said) == note
+    assert "  worse than before training, beyond the interval: 3-NN 90.0 % -> 40.0 %\n" in said
+    assert f"  try       {gentler}{', ' if gentler else ''}more epochs\n" in said
+    following = said.split("  next:")[1]
+    assert all(word in following.split() for word in gentler.split()) and "(trained anew)" in said
+
+
+def test_random_weights_that_became_worse_need_more_epochs(small_run, monkeypatch, capsys) -> None:
+    judge_worse(monkeypatch)
+    sslkit.pretrain({**small_run, "epochs": 1})
+    assert "40.0 %\n  try       more epochs\n" in capsys.readouterr().out

@@ -89,14 +89,21 @@ def _columns(file: Path, head: Sequence[str]) -> dict[str, int]:
     if found["path"] is None:
         raise UserError(
             f"{file}: its first line names no column of files, called {', '.join(COLUMNS['path'][:5])}; it is "
-            f"{', '.join(head)[:200]!r}"
+            f"{', '.join(head)[:200]!r}; a column of classes is called {_called('label')}, of splits {_called('split')}"
         )
     used = {what: place for what, place in found.items() if place is not None}
     said = ", ".join(f"{what}s from {head[place].strip()!r}" for what, place in used.items())
     others = [repr(name.strip()) for place, name in enumerate(head) if place not in used.values()][:_SHOWN]
     unused = f"; of the others, such as {', '.join(others)}, none is used" if others else ""
+    if others and found["label"] is None:
+        unused += f" (a column of classes is called {_called('label')})"
     warnings.warn(f"{file}: its columns are read as {said}{unused}", stacklevel=5)
     return used
+
+
+def _called(what: str) -> str:
+    *first, last = COLUMNS[what]
+    return f"{', '.join(first)} or {last}"
 
 
 def _plain(name: str) -> str:

@@ -19,7 +19,6 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,12 +33,12 @@ from sslkit.data.images import ImageOptions, Images, check_split
 from sslkit.data.sources import builtin, file_sources, hf, own_arrays, own_dataset, shards, torchvision_sets
 from sslkit.data.sources.builtin import open_builtin, splits_of_builtin
 from sslkit.data.sources.folder import open_folder, splits_of_folder
+from sslkit.data.sources.names import unknown
 from sslkit.data.sources.npz import open_npz, splits_of_npz
 from sslkit.data.sources.objects import Files, as_source
 from sslkit.data.sources.own_arrays import Arrays, OwnArrays
 from sslkit.data.video import clips
 from sslkit.errors import UserError
-from sslkit.options.members import nearest
 
 Source = str | Path | Images | Dataset | Sequence[str | Path] | np.ndarray | torch.Tensor | tuple[Any, Any]
 
@@ -234,20 +233,8 @@ def _find_torchvision(source: str | Path) -> _Source:
         raise UserError(f"{source} was a Dataset of a Python program: open it there, and give the object")
     found = torchvision_sets.parse(source) if isinstance(source, str) else None
     if found is None:
-        raise UserError(_unknown(os.fspath(source), torchvision_sets.names()))
+        raise UserError(unknown(os.fspath(source), torchvision_sets.names()))
     name, root = found
     return _Source(
         partial(torchvision_sets.open_torchvision, name, root), partial(torchvision_sets.splits_of_torchvision, name)
     )
-
-
-def _unknown(source: str, torchvision_names: dict[str, str]) -> str:
-    kinds = (
-        "a folder of images (or several, A,B), a list of files (.txt, .csv), a pattern (**/*.jpg), a .npz file, "
-        "shards:PATTERN, hf:PATH, video:FOLDER, torchvision:NAME[:ROOT], or a name"
-    )
-    if os.sep in source or "." in source:
-        return f"there is no file or folder {Path(source).expanduser().absolute()}; data is {kinds}"
-    close = get_close_matches(source.lower(), torchvision_names, n=1)
-    known = [*builtin.NAMES, *close]
-    return f"there is no data {source!r}: {nearest(source.lower(), known)}; data is {kinds}"

@@ -69,7 +69,8 @@ class Found:
         if self.left_out:
             found = counted(len(self.paths), kind.name.removesuffix("s"))
             others = counted(self.left_out.total(), "other file")
-            warnings.warn(f"{where}: {found}; left out {others}: {self.others}", stacklevel=4)
+            which = (self.left_out.total() == 1 and self.one_of_them) or self.others
+            warnings.warn(f"{where}: {found}; left out {others}: {which}", stacklevel=4)
 
     @property
     def others(self) -> str:

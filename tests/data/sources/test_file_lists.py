@@ -154,7 +154,7 @@ def test_rows_that_are_no_images_or_have_no_split_are_counted(folder: Path) -> N
     (folder / "pictures" / "notes.txt").write_text("no image")
     (folder / "pictures" / "bee" / "2.png").rename(folder / "pictures" / "bee" / "2")
     text = written(folder / "a.txt", "pictures/notes.txt", "pictures/bee/2", "pictures/ant/0.png")
-    with pytest.warns(UserWarning, match=r"a\.txt: 2 images; left out 1 other file: 1 \.txt"):
+    with pytest.warns(UserWarning, match=r"a\.txt: 2 images; left out 1 other file: notes\.txt"):
         assert values(open_images(text, image_size=4)) == [12, 0]
     table = written(folder / "a.csv", "path,split", "pictures/ant/0.png,train", "pictures/ant/1.png,")
     with pytest.warns(UserWarning, match="1 file without a split left out"):
@@ -173,6 +173,11 @@ def test_rows_that_are_no_images_or_have_no_split_are_counted(folder: Path) -> N
         ("a.txt", ["pictures/ant/0.png", "./pictures/ant/0.png"], "lines 1 and 2 name the same file"),
         ("a.txt", ["", ""], "names no file"),
         ("a.txt", ["a.txt"], r"there are no images among its 1 file: 1 \.txt"),
+        (
+            "a.csv",
+            ["name;klasse"],
+            "classes is called label, labels, class, classname, target or category, of splits s",
+        ),
         ("a.csv", ["pictures/ant/0.png,cat"], "its first line names no column of files, called path, file, filename"),
         ("a.csv", ["path,label", "pictures/ant/0.png"], "line 2 has 1 cells, and its first line 2"),
         ("a.csv", ["path,label", ",cat"], "line 2 names no file"),

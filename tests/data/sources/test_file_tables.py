@@ -60,9 +60,10 @@ def test_each_split_has_its_own(form: str, tmp_path: Path) -> None:
 def test_a_table_without_labels_is_said(tmp_path: Path) -> None:
     write(tmp_path, [{"file_name": "0.png", "text": "a bee"}])
     labels, (columns, others) = opened(tmp_path)
-    assert labels is None and others.endswith("1 image; left out 1 other file: 1 .csv")
+    assert labels is None and others.endswith("1 image; left out 1 other file: metadata.csv")
     assert columns.endswith(
-        "its columns are read as paths from 'file_name'; of the others, such as 'text', none is used"
+        "its columns are read as paths from 'file_name'; of the others, such as 'text', none is used (a column of "
+        "classes is called label, labels, class, classname, target or category)"
     )
 
 
@@ -70,7 +71,7 @@ def test_folders_of_classes_come_before_it(tmp_path: Path) -> None:
     save(tmp_path, "ant/0.png", "bee/1.png")
     write(tmp_path, [{"file_name": "ant/0.png", "label": "x"}, {"file_name": "bee/1.png", "label": "y"}])
     labels, (said,) = opened(tmp_path)
-    assert labels == ["ant", "bee"] and said.endswith("left out 1 other file: 1 .csv")
+    assert labels == ["ant", "bee"] and said.endswith("left out 1 other file: metadata.csv")
 
 
 def test_a_table_that_cannot_be_read_is_said_and_not_used(tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""Names of data, known without a large import, and what is said of a word that names none."""
+
+import ast
+import importlib.util
+import os
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
+from sslkit.errors import UserError
+
+BUILTIN = ("fashion_mnist", "fashion_mnist_few", "glyphs", "glyph_scripts", "clipart", "digits", "mnist5k")
+KINDS = (
+    "a folder of images (or several, A,B), a list of files (.txt, .csv), a pattern (**/*.jpg), a .npz file, "
+    "shards:PATTERN, hf:PATH, video:FOLDER, torchvision:NAME[:ROOT], or a name"
+)
+_PLAIN = re.compile(r"[\w./-]{1,200}")  # a name or a path, and nothing of another form
+_MOST = 1000  # files of a folder that are compared
+
+
+def unknown(source: str, others: Iterable[str] = ()) -> str:
+    """The message for a source that names nothing, with the nearest file and name. others: names beside `BUILTIN`."""
+    path = Path(source).expanduser()
+    beside = [os.path.join(os.path.dirname(source), name) for name in _nearest(path.name, _beside(path.parent))]
+    if os.sep in source or "." in source:
+        return f"there is no file or folder {path.absolute()}{_meant(beside)}; data is {KINDS}"
+    meant = _meant([*beside, *_nearest(source, BUILTIN)] or _nearest(source, others))
+    return (
+        f"there is no data {source!r}{meant}; {path.absolute().parent} has no such file or folder, and the known names "
+        f"are {', '.join(BUILTIN)}; data is {KINDS}"
+    )
+
+
+def check_plain(source: str) -> None:
+    """Raises UserError for a plain word that is neither a path nor a name; other forms are not looked at."""
+    if not _PLAIN.fullmatch(source) or source == "null" or os.path.lexists(source):
+        return
+    others = torchvision_classes()
+    if others and source.lower() not in {*BUILTIN, *others}:
+        raise UserError(unknown(source, others))
+
+
+@cache
+def torchvision_classes() -> tuple[str, ...]:
+    """The names in torchvision.datasets in small letters, read from its file; () if there are none to be found."""
+    found = importlib.util.find_spec("torchvision")
+    file = Path(*(found.submodule_search_locations if found else ())) / "datasets" / "__init__.py"
+    if not file.is_file():
+        return ()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            return tuple(name.lower() for name in ast.literal_eval(node.value))
+    return ()
+
+
+def _beside(folder: Path) -> list[str]:
+    """The files and folders of a folder, these with a slash."""
+    try:
+        with os.scandir(folder) as entries:
+            return [
+                f"{one.name}/" if one.is_dir() else one.name for one in islice(entries, _MOST) if one.name[0] != "."
+            ]
+    except OSError:
+        return []
+
+
+def _nearest(name: str, known: Iterable[str]) -> list[str]:
+    """The name that is most alike, in any case of letters; [] if none is."""
+    of = {one.rstrip("/").lower(): one for one in known}
+    return [of[one] for one in get_close_matches(name.lower(), of, n=1)]
+
+
+def _meant(names: Iterable[str]) -> str:
+    names = " or ".join(map(repr, names))
+    return f": did you mean {names}?" if names else ""
