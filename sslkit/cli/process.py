@@ -37,7 +37,8 @@ class Lasting:
     """
 
     def __init__(self, stream: TextIO) -> None:
-        stream.reconfigure(errors="backslashreplace")
+        if hasattr(stream, "reconfigure"):  # a stream that a caller has put in place may lack it
+            stream.reconfigure(errors="backslashreplace")
         self._stream = stream
 
     def write(self, text: str) -> int:
