@@ -189,7 +189,7 @@ def test_a_workers_error_is_still_one_line(folder, workers: int) -> None:
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 def test_automatic_workers(folder, monkeypatch) -> None:
-    monkeypatch.setattr(loader_module, "_cores", lambda: 16)
+    monkeypatch.setattr(loader_module, "cores", lambda: 16)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     files, arrays = open_images(folder), open_images("digits")
 
@@ -199,7 +199,7 @@ def test_automatic_workers(folder, monkeypatch) -> None:
         ).loader.num_workers
 
     assert count(arrays) == 0 and count(files) == 8 and count(files, world_size=3) == 4
-    monkeypatch.setattr(loader_module, "_cores", lambda: 2)
+    monkeypatch.setattr(loader_module, "cores", lambda: 2)
     assert count(files) == 1 and count(files, workers=0) == 0 and count(arrays, workers=3) == 3
     with pytest.raises(UserError, match=r"data.workers=many must be auto or a number"):
         count(files, workers="many")

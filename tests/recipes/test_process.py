@@ -59,8 +59,8 @@ WORK = {  # minutes of work, but for which a stop comes after its first line or 
     "choose": ["zoo=zoo", "data=clipart", "steps=100000", "first=2"],
     "detect": ["checkpoint=zoo/a", "data=clipart_boxes", "schedule=smoke", "steps=100000"],
 }
-# Of a second or two here: only their imports are stopped.
-SHORT = {"action-eval", "cut-films", "export", "list", "report", "shards"}
+# Of a second or two here (reproduce: the list): only their imports are stopped.
+SHORT = {"action-eval", "cut-films", "export", "list", "report", "reproduce", "shards"}
 
 
 def test_every_command_is_stopped() -> None:

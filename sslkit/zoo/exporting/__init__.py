@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text, write_whole, write_whole_folder
@@ -100,8 +100,8 @@ def _owner(path: Path) -> "Target":
     )
 
 
-def _of_word(word: str) -> "Source | None":
-    if not is_ready_made(word):
+def _of_word(word: Any) -> "Source | None":
+    if not isinstance(word, str) or not is_ready_made(word):
         return None
     from sslkit.zoo.exporting._ready_made import source
 

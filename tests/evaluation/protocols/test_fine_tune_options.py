@@ -1,6 +1,7 @@
 """What fine-tuning is given: one setting, numbers of numpy, damaged files, options of a protocol."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,6 @@ from evaluation.judging.run import evaluate
 from evaluation.protocols.base import Subject
 from evaluation.protocols.fine_tune import fine_tune
 from evaluation.results.result import Result
-from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 
 QUICK = {"steps": 5, "batch_size": 32, "crop": (0.6, 1.0), "flip": False, "progress": False, "device": "cpu"}
@@ -63,14 +63,18 @@ def faces(root: Path, damaged: str = "") -> Path:
 
 
 @pytest.mark.parametrize("damaged", ["train/a/4.png", "test/b/7.png"])
-def test_a_damaged_file_stops_the_work_before_the_first_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: str
+def test_a_damaged_file_is_left_out_and_said_before_the_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], damaged: str
 ) -> None:
-    trained = []
-    monkeypatch.setattr("evaluation.tuning.trials.train_classifier", lambda *a, **k: trained.append(1))
-    with pytest.raises(UserError, match=damaged[-5:]):
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("evaluation.tuning.trials.train_classifier", stopped)
+    with suppress(KeyboardInterrupt):
         fine_tune(model(), faces(tmp_path, damaged), grid={"lr": [0.3, 0.1]}, out=tmp_path / "out", **QUICK)
-    assert not trained
+    assert (
+        f"1 of 12 images of {tmp_path.name} cannot be read and are left out: {damaged[-7:]}" in capsys.readouterr().out
+    )
 
 
 def test_a_grid_may_be_given_as_an_option_and_counts_is_passed_on(
@@ -82,7 +86,8 @@ def test_a_grid_may_be_given_as_an_option_and_counts_is_passed_on(
     )
     assert result.recipe.startswith("one setting") and result.recipe.endswith("2 steps of 8")
     asked = []
-    monkeypatch.setattr(module, "open_task", lambda model, data, reading: asked.append(reading.counts))
+    monkeypatch.setattr("evaluation.protocols.base.open_splits", lambda data, reading: asked.append(reading.counts))
+    monkeypatch.setattr(module, "open_task", lambda model, splits: None)
     monkeypatch.setattr(module, "tuned", lambda *_: None)
     for how in ({}, {"counts": "warn"}):
         module.run(Subject(model(), "digits", Reading(**how)), module.Options(), Runtime())
