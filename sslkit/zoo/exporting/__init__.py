@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text, write_whole, write_whole_folder
@@ -41,7 +41,8 @@ def export(
     from sslkit.zoo.exporting.base import Source
 
     target = find(to)()
-    source = _of_word(str(entry)) or Source.of(entry if isinstance(entry, ZooEntry) else ZooEntry.load(entry), trust)
+    made = entry if isinstance(entry, ZooEntry) else None
+    source = (made is None and _of_word(str(entry))) or Source.of(made or ZooEntry.load(entry), trust)
     folder = source.entry.folder
     if reason := target.refusal(source):
         possible = ", ".join(name for name in names() if not find(name)().refusal(source)) or "none"
@@ -100,8 +101,8 @@ def _owner(path: Path) -> "Target":
     )
 
 
-def _of_word(word: Any) -> "Source | None":
-    if not isinstance(word, str) or not is_ready_made(word):
+def _of_word(word: str) -> "Source | None":
+    if not is_ready_made(word):
         return None
     from sslkit.zoo.exporting._ready_made import source
 
