@@ -199,13 +199,13 @@ def checkpoints(root: Path) -> list[Kind]:
 
 
 def _stopped(config: dict[str, Any]) -> None:
-    from sslkit.training.monitor import Monitor
+    from sslkit.training.monitor import History
 
     def stop(*_: Any) -> None:
         raise Reached
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Reached):
-        patch.setattr(Monitor, "epoch_begin", lambda self, loop: loop.epoch and stop())
+        patch.setattr(History, "epoch_begin", lambda self, loop: loop.epoch and stop())
         sslkit.pretrain(config)
 
 
