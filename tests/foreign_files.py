@@ -194,7 +194,7 @@ def checkpoints(root: Path) -> list[Kind]:
     }
     _stopped(config)
     run = root / "zoo" / "run"
-    files = (run / "config.yaml", *sorted((run / "checkpoints").iterdir()))
+    files = (run / "config.yaml", *sorted((run / "checkpoints").glob("*.ckpt*")))
     return [Kind("resumed run", files, lambda: _resumed(config), may_mend=True)]
 
 

@@ -85,13 +85,16 @@ class Result:
 def _checked(result: Result) -> Result:
     """Return the result if its fields have the right types. Raises TypeError for a damaged one."""
     number = isinstance(result.value, (int, float)) and not isinstance(result.value, bool)
-    texts = (result.protocol, result.recipe, result.metric, result.unit, result.kind, result.model, result.data)
+    texts = [result.protocol, result.recipe, result.metric, result.unit, result.kind, result.model, result.data]
+    texts += [result.paired_on, result.date]
     if not number or not isinstance(result.n, int) or not all(isinstance(text, str) for text in texts):
         raise TypeError("its value, n or names are of another kind")
     if result.interval is not None and len(result.interval) != 2:
         raise TypeError(f"its interval is {result.interval}")
     if not isinstance(result.details, dict) or not isinstance(result.digests, dict):
         raise TypeError("its details or digests are no mappings")
+    if not isinstance(result.details.get("notes", ""), str):
+        raise TypeError("its notes are no text")
     return result
 
 

@@ -159,7 +159,7 @@ def _few(config: Config, data: Data) -> list[str]:
 def _harsh(config: Config, method: Method, asked: Config) -> list[str]:
     """A note on the usual learning rate where weights are given."""
     gentler = words(_gentler(method.backbone.net.state_dict(), asked))
-    if asked.optimizer.lr is not None or not gentler:
+    if asked.optimizer.lr is not None or config.optimizer.lr is None or not gentler:
         return []
     return [f"note      learning rate {config.optimizer.lr:g} is for random weights; for given ones try {gentler}"]
 
