@@ -23,8 +23,8 @@ from sslkit.runtime import loggers
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.runtime.waiting import together
 from sslkit.terminal import say
+from sslkit.terminal.epoch_lines import Epoch, epoch_lines
 from sslkit.training.data import Data, Loading, too_few
-from sslkit.training.epoch_lines import Epoch, epoch_lines
 
 MOST_STEPS, ROWS = 20, 200  # steps between two rows, and rows of the loss in a short run
 WINDOW = 1024  # embeddings for rank and spread, which both depend on the number

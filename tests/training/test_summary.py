@@ -9,8 +9,8 @@ from unfolded import unfolded
 
 import sslkit
 from sslkit.composition.method import method
+from sslkit.terminal.epoch_lines import Epoch, epoch_lines
 from sslkit.training import finish, pretrain
-from sslkit.training.epoch_lines import Epoch, epoch_lines
 
 
 @pytest.mark.parametrize(
