@@ -220,7 +220,9 @@ def test_dead_rows_are_said_once(fashion, recwarn) -> None:
     assert not recwarn.list
 
 
-def test_pure_repulsion_is_said_once(fashion, caplog) -> None:
+def test_pure_repulsion_is_said_once(fashion, caplog, monkeypatch) -> None:
+    # a logger of its own: a test before this one in the process may have disabled the module's
+    monkeypatch.setattr("sslkit.regularizers.dsa.regularizer.log", logging.getLogger("tests.pure_repulsion"))
     e, images = step(fashion)
     with caplog.at_level(logging.INFO):
         dsa = build()
