@@ -165,9 +165,12 @@ def settings_in(path: Path) -> Config:
     if not isinstance(given, dict):
         raise UserError(f"{path} is damaged: it holds {type(given).__name__}, not a mapping of settings; {mend}")
     try:
-        return Config.from_mapping(given)
+        config = Config.from_mapping(given)
     except UserError as error:
         raise UserError(f"{path}: {error}; {mend}") from error
+    if config.optimizer.lr is None:  # a run writes the rate that it has chosen
+        raise UserError(f"{path} is damaged: it has no optimizer.lr; {mend}")
+    return config
 
 
 def _plain(value: object) -> object:
