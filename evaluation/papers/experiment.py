@@ -15,7 +15,7 @@ AGREES, DISAGREES, OPEN = "agrees", "disagrees", "open"
 
 @dataclass(frozen=True, kw_only=True)
 class Lab:
-    """Where an experiment runs.
+    """The place and scale of an experiment.
 
     scale: "small" (the sets in the package) or "paper" (the published sets and settings). root: folder of the published
     sets. zoo: folder of the entries that are trained, which the experiments share. conf: folder of Hydra's files.

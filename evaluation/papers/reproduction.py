@@ -105,7 +105,7 @@ def _opened(path: Path, paper: str, what: str, scale: str) -> dict[str, Any]:
 
 
 def _made() -> dict[str, Any]:
-    """Where and when jobs were run."""
+    """Return date, processor and cores of this run."""
     return {"date": datetime.date.today().isoformat(), "processor": _processor(), "cores": os.cpu_count()}
 
 

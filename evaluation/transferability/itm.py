@@ -179,7 +179,7 @@ def _parts(sample: Sample, rng: torch.Generator, standardise: bool = True) -> Pa
 
 
 def _spread(parts: Parts, standardised: bool) -> float:
-    """Of standardised features (eq. 12), also where the probe takes them as they are."""
+    """Return the spread of standardised features (eq. 12), also if the probe takes them as they are."""
     x = parts.x if standardised else _standardised(parts.x.double(), parts.held_x.double())[0]
     return spread(x, parts.y)
 
