@@ -28,7 +28,6 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_links_of_the_reference_lead_somewhere(reference: Path) -> None:
     pages = {page: page.read_text(encoding="utf-8") for page in reference.rglob("*.html")}
@@ -47,7 +46,6 @@ def test_the_links_of_the_reference_lead_somewhere(reference: Path) -> None:
         assert not anchor or anchor in anchors[target], f"{page.name}: {link}"
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_reference_shows_each_public_name(reference: Path) -> None:
     text = (reference / "sslkit.html").read_text(encoding="utf-8")

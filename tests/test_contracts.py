@@ -17,7 +17,7 @@ from sslkit.zoo import heads
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*no data set.*", "ignore:.*eta.*", "ignore:.*dead.*", "ignore:TF32 acceleration"
 )
-MINUTES = (pytest.mark.slow, pytest.mark.nightly)
+MINUTES = pytest.mark.nightly
 # Every objective without plug-ins and with all of them; with each alone only where minutes are no matter.
 PAIRS = [
     pytest.param(f"{name}{plugin and '+' + plugin}", marks=MINUTES if plugin in PLUGINS[:-1] else [])

@@ -158,7 +158,6 @@ def test_so_are_those_that_take_long_to_make(chunk: int, all_kinds: list[Kind], 
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(NIGHTLY // CHUNK))
 def test_thousands_of_damaged_files(chunk: int, all_kinds: list[Kind], capsys: Any) -> None:
     check(SEED + 1, chunk, all_kinds)

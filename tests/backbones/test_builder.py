@@ -207,7 +207,6 @@ def test_a_network_that_does_not_take_the_size_as_it_is_is_made_for_it(name: str
         assert f"img_size={size})" in body.recipe.lines[1] and torch.equal(body(x), plain(x))
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("size", [32, 96, 224])
 @pytest.mark.parametrize("module", SIZED)

@@ -222,7 +222,6 @@ def _gradients(method: sslkit.Method, call, clips: Tensor, index: Tensor) -> dic
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_two_processes_equal_one(tmp_path) -> None:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     mp.spawn(work, args=(tmp_path,), nprocs=2)

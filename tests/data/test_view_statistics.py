@@ -108,7 +108,6 @@ def test_statistics_are_lightlys(name: str, pictures: Tensor) -> None:
     assert not outside(name, LIGHTLY[name][0], pictures)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "change"),

@@ -98,7 +98,7 @@ def test_patch_dropout_of_the_network_is_refused() -> None:
         eva("EVA-02", patch_drop_rate=0.5)
 
 
-MINUTES = (pytest.mark.slow, pytest.mark.nightly)
+MINUTES = pytest.mark.nightly
 
 
 @pytest.mark.filterwarnings("ignore:.*dead.*")

@@ -291,7 +291,6 @@ def work(rank: int, folder: Path) -> None:
     dist.destroy_process_group()
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_sinkhorn_over_processes_with_unequal_rows_is_that_of_one(tmp_path: Path) -> None:
     start_ranks(work, tmp_path)

@@ -46,7 +46,6 @@ def place(tmp_path_factory) -> Path:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_both_protocols_run_end_to_end(place: Path) -> None:
     for words, said in ((["features=once"], "linear, paper_k400"), (["protocol=fine_tune"], "fine-tune, paper_ucf101")):
         done = command(*NET, "data=video:motion", *QUICK, *words, cwd=place)
@@ -89,7 +88,6 @@ def test_one_list_of_options_is_that_of_the_others(monkeypatch) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_killed_command_goes_on_and_ends_the_same(place: Path, tmp_path: Path) -> None:
     words = [*NET, f"data=video:{place}/motion", "protocol=fine_tune", "epochs=6", *QUICK[1:], "save_seconds=0"]
     call = [sys.executable, str(RECIPES / "action_eval.py"), *words]

@@ -31,7 +31,6 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_checkpoint_is_judged_and_its_results_are_kept(place: Path) -> None:
     done = command("checkpoint=zoo/a", *SMOKE, cwd=place)
     assert done.returncode == 0, done.stderr
@@ -55,7 +54,6 @@ def test_a_checkpoint_is_judged_and_its_results_are_kept(place: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_two_ranks_give_one_table(place: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -50,7 +50,6 @@ def test_those_of_papers_say_where_they_are_from_and_that_they_were_not_run(path
     composed([f"experiment=paper/{path.stem}"], Config(), RECIPES / "conf")
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("path", [path for path in PAPERS if "kinetics" not in path.stem], ids=lambda path: path.stem)
 def test_those_of_papers_start_on_a_tiny_fake_in_the_published_layout(path: Path, tmp_path: Path) -> None:

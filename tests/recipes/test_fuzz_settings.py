@@ -228,14 +228,12 @@ def test_odd_words_are_refused_in_one_line_or_taken(chunk: int, place: Path) -> 
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(NIGHTLY // CHUNK))
 def test_thousands_of_odd_words(chunk: int, place: Path) -> None:
     check(SEED + 1, chunk, place)
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_what_is_right_comes_to_where_computing_begins(place: Path) -> None:
     """Else the draws would be refused for another reason than their odd word."""
     refused = []

@@ -62,7 +62,6 @@ def test_without_a_gpu_it_says_so(correct) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_every_contestant_takes_its_steps(correct) -> None:
     from gpu import fast as gpu_fast
 
@@ -80,7 +79,6 @@ def test_the_terms_of_dsa_are_timed(correct) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_killed_run_is_compared_with_unbroken_ones(correct, tmp_path: Path) -> None:
     from gpu import resume as gpu_resume
 
@@ -93,7 +91,6 @@ def test_a_killed_run_is_compared_with_unbroken_ones(correct, tmp_path: Path) ->
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_files_are_read_and_trained_on(correct, tmp_path: Path) -> None:
     from gpu import data as gpu_data
 

@@ -98,7 +98,6 @@ def test_a_choice_is_made_from_the_settings_that_it_shares_with_the_truth() -> N
     assert study.inputs(settings, {"m": "another"}) != found
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_choices_are_looked_up_in_a_measured_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "FOLDER", tmp_path / "results")

@@ -101,7 +101,6 @@ def environment(tmp_path_factory) -> Path:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_from_a_wheel_away_from_the_clone(environment: Path, few_digits: Path, tmp_path: Path) -> None:
     alone = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SSLKIT_COMMAND")}
 

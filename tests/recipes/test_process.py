@@ -137,7 +137,7 @@ def test_an_error_is_one_line_whatever_a_name_holds(typed, tmp_path: Path) -> No
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "\\x1b[2Ja\\nepoch" in done.stderr
 
 
-MINUTES = (pytest.mark.slow, pytest.mark.nightly)
+MINUTES = pytest.mark.nightly
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,6 @@ def test_a_metric_without_its_inputs_says_for_how_many_it_is(script: ModuleType,
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_claims_are_paired(script: ModuleType, place: Path) -> None:
     (claim,) = script.study(arguments(place))["claims"]
     assert (claim["metric"], claim["against"]) == ("ped+logme", "logme")
@@ -104,7 +103,6 @@ def test_claims_are_paired(script: ModuleType, place: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_finished_cells_are_not_computed_again(
     script: ModuleType, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

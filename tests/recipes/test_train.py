@@ -95,7 +95,6 @@ def test_options_of_the_command_line_arrive(few_digits, tmp_path, typed) -> None
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_two_processes_end_where_one_does(tmp_path) -> None:
     """Loader, views and batch norm of two ranks together.
 
@@ -127,7 +126,6 @@ def test_where_errors_go_to_a_terminal_a_bar_shows_rate_and_waiting(few_digits, 
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_on_a_terminal_a_bar_shows_rate_and_waiting(tmp_path) -> None:
     import fcntl
     import os

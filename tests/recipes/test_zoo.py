@@ -172,7 +172,6 @@ class Captioned(KoLeo):
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_a_zoo_is_trained_once_and_a_failure_stops_nobody(tmp_path) -> None:
     """A plug-in that asks for what the images lack when training starts; later it is content without."""
     words = ["methods=[simclr,barlow_twins]", "plugins=[none,captioned:Captioned]", *TINY]
@@ -213,7 +212,6 @@ def unbroken(tmp_path_factory) -> sslkit.ZooEntry:
     return sslkit.zoo.open(folder / "zoo")[0]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
 def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(stop: int, unbroken, tmp_path) -> None:
@@ -243,7 +241,6 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(stop: int, unbroken,
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["basic", "submitit_local"])
 def test_hydras_launchers_train_every_member(launcher: str, tmp_path) -> None:
     if launcher == "submitit_local":
@@ -255,7 +252,6 @@ def test_hydras_launchers_train_every_member(launcher: str, tmp_path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_the_recipe_hands_over_to_a_launcher_and_tells_who_has_no_entry(tmp_path) -> None:
     """The folder of one member cannot be made there, which nobody can know before."""
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="hydra-submitit-launcher is not installed")

@@ -113,7 +113,6 @@ def test_two_processes_equal_one(name: str, together: Path) -> None:
     check_equal(name, together)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", LONG)

@@ -44,7 +44,10 @@ def calls(monkeypatch) -> list[torch.fx.GraphModule]:
     return seen
 
 
-@pytest.mark.parametrize("recomputed", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize(
+    "recomputed",
+    [pytest.param(False, marks=pytest.mark.slow), pytest.param(True, marks=pytest.mark.nightly)],
+)
 def test_a_compiled_run_ends_with_the_same_weights(small_run, calls, recomputed: bool, capsys) -> None:
     run = {**small_run, "epochs": 1, "optimizer": {"name": "sgd", "lr": 0.01}}
     plain = sslkit.pretrain(compiled(run, on=False))
@@ -91,7 +94,6 @@ def test_without_a_compiler_one_line_before_a_folder_is_made(small_run, tmp_path
     assert "\n" not in str(error.value) and not (tmp_path / "zoo").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("method", ["byol", "mae"])
 def test_compiled_by_inductor(small_run, method: str) -> None:
@@ -103,7 +105,6 @@ def test_compiled_by_inductor(small_run, method: str) -> None:
     assert sorted(apart)[len(apart) // 2] < 5e-3
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_shares_of_a_compiled_run_are_those_of_another(small_run, calls) -> None:
     run = {**small_run, "epochs": 1, "optimizer": {"name": "sgd", "lr": 0.01}}

@@ -186,7 +186,6 @@ def test_wandb_offline(small_run, monkeypatch) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_mlflow_in_the_runs_folder(small_run, monkeypatch) -> None:
     from mlflow.tracking import MlflowClient
 

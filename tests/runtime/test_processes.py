@@ -90,7 +90,6 @@ def test_devices_and_machines_are_sruns(tasks, each, found, monkeypatch) -> None
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_torchrun_and_two_devices_end_with_the_same_weights_and_one_process_nearly(tmp_path) -> None:
     for name in ("one", "two"):
         write_jpegs(tmp_path / "photos" / name, 48, (60, 45))

@@ -84,7 +84,6 @@ def test_a_process_that_is_killed_is_one_line_of_the_other(place: Path) -> None:
     assert "resume=true continues killed/" in said and "Traceback" not in said
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_requeued_is_bitwise_the_unbroken_run(place: Path, ranks: int) -> None:

@@ -34,7 +34,7 @@ def colour(small_run) -> dict:
     return {**small_run, "epochs": 1, "data": {**small_run["data"], "channels": 3}, "optimizer": {"lr": 1e-3}}
 
 
-@pytest.mark.parametrize("method", ["simclr", "byol"])
+@pytest.mark.parametrize("method", ["simclr", pytest.param("byol", marks=pytest.mark.nightly)])
 def test_weights_learn_and_statistics_stay(method: str, colour, resnet, capsys) -> None:
     word, state = resnet
     entry = sslkit.pretrain({**colour, "method": method, "init": word, "freeze_norm": True})

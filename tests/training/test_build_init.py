@@ -108,7 +108,6 @@ def test_student_and_teacher_start_alike(name: str, colour, resnet, vit) -> None
                 assert torch.equal(value, state[key]), key
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_resumed_is_bitwise_the_unbroken_run_and_the_weights_come_from_the_checkpoint(colour, resnet, tmp_path) -> None:
     run = {**colour, "method": "byol", "epochs": 3, "init": resnet[0]}

@@ -201,7 +201,6 @@ def test_the_picture_of_clips_has_a_row_for_each_view_and_a_column_for_each_fram
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_v_byol_with_dsa_learns_and_finds_the_source_film_better_than_random_weights(tmp_path) -> None:
     films = write_pieces(tmp_path / "pieces", 6, split="train")
     write_pieces(films, 5, split="test")

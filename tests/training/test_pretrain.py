@@ -271,6 +271,7 @@ def fill_the_disk(run: dict) -> None:
         sys.exit(7)
 
 
+@pytest.mark.nightly
 def test_a_full_disk_keeps_what_was_written(small_run, tmp_path) -> None:
     """The file-size limit stands in for a full disk: the checkpoint of the second run does not fit."""
     code, said = exit_code(log := tmp_path / "said", fill_the_disk, small_run), log.read_text()

@@ -6,7 +6,6 @@ import sslkit
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_byol_learns_and_dsa_helps_it(tmp_path) -> None:
     gain = {"knn": 0.0, "probe": 0.0}
     objective = {"momentum": 0.98, "hidden": 256, "dim": 64}

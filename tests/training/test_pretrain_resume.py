@@ -179,7 +179,6 @@ def test_the_teacher_ends_at_the_end(run, monkeypatch) -> None:
     assert seen == pytest.approx([i / 6 for i in range(1, 7)])
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_killed_from_outside_at_random_moments(run, tmp_path) -> None:
     """kill -9 at moments that the run does not choose, five times while it trains; the sixth process gets through."""

@@ -130,7 +130,6 @@ def evaluate_as_a_reader(folder: Path) -> None:
     print(told.value)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_what_is_read_only_and_whole_is_used(data: str, tmp_path: Path) -> None:
     entry = made(tmp_path / "sealed", "entry", "fashion_mnist")

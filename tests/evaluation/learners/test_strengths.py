@@ -24,6 +24,7 @@ def searched(learn: Part, judge: Part, scaling: Scaling = SCALING) -> list[stren
     return list(search(learn, judge, scaling, "top1", ON_CPU, 2000, STRENGTHS))
 
 
+@pytest.mark.nightly
 def test_the_chosen_strength_is_as_good_as_the_best_of_all() -> None:
     learn, judge = part(0, 600), part(600, 1700)
     tried = searched(learn, judge)

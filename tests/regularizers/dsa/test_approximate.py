@@ -64,7 +64,6 @@ def test_copies_and_rows_without_direction(x: np.ndarray) -> None:
     assert (ids[:600] // 60 == np.arange(600)[:, None] // 60).all()
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_scores_of_many_images_are_nearly_the_exact_ones(
     x: np.ndarray, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

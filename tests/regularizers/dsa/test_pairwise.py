@@ -120,7 +120,6 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_8192_rows_of_hidden_128_fit_in_3_gb() -> None:
     answer = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
     assert int(answer.stdout) * 1024 < 3e9

@@ -217,7 +217,6 @@ def test_an_entry_is_judged_on_the_films_that_it_was_pretrained_on(
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_fine_tuning_learns_the_direction_of_a_motion(network: LoadedModel, tmp_path: Path) -> None:
     """Single frames do not tell the classes apart."""
     films = write_motions(tmp_path / "many", train=16, test=10)

@@ -164,7 +164,6 @@ def test_the_picture_shows_truth_and_guess(data: dict, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_pretrained_weights_beat_random_ones_on_images_of_the_same_kind(tmp_path: Path) -> None:
     entry = sslkit.pretrain(
         {

@@ -153,7 +153,6 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[4]), **more}
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_killed_process_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     command = [sys.executable, str(script(tmp_path / "run.py", 12))]
@@ -188,7 +187,6 @@ def two_ranks(folder: Path, *checkpoints: str) -> list[tuple[int, str]]:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 def test_two_ranks_synchronise_batch_norm_and_end_with_the_same_weights(tmp_path: Path) -> None:
     assert [code for code, _ in two_ranks(tmp_path, "r.ckpt", "r.ckpt")] == [0, 0]
     one, two = (torch.load(tmp_path / f"r-{rank}.pt", weights_only=True) for rank in (0, 1))
@@ -202,7 +200,6 @@ def test_two_ranks_synchronise_batch_norm_and_end_with_the_same_weights(tmp_path
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arch", "network", "steps"),
     [
