@@ -119,7 +119,9 @@ def test_default_clip_weights(monkeypatch) -> None:
     import open_clip
 
     asked = []
-    monkeypatch.setattr(open_clip, "create_model", lambda name, pretrained: asked.append((name, pretrained)) or 1 / 0)
+    monkeypatch.setattr(
+        open_clip, "create_model", lambda name, pretrained, **_: asked.append((name, pretrained)) or 1 / 0
+    )
     for name in ("clip", "clip:ViT-L-14", "clip:RN50:openai"):
         with pytest.raises(UserError):
             build_prior(name)
