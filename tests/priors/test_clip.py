@@ -1,20 +1,22 @@
 """CLIP as a prior: files as open_clip and OpenAI write them give the features that open_clip's own networks give."""
 
 import json
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import timm
 import torch
-from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from sslkit.errors import UserError
 from sslkit.priors import build
 from sslkit.priors.base import resize_and_crop
+from sslkit.runtime.kept_arrays import stored
 
 open_clip = pytest.importorskip("open_clip")
 
@@ -241,53 +243,40 @@ def test_what_is_wrong_is_one_line(weights: str, said: str, tags: dict, tmp_path
     assert "\n" not in str(caught.value)
 
 
-SHAPES = [(30, 20), (427, 640), (333, 500), (225, 227), (31, 224), (224, 224), (500, 333)]
+def test_the_page_says_how_to_get_a_file_and_names_priors_that_are_read(monkeypatch, capsys) -> None:
+    page = (Path(__file__).parents[2] / "recipes" / "README.md").read_text(encoding="utf-8")
+    code = re.search(r'python -c "(import open_clip.*)"', page)[1]
+    monkeypatch.setattr(
+        open_clip, "download_pretrained", lambda about: about["hf_hub"] + " quick" * about["quick_gelu"]
+    )
+    exec(code, {})
+    assert capsys.readouterr().out == "timm/vit_base_patch32_clip_224.openai/ quick\n"
+    for name in re.findall(r"timm:(\w+):FILE", page[page.index("### CLIP as a prior") :][:2500]):
+        assert timm.is_model(name)
 
 
-@pytest.mark.parametrize("mode", ["shortest", "squash"])
-@pytest.mark.parametrize("interpolation", ["bicubic", "bilinear"])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_resize_is_open_clips_own(shape: tuple[int, int], interpolation: str, mode: str) -> None:
-    """To 1e-5 for a tensor and for PIL's images of floats; those of bytes, which PIL rounds twice, by under a level."""
-    from open_clip.transform import PreprocessCfg, image_transform_v2
-
-    plain = {"mean": (0.0,) * 3, "std": (1.0,) * 3}
-    config = PreprocessCfg(size=64, interpolation=interpolation, resize_mode=mode, **plain)
-    transform = image_transform_v2(config, is_train=False)
-    coarse = torch.rand(1, 3, 9, 9, generator=torch.Generator().manual_seed(0))
-    pixels = (torch.nn.functional.interpolate(coarse, shape, mode="bicubic") * 255).clamp(0, 255).byte()
-    got = resize_and_crop(pixels.float() / 255, 64, interpolation, squash=mode == "squash")[0]
-    want = as_floats(transform, pixels[0])
-    assert got.shape == want.shape == (3, 64, 64) and (got - want.clamp(0, 1)).abs().max() < 1e-5
-    floats = np.asarray(resized(transform, Image.fromarray(pixels[0, 0].numpy().astype(np.float32) / 255)))
-    assert np.abs(got[0].numpy() - floats.clip(0, 1)).max() < 1e-5
-    picture = transform(Image.fromarray(pixels[0].permute(1, 2, 0).numpy()))
-    assert (got - picture).abs().mean() < 1 / 255
-
-
-def as_floats(transform: object, pixels: Tensor) -> Tensor:
-    """By the transform's own steps on a tensor of floats, without its conversion of PIL's images."""
-    return resized(transform, pixels.float() / 255)
-
-
-def resized(transform: object, image: object) -> object:
-    from torchvision.transforms import CenterCrop, Resize
-
-    for step in transform.transforms:
-        image = step(image) if isinstance(step, (Resize, CenterCrop)) else image
-    return image
+def test_a_cache_of_imagenets_size_is_written_in_blocks(tmp_path: Path) -> None:
+    """The bytes that growth/README.md states, by a file that is written in blocks and never held."""
+    page = (Path(__file__).parents[2] / "recipes" / "benchmarks" / "growth" / "README.md").read_text(encoding="utf-8")
+    images = 1_281_167
+    for name, size in {"ViT-B-32": "2.62", "RN50": "5.25", "ViT-L-14": "3.94"}.items():
+        width = open_clip.get_model_config(name)["embed_dim"]
+        assert f"{images * width * 4 / 1e9:.2f}" == size and f"{size} GB" in page
+    blocks = iter([np.zeros((128, 4), np.float32)] * 3)
+    table = stored(tmp_path / "x.npy", 384, lambda rows: blocks, what="features")
+    assert isinstance(table, np.memmap) and (tmp_path / "x.npy").stat().st_size == 128 + 384 * 4 * 4
 
 
 @pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_architectures(name: str, tmp_path: Path) -> None:
-    """Random weights of the published shapes and names, in LAION's and in OpenAI's form."""
+    """Random weights of the published shapes and names, in open_clip's and in OpenAI's form."""
     images = torch.randint(0, 256, (1, 3, 64, 64), generator=torch.Generator().manual_seed(1)).byte()
-    model = model_of(name)
-    as_released(model, tmp_path / "laion.pt")
-    tag = next(tag for tag in open_clip.list_pretrained_tags_by_model(name) if tag != "openai") if "V" in name else ""
-    prior = build(f"clip:{name}:{tag}:{tmp_path / 'laion.pt'}" if tag else f"clip:{name}:{tmp_path / 'laion.pt'}")
+    tag = open_clip.list_pretrained_tags_by_model(name)[-1]
+    model = model_of(name, force_quick_gelu=bool(open_clip.get_pretrained_cfg(name, tag).get("quick_gelu")))
+    as_released(model, tmp_path / "released.pt")
+    prior = build(f"clip:{name}:{tag}:{tmp_path / 'released.pt'}")
     config = {**open_clip.get_model_preprocess_cfg(model), "mean": prior.mean, "std": prior.std}
     open_clip.set_model_preprocess_cfg(model, config)
     torch.testing.assert_close(prior(images), own_features(model, images), rtol=1e-5, atol=1e-5)
