@@ -28,6 +28,7 @@ TOWERS = {
     "tiny-ViT-quickgelu": {"vision_cfg": VIT, "quick_gelu": True},
     "tiny-RN": {"vision_cfg": {"image_size": 64, "layers": [1, 1, 1, 1], "width": 16, "patch_size": None}},
     "tiny-timm": {"vision_cfg": {**TIMM, "image_size": 64, "timm_pool": "avg"}, "custom_text": True},
+    "as-timm": {"vision_cfg": {"image_size": 224, "layers": 10, "width": 256, "patch_size": 16}},
     "tiny-coca": {"vision_cfg": {**VIT, "attentional_pool": True, "attn_pooler_heads": 2}},
 }
 OF_LAION = ["tiny-ViT", "tiny-ViT-quickgelu", "tiny-RN", "tiny-timm"]
@@ -114,6 +115,16 @@ def test_coca_gives_its_pooled_embedding(images: Tensor, tmp_path: Path) -> None
     prior = build(f"clip:tiny-coca:{tmp_path / 'w.pt'}")
     prior.network.visual.output_tokens = True  # as CoCa sets it
     torch.testing.assert_close(prior(images), own_features(model, images), rtol=1e-5, atol=1e-5)
+
+
+def test_the_same_file_serves_a_tower_of_timm(images: Tensor, tmp_path: Path) -> None:
+    """Its features are those before CLIP's projection, which timm's networks leave out with the classifier."""
+    model = model_of("as-timm")
+    as_trained(model, tmp_path / "w.pt")
+    prior = build(f"timm:vit_xsmall_patch16_clip_224:{tmp_path / 'w.pt'}")
+    model.visual.proj = None
+    assert prior.mean == open_clip.OPENAI_DATASET_MEAN and prior.size == 224
+    torch.testing.assert_close(prior(images[:1]), own_features(model, images[:1]), rtol=1e-5, atol=2e-5)
 
 
 def archive(name: str, path: Path) -> None:
