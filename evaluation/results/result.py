@@ -5,6 +5,7 @@ import datetime
 import hashlib
 import importlib.metadata
 import json
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,18 +85,43 @@ class Result:
 
 def _checked(result: Result) -> Result:
     """Return the result if its fields have the right types. Raises TypeError for a damaged one."""
-    number = isinstance(result.value, (int, float)) and not isinstance(result.value, bool)
-    texts = [result.protocol, result.recipe, result.metric, result.unit, result.kind, result.model, result.data]
-    texts += [result.paired_on, result.date]
-    if not number or not isinstance(result.n, int) or not all(isinstance(text, str) for text in texts):
-        raise TypeError("its value, n or names are of another kind")
-    if result.interval is not None and len(result.interval) != 2:
-        raise TypeError(f"its interval is {result.interval}")
-    if not isinstance(result.details, dict) or not isinstance(result.digests, dict):
-        raise TypeError("its details or digests are no mappings")
-    if not isinstance(result.details.get("notes", ""), str):
-        raise TypeError("its notes are no text")
+    texts = ("protocol", "recipe", "metric", "model", "data", "paired_on", "date")
+    wrong = [name for name in texts if not isinstance(getattr(result, name), str)]
+    wrong += [f"others {name}" for name, other in result.others.items() if not _is_estimate(other)]
+    fits = {
+        "value, interval, kind, n or unit": _is_estimate(result.estimate),
+        "seconds": _is_number(result.seconds),
+        "seeds": isinstance(result.seeds, list) and all(isinstance(seed, int) for seed in result.seeds),
+        "converged": result.converged is None or isinstance(result.converged, bool),
+        "leaky": isinstance(result.leaky, bool),
+        "versions": _are_texts(result.versions),
+        "digests": _are_texts(result.digests),
+        "details": isinstance(result.details, dict),
+    }
+    wrong += [name for name, right in fits.items() if not right]
+    if not wrong:
+        splits, notes = result.details.get("splits") or [], result.details.get("notes", "")
+        wrong += ["splits"] * (not isinstance(splits, list) or not all(isinstance(name, str) for name in splits))
+        wrong += ["notes"] * (not isinstance(notes, str))
+    if wrong:
+        raise TypeError(f"{', '.join(wrong)}: of another kind than is written")
     return result
+
+
+def _is_estimate(estimate: Estimate) -> bool:
+    ends = (0, 0) if estimate.interval is None else estimate.interval
+    whole = isinstance(estimate.n, int) and isinstance(estimate.unit, str) and isinstance(estimate.kind, str)
+    pair = isinstance(ends, tuple) and len(ends) == 2
+    return whole and pair and all(_is_number(number) for number in (estimate.value, *ends))
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value is a finite number, as the store writes them all."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _are_texts(values: object) -> bool:
+    return isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
 
 
 def _estimate(record: dict[str, Any]) -> Estimate:

@@ -82,8 +82,7 @@ def score(
 
     U = X W' + b, E = rows of U at length 1, P = one-hot labels, E1 = (I - K) E + K P, K = eta / B E E' (no gradient);
     CE(E1 H' + h, y) by AdamW. With eta = 0 an ordinary probe of unit embeddings.
-    variant: "code", as the authors' code: a fixed eta of 0.5, and without the second term of eq. 8, L_pc; "paper": eta
-        adaptive, and L_pc with the weight 1, as the paper gives lambda no value. eta, centre_weight: in place of its.
+    variant: "code", as the authors' code; "paper", see below. eta, centre_weight: in place of the variant's.
     eta: step of an update towards the prototypes; "adaptive" by the features' spread (eq. 12, with dis over sqrt(D)
         and base_spread, as the paper gives no number).
     evaluate: "train_kernel" moves held-out images by the training images' residuals and uses their labels only for
@@ -93,6 +92,11 @@ def score(
     times: updates a step (n of eq. 7). centre_weight: of L_pc, MSE(E1, P), in the loss (lambda of eq. 8).
     standardise: each column to mean 0 and deviation 1. batch_size: rows a step. centres: the prototypes P: one_hot,
         random, pca or laplacian (figure 5).
+
+    The default, "code", drops two things of the paper. Of eq. 8, L = L_obj + lambda L_pc, the second term: the loss is
+    the cross-entropy alone, and only the update of eq. 7 pulls E1 to the prototypes. Of eq. 12 everything: eta is 0.5
+    for every model and task, whatever the spread of its features. "paper" computes both; the paper gives no number for
+    either, so its lambda is 1, and eta is 0.5 at a spread of base_spread = 0.9.
 
     Range: 0 to 1, in steps of 1 / N_val; ties can be broken by diagnostics["cross_entropy"], lower is better.
     Cost: O(iterations (256 D C + 256 C^2)), independent of N; the C^2 is psi's head.

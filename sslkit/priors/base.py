@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
 
 CONTRACT = "Prior"
+VERSION = 2  # of a network's preprocessing, part of every cache key: increase it when the features change
 _FRAMES_AT_ONCE = 256
 
 
@@ -76,7 +77,7 @@ class NetworkPrior(Prior):
     """A frozen network in eval mode, with its own resize and normalisation.
 
     network: maps normalised (N, channels, size, size) to (N, A).
-    config: its size, mean, std, and maybe channels and interpolation, in timm's and open_clip's form.
+    config: its size, mean, std, and maybe channels, interpolation and resize_mode, in timm's and open_clip's form.
     size: None is the network's. precision: "bfloat16" runs the network under autocast.
     """
 
@@ -94,6 +95,7 @@ class NetworkPrior(Prior):
         self.size, self.mean, self.std = size or config["size"], tuple(config["mean"]), tuple(config["std"])
         self.channels = config.get("channels", 3)
         self.interpolation = "bilinear" if config.get("interpolation") == "bilinear" else "bicubic"
+        self.is_squashed = config.get("resize_mode") == "squash"
         self.precision = precision
         self._device: torch.device | None = None
 
@@ -101,7 +103,7 @@ class NetworkPrior(Prior):
         if pixels.device != self._device:
             self.network.to(pixels.device)
             self._device = pixels.device
-        x = resize_and_crop(self._of_channels(pixels), self.size, self.interpolation)
+        x = resize_and_crop(self._of_channels(pixels), self.size, self.interpolation, squash=self.is_squashed)
         x = (x - x.new_tensor(self.mean).view(-1, 1, 1)) / x.new_tensor(self.std).view(-1, 1, 1)
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
             return self.network(x)
@@ -119,7 +121,16 @@ class NetworkPrior(Prior):
 
     @cached_property
     def identity(self) -> str:
-        digest = hashlib.sha256(repr((self.size, self.mean, self.std, self.interpolation, self.precision)).encode())
+        about = (
+            VERSION,
+            self.size,
+            self.mean,
+            self.std,
+            self.interpolation,
+            self.precision,
+            *["squash"] * self.is_squashed,
+        )
+        digest = hashlib.sha256(repr(about).encode())
         for name, value in self.network.state_dict().items():
             digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
             digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
@@ -131,12 +142,16 @@ def to_float(images: Tensor) -> Tensor:
     return images.float() / 255 if images.dtype == torch.uint8 else images.float()
 
 
-def resize_and_crop(pixels: Tensor, size: int, interpolation: str) -> Tensor:
-    """Resize the shorter side to `size`, antialiased, then crop the centre square; values stay in [0, 1]."""
+def resize_and_crop(pixels: Tensor, size: int, interpolation: str, *, squash: bool = False) -> Tensor:
+    """Resize the shorter side to `size`, antialiased, then crop the centre square; values stay in [0, 1].
+
+    The longer side is rounded down, and the middle to even, as torchvision's Resize and CenterCrop do. squash: resize
+    both sides to `size`, so that nothing is cut off.
+    """
     height, width = pixels.shape[-2:]
-    if min(height, width) != size:
-        scale = size / min(height, width)
-        shape = [max(size, round(height * scale)), max(size, round(width * scale))]
+    shorter = min(height, width)
+    shape = [size, size] if squash else [size * side // shorter for side in (height, width)]
+    if shape != [height, width]:
         pixels = F.interpolate(pixels, shape, mode=interpolation, antialias=True, align_corners=False).clamp_(0, 1)
-    top, left = ((length - size) // 2 for length in pixels.shape[-2:])
+    top, left = (round((length - size) / 2) for length in shape)
     return pixels[..., top : top + size, left : left + size]

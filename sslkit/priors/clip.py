@@ -1,28 +1,40 @@
 """The image encoder of a CLIP model of open_clip, downloaded or from a local file."""
 
+import logging
 import os
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from sslkit.backbones.fitting import fill
 from sslkit.backbones.pretrained import asking_the_hub, unobtainable
-from sslkit.backbones.weight_files import check_records
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
+from sslkit.priors import _clip_files
 from sslkit.priors.base import NetworkPrior
+from sslkit.terminal import say
 
 CLIP_MODEL, CLIP_TAG = "ViT-B-32", "laion2b_s34b_b79k"
+_IMAGES = ("mean", "std", "interpolation", "resize_mode")  # the preprocessing, in open_clip's table of weights
+_BIG_VISION = ".npz"  # of SigLIP's first release, which open_clip converts
 
 
 class ClipPrior(NetworkPrior):
-    """`clip[:MODEL[:PRETRAINED]]`."""
+    """`clip[:MODEL[:PRETRAINED]]`, PRETRAINED a tag, a local file, or TAG:FILE for a file of that tag's weights.
+
+    The tag says what a file does not: whether the network has QuickGELU, and how its images are prepared. Of a file
+    alone, OpenAI's own excepted, they are those of all tags of the model; where these differ, the model's default with
+    GELU and OpenAI's mean and std, which is said.
+    """
 
     @classmethod
     def named(cls, name: str, *, size: int | None, precision: str) -> "ClipPrior":
         _, model, weights = (*name.split(":", 2), "", "")[:3]
         with torch.random.fork_rng(devices=[]):  # keeps the caller's random state
-            network, config = _clip(name, model, weights)
+            network, config = _clip(name, model or CLIP_MODEL, weights)
         return cls(name, network, config, size=size, precision=precision)
 
 
@@ -34,28 +46,100 @@ class _ImageEncoder(nn.Module):
         self.visual = visual
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.visual(x)
+        embedding = self.visual(x)
+        return embedding[0] if isinstance(embedding, tuple) else embedding  # CoCa's gives tokens, too
 
 
 def _clip(prior: str, name: str, weights: str) -> tuple[nn.Module, dict]:
     import open_clip
 
-    name = name or CLIP_MODEL
     if name not in open_clip.list_models():
         raise UserError(f"open_clip has no model {name!r}: {nearest(name, open_clip.list_models())}")
-    weights = weights or _clip_tag(name)
+    tag, file = _split(prior, name, weights or _clip_tag(name))
+    if file and not file.endswith(_BIG_VISION):
+        model, settings = _of_file(prior, name, tag, file)
+    else:
+        settings = _settings(name, tag)
+        model = _made(prior, name, settings, file or tag)
+    config = {**open_clip.get_model_preprocess_cfg(model), **{key: settings[key] for key in _IMAGES if key in settings}}
+    size = config["size"]
+    config["size"] = size if isinstance(size, int) else min(size)
+    return _ImageEncoder(model.visual), config
+
+
+def _split(prior: str, name: str, weights: str) -> tuple[str, str]:
+    """The tag and the local file, one of them maybe empty. Raises UserError for what is neither."""
+    import open_clip
+
+    if os.path.exists(weights):
+        return "", weights
+    tag, _, file = weights.partition(":")
+    if not open_clip.is_pretrained_cfg(name, tag):
+        known = open_clip.list_pretrained_tags_by_model(name)
+        listed = nearest(tag, known) if known else "it lists none"
+        raise UserError(f"prior {prior}: {weights} is no file, and no weights of {name} in open_clip's list: {listed}")
+    if file and not os.path.isfile(file):
+        raise UserError(f"prior {prior}: there is no file {file}")
+    return tag, file
+
+
+def _of_file(prior: str, name: str, tag: str, file: str) -> tuple[nn.Module, dict[str, Any]]:
+    """The model, with its image encoder's weights from a file, and the settings of these weights."""
+    content, is_openai = _clip_files.read(file, f"prior {prior}")
+    settings = _settings(name, tag) if tag else {"quick_gelu": True} if is_openai else _shared(prior, name)
+    model = _made(prior, name, settings, "")
+    remedy = f"name the model of these weights, clip:MODEL:{file}"
+    match = fill(model.visual, content, network=name, file=file, remedy=remedy)
+    say.line(f"prior     {match.line}")
+    return model, settings
+
+
+def _made(prior: str, name: str, settings: dict[str, Any], weights: str) -> nn.Module:
+    """The model of open_clip, with the weights of a tag or a file, or with random ones."""
+    import open_clip
+
+    given = {"pretrained": weights} if weights else {"pretrained": None, "pretrained_hf": False}
+    asks = weights and not os.path.exists(weights)
     try:
-        if is_file := os.path.exists(weights):
-            check_records(weights)
-        with nullcontext() if is_file else asking_the_hub(f"prior {prior}"):
-            model = open_clip.create_model(name, pretrained=weights)
+        with asking_the_hub(f"prior {prior}") if asks else nullcontext(), nullcontext() if weights else _unlogged():
+            return open_clip.create_model(name, force_quick_gelu=bool(settings.get("quick_gelu")), **given)
     except Exception as error:  # open_clip, huggingface_hub and urllib raise different errors when offline
         remedy = f"give a local file, prior=clip:{name}:FILE, or a prior without download, prior=pca or prior=hog"
         raise unobtainable(f"prior {prior}", error, remedy) from error
-    config = open_clip.get_model_preprocess_cfg(model)
-    size = config["size"]
-    config = {**config, "size": size if isinstance(size, int) else min(size)}
-    return _ImageEncoder(model.visual), config
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Leave out open_clip's warning that a network without weights is random: its weights follow."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(level)
+
+
+def _settings(name: str, tag: str) -> dict[str, Any]:
+    """What open_clip's table says of a tag's weights; without those that it leaves to their defaults."""
+    import open_clip
+
+    about = open_clip.get_pretrained_cfg(name, tag)
+    return {key: about[key] for key in (*_IMAGES, "quick_gelu") if about.get(key) is not None}
+
+
+def _shared(prior: str, name: str) -> dict[str, Any]:
+    """The settings that all tags of a model have; none where they differ, which is said."""
+    import open_clip
+
+    tags = open_clip.list_pretrained_tags_by_model(name)
+    different = {repr(_settings(name, tag)): tag for tag in tags}
+    if len(different) > 1:
+        say.line(
+            f"prior     {prior} is taken with GELU and OpenAI's mean and std; the weights of {name} differ in these: "
+            f"clip:{name}:TAG:FILE takes those of a tag ({', '.join(different.values())}, ...)"
+        )
+        return {}
+    return _settings(name, tags[0]) if tags else {}
 
 
 def _clip_tag(name: str) -> str:

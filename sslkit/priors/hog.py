@@ -14,7 +14,7 @@ from torch import Tensor
 from sslkit.errors import UserError
 from sslkit.priors.base import Prior
 
-VERSION = 2  # part of every cache key: increase it when the features change
+VERSION = 3  # part of every cache key: increase it when the features change
 _PIXELS_AT_ONCE = {"cpu": 2**18, "cuda": 2**26}  # 1 MB of float32: what a core's cache holds; enough for a GPU
 
 
@@ -67,11 +67,11 @@ def hog(gray: Tensor, *, size: int | None = None, cells: int = 8, orientations: 
 def _centre_square(images: Tensor, size: int) -> Tensor:
     """(N, H, W) -> (size, size, N). The weights are positive, so that no value leaves the images' range."""
     count, height, width = images.shape
-    scale = size / min(height, width)
+    shorter = min(height, width)
     kind = (size, images.dtype, images.device)
-    images = _resample(images, 1, *_taps(height, max(size, round(height * scale)), *kind))
+    images = _resample(images, 1, *_taps(height, size * height // shorter, *kind))
     images = images.flatten(1).T.contiguous().view(size, width, count)
-    return _resample(images, 1, *_taps(width, max(size, round(width * scale)), *kind))
+    return _resample(images, 1, *_taps(width, size * width // shorter, *kind))
 
 
 def _resample(images: Tensor, dim: int, indices: Tensor, weights: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ def _taps(length: int, resized: int, size: int, dtype: torch.dtype, device: torc
     """Indices (K, size) and weights (K, size, 1): `resized` pixels out of `length`, the middle `size` of them."""
     unit = torch.eye(length, dtype=torch.float64)[None, None]
     matrix = F.interpolate(unit, (resized, length), mode="bilinear", antialias=True)[0, 0]
-    matrix = matrix[(resized - size) // 2 :][:size]
+    matrix = matrix[round((resized - size) / 2) :][:size]
     used = [row.nonzero().flatten() for row in matrix]
     taps = torch.arange(max(int(row[-1] - row[0]) for row in used) + 1)[:, None]
     indices = torch.stack([row[0] for row in used]) + taps

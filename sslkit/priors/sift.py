@@ -10,7 +10,7 @@ from torch import Tensor
 from sslkit.errors import UserError
 from sslkit.priors.base import Prior, resize_and_crop
 
-VERSION = 1  # part of every cache key: increase it when the features change
+VERSION = 2  # part of every cache key: increase it when the features change
 LENGTH = 512  # of OpenCV's descriptors, about
 
 

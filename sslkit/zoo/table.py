@@ -170,7 +170,7 @@ def _evaluated(entry: ZooEntry) -> dict[str, float]:
         if not isinstance(record, dict) or not _finite(record.get("value")):
             continue
         if (record.get("data"), record.get("metric"), record.get("leaky")) == (data, "top1", False):
-            top1[record.get("protocol", "")] = record["value"]
+            top1[str(record.get("protocol", ""))] = record["value"]
     return top1
 
 

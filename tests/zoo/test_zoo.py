@@ -69,6 +69,7 @@ def test_numbers_of_evaluation_stand_beside_the_quick_ones_of_training(tmp_path:
         {**knn, "value": 0.2, "data": "clipart"},
         {**knn, "value": 0.3, "metric": "mean_per_class"},
         {**knn, "value": 0.99, "protocol": "linear", "leaky": True},
+        {**knn, "value": 0.98, "protocol": {"of": ["another kind"]}},
     ]
     (entry.folder / "results.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records) + '5\n{"cut sho')
     lines = str(zoo.open(tmp_path)).splitlines()

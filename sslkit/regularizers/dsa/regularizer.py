@@ -44,17 +44,18 @@ class DSA(Regularizer):
     nu: weight of L_AM^s, the arranging term; 0 skips its computation.
     upsilon: weight of L_con, the consistency of M with the prior; 0 skips its computation.
     alpha: threshold of 2 M above which a pair attracts; "relative:C" is C / n, with n rows of z.
-    gamma: temperature of L_AM.
+    gamma: temperature of L_AM; the paper has no value, 0.5 is its code's.
     eta: neighbours of an image, for the connectivity score sc.
-    mu: two-hop returns above which a neighbour counts as connected.
-    tau: temperature of the prior's kernel; "auto" is the median distance to the eta-th neighbour.
+    mu: two-hop returns above which a neighbour counts as connected; eq. 14 is read as a count of such neighbours.
+    tau: temperature of the prior's kernel (0.5 is the code's); "auto" is the median distance to the eta-th neighbour.
     arranger: mlp, or cosine for the comparison of Table X.
     prior: pca, hog, sift, clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE], zoo:ENTRY or features:FILE.npy; in Python
         also a function.
     prior_size: side in pixels of the prior's input; None is the prior's default.
     prior_precision: float32, or bfloat16 for networks.
     mode: prior features of each clean image, looked up (cached), or of the augmented views (view, as printed).
-    neighbours: for sc, in the batch or the whole dataset; auto: dataset if the features are cached; none: sc = 1.
+    neighbours: for sc, in the batch (printed: of views; here its clean images) or the whole dataset; auto: dataset if
+        the features are cached; none: sc = 1.
     balance: ratio of its gradient's norm to the objective's; None leaves nu and upsilon as they are.
     balance_until: finished share of the run from which on the factor of the balance is kept.
     Raises UserError for values out of range, with the option's name.
@@ -71,6 +72,20 @@ class DSA(Regularizer):
     * the prior (11, 12): paper: the softmax of squared distances. code: exp(-distance / tau) (lines 92 to 95).
     * L_con (13): paper: the squared Frobenius norm. code: the norm, summed over the blocks of two views (C101).
     * several processes: paper: all pairs, equal to one process. code: the pairs of each process only, never gathered.
+
+    Readings of places that the paper leaves open, of variant=paper (numbers: its equations):
+
+    * z is the projection head's output. Printed: f(x), the backbone's.
+    * f_s (9) ends in a ReLU, as in the code, and row sums include k = i.
+    * L_AM (10, 16): distances are not squared, and pairs i = j, printed too, are left out: they add a constant.
+    * gamma (10, 16) and tau (11) have no printed value: 0.5 is the code's.
+    * the kernel (11) is exp(-||a_i - a_j||^2 / tau), a of unit length as in the code. No minus sign is legible.
+    * L_con (13): the norm's exponent is illegible. Squared fits upsilon = 100, as entries of M are near 1 / n.
+    * s_i (14) counts the neighbours j of i with more than mu = 1 two-hop returns i -> j -> l -> i, as in the code. The
+      printed double sum goes up to eta^2, beside the text's "equal to or slightly smaller than eta".
+    * neighbours (14) are searched among all clean images. Printed: the batch of views.
+    * the objectives are those of their own papers: BYOL's momentum rises (DSA prints a constant), and Barlow Twins
+      centres each dimension (DSA's formula does not).
 
     The code's further choices are options: nu=1 upsilon=0.01 mode=view neighbours=batch. In both variants the last
     bias of f_s is initialised to 0.5, since whole rows may otherwise be dead from the start.

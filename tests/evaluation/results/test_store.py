@@ -2,7 +2,7 @@
 
 import json
 import multiprocessing
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,9 @@ from sslkit.errors import UserError
 from sslkit.zoo import ZooEntry
 
 
-def result(seed: int = 0, **fields) -> Result:
+def result(seed: int = 0, **given) -> Result:
     right = np.random.default_rng(seed).random(500) < 0.7
-    given = {"protocol": "knn", "recipe": "k=20", "metric": "top1", "model": "byol", "data": "digits", **fields}
+    given = {"protocol": "knn", "recipe": "k=20", "metric": "top1", "model": "byol", "data": "digits", **given}
     made = Result.of(share(right), outcomes=right, paired_on="rows", seeds=[seed], details={"k": 20}, **given)
     return replace(made, date="2026-11-23T12:00:00+00:00")  # two of them are equal, whenever they are made
 
@@ -119,6 +119,34 @@ def test_bad_input_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     path.write_text("no record\n" + path.read_text())
     with pytest.raises(UserError, match="line 1"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [{"a": 1}, [{}], 10**400, True, "x", None])
+@pytest.mark.parametrize("field", [f.name for f in fields(Result) if f.name != "outcomes"])
+def test_a_field_of_another_kind_is_one_line_or_read(field: str, wrong: object, tmp_path: Path) -> None:
+    """What is read can be shown: names and units are keys, numbers are formatted, lists are joined."""
+    append(tmp_path, result(others={"top5": Estimate(0.9, (0.8, 0.95), "", 500)}))
+    path = tmp_path / "results.jsonl"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: wrong}) + "\n")
+    try:
+        (found,) = read(tmp_path)
+    except UserError as error:
+        assert str(path) in str(error) and "\n" not in str(error)
+        return
+    numbers = [found.value, found.seconds, *(found.interval or ())]
+    assert {found.protocol, found.metric, found.unit, found.converged} and all(f"{x:.2f}{found.n:,}" for x in numbers)
+    assert [*found.others, *found.versions.items(), *found.digests.items(), *map(str, found.seeds)]
+
+
+@pytest.mark.parametrize("wrong", [{"unit": {}}, {"unit": []}, {"n": "x"}, {"interval": [0.1]}, {"interval": [{}, 1]}])
+def test_a_further_number_of_another_kind_is_one_line(wrong: dict, tmp_path: Path) -> None:
+    append(tmp_path, result(others={"top5": Estimate(0.9, (0.8, 0.95), "", 500)}))
+    path = tmp_path / "results.jsonl"
+    record = json.loads(path.read_text())
+    record["others"]["top5"] |= wrong
+    path.write_text(json.dumps(record) + "\n")
+    with pytest.raises(UserError, match=r"is not a result \(others top5: of another kind than is written\)"):
         read(tmp_path)
 
 
