@@ -30,7 +30,7 @@ class Column:
 
     card: in small the number of this name that every run measures at its end, in place of the protocol's.
     data: of the protocol at each scale, where not the experiment's; at a scale for which neither has data the column
-    is not measured. options: of the protocol. small: options at the scale small, in place of these.
+    is not measured. options: of the protocol. small: those at the scale small, where they are others.
     """
 
     protocol: str
@@ -43,12 +43,17 @@ class Column:
 
     def asked(self, scale: str) -> dict[str, Any]:
         """The options at a scale."""
-        return {**self.options, **(self.small if scale == "small" else {})}
+        return dict(self.small if scale == "small" and self.small else self.options)
 
     def value(self, results: Sequence[Result]) -> float:
         """The number among a protocol's results, of which the first has the main one."""
         named = [{result.metric: result.estimate} | result.others for result in results]
-        return next(one[self.other or results[0].metric] for one in named if (self.other or results[0].metric) in one).value
+        return next(
+            one[self.other or results[0].metric] for one in named if (self.other or results[0].metric) in one
+        ).value
+
+
+PROBE = Column("linear", card="probe")
 
 
 @dataclass(frozen=True)
@@ -96,21 +101,11 @@ class Training(Experiment):
 
     def numbers(self, entry: sslkit.ZooEntry, name: str, seed: int, lab: Lab) -> Numbers:
         """The numbers of a trained network by column. name, seed: of the row and the training."""
-        found: dict[str, float] = {}
-        answers: dict[str, list[Result]] = {}
-        for column_name, column in self.columns.items():
-            if column.card and lab.scale == "small":
-                found[column_name] = entry.card["after"][column.card]
-            elif data := {**self.judged_on, **column.data}.get(lab.scale):
-                question = (data.replace("ROOT", str(lab.root)), column.protocol, column.asked(lab.scale))
-                key = digest(question)
-                if key not in answers:
-                    answers[key] = evaluated(entry, *question, lab)
-                found[column_name] = column.value(answers[key])
-        return found
+        return measured(entry, self.columns, self.judged_on, lab)
 
     def shown(self, found: Mapping[str, Numbers]) -> Shown:
         rows = {name: self._cells(row, by_row(found, name)) for name, row in self.rows.items()}
+        rows = {name: cells for name, cells in rows.items() if any(cell != Cell() for cell in cells.values())}
         published = {name: row.published for name, row in self.rows.items()}
         units = {name: column.unit for name, column in self.columns.items()}
         measured = {column for numbers in found.values() for column in numbers}
@@ -131,6 +126,22 @@ class Training(Experiment):
         rows_of_columns(
             {row: {name: cell for name, cell in cells.items() if name in measured} for row, cells in rows}, path, title
         )
+
+
+def measured(entry: sslkit.ZooEntry, columns: Mapping[str, Column], judged_on: Mapping[str, str], lab: Lab) -> Numbers:
+    """The numbers of the columns that are measured at this scale; what several ask for is evaluated once."""
+    found: dict[str, float] = {}
+    answers: dict[str, list[Result]] = {}
+    for name, column in columns.items():
+        if column.card and lab.scale == "small":
+            found[name] = entry.card["after"][column.card]
+        elif data := {**judged_on, **column.data}.get(lab.scale):
+            question = (data.replace("ROOT", str(lab.root)), column.protocol, column.asked(lab.scale))
+            key = digest(question)
+            if key not in answers:
+                answers[key] = evaluated(entry, *question, lab)
+            found[name] = column.value(answers[key])
+    return found
 
 
 def evaluated(entry: sslkit.ZooEntry, data: str, protocol: str, options: Mapping[str, Any], lab: Lab) -> list[Result]:
