@@ -1,4 +1,4 @@
-"""Pictures of the experiments, in the common style: rows of columns, and lines over an option's values."""
+"""Pictures of the experiments, in the common style: rows of columns, points, maps, lines over an option's values."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +9,7 @@ from sslkit.files.writing import write_whole
 from sslkit.numerics import figures
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -52,9 +53,14 @@ def save(figure: "Figure", path: Path) -> None:
 
 
 def scattered(
-    scores: Mapping[str, Sequence[float]], measured: Sequence[float], measure: str, path: Path, title: str
+    scores: Mapping[str, Sequence[float]],
+    measured: Sequence[float],
+    measure: str,
+    path: Path,
+    title: str,
+    of: str = "tasks",
 ) -> None:
-    """A panel for each score: a point for each task, its score and what was measured."""
+    """A panel for each score: a point for each task (or of what else), its score and what was measured."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(2.9 * len(scores), 3.2), layout="constrained")
@@ -65,5 +71,61 @@ def scattered(
         axis.grid(color=figures.GUIDE, lw=0.6)
     axes[0].set_ylabel(f"{measure}, %", fontsize=figures.SMALL)
     figures.titled(figure, title)
-    figures.noted(figure, [f"a point for each of {len(measured)} tasks; {figures.better()}"])
+    figures.noted(figure, [f"a point for each of {len(measured)} {of}; {figures.better()}"])
     save(figure, path)
+
+
+def maps_of_rows(
+    maps: Mapping[str, tuple["np.ndarray", "np.ndarray"]], classes: Sequence[str], path: Path, title: str
+) -> None:
+    """A panel for each row: the map (n, 2) of its features, the points (n,) by class, with one legend."""
+    from matplotlib.figure import Figure
+
+    across = min(len(maps), 3)
+    down = -(-len(maps) // across)
+    figure = Figure(figsize=(2.7 * across + 2.0, 2.8 * down + 0.9), layout="constrained")
+    axes = figure.subplots(down, across, squeeze=False).flat
+    for axis, (name, (flat, y)) in zip(axes, maps.items(), strict=False):
+        figures.scatter(axis, flat, y, classes, legend=False)
+        axis.set_title(name, fontsize=figures.PANEL, loc="left", color=figures.INK, parse_math=False)
+    figures.beside(figure, *axes[0].get_legend_handles_labels())
+    for axis in list(axes)[len(maps) :]:
+        axis.axis("off")
+    figures.titled(figure, title)
+    figures.noted(figure, ["t-SNE of one seed; distances and sizes in a map mean nothing"])
+    save(figure, path)
+
+
+def lines_by_option(rows: Mapping[str, Mapping[str, Cell]], path: Path, title: str) -> None:
+    """A panel for each OPTION of rows called OPTION=VALUE: a line for each column, with its intervals."""
+    from matplotlib.figure import Figure
+
+    options: dict[str, dict[float, Mapping[str, Cell]]] = {}
+    for name, cells in rows.items():
+        option, _, value = name.partition("=")
+        options.setdefault(option, {})[float(value)] = cells
+    columns = list(dict.fromkeys(column for cells in rows.values() for column in cells))
+    figure = Figure(figsize=(2.6 * len(options) + 1.0, 1.7 * len(columns) + 1.2), layout="constrained")
+    axes = figure.subplots(len(columns), len(options), sharey="row", sharex="col", squeeze=False)
+    for across, (option, values) in enumerate(options.items()):
+        for down, column in enumerate(columns):
+            _line(axes[down, across], values, column)
+            axes[0, across].set_title(option, fontsize=figures.PANEL, loc="left", color=figures.INK)
+            axes[down, 0].set_ylabel(column, fontsize=figures.SMALL)
+    figures.titled(figure, title)
+    figures.noted(figure, ["measured here, with 95 % intervals where there are several seeds"])
+    save(figure, path)
+
+
+def _line(axis: "Axes", values: Mapping[float, Mapping[str, Cell]], column: str) -> None:
+    """Draw a column over the values, at equal distances."""
+    measured = [values[value][column].measured for value in sorted(values)]
+    points = [(place, one) for place, one in enumerate(measured) if one is not None]
+    for place, one in points:
+        if one.interval is not None:
+            axis.plot([place, place], one.interval, color=figures.FIRST, lw=1.5)
+    axis.plot([place for place, _ in points], [one.value for _, one in points], "o-", color=figures.FIRST, ms=4, lw=1)
+    axis.set_xticks(range(len(values)), [f"{value:g}" for value in sorted(values)])
+    axis.tick_params(labelsize=figures.SMALL)
+    axis.grid(color=figures.GUIDE, lw=0.6)
+    axis.spines[["top", "right"]].set_visible(False)

@@ -2,151 +2,55 @@
 
 In small the rows have the tuned settings of `recipes/conf/experiment` on the Fashion-MNIST in the package (8,000 images
 of 28 pixels, 6 epochs, a network of 0.3 million parameters); at the paper's scale those of `experiment=paper/...`.
+Rows and columns: `dsa_rows.py`, those of the transfer tables `dsa_transfer.py`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from evaluation.papers import dsa_transfer as transfer
 from evaluation.papers.claims import Claim
-from evaluation.papers.experiment import Absent, Experiment
-from evaluation.papers.training import Column, Row, Training
-
-INTER = Column("crowding", "inter/unit", card="inter", unit="")
-INTRA = Column("crowding", "intra/unit", card="intra", unit="")
-PROBE = Column("linear", card="probe")
-CROWDING = {"inter-class": INTER, "intra-class": INTRA, "top-1": PROBE}
-ON = {"small": "fashion_mnist", "paper": "imagenet"}
-DISTANCES = (
-    "distances of unit-length features; in small between class means, at the paper's scale between unit-length means"
+from evaluation.papers.dsa_rows import (
+    COSINE,
+    CROWDED,
+    CROWDING,
+    DISTANCES,
+    INTER,
+    INTRA,
+    ON,
+    SUPERVISED,
+    TABLE1,
+    TABLE2,
+    TABLE2_DSA,
+    TABLE8_DSA,
+    both,
+    components,
+    only,
+    pairs,
+    selected,
+    swept,
+    with_dsa,
 )
-IMAGENET = "data=ROOT/imagenet"  # ROOT: the folder of the published sets
-CLIP = "method.dsa.prior=clip"
-VITS = ("mae", "u_mae", "moco_v3")
+from evaluation.papers.experiment import Absent, Experiment
+from evaluation.papers.pictured import OVERLAP, Bounds, Maps, Swept
+from evaluation.papers.training import PROBE, Row, Training
+
+PAIR = transfer.PAIR
+ADDED = with_dsa(PAIR)
+SHARED = "after 20 for five networks of three seeds, which fig1, fig3, table4 and table6 share"
+PLAIN = tuple((name, "Supervised") for name in PAIR)
+FILMS_ADDED = with_dsa(("v-SimCLR", "v-BYOL"))
+DETECTED_ADDED = with_dsa(("BYOL",))
+EIGHT = "8 classes drawn once; overlap: the share of the ten nearest neighbours of another class"
+FILMED = (
+    "in small the class of a piece is the film that it is cut from, with colours of its own; three films, so few that "
+    "accuracies may be at their top"
+)
 
 
-def row(method: str, published: Mapping[str, float]) -> Row:
-    """A method with its tuned settings in small, and the paper's at its scale."""
-    objective = method.partition("+")[0]
-    network = "vit_b" if objective in VITS else "resnet50"
-    small = (f"method={method}", f"experiment={objective}")
-    return Row(small, (f"method={method}", f"experiment=paper/imagenet_{network}", IMAGENET), published)
-
-
-def pairs(plain: Mapping[str, Row], published: Mapping[str, Mapping[str, float]]) -> dict[str, Row]:
-    """The plain rows, and each again with DSA."""
-    added = {f"{name} + DSA": _with_dsa(name, plain[name], numbers) for name, numbers in published.items()}
-    return {**plain, **added}
-
-
-def _with_dsa(name: str, plain: Row, published: Mapping[str, float]) -> Row:
-    small, paper = ((f"{words[0]}+dsa", *words[1:]) for words in (plain.small, plain.paper))
-    return Row(small, (*paper, CLIP), published)
-
-
-def measured(names: Sequence[str], *numbers: float) -> dict[str, float]:
-    return dict(zip(names, numbers, strict=False))
-
-
-def crowded(*numbers: float) -> dict[str, float]:
-    return measured(tuple(CROWDING), *numbers)
-
-
-def accuracies(*numbers: float) -> dict[str, float]:
-    return measured(("top-1",), *numbers)
-
-
-LATER = "not built yet"
-TABLE1 = {
-    "SimCLR": row("simclr", crowded(1.17, 1.15, 70.15)),
-    "BYOL": row("byol", crowded(0.90, 0.65, 71.48)),
-    "SwAV": row("swav", crowded(1.12, 1.01, 75.78)),
-    "Barlow Twins": row("barlow_twins", crowded(1.06, 1.11, 73.97)),
-    "MAE": row("mae", crowded(0.14, 0.85, 66.85)),
-}
-CROWDED = tuple((name, "Supervised") for name in TABLE1)
-SUPERVISED = {"Supervised": row("supervised", crowded(1.32, 0.62, 79.24))}
-TABLE2 = {
-    "SimCLR": row("simclr", accuracies(70.15)),
-    "MoCo": row("moco", accuracies(72.80)),
-    "BYOL": row("byol", accuracies(71.48)),
-    "SimSiam": row("simsiam", accuracies(73.01)),
-    "Barlow Twins": row("barlow_twins", accuracies(73.97)),
-    "SwAV": row("swav", accuracies(75.78)),
-    "DINO": row("dino", accuracies(75.43)),
-    "W-MSE": row("w_mse", accuracies(76.01)),
-    "ReSSL": row("ressl", accuracies(75.77)),
-    "VICRegL": row("vicregl", accuracies(75.96)),
-    "MAE": row("mae", accuracies(66.85)),
-    "U-MAE": row("u_mae", accuracies(70.46)),
-    "MoCo v3": row("moco_v3", accuracies(76.47)),
-}
-TABLE2_DSA = {
-    "SimCLR": accuracies(72.09),
-    "MoCo": accuracies(74.79),
-    "SimSiam": accuracies(74.09),
-    "Barlow Twins": accuracies(76.03),
-    "SwAV": accuracies(77.84),
-    "DINO": accuracies(76.50),
-    "BYOL": accuracies(74.95),
-    "ReSSL": accuracies(77.45),
-    "VICRegL": accuracies(78.15),
-    "MAE": accuracies(72.76),
-    "MoCo v3": accuracies(78.24),
-}
-TABLE8_DSA = {
-    "SimCLR": crowded(1.37, 0.92),
-    "BYOL": crowded(1.21, 0.55),
-    "SwAV": crowded(1.31, 0.57),
-    "Barlow Twins": crowded(1.15, 0.97),
-    "MAE": crowded(0.64, 0.65),
-}
-ABLATED = "optimizer.lr=0.004"  # the settings of recipes/benchmarks/plugins/ablation.py
-HEADS = {
-    "simclr": ("method.objective.hidden=256", "method.objective.dim=64"),
-    "byol": ("method.objective.momentum=0.98", "method.objective.hidden=256", "method.objective.dim=64"),
-}
-PARTS = {
-    "DSA": (),
-    "DSA without SM": ("method.dsa.upsilon=0", "method.dsa.neighbours=none"),
-    "DSA without sc": ("method.dsa.neighbours=none",),
-}
-COSINE = "cosine in place of the MLP"
-PRIORS = {
-    "prior pca": (),
-    "prior hog": ("method.dsa.prior=hog",),
-    COSINE: ("method.dsa.arranger=cosine",),
-}
-
-
-def ablated(objective: str, published: Mapping[str, float], plugin: str = "", *words: str) -> Row:
-    """A row of the ablations, whose networks have one set of settings for all parts."""
-    method = f"method={objective}{plugin}"
-    small = (method, *HEADS[objective], "method.views.scale=[0.2,1.0]", ABLATED, *words)
-    prior = (CLIP,) if plugin and not any("prior" in word for word in words) else ()
-    return Row(small, (method, "experiment=paper/imagenet_resnet50", IMAGENET, *prior, *words), published)
-
-
-def components(title: str, objective: str, plain: Sequence[float], added: Sequence[Sequence[float]]) -> dict[str, Row]:
-    rows = {title: ablated(objective, crowded(*plain))}
-    for (part, words), numbers in zip(PARTS.items(), added, strict=True):
-        rows[f"{title} + {part}"] = ablated(objective, crowded(*numbers), "+dsa", *words)
-    return rows
-
-
-def selected(title: str, objective: str, plain: float, numbers: Sequence[float | None]) -> dict[str, Row]:
-    rows = {title: ablated(objective, accuracies(plain))}
-    for (part, words), number in zip(PRIORS.items(), numbers, strict=True):
-        published = {} if number is None else accuracies(number)
-        rows[f"{title} + DSA, {part}"] = ablated(objective, published, "+dsa", *words)
-    return rows
-
-
-def with_dsa(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    return tuple((f"{name} + DSA", name) for name in names)
-
-
-def both(row: str, base: str) -> tuple[tuple[str, str], ...]:
-    """A pair for each objective of the ablations."""
-    return tuple((f"{name} + {row}", f"{name} + {base}" if base else name) for name in ("SimCLR", "BYOL"))
+def drawn(rows: Mapping[str, Row], names: Sequence[str] = PAIR) -> dict[str, Row]:
+    """Rows without published numbers; these names, and these with DSA, are measured in small."""
+    return {name: replace(row, published={}) for name, row in only((*names, "Supervised"), rows).items()}
 
 
 EXPERIMENTS: dict[str, Experiment | Absent] = {
@@ -221,14 +125,142 @@ EXPERIMENTS: dict[str, Experiment | Absent] = {
             Claim("the cosine is worse than the MLP", "top-1", both(f"DSA, {COSINE}", "DSA, prior pca"), -1),
         ),
     ),
-    "fig1": Absent(caption="Fig. 1: distribution of 8 classes in the feature space of SSL methods.", reason=LATER),
+    "fig1": Maps(
+        caption="Fig. 1: distribution of 8 classes in the feature space of SSL methods.",
+        cost=f"2 minutes {SHARED}",
+        needs=("imagenet",),
+        readings=(EIGHT, "in small without SwAV, Barlow Twins and MAE, for the time"),
+        rows=drawn(TABLE1 | SUPERVISED),
+        judged_on=ON,
+        claims=(
+            Claim("self-supervised classes overlap more than supervised ones", OVERLAP, PLAIN),
+            Claim("are closer together", "inter-class", PLAIN, -1),
+            Claim("and wider", "intra-class", PLAIN),
+        ),
+    ),
     "fig2": Absent(caption="Fig. 2: the pipeline of the proposed DSA.", reason="a drawing, without a measurement"),
-    "fig3": Absent(caption="Fig. 3: distribution of 8 classes in the feature space of methods with DSA.", reason=LATER),
-    "fig4": Absent(caption="Fig. 4: distances and variances for values of nu, upsilon, alpha and eta.", reason=LATER),
-    "table3": Absent(caption="Table III: linear evaluation on Kinetics-400.", reason=LATER),
-    "table4": Absent(caption="Table IV: semi-supervised accuracies with 1 % and 10 % of ImageNet.", reason=LATER),
-    "table5": Absent(caption="Table V: fine-tuning on UCF101 and HMDB51.", reason=LATER),
-    "table6": Absent(caption="Table VI: few-shot accuracies on FC100, CUB200 and Plant Disease.", reason=LATER),
-    "table7": Absent(caption="Table VII: object detection and instance segmentation.", reason=LATER),
-    "theorem4.1": Absent(caption="Theorem IV.1: aggregation and separation bound the error.", reason=LATER),
+    "fig3": Maps(
+        caption="Fig. 3: distribution of 8 classes in the feature space of methods with DSA.",
+        cost=f"2 minutes {SHARED}",
+        needs=("imagenet",),
+        readings=(EIGHT, "also without DSA, to compare", "in small without SwAV, Barlow Twins and MAE, for the time"),
+        rows=drawn(pairs(TABLE1, TABLE8_DSA)),
+        judged_on=ON,
+        claims=(
+            Claim("with DSA classes overlap less", OVERLAP, ADDED, -1),
+            Claim("are farther apart", "inter-class", ADDED),
+            Claim("and narrower", "intra-class", ADDED, -1),
+        ),
+    ),
+    "fig4": Swept(
+        caption="Fig. 4: distances and variances for values of nu, upsilon, alpha and eta.",
+        cost="15 minutes",
+        needs=("imagenet",),
+        readings=(
+            "the paper names the best nu (0.1) and upsilon (100), and the growth from eta = 5 to 10; the text has "
+            "no other values: powers of ten, halves and doubles around the default",
+            "BYOL + DSA only, 2 epochs in small, for the time",
+        ),
+        rows=swept("nu", 0.1, 0.01, 1)
+        | swept("upsilon", 100, 10, 1000)
+        | swept("alpha", 1, 0.5, 2)
+        | swept("eta", 20, 5, 10),
+        columns={"inter-class": INTER, "intra-class": INTRA},
+        judged_on=ON,
+        claims=(
+            Claim("nu = 0.1 is best", "inter-class", (("nu=0.1", "nu=0.01"), ("nu=0.1", "nu=1"))),
+            Claim(
+                "upsilon = 100 is best", "inter-class", (("upsilon=100", "upsilon=10"), ("upsilon=100", "upsilon=1000"))
+            ),
+            Claim("the distance rises with alpha", "inter-class", (("alpha=1", "alpha=0.5"),)),
+            Claim("and the variance falls", "intra-class", (("alpha=1", "alpha=0.5"),), -1),
+            Claim("the distance rises from eta = 5 to 10", "inter-class", (("eta=10", "eta=5"),)),
+            Claim("then not", "inter-class", (("eta=20", "eta=10"),), 0),
+        ),
+    ),
+    "table3": Training(
+        caption="Table III: linear evaluation on Kinetics-400.",
+        cost="5 minutes after cut_films.py",
+        needs=("kinetics400",),
+        readings=(
+            FILMED,
+            "supervised is not trained; without v-MoCo and v-SwAV in small, for the time",
+        ),
+        rows=transfer.TABLE3,
+        columns=transfer.LINEAR,
+        judged_on={"small": transfer.FILMS, "paper": "kinetics400"},
+        makes=transfer.CUT,
+        claims=(Claim("DSA raises the accuracy", "top-1", FILMS_ADDED),),
+    ),
+    "table4": Training(
+        caption="Table IV: semi-supervised accuracies with 1 % and 10 % of ImageNet.",
+        cost=f"15 minutes {SHARED}",
+        needs=("imagenet",),
+        readings=(
+            "top-1 only; Supervised, the labels alone, is not trained",
+            "in small one draw of the labels, 30 and 10 epochs in place of 50; SimCLR and BYOL only, for the time",
+        ),
+        rows=transfer.TABLE4,
+        columns=transfer.SHARES,
+        judged_on=ON,
+        claims=tuple(Claim(f"with {share} DSA raises the accuracy", share, ADDED) for share in transfer.SHARES),
+    ),
+    "table5": Training(
+        caption="Table V: fine-tuning on UCF101 and HMDB51.",
+        cost="5 minutes after cut_films.py and table3, whose networks it has",
+        needs=("kinetics400", "ucf101", "hmdb51"),
+        readings=(
+            FILMED,
+            "VTHCL, TCLR, VideoMoCo, SLIC, MACLR and CVRL are not in sslkit",
+            "in small v-SimCLR and v-BYOL with two clips a film, on the films of their pretraining, as UCF101",
+        ),
+        rows=transfer.TABLE5,
+        columns=transfer.TUNED,
+        judged_on={},
+        makes=transfer.CUT,
+        claims=tuple(Claim(f"DSA raises the accuracy on {name}", name, FILMS_ADDED) for name in transfer.TUNED),
+    ),
+    "table6": Training(
+        caption="Table VI: few-shot accuracies on FC100, CUB200 and Plant Disease.",
+        cost=f"8 minutes {SHARED}",
+        needs=("fc100", "cub2010", "plantvillage"),
+        readings=(
+            "in small letters of new scripts (glyphs) stand for FC100, clipart for CUB200, digits for Plant Disease",
+            "in small 600 episodes, classes with too few images left out; SimCLR and BYOL only, for the time",
+        ),
+        rows=transfer.TABLE6,
+        columns=transfer.SHOTS,
+        judged_on={},
+        claims=tuple(Claim(f"DSA raises {name}", name, ADDED) for name in transfer.SHOTS),
+    ),
+    "table7": Training(
+        caption="Table VII: object detection and instance segmentation.",
+        cost="25 minutes",
+        needs=("imagenet", "voc07", "voc0712", "coco2017"),
+        readings=(
+            "in small clipart_boxes as VOC 07, 200 steps; BYOL pretrained on clip art; all else would take hours",
+            "SimSiam's AP50 on VOC 07 is 71.3 and SimCLR + DSA's 717.5 in the scan: read as 77.3 and 77.5",
+        ),
+        rows=transfer.TABLE7,
+        columns=transfer.DETECTED,
+        judged_on={},
+        claims=tuple(
+            Claim(f"DSA raises {name}", name, DETECTED_ADDED) for name in transfer.DETECTED if name[-3:] == " AP"
+        ),
+    ),
+    "theorem4.1": Bounds(
+        caption="Theorem IV.1: aggregation and separation bound the error.",
+        cost="15 minutes, of them 6 for networks that fig1 and fig3 share",
+        needs=("imagenet",),
+        readings=(
+            "eq. 8: contrast is L_NCE - log Q, separation the sum of mu_i mu_j, spread the root of the variance, bound "
+            "their sum; its constants are not given, so that only the order of the networks is checked, not the bound",
+            "of unit-length features of two views of 1,000 test images; risk is the left side",
+            "one seed: the sample is the networks",
+        ),
+        rows=drawn(pairs(TABLE1, TABLE8_DSA) | SUPERVISED, tuple(TABLE1)),
+        judged_on=ON,
+        claims=(),
+        seeds=(0,),
+    ),
 }
