@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from filelock import Timeout
 
-from sslkit.composition.names import classes
 from sslkit.errors import UserError
 from sslkit.files.writing import lock
+from sslkit.options.members import classes
 from sslkit.runtime.checkpoint import LAST, newest_whole
 from sslkit.runtime.jobs import Machine, Outcome, cores, last_lines
 from sslkit.terminal import say

@@ -7,11 +7,11 @@ from typing import Any
 
 from sslkit import backbones
 from sslkit.composition.method import Method
-from sslkit.composition.names import parse, signature
 from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.own_dataset import PREFIX as OWN
 from sslkit.numerics.accuracy import wilson_interval, with_interval
 from sslkit.options import members
+from sslkit.options.members import parse, signature
 from sslkit.options.settings import leaves
 from sslkit.runtime import processes
 from sslkit.runtime.hardware import precision
