@@ -11,9 +11,7 @@ import importlib.util
 import inspect
 import pkgutil
 import re
-import sys
-import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -122,13 +120,6 @@ def summary(member: type) -> str:
     """The first line of a member's module docstring, a one-line description."""
     doc = inspect.getdoc(inspect.getmodule(member)) or inspect.getdoc(member) or ""
     return doc.strip().splitlines()[0] if doc.strip() else ""
-
-
-def callable_module(name: str, function: Callable[..., Any]) -> None:
-    """Make the module `name` callable as `function`: `sslkit.method(...)` beside `sslkit.method.Method`."""
-    module = sys.modules[name]
-    module.__class__ = type("CallableModule", (types.ModuleType,), {"__call__": staticmethod(function)})
-    module.__signature__ = inspect.signature(function)  # otherwise the first argument is taken as the module itself
 
 
 def parse(name: str) -> tuple[str, list[str]]:

@@ -233,9 +233,3 @@ def check_kept(method: Method, loaded: dict[str, Tensor]) -> None:
         remedy = "set method.objective.position=learned" if learned else "take another objective"
         source = method.backbone.recipe.origin.source
         raise UserError(f"method={method.name} would replace {', '.join(lost[:4])} of init={source}: {remedy}")
-
-
-def init_digest(method: Method) -> str | None:
-    """The sha256 of the initial weights, None for a random start."""
-    origin = method.backbone.recipe.origin
-    return origin and origin.sha256
