@@ -14,7 +14,7 @@ from torch import Tensor
 
 import sslkit
 from sslkit import backbones, objectives, regularizers
-from sslkit.composition.names import signature
+from sslkit.options.members import signature
 
 PLUGINS = [*regularizers.names(), "+".join(regularizers.names())]
 MEMBERS = [(name, family) for name in objectives.names() for family in objectives.find(name).families]

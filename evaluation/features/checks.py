@@ -1,13 +1,14 @@
 """Checks of arguments shared by many functions of evaluation: ranges, image sizes, devices."""
 
-from numbers import Integral
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import torch
 
 from sslkit.errors import UserError
-from sslkit.options.settings import Declared, Limits
+from sslkit.options.settings import MOST_SEED, Declared, Limits
 
 MOST_PIXELS = 4096
 DEVICES = ("cpu", "cuda", "mps", "xpu")  # that can compute; torch has others, such as meta, that cannot
@@ -26,6 +27,33 @@ def whole_number(name: str, value: Any, least: int) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise UserError(f"{name}={value!r} must be a whole number from {least}")
     return int(value)
+
+
+def as_list(name: str, values: Any) -> list[Any]:
+    """A list of at least one value; one number is a list of it. Raises UserError."""
+    if isinstance(values, Real) and not isinstance(values, bool):
+        return [values]
+    if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable) or not (found := list(values)):
+        raise UserError(f"{name}={values!r} must be a list of at least one number")
+    return found
+
+
+def different_seeds(seeds: int | Sequence[int]) -> list[int]:
+    """The seeds as ints; one number is one seed.
+
+    Raises UserError if there are none, one comes twice, or one is no whole number from 0.
+    """
+    found = [whole_number("seeds: a seed", seed, 0) for seed in as_list("seeds", seeds)]
+    if len(set(found)) < len(found):
+        raise UserError(f"seeds={seeds!r} must be different whole numbers from 0")
+    return found
+
+
+def checked_seed(seed: int) -> int:
+    """Return the seed. Raises UserError if it is not an integer from 0 to 2**32 - 1, which all generators take."""
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= seed <= MOST_SEED:
+        raise UserError(f"seed={seed!r} must be a whole number from 0 to {MOST_SEED}")
+    return int(seed)
 
 
 def checked_images(*, image_size: Any = None, in_chans: Any = None) -> None:

@@ -291,12 +291,3 @@ def _loaded(
         warnings.warn(f"{name}: {backbone.unseen} (image_size)", stacklevel=2)
     digest = weights_digest(backbone.net)
     return LoadedModel(backbone.eval(), name, digest, resize, tuple(mean), tuple(std), **more)
-
-
-def unlike_sizes(sizes: Mapping[str, int]) -> str:
-    """Return a note on models that see the images at different sizes, "" where all have one. sizes: by model."""
-    if len(set(sizes.values())) < 2:
-        return ""
-    by_size = {size: [name for name, own in sizes.items() if own == size] for size in sorted(set(sizes.values()))}
-    seen = "; ".join(f"{size} px ({', '.join(names)})" for size, names in by_size.items())
-    return f"the models see the images at different sizes: {seen}"

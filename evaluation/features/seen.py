@@ -14,7 +14,6 @@ from typing import Any
 
 from evaluation.datasets import Split, find, published
 from sslkit import objectives
-from sslkit.composition.names import parse
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Images
 from sslkit.data.sources import torchvision_sets
@@ -25,6 +24,7 @@ from sslkit.data.sources.walk import IMAGES, VIDEOS, Kind
 from sslkit.data.video import clips
 from sslkit.data.video.index import VideoIndex
 from sslkit.errors import UserError
+from sslkit.options.members import parse
 from sslkit.zoo import weights
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
 

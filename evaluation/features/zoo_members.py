@@ -159,3 +159,52 @@ def _members_of(one: Any) -> Members[Any]:
         is_folder = named.expanduser().is_dir()
         return Members({str(one).rstrip("/").replace(str(named), named.name) if is_folder else str(one): one})
     return Members({type(one).__name__: one})
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failed measurement. data: the task, "" if the model could not be loaded. reason: in one line."""
+
+    model: str
+    data: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.model}{' on ' if self.data else ''}{self.data}: {self.reason}"
+
+
+def load_zoo(
+    zoo: Any, image_size: int | None = None, trust: str | Sequence[str] | None = ()
+) -> tuple[dict[str, LoadedModel], list[Failure]]:
+    """Load the models of a zoo by name; also return those that could not be loaded.
+
+    zoo: see `evaluation.rank`. image_size: side for models outside a zoo; entries keep theirs.
+    trust: see `evaluation.load_model`. Raises UserError for an empty zoo, for duplicate names, and if no model can be
+    loaded.
+    """
+    found = members(zoo)
+    models = {}
+    failures = [Failure(name, "", reason) for name, reason in found.left_out.items()]
+    for name, one in found.items():
+        try:
+            models[name] = load_member(one, image_size, trust=trust)
+        except Exception as error:
+            failures.append(Failure(name, "", error_line(error)))
+    if not models:
+        raise UserError(f"none of the models can be loaded: {'; '.join(map(str, failures))}")
+    return models, failures
+
+
+def error_line(error: Exception) -> str:
+    """Return an error as one line."""
+    said = " ".join(str(error).split()) or "no message"
+    return said if isinstance(error, UserError) else f"{type(error).__name__}: {said}"
+
+
+def unlike_sizes(sizes: Mapping[str, int]) -> str:
+    """Return a note on models that see the images at different sizes, "" where all have one. sizes: by model."""
+    if len(set(sizes.values())) < 2:
+        return ""
+    by_size = {size: [name for name, own in sizes.items() if own == size] for size in sorted(set(sizes.values()))}
+    seen = "; ".join(f"{size} px ({', '.join(names)})" for size, names in by_size.items())
+    return f"the models see the images at different sizes: {seen}"

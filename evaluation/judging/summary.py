@@ -10,8 +10,8 @@ from typing import Any
 from evaluation import protocols as family
 from evaluation.datasets import Reading
 from evaluation.features.extraction import context
-from evaluation.features.models import LoadedModel, load_model, unlike_sizes
-from evaluation.features.zoo_members import Members, lines_of
+from evaluation.features.models import LoadedModel, load_model
+from evaluation.features.zoo_members import Members, lines_of, unlike_sizes
 from evaluation.features.zoo_members import members as members_of
 from evaluation.judging.following import following
 from evaluation.judging.run import Evaluation, agreed, asked_for, check_fits, prepared

@@ -3,7 +3,6 @@
 import datetime
 import json
 import os
-import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from sslkit.errors import UserError, nearest
 from sslkit.files import reading
 from sslkit.files.writing import write_text
 from sslkit.runtime.context import Runtime
+from sslkit.runtime.jobs import processor
 from sslkit.terminal import say
 from sslkit.terminal.say import counted, entry, folded
 from sslkit.terminal.tables import below_names, markdown
@@ -106,13 +106,7 @@ def _opened(path: Path, paper: str, what: str, scale: str) -> dict[str, Any]:
 
 def _made() -> dict[str, Any]:
     """Return date, processor and cores of this run."""
-    return {"date": datetime.date.today().isoformat(), "processor": _processor(), "cores": os.cpu_count()}
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return {"date": datetime.date.today().isoformat(), "processor": processor(), "cores": os.cpu_count()}
 
 
 def as_text(one: Experiment, shown: Shown) -> str:

@@ -4,17 +4,16 @@ Sources: Ericsson et al. 2021, arXiv 2011.13377 and its public code (the grid "p
 fine-tuning of Zheng et al. 2025, arXiv 2510.23145.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evaluation.datasets import Reading
-from evaluation.features.checks import whole_number
+from evaluation.features.checks import as_list, different_seeds
 from evaluation.features.models import load_model
 from evaluation.protocols._option_types import AtLeastTwo, Count, Crop, Folds, Precision, Seeds, Workers
 from evaluation.protocols.base import Subject
@@ -181,15 +180,6 @@ def settings_of(grid: str | Mapping[str, Any], **fixed: Any) -> list[Setting]:
     return [Setting(lr=lr, weight_decay=decay, optimizer=optimizer, **fixed) for lr, decay in product(rates, decays)]
 
 
-def as_list(name: str, values: Any) -> list[Any]:
-    """A list of at least one value; one number is a list of it. Raises UserError."""
-    if isinstance(values, Real) and not isinstance(values, bool):
-        return [values]
-    if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable) or not (found := list(values)):
-        raise UserError(f"{name}={values!r} must be a list of at least one number")
-    return found
-
-
 def _checked(options: Options, select: str) -> tuple[list[Setting], list[int]]:
     """Return the settings of the grid, and the seeds. Raises UserError for options out of range."""
     check_select(select)
@@ -212,17 +202,6 @@ def check_extend(extend: bool, settings: Sequence[Setting], select: str = "held_
         raise UserError("extend=true chooses on held-out images: leave out select=test")
     if extend and len({setting.lr for setting in settings}) < 2:
         raise UserError("extend=true needs a grid of at least two learning rates, whose factor it goes on with")
-
-
-def different_seeds(seeds: int | Sequence[int]) -> list[int]:
-    """The seeds as ints; one number is one seed.
-
-    Raises UserError if there are none, one comes twice, or one is no whole number from 0.
-    """
-    found = [whole_number("seeds: a seed", seed, 0) for seed in as_list("seeds", seeds)]
-    if len(set(found)) < len(found):
-        raise UserError(f"seeds={seeds!r} must be different whole numbers from 0")
-    return found
 
 
 def _on_held_out(

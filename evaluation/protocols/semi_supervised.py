@@ -15,11 +15,11 @@ import numpy as np
 
 from evaluation.datasets import Reading
 from evaluation.datasets._subsets import label_subset, list_digest
-from evaluation.features.checks import whole_number
+from evaluation.features.checks import as_list, whole_number
 from evaluation.features.models import load_model
 from evaluation.protocols._option_types import AtLeastTwo, Count, Fraction, Precision, Workers
 from evaluation.protocols.base import Subject
-from evaluation.protocols.fine_tune import NOTHING_CHOSEN, as_list, check_select
+from evaluation.protocols.fine_tune import NOTHING_CHOSEN, check_select
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
 from evaluation.tuning.outcomes import best, in_groups, mean_record, require_sound, result_of, seconds_of, spread, told

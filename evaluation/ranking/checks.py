@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from evaluation.features.checks import device_of
+from evaluation.features.checks import checked_seed, device_of
 from evaluation.ranking.references import CARD
-from evaluation.ranking.samples import ON_CPU, checked_seed
+from evaluation.ranking.samples import ON_CPU
 from evaluation.ranking.scoring import Spec, parse, scored
 from evaluation.transferability.base import Sample, TooFewImages
 from sslkit.errors import UserError

@@ -13,10 +13,10 @@ from typing import Any
 from evaluation.datasets import Reading, Split, published
 from evaluation.datasets._labels import check_classes
 from evaluation.datasets._readable import readable
-from evaluation.features.checks import checked, checked_images, device_of, whole_number
+from evaluation.features.checks import as_list, checked, checked_images, device_of, different_seeds, whole_number
 from evaluation.features.models import LoadedModel
-from evaluation.features.zoo_members import load_member, members
-from evaluation.protocols.fine_tune import Options, as_list, different_seeds, runs_of, settings_of, tuned
+from evaluation.features.zoo_members import Failure, error_line, load_zoo
+from evaluation.protocols.fine_tune import Options, runs_of, settings_of, tuned
 from evaluation.ranking.candidates import sampled
 from evaluation.results.records import Records, check_fields, run_id
 from evaluation.tuning.estimate import announce
@@ -32,18 +32,6 @@ from sslkit.runtime.distributed import rank, world_size
 
 NEEDS = ("model", "data", "weights", "images", "settings", "value", "interval", "chosen", "grid", "seconds")
 RESULTS, TRUTH, DETAILS = "results.jsonl", "truth.json", "truth_details.json"
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A failed measurement. data: the task, "" if the model could not be loaded. reason: in one line."""
-
-    model: str
-    data: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.model}{' on ' if self.data else ''}{self.data}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -180,7 +168,7 @@ class _Measurement:
         except Exception as error:  # an error of one network does not stop the others
             if world_size() > 1:  # the ranks must do the same calls
                 raise
-            self.failures.append(Failure(name, task, _line(error)))
+            self.failures.append(Failure(name, task, error_line(error)))
             self.runtime.say(f"FAILED    {self.failures[-1]}")
             return
         self.runtime.say(_told(task, name, record, done))
@@ -226,28 +214,6 @@ class _Measurement:
         if splits and isinstance(record["images"], list):  # records before 2026-11-25 have a number there
             return record["images"] == _digests(splits)
         return model is None or record["weights"] == model.digest
-
-
-def load_zoo(
-    zoo: Any, image_size: int | None = None, trust: str | Sequence[str] | None = ()
-) -> tuple[dict[str, LoadedModel], list[Failure]]:
-    """Load the models of a zoo by name; also return those that could not be loaded.
-
-    zoo: see `evaluation.rank`. image_size: side for models outside a zoo; entries keep theirs.
-    trust: see `evaluation.load_model`. Raises UserError for an empty zoo, for duplicate names, and if no model can be
-    loaded.
-    """
-    found = members(zoo)
-    models = {}
-    failures = [Failure(name, "", reason) for name, reason in found.left_out.items()]
-    for name, one in found.items():
-        try:
-            models[name] = load_member(one, image_size, trust=trust)
-        except Exception as error:
-            failures.append(Failure(name, "", _line(error)))
-    if not models:
-        raise UserError(f"none of the models can be loaded: {'; '.join(map(str, failures))}")
-    return models, failures
 
 
 def _listed(data: Any) -> list[Any]:
@@ -302,9 +268,3 @@ def at_an_end(record: Mapping[str, Any]) -> bool:
     """Return True if the chosen learning rate is the lowest or the highest of several."""
     rates = {tried["lr"] for tried in record["grid"]}
     return len(rates) > 1 and record["chosen"]["lr"] in (min(rates), max(rates))
-
-
-def _line(error: Exception) -> str:
-    """Return an error as one line."""
-    said = " ".join(str(error).split()) or "no message"
-    return said if isinstance(error, UserError) else f"{type(error).__name__}: {said}"

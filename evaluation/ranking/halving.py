@@ -15,11 +15,11 @@ import numpy as np
 from evaluation.datasets import Reading, Split, published
 from evaluation.datasets._readable import readable
 from evaluation.datasets._splits import held_out
-from evaluation.features.checks import checked, checked_images, device_of
+from evaluation.features.checks import as_list, checked, checked_images, device_of, different_seeds
 from evaluation.features.models import name_of
 from evaluation.features.using import use_it
 from evaluation.features.zoo_members import lines_of, load_member, members, open_all
-from evaluation.protocols.fine_tune import SHARE, as_list, different_seeds, settings_of
+from evaluation.protocols.fine_tune import SHARE, settings_of
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.checks import checked_metrics
 from evaluation.ranking.elimination import tuned

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from evaluation.features.models import unlike_sizes
+from evaluation.features.zoo_members import unlike_sizes
 from evaluation.ranking.agreement import FEWEST
 from evaluation.ranking.candidates import Candidate
 from evaluation.ranking.samples import doubts, row_marks

@@ -3,14 +3,13 @@
 import math
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.features.checks import device_of, is_no_label, of_column, of_one_hot, refuse_holes
+from evaluation.features.checks import checked_seed, device_of, is_no_label, of_column, of_one_hot, refuse_holes
 from evaluation.transferability.base import BLOCK, Sample
 from sslkit.errors import UserError, shown
 from sslkit.runtime.context import Runtime
@@ -18,7 +17,6 @@ from sslkit.runtime.context import Runtime
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 CHECKED = 65536  # rows checked at a time
 ON_CPU = Runtime(device="cpu")
-SEEDS = 2**32  # upper limit of the seeds of all generators used by metrics
 FEW = 16  # rows, or columns, that are checked first for repetitions
 STEPS = 4  # in units of eps: columns whose values differ by no more are constant up to rounding
 
@@ -87,13 +85,6 @@ def _boxes(boxes: Any) -> Tensor:
     if found.dim() != 2 or found.shape[1] != 4:
         raise UserError(f"boxes must be (N, 4): left, upper, right, lower; not {tuple(found.shape)}")
     return found
-
-
-def checked_seed(seed: int) -> int:
-    """Return the seed. Raises UserError if it is not an integer from 0 to 2**32 - 1."""
-    if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= seed < SEEDS:
-        raise UserError(f"seed={seed!r} must be a whole number from 0 to {SEEDS - 1}")
-    return int(seed)
 
 
 def _tensor(values: Any, what: str) -> Tensor:

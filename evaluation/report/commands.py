@@ -13,10 +13,10 @@ from evaluation.ranking.source_heads import CLUSTER_COUNT
 from evaluation.report.cells import dig
 from evaluation.results.result import Result
 from sslkit.backbones.wheels import WHEELS
-from sslkit.composition.names import signature
 from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.torchvision_sets import PREFIX
 from sslkit.errors import UserError
+from sslkit.options.members import signature
 from sslkit.options.settings import leaves
 from sslkit.terminal.say import words
 from sslkit.training.config import Config

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evaluation.results.power import detectable_classes, detectable_mean, detectable_share
 from evaluation.results.result import Result
-from evaluation.results.statistics import ROUNDING, Z95, bootstrap_mean, generator, holm, mcnemar, sign_flip, t_quantile
+from evaluation.results.statistics import ROUNDING, bootstrap_mean, generator, holm, mcnemar, sign_flip
 from sslkit.errors import UserError
 from sslkit.terminal.say import counted
 
-Z80 = 0.8416212335729143
 LEVEL = 0.05
 FEW = 5  # pairs, below which there is no interval
 FLIPS = 19_999  # draws of the randomisation test: its smallest p is 1 / 20,000
@@ -135,31 +135,6 @@ def compare_all(
     ]
 
 
-def detectable_share(discordant: float, n: int) -> float | None:
-    """Return the smallest difference of two shares that McNemar's test detects with power 80 % at level 5 %.
-
-    discordant: the share of images on which exactly one of the two is right; a larger solution d is itself used as the
-        discordance. n: images.
-    Solves sqrt(n) d = z(0.975) sqrt(psi) + z(0.8) sqrt(psi - d^2) (Connor 1987, Biometrics 43:207).
-    """
-    from scipy.optimize import brentq
-
-    def excess(d: float) -> float:
-        psi = max(discordant, d)
-        return n**0.5 * d - Z95 * psi**0.5 - Z80 * (psi - d * d) ** 0.5
-
-    return float(brentq(excess, 1e-12, 1.0)) if excess(1.0) > 0 else None
-
-
-def detectable_mean(difference: np.ndarray) -> float | None:
-    """Return the smallest mean that the t test detects with power 80 % at level 5 %: (t(0.975) + t(0.8)) SE.
-
-    difference: (n,) by pair. Source: Bloom 1995, Evaluation Review 19:547.
-    """
-    free, error = len(difference) - 1, float(np.std(difference, ddof=1)) / len(difference) ** 0.5
-    return (t_quantile(0.975, free) + t_quantile(0.8, free)) * error or None
-
-
 def randomisation(difference: np.ndarray, y: np.ndarray, *, seed: int = 0) -> float:
     """Return the two-sided p of no difference in mean-per-class accuracy, by randomly swapping the models' answers.
 
@@ -212,15 +187,8 @@ def _classes(a: Result, b: Result, labels: np.ndarray | None, seed: int) -> dict
         "interval": estimate.interval if varies else _never_vary(estimate.value, len(y)),
         "p": randomisation(difference, y, seed=seed) if difference.any() else 1.0,
         "test": "randomisation",
-        "detectable": _detectable_classes(difference, y),
+        "detectable": detectable_classes(difference, y),
     }
-
-
-def _detectable_classes(difference: np.ndarray, y: np.ndarray) -> float | None:
-    """Like `detectable_mean`, with the standard error of a mean of class means; None if nothing differs."""
-    groups = [difference[y == label] for label in np.unique(y)]
-    variance = sum(np.var(group, ddof=1) / len(group) for group in groups if len(group) > 1)
-    return (Z95 + Z80) * float(variance) ** 0.5 / len(groups) or None
 
 
 def _episodes(a: np.ndarray, b: np.ndarray) -> dict:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sslkit.files.writing import write_text
+from sslkit.runtime.jobs import processor
 
 FOLDER = Path(__file__).parent
 CONSTANTS = FOLDER / "constants.json"
@@ -72,14 +73,8 @@ def machine() -> dict[str, str | int | None]:
     """Processor, cores and versions, without the host name."""
     packages = ("sslkit", "torch", "torchvision", "lightly", "timm", "pytorch-lightning")
     return {
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in packages},
     }
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())

@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sslkit.cli import early, process, stand_ins  # first: it says in one line what stops the imports, too
+from sslkit.cli import process, stand_ins  # first: it says in one line what stops the imports, too
 
 if stand_ins.HELP & set(sys.argv):
     stand_ins.install(sys.argv)  # before the first import of a large library
 elif Path(sys.argv[0]).name == "train.py":
-    early.check_data(sys.argv[1:])
+    from sslkit.cli.words import check_data
+
+    check_data(sys.argv[1:])
 
 import hydra
 from hydra.core.config_store import ConfigStore
@@ -31,10 +33,10 @@ from omegaconf.errors import OmegaConfBaseException
 from sslkit.cli.words import check, is_sweep, joined, lengthened, one_line, quoted, unescaped
 
 from sslkit import objectives, regularizers
-from sslkit.composition.method import classes, signature
 from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import RunFailed, UserError
 from sslkit.options import members
+from sslkit.options.members import classes, signature
 from sslkit.options.settings import as_word, declared, overlaid, takes_text
 from sslkit.terminal import say
 from sslkit.terminal.say import as_started, as_typed, counted, entry, printable, reflowed

@@ -14,9 +14,9 @@ from hydra.errors import HydraException
 from sslkit.cli.words import check, one_line, quoted
 
 from sslkit import regularizers
-from sslkit.composition.method import parse, signature
 from sslkit.errors import UserError
 from sslkit.options import members
+from sslkit.options.members import parse, signature
 from sslkit.options.settings import overlaid
 
 LAUNCHERS = {  # Hydra's name and the package that provides it

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from filelock import Timeout
 
-from sslkit.composition.names import classes
 from sslkit.errors import UserError
 from sslkit.files.writing import lock
+from sslkit.options.members import classes
 from sslkit.runtime.checkpoint import LAST, newest_whole
 from sslkit.runtime.jobs import Machine, Outcome, cores, last_lines
 from sslkit.terminal import say
@@ -78,10 +78,9 @@ def _facts(config: Config, remembered: dict[str, Any]) -> _Facts:
     def facts() -> _Facts:
         opened = _once(remembered, [config.data, config.eval, learns], lambda: data.open_data(config))
         built = build.build_method(config, opened)
-        images = opened.train
-        return _Facts(
-            built.backbone.recipe.name, images.listing, images.digest, images.decodes, build.init_digest(built)
-        )
+        images, recipe = opened.train, built.backbone.recipe
+        init = recipe.origin and recipe.origin.sha256
+        return _Facts(recipe.name, images.listing, images.digest, images.decodes, init)
 
     return _once(remembered, [dataclasses.replace(config, seed=0, name=None)], facts)
 

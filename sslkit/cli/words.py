@@ -11,8 +11,12 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
+from sslkit.cli import process
+
+from sslkit.data.sources import names
 from sslkit.errors import UserError
 from sslkit.options import members
+from sslkit.terminal.say import printable
 
 WORDS = {"data": "source", "optimizer": "name"}  # `data=X` is short for `data.source=X`
 ELSEWHERE = {  # what other programs call a setting
@@ -49,8 +53,23 @@ FLAGS = frozenset((  # Hydra's
     "-sc", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd", "--experimental-rerun",
 ))  # fmt: skip
 CARD = "card.json"  # of a zoo entry
+PLAIN = re.compile(r"[\w./-]{1,200}")  # a name of data or a path, and nothing of another form
 CALL = re.compile(r"""[^\s\[\],"'()][^\[\],"'()]*\([^()"']*\)[^\[\],"'()]*""")  # ped(lam=0.3)+logme
 IN_LIST = re.compile(rf"(?<=[\[, ]){CALL.pattern}")
+
+
+def check_data(words: Sequence[str]) -> None:
+    """End the process in one line if the last data=NAME names nothing; said before the imports that take seconds.
+
+    Only a plain word, neither a path nor a name, is looked at.
+    """
+    given = [value for key, _, value in (word.partition("=") for word in words) if key in ("data", "data.source")]
+    source = given[-1] if given else "null"
+    if source in ("null", *names.BUILTIN) or not PLAIN.fullmatch(source) or os.path.lexists(source):
+        return
+    others = names.torchvision_classes()
+    if others and source.lower() not in {*names.BUILTIN, *others}:
+        process.end(process.REFUSED, f"error: {printable(names.unknown(source, others), keep='')}")
 
 
 def joined(words: Sequence[str]) -> list[str]:

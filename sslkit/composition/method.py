@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from sslkit import backbones
 from sslkit.backbones.published import IMAGENET
 from sslkit.composition import balance, step_checks
-from sslkit.composition.names import classes, key, parse, signature
 from sslkit.data.views.augmentation import Views, augment, view_generator
 from sslkit.data.views.crops import Crops, finish
 from sslkit.data.views.recipe import ViewRecipe, for_clips
@@ -19,6 +18,7 @@ from sslkit.embeddings import Embeddings, outputs_of
 from sslkit.errors import UserError, shown
 from sslkit.objectives.base import Objective
 from sslkit.options import members
+from sslkit.options.members import classes, key, parse, signature
 from sslkit.options.settings import Limits, fits
 from sslkit.regularizers.base import Regularizer
 from sslkit.runtime import distributed

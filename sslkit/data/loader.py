@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,27 +24,10 @@ _MOST_WORKERS = 8
 Item = TypeVar("Item")
 
 
-@dataclass
-class EpochSampler(Sampler[int]):
-    """The rows 0..n-1 in an order that is a function of (seed, epoch)."""
-
-    n: int
-    seed: int
-    epoch: int = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def permutation(self) -> torch.Tensor:
-        """(n,) int64."""
-        state = np.random.SeedSequence((self.seed, self.epoch)).generate_state(1, np.uint64)
-        return torch.randperm(self.n, generator=torch.Generator().manual_seed(int(state[0])))
-
-    def __len__(self) -> int:
-        return self.n
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.permutation().tolist())
+def order_of(n: int, seed: int, epoch: int) -> torch.Tensor:
+    """(n,) int64: the rows 0..n-1 in an order that is a function of (seed, epoch)."""
+    state = np.random.SeedSequence((seed, epoch)).generate_state(1, np.uint64)
+    return torch.randperm(n, generator=torch.Generator().manual_seed(int(state[0])))
 
 
 class EpochRows(list[int]):
@@ -58,7 +40,7 @@ class EpochRows(list[int]):
 
 
 class EpochBatches(Sampler[list[int]]):
-    """This rank's part, rows rank::world_size, of each global batch of an `EpochSampler`.
+    """This rank's part, rows rank::world_size, of each global batch of an epoch, in its `order_of`.
 
     batch_size: of all ranks together.
     drop_last: leave out the last batch if it is not full; otherwise cut it to a multiple of world_size, as ranks
@@ -73,7 +55,7 @@ class EpochBatches(Sampler[list[int]]):
             raise UserError(f"data.batch_size={batch_size} must be a multiple of the number of processes, {world_size}")
         if n < (batch_size if drop_last else world_size):
             raise UserError(f"data.batch_size={batch_size} is more than the {n} images: lower data.batch_size")
-        self.sampler = EpochSampler(n, seed)
+        self.n, self.seed, self.epoch = n, seed, 0
         self.batch_size = batch_size
         self.rank = rank
         self.world_size = world_size
@@ -82,17 +64,16 @@ class EpochBatches(Sampler[list[int]]):
         self._used = used
 
     def set_epoch(self, epoch: int) -> None:
-        self.sampler.set_epoch(epoch)
+        self.epoch = epoch
 
     def __len__(self) -> int:
         return len(self._starts)
 
     def __iter__(self) -> Iterator[EpochRows]:
-        seed, epoch = self.sampler.seed, self.sampler.epoch
-        rows = self.sampler.permutation()[: self._used]
+        rows = order_of(self.n, self.seed, self.epoch)[: self._used]
         for start in self._starts:
             own = rows[start : start + self.batch_size][self.rank :: self.world_size]
-            yield EpochRows(own.tolist(), seed, epoch)
+            yield EpochRows(own.tolist(), self.seed, self.epoch)
 
 
 class TimedLoader:

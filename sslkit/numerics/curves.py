@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import matplotlib
 import numpy as np
@@ -129,7 +129,7 @@ def _draw_term(axis: "Axes", rows: Rows, name: str) -> None:
 def _draw_value(axis: "Axes", rows: Rows, key: str, floor: float) -> None:
     """Draw a value of each epoch on an axis that begins at that of a collapse."""
     steps, values = zip(*((row["step"], row[key]) for row in rows if key in row), strict=True)
-    axis.plot(steps, values, color=FIRST, **_dots(len(steps)))
+    axis.plot(steps, values, color=FIRST, marker="o", markersize=4 * (len(steps) <= FEW))
     axis.set_ylim(floor, max(floor + 1, 1.12 * max(values)))
     ticks, top = axis.get_yticks(), axis.get_ylim()[1]
     axis.set_yticks([floor, *(tick for tick in ticks if floor + 0.5 * (ticks[1] - ticks[0]) < tick <= top)])
@@ -144,7 +144,7 @@ def _draw_accuracies(axis: "Axes", rows: Rows, judged: Judged) -> None:
         if not points:
             continue
         steps, shares = zip(*points, strict=True)
-        dots = _dots(len(steps)) | {"marker": marker}
+        dots = {"marker": marker, "markersize": 4 * (len(steps) <= FEW)}
         axis.plot(steps, [100 * share for share in shares], color=colour, label=label, **dots)
         if judged.images:
             low, high = zip(*(wilson_interval(share, judged.images) for share in shares), strict=True)
@@ -154,10 +154,6 @@ def _draw_accuracies(axis: "Axes", rows: Rows, judged: Judged) -> None:
             axis.plot(0, 100 * judged.before[key], color=colour, marker=marker, markersize=4, clip_on=False)
     axis.yaxis.set_major_formatter("{x:g} %")
     axis.legend(frameon=False, fontsize=SMALL)
-
-
-def _dots(count: int) -> dict[str, Any]:
-    return {"marker": "o", "markersize": 4} if count <= FEW else {"markersize": 0}
 
 
 def _draw_shares(axis: "Axes", rows: Rows, keys: Sequence[str]) -> None:

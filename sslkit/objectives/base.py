@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import ViewRecipe
-from sslkit.embeddings import Embeddings, stacked
+from sslkit.embeddings import Embeddings, Predicted, stacked
 from sslkit.errors import UserError
+from sslkit.layers import teacher
+from sslkit.numerics import schedules
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
@@ -125,3 +127,31 @@ class Objective(nn.Module):
     def constant_lr(self) -> Sequence[nn.Parameter]:
         """Parameters whose learning rate neither warms up nor decays."""
         return ()
+
+
+class WithTeacher(Objective):
+    """An objective with a slow teacher of backbone and projector, whose momentum rises to 1 as a cosine.
+
+    Subclasses call `copy_teacher` once they have their heads; `embed` needs `self.predictor`.
+    """
+
+    def copy_teacher(self, momentum: float) -> None:
+        """Set the teacher and its momentum at the start. Raises UserError for one that is not from 0 to 1."""
+        self.momentum = teacher.checked(momentum)
+        self.teacher = teacher.copy_of(self.backbone, self.projector)
+
+    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Predicted:
+        """One forward of the student and one of the teacher over all views."""
+        pixels = torch.cat(list(views))
+        h = self.backbone(pixels)
+        z = self.projector(h)
+        prediction = self.predictor(z)
+        with torch.no_grad():
+            target = self.teacher(pixels)
+        h, z, prediction, target = stacked(len(views), h, z, prediction, target)
+        return Predicted(z=z, h=h, target=target, index=index, prediction=prediction)
+
+    def after_step(self, progress: float) -> None:
+        """Update the teacher, batch-norm buffers too, with a momentum that rises to 1 as a cosine."""
+        momentum = schedules.along_cosine(self.momentum, 1.0, progress)
+        teacher.follow(self.teacher, self.backbone, self.projector, momentum=momentum)

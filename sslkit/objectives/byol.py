@@ -1,17 +1,12 @@
 """BYOL: predict a slow teacher's projection of the other view (Grill et al. 2020, arXiv 2006.07733)."""
 
-from collections.abc import Sequence
-
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import BYOL as BYOL_VIEWS
-from sslkit.embeddings import Predicted, stacked
-from sslkit.layers import teacher
+from sslkit.embeddings import Predicted
 from sslkit.layers.heads import mlp
-from sslkit.numerics import schedules
-from sslkit.objectives.base import Objective
+from sslkit.objectives.base import WithTeacher
 from sslkit.options.ranges import Share, Width
 
 MOMENTUM = 0.996
@@ -25,7 +20,7 @@ def cosine_with_others(e: Predicted) -> Tensor:
     return (prediction * others).sum(-1)
 
 
-class BYOL(Objective):
+class BYOL(WithTeacher):
     """Without negatives: the predictor and the teacher's moving average prevent collapse.
 
     z: the student's projections; target: the teacher's.
@@ -42,23 +37,11 @@ class BYOL(Objective):
         self, backbone: nn.Module, *, momentum: Share | None = None, hidden: Width | None = None, dim: Width = 256
     ) -> None:
         super().__init__(backbone)
-        self.momentum = teacher.checked(MOMENTUM if momentum is None else momentum)
         self.dim = dim
         hidden = hidden or 2 * backbone.width
         self.projector = mlp(backbone.width, hidden, dim)
         self.predictor = mlp(dim, hidden, dim)
-        self.teacher = teacher.copy_of(self.backbone, self.projector)
-
-    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Predicted:
-        """One forward of the student and one of the teacher over all views."""
-        pixels = torch.cat(list(views))
-        h = self.backbone(pixels)
-        z = self.projector(h)
-        prediction = self.predictor(z)
-        with torch.no_grad():
-            target = self.teacher(pixels)
-        h, z, prediction, target = stacked(len(views), h, z, prediction, target)
-        return Predicted(z=z, h=h, target=target, index=index, prediction=prediction)
+        self.copy_teacher(MOMENTUM if momentum is None else momentum)
 
     def align(self, e: Predicted) -> Tensor:
         """Sum over the views of ||prediction - target of another view||^2, both of length 1, mean over images.
@@ -66,8 +49,3 @@ class BYOL(Objective):
         For two views 4 - 2 cos - 2 cos, the symmetric loss of the paper's eq. 2; more views: mean over the others.
         """
         return (2 - 2 * cosine_with_others(e)).mean(1).sum()
-
-    def after_step(self, progress: float) -> None:
-        """Update the teacher, batch-norm buffers too, with a momentum that rises to 1 as a cosine."""
-        momentum = schedules.along_cosine(self.momentum, 1.0, progress)
-        teacher.follow(self.teacher, self.backbone, self.projector, momentum=momentum)

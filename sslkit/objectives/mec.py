@@ -1,6 +1,5 @@
 """Maximum Entropy Coding: the views' joint coding length is maximal (Liu et al. 2022, arXiv 2210.11464)."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 
@@ -9,11 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import BYOL, ViewRecipe
-from sslkit.embeddings import Predicted, stacked
-from sslkit.layers import teacher
+from sslkit.embeddings import Predicted
 from sslkit.layers.heads import mlp
 from sslkit.numerics import schedules
-from sslkit.objectives.base import Objective, check_above_zero
+from sslkit.objectives.base import WithTeacher, check_above_zero
 from sslkit.objectives.byol import cosine_with_others
 from sslkit.options.ranges import Share, Temperature, Width
 
@@ -31,7 +29,7 @@ def higher_traces(p: Tensor, z: Tensor, scale: float) -> Tensor:
     return (c * c.T).sum() / 2 - (square * c.T).sum() / 3 + (square * square.T).sum() / 4
 
 
-class MEC(Objective):
+class MEC(WithTeacher):
     """align + constrain is -log det(I + lambda P Z^T) / (lambda m), its power series cut after four terms.
 
     P (m, D) has the predictions of one view and Z (m, D) the teacher's projections of another one, rows of length 1,
@@ -72,22 +70,10 @@ class MEC(Objective):
         super().__init__(backbone)
         check_above_zero(distortion=distortion)
         self.distortion, self.warmup = distortion, warmup
-        self.momentum = teacher.checked(momentum)
         self.dim = dim or backbone.width
         self.projector = mlp(backbone.width, hidden or backbone.width, self.dim, layers=3, last_norm=True)
         self.predictor = mlp(self.dim, bottleneck or max(self.dim // 4, 1), self.dim)
-        self.teacher = teacher.copy_of(self.backbone, self.projector)
-
-    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Predicted:
-        """One forward of the student and one of the teacher over all views."""
-        pixels = torch.cat(list(views))
-        h = self.backbone(pixels)
-        z = self.projector(h)
-        prediction = self.predictor(z)
-        with torch.no_grad():
-            target = self.teacher(pixels)
-        h, z, prediction, target = stacked(len(views), h, z, prediction, target)
-        return Predicted(z=z, h=h, target=target, index=index, prediction=prediction)
+        self.copy_teacher(momentum)
 
     def align(self, e: Predicted) -> Tensor:
         """Minus the mean cosine of a view's prediction with the target of another view of its image."""
@@ -107,8 +93,3 @@ class MEC(Objective):
         if self.progress >= self.warmup:
             return self.distortion
         return schedules.along_line(WARMUP * self.distortion, self.distortion, self.progress / self.warmup)
-
-    def after_step(self, progress: float) -> None:
-        """Update the teacher, batch-norm buffers too, with a momentum that rises to 1 as a cosine."""
-        momentum = schedules.along_cosine(self.momentum, 1.0, progress)
-        teacher.follow(self.teacher, self.backbone, self.projector, momentum=momentum)

@@ -1,22 +1,19 @@
 """MoCo v3: contrast with a slow teacher's keys of the batch, ViT or ResNet (Chen et al. 2021, arXiv 2104.02057)."""
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import BYOL
-from sslkit.embeddings import Predicted, stacked
+from sslkit.embeddings import Predicted
 from sslkit.errors import UserError
-from sslkit.layers import masked_vit, teacher
+from sslkit.layers import masked_vit
 from sslkit.layers.heads import mlp
-from sslkit.numerics import schedules
-from sslkit.objectives.base import Objective, check_above_zero
+from sslkit.objectives.base import WithTeacher, check_above_zero
 from sslkit.options.ranges import Share, Temperature, Width
 
 
-class MoCoV3(Objective):
+class MoCoV3(WithTeacher):
     """align + constrain is the paper's algorithm 1: 2 T cross-entropy over the keys of all ranks, both directions.
 
     z: the student's projections; e.prediction: the queries; target: the teacher's projections, the keys.
@@ -48,7 +45,6 @@ class MoCoV3(Objective):
         super().__init__(backbone)
         check_above_zero(temperature=temperature)
         self.temperature = temperature
-        self.momentum = teacher.checked(momentum)
         self.dim = dim
         hidden = hidden or (16 * backbone.width // 3 if backbone.is_vit else 2 * backbone.width)
         self.projector = mlp(backbone.width, hidden, dim, layers=3 if backbone.is_vit else 2, last_norm=True)
@@ -58,18 +54,7 @@ class MoCoV3(Objective):
                 raise UserError("this ViT has no position embedding: set position=learned")
             masked_vit.set_positions(backbone.net, position)
             backbone.net.patch_embed.requires_grad_(False)
-        self.teacher = teacher.copy_of(self.backbone, self.projector)
-
-    def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Predicted:
-        """Embed both views, one forward of the student and one of the teacher."""
-        pixels = torch.cat(list(views))
-        h = self.backbone(pixels)
-        z = self.projector(h)
-        query = self.predictor(z)
-        with torch.no_grad():
-            target = self.teacher(pixels)
-        h, z, query, target = stacked(len(views), h, z, query, target)
-        return Predicted(z=z, h=h, target=target, index=index, prediction=query)
+        self.copy_teacher(momentum)
 
     def align(self, e: Predicted) -> Tensor:
         """-2 cos of each view's query with the other view's key, mean over images, both directions summed."""
@@ -80,8 +65,3 @@ class MoCoV3(Objective):
         query, key = F.normalize(e.prediction, dim=-1), F.normalize(e.target.flip(0), dim=-1)
         logits = query / self.temperature @ key.mT  # (2, N, N)
         return 2 * self.temperature * torch.logsumexp(logits, dim=-1).mean(1).sum()
-
-    def after_step(self, progress: float) -> None:
-        """Update the teacher, batch-norm buffers too, with a momentum that rises to 1 as a cosine."""
-        momentum = schedules.along_cosine(self.momentum, 1.0, progress)
-        teacher.follow(self.teacher, self.backbone, self.projector, momentum=momentum)

@@ -10,17 +10,16 @@ from torch import Tensor, nn
 from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.embeddings import each_resolution, mean_over_ranks, own_rows, stacked
 from sslkit.errors import UserError
-from sslkit.layers import masked_vit, masks, teacher
+from sslkit.layers import masked_vit, masks
 from sslkit.layers.heads import mlp
 from sslkit.layers.prototypes import Crops, check_options, prediction_head, sinkhorn_of_ranks
-from sslkit.numerics import schedules
-from sslkit.objectives.base import Hidden, Objective
+from sslkit.objectives.base import Hidden, WithTeacher
 from sslkit.options.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width
 
 _VIEW = View(scale=(0.3, 1.0), brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)
 
 
-class MSN(Objective):
+class MSN(WithTeacher):
     """Cross-entropy of the teacher's prototypes of a whole view with the student's of anchors; their mean is spread.
 
     The anchors are a second full-size view with dropped patches, and the local crops ("focal" views), whole. The
@@ -65,11 +64,10 @@ class MSN(Objective):
             raise UserError(f"msn: mask_ratio={mask_ratio} leaves none of {patches} patches: take a smaller one")
         self.temperature, self.sharpening, self.iterations = temperature, sharpening, iterations
         self.entropy = entropy
-        self.momentum = teacher.checked(momentum)
         self.dim = dim
         self.projector = mlp(backbone.width, hidden, dim, layers=3)
         self.prototypes = nn.Linear(dim, prototypes, bias=False)
-        self.teacher = teacher.copy_of(self.backbone, self.projector)
+        self.copy_teacher(momentum)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Crops:
         """Embed the first view with the teacher, the masked second one and the local crops with the student."""
@@ -116,8 +114,3 @@ class MSN(Objective):
     def source_head(self) -> nn.Sequential:
         """The softmax of an anchor over the prototypes."""
         return prediction_head(self.projector, self.prototypes.weight, self.temperature)
-
-    def after_step(self, progress: float) -> None:
-        """Update the teacher with a momentum that rises to 1 as a cosine."""
-        momentum = schedules.along_cosine(self.momentum, 1.0, progress)
-        teacher.follow(self.teacher, self.backbone, self.projector, momentum=momentum)

@@ -8,11 +8,10 @@ from torch import Tensor, nn
 
 from sslkit.data.views.recipe import BYOL, View, ViewRecipe
 from sslkit.embeddings import along, mean_over_ranks, own_rows, stacked
-from sslkit.layers import masks, teacher
+from sslkit.layers import masks
 from sslkit.layers.heads import mlp
 from sslkit.layers.prototypes import Crops, embed_crops
-from sslkit.numerics import schedules
-from sslkit.objectives.base import Objective, check_above_zero
+from sslkit.objectives.base import WithTeacher, check_above_zero
 from sslkit.options.ranges import Rows, Share, Temperature, Weight, Width
 from sslkit.runtime import distributed
 
@@ -26,7 +25,7 @@ class Contrasted(Crops):
     negatives: Tensor | None = along(None, default=None)
 
 
-class ReLICv2(Objective):
+class ReLICv2(WithTeacher):
     """align + constrain is contrast times InfoNCE plus invariance times a KL divergence, mean over pairs of crops.
 
     A pair is one of all C crops, seen by the student, and one of the V full-size crops, seen by the teacher: the same
@@ -74,10 +73,9 @@ class ReLICv2(Objective):
         check_above_zero(temperature=temperature)
         self.temperature, self.negatives = temperature, negatives
         self.contrast, self.invariance = contrast, invariance
-        self.momentum = teacher.checked(momentum)
         self.dim = dim
         self.projector = mlp(backbone.width, hidden or 2 * backbone.width, dim)
-        self.teacher = teacher.copy_of(self.backbone, self.projector)
+        self.copy_teacher(momentum)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Contrasted:
         """Embed all crops with the student, the full-size ones with the teacher, and draw the negatives."""
@@ -112,11 +110,6 @@ class ReLICv2(Objective):
         there = torch.einsum("cnd,vnmd->cvnm", own_rows(student), target[:, rows])
         back = torch.einsum("vnd,cnmd->cvnm", own_rows(target), student[:, rows])
         return there / self.temperature, back / self.temperature
-
-    def after_step(self, progress: float) -> None:
-        """Update the teacher, batch-norm buffers too, with a momentum that rises to 1 as a cosine."""
-        momentum = schedules.along_cosine(self.momentum, 1.0, progress)
-        teacher.follow(self.teacher, self.backbone, self.projector, momentum=momentum)
 
 
 def draw_others(n: int, most: int, generator: torch.Generator | None) -> Tensor:

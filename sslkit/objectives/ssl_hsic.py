@@ -8,11 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import BYOL
-from sslkit.embeddings import Predicted, along, stacked
-from sslkit.layers import teacher
+from sslkit.embeddings import Predicted, along
 from sslkit.layers.heads import mlp
-from sslkit.numerics import schedules
-from sslkit.objectives.base import Objective
+from sslkit.objectives.base import WithTeacher
 from sslkit.options.ranges import Share, Weight, Width
 from sslkit.runtime import distributed
 
@@ -47,7 +45,7 @@ def draw_frequencies(features: int, dim: int, generator: torch.Generator | None)
     return amplitude * torch.randn(2, features, dim, generator=generator), phases
 
 
-class SSLHSIC(Objective):
+class SSLHSIC(WithTeacher):
     """align + constrain is -HSIC(Z, Y) + gamma sqrt(HSIC(Z, Z)), Y the identity of the image (section 3 of the paper).
 
     Each of the N images of all ranks has M = 4 embeddings for two views: predictions and the teacher's projections, all
@@ -84,28 +82,20 @@ class SSLHSIC(Objective):
     ) -> None:
         super().__init__(backbone)
         self.gamma, self.features = gamma, features
-        self.momentum = teacher.checked(momentum)
         self.dim = dim
         hidden = hidden or 2 * backbone.width
         self.projector = mlp(backbone.width, hidden, dim)
         self.predictor = mlp(dim, hidden, dim)
-        self.teacher = teacher.copy_of(self.backbone, self.projector)
+        self.copy_teacher(momentum)
         self.register_buffer("scale", torch.ones(()))
         self.register_buffer("moments", torch.zeros(2))  # Adam's
         self.register_buffer("updates", torch.zeros(()))
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Drawn:
-        """One forward of the student and one of the teacher over all views; draw the features of this step."""
-        pixels = torch.cat(list(views))
-        h = self.backbone(pixels)
-        z = self.projector(h)
-        prediction = self.predictor(z)
-        with torch.no_grad():
-            target = self.teacher(pixels)
-        h, z, prediction, target = stacked(len(views), h, z, prediction, target)
-        frequencies, phases = (x.to(z) for x in draw_frequencies(self.features, self.dim, generator))
-        drawn = {"frequencies": frequencies, "phases": phases}
-        return Drawn(z=z, h=h, target=target, index=index, prediction=prediction, **drawn)
+        """Embed as with any teacher, and draw the features of this step."""
+        e = super().embed(views, index)
+        frequencies, phases = (x.to(e.z) for x in draw_frequencies(self.features, self.dim, generator))
+        return Drawn(**vars(e), frequencies=frequencies, phases=phases)
 
     def align(self, e: Drawn) -> Tensor:
         """Minus the mean kernel of two embeddings of one image."""
@@ -136,11 +126,6 @@ class SSLHSIC(Objective):
         self.moments = torch.stack([slope, slope**2]).lerp(self.moments, decays.to(slope))
         first, second = self.moments / (1 - decays.to(slope) ** self.updates)
         self.scale = self.scale + RATE * first / (second.sqrt() + 1e-8)
-
-    def after_step(self, progress: float) -> None:
-        """Update the teacher, batch-norm buffers too, with a momentum that rises to 1 as a cosine."""
-        momentum = schedules.along_cosine(self.momentum, 1.0, progress)
-        teacher.follow(self.teacher, self.backbone, self.projector, momentum=momentum)
 
 
 def embeddings(e: Predicted) -> Tensor:

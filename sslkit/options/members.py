@@ -1,7 +1,8 @@
 """A family (objectives, regularizers, ...) is a package; a member is a file or folder in it, found by its name.
 
 The member's class is the one that its file defines on the family's base class; its keyword arguments are
-its options. Nothing is registered by hand.
+its options. Nothing is registered by hand. The name of a method, `objective+regulariser+...`, names members of two
+families.
 """
 
 import ast
@@ -10,9 +11,7 @@ import importlib.util
 import inspect
 import pkgutil
 import re
-import sys
-import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,8 @@ from sslkit.lazy import folders
 from sslkit.lazy import members as names
 from sslkit.options import own_code
 from sslkit.options.settings import Declared, plain
+
+OBJECTIVES, REGULARIZERS = "sslkit.objectives", "sslkit.regularizers"
 
 
 def first_line(family: str, name: str) -> str:
@@ -121,8 +122,54 @@ def summary(member: type) -> str:
     return doc.strip().splitlines()[0] if doc.strip() else ""
 
 
-def callable_module(name: str, function: Callable[..., Any]) -> None:
-    """Make the module `name` callable as `function`: `sslkit.method(...)` beside `sslkit.method.Method`."""
-    module = sys.modules[name]
-    module.__class__ = type("CallableModule", (types.ModuleType,), {"__call__": staticmethod(function)})
-    module.__signature__ = inspect.signature(function)  # otherwise the first argument is taken as the module itself
+def parse(name: str) -> tuple[str, list[str]]:
+    """`objective+regulariser+...` -> the objective's name and the regularisers' names."""
+    first, *rest = [part.strip() for part in name.split("+")]
+    if not all([first, *rest]):
+        raise UserError(f"method {name!r} has an empty part; write objective or objective+regulariser, e.g. byol+dsa")
+    if len({key(part) for part in rest}) < len(rest):
+        raise UserError(f"method {name!r} names a regulariser twice")
+    return first, rest
+
+
+def key(part: str) -> str:
+    """The key of a part's options: `dsa`, or `Class` for `package.module:Class`."""
+    return part.rpartition(":")[2]
+
+
+def signature(name: str) -> dict[str, dict[str, Any]]:
+    """Every option of a method and its default, by part: {"objective": ..., "views": ..., "dsa": ...}."""
+    parts = classes(name)
+    views = {"views": parts["objective"].views.options()}
+    known = {part: options(member) for part, member in parts.items()}
+    return {"objective": known.pop("objective")} | views | known
+
+
+def classes(name: str) -> dict[str, type]:
+    """The class of each part of a method, the objective's first: {"objective": BYOL, "dsa": DSA}.
+
+    Raises UserError for a regulariser in the place of the objective, and for an objective after a +.
+    """
+    first, rest = parse(name)
+    regularizers = names(REGULARIZERS)
+    if first in regularizers:
+        raise UserError(f"{first} is a regulariser: add it to an objective, method=simclr+{first}")
+    for part in rest:
+        if part in names(OBJECTIVES) and part not in regularizers:
+            raise UserError(f"{part} is an objective: it comes first, method={part}, and only regularisers after a +")
+    found = {key(part): find(REGULARIZERS, part) for part in rest}
+    return {"objective": find(OBJECTIVES, first), **found}
+
+
+def filled(given: str | Mapping[str, Any]) -> dict[str, Any]:
+    """`method` of a run's settings with every option: {"name": ..., "objective": ..., "views": ..., "dsa": ...}.
+
+    Raises UserError for options that are no mapping.
+    """
+    given = {"name": given} if isinstance(given, str) else dict(given)
+    for part, known in signature(given["name"]).items():
+        own = given.get(part) or {}
+        if not isinstance(own, Mapping):
+            raise UserError(f"{part} must be a mapping of options, got {shown(own)}")
+        given[part] = known | own
+    return given

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import platform
 import shlex
 import signal
 import subprocess
@@ -33,6 +34,13 @@ def free_memory() -> int:
     except (OSError, ValueError):  # no such file, or "max": no limit
         return free
     return max(0, min(free, limit - used + int(told.get("inactive_file", 0))))
+
+
+def processor() -> str:
+    """Return the name of this machine's processor."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
 
 
 def cores() -> int:

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from sslkit import backbones
 from sslkit.backbones.base import Backbone
 from sslkit.composition.method import Method, method
-from sslkit.composition.names import classes, signature
 from sslkit.composition.step_checks import check_batch, check_clips
 from sslkit.data.images import Images
 from sslkit.data.loader import batches_in_order
 from sslkit.data.views.recipe import SMALL, SMALL_SCALE
 from sslkit.errors import UserError, nearest
 from sslkit.options import members
+from sslkit.options.members import classes, signature
 from sslkit.runtime.hardware import is_cpu, recompute
 from sslkit.training.config import OPEN, Config, filled, given
 from sslkit.training.data import CPU_SIZE, PUBLISHED_SIZE, Data, withhold
@@ -233,9 +233,3 @@ def check_kept(method: Method, loaded: dict[str, Tensor]) -> None:
         remedy = "set method.objective.position=learned" if learned else "take another objective"
         source = method.backbone.recipe.origin.source
         raise UserError(f"method={method.name} would replace {', '.join(lost[:4])} of init={source}: {remedy}")
-
-
-def init_digest(method: Method) -> str | None:
-    """The sha256 of the initial weights, None for a random start."""
-    origin = method.backbone.recipe.origin
-    return origin and origin.sha256

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from lightning_fabric.utilities import move_data_to_device
 
-from sslkit.composition.method import Method, classes
+from sslkit.composition.method import Method
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.kept import KeptImages, Room
 from sslkit.data.loader import TimedLoader, make_loader
@@ -19,6 +19,7 @@ from sslkit.data.sources.named import Images, open_images, splits
 from sslkit.data.video.clips import DEFAULT_SIZE, open_videos
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import UserError
+from sslkit.options.members import classes
 from sslkit.runtime import processes
 from sslkit.runtime.hardware import is_cpu
 from sslkit.runtime.loop import Hook, Loop

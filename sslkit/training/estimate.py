@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sslkit.backbones import default
 from sslkit.composition.method import Method, method
-from sslkit.composition.names import parse
+from sslkit.options.members import parse
 from sslkit.runtime import processes
 from sslkit.runtime.hardware import GIB, is_cpu
 from sslkit.terminal import say

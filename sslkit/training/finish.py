@@ -27,8 +27,7 @@ from sslkit.training.config import LEAST_POINTS, Config
 from sslkit.training.data import Data, capped
 from sslkit.training.monitor import History, features, judge
 from sslkit.training.summary import summary
-from sslkit.zoo.entry import CARD, ZooEntry, load_lines, newest, save, update
-from sslkit.zoo.exporting.base import about_card, pretrained_cfg
+from sslkit.zoo.entry import CARD, ZooEntry, load_lines, newest, preprocessing, save, update
 from sslkit.zoo.heads import LABELS, PROTOTYPES, Head
 
 PACKAGES = ("sslkit", "torch", "torchvision", "timm", "pytorch-lightning", "lightly", "numpy", "faiss-cpu")
@@ -170,8 +169,7 @@ def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:
         "commit": _commit(),
         "versions": {name: _version(name) for name in PACKAGES},
     }
-    preprocessing = pretrained_cfg(about_card(card, method.name, body.width))
-    return {**card, "load": load_lines(body.recipe.lines, preprocessing)}
+    return {**card, "load": load_lines(body.recipe.lines, preprocessing(card))}
 
 
 def _init(method: Method) -> dict[str, Any]:

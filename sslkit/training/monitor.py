@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from sslkit.composition.method import Method
 from sslkit.data.kept import KeptImages
 from sslkit.errors import RunFailed, UserError
-from sslkit.files import writing
+from sslkit.files.writing import write_csv
 from sslkit.numerics import diagnostics
 from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy, scale_of
 from sslkit.runtime import loggers
@@ -83,8 +83,10 @@ class History(Hook):
             say.lines(epoch_lines(epoch, loop.module.method.weights()))
 
     def write(self) -> None:
-        """Write metrics.csv whole."""
-        write_csv(self.folder / "metrics.csv", self.rows)
+        """Write metrics.csv whole: rows with different keys under one header."""
+        columns = list(dict.fromkeys(k for row in self.rows for k in row))
+        lines = ([row.get(name, "") for name in columns] for row in self.rows)
+        write_csv(self.folder / "metrics.csv", [columns, *lines])
 
     def _latest(self, epoch: int) -> dict[str, float]:
         """Means of the loss terms over the rows of the last 20 steps of an epoch, or over its last row."""
@@ -113,12 +115,6 @@ class History(Hook):
 
     def restore(self, state: dict[str, Any]) -> None:
         self.rows, self.seconds, self.terms = state["rows"], state["seconds"], state["terms"]
-
-
-def write_csv(path: Path, rows: list[dict[str, float]]) -> None:
-    """Write rows with different keys under one header, whole or not at all."""
-    columns = list(dict.fromkeys(k for row in rows for k in row))
-    writing.write_csv(path, [columns, *([row.get(name, "") for name in columns] for row in rows)])
 
 
 class Monitor(Hook):

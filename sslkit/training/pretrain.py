@@ -161,7 +161,8 @@ def _train(
     monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k)
     shown = rows_to_learn(config, data, method, whole=True)
     content = same_data.Content(data.train, read=processes.is_main())
-    start = Start(data, shown, folder, config.eval.k, build.init_digest(method), content)
+    origin = method.backbone.recipe.origin
+    start = Start(data, shown, folder, config.eval.k, origin and origin.sha256, content)
     module, count = Pretraining(method), build.steps(config, data)
     prepare = Prepare(data, Path(config.out) / ".cache", count)  # early: a prior that does not fit ends the run
     # First: what it compiles is removed before kNN and probe.

@@ -9,12 +9,12 @@ from typing import Any
 
 import yaml
 
-from sslkit.composition.names import filled
 from sslkit.data.images import Images
 from sslkit.data.sources.named import name_of_tables
 from sslkit.errors import UserError
 from sslkit.files.reading import regular
 from sslkit.files.writing import check_name, sweep, write_text
+from sslkit.options.members import filled
 from sslkit.runtime import checkpoint, processes
 from sslkit.terminal import say
 from sslkit.training.config import Config, as_in
@@ -203,14 +203,13 @@ def done(config: Config, own: Any = None) -> ZooEntry | None:
 
 def entry_of(folder: Path, images: Callable[[], Images]) -> ZooEntry:
     """The entry of a finished run. Raises UserError for other images, and a damaged one, with the way to rewrite it."""
-    if processes.is_main():
-        sweep(folder)
-        (folder / checkpoint.PREVIOUS).unlink(missing_ok=True)  # not needed any more
+    sweep(folder)
+    (folder / checkpoint.PREVIOUS).unlink(missing_ok=True)  # not needed any more
     try:
         entry = ZooEntry.load(folder)
     except UserError as error:
         raise UserError(f"{error}; remove {folder / CARD} and resume=true writes it again") from error
-    if processes.is_main() and entry.card.get("data", {}).get("digest") != images().digest:
+    if entry.card.get("data", {}).get("digest") != images().digest:
         raise UserError(f"{folder} is finished, but the images have changed since: start a new run")
     say.line(f"{folder} is already finished; nothing to do")
     return entry

@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -204,13 +205,10 @@ def make_schedule(
 ) -> torch.optim.lr_scheduler.LambdaLR:
     """The schedule of `config` for every group not marked "constant_lr". steps, epochs: of the whole run."""
     warmup = config.warmup if config.warmup < 1 else min(config.warmup / steps, 1.0)
-    drops = [epoch * steps / epochs for epoch in config.drops]
-
-    def moving(step: int) -> float:
-        if config.schedule == "step":
-            return warmup_drops(step, steps, warmup, drops, config.drop)
-        return warmup_cosine(step, steps, warmup)
-
+    moving = partial(warmup_cosine, steps=steps, warmup=warmup)
+    if config.schedule == "step":
+        drops = [epoch * steps / epochs for epoch in config.drops]
+        moving = partial(warmup_drops, steps=steps, warmup=warmup, drops=drops, factor=config.drop)
     factors = [(lambda step: 1.0) if group["constant_lr"] else moving for group in optimizer.param_groups]
     return torch.optim.lr_scheduler.LambdaLR(optimizer, factors)
 

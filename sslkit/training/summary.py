@@ -7,11 +7,11 @@ from typing import Any
 
 from sslkit import backbones
 from sslkit.composition.method import Method
-from sslkit.composition.names import parse, signature
 from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.own_dataset import PREFIX as OWN
 from sslkit.numerics.accuracy import wilson_interval, with_interval
 from sslkit.options import members
+from sslkit.options.members import parse, signature
 from sslkit.options.settings import leaves
 from sslkit.runtime import processes
 from sslkit.runtime.hardware import precision
@@ -171,8 +171,11 @@ def summary(entry: ZooEntry, data: Data, asked: Config) -> str:
     """
     card, folder = entry.card, entry.folder
     lines = ["", f"done in {card['seconds']:.0f} s of training: {folder}", "", *_results(card, data)]
-    gentler = _gentler(entry.state_dict(), asked) if _harmed(card) else {}
-    lines += _harm(card, gentler)
+    gentler = {}
+    if worse := _harmed(card):
+        gentler = _gentler(entry.state_dict(), asked)
+        ways = ", ".join(filter(None, (words(gentler), "more epochs")))
+        lines += ["", f"  worse than before training, beyond the interval: {', '.join(worse)}", f"  try       {ways}"]
     if paths := card.get("unreadable"):
         shown = paths[:5] + ([f"... all in {folder / 'card.json'}"] if len(paths) > 5 else [])
         unit = data.unit if len(paths) > 1 else data.unit.removesuffix("s")
@@ -216,15 +219,6 @@ def _harmed(card: Mapping[str, Any]) -> list[str]:
         for key, name in (names.items() if after else ())
         if before[key] > wilson_interval(after[key], after["n"])[1]
     ]
-
-
-def _harm(card: Mapping[str, Any], gentler: Mapping[str, Any]) -> list[str]:
-    """Lines on a run after which the network is worse than before, and what to try."""
-    worse = _harmed(card)
-    if not worse:
-        return []
-    ways = ", ".join(filter(None, (words(gentler), "more epochs")))
-    return ["", f"  worse than before training, beyond the interval: {', '.join(worse)}", f"  try       {ways}"]
 
 
 def _gentler(weights: Iterable[str], asked: Config) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sslkit import backbones
 from sslkit.backbones.wheels import WHEELS
 from sslkit.errors import UserError
 from sslkit.files.reading import escaped
@@ -16,8 +17,6 @@ from sslkit.zoo import heads, weights
 
 if TYPE_CHECKING:  # a table of the zoo needs no torch
     from torch import Tensor, nn
-
-    from sslkit.backbones.network_lines import TimmNetwork
 
 WEIGHTS, CARD = "backbone.safetensors", "card.json"
 READY_MADE = ("timm:", "published:", "random:")
@@ -127,27 +126,34 @@ def is_ready_made(word: str) -> bool:
     return not Path(word).is_dir() and (word in WHEELS or word.startswith(READY_MADE))
 
 
-def load_lines(build: list[str], preprocessing: Mapping[str, Any] | None = None) -> str:
+def preprocessing(card: Mapping[str, Any]) -> dict[str, Any]:
+    """How a card's network takes images, in timm's terms, as for `pretrained_cfg_overlay`."""
+    body, size = card["backbone"], card["backbone"]["image_size"]
+    time = (body["frames"],) if "frames" in body else ()
+    return {
+        "input_size": (body["in_chans"], *time, size, size),
+        "mean": tuple(card["normalize"]["mean"]),
+        "std": tuple(card["normalize"]["std"]),
+        "interpolation": "bicubic",
+        "crop_pct": 0.875 if size > backbones.SMALL else 1.0,  # small images are not cropped
+    }
+
+
+def load_lines(build: list[str], overlay: Mapping[str, Any] | None = None) -> str:
     """Python that loads a backbone without sslkit, in its entry's folder; the last line is an expression.
 
     build: lines that bind `net`; without any the expression is the weights.
-    preprocessing: of images, in timm's terms, for `net.pretrained_cfg` of one of timm's networks.
+    overlay: a card's `preprocessing`, for `net.pretrained_cfg` of one of timm's networks.
     """
-    if preprocessing and (network := _timm_network(build)):
-        arguments = {**network.arguments, "pretrained_cfg_overlay": dict(preprocessing)}
-        build = replace(network, arguments=arguments).lines()
+    if overlay:
+        end = f", pretrained_cfg_overlay={dict(overlay)!r})"
+        build = [line[:-1] + end if line.startswith("net = timm.create_model(") else line for line in build]
     read = f"load_file({WEIGHTS!r})"
     if not build:
         return f"from safetensors.torch import load_file\n{read}"
     return "\n".join(
         [*build, "from safetensors.torch import load_file", f"net.load_state_dict({read}, strict=True)", "net.eval()"]
     )
-
-
-def _timm_network(build: list[str]) -> TimmNetwork | None:
-    from sslkit.backbones import network_lines
-
-    return network_lines.parse(build)
 
 
 def save(folder: Path, state: dict[str, Tensor], card: dict[str, Any]) -> ZooEntry:

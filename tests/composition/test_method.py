@@ -8,9 +8,9 @@ import torchvision
 from torch import Tensor
 
 import sslkit
-from sslkit.composition.names import signature
 from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
+from sslkit.options.members import signature
 from sslkit.regularizers.base import Regularizer
 
 

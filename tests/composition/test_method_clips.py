@@ -15,9 +15,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 import sslkit
 from sslkit import objectives
-from sslkit.composition.names import signature
 from sslkit.data.views import recipe
 from sslkit.errors import UserError
+from sslkit.options.members import signature
 from sslkit.runtime import distributed
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no data set.*", "ignore:.*eta.*", "ignore:.*dead.*")

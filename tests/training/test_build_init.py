@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 import sslkit
 from sslkit import objectives
-from sslkit.composition.names import signature
 from sslkit.errors import UserError
+from sslkit.options.members import signature
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.training import pretrain
 from sslkit.training.build import build_method

@@ -5,7 +5,7 @@ import torch
 
 import sslkit
 from sslkit import objectives
-from sslkit.composition.names import signature
+from sslkit.options.members import signature
 from sslkit.training.data import Unreadable
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from evaluation.protocols.detection.body import as_input
 from evaluation.protocols.detection.boxes import Boxes, Target, for_training
 from evaluation.tuning.seeds import seed_of
-from sslkit.data.loader import EpochSampler, plain_errors
+from sslkit.data.loader import order_of, plain_errors
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 
@@ -37,9 +37,8 @@ class StepBatches(Sampler[list[int]]):
             )
         if batch_size % world:
             raise UserError(f"batch_size={batch_size} must be a multiple of the number of processes, {world}")
-        self.sampler = EpochSampler(len(upright), seed)
         self.upright, self.share, self.per_epoch = upright, batch_size // world, len(upright) // batch_size
-        self.first, self.last, self.rank, self.world = first, last, rank, world
+        self.seed, self.first, self.last, self.rank, self.world = seed, first, last, rank, world
 
     def __len__(self) -> int:
         return self.last - self.first
@@ -47,8 +46,8 @@ class StepBatches(Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         used = self.per_epoch * self.world * self.share  # a random remainder is dropped in this epoch
         for epoch in range(self.first // self.per_epoch, -(-self.last // self.per_epoch)):
-            self.sampler.set_epoch(epoch)
-            parts = grouped(self.sampler.permutation().numpy()[:used], self.upright, self.share)
+            rows = order_of(len(self.upright), self.seed, epoch).numpy()[:used]
+            parts = grouped(rows, self.upright, self.share)
             before = epoch * self.per_epoch
             for step in range(max(self.first - before, 0), min(self.last - before, self.per_epoch)):
                 yield parts[step * self.world + self.rank].tolist()

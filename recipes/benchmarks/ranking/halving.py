@@ -27,8 +27,8 @@ from tqdm import tqdm
 from sslkit.cli.process import keep_freed_memory
 
 from evaluation.features.models import LoadedModel
+from evaluation.features.zoo_members import load_zoo
 from evaluation.ranking.beliefs import SEED_NOISE
-from evaluation.ranking.ground_truth import load_zoo
 from evaluation.ranking.halving import successive_halving
 from evaluation.ranking.rounds import Round
 from evaluation.results.choice import levelled

@@ -28,9 +28,10 @@ from sslkit.cli.process import keep_freed_memory
 import evaluation
 from evaluation.datasets import Split, open_split
 from evaluation.features.models import LoadedModel
+from evaluation.features.zoo_members import load_zoo
 from evaluation.ranking.agreement import spearman
 from evaluation.ranking.candidates import sampled
-from evaluation.ranking.ground_truth import at_an_end, load_zoo
+from evaluation.ranking.ground_truth import at_an_end
 from evaluation.ranking.scoring import needs, parse
 from evaluation.results.records import Records, each_once
 from sslkit.errors import UserError

@@ -124,7 +124,7 @@ def generated(seed: int) -> np.ndarray:
 
 def views(name: str) -> dict[str, Any]:
     """The crops: local ones for the objectives that have them."""
-    local = sslkit.composition.names.signature(name)["views"]
+    local = sslkit.options.members.signature(name)["views"]
     return CROPS if "n_local" in local else {"scale": CROPS["scale"]}
 
 

@@ -3,21 +3,17 @@
 import ast
 import importlib.util
 import os
-import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from sslkit.errors import UserError
-
 BUILTIN = ("fashion_mnist", "fashion_mnist_few", "glyphs", "glyph_scripts", "clipart", "digits", "mnist5k")
 KINDS = (
     "a folder of images (or several, A,B), a list of files (.txt, .csv), a pattern (**/*.jpg), a .npz file, "
     "shards:PATTERN, hf:PATH, video:FOLDER, torchvision:NAME[:ROOT], or a name"
 )
-_PLAIN = re.compile(r"[\w./-]{1,200}")  # a name or a path, and nothing of another form
 _MOST = 1000  # files of a folder that are compared
 
 
@@ -32,15 +28,6 @@ def unknown(source: str, others: Iterable[str] = ()) -> str:
         f"there is no data {source!r}{meant}; {path.absolute().parent} has no such file or folder, and the known names "
         f"are {', '.join(BUILTIN)}; data is {KINDS}"
     )
-
-
-def check_plain(source: str) -> None:
-    """Raises UserError for a plain word that is neither a path nor a name; other forms are not looked at."""
-    if not _PLAIN.fullmatch(source) or source == "null" or os.path.lexists(source):
-        return
-    others = torchvision_classes()
-    if others and source.lower() not in {*BUILTIN, *others}:
-        raise UserError(unknown(source, others))
 
 
 @cache

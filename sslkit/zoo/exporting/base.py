@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from sslkit import backbones
 from sslkit.backbones import network_lines
 from sslkit.backbones.network_lines import TimmNetwork
 from sslkit.errors import UserError
-from sslkit.zoo.entry import CARD, ZooEntry
+from sslkit.zoo.entry import CARD, ZooEntry, preprocessing
 from sslkit.zoo.frozen import About, Frozen
 
 CONTRACT = "Target"
@@ -102,17 +101,16 @@ def about_entry(entry: ZooEntry, net: nn.Module) -> About:
 
 def about_card(card: Mapping[str, Any], name: str, width: int) -> About:
     """The metadata that a card has of its network."""
-    body, size = card["backbone"], card["backbone"]["image_size"]
+    body, pixels = card["backbone"], preprocessing(card)
+    del pixels["input_size"]
     return About(
         name=name,
         method=card.get("method", ""),
         lines=tuple(body["lines"]),
         width=width,
-        image_size=size,
+        image_size=body["image_size"],
         in_chans=body["in_chans"],
-        mean=tuple(card["normalize"]["mean"]),
-        std=tuple(card["normalize"]["std"]),
-        crop_pct=0.875 if size > backbones.SMALL else 1.0,  # small images are not cropped
+        **pixels,
         frames=body.get("frames"),
         stride=body.get("stride"),
     )

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sslkit.cli.words import check_data
+
 import sslkit
 from sslkit.data.sources import builtin, names, torchvision_sets
 from sslkit.errors import UserError
@@ -41,16 +43,18 @@ def test_the_names_are_those_of_the_readers() -> None:
         ("label.csv", "there is no file or folder {here}/label.csv: did you mean 'labels.csv'?; data is "),
     ],
 )
-def test_the_nearest_file_and_name_are_proposed(source: str, said: str, here: Path) -> None:
-    for open_it in (sslkit.open_images, names.check_plain):
-        with pytest.raises(UserError) as error:
-            open_it(source)
-        assert str(error.value).startswith(said.format(here=here))
+def test_the_nearest_file_and_name_are_proposed(source: str, said: str, here: Path, capsys) -> None:
+    with pytest.raises(UserError) as error:
+        sslkit.open_images(source)
+    assert str(error.value).startswith(said.format(here=here))
+    with pytest.raises(SystemExit) as end:
+        check_data([f"data={source}"])
+    assert end.value.code == 2 and capsys.readouterr().err.startswith(f"error: {said.format(here=here)}")
 
 
 @pytest.mark.parametrize("source", ["photos", "digits", "CIFAR10", "a,b", "hf:x", "*.jpg", "null", "~no", "x" * 999])
 def test_other_forms_are_not_refused_early(source: str, here: Path) -> None:
-    names.check_plain(source)
+    check_data([f"data={source}"])
 
 
 def test_a_training_says_it_before_the_large_imports(here: Path) -> None:

@@ -14,8 +14,9 @@ from torch import nn
 
 import evaluation
 from evaluation.features.models import LoadedModel, load_model
+from evaluation.features.zoo_members import load_zoo
 from evaluation.ranking import ground_truth as module
-from evaluation.ranking.ground_truth import DETAILS, RESULTS, TRUTH, GroundTruth, ground_truth, load_zoo
+from evaluation.ranking.ground_truth import DETAILS, RESULTS, TRUTH, GroundTruth, ground_truth
 from evaluation.ranking.summary import read_truth
 from evaluation.tuning.task import Task
 from sslkit import backbones, zoo

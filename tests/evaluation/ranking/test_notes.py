@@ -3,7 +3,7 @@
 import numpy as np
 
 import evaluation
-from evaluation.features.models import unlike_sizes
+from evaluation.features.zoo_members import unlike_sizes
 
 
 def made_up(images: int, classes: int, models: int = 3) -> dict[str, tuple[np.ndarray, np.ndarray]]:

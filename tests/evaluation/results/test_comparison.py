@@ -11,11 +11,10 @@ from evaluation.results.comparison import (
     Comparison,
     compare,
     compare_all,
-    detectable_mean,
-    detectable_share,
     mcnemar,
     randomisation,
 )
+from evaluation.results.power import detectable_mean, detectable_share
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, bootstrap_mean, mean_per_class, over_episodes, share
 from sslkit.errors import UserError
