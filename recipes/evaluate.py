@@ -1,4 +1,4 @@
-"""Judge backbones: every protocol on features that are extracted once, each number with its interval.
+"""Evaluate backbones: every protocol on features that are extracted once, each number with its interval.
 
 python recipes/evaluate.py checkpoint=runs/zoo/NAME                    (embedded clothes, clip art and letters)
 python recipes/evaluate.py checkpoint=[runs/zoo/A,runs/zoo/B]          (both, and what differs between them)
