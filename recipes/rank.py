@@ -81,7 +81,7 @@ class Settings:
     out: str = setting("runs/ranking", "folder of the tables and pictures")
     precision: str = setting("float32", "network precision: float32 or bfloat16", choices=("float32", "bfloat16"))
     batch_size: int | None = DECLARED["batch_size"]
-    device: str = setting("cpu", "device of the metrics: cpu, cuda")
+    device: str = setting("cpu", "device of the metrics: cpu, cuda; features are extracted on a GPU if there is one")
     workers: int | str = DECLARED["workers"]
     range: list[float] | str | None = DECLARED["range"]
     pictures: bool = setting(True, "scores with intervals, and with truth a scatter plot of each metric")

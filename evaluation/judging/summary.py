@@ -198,7 +198,9 @@ def print_left_out(left_out: Mapping[str, str]) -> None:
 def chosen(checkpoint: Any, zoo: Any) -> Members[Any]:
     """The models that are meant, those of a zoo by name. Raises UserError if none or both are named."""
     if (checkpoint is None) == (zoo is None):
-        raise UserError("name what to evaluate: checkpoint=runs/zoo/NAME (or a list), or zoo=runs/zoo for all its entries")
+        raise UserError(
+            "name what to evaluate: checkpoint=runs/zoo/NAME (or a list), or zoo=runs/zoo for all its entries"
+        )
     if zoo is not None:
         return members_of(zoo)
     given = list(checkpoint) if isinstance(checkpoint, (list, tuple)) else [checkpoint]
