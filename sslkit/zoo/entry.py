@@ -158,7 +158,7 @@ def _timm_network(build: list[str]) -> TimmNetwork | None:
     return network_lines.parse(build)
 
 
-def save(folder: Path, state: dict[str, Tensor], card: dict[str, Any]) -> ZooEntry:
+def save(folder: str | Path, state: dict[str, Tensor], card: dict[str, Any]) -> ZooEntry:
     """Write an entry: the weights first, then the card, each whole or not at all.
 
     folder: of the entry, made if missing. state: the network's weights by name. card: see `sslkit.zoo.card`.
@@ -166,6 +166,7 @@ def save(folder: Path, state: dict[str, Tensor], card: dict[str, Any]) -> ZooEnt
     """
     import safetensors.torch
 
+    folder = Path(folder)
     text = cards.written(card := escaped(card), folder / CARD)
     with write_whole(folder / WEIGHTS) as partial:
         partial.write_bytes(safetensors.torch.save(state))

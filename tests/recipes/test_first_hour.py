@@ -61,6 +61,11 @@ BOTH = {  # what is wrong: words of a command, the same in Python, what both say
     "lr": ("train lr=0.1", trained(lr=0.1), r"no setting 'lr': did you mean 'optimizer\.lr"),
     "batch_size": ("train batch_size=8", trained(batch_size=8), r"did you mean 'data\.batch_size"),
     "model": ("train model=resnet18", trained(model="resnet18"), "did you mean 'backbone"),
+    "an option that is gone": (
+        "train data.detail=fast",
+        lambda: sslkit.pretrain("simclr", data={"source": "digits.npz", "detail": "fast"}),
+        r"there is no setting 'data\.detail'",
+    ),
     "a protocol of another name": (
         "evaluate checkpoint=zoo/a protocols=[linear_probe]",
         lambda: evaluation.evaluate("zoo/a", "digits.npz", ["linear_probe"]),
