@@ -141,6 +141,7 @@ def test_defaults_are_those_of_the_library(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_help_names_every_metric(tmp_path: Path, typed) -> None:
     said = typed("rank", "--help", cwd=tmp_path).stdout
+    assert "features are extracted on a GPU if there is one" in " ".join(said.split())
     for name in (*evaluation.metrics(), "bootstrap=100", "benchmark=null", "max_images=auto", "download=false"):
         assert name in said
 
