@@ -8,7 +8,7 @@ python recipes/action_eval.py checkpoint=runs/zoo/NAME recipe=paper_ucf101 root=
 
 Recipes: paper_k400, paper_ucf101, paper_hmdb51, slowfast_ucf101, slowfast_hmdb51; see
 evaluation/protocols/action/recipes.py.
-FOLDER holds train/CLASS/FILM and test/CLASS/FILM. The same command goes on where it was stopped;
+FOLDER holds train/CLASS/VIDEO and test/CLASS/VIDEO. The same command goes on where it was stopped;
 features=once extracts its features again.
 """
 

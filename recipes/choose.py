@@ -21,15 +21,13 @@ class Settings:
     zoo: str | list[str] | None = setting(
         None, "folder of zoo entries, or a list: such folders, entries, timm:NAME, efficientnet_lite0"
     )
-    trust: str | list[str] | None = setting(
-        None, "package.module:function, or a list: custom code that cards are allowed to run"
-    )
     data: str | None = setting(
         None, "embedded name, folder with class folders, .npz, shards:PATTERN, hf:PATH, published set"
     )
     metrics: str | list[str] | None = setting(
         None,
-        f"some of {', '.join(metrics())}; options in brackets; null: knn; logme for several labels or numbers",
+        f"some of {', '.join(metrics())}; options in brackets; null, to begin with: knn; logme for several "
+        "labels or numbers; list.py metrics says what each is",
     )
     first: int = setting(8, "models that are fine-tuned, the first by the metrics", least=2, most=10**6)
     steps: int = setting(200, "steps of the last round; each round before it has half of the next", least=1, most=10**9)
@@ -55,6 +53,7 @@ class Settings:
     precision: str = setting("float32", "network precision: float32 or bfloat16", choices=("float32", "bfloat16"))
     root: str = setting("data", "folder of the published data sets")
     range: list[float] | str | None = DECLARED["range"]
+    trust: str | list[str] | None = DECLARED["trust"]
     cache: str = setting("runs/cache", "folder of the features")
     out: str = setting("runs/choice", "folder of the outcome and of the finished runs")
     device: str = setting("auto", "auto, cpu, cuda")

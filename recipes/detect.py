@@ -1,4 +1,4 @@
-"""Detection and instance segmentation: Faster or Mask R-CNN on a backbone, trained and judged by AP.
+"""Detection and instance segmentation: Faster or Mask R-CNN on a backbone, trained and measured by AP.
 
 python recipes/detect.py checkpoint=runs/zoo/NAME data=clipart_boxes schedule=smoke          (minutes on a CPU)
 python recipes/detect.py checkpoint=runs/zoo/NAME data=coco:FOLDER schedule=short task=masks

@@ -1,4 +1,4 @@
-"""Judge backbones: every protocol on features that are extracted once, each number with its interval.
+"""Evaluate backbones: every protocol on features that are extracted once, each number with its interval.
 
 python recipes/evaluate.py checkpoint=runs/zoo/NAME                    (embedded clothes, clip art and letters)
 python recipes/evaluate.py checkpoint=[runs/zoo/A,runs/zoo/B]          (both, and what differs between them)
@@ -17,9 +17,18 @@ from sslkit.options.settings import setting
 
 
 @dataclass
-class Settings(command_line.Settings):
-    protocols: str | list[str] | None = setting(None, f"of {', '.join(protocols.names())}; null: linear, knn, crowding")
+class Wanted:
+    protocols: str | list[str] | None = setting(
+        None,
+        f"of {', '.join(protocols.names())}; null, to begin with: linear, knn, crowding; list.py protocols says what "
+        "each is",
+    )
     pictures: bool = setting(True, "bars with intervals, a map and the confusions of each data set")
+
+
+@dataclass
+class Settings(command_line.Place, Wanted, command_line.Asked):
+    """The fields of the last class come first."""
 
 
 def main(config: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ class Settings:
     entry: str | None = setting(None, "folder of a zoo entry, or ready-made weights: efficientnet_lite0, timm:NAME")
     to: str | None = setting(None, f"format: {', '.join(exporting.names())}", choices=exporting.names())
     out: str | None = setting(None, "file or folder to write; null: exports/ in the entry's folder, or here")
-    trust: str | None = setting(None, "package.module:function: code of your own that the card names and that is run")
+    trust: str | None = setting(None, "package.module:function: own code that a card may name and that is run")
 
 
 def main(config: dict[str, Any]) -> None:

@@ -22,9 +22,6 @@ class Settings:
     zoo: str | list[str] | None = setting(
         None, "folder of zoo entries, or a list: such folders, entries, timm:NAME, efficientnet_lite0"
     )
-    trust: str | list[str] | None = setting(
-        None, "package.module:function, or a list: custom code that cards are allowed to run"
-    )
     data: str | list[str] | None = setting(
         None, "embedded name, folder with class folders, .npz, shards:PATTERN, hf:PATH, published set, or a list"
     )
@@ -61,6 +58,7 @@ class Settings:
     precision: str = setting("float32", "network precision: float32 or bfloat16", choices=("float32", "bfloat16"))
     root: str = setting("data", "folder of the published data sets")
     range: list[float] | str | None = DECLARED["range"]
+    trust: str | list[str] | None = DECLARED["trust"]
     device: str = setting("auto", "auto, cpu, cuda")
     workers: int = setting(1, "processes for the runs of a model, which share the threads", least=1, most=256)
     progress: bool = setting(True, "progress bars on a terminal")

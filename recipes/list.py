@@ -67,7 +67,7 @@ SOURCES = {
     "LIST.txt, TABLE.csv": "paths, with labels and splits if there are such columns",
     "'photos/**/*.jpg'": "files by a pattern",
     "FILE.npz": "arrays",
-    "video:FOLDER": "films, of which clips are taken",
+    "video:FOLDER": "videos, of which clips are taken",
     "shards:PATTERN": "tar files in the form of WebDataset",
     "hf:PATH": "a Hugging Face data set with a column of images",
     "torchvision:NAME:ROOT": "a data set of torchvision on the disk",

@@ -40,7 +40,6 @@ class Settings:
     zoo: str | list[str] | None = setting(
         None, "folder of zoo entries, or a list: such folders, entries, timm:NAME, efficientnet_lite0"
     )
-    trust: str | list[str] | None = DECLARED["trust"]
     data: str | list[str] | None = setting(
         None,
         "embedded name, folder with class folders, .npz, shards:PATTERN, hf:PATH, published set, boxes:DETECTION_SET, "
@@ -48,7 +47,8 @@ class Settings:
     )
     metrics: str | list[str] | None = setting(
         None,
-        f"some of {', '.join(metrics())}; options in brackets; null: knn; logme for several labels or numbers",
+        f"some of {', '.join(metrics())}; options in brackets; null, to begin with: knn; logme for several "
+        "labels or numbers; list.py metrics says what each is",
     )
     source: str | None = setting(
         None,
@@ -81,9 +81,10 @@ class Settings:
     out: str = setting("runs/ranking", "folder of the tables and pictures")
     precision: str = setting("float32", "network precision: float32 or bfloat16", choices=("float32", "bfloat16"))
     batch_size: int | None = DECLARED["batch_size"]
-    device: str = setting("cpu", "device of the metrics: cpu, cuda")
+    device: str = setting("cpu", "device of the metrics: cpu, cuda; features are extracted on a GPU if there is one")
     workers: int | str = DECLARED["workers"]
     range: list[float] | str | None = DECLARED["range"]
+    trust: str | list[str] | None = DECLARED["trust"]
     pictures: bool = setting(True, "scores with intervals, and with truth a scatter plot of each metric")
     benchmark: str | None = setting(None, "published benchmark, instead of zoo, data and truth: ped, itm")
     checkpoints: str = setting("checkpoints", "folder of the benchmark's checkpoint files")

@@ -9,8 +9,12 @@ MOST_SHOWN = 200  # letters of a value in a message
 class UserError(ValueError):
     """Bad input. The message says in one line what is wrong, where, and how to fix it.
 
-    The recipes print it without a traceback and exit with code 2.
+    details: of a long list, the lines below that one. The recipes print it without a traceback and exit with code 2.
     """
+
+    def __init__(self, message: str = "", details: Sequence[str] = ()) -> None:
+        super().__init__("\n".join((message, *details)))
+        self.lines = (message, *details)
 
 
 class RunFailed(UserError):

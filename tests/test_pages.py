@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+import torch
 
 import evaluation
 import sslkit
@@ -89,3 +90,13 @@ def test_the_loop_of_a_page_runs(page: str) -> None:
     ran: dict[str, object] = {}
     exec(code, ran)
     assert ran["step"] == 1437 // 128 and ran["terms"]["loss"].isfinite() and ran["method"].epoch == 0
+
+
+def test_the_network_of_such_a_loop_is_kept_as_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "sslkit" / "README.md").read_text(encoding="utf-8")
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "sslkit.zoo.save(" in block)
+    monkeypatch.chdir(tmp_path)
+    method = sslkit.method("simclr", backbone="narrow_resnet", image_size=32, in_chans=3)
+    exec(code, {"sslkit": sslkit, "method": method})
+    assert sslkit.ZooEntry.load("runs/zoo/mine").backbone()(torch.zeros(1, 3, 32, 32)).shape == (1, 128)
+    assert 'sslkit.pretrain("simclr", backbone=net' in text

@@ -47,7 +47,8 @@ def checked_ending(path: Path) -> str:
     """Return ".npz" or ".parquet". Raises UserError for another ending, and for .parquet without pyarrow."""
     kind = path.suffix.lower()
     if kind not in KINDS:
-        raise UserError(f"out={path} must end in .npz or .parquet")
+        how = f"; as text: numpy.savetxt({path.name!r}, numpy.load({path.stem + '.npz'!r})['features'], delimiter=',')"
+        raise UserError(f"out={path} must end in .npz or .parquet{how if kind == '.csv' else ''}")
     if kind == ".parquet" and importlib.util.find_spec("pyarrow") is None:
         raise UserError(f"out={path} needs pyarrow: pip install pyarrow, or name out=FILE.npz")
     return kind

@@ -1,4 +1,4 @@
-"""Tell whether a network saw some images or films in its pretraining, by what its card says of them.
+"""Tell whether a network saw some images or videos in its pretraining, by what its card says of them.
 
 Cards of the weights that it began from (init=) count too, as far as they lie where the run found them.
 """
@@ -52,7 +52,7 @@ class Judged:
     def images(self) -> Images | None:
         """All images of the split, also those without a label; for one that is drawn, all that it is drawn from.
 
-        None of a published set, and of one that is no set of images, such as films.
+        None of a published set, and of one that is no set of images, such as videos.
         """
         if isinstance(self.data, Split):
             return self.data.images
@@ -86,7 +86,7 @@ def seen_films(card: Card, root: Path, index: VideoIndex, cache: str | Path | No
                 return _ALL
         return _share_of_files(known, str(root), root, [index.paths[row] for row in range(len(index))], VIDEOS)
 
-    return _note(card, share, "films")
+    return _note(card, share, "videos")
 
 
 def _note(card: Card, share: Callable[[Mapping[str, Any]], str], unit: str) -> str:

@@ -17,28 +17,32 @@ from sslkit.options.settings import MOST_SEED, alternatives, plain, setting
 
 
 @dataclass
-class Settings:
+class Asked:
+    """Models and data: what a person gives first."""
+
     checkpoint: str | list[str] | None = setting(
         None,
-        "zoo entry, timm:NAME, timm:NAME:FILE, random:NAME, random:ENTRY, efficientnet_lite0, or a list; "
-        "of a ViT also NAME@class, NAME@mean, NAME@class+mean",
+        "zoo entry, efficientnet_lite0, timm:NAME, timm:NAME:FILE, or a list; with random weights random:NAME, "
+        "random:ENTRY; of a ViT also NAME@class, NAME@mean, NAME@class+mean",
     )
     zoo: str | list[str] | None = setting(
         None, "folder of zoo entries, instead of checkpoint, or a list: such folders, timm:NAME, efficientnet_lite0"
-    )
-    trust: str | list[str] | None = setting(
-        None, "package.module:function, or a list: own code that a card may name and that is run"
     )
     data: str | list[str] | None = setting(
         None,
         "embedded name, folder, several (A,B), list of files (.txt, .csv), pattern (**/*.jpg), .npz, shards:PATTERN, "
         "hf:PATH, published set, or a list; null: the embedded suite",
     )
-    root: str = setting("data", "folder of the published data sets")
-    cache: str = setting("runs/cache", "folder of the features")
+
+
+@dataclass
+class Place:
+    """All else that the evaluating command lines share."""
+
     out: str = setting("runs/evaluation", "folder of the results of what is no zoo entry")
-    seed: int = setting(0, "of every draw: episodes, held-out images, bootstrap", least=0, most=MOST_SEED)
     image_size: int | None = setting(None, "pixels; null: the model's own", least=8, most=4096)
+    seed: int = setting(0, "of every draw: episodes, held-out images, bootstrap", least=0, most=MOST_SEED)
+    device: str = setting("auto", "auto, cpu, cuda")
     precision: str = setting(
         "float32",
         "of feature extraction: float32 or bfloat16; fine-tuning protocols have their own",
@@ -47,8 +51,9 @@ class Settings:
     batch_size: int | None = setting(
         None, "images a forward pass; null: 256 on a GPU, fewer large ones on the CPU", least=1
     )
-    device: str = setting("auto", "auto, cpu, cuda")
     workers: int | str = setting("auto", "processes that decode", least=0, most=256, choices=("auto",))
+    cache: str = setting("runs/cache", "folder of the features")
+    root: str = setting("data", "folder of the published data sets")
     counts: str = setting(
         "raise",
         "a published set with another number of images than published: raise, or warn",
@@ -60,15 +65,23 @@ class Settings:
         "the least and the greatest; null: as in the training of the model",
         choices=("auto",),
     )
+    trust: str | list[str] | None = setting(
+        None, "package.module:function, or a list: own code that a card may name and that is run"
+    )
+
+
+@dataclass
+class Settings(Place, Asked):
+    """Of a command line of one protocol; the fields of Asked come first."""
 
 
 DECLARED = {field.name: field for field in dataclasses.fields(Settings)}  # for other command lines
-FIRST = ("checkpoint", "zoo", "trust")
+FIRST, LAST = ("checkpoint", "zoo"), ("trust",)
 SHARED = ("zoo", "trust", "root", "out", "device")  # declared above for all command lines
 
 
 def settings_of(*parts: type) -> type:
-    """The settings of a command line: FIRST, then the fields of the dataclasses, whose names differ.
+    """The settings of a command line: FIRST, the fields of the dataclasses, whose names differ, LAST.
 
     Each has its default, its range and, from the docstring (see `members.texts`), its line of help; those of SHARED
     are as in `Settings`.
@@ -82,6 +95,7 @@ def settings_of(*parts: type) -> type:
             if get_origin(kind) is not Callable:
                 own = (name, _typed(kind), setting(option.default, said.get(name, ""), **vars(limits)))
                 found[name] = fields[name] if name in SHARED else own
+    found = {name: one for name, one in found.items() if name not in LAST} | {name: fields[name] for name in LAST}
     return dataclasses.make_dataclass("Settings", found.values())
 
 

@@ -52,7 +52,7 @@ def evaluate(
     say: Callable[[str], None] = lambda line: None,
     **how: Any,
 ) -> list[Result]:
-    """Judge one model; results are added to its zoo entry's results.jsonl, or below `out` where none can be.
+    """Evaluate one model; results are added to its zoo entry's results.jsonl, or below `out` where none can be.
 
         results = evaluation.evaluate("runs/zoo/NAME", "path/to/images", ["linear", "knn"])
         print(evaluation.table(results))

@@ -11,6 +11,7 @@ from evaluation import protocols as family
 from evaluation.datasets import Reading
 from evaluation.features.extraction import context
 from evaluation.features.models import LoadedModel, load_model
+from evaluation.features.using import use_it
 from evaluation.features.zoo_members import Members, lines_of, unlike_sizes
 from evaluation.features.zoo_members import members as members_of
 from evaluation.judging.following import following
@@ -61,8 +62,10 @@ def judge(
         tasks = agreed([one.model for one in asked.values()], tasks)
         done = _each_judged(asked, tasks, pictures, reading, runtime)
         if rank() == 0:
-            _conclude(list(done.values()), tasks, place, pictures)
+            best = _conclude(list(done.values()), tasks, place, pictures)
             print_left_out(done.left_out)
+            for told in use_it(best.asked, best.model, image_size, trust) if best else ():
+                say.line(told)
             given = {"data": data, "protocols": protocols, "trust": trust}
             _print_following(list(done.values()), tasks, given, place)
     return [result for one in done.values() for result in one.results]
@@ -99,11 +102,12 @@ def _each_judged(
     return ready.of_each(judged)
 
 
-def _conclude(done: list[Judged], tasks: Sequence[Task], place: Mapping[str, Any], pictures: bool) -> None:
-    """Print the table, the differences, and where the results are."""
-    results = _named_apart(done)
+def _conclude(done: list[Judged], tasks: Sequence[Task], place: Mapping[str, Any], pictures: bool) -> Judged | None:
+    """Print the table, the differences, and where the results are. Return the model to take, where one is named."""
+    names = _names_apart(done)
+    results = [replace(result, model=name) for name, one in zip(names, done, strict=True) for result in one.results]
     say.lines(f"\n{table(shown(results))}\n")
-    print_differences(results)
+    best = dict(zip(names, done, strict=True)).get(print_differences(results))
     for name in dict.fromkeys(task.name for task in tasks):
         for line in family.find(name).terminal.remarks([_of_protocol(one, name) for one in done]):
             say.line(line)
@@ -115,13 +119,13 @@ def _conclude(done: list[Judged], tasks: Sequence[Task], place: Mapping[str, Any
         say.line(f"picture   {path}")
     folders = dict.fromkeys(str(one.folder / store.RESULTS) for one in done)
     say.line(f"results   {', '.join(folders)}" + ("; pictures beside them" if pictures else ""))
+    return best
 
 
-def _named_apart(done: Sequence[Judged]) -> list[Result]:
-    """The results of all, with the folder in the place of a name that two models have."""
+def _names_apart(done: Sequence[Judged]) -> list[str]:
+    """The name of each model, the folder in the place of one that two models have."""
     times = Counter(one.model.name for one in done)
-    apart = {id(one): {} if times[one.model.name] == 1 else {"model": str(one.folder)} for one in done}
-    return [replace(result, **apart[id(one)]) for one in done for result in one.results]
+    return [one.model.name if times[one.model.name] == 1 else str(one.folder) for one in done]
 
 
 def _of_protocol(one: Judged, name: str) -> Judged:
@@ -194,7 +198,9 @@ def print_left_out(left_out: Mapping[str, str]) -> None:
 def chosen(checkpoint: Any, zoo: Any) -> Members[Any]:
     """The models that are meant, those of a zoo by name. Raises UserError if none or both are named."""
     if (checkpoint is None) == (zoo is None):
-        raise UserError("name what to judge: checkpoint=runs/zoo/NAME (or a list), or zoo=runs/zoo for all its entries")
+        raise UserError(
+            "name what to evaluate: checkpoint=runs/zoo/NAME (or a list), or zoo=runs/zoo for all its entries"
+        )
     if zoo is not None:
         return members_of(zoo)
     given = list(checkpoint) if isinstance(checkpoint, (list, tuple)) else [checkpoint]
@@ -226,21 +232,27 @@ def is_per_class(result: Result) -> bool:
     return result.metric == "mean_per_class" and result.outcomes is not None
 
 
-def print_differences(results: list[Result]) -> None:
-    """The verdict on every two models, a block for each protocol and data set; see `paired`."""
+def print_differences(results: list[Result]) -> str:
+    """Print the verdict on every two models, a block for each protocol and data set; see `paired`.
+
+    Return the model that the verdicts say to take, "" without any and where data sets have different ones.
+    """
     pairs = paired(results)
     per_class = Counter(result.data for result in {(r.data, r.model): r for r in results if is_per_class(r)}.values())
     for name in sorted(name for name, models in per_class.items() if models > 1):
         say.line(f"{name}: differences of mean_per_class need the labels: evaluation.compare(a, b, labels=...)")
     decides = deciding((found[0].data, found[0].protocol) for found in pairs)
+    best = set()
     for found in pairs:
         comparisons, one = compare_all(found), found[0]
         verdict = of_pairs(found, comparisons, (one.data, one.protocol) in decides)
         say.line(f"{one.protocol} on {one.data}, {one.metric}: {verdict}")
+        best |= {verdict.first} if verdict.decides else set()
         for comparison in comparisons:
             say.line(f"  {comparison.verdict}")
     if pairs:
         say.line("")
+    return best.pop() if len(best) == 1 else ""
 
 
 def _tell(label: str, text: str) -> None:

@@ -95,7 +95,7 @@ def fine_tune(
         result = evaluation.fine_tune("runs/zoo/NAME", "digits", grid="itm", steps=200, out="runs/truth")
 
     Each setting is tuned on train without what is held out (the set's own "val", else 20 % of each class), seed
-    seeds[0], and judged on that; the best (of equal ones that of the lowest loss) is tuned on train and held-out images
+    seeds[0], and tested on that; the best (of equal ones that of the lowest loss) is tuned on train and held-out images
     together, once with each seed, and tested once at the last step. A grid of one setting is tested at once.
     Images: random resized crop and flip, batch normalisation in training mode; tests on centre crops. No run is
     stopped early.

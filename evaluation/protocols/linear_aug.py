@@ -5,7 +5,7 @@
 - vissl28: Goyal et al. 2019 (arXiv 1905.01235): batch normalisation before the layer, lr 0.01, weight decay 5e-4,
   divided by 10 at epochs 8, 16 and 24 of 28
 
-All with crops of 8 to 100 % of the area and flips, momentum 0.9, rates for batches of 256, judged after the last epoch.
+All with crops of 8 to 100 % of the area and flips, momentum 0.9, rates for batches of 256, tested after the last epoch.
 """
 
 import time

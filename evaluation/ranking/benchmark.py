@@ -14,6 +14,7 @@ from evaluation import datasets
 from sslkit.backbones.published import CHECKPOINTS
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
+from sslkit.terminal.say import counted
 
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
 PED_SETS = ("aircraft", "caltech101", "cars", "cifar10", "cifar100", "flowers102", "voc07", "pets", "food101", "dtd")
@@ -116,9 +117,8 @@ def open_benchmark(
     unopened = [said for one in sets if (said := _missing(one, root))]
     if absent or unopened:
         raise UserError(
-            f"the benchmark {name} needs {len(members)} models and {len(sets)} data sets.\n"
-            f"{_listed(f'models are missing in {folder.absolute()}', absent)}"
-            f"{_listed(f'data sets are missing in {root.absolute()}', unopened)}".rstrip("\n")
+            f"the benchmark {name} needs {len(members)} models and {len(sets)} data sets.",
+            [*_listed("model", folder, absent), *_listed("data set", root, unopened)],
         )
     return Benchmark(name, {title: model for title, model in found.items() if model}, list(sets), root)
 
@@ -158,5 +158,7 @@ def _missing(name: str, root: Path) -> str:
     return ""
 
 
-def _listed(title: str, lines: list[str]) -> str:
-    return "".join([f"{len(lines)} {title}:\n", *(f"  {line}\n" for line in lines)]) if lines else ""
+def _listed(kind: str, folder: Path, lines: list[str]) -> list[str]:
+    verb = "is" if len(lines) == 1 else "are"
+    title = f"{counted(len(lines), kind)} {verb} missing in {folder.absolute()}:"
+    return [title, *(f"  {line}" for line in lines)] if lines else []

@@ -95,9 +95,9 @@ def _quick(member: Member) -> Table | None:
     if not known:
         return None
     first = "before" if dig(member.card, "init") else "random weights"
-    columns = [Column("judge"), Column(first, number=True), Column("trained", number=True)]
+    columns = [Column("measure"), Column(first, number=True), Column("trained", number=True)]
     rows = [[Cell(names[key]), *(quick_judge(member, part, key) for part in ("before", "after"))] for key in known]
-    return Table(f"{member.name}: judged during training, {judged_on(member.card)}", columns, rows)
+    return Table(f"{member.name}: measured during training, {judged_on(member.card)}", columns, rows)
 
 
 def _facts(member: Member) -> list[tuple[str, Cell]]:
@@ -127,7 +127,7 @@ def neighbours(card: Mapping[str, Any]) -> int | None:
 
 
 def judged_on(card: Mapping[str, Any]) -> str:
-    """Say on what an entry was judged during training: "on 359 held-out images of digits"."""
+    """Say on what an entry was measured during training: "on 359 held-out images of digits"."""
     n, source = dig(card, "after", "n"), dig(card, "data", "source")
     part = {True: "held-out ", False: "training "}.get(dig(card, "data", "held_out"), "")
     many = f"{n:,.0f} " if is_number(n) else ""

@@ -135,8 +135,8 @@ def one_line_errors(stopped: str = process.STOPPED) -> Iterator[None]:
 
 
 def said(error: UserError) -> str:
-    """The line of an error."""
-    return f"error: {_one_line(str(error))}"
+    """The line of an error, and those of its details."""
+    return "error: " + "\n".join(map(_one_line, error.lines))
 
 
 def _one_line(text: str) -> str:

@@ -264,7 +264,7 @@ def _numbers(member: Member) -> str:
     return (
         f"quick kNN {100 * after['knn']:.1f} %  quick probe {100 * after['probe']:.1f} %"
         if after
-        else "not judged: no labels"
+        else "not evaluated: no labels"
     )
 
 

@@ -16,34 +16,10 @@ from sslkit.cli import process
 from sslkit.data.sources import names
 from sslkit.errors import UserError
 from sslkit.options import members
+from sslkit.options.meant import meanings
 from sslkit.terminal.say import printable
 
 WORDS = {"data": "source", "optimizer": "name"}  # `data=X` is short for `data.source=X`
-ELSEWHERE = {  # what other programs call a setting
-    "arch": ("backbone", "checkpoint"),
-    "checkpoint": ("zoo", "entry", "init"),
-    "batchsize": ("data.batch_size", "batch_size"),
-    "dataset": ("data",),
-    "dataset_path": ("data",),
-    "entry": ("checkpoint", "zoo"),
-    "gpus": ("trainer.devices", "device"),
-    "img_size": ("data.image_size", "image_size"),
-    "learning_rate": ("optimizer.lr",),
-    "max_epochs": ("epochs",),
-    "metric": ("metrics",),
-    "model": ("backbone", "checkpoint", "zoo"),
-    "models": ("checkpoint", "zoo"),
-    "num_epochs": ("epochs",),
-    "num_workers": ("data.workers", "workers"),
-    "output": ("out",),
-    "output_dir": ("out",),
-    "path": ("data", "folder"),
-    "pretrained": ("init",),
-    "protocol": ("protocols",),
-    "resolution": ("data.image_size", "image_size"),
-    "weights": ("init", "checkpoint", "zoo"),
-    "zoo": ("checkpoint", "entry"),
-}
 MOST_MEANT = 3
 MOST_SHOWN = 60  # characters of a value that is repeated
 SHOWING = ("--cfg", "-c", "--package", "-p", "--info", "-i")  # Hydra's flags that take a value
@@ -158,7 +134,7 @@ def _as_settings(words: Sequence[str], tree: Mapping[str, Any]) -> Iterator[str]
             value = rest.pop(0) if rest and not rest[0].startswith("-") else "true"
         if key:
             key = key.replace("-", "_")
-            yield shlex.quote(f"{key if key in tree else next(iter(_meanings(key, tree)), key)}={value}")
+            yield shlex.quote(f"{key if key in tree else next(iter(meanings(key, tree)), key)}={value}")
 
 
 def _key_of(path: str, tree: Mapping[str, Any]) -> str | None:
@@ -205,22 +181,6 @@ def _meant(name: str, value: str, tree: Mapping[str, Any], inside: bool) -> str:
 
     inside: the name was given in a group; only one of that name outside of the groups is meant.
     """
-    found = ([name] if name in tree else []) if inside else _meanings(name, tree)[:MOST_MEANT]
+    found = ([name] if name in tree else []) if inside else meanings(name, tree)[:MOST_MEANT]
     shown = f"={value}" if value and len(value) <= MOST_SHOWN else ""
     return f"did you mean {' or '.join(repr(path + shown) for path in found)}?" if found else ""
-
-
-def _meanings(name: str, tree: Mapping[str, Any]) -> list[str]:
-    """The settings that are found in a group, or that another program calls so."""
-    groups = {key: group for key, group in tree.items() if isinstance(group, Mapping) and key != "hydra"}
-    grouped = [f"{key}.{name}" for key, group in groups.items() if name in group]
-    elsewhere = [path for path in ELSEWHERE.get(name, ()) if _is_there(path, tree)]
-    return grouped or elsewhere
-
-
-def _is_there(path: str, tree: Any) -> bool:
-    for part in path.split("."):
-        if not isinstance(tree, Mapping) or part not in tree:
-            return False
-        tree = tree[part]
-    return True

@@ -124,6 +124,8 @@ def summary(member: type) -> str:
 
 def parse(name: str) -> tuple[str, list[str]]:
     """`objective+regulariser+...` -> the objective's name and the regularisers' names."""
+    if not isinstance(name, str):
+        raise UserError(f"method must be text, such as byol+dsa, got {shown(name)}")
     first, *rest = [part.strip() for part in name.split("+")]
     if not all([first, *rest]):
         raise UserError(f"method {name!r} has an empty part; write objective or objective+regulariser, e.g. byol+dsa")

@@ -22,6 +22,7 @@ from pathlib import PurePath
 from typing import Any, TypeVar
 
 from sslkit.errors import UserError, nearest, shown
+from sslkit.options.meant import meanings
 
 MOST_SEED = 2**32 - 1  # the largest that numpy, scikit-learn and torch all take
 UNWRITABLE = re.compile("[\0\ud800-\udfff]")  # in paths, YAML or JSON: NUL, halves of surrogate pairs
@@ -111,7 +112,9 @@ def overlaid(settings: S, given: Mapping[str, Any], where: str = "") -> S:
     changes = {}
     for name, value in given.items():
         if name not in names:
-            raise UserError(f"there is no setting {f'{where}{name}'!r}: {nearest(str(name), names)}")
+            meant = () if where else meanings(str(name), dataclasses.asdict(settings))
+            hint = f"did you mean {' or '.join(map(repr, meant))}?" if meant else nearest(str(name), names)
+            raise UserError(f"there is no setting {f'{where}{name}'!r}: {hint}")
         if name in known:
             changes[name] = known[name].check(value)
         elif isinstance(value, Mapping):
@@ -239,4 +242,4 @@ def _named(kind: Any, limits: Limits, beside: Sequence[Any]) -> str:
         return ", ".join((*limits.choices[:-2], " or ".join(limits.choices[-2:]))) if limits.choices else "text"
     if typing.get_origin(kind) is Callable:
         return "a function"
-    return {bool: "true or false", types.NoneType: "null"}.get(kind, str(kind))
+    return {bool: "true or false", types.NoneType: "null", dict: "a mapping"}.get(kind, str(kind))

@@ -180,7 +180,7 @@ def _number_as_learned(query: Images, bank: Images) -> None:
         lost = int((query.labels >= 0).sum() - (labels >= 0).sum())
         say.warning(
             f"warning: {query.name}: train has no image of {class_names.listed(unseen)}, so that "
-            f"{counted(lost, 'held-out image')} of these classes are not judged by"
+            f"{counted(lost, 'held-out image')} of these classes are not used for evaluation"
         )
     query.labels, query.classes = labels, bank.classes
 

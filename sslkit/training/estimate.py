@@ -52,7 +52,7 @@ def announce_cost(config: Config, data: Data, built: Method) -> None:
     held = _memory(config, built, found)
     say.lines(
         f"time      about {lasting(seconds / config.epochs)} an epoch, {lasting(seconds)} the run, and "
-        f"{held / GIB:.1f} GB of memory, from a measured step; without reading files and judging"
+        f"{held / GIB:.1f} GB of memory, from a measured step; without reading files and evaluation"
     )
     notes = [*_too_large(config, held), *_shorter(config, data, built, found, seconds), *_unused_gpu()]
     if notes:

@@ -151,7 +151,7 @@ class Monitor(Hook):
         last = loop.epoch + 1 == loop.epochs
         if not last and (loop.epoch + 1) % self.every:
             return
-        with together("the judgement of an epoch"):
+        with together("the evaluation of an epoch"):
             if loop.is_main:
                 # sqrt(D) times the mean standard deviation of l2-normalised z: about 1 without a collapse
                 rank = diagnostics.rankme(z)

@@ -199,7 +199,7 @@ class Start(Hook):
     judged: dict[str, float] | None = None
 
     def begin(self, loop: Loop) -> None:
-        with together("the judgement of the first weights"):
+        with together("the evaluation of the first weights"):
             if loop.is_main and self.judged is None:
                 save_views(loop.module.method, self.shown, self.folder / "views.png")
                 self.judged = judge(loop.module.method, self.data, self.k)

@@ -37,7 +37,7 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
         return
     body = method.backbone
     train = data.train
-    use = "to learn from" if method.objective.needs_labels else "only to judge"
+    use = "to learn from" if method.objective.needs_labels else "only to evaluate"
     known = train.labels is not None and (data.bank is not None or method.objective.needs_labels)
     several = train.multi_labels is not None
     without = f"{len(train.classes)} classes, several an image (not read here)" if several else "no labels"
@@ -241,15 +241,15 @@ def _following(entry: ZooEntry, data: Data, asked: Config, gentler: Mapping[str,
     given = {} if source in NAMES or source.startswith(OWN) else {"data": source}
     judged = {"checkpoint": folder, **given, **own}
     if data.clips is not None:
-        judge = f"judge it:   python recipes/action_eval.py {words(judged)}"
+        judge = f"evaluate:   python recipes/action_eval.py {words(judged)}"
     elif data.train.multi_labels is not None:
-        judge = f"judge it:   python recipes/evaluate.py {words({**judged, 'protocols': 'linear'})}"
+        judge = f"evaluate:   python recipes/evaluate.py {words({**judged, 'protocols': 'linear'})}"
     elif data.bank is None and given:  # without classes there is nothing to judge by
         shown = {**judged, "out": f"{folder}/features.npz", "neighbours": 10, "map": "tsne"}
         judge = f"look at it: python recipes/embed.py {words(shown)}"
     else:
         judge = (
-            f"judge it:   python recipes/evaluate.py {words(judged if data.bank else {'checkpoint': folder, **own})}"
+            f"evaluate:   python recipes/evaluate.py {words(judged if data.bank else {'checkpoint': folder, **own})}"
         )
     argument = f"trust={maker!r}" if own else ""
     load = f"  load it:    net = sslkit.ZooEntry.load({folder!r}).backbone({argument})"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # a table of the zoo needs no torch
     from torch import Tensor, nn
 
 WEIGHTS, CARD = "backbone.safetensors", "card.json"
+CHECKPOINTS = "checkpoints"  # in the folder of a run
 READY_MADE = ("timm:", "published:", "random:")
 
 
@@ -46,13 +47,9 @@ class ZooEntry:
         folder = Path(folder)
         missing = [name for name in (CARD, WEIGHTS) if not (folder / name).is_file()]
         if missing:
-            so_far = newest(folder)
-            how = f"the weights of its newest epoch are an entry, {so_far}" if (so_far / CARD).is_file() else ""
             if is_ready_made(str(folder)):
                 raise UserError(f"{folder} is no zoo entry; in Python: net = evaluation.load_model({str(folder)!r})")
-            raise UserError(
-                f"{folder} is no zoo entry: {' and '.join(missing)} missing; {how or 'a run writes them at its end'}"
-            )
+            raise UserError(f"{folder} is no zoo entry: {' and '.join(missing)} missing; {_instead(folder)}")
         return cls(folder, cards.read(folder / CARD))
 
     @property
@@ -116,9 +113,20 @@ class ZooEntry:
         return network_lines.build(lines, str(self.folder / CARD), trust)
 
 
+def _instead(folder: Path) -> str:
+    """The entry that is meant by a folder of a run, or by its checkpoints."""
+    above = {folder.name: folder.parent, folder.parent.name: folder.parent.parent}
+    run = above.get(CHECKPOINTS, folder)
+    if run != folder and (run / CARD).is_file():
+        return f"the entry of this run is {run}"
+    if (newest(run) / CARD).is_file():
+        return f"the weights of its newest epoch are an entry, {newest(run)}"
+    return "a run writes them at its end"
+
+
 def newest(run: Path) -> Path:
     """The folder of the entry that a run has before its end: its backbone after the newest epoch."""
-    return run / "checkpoints" / f"{run.name}-newest"
+    return run / CHECKPOINTS / f"{run.name}-newest"
 
 
 def is_ready_made(word: str) -> bool:
@@ -156,7 +164,7 @@ def load_lines(build: list[str], overlay: Mapping[str, Any] | None = None) -> st
     )
 
 
-def save(folder: Path, state: dict[str, Tensor], card: dict[str, Any]) -> ZooEntry:
+def save(folder: str | Path, state: dict[str, Tensor], card: dict[str, Any]) -> ZooEntry:
     """Write an entry: the weights first, then the card, each whole or not at all.
 
     folder: of the entry, made if missing. state: the network's weights by name. card: see `sslkit.zoo.card`.
@@ -164,6 +172,7 @@ def save(folder: Path, state: dict[str, Tensor], card: dict[str, Any]) -> ZooEnt
     """
     import safetensors.torch
 
+    folder = Path(folder)
     text = cards.written(card := escaped(card), folder / CARD)
     with write_whole(folder / WEIGHTS) as partial:
         partial.write_bytes(safetensors.torch.save(state))

@@ -22,7 +22,7 @@ COLUMNS = ("name", *MADE, *MEASURED, "M params", "MB", "date")
 NUMBERS = ("epochs", *MEASURED, "M params", "MB")  # aligned right
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # of batch norm: buffers, not parameters
 NOTES = {"*": "by evaluation, on the same data", "^": "at the end of training, on training images"}
-ORIGIN = {QUICK: "quick: judged in seconds at the end of training", EVALUATED: "kNN, linear: by evaluation"}
+ORIGIN = {QUICK: "quick: measured in seconds at the end of training", EVALUATED: "kNN, linear: by evaluation"}
 
 
 @dataclass(frozen=True)

@@ -218,7 +218,7 @@ def test_a_line_for_each_member_and_the_end_of_the_log_of_those_that_failed(tmp_
         "      failed (exit code 1): ValueError: no prior  1 min 00 s, about 1 min 00 s",
         "        left",
         "[3/3] silent",
-        "      not judged: no labels  1 min 00 s",
+        "      not evaluated: no labels  1 min 00 s",
     ]
     told = sweep.failures(members, outcomes)
     assert told == [

@@ -50,7 +50,7 @@ def test_both_protocols_run_end_to_end(place: Path) -> None:
     for words, said in ((["features=once"], "linear, paper_k400"), (["protocol=fine_tune"], "fine-tune, paper_ucf101")):
         done = command(*NET, "data=video:motion", *QUICK, *words, cwd=place)
         assert done.returncode == 0, done.stderr
-        assert "8 training and 6 test films" in done.stdout and said in done.stdout
+        assert "8 training and 6 test videos" in done.stdout and said in done.stdout
         assert "wilson over images" in done.stdout and "next      python recipes/action_eval.py" in done.stdout
     kept = store.read(place / "runs" / "evaluation" / "random_narrow_slow")
     assert [result.protocol for result in kept] == ["action", "action"]
@@ -237,7 +237,7 @@ def test_the_next_command_of_an_entry_compares_it_with_the_untrained_network(pla
         ({"recipe": "slowfast_hmdb51"}, "test_train_splits.rar"),
         ({"data": "video:nowhere"}, "folder of videos .* is not there"),
         ({"data": "pets"}, "'pets' is not a video data set"),
-        ({"checkpoint": None}, "name what to judge: checkpoint="),
+        ({"checkpoint": None}, "name what to evaluate: checkpoint="),
         ({"checkpoint": "random:narrow_resnet", "data": "video:nowhere"}, "random:narrow_resnet takes images"),
         ({"checkpoint": ["random:narrow_slow", "random:narrow_resnet"]}, "random:narrow_resnet takes images"),
     ],

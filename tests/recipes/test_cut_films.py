@@ -24,7 +24,7 @@ def test_films_are_cut_and_the_next_step_said(tmp_path: Path, typed) -> None:
     ("words", "said"),
     [
         (["films=one.mp4"], "give the folder to write: out=films"),
-        (["films=one.mp4", "out=films"], "there is no film one.mp4"),
+        (["films=one.mp4", "out=films"], "there is no video one.mp4"),
         (["film=one.mp4", "out=films"], "did you mean 'films'"),
     ],
 )

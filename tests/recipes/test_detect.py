@@ -72,7 +72,7 @@ def test_two_ranks_give_one_table(place: Path) -> None:
     ("words", "said"),
     [
         (["checkpoint=zoo/a"], "name what to learn from: data=clipart_boxes"),
-        (["data=clipart_boxes"], "name what to judge: checkpoint=runs/zoo/NAME"),
+        (["data=clipart_boxes"], "name what to evaluate: checkpoint=runs/zoo/NAME"),
         (["checkpoint=zoo/a", "recipe=paper_voc08"], "did you mean 'paper_voc07'"),
         (["checkpoint=zoo/a", "recipe=paper_voc07"], "VOC2007/ImageSets/Main/trainval.txt"),
         (["checkpoint=zoo/a", "recipe=paper_voc0712"], "VOC2012/JPEGImages"),

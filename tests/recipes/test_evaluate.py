@@ -94,8 +94,8 @@ def test_options_stand_with_their_protocol_alone(recipe: str, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "name what to judge: checkpoint=runs/zoo/NAME"),
-        (["checkpoint=zoo/a", "zoo=zoo"], "name what to judge"),
+        ([], "name what to evaluate: checkpoint=runs/zoo/NAME"),
+        (["checkpoint=zoo/a", "zoo=zoo"], "name what to evaluate"),
         (["chekpoint=zoo/a"], "did you mean 'checkpoint'"),
         (["checkpoint=zoo/c"], "there is no model 'zoo/c'"),
         (["checkpoint=zoo"], "is a folder of entries: name one of them"),

@@ -1,6 +1,7 @@
 """`--help`: the same text without torch as with it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from unfolded import unfolded
 import sslkit
 from recipes.installed import overview, programs
 
+TRUST = "package.module:function: own code that a card may name and that is run"
 LARGE = ["torch", "torchvision", "timm", "sklearn", "scipy", "faiss", "matplotlib", "pytorch_lightning", "hydra"]
 CODE = """
 import json, runpy, sys
@@ -97,3 +99,29 @@ def test_null_says_what_the_views_are(typed, tmp_path: Path) -> None:
     assert "probability of a Gaussian blur; null: 1 and 0.1; up to 64 pixels 0" in said
     said = unfolded(typed("train", "--help", "method=simclr", cwd=tmp_path).stdout)
     assert "share of the image's area in the crop; null: 0.08 to 1; up to 64 pixels 0.2 to 1" in said
+
+
+FIRST = {  # what a newcomer needs, before trust, root, cache and the like
+    "evaluate": ["checkpoint", "zoo", "data", "protocols"],
+    "linear-eval": ["checkpoint", "zoo", "data"],
+    "detect": ["checkpoint", "zoo"],
+    "rank": ["zoo", "data", "metrics"],
+    "choose": ["zoo", "data"],
+    "train": ["method", "backbone"],
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_models_data_and_protocols_come_first(name: str, typed, tmp_path: Path) -> None:
+    said = typed(programs()[name].stem, "--help", cwd=tmp_path).stdout
+    assert re.findall(r"^  ([\w.]+)=", said, re.M)[: len(FIRST[name])] == FIRST[name]
+
+
+@pytest.mark.parametrize("name", set(programs()) - {"list"})
+def test_every_setting_has_a_text_and_trust_has_one(name: str, typed, tmp_path: Path) -> None:
+    said = typed(programs()[name].stem, "--help", cwd=tmp_path).stdout
+    settings = re.split(r"\n\n.*(?=\n)|\n(?=  [\w.]+=)", said[said.index("settings, with their defaults") :])[1:]
+    settings = [one for one in settings if re.match(r"  [\w.]+=", one)]
+    assert settings and [one for one in settings if not re.match(r"  [\w.]+=\S+\s+\S.{3,}", one, re.S)] == []
+    trust = [one.split(maxsplit=1)[1] for one in settings if one.startswith("  trust=")]
+    assert [" ".join(one.split()).replace(", or a list:", ":") for one in trust] in ([], [TRUST])

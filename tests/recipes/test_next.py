@@ -49,7 +49,7 @@ def test_train_names_the_folder_and_its_settings_and_evaluate_takes_its_command(
     shown = typed("train", *words, "--cfg", "job", cwd=where).stdout
     assert f"source: {pictures.name}" in shown and "epochs: 100" in shown and "momentum: null" in shown
 
-    _, program, *words = told["judge it"]
+    _, program, *words = told["evaluate"]
     assert program == "recipes/evaluate.py"
     judged = typed("evaluate", *words, "pictures=false", "protocols=[knn]", "knn.k=3", "workers=0", cwd=where)
     assert judged.returncode == 0 and max(map(len, judged.stdout.splitlines())) <= 80, judged.stderr
@@ -87,7 +87,7 @@ def test_embedded_images_lead_to_ones_own(few_digits, tmp_path: Path, typed) -> 
     done = typed("train", "method=simclr", "data=digits", "data.batch_size=512", *SHORT[1:4], cwd=tmp_path)
     told = commands(done.stdout)
     assert told["next"][2:] == ["method=simclr", "data=PATH/TO/YOUR/IMAGES", "epochs=100"]
-    assert [word.partition("=")[0] for word in told["judge it"][2:]] == ["checkpoint"]
+    assert [word.partition("=")[0] for word in told["evaluate"][2:]] == ["checkpoint"]
 
 
 def test_ranking_leads_to_a_choice_among_the_same_models(few_digits, tmp_path: Path, typed) -> None:

@@ -141,6 +141,7 @@ def test_defaults_are_those_of_the_library(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_help_names_every_metric(tmp_path: Path, typed) -> None:
     said = typed("rank", "--help", cwd=tmp_path).stdout
+    assert "features are extracted on a GPU if there is one" in " ".join(said.split())
     for name in (*evaluation.metrics(), "bootstrap=100", "benchmark=null", "max_images=auto", "download=false"):
         assert name in said
 
@@ -168,3 +169,11 @@ def test_help_names_every_metric(tmp_path: Path, typed) -> None:
 def test_a_mistake_is_said_clearly_and_ends_with_2(words: list[str], said: str, place: Path, typed) -> None:
     done = typed("rank", *words, cwd=place)
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+def test_what_a_benchmark_lacks_is_a_line_each(typed, tmp_path: Path) -> None:
+    done = typed("rank", "benchmark=ped", "checkpoints=no\nsuch", "root=none", cwd=tmp_path)
+    first, models, *rest = done.stderr.splitlines()
+    assert first == "error: the benchmark ped needs 12 models and 10 data sets."
+    assert models.startswith("12 models are missing in ") and models.endswith("/no\\nsuch:")
+    assert len(rest) == 23 and sum(line.startswith("  ") for line in rest) == 22 and done.stderr.count("\\n") == 1

@@ -23,7 +23,7 @@ def test_a_word_that_is_longer_has_a_line_of_its_own() -> None:
     assert say.folded(f"results   {LONG}, two", 80).splitlines() == ["results", f"{LONG},", "          two"]
 
 
-@pytest.mark.parametrize("label", ["next      ", "  judge it:   ", ""])
+@pytest.mark.parametrize("label", ["next      ", "  evaluate:   ", ""])
 def test_a_folded_command_is_the_same_for_a_shell(label: str) -> None:
     words = ["a=1", "'data=\"my pictures, and more of them\"'", "b=[1,2]", f"checkpoint={LONG}", "c=" + "3" * 30, "d=4"]
     command = " ".join(["python recipes/train.py", *words])

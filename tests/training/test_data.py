@@ -58,7 +58,10 @@ def test_test_classes_that_training_never_saw_are_named_and_not_judged_by(folder
     write(folder / "test", "d", range(100, 105))
     with caplog.at_level("WARNING", logger="sslkit.say"):
         data = opened(str(folder), tmp_path)
-    assert "set: train has no image of d, so that 5 held-out images of these classes are not judged by" in caplog.text
+    assert (
+        "set: train has no image of d, so that 5 held-out images of these classes are not used for evaluation"
+        in caplog.text
+    )
     assert len(data.query.rows) == 24 and data.query.images.labels.max() == 2
 
 

@@ -66,7 +66,7 @@ def test_a_run_leaves_an_entry_of_clips(config, films, capsys) -> None:
     said = unfolded(capsys.readouterr().out)
     assert entry.folder.name == "byol+dsa-clips-narrow_slow-e2-s0"
     for words in (
-        f"data      video:{films}: 24 videos, 16 px, 3 channels, 4 classes (only to judge)",
+        f"data      video:{films}: 24 videos, 16 px, 3 channels, 4 classes (only to evaluate)",
         "clips     2 of each video in a step, 4 frames, stride 3, decoded by pyav",
         "backbone  narrow_slow (for byol at 16 px): 0.49 M parameters",
         "2 epochs of 3 steps x 8 videos",

@@ -86,6 +86,7 @@ def test_the_card_says_how_to_load_and_its_statistics_are_the_features(finished,
     config, entry, _ = finished
     again = sslkit.ZooEntry.load(entry.folder)
     assert again.card == entry.card
+    assert str(entry.folder.parent) not in again.card["load"], "a copy is loaded by the same lines"
     *lines, last = again.card["load"].splitlines()
     scope: dict = {}
     exec("\n".join(lines), scope)

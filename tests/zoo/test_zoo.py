@@ -54,7 +54,7 @@ def test_a_zoo_is_a_list_and_a_table(tmp_path: Path) -> None:
         "- - - 0.32 1.29 2026-11-21",
         "d",
         "- - - 0.00 0.00 -",
-        "quick: judged in seconds at the end of training",
+        "quick: measured in seconds at the end of training",
         "^ at the end of training, on training images",
     ]
     assert found.table() == str(found) == repr(found)

@@ -1,8 +1,8 @@
-"""Action recognition on films: a linear head on a frozen video backbone, or all weights, over the official splits.
+"""Action recognition on videos: a linear head on a frozen video backbone, or all weights, over the official splits.
 
 Linear: Feichtenhofer et al. 2021 (arXiv 2104.14558) on Kinetics-400. Fine-tuning: UCF101 and HMDB51, three splits. The
-settings are in recipes.py. A film is judged by the mean of the softmax over its views, clips in time
-times crops in space. Nothing is chosen on test films: every number is that of the last epoch.
+settings are in recipes.py. A video is classified by the mean of the softmax over its views, clips in time
+times crops in space. Nothing is chosen on test videos: every number is that of the last epoch.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ from sslkit.runtime.context import Runtime
 
 FOLDS = (1, 2, 3)  # the official splits that a set can have
 BESIDE = ("top5", *map(fold_name, FOLDS))
-SHOWN = 3  # unreadable films that a line names
+SHOWN = 3  # unreadable videos that a line names
 
 
 def action(
@@ -64,31 +64,31 @@ def action(
     progress: bool = Place.progress,
     say: Callable[[str], None] = Place.say,
 ) -> Result:
-    """Accuracy on whole test films, top-1 and top-5, of a classifier trained by a named recipe.
+    """Accuracy on whole test videos, top-1 and top-5, of a classifier trained by a named recipe.
 
     model: see `evaluation.load_model`; a network of clips. data: see `datasets.open_films`; None:
-        the recipe's own, or without a recipe the folder of films that a zoo entry was pretrained on.
+        the recipe's own, or without a recipe the folder of videos that a zoo entry was pretrained on.
     protocol: "linear" or "fine_tune". recipe: one of `RECIPES` in recipes.py; None: paper_k400 for linear,
         paper_ucf101 for fine_tune.
     folds: official splits of the data; None: those of the recipe that the data have. epochs, batch_size, lr,
         weight_decay, dropout: others than the recipe's; a rate that is not given goes with the batch size, warm-up
         with the epochs, and the result's recipe says what was changed.
     frames, stride: of a clip; None: what the model was pretrained with, else 16 and 64 // frames.
-    clips, crops, rule: of a test film, see `EvalViews` in reading.py.
-    features: "live", or "once" for the linear protocol on small sets: ten clips of each film pass the backbone once,
+    clips, crops, rule: of a test video, see `EvalViews` in reading.py.
+    features: "live", or "once" for the linear protocol on small sets: ten clips of each video pass the backbone once,
         their middle squares, without augmentation; the result's recipe says so. After a stop they are extracted
         again.
     precision: "float32", or "bfloat16" autocast. seed: of everything drawn. image_size: where the model does not say.
     out: folder of `action.jsonl`, to which every finished split is added, and of checkpoints: the same call takes up
-        a stopped training at its last one, and ends with the same numbers. A film that is changed is trained on and
-        judged anew. cache: folder of the index of films; None: none is kept.
-    root, counts: see `open_films`. on_error: "skip" leaves out and names films that cannot be decoded, or "raise".
+        a stopped training at its last one, and ends with the same numbers. A video that is changed is trained on and
+        tested anew. cache: folder of the index of videos; None: none is kept.
+    root, counts: see `open_films`. on_error: "skip" leaves out and names videos that cannot be decoded, or "raise".
     device: "auto" is a GPU if there is one. workers: processes that decode. save_seconds: between two checkpoints.
     say: called with a line when something is done.
 
-    Returns the accuracy on the test films, with Wilson's interval for one split; of several the mean and its t
+    Returns the accuracy on the test videos, with Wilson's interval for one split; of several the mean and its t
     interval, each split with its own interval in `others`, and values and std in `details`.
-    Raises UserError for options out of range, a network of images, missing films, and a loss that becomes infinite.
+    Raises UserError for options out of range, a network of images, missing videos, and a loss that becomes infinite.
     """
     changes = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "weight_decay": weight_decay, "dropout": dropout}
     seen = {"frames": frames, "stride": stride, "clips": clips, "crops": crops, "rule": rule, "features": features}
@@ -107,12 +107,12 @@ def asked(model: Any, data: str | None, options: Options, place: Place) -> Resul
 
 
 def open(subject: Subject, options: Options) -> Opened:
-    """Check the network, the recipe, the films and the views before anything is computed. Raises UserError."""
+    """Check the network, the recipe, the videos and the views before anything is computed. Raises UserError."""
     return opened(subject, options)
 
 
 def run(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
-    """A head or all weights of a network of clips, on films; resumed by the same command; see `action`."""
+    """A head or all weights of a network of clips, on videos; resumed by the same command; see `action`."""
     seed = whole_number("seed", runtime.seed, 0)
     device_of(runtime.device)
     plan, description = planned(options)
@@ -125,7 +125,7 @@ def run(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
         runs = []
         for films in opened.films:
             train, test = (survey(part, cache=runtime.cache, on_error=options.on_error) for part in films)
-            counted = f"{len(train.films):,} training and {len(test.films):,} test films"
+            counted = f"{len(train.films):,} training and {len(test.films):,} test videos"
             runtime.say(f"{test.films.name}, split {test.films.fold}: {counted}")
             for part in (train.films, test.films):
                 _say_unreadable(part, runtime.say)
@@ -147,8 +147,8 @@ terminal = TERMINAL
 
 
 def _say_unreadable(films: datasets.Films, say: Callable[[str], None]) -> None:
-    """Names films that no decoder can read; those that the set lacks are counted in its note."""
+    """Names videos that no decoder can read; those that the set lacks are counted in its note."""
     found = [f"{films.called(path)}: {why}" for path, why in films.left_out.items() if why != "missing"]
     if found:
         more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        say(f"{len(found)} {films.split} films cannot be read, left out: {'; '.join(found[:SHOWN])}{more}")
+        say(f"{len(found)} {films.split} videos cannot be read, left out: {'; '.join(found[:SHOWN])}{more}")

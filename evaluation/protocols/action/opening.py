@@ -1,4 +1,4 @@
-"""Open and check the network, the films of each split and the clip shape before action recognition computes."""
+"""Open and check the network, the videos of each split and the clip shape before action recognition computes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ CHANGES = ("epochs", "batch_size", "lr", "weight_decay", "dropout")  # of a reci
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A network of clips, the training and the test films of each official split, and what they are cut to."""
+    """A network of clips, the training and the test videos of each official split, and what they are cut to."""
 
     model: LoadedModel
     films: list[tuple[datasets.Films, datasets.Films]]
@@ -49,12 +49,12 @@ def planned(options: Options) -> tuple[recipes.Recipe, str]:
 
 
 def _listed(source: str, fold: int, reading: Reading) -> tuple[datasets.Films, datasets.Films]:
-    """The training and the test films of one official split."""
+    """The training and the test videos of one official split."""
     return tuple(datasets.open_films(source, split, reading, fold=fold) for split in ("train", "test"))
 
 
 def source_of(model: LoadedModel, data: str | None, recipe: str | None) -> str | None:
-    """The films that are asked for, or without a recipe those that a zoo entry was pretrained on; else None."""
+    """The videos that are asked for, or without a recipe those that a zoo entry was pretrained on; else None."""
     if data or recipe:
         return data
     source = str(model.entry.card.get("data", {}).get("source", "")) if model.entry else ""
@@ -66,7 +66,7 @@ def check_clips(model: LoadedModel) -> None:
     if model.frames is None:
         raise UserError(
             f"action needs a network of clips, and {model.name} takes images: give a zoo entry that was pretrained on "
-            "films (recipes/train.py data=video:FOLDER), or random:slow_r50"
+            "videos (recipes/train.py data=video:FOLDER), or random:slow_r50"
         )
 
 

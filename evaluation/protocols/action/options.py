@@ -52,12 +52,12 @@ class Options:
     dropout: in front of the linear layer
     frames: of a clip; null: the network's
     stride: frames from one to the next; null: as pretrained, else 64 / frames
-    clips: of a test film
+    clips: of a test video
     crops: of a test clip: 1 or 3
     rule: where the test clips start: slowfast, slowfast_offset or endpoints
     features: once: the linear protocol on features that are extracted once, not augmented
     precision: of the network: float32 or bfloat16
-    on_error: a film that cannot be decoded: skip (counted and named), or raise
+    on_error: a video that cannot be decoded: skip (counted and named), or raise
     save_seconds: between two checkpoints
     """
 
@@ -86,8 +86,8 @@ class Place:
 
     seed: of order, clips, crops, colours and the head's start
     image_size: pixels; null: the network's
-    cache: folder of the index of films
-    counts: a published set with another number of films than published: raise, or warn
+    cache: folder of the index of videos
+    counts: a published set with another number of videos than published: raise, or warn
     workers: processes that decode
     progress: bars on a terminal
     """

@@ -128,13 +128,13 @@ def fitted(recipe: Recipe, films: int, *, scale: bool) -> Recipe:
 
 
 def fit_of(planned: Recipe, used: Sequence[Recipe]) -> str:
-    """Describe the changes by `fitted`, one recipe per split: "batches of all 29 films, lr 0.227", or "" for none."""
+    """Describe the changes by `fitted`, one recipe per split: "batches of all 29 videos, lr 0.227", or "" for none."""
     fewer = [recipe for recipe in used if recipe.batch_size < planned.batch_size]
     if not fewer:
         return ""
     films = " / ".join(dict.fromkeys(str(recipe.batch_size) for recipe in fewer))
     rates = " / ".join(dict.fromkeys(f"{recipe.lr:.3g}" for recipe in fewer))
-    return f"batches of all {films} films, lr {rates}"
+    return f"batches of all {films} videos, lr {rates}"
 
 
 def _number(name: str, value: Any, most: float) -> float:

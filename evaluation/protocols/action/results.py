@@ -55,7 +55,7 @@ def _single(run: Run, record: dict[str, Any]) -> tuple[Estimate, dict[str, Estim
 
 
 def _several(runs: list[Run], records: list[dict[str, Any]]) -> tuple[Estimate, dict[str, Estimate], np.ndarray, str]:
-    kind = f"t over {len(runs)} splits, which share films"
+    kind = f"t over {len(runs)} splits, which share videos"
     values = [record["value"] for record in records]
     others = {}
     for name in records[0]["others"]:

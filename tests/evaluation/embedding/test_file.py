@@ -85,6 +85,15 @@ def test_an_unknown_ending_is_refused(name: str, embedding, tmp_path) -> None:
         write(embedding, tmp_path / name)
 
 
+def test_a_csv_is_made_by_the_line_that_is_said(embedding, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(embedding, tmp_path / "f.npz")
+    with pytest.raises(UserError, match=r"; as text: numpy\.savetxt") as error:
+        write(embedding, tmp_path / "f.csv")
+    exec(f"import numpy; {str(error.value).partition('; as text: ')[2]}")
+    np.testing.assert_allclose(np.loadtxt(tmp_path / "f.csv", delimiter=","), embedding.x, rtol=1e-6)
+
+
 @pytest.mark.parametrize(("changed", "said"), [("digest", "another model"), ("image_size", "another image_size")])
 def test_another_model_or_preparation_is_not_overwritten(changed: str, said: str, embedding, tmp_path) -> None:
     write(embedding, path := tmp_path / "f.npz")

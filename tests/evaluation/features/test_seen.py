@@ -171,5 +171,5 @@ def test_films(tmp_path: Path) -> None:
         paths = sorted(str(path.relative_to(root)) for path in root.rglob("*.mp4"))
         index = index_videos(root, paths, videos.reader, None)
         found[name] = seen_films({"method": "byol", "data": known}, root, index, None)
-    these = "the network saw these films in its pretraining, without their labels"
+    these = "the network saw these videos in its pretraining, without their labels"
     assert found == {"films": these, "same": these, "copy": "", "films/a": these}

@@ -160,8 +160,7 @@ def test_what_fails_for_all_is_said_once(place: Path) -> None:
 def test_one_model_has_no_differences_to_tell(capsys: pytest.CaptureFixture) -> None:
     made = Result.of(share(np.arange(9) > 3), protocol="knn", recipe="", metric="mean_per_class", data="d", model="a")
     one = replace(made, outcomes=np.arange(9) > 3)
-    print_differences([one])
-    assert capsys.readouterr().out == ""
+    assert print_differences([one]) == "" == capsys.readouterr().out
     print_differences([one, replace(one, model="b")])
     assert "d: differences of mean_per_class need the labels" in capsys.readouterr().out
 
@@ -173,6 +172,9 @@ def test_one_line_says_which_to_take_before_the_pairs(capsys: pytest.CaptureFixt
         Result.of(share(own), model=name, outcomes=own, **about | {"protocol": "knn"}) for name, own in right.items()
     ]
     linear = [replace(one, protocol="linear") for one in knn]
+    assert print_differences([*knn, *linear]) == "better"
+    assert print_differences([*linear, *(replace(one, data="e") for one in linear[:2])]) == ""
+    capsys.readouterr()
     print_differences([*knn, *linear])
     said = " ".join(capsys.readouterr().out.split())
     assert "knn on d, top1: better is first: 90.0 %" in said and said.count("take ") == 1
@@ -180,3 +182,18 @@ def test_one_line_says_which_to_take_before_the_pairs(capsys: pytest.CaptureFixt
     assert said.startswith("linear on d, top1: take better: 90.0 % (85.1 to 93.4); not told apart from alike; ")
     assert "; better than worse" in said and "better is better than worse by" in said
     assert "no difference seen between better and alike (1.0 points" in said and "p (3 pairs)" in said
+
+
+@pytest.mark.parametrize("how", ["a zoo", "a list"])
+def test_the_best_of_several_ends_with_how_to_use_it(how: str, place: Path, capsys: pytest.CaptureFixture) -> None:
+    sound = place / "zoo" / "sound"
+    asked = {"zoo": place / "zoo"} if how == "a zoo" else {"checkpoint": [str(sound), f"random:{sound}:1"]}
+    where = {"out": place / "out", "cache": place / "cache", "progress": False}
+    judge(**asked, data=str(place / "few.npz"), protocols="knn", **where)
+    said = capsys.readouterr().out.splitlines()
+    first = next(line for line in said if line.startswith("knn on few, top1: take ")).split("take ")[1].split(":")[0]
+    use = "\n".join(said[next(k for k, line in enumerate(said) if line.startswith("use it    ")) :])
+    assert str(place / "zoo" / first if how == "a zoo" else first) in use.replace("\n", "")
+    assert use.splitlines()[-1].startswith("next      ") or "\nnext      " in use
+    judge(checkpoint=str(sound), data=str(place / "few.npz"), protocols="knn", **where)
+    assert "use it" not in capsys.readouterr().out

@@ -83,7 +83,7 @@ def test_exactly_what_is_missing_is_listed(whole: Path) -> None:
         open_benchmark("ped", checkpoints=whole / "models", root=whole / "data")
     first, models, moco, sets, *rest = str(error.value).splitlines()
     assert first == "the benchmark ped needs 12 models and 10 data sets."
-    assert models == f"1 models are missing in {whole / 'models'}:"
+    assert models == f"1 model is missing in {whole / 'models'}:"
     assert moco.strip() == (
         "MoCov2: moco_v2_800ep_pretrain.pth.tar or moco-v2.pth or moco-v2.safetensors, from facebookresearch/moco"
     )
@@ -116,7 +116,7 @@ def test_timms_own_weights_stand_in_for_files(whole: Path, monkeypatch: pytest.M
     )
     assert found.zoo["SimMIM-B16"] == f"timm:beit_base_patch16_224:{whole / 'models' / 'simmim-b16.pth'}"
     monkeypatch.setattr("evaluation.ranking.benchmark._is_cached", lambda name: name != "resnet18.tv_in1k")
-    with pytest.raises(UserError, match=r"1 models are missing.*\n  ResNet-18: resnet-18\.safetensors or"):
+    with pytest.raises(UserError, match=r"1 model is missing.*\n  ResNet-18: resnet-18\.safetensors or"):
         open_benchmark("itm", **where)
 
 

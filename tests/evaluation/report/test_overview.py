@@ -41,6 +41,7 @@ def test_the_page_opens_with_a_table_and_a_figure_and_folds_the_entries(count: i
     places = ("answer", "zoo-table", "evaluation", "rankings", "all", "entries", "words")
     found = [source.index(f'id="{name}"') for name in places]
     assert found == sorted(found) and source.index('class="rows"') < found[2], "the chart stands below the table"
+    assert "border-collapse: separate" in source, "cells that stay in place keep their lines"
     assert not any("open" in one for one in page.all("details")), "all beyond the answer, a table and a chart is folded"
     assert len([one for one in page.all("details") if one.get("class") == "entry"]) == count + 1
     assert len(page.all("img")) == 2 * count, "the embedding and the views of each"

@@ -1,4 +1,4 @@
-"""Films of one's own: folders, lists and patterns, named as images are."""
+"""Videos of one's own: folders, lists and patterns, named as images are."""
 
 import os
 

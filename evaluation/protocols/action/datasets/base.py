@@ -166,7 +166,7 @@ class Entry:
         wrong = []
         known = self.counts.get((films.split, films.fold))
         if known is not None and len(films) != known:
-            wrong.append(f"{len(films)} films instead of {known}")
+            wrong.append(f"{len(films)} videos instead of {known}")
         if len(films.classes) != self.classes:
             wrong.append(f"{len(films.classes)} classes instead of {self.classes}")
         return wrong
@@ -217,4 +217,4 @@ def _any(folder: Path, any_of: Sequence[str]) -> bool:
 
 
 def _count_missing(films: Films, listed: int) -> str:
-    return f"{len(films.left_out)} of {listed} films missing" if films.left_out else ""
+    return f"{len(films.left_out)} of {listed} videos missing" if films.left_out else ""

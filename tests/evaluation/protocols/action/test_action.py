@@ -89,7 +89,7 @@ def test_several_splits_are_reported_each_with_mean_and_std(ucf: Path, network: 
     values = [one.value for one in each]
     assert result.value == pytest.approx(np.mean(values)) and result.details["values"] == values
     assert result.details["std"] == pytest.approx(np.std(values, ddof=1))
-    assert result.kind == "t over 3 splits, which share films" and result.n == 3
+    assert result.kind == "t over 3 splits, which share videos" and result.n == 3
     assert all(one.kind == "wilson over images" and one.n == 4 for one in each)
     assert result.recipe.endswith("mean of splits 1, 2, 3") and result.outcomes.tolist() == values
     assert {"train 1", "test 2", "test 3"} <= set(result.digests) and "not the published set" in result.details["notes"]
@@ -161,7 +161,7 @@ def test_fewer_films_than_a_batch_are_said_in_the_recipe(motion: Path, network: 
     how = {**QUICK, **QUIET, "features": "once", "cache": None, "out": tmp_path}
     del how["batch_size"]
     said = action(network, f"video:{motion}", **how).recipe
-    assert said.startswith("linear, paper_k400, 1 of 60 epochs, batches of all 8 films, lr 0.0625, 4 x 2 at 16 px, ")
+    assert said.startswith("linear, paper_k400, 1 of 60 epochs, batches of all 8 videos, lr 0.0625, 4 x 2 at 16 px, ")
     assert "lr 0.3" in action(network, f"video:{motion}", **how, lr=0.3).recipe
 
 
@@ -190,7 +190,7 @@ def test_films_that_cannot_be_read_are_counted_and_named(motion: Path, network: 
     named = [line.partition(":")[0] for line in result.details["unreadable_films"]]
     assert named == ["test/down/1.mp4", "train/down/1.mp4", "train/right/0.mp4"], "two of the same name are two"
     assert "3 unreadable" in evaluation.table([result])
-    assert said[1].startswith("2 train films cannot be read, left out: train/") and "test/down/1.mp4: " in said[2]
+    assert said[1].startswith("2 train videos cannot be read, left out: train/") and "test/down/1.mp4: " in said[2]
     with pytest.raises(UserError, match=r"2 of 8 videos cannot be read, the first is .*train/down/1.mp4"):
         action(network, f"video:{tmp_path / 'set'}", **how, on_error="raise")
 

@@ -86,7 +86,7 @@ def test_missing_films_are_counted_and_named_at_once(ucf: Path) -> None:
 
 
 def test_another_number_of_films_than_published_is_refused(ucf: Path) -> None:
-    with pytest.raises(UserError, match="2 films instead of 9537 and 2 classes instead of 101"):
+    with pytest.raises(UserError, match="2 videos instead of 9537 and 2 classes instead of 101"):
         open_films(f"ucf101:{ucf}", "train")
     assert "not the published set" in opened("ucf101", ucf).note
 
@@ -139,7 +139,7 @@ def test_kinetics_takes_labels_from_its_list_and_counts_what_is_missing(kinetics
         "petting_animal_(not_cat)/_kwSDLoYjyI_000000_000010.mkv": "petting animal (not cat)",
         "abCDe.mp4": "shot put, old",
     }
-    assert train.left_out == {"gone12345_000001_000011": "missing"} and "1 of 4 films missing" in train.note
+    assert train.left_out == {"gone12345_000001_000011": "missing"} and "1 of 4 videos missing" in train.note
     test = opened("kinetics400", kinetics, "test")
     assert len(test) == 1 and test.classes == train.classes and len(test.left_out) == 2, (
         "the classes are those of the list"

@@ -222,9 +222,9 @@ def test_fewer_films_than_a_batch_are_one_batch_and_that_is_said() -> None:
     assert fitted(RECIPES["paper_k400"], 16, scale=False).lr == 0.5
     planned = RECIPES["paper_k400"]
     assert fitted(planned, 64, scale=True) == planned and fit_of(planned, [planned]) == ""
-    assert fit_of(planned, [small]) == "batches of all 16 films, lr 0.125"
+    assert fit_of(planned, [small]) == "batches of all 16 videos, lr 0.125"
     both = [planned, small, fitted(planned, 48, scale=True), small]
-    assert fit_of(planned, both) == "batches of all 16 / 48 films, lr 0.125 / 0.375"
+    assert fit_of(planned, both) == "batches of all 16 / 48 videos, lr 0.125 / 0.375"
 
 
 @pytest.mark.parametrize(

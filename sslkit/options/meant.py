@@ -1,0 +1,46 @@
+"""The settings that a person may mean by a name that is none: one of a group, or the name in another program."""
+
+from collections.abc import Mapping
+from typing import Any
+
+ELSEWHERE = {  # what other programs call a setting
+    "arch": ("backbone", "checkpoint"),
+    "checkpoint": ("zoo", "entry", "init"),
+    "batchsize": ("data.batch_size", "batch_size"),
+    "dataset": ("data",),
+    "dataset_path": ("data",),
+    "entry": ("checkpoint", "zoo"),
+    "gpus": ("trainer.devices", "device"),
+    "img_size": ("data.image_size", "image_size"),
+    "learning_rate": ("optimizer.lr",),
+    "max_epochs": ("epochs",),
+    "metric": ("metrics",),
+    "model": ("backbone", "checkpoint", "zoo"),
+    "models": ("checkpoint", "zoo"),
+    "num_epochs": ("epochs",),
+    "num_workers": ("data.workers", "workers"),
+    "output": ("out",),
+    "output_dir": ("out",),
+    "path": ("data", "folder"),
+    "pretrained": ("init",),
+    "protocol": ("protocols",),
+    "resolution": ("data.image_size", "image_size"),
+    "weights": ("init", "checkpoint", "zoo"),
+    "zoo": ("checkpoint", "entry"),
+}
+
+
+def meanings(name: str, tree: Mapping[str, Any]) -> list[str]:
+    """The settings that are found in a group, or that another program calls so."""
+    groups = {key: group for key, group in tree.items() if isinstance(group, Mapping) and key != "hydra"}
+    grouped = [f"{key}.{name}" for key, group in groups.items() if name in group]
+    elsewhere = [path for path in ELSEWHERE.get(name, ()) if _is_there(path, tree)]
+    return grouped or elsewhere
+
+
+def _is_there(path: str, tree: Any) -> bool:
+    for part in path.split("."):
+        if not isinstance(tree, Mapping) or part not in tree:
+            return False
+        tree = tree[part]
+    return True
