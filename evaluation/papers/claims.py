@@ -1,7 +1,7 @@
 """Findings of a paper as differences between rows of its table, checked on the numbers that were measured here."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,7 +57,7 @@ def _told(
     else:
         common = sorted(set.intersection(*(set(seeds) for seeds in differences)))
         values = [float(np.mean([seeds[seed] for seeds in differences])) for seed in common]
-    mean = over_seeds(values, unit=unit)
+    mean = replace(over_seeds(values, unit=""), unit=unit)  # a difference may be below 0, unlike a fraction
     return outcome(
         mean, claim.sign, claim.within
     ), f"{said(mean)} over {len(values)} {over}{_of_the_paper(claim, published)}"

@@ -1,15 +1,34 @@
 """Li et al. 2023, ICCV (PED, Potential Energy Decline): its tables and figures as experiments."""
 
+from evaluation.papers.accuracies import Accuracies
 from evaluation.papers.claims import Claim
 from evaluation.papers.experiment import Absent, Experiment
-from evaluation.papers.rankings import MEAN, Ranked
+from evaluation.papers.following import percent
+from evaluation.papers.maps import SAME, MovedMaps, TunedMaps
+from evaluation.papers.rankings import MEAN, SMALL, UNTRAINED, Ranked
+from evaluation.papers.shifts import Shifts
+from evaluation.papers.stages import ACCURACY, LOGME, Stages
+from evaluation.papers.stages import row as stage
 
 TASKS = ("aircraft", "caltech101", "cars", "cifar10", "cifar100", "flowers102", "voc07", "pets", "food101", "dtd")
 INNER = ("logme", "sfda", "gbc")
 KS = (0.6, 0.8, 1.0, 1.2, 1.5, 2.0)
-LATER = "not built yet"
+SHARES = (0, 0.05, 0.2, 0.5, 1)  # of the steps
+START, EARLY, END = percent(0), percent(0.05), percent(1)
 TIMES = "costs of all metrics are in recipes/benchmarks/speed and recipes/benchmarks/ranking"
-TRUTH = "the published accuracies are `evaluation.published.truth`; in small the experiments measure their own"
+GRID = {
+    "lr": (1e-1, 1e-2, 1e-3, 1e-4),
+    "weight_decay": (1e-6, 1e-5, 1e-4, 1e-3),
+    "optimizer": "sgd",
+    "steps": 5000,
+    "batch_size": 64,
+    "seeds": (0, 1, 2, 3, 4),
+    "extend": False,
+    "max_images": None,
+    "max_test_images": None,
+    "crop": (0.08, 1.0),
+    "flip": True,
+}
 DRAWING = "a drawing of the method, without a measurement"
 
 
@@ -93,10 +112,94 @@ EXPERIMENTS: dict[str, Experiment | Absent] = {
         readings=("the paper's numbers are the best of k on the accuracies themselves; here every k is shown",),
     ),
     "table2": Absent(caption="Table 2: the comparison of running times on Flowers.", reason=TIMES),
-    "table4": Absent(caption="Table 4: accuracies of the 12 models on 10 tasks after fine-tuning.", reason=TRUTH),
-    "fig6": Absent(caption="Figure 6: the clusters before and after the moves.", reason=LATER),
-    "fig7": Absent(caption="Figure 7: the change of the models' ranks.", reason=LATER),
-    "fig8": Absent(caption="Figure 8: the clusters during fine-tuning.", reason=LATER),
-    "fig9": Absent(caption="Figure 9: the influence of feature pre-processing.", reason=LATER),
-    "fig10": Absent(caption="Figure 10: the ranking after different numbers of fine-tuning steps.", reason=LATER),
+    "table4": Accuracies(
+        caption="Table 4: accuracies of the 12 models on 10 tasks after fine-tuning.",
+        cost="no time after table1, whose accuracies they are",
+        needs=TASKS,
+        benchmark="ped",
+        grid=GRID,
+        readings=("in small: other models and data sets than the paper's, so its numbers stand in no row",),
+    ),
+    "fig6": MovedMaps(
+        caption="Figure 6: the clusters before and after the moves.",
+        cost="a minute after table1",
+        needs=("cifar100",),
+        name="fig6",
+        models={"small": (*SMALL, *UNTRAINED), "paper": ("BYOL",)},
+        data={"small": "digits", "paper": "cifar100"},
+        benchmark="ped",
+        mapped=("byol", "BYOL"),
+        claims=(Claim("PED separates the classes", SAME, (("after PED", "before"),)),),
+        readings=("the paper draws one network and no number; PED knows the labels of the images that it moves",),
+    ),
+    "fig7": Shifts(
+        caption="Figure 7: the change of the models' ranks.",
+        cost="a minute after table1",
+        needs=TASKS,
+        metrics={"LogME": "logme", "LogME after PED": "ped+logme"},
+        benchmark="ped",
+        claims=(
+            Claim(
+                "PED moves the ranks towards those by fine-tuning",
+                MEAN,
+                (("LogME after PED", "LogME"),),
+                -1,
+                within=0.1,
+            ),
+        ),
+        readings=("the numbers are the mean distance of a rank from the model's rank by fine-tuning",),
+    ),
+    "fig8": TunedMaps(
+        caption="Figure 8: the clusters during fine-tuning.",
+        cost="2 minutes after table1",
+        needs=("cifar100",),
+        name="fig8",
+        models={"small": ("byol",), "paper": ("BYOL",)},
+        data={"small": "digits", "paper": "cifar100"},
+        benchmark="ped",
+        mapped=("byol", "BYOL"),
+        claims=(
+            Claim("at the beginning the classes are less separate than at the end", SAME, ((END, EARLY),)),
+            Claim("the first steps do not separate them", SAME, ((EARLY, START),), 0, within=0.05),
+        ),
+        seeds=(0, 1, 2),
+        shares=SHARES,
+        readings=("test images; the paper names neither the network nor the numbers of steps",),
+    ),
+    "fig9": Ranked(
+        caption="Figure 9: the influence of feature pre-processing.",
+        cost="a minute after table1",
+        needs=TASKS,
+        metrics={name: name for name in INNER}
+        | {f"ped+{name}, normalised": f"ped+{name}" for name in INNER}
+        | {f"ped+{name}, not normalised": f"ped(normalise=false)+{name}" for name in INNER},
+        benchmark="ped",
+        claims=tuple(
+            Claim(
+                f"the normalisation raises the tau of PED before {name}",
+                MEAN,
+                ((f"ped+{name}, normalised", f"ped+{name}, not normalised"),),
+            )
+            for name in INNER
+        ),
+        readings=("normalised by the mean and std of the model's own training images; the paper: of ImageNet's",),
+    ),
+    "fig10": Stages(
+        caption="Figure 10: the ranking after different numbers of fine-tuning steps.",
+        cost="5 minutes after table1",
+        needs=TASKS,
+        metrics={stage(LOGME, share): "logme" for share in SHARES}
+        | {stage(ACCURACY, share): "accuracy" for share in SHARES[1:]},
+        benchmark="ped",
+        claims=(
+            Claim("at first fine-tuning spoils the ranking", MEAN, ((stage(LOGME, 0.05), stage(LOGME, 0)),), -1),
+            Claim("then it improves", MEAN, ((stage(LOGME, 1), stage(LOGME, 0.05)),)),
+        ),
+        shares=SHARES,
+        readings=(
+            "the paper does not say what ranks the networks during fine-tuning: LogME of the training features here, "
+            "on which the claims are, and the accuracy on the test images, which at the end is a part of the truth",
+            "one run of each network with the setting that its ground truth chose; the rate falls along a cosine",
+        ),
+    ),
 }

@@ -13,7 +13,7 @@ from evaluation.papers.training import trained
 from evaluation.ranking import published
 from evaluation.ranking.agreement import agreement
 from evaluation.ranking.benchmark import Benchmark, open_benchmark
-from evaluation.ranking.ground_truth import ground_truth
+from evaluation.ranking.ground_truth import GroundTruth, ground_truth
 from evaluation.ranking.rank import rank
 from evaluation.results.statistics import Estimate, over_seeds
 
@@ -22,6 +22,7 @@ TRUTH, MEAN = "fine-tuning", "mean"
 SMALL = ("simclr", "moco", "byol", "simsiam", "barlow_twins", "vicreg", "swav", "w_mse", "mae", "supervised")
 UNTRAINED = ("random:resnet10t", "random:mobilenetv3_small_050")
 TUNED = {"lr": (3e-2, 1e-2, 3e-3), "steps": 100, "seeds": (0, 1), "max_images": 500, "image_size": 32}
+SHOWN = {name: TUNED[name] for name in ("max_images", "image_size")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +49,7 @@ class Ranked(Experiment):
 
     def _small(self, task: str, lab: Lab) -> Numbers:
         zoo = small_zoo(lab)
-        out, runtime = lab.zoo.with_name("truth"), lab.runtime
-        found = ground_truth(zoo, task, out=out, device=runtime.device, progress=runtime.progress, **TUNED)
-        return self._scores(
-            zoo, task, found.truth[task], lab, max_images=TUNED["max_images"], image_size=TUNED["image_size"]
-        )
+        return self._scores(zoo, task, small_truth(zoo, task, lab).truth[task], lab, **SHOWN)
 
     def _paper(self, task: str, opened: Benchmark, lab: Lab) -> Numbers:
         truth = published.truth(self.benchmark)[task]
@@ -84,7 +81,7 @@ class Ranked(Experiment):
 
     def _agreement(self, name: str, numbers: Numbers) -> Estimate:
         """With its 95 % interval over other models (bootstrap)."""
-        (one,) = agreement(*_pairs(name, numbers), measures=[self.measure])
+        (one,) = agreement(*pairs(name, numbers), measures=[self.measure])
         return Estimate(one.value, one.interval, "bootstrap over models", one.n, "")
 
     def _published(self) -> dict[str, dict[str, float]]:
@@ -101,7 +98,15 @@ def small_zoo(lab: Lab) -> dict[str, str]:
     return entries | {name: name for name in UNTRAINED}
 
 
-def _pairs(name: str, numbers: Numbers) -> tuple[list[float], list[float]]:
+def small_truth(zoo: Mapping[str, str], task: str, lab: Lab) -> GroundTruth:
+    """Fine-tune or read the models of the zoo of scale=small on a task."""
+    runtime = lab.runtime
+    return ground_truth(
+        zoo, task, out=lab.zoo.with_name("truth"), device=runtime.device, progress=runtime.progress, **TUNED
+    )
+
+
+def pairs(name: str, numbers: Numbers) -> tuple[list[float], list[float]]:
     """Accuracies after fine-tuning and scores, model by model."""
     models = [key.partition(" | ")[2] for key in numbers if key.startswith(f"{TRUTH} | ")]
     return [numbers[f"{TRUTH} | {model}"] for model in models], [numbers[f"{name} | {model}"] for model in models]

@@ -17,7 +17,7 @@ from evaluation.features.seen import Judged, seen
 from evaluation.features.source_probs import source_probs
 from evaluation.features.table import Features
 from evaluation.features.untrained import untrained
-from evaluation.features.zoo_members import Members, load_member, open_all
+from evaluation.features.zoo_members import Closed, Members, load_member, open_all
 from evaluation.ranking.references import CARD
 from evaluation.ranking.samples import ON_CPU, as_sample
 from evaluation.ranking.source_heads import CLUSTER_COUNT, SourceHead, checked_source, source_head
@@ -128,8 +128,8 @@ def of_models(
     task = sampled(reading.open(dataset, choice.split), choice.max_images, runtime.seed)
     judged = Judged(dataset, choice.split)  # opened if a card may know its images
 
-    def candidate(name: str, one: Any) -> Candidate:
-        model = load(one)
+    def candidate(name: str, one: LoadedModel | Closed) -> Candidate:
+        model = one.open() if isinstance(one, Closed) else one
         head, lacks = None, {}
         if "source_probs" in needs and (model.entry or model.classifier):
             head = _tried(lacks, "source_probs", lambda: source_head(model, choice.source, choice.clusters, *how))

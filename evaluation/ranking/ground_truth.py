@@ -113,7 +113,7 @@ def ground_truth(
     reading = Reading(root=root, range=checked_range(range))
     sizes |= {} if range is None else {"range": reading.range}  # likewise
     settings = json.loads(json.dumps({**run, **sizes}))
-    tasks = {str(one): _splits(one, reading, max_images, max_test_images) for one in _listed(data)}
+    tasks = {str(one): opened_splits(one, reading, max_images, max_test_images) for one in _listed(data)}
     for task, splits in tasks.items():
         if splits["test"].note:
             say(f"{task}: {splits['test'].note}")
@@ -223,7 +223,8 @@ def _listed(data: Any) -> list[Any]:
     return list(map(reusable, given))
 
 
-def _splits(source: Any, reading: Reading, most: int | None, most_tested: int | None) -> dict[str, Split]:
+def opened_splits(source: Any, reading: Reading, most: int | None, most_tested: int | None) -> dict[str, Split]:
+    """Return the images to tune and to test on. most, most_tested: see `ground_truth`. Raises UserError."""
     entry = published(source)
     train, test = (reading.open(source, split) for split in (entry.train if entry else "train", "test"))
     check_classes([train], "fine-tuning")

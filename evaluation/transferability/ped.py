@@ -107,17 +107,24 @@ def displacements(
 class Units:
     """The space in which classes move: features as (x - mean) / std of the reference.
 
-    std, kept: (D,); kept is bool, of the columns that are not constant in the reference.
+    std, kept: (D,); kept is bool, of the columns that are not constant in the reference. normalised: False for std 1.
     """
 
     std: Tensor
     kept: Tensor
     warnings: tuple[str, ...] = ()
+    normalised: bool = True
 
     @classmethod
-    def of(cls, sample: Sample) -> "Units":
-        """Return the units of the sample's reference, or else of its features. (Moves do not depend on the mean.)"""
+    def of(cls, sample: Sample, normalise: bool = True) -> "Units":
+        """Return the units of the sample's reference, or else of its features. (Moves do not depend on the mean.)
+
+        normalise: False for the features as they are.
+        """
         warnings = ()
+        if not normalise:
+            std = sample.moments.means.new_ones(sample.moments.means.shape[1])
+            return cls(std, std > 0, normalised=False)
         if sample.reference is None:
             warnings = (NO_REFERENCE,)
             std = sample.moments.column_variances.sqrt()
@@ -142,9 +149,9 @@ class Units:
         return shift
 
 
-def moves(sample: Sample, *, lam: float = 0.6, **options: Any) -> tuple[Sample, Trajectory]:
+def moves(sample: Sample, *, lam: float = 0.6, normalise: bool = True, **options: Any) -> tuple[Sample, Trajectory]:
     """Return the sample after its classes have moved, and their trajectory. options: of `displacements`."""
-    units = Units.of(sample)
+    units = Units.of(sample, normalise)
     path = displacements(*units.balls(sample, lam), **options)
     return _after(sample, units, path, lam, options), path
 
@@ -166,7 +173,8 @@ def _after(sample: Sample, units: Units, path: Trajectory, lam: float, options: 
     """Return the moved sample, shared by all following metrics with its sums and eigenvectors."""
     if not path.steps:
         return sample
-    moved = sample.once(f"ped {lam} {sorted(options.items())}", lambda: sample.moved(units.back(path.shift)))
+    name = f"ped {lam} {units.normalised} {sorted(options.items())}"
+    moved = sample.once(name, lambda: sample.moved(units.back(path.shift)))
     check_scale(moved)  # a large lam moves far
     return moved
 
@@ -187,6 +195,7 @@ def score(
     exit_ratio: float = 0.5,
     rule: str = "code",
     max_steps: int | None = None,
+    normalise: bool = True,
 ) -> Score:
     """SFDA after PED, the authors' default; `ped+NAME` is another metric after PED.
 
@@ -198,6 +207,7 @@ def score(
         better one for each data set, which needs the truth). dt, k: the time step and the elasticity. exit_ratio: stop
         once a step's moves are at most this share of the first's. rule: "code" tests first and drops the step that
         fails, at most 6 steps; "paper" moves, then tests, at most 5. max_steps: None for these.
+    normalise: False moves the features as they are, without a reference (the paper's Figure 9).
     PED's diagnostics are added to those of `inner`, the metric that follows.
     Range: of the metric that follows (SFDA: 0 to 1). Higher is better. Cost: O(N D + steps C^2 D), and the metric's.
     Source: Li et al., Exploring Model Transferability through the Lens of Potential Energy, ICCV 2023, Alg. 1, and its
@@ -208,7 +218,7 @@ def score(
     sample.labels  # noqa: B018  (raises if the labels are not classes)
     options = {"dt": dt, "k": k, "exit_ratio": exit_ratio, "rule": rule, "max_steps": max_steps}
     _check(lam, **options)
-    units = Units.of(sample)
+    units = Units.of(sample, normalise)
     if lam != "both":
         return _moved(sample, inner, units, lam, options)
     scores = {f"lam={radius}": _moved(sample, inner, units, radius, options) for radius in BOTH}

@@ -3,7 +3,7 @@
 import copy
 import math
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -93,11 +93,13 @@ def train_classifier(
     state: State | None = None,
     checkpoint: Checkpoint | None = None,
     progress: bool | str = True,
+    watch: Callable[[int, nn.Sequential], None] | None = None,
 ) -> nn.Sequential:
     """Tune all weights of a copy of the network, with a linear head that starts at zero; see `loop.fit`.
 
     pixels: the n training images. y: (n,) int64 labels, or (n, K) int8 of 1, -1, 0 (do not count).
     classes: K, outputs of the head. state, checkpoint, progress: see `loop.fit`.
+    watch: called before each step with the number of finished steps and the network, whose mode it leaves as it was.
     Returns the classifier (`backbone`, `head`) in eval mode, normalised images (B, C, S, S) -> (B, K). All randomness
     comes from setting.seed: on one CPU with the same number of threads the weights are bit-identical.
     Raises Diverged when the loss is NaN or infinite.
@@ -109,13 +111,23 @@ def train_classifier(
         make_optimizer(setting.optimizer, _groups(net, setting), fused=True),
         steps=setting.steps,
         rate=lambda step: cosine(step, setting.steps),
-        batches=lambda first: training_batches(model, pixels, setting, first),
+        batches=lambda first: _watched(training_batches(model, pixels, setting, first), first, net, watch),
         loss=lambda tuned, batch, step: training_loss(tuned(batch[0]), target[batch[1]]),
         seed_at=lambda step: dropout_seed(setting.seed, step),
         precision=setting.precision,
     )
     fit(training, state=state, checkpoint=checkpoint, progress=progress)
     return net.eval()
+
+
+def _watched(
+    batches: Iterator[Any], first: int, net: nn.Sequential, watch: Callable[[int, nn.Sequential], None] | None
+) -> Iterator[Any]:
+    """Yield the batches of the steps from `first` on; `watch` is called before each."""
+    for step, batch in enumerate(batches, first):
+        if watch is not None:
+            watch(step, net)
+        yield batch
 
 
 def with_head(model: LoadedModel, classes: int) -> nn.Sequential:

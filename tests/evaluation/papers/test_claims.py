@@ -35,6 +35,11 @@ def test_three_pairs_or_more_are_the_sample() -> None:
     assert "+0 points (+0 to +0) over 3 rows" in told(Claim("more", "top-1", pairs), found)[1]
 
 
+def test_the_interval_of_a_difference_may_go_below_0() -> None:
+    sentence = told(Claim("more", "top-1", (("dsa", "plain"),)), rows(plain=[0.1, 0.1], dsa=[0.2, 0.5]))[1]
+    assert "(-1.7e+02 to" in sentence
+
+
 def test_the_papers_difference_stands_beside_ours() -> None:
     published = {"dsa": {"top-1": 72.09}, "plain": {"top-1": 70.15}}
     claim = Claim("more", "top-1", (("dsa", "plain"),))

@@ -301,3 +301,12 @@ def test_balls_that_only_rounding_parts_neither_push_nor_touch() -> None:
     line = torch.arange(5, dtype=torch.float64)[:, None] * (torch.ones(1, 300, dtype=torch.float64) / 300**0.5)
     touching, inverse = ped.overlaps(line * 0.3, torch.full((5,), 0.15, dtype=torch.float64))
     assert not touching.any() and (inverse.count_nonzero(1) == 4).all()
+
+
+def test_without_normalisation_the_reference_has_no_influence() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 4)) * [1, 1, 1, 9], np.arange(60) % 3
+    references = [(np.zeros(4), np.array(std)) for std in ([1.0, 1, 1, 1], [1.0, 1, 1, 9])]
+    plain = [evaluation.score("ped(normalise=false)+logme", x, y, reference=one) for one in references]
+    normal = [evaluation.score("ped+logme", x, y, reference=one) for one in references]
+    assert plain[0] == plain[1] == normal[0] != normal[1]
