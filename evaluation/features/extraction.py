@@ -64,7 +64,7 @@ def extract(
 
     model: see `evaluation.features.models.load_model`. dataset, split, root: see `evaluation.datasets.open_split`.
     cache: folder of the cache, None for no cache. The key is the sha256 of weights, transform, list of images,
-        labels, split and precision, so that different features have different keys.
+        labels, split and precision, so that different features have different keys. progress: show lines meanwhile.
     image_size, in_chans: side of the centre crop and number of channels, if the model does not define them.
     resize: length of the shorter side before the crop; interpolation: "bilinear", "bicubic"; None: the model's own,
         but arrays of at most image_size pixels are resized to it and not cropped.

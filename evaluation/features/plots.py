@@ -96,7 +96,7 @@ def plot_features(
     features: Features or (x, y), one label an image. method: "tsne": l2-normalised rows, 50 principal components,
         perplexity 30, started from them; "umap": the same components, 15 neighbours, if umap-learn is installed.
     n_classes: those with the most images, all if there are fewer. per_class: maximum number of images per class, drawn
-        by (seed, image name).
+        by (seed, image name). title: None: the names of the features' model and data.
     Raises UserError for an unknown method, UMAP not installed, more than 12 classes, too few images.
     """
     features = as_features(features)

@@ -38,10 +38,12 @@ class EpisodeTable:
 
     @property
     def n_way(self) -> int:
+        """Classes of an episode."""
         return self.positions.shape[1]
 
     @property
     def n_query(self) -> int:
+        """Queries of a class in an episode."""
         return self.positions.shape[2] - self.k_shot
 
     def __len__(self) -> int:
@@ -103,6 +105,7 @@ def draw_episodes(
         table = evaluation.draw_episodes(pool, n_way=5, k_shot=1)
         [evaluation.few_shot(features, table=table) for features in pools]  # of several models, the same images
 
+    n_way, k_shot, n_query: classes of an episode, and support and query images of each. seed: of the draw.
     features: Features or a pair (x, y); only their ids and labels are used. With `features.groups`, no image of a
     query's group is in its support.
     on_small: "error" or "drop" for classes of fewer than shot + query images.

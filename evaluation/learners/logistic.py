@@ -151,7 +151,7 @@ def fit_logistic(
     x: (N, D) array or tensor of any float type. y: (N,) hashable labels; -1 is an ordinary label; the order of the
     rows does not matter.
     c: weight of the loss, summed over rows, against the penalty. tol: bound of (objective - optimum) / objective.
-    start: a probe of the same classes and features, to start from.
+    start: a probe of the same classes and features, to start from; None: zeros. max_iter: of steps; see `converged`.
     device: "cpu" computes in float64; other devices in float32, with sums over rows in float64.
     For two classes: rows -w/2 and w/2 of scikit-learn's binary w with C = 2 c, at half its objective.
     Raises UserError for NaN, rows of x that are all equal, fewer than two classes, and shapes, c or tol out of range.

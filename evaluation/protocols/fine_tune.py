@@ -119,7 +119,7 @@ def fine_tune(
     flip: mirror half of the images; False for digits and letters. precision: "float32", or "bfloat16" autocast.
     device: "auto" is a GPU if there is one. workers: processes that share the runs and the threads. Under torchrun the
         processes share every batch instead, and return the same result.
-    counts: "warn" goes on with a published set that has not the published number of images.
+    counts: "warn" goes on with a published set that has not the published number of images. progress: show lines.
 
     Returns the test accuracy: Wilson's interval over images (bootstrap for mean_per_class and map11) for one seed,
     mean and t interval over several, whose single results are in `others`.

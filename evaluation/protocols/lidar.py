@@ -68,7 +68,9 @@ def lidar(
 ) -> Result:
     """LiDAR of a backbone on one split, an effective rank between 1 and the width; alignment in `others`.
 
-    Options and errors as in `view_features`. LiDAR is at most n_images - 1 and grows with q: only compare models at
+    model: see `evaluation.load_model`. q: views of an image, at least 2. n_images: at most so many of the split.
+    view: distribution of a view. seed: of the images and the views. device: "auto" is a GPU if there is one.
+    Raises UserError as `view_features` does. LiDAR is at most n_images - 1 and grows with q: only compare models at
     equal q, n_images and kind of view. If n_images is at most the number of features, it limits the rank, which is
     noted in `recipe`: on 60 clip-art images a random network had a higher rank than a pretrained one.
     Intervals: the jackknife over 10 blocks of images, and the bootstrap over images for alignment.

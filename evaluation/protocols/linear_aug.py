@@ -108,7 +108,7 @@ def linear_on_views(
     recipe: "simclr90", "moco100" or "vissl28", see the module. epochs: another number than the recipe's, its schedule
     in proportion; the result's recipe then says so. batch_size: the rate is scaled by batch_size / 256.
     precision: "float32", or "bfloat16" autocast of the backbone. seed: of the layer's start, the order and the views.
-    val: a further split to learn from.
+    val: a further split to learn from. device: "auto" is a GPU if there is one. progress: show lines meanwhile.
     out: folder of a checkpoint, from which the same call goes on after a stop; it is deleted at the end. None: none.
     Under torchrun all processes share every batch. Nothing is chosen, so no images are held out.
     Raises UserError for unknown options, labels that do not fit (see `evaluation.tuning.task.open_task`), and a

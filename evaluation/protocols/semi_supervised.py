@@ -90,8 +90,8 @@ def semi_supervised(
     on all of the labelled ones and tested once, at the last epoch; a single pair of rates is tested at once. SGD,
     Nesterov momentum 0.9, no weight decay, cosine; random resized crop and flip, batch normalisation in training mode.
 
-    model, dataset, root, out, image_size, crop, flip, precision, device, workers, counts: see `fine_tune`; the
-        file is `out/semi_supervised.jsonl`.
+    model, dataset, root, out, image_size, crop, flip, precision, device, workers, counts, progress: see `fine_tune`;
+        the file is `out/semi_supervised.jsonl`.
     fraction: 0.01 for 1 % of the training images, spread equally over the classes (see
         `evaluation.subsets.label_subset`), or a whole number of images of each class, from 2. draws: how many.
     epochs, batch_size: of each run; where fewer images than batch_size are labelled, they are one batch, see `details`.

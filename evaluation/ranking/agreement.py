@@ -45,6 +45,8 @@ def weighted_tau(truth: Values, scores: Values, kind: str = "vigna") -> float:
 
         evaluation.weighted_tau([0.91, 0.88, 0.70], [1.3, 1.1, 0.2])  # truth, scores: 1.0
 
+    truth, scores: (M,) accuracies and scores of the same models, higher is better. kind: one of these three.
+
     "vigna": scipy.stats.weightedtau, which the papers of LogME, SFDA, PED and ETran report; pairs are weighted by
         1 / rank of each, ranks by truth and by scores. nan if either is constant.
     "itm": eq. 1 of ITM: weights 1 / (G_i + G_j), G the rank by truth, 1 for the best. A tie adds 0 above

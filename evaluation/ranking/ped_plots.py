@@ -32,7 +32,7 @@ def plot_energy(energies: Mapping[str, Sequence[float]], path: str | Path) -> Pa
     """Plot the potential energy after each step, as a share of the initial energy, a line for each model.
 
     energies: {model: (steps + 1,)}, the "potential_energy" in the diagnostics of `ped+...`. Models without overlapping
-    classes have energy 0 and appear only in the legend.
+    classes have energy 0 and appear only in the legend. path: of the PNG. Raises UserError without a model.
     """
     from matplotlib.figure import Figure
 

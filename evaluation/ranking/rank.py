@@ -67,7 +67,8 @@ def rank(
     truth: {model: accuracy after fine-tuning}, or accuracies in the order of the models; adds the agreement.
     bootstrap: redrawn sets of images behind intervals and ties, at least 2, or 0 for none; see
         `evaluation.ranking.resampling.replicates`.
-    seed, device: of the metrics. how: split, max_images, root, image_size, options of `evaluation.extract`; `source`
+    seed, device: of the metrics. say: called with a line when something is done.
+    how: split, max_images, root, image_size, options of `evaluation.extract`; `source`
         and `clusters`, the heads of LEEP and NCE, see `source_head` in evaluation/ranking/source_heads.py; `reference`,
         of PED, see `open_reference` in evaluation/ranking/references.py.
     Damaged entries of a folder, and models with invalid features, are left out and named in `left_out`.

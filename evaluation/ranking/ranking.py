@@ -33,6 +33,7 @@ class Ranking:
     left_out: name -> reason, for members of the zoo that are not ranked.
     sources: model -> kind, classes, data of its source head, where a metric reads it; ranks by such a metric are within
         a group, see `evaluation.ranking.source_marks`.
+    details: {metric: {model: diagnostics}}.
     made: date, seed, bootstrap, device, the requested split and sizes, versions.
     """
 
@@ -95,7 +96,7 @@ class Ranking:
         return np.where(np.isnan(ends), self.scores[models, k][:, None], ends)
 
     def table(self, style: str = "text") -> str:
-        """See `evaluation.ranking.table.table`."""
+        """The ranking as text, its notes below. style: "text" or "markdown", see `evaluation.ranking.table.table`."""
         return as_table(self, style)
 
     def to_json(self, path: str | Path) -> Path:

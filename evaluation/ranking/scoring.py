@@ -22,7 +22,7 @@ class MetricResult:
     """One metric of one model on one task.
 
     name: as requested. score: higher is better; nan if it exists only over a zoo, then `parts` has the model's parts.
-    diagnostics: steps, shrinkage, iterations, ... warnings: limits of the score.
+    diagnostics: steps, shrinkage, iterations, ... warnings: limits of the score. details: as the metric returned it.
     seconds: wall clock. peak_memory: bytes on the computing device beyond those in use at the start; None if the
     system does not report it.
     """

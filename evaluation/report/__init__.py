@@ -25,7 +25,8 @@ def write_report(
 ) -> tuple[Path, list[str]]:
     """Write the page atomically; return its path and a line for each input that could not be read.
 
-    zoo: folder of entries. rankings: JSON files of recipes/rank.py, folders of them, or a list. outside: folder of the
+    zoo: folder of entries. out: the page, replaced if there is one.
+    rankings: JSON files of recipes/rank.py, folders of them, or a list. outside: folder of the
     results of recipes/evaluate.py for models outside a zoo. study: a JSON file. command: shown on the page as its
     origin.
     The page lists missing parts with the command that makes them, and damaged files.

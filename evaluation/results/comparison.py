@@ -96,6 +96,7 @@ def compare(
         difference = evaluation.compare(evaluation.knn(train, test), evaluation.linear_probe(train, test))
         difference.difference, difference.p
 
+    a, b: results of protocols; the difference is a minus b. seed: of the bootstrap.
     Right and wrong images: McNemar's exact test; difference and interval by the paired bootstrap. Episodes: the paired
     t test and its interval, which cover other episodes from the same pool of images, not other images; for fewer than
     5 pairs, or pairs that all differ by the same amount, the exact sign-flip test and no interval.

@@ -23,6 +23,7 @@ class Result:
     protocol: its name ("linear", "knn", ...). recipe: its recipe, with the details needed for comparisons
         ("lbfgs on centre-crop features"). metric: of `value` ("top1", "mean_per_class", "map11", ...).
     value, unit, interval, kind, n: see `Estimate`; accuracies are fractions.
+    model, data: names. date: UTC, ISO 8601. versions: of the packages.
     others: further numbers by name (top5, k=20, nearest centroid, ...), each with its interval.
     seeds: of the random draws behind the number; empty if there are none.
     digests: of the inputs: {"train": ..., "test": ..., "episodes": ...}.
@@ -65,6 +66,7 @@ class Result:
 
     @property
     def estimate(self) -> Estimate:
+        """The main number with its interval."""
         return Estimate(self.value, self.interval, self.kind, self.n, self.unit)
 
     def to_json(self) -> str:

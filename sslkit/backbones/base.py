@@ -49,6 +49,7 @@ class Recipe:
 class Backbone(nn.Module):
     """A network (B, C, H, W) -> (B, width) with its measured width and the recipe to rebuild it.
 
+    net: the module, without a classifier. recipe: how a card rebuilds it.
     image_size, in_chans: of the expected images. frames: of the expected clips (B, C, T, H, W); None for images.
     """
 
@@ -89,6 +90,7 @@ class Backbone(nn.Module):
         return self
 
     def forward(self, x: Tensor) -> Tensor:
+        """Normalised images (B, C, H, W), or clips (B, C, T, H, W), to features (B, width)."""
         if self.convolutional:
             x = x.contiguous(memory_format=self.layout)
         return self.net(x)

@@ -22,7 +22,10 @@ NARROW = {
 
 
 def default(family: str, image_size: int, frames: int | None = None) -> str:
-    """The default network. family: "resnet" or "vit"; clips have one family."""
+    """The name of the default network.
+
+    family: "resnet" or "vit"; clips have one family. image_size: in pixels. frames: of a clip; None for images.
+    """
     if frames is not None:
         return clips.default(image_size)
     small, medium, large = {
@@ -35,6 +38,7 @@ def default(family: str, image_size: int, frames: int | None = None) -> str:
 def build(backbone: str | nn.Module, *, image_size: int, in_chans: int, frames: int | None = None) -> Backbone:
     """A Backbone from a timm name, `narrow_resnet`, `narrow_vit`, `package.module:function` or an nn.Module.
 
+    image_size, in_chans: side in pixels and channels of the images.
     frames: of a clip, for a network of clips: one of `clips.NAMES` (None is 16), a function or a module. Up to 64
     pixels the stem is changed to keep the resolution, see `recipe.stem`. A function is called without arguments and
     returns an nn.Module.

@@ -73,6 +73,7 @@ class Method(nn.Module):
 
     @property
     def backbone(self) -> backbones.Backbone:
+        """The network that is trained, images (N, C, H, W) to features (N, D); with a teacher, the student's."""
         return self.objective.backbone
 
     @property
@@ -88,7 +89,8 @@ class Method(nn.Module):
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
         """Let the parts read the clean training images once, for priors' components and data-set neighbours.
 
-        For videos these are the center clips, `videos.sampled("center")`.
+        dataset: the training images; for videos the center clips, `videos.sampled("center")`.
+        cache: folder of what priors compute, for later runs; None: nothing is kept. steps: of the run; 0 if unknown.
         Optional in a training loop of your own: without it the regularisers see only the batch.
         """
         self.objective.prepare(dataset, cache=cache)
@@ -111,7 +113,7 @@ class Method(nn.Module):
     def step(
         self, images: Tensor | Crops, index: Tensor, *, aspect: Tensor | None = None, labels: Tensor | None = None
     ) -> tuple[dict[str, Tensor], Embeddings]:
-        """Like `forward`, and also return the embeddings of all ranks."""
+        """Like `forward`, with its arguments, and also return the embeddings of all ranks."""
         step_checks.check_step(self, images, index, labels)
         self.objective.epoch, self.objective.progress = self.epoch, self.progress
         self.shares.progress = self.progress
@@ -150,7 +152,7 @@ class Method(nn.Module):
         self.shares.steps += 1
 
     def embed(self, images: Tensor | Crops, index: Tensor, aspect: Tensor | None = None) -> Embeddings:
-        """Embed this rank's views with the objective. All random numbers come from one generator."""
+        """Embed this rank's views; arguments as in `forward`. All random numbers come from one generator."""
         generator = view_generator(self.seed, self.epoch, self.batch)
         self.batch += 1
         views = self.make_views(images, aspect, generator)
@@ -164,7 +166,8 @@ class Method(nn.Module):
     ) -> Views:
         """The views of the next step: V tensors (N, C, S, S) in [0, 1], independent of the number of ranks.
 
-        For clips (N, C, T, S, S), at least as many as each video has clips. generator: of the step's random numbers.
+        For clips (N, C, T, S, S), at least as many as each video has clips. images, aspect: as in `forward`.
+        generator: of the random numbers; None: that of the next step, by seed, epoch and number of the batch.
         """
         if generator is None:
             generator = view_generator(self.seed, self.epoch, self.batch)
@@ -238,6 +241,7 @@ def method(
     name: member names, or `package.module:Class` from outside.
     backbone: a timm name, `package.module:function` or an nn.Module; initialised at random from the seed. "auto": a
         small network of the family that the objective was published with (`backbones.default`).
+    image_size, in_chans: side in pixels of the square views, and their channels.
     frames: of a clip, for a backbone of clips (`sslkit.backbones.clips`); None is 16 there. The views of clips follow
         `data.recipe.VIDEO`, the one recipe of Feichtenhofer et al. 2021 (arXiv 2104.14558) for all objectives, with
         the objective's number of full-size views; a view without colour changes (ReSSL's weak view) keeps that.

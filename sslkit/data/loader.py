@@ -132,7 +132,8 @@ def make_loader(
 ) -> TimedLoader:
     """Shuffled full batches for training.
 
-    batch_size: of all ranks together.
+    dataset: of `sslkit.open_images`. seed: of the order; call `loader.sampler.set_epoch(epoch)` before each epoch.
+    batch_size: of all ranks together. rank, world_size: of this process, and the number of processes.
     workers: decoding processes of this rank; "auto" is 0 for arrays, otherwise this rank's share of the cores minus
         one, 1 to 8.
     Raises UserError as `EpochBatches` does, and for a number of workers that is invalid.

@@ -13,7 +13,8 @@ def mlp(
 
     layers: number of Linear layers. norm: False leaves the batch norms of the blocks out.
     last_norm: batch norm without scale and shift after the last Linear.
-    Only a Linear without a following batch norm has a bias.
+    hidden: width of the layers between. Only a Linear without a following batch norm has a bias.
+    Raises UserError for hidden or dim below 1.
     """
     if hidden < 1 or dim < 1:
         raise UserError(f"hidden and dim of a head must be at least 1, got hidden={hidden}, dim={dim}")

@@ -64,6 +64,7 @@ def class_geometry(features: Any, labels: Any, centroid: str = "mean") -> ClassG
 
     features: (N, D) tensor or array, also memory-mapped. labels: (N,) integers, at least two classes with two images.
     centroid: "mean" or "unit", see `crowding`.
+    Raises UserError for another centroid, and for fewer than two such classes.
     """
     if centroid not in ("mean", "unit"):
         raise UserError(f"centroid is {centroid!r}; known: mean, unit")
@@ -128,7 +129,7 @@ def effective_rank(s: Tensor, eps: float = 1e-7) -> float:
 def rankme(z: Tensor, eps: float = 1e-7) -> float:
     """exp of the entropy of the singular values: the effective rank, 1 to D (Garrido et al. 2023, arXiv 2210.02885).
 
-    z: (N, D), not centred. It grows with N: compare at one N.
+    z: (N, D), not centred. It grows with N: compare at one N. eps: added to each share of the singular values.
     """
     return effective_rank(torch.linalg.svdvals(_finite(z)), eps)
 
@@ -144,6 +145,8 @@ def decay(eigenvalues: Tensor, first: int = 1, last: int | None = None) -> float
     """Minus the slope of log eigenvalue over log rank, by least squares; the spectrum part of `alpha_req`.
 
     eigenvalues: (D,) of the covariance, falling. Those not counted by `directions` are taken as zero.
+    first, last: the ranks that are fitted, from 1, both included; None: the last eigenvalue above zero.
+    Raises UserError if fewer than two eigenvalues are above zero there.
     """
     above = directions(eigenvalues)
     stop = min(last or above, above)
@@ -215,7 +218,8 @@ def lidar(z: Tensor, groups: Tensor, delta: float = 1e-4, eps: float = 1e-7) -> 
     """Effective rank of the LDA matrix of views against images (Thilak et al. 2023, arXiv 2312.04000).
 
     z: (N, D) embeddings of several views of each image. groups: (N,) the image of each row.
-    delta: added to the within-group covariance's diagonal.
+    delta: added to the within-group covariance's diagonal. eps: added to each share of the eigenvalues.
+    Raises UserError for fewer than two groups, and for a group of one view.
     """
     z = _finite(z)
     _, g, counts = torch.as_tensor(groups).unique(return_inverse=True, return_counts=True)
@@ -236,7 +240,10 @@ def lidar(z: Tensor, groups: Tensor, delta: float = 1e-4, eps: float = 1e-7) -> 
 
 
 def uniformity(z: Tensor, t: float = 2.0) -> float:
-    """log of the mean of exp(-t d^2) over pairs of l2-normalised rows, lower is more uniform (Wang & Isola 2020)."""
+    """log of the mean of exp(-t d^2) over pairs of l2-normalised rows, lower is more uniform (Wang & Isola 2020).
+
+    z: (N, D).
+    """
     z = unit_rows(_finite(z))
     return uniformity_of(log_potentials(z.split(BLOCK), t), len(z))
 
@@ -261,7 +268,10 @@ def log_potentials(parts: Sequence[Tensor], t: float = 2.0) -> Tensor:
 
 
 def alignment(z1: Tensor, z2: Tensor, power: float = 2.0) -> float:
-    """Mean of d^power between the l2-normalised rows of two views of the same images (Wang & Isola 2020)."""
+    """Mean of d^power between the l2-normalised rows of two views of the same images (Wang & Isola 2020).
+
+    z1, z2: (N, D), row i of both is the same image.
+    """
     z1, z2 = (unit_rows(_finite(z)) for z in (z1, z2))
     return (z1 - z2).norm(dim=1).pow(power).mean().item()
 

@@ -10,10 +10,12 @@ from torch import Tensor, nn
 
 
 def world_size() -> int:
+    """The number of processes of this run, 1 without torch.distributed."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def rank() -> int:
+    """The place of this process in the run, from 0."""
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 

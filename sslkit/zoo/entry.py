@@ -102,7 +102,7 @@ class ZooEntry:
         return update(self, source_heads={**known, head.name: head.recipe})
 
     def untrained(self, *, trust: str | Sequence[str] | None = ()) -> nn.Module:
-        """The network of the card, with random weights from torch's generator. Raises as `backbone` does."""
+        """The network of the card, with random weights from torch's generator. trust, and errors: as in `backbone`."""
         from sslkit.backbones import network_lines  # loads torch
 
         if "backbone" not in self.card:

@@ -10,7 +10,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes" / "benchmarks"))
 
-from matplotlib.figure import Figure
 from ranking import consensus as study
 from ranking import plot as consensus_plot
 from ranking import rules
@@ -195,9 +194,9 @@ def test_the_picture_shows_rules_metrics_and_tasks(tmp_path: Path) -> None:
     found = {"n_models": 12, "metrics": {"logme": row}, "ceiling": {study.TAU: {"value": 0.9}}}
     figures = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "savefig", lambda self, path, **_: figures.append(self))
+        patch.setattr(consensus_plot, "save_figure", lambda figure, _: figures.append(figure))
         consensus_plot.draw(found, rules, [["digits", "0.70", "0.60", "0.25", "0.00"]], tmp_path / "a.png")
     labels = [label.get_text() for axes in figures[0].axes for label in axes.get_yticklabels()]
     assert {"mean of ranks", "logme", "digits"} <= set(labels)
     hollow = [line for line in figures[0].axes[2].lines if line.get_markerfacecolor() == "white"]
-    assert len(hollow) == 1 and hollow[0].get_xdata()[0] == 0.25
+    assert len(hollow) == 1 and hollow[0].get_xdata()[0] == 25

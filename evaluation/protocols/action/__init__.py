@@ -84,7 +84,7 @@ def action(
         tested anew. cache: folder of the index of videos; None: none is kept.
     root, counts: see `open_films`. on_error: "skip" leaves out and names videos that cannot be decoded, or "raise".
     device: "auto" is a GPU if there is one. workers: processes that decode. save_seconds: between two checkpoints.
-    say: called with a line when something is done.
+    progress: show lines meanwhile. say: called with a line when something is done.
 
     Returns the accuracy on the test videos, with Wilson's interval for one split; of several the mean and its t
     interval, each split with its own interval in `others`, and values and std in `details`.

@@ -56,7 +56,7 @@ def detection(
     out: folder of `detection.jsonl`, to which every finished trial is added, and of `detection/`: checkpoints from
         which a killed run goes on to the same weights, the detectors' weights, pictures. None: nothing is kept.
     precision: "float32", or "bfloat16" autocast. device: "auto" is a GPU if there is one. workers: processes that read
-        images. image_size: of random:NAME. every: seconds between two checkpoints.
+        images. image_size: of random:NAME. every: seconds between two checkpoints. progress: show lines meanwhile.
 
     Under torchrun the ranks share every batch, with synchronised batch norm; ranks other than 0 return [].
     Returns COCO's result (coco_ap; coco_ap50 and coco_ap75 in `others`) and VOC's (voc_ap50; voc_ap, voc_ap75), each
