@@ -278,7 +278,6 @@ def test_a_cache_of_imagenets_size_is_written_in_blocks(tmp_path: Path) -> None:
     assert isinstance(table, np.memmap) and (tmp_path / "x.npy").stat().st_size == 128 + 384 * 4 * 4
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_architectures(name: str, tmp_path: Path) -> None:

@@ -143,7 +143,6 @@ def test_a_bound_agrees_if_a_higher_one_goes_with_a_lower_accuracy(sign: int, ex
     assert one.shown({}).outcome == OPEN
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_maps_and_bounds_of_trained_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from evaluation.papers import reproduction
