@@ -4,6 +4,7 @@ import datetime
 import importlib.metadata
 import shutil
 import subprocess
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -77,7 +78,7 @@ def finish(
     with _apart("the summary", missing):
         shutil.rmtree(newest(folder), ignore_errors=True)
         (folder / PREVIOUS).unlink(missing_ok=True)  # not needed any more
-        say.lines(summary(entry, data, asked))
+        say.lines(summary(entry, data, asked, time.perf_counter() - history.made))
     return entry
 
 

@@ -44,6 +44,7 @@ class History(Hook):
         self.noted: dict[str, float] = {}
         self.terms: list[str] = []
         self.seconds = 0.0
+        self.made = time.perf_counter()
         self.started = (0.0, 0.0, 0)
 
     def begin(self, loop: Loop) -> None:
