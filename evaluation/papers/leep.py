@@ -36,6 +36,7 @@ READINGS = (
     "in small: source supervised on Fashion-MNIST, tasks are subsets of the 137 scripts of glyph_scripts",
     "only the head is trained; the same penalty for every task",
     "the control is minus the number of classes, of which accuracy and LEEP both depend",
+    "the H-score of a task with fewer images than features is the number of classes minus 1, whatever the model",
 )
 
 EXPERIMENTS: dict[str, Experiment | Absent] = {
