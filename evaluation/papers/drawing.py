@@ -57,24 +57,24 @@ def save(figure: "Figure", path: Path) -> None:
 
 def scattered(
     scores: Mapping[str, Sequence[float]],
-    measured: Sequence[float],
-    measure: str,
+    measured: Mapping[str, Sequence[float]],
     path: Path,
     title: str,
-    of: str = "tasks",
+    points: str = "tasks",
 ) -> None:
-    """A panel for each score: a point for each task (or of what else), its score and what was measured."""
+    """A panel for each score and each measure, a fraction: a point for each task, or other `points`."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(2.9 * len(scores), 3.2), layout="constrained")
-    axes = figure.subplots(1, len(scores), sharey=True, squeeze=False)[0]
-    for axis, (name, values) in zip(axes, scores.items(), strict=True):
-        axis.plot(values, [100 * one for one in measured], "o", ms=3, alpha=0.7, color=figures.FIRST)
-        figures.panel(axis, name)
-        axis.grid(color=figures.GUIDE, lw=0.6)
-    axes[0].set_ylabel(f"{measure}, %", fontsize=figures.SMALL)
+    figure = Figure(figsize=(2.9 * len(scores), 2.7 * len(measured) + 0.5), layout="constrained")
+    axes = figure.subplots(len(measured), len(scores), sharey="row", squeeze=False)
+    for row, (measure, fractions) in zip(axes, measured.items(), strict=True):
+        for axis, (name, values) in zip(row, scores.items(), strict=True):
+            axis.plot(values, [100 * one for one in fractions], "o", ms=3, alpha=0.7, color=figures.FIRST)
+            figures.panel(axis, name)
+            axis.grid(color=figures.GUIDE, lw=0.6)
+        row[0].set_ylabel(f"{measure}, %", fontsize=figures.SMALL)
     figures.titled(figure, title)
-    figures.noted(figure, [f"a point for each of {len(measured)} {of}; {figures.better()}"])
+    figures.noted(figure, [f"a point for each of {len(fractions)} {points}; {figures.better()}"])
     save(figure, path)
 
 
@@ -169,21 +169,27 @@ def compared_ranks(tasks: Mapping[str, Mapping[str, Mapping[str, float]]], path:
 
 
 def curves(
-    lines: Mapping[str, Sequence[Estimate]], places: Sequence[float], words: str, path: Path, title: str
+    lines: Mapping[str, Sequence[Estimate]],
+    places: Sequence[float],
+    words: str,
+    path: Path,
+    title: str,
+    measure: str = "accuracy, %",
+    scale: float = 100,
 ) -> None:
-    """A line for each name over the places, with its 95 % intervals; fractions in per cent."""
+    """A line for each name over the places, with its 95 % intervals. scale: factor of the values."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 4.6), layout="constrained")
     axis = figure.subplots()
     for place, (name, values) in enumerate(lines.items()):
         style = figures.line_style(place)
-        axis.plot(places, [100 * one.value for one in values], label=name, ms=4, **style)
+        axis.plot(places, [scale * one.value for one in values], label=name, ms=4, **style)
         for at, one in zip(places, values, strict=True):
             if one.interval is not None:
-                axis.plot([at, at], [100 * end for end in one.interval], color=style["color"], lw=0.8, alpha=0.5)
+                axis.plot([at, at], [scale * end for end in one.interval], color=style["color"], lw=0.8, alpha=0.5)
     axis.set_xlabel(words, fontsize=figures.SMALL)
-    figures.panel(axis, "accuracy, %")
+    figures.panel(axis, measure)
     axis.grid(color=figures.GUIDE, lw=0.6)
     figures.beside(figure, *axis.get_legend_handles_labels())
     figures.titled(figure, title)

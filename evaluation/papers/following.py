@@ -88,10 +88,7 @@ class Subjects:
 
 
 def small_subjects(task: str, lab: Lab) -> Subjects:
-    """The trained models of scale=small on a task, each with the setting that its ground truth chose.
-
-    Without the two untrained ones, of which the ResNet takes longer than all others together.
-    """
+    """The trained models of scale=small on a task, each with the setting that its ground truth chose."""
     zoo = small_zoo(lab)
     found = small_truth(zoo, task, lab)
     zoo = {name: one for name, one in zoo.items() if name not in UNTRAINED}

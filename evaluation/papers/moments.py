@@ -72,7 +72,7 @@ def _estimate(numbers: Numbers, name: str) -> Estimate:
 
 
 def _apart(models: Mapping[str, Estimate]) -> tuple[bool, str]:
-    """Whether the intervals of the least and the greatest number are apart, and a sentence with both."""
+    """True if the intervals of the least and the greatest number are apart, and a sentence with both."""
     low, high = min(models, key=lambda name: models[name].value), max(models, key=lambda name: models[name].value)
     apart = models[low].interval[1] < models[high].interval[0]
     return apart, f"{models[low].value:.3g} ({low}) to {models[high].value:.3g} ({high})"

@@ -77,6 +77,7 @@ EXPERIMENTS: dict[str, Experiment | Absent] = {
         benchmark="ped",
         published=TABLE1,
         claims=RAISES,
+        readings=("VOC 2007: each image has the first of its classes, as in the authors' code",),
     ),
     "fig4": Ranked(
         caption="Figure 4: the gain in tau with different lambda and time steps.",

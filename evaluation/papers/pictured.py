@@ -128,7 +128,7 @@ class Bounds(Training):
     def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
         scores = {name: [numbers[name] for numbers in found.values()] for name in (*TERMS, "risk")}
         linear = [numbers[LINEAR] for numbers in found.values()]
-        scattered(scores, linear, "linear evaluation", path, title, of="networks")
+        scattered(scores, {"linear evaluation": linear}, path, title, "networks")
 
 
 def _correlated(name: str, found) -> str:

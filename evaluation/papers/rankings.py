@@ -6,21 +6,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from evaluation.datasets import Reading
 from evaluation.papers.claims import Claim, judged
 from evaluation.papers.drawing import rows_of_columns
 from evaluation.papers.experiment import Cell, Experiment, Lab, Numbers, Shown
 from evaluation.papers.training import trained
 from evaluation.ranking import published
 from evaluation.ranking.agreement import agreement
-from evaluation.ranking.benchmark import Benchmark, open_benchmark
+from evaluation.ranking.benchmark import Benchmark, open_benchmark, with_one_label
 from evaluation.ranking.ground_truth import GroundTruth, ground_truth
 from evaluation.ranking.rank import rank
 from evaluation.results.statistics import Estimate, over_seeds
+from sslkit.terminal import say
 
 TRUTH, MEAN = "fine-tuning", "mean"
-# The zoo of scale=small: two epochs each on the Fashion-MNIST in the package, and two networks as they are initialised.
+# The zoo of scale=small: two epochs each on the Fashion-MNIST in the package, and its two networks as initialised.
 SMALL = ("simclr", "moco", "byol", "simsiam", "barlow_twins", "vicreg", "swav", "w_mse", "mae", "supervised")
-UNTRAINED = ("random:resnet10t", "random:mobilenetv3_small_050")
+UNTRAINED = ("random:narrow_resnet", "random:narrow_vit")
 TUNED = {"lr": (3e-2, 1e-2, 3e-3), "steps": 100, "seeds": (0, 1), "max_images": 500, "image_size": 32}
 SHOWN = {name: TUNED[name] for name in ("max_images", "image_size")}
 
@@ -54,9 +56,12 @@ class Ranked(Experiment):
     def _paper(self, task: str, opened: Benchmark, lab: Lab) -> Numbers:
         truth = published.truth(self.benchmark)[task]
         zoo = {model: opened.zoo[model] for model in truth}
-        return self._scores(zoo, task, truth, lab, max_images=None, root=lab.root)
+        images, said = with_one_label(Reading(root=lab.root).open(task, "train"))
+        if said:
+            say.line(f"note      {said}")
+        return self._scores(zoo, images, truth, lab, max_images=None, root=lab.root)
 
-    def _scores(self, zoo: Mapping[str, Any], task: str, truth: Mapping[str, float], lab: Lab, **how: Any) -> Numbers:
+    def _scores(self, zoo: Mapping[str, Any], task: Any, truth: Mapping[str, float], lab: Lab, **how: Any) -> Numbers:
         ranking = rank(zoo, task, list(self.metrics.values()), bootstrap=0, cache=lab.runtime.cache, **how)
         numbers = {f"{TRUTH} | {model}": truth[model] for model in ranking.models}
         for place, name in enumerate(self.metrics):

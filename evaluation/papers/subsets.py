@@ -1,7 +1,7 @@
 """Experiments of LEEP's supplement: one source model, many target tasks that are random subsets of a set's classes."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -10,6 +10,8 @@ import torch
 from scipy import stats
 from sklearn.metrics import f1_score
 
+from evaluation.datasets import open_split
+from evaluation.datasets.base import Split
 from evaluation.features.extraction import extract
 from evaluation.learners.logistic import fit_logistic
 from evaluation.papers.claims import Claim, judged
@@ -21,7 +23,6 @@ from evaluation.ranking.scoring import score
 from evaluation.results.statistics import over_seeds
 from sslkit.zoo.heads import LABELS
 
-LEVELS = 5
 PENALTY = 1.0  # of the head: c of `fit_logistic`, the same for every task
 CLASSES = "fewer classes (control)"
 SCORES = {"LEEP": "leep", "NCE": "nce", "H-score": "h_score"}
@@ -33,7 +34,7 @@ class Subsets(Experiment):
 
     source: words for recipes/train.py at each scale, of a supervised run. target: data at each scale. tasks: how many.
     classes: fewest and most of a task. images: fewest and most training images of a class: equal, or drawn for each.
-    measure: "accuracy" or "macro F1", on the test images of the task's classes.
+    measure: "accuracy" or "macro F1", on the test images of the task's classes. levels: of LEEP, of equal size.
     """
 
     source: Mapping[str, tuple[str, ...]]
@@ -42,23 +43,29 @@ class Subsets(Experiment):
     images: tuple[int, int]
     measure: str = "accuracy"
     tasks: int = 100
+    levels: int = 5
 
     def jobs(self, lab: Lab) -> dict[str, Callable[[], Numbers]]:
-        model = _Source(self.source[lab.scale], self.target[lab.scale], lab)
+        model = Source(self.source[lab.scale], self.target[lab.scale], lab)
         return {f"task | {number}": partial(self._task, number, model) for number in range(self.tasks)}
 
-    def _task(self, number: int, model: "_Source") -> Numbers:
-        rng = np.random.default_rng([number, *self.images])
-        fewest, most = self.classes
-        chosen = rng.choice(model.n_classes, rng.integers(fewest, min(most, model.n_classes) + 1), replace=False)
-        rows = np.concatenate([_some(model.train.y == one, rng.integers(*_ends(self.images)), rng) for one in chosen])
-        train, test = model.train.take(rows), model.test.take(np.isin(model.test.y, chosen))
+    def _task(self, number: int, model: "Source") -> Numbers:
+        chosen, *rows = self._drawn(number, model)
+        train, test = model.train.take(rows[0]), model.test.take(rows[1])
         probs = model.probabilities(train.x)
-        numbers = {name: _scored(metric, train, probs) for name, metric in SCORES.items()}
+        numbers = {name: scored(metric, train, probs) for name, metric in SCORES.items()}
         head = fit_logistic(train.x, train.y, PENALTY)
         guessed = head.predict(test.x)
         accuracy, f1 = float(np.mean(guessed == test.y)), f1_score(test.y, guessed, average="macro")
         return {**numbers, CLASSES: -float(len(chosen)), "accuracy": accuracy, "macro F1": f1}
+
+    def _drawn(self, number: int, model: "Source") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The classes of a task, its training and its test rows."""
+        rng = np.random.default_rng([number, *self.images])
+        fewest, most = self.classes
+        chosen = rng.choice(model.n_classes, rng.integers(fewest, min(most, model.n_classes) + 1), replace=False)
+        rows = np.concatenate([_some(model.train.y == one, rng.integers(*_ends(self.images)), rng) for one in chosen])
+        return chosen, rows, np.flatnonzero(np.isin(model.test.y, chosen))
 
     def shown(self, found: Mapping[str, Numbers]) -> Shown:
         tasks = list(by_row(found, "task").values())
@@ -68,34 +75,34 @@ class Subsets(Experiment):
         ends = Claim(
             "the highest fifth by LEEP transfers better than the lowest",
             self.measure,
-            ((f"level {LEVELS}", "level 1"),),
+            ((f"level {self.levels}", "level 1"),),
         )
         outcome, sentence = judged([ends], ladder, {}, {self.measure: "fraction"}, over="tasks in a fifth")
         return Shown(rows, outcome, f"{sentence}; {self._correlations(tasks)}")
 
     def _levels(self, tasks: list[Numbers]) -> dict[str, dict[int, float]]:
-        """The measure of the tasks in each fifth by LEEP, level 1 the lowest, numbered within it."""
+        """The measure of the tasks in each level of LEEP, level 1 the lowest, numbered within it."""
         order = sorted(tasks, key=lambda numbers: numbers["LEEP"])
-        fifths = np.array_split(np.arange(len(order)), LEVELS)
+        levels = np.array_split(np.arange(len(order)), self.levels)
         return {
             f"level {level}": {place: order[row][self.measure] for place, row in enumerate(rows)}
-            for level, rows in enumerate(fifths, 1)
+            for level, rows in enumerate(levels, 1)
         }
 
     def _correlations(self, tasks: list[Numbers]) -> str:
         """Pearson's r of each score with the measure, its 95 % interval and p value."""
         measured = [numbers[self.measure] for numbers in tasks]
         return "; ".join(
-            _correlated(name, [numbers[name] for numbers in tasks], measured) for name in (*SCORES, CLASSES)
+            correlated(name, [numbers[name] for numbers in tasks], measured) for name in (*SCORES, CLASSES)
         )
 
     def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
         tasks = list(by_row(found, "task").values())
         scores = {name: [numbers[name] for numbers in tasks] for name in (*SCORES, CLASSES)}
-        scattered(scores, [numbers[self.measure] for numbers in tasks], self.measure, path, title)
+        scattered(scores, {self.measure: [numbers[self.measure] for numbers in tasks]}, path, title)
 
 
-class _Source:
+class Source:
     """The source model's features of the target set, and its class probabilities, computed when a task needs them."""
 
     def __init__(self, words: tuple[str, ...], target: str, lab: Lab) -> None:
@@ -114,8 +121,19 @@ class _Source:
         return self._features("test")
 
     def _features(self, split: str):
-        how = {"cache": self.lab.runtime.cache, "root": self.lab.root, "device": self.lab.runtime.device}
-        return extract(self.entry, self.target, split, progress=self.lab.runtime.progress, **how)
+        return self.features_of(open_split(self.target, split, root=self.lab.root))
+
+    def features_of(self, split: Split):
+        """The features of the images of an open split."""
+        how = {"cache": self.lab.runtime.cache, "device": self.lab.runtime.device}
+        return extract(self.entry, split, split.split, progress=self.lab.runtime.progress, **how)
+
+    def subset(self, split: str, rows: np.ndarray, classes: np.ndarray) -> Split:
+        """These images of a split, as a task of these classes alone."""
+        whole = open_split(self.target, split, root=self.lab.root)
+        labels = np.sort(classes)
+        picked = whole.take(rows)
+        return replace(picked, y=np.searchsorted(labels, picked.y), classes=[whole.classes[one] for one in labels])
 
     @property
     def n_classes(self) -> int:
@@ -137,11 +155,11 @@ def _some(is_class: np.ndarray, count: int, rng: np.random.Generator) -> np.ndar
     return rng.choice(rows, min(count, len(rows)), replace=False)
 
 
-def _scored(metric: str, train, probs: torch.Tensor) -> float:
+def scored(metric: str, train, probs: torch.Tensor) -> float:
     return score(metric, train.x, train.y, source_probs=probs)
 
 
-def _correlated(name: str, scores: list[float], measured: list[float]) -> str:
+def correlated(name: str, scores: list[float], measured: list[float]) -> str:
     found = stats.pearsonr(scores, measured)
     low, high = found.confidence_interval(0.95)
     return f"{name}: r {found.statistic:.2f} ({low:.2f} to {high:.2f}), p {found.pvalue:.1g}"

@@ -8,7 +8,7 @@ import numpy as np
 
 from evaluation.features.zoo_members import lines_of
 from evaluation.ranking import published
-from evaluation.ranking.benchmark import open_benchmark
+from evaluation.ranking.benchmark import open_benchmark, with_one_label
 from evaluation.ranking.candidates import chosen
 from evaluation.ranking.checks import BOOTSTRAP, check_used, checked_metrics
 from evaluation.ranking.rank import rank
@@ -37,6 +37,7 @@ def rank_published(
     name: "ped" (12 self-supervised ResNet-50, 10 sets) or "itm" (10 architectures, supervised or not, 10 sets).
     checkpoints: folder of the model files. root (of how): folder of the data sets. download: see `open_benchmark`.
     reference: of PED; "imagenet" for the published one, of its 50,000 validation images below `root`.
+    Images of several classes (VOC 2007) have the first of them, see `with_one_label`.
     how: max_images is None for all, as published; see `evaluation.rank`, also for metrics.
     Raises UserError that lists every missing file before any computation, and if max_images is too small for a set.
     """
@@ -57,6 +58,9 @@ def rank_published(
     for task, images in opened.items():
         known = accuracies[task]
         models = {model: benchmark.zoo[model] for model in known}
+        images, said = with_one_label(images)
+        if said:
+            line(f"note      {said}")
         ranking = rank(models, images, metrics, truth=known, **how)
         rankings.append(finish(replace(ranking, data=task), Path(out) / name, task, pictures))
     keep_reference(how["reference"], benchmark.zoo, Path(out) / name)
@@ -67,7 +71,7 @@ def rank_published(
 
 
 def means(rankings: list[Ranking]) -> str:
-    """Return a line for each metric: every measure of agreement, averaged over the data sets."""
+    """Return a line for each metric: every measure of agreement, averaged over the data sets that have one."""
     lines = []
     for metric in rankings[0].metrics:
         columns = [ranking.agreement[metric] for ranking in rankings if metric in ranking.agreement]
@@ -76,5 +80,6 @@ def means(rankings: list[Ranking]) -> str:
             for one in column:
                 named.setdefault(one.name, []).append(one.value)
         shown = ", ".join(f"{name} {np.nanmean(values):.2f}" for name, values in named.items())
-        lines.append(f"{metric:<24} {shown or 'no agreement'}")
+        fewer = f" (over {len(columns)} of them)" if 0 < len(columns) < len(rankings) else ""
+        lines.append(f"{metric:<24} {shown or 'no agreement'}{fewer}")
     return "\n".join(lines)

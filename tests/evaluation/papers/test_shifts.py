@@ -1,5 +1,6 @@
 from pathlib import Path
 
+from evaluation.papers.accuracies import Accuracies
 from evaluation.papers.claims import Claim
 from evaluation.papers.experiment import AGREES
 from evaluation.papers.rankings import MEAN
@@ -35,3 +36,10 @@ def test_distances_of_ranks_over_data_sets(tmp_path: Path) -> None:
 def test_groups_have_the_sign_of_their_shift() -> None:
     shown = Shifts(**{**vars(SHIFTS), "groups": {"last": ("c",), "none": ("z",)}}).shown({"one": ONE, "two": ONE})
     assert shown.rows["before"]["last"].measured.value == 2 and "none" not in shown.rows["before"]
+
+
+def test_accuracies_are_shown_over_the_seeds() -> None:
+    found = {"pets": {"BYOL | 0": 0.9, "BYOL | 1": 0.8}, "digits": {"BYOL | 0": 0.5, "BYOL | 1": 0.5}}
+    cells = Accuracies(caption="Table.", benchmark="ped").shown(found).rows["BYOL"]
+    assert abs(cells["pets"].measured.value - 0.85) < 1e-9 and cells["pets"].published == 91.48
+    assert cells["digits"].published is None

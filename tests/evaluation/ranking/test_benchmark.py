@@ -1,8 +1,10 @@
 """A published benchmark opens when all of its files are there, and else says which are not."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import timm
 import torch
@@ -10,9 +12,17 @@ import torch
 from evaluation import datasets
 from evaluation.features.models import load_model
 from evaluation.ranking import published
-from evaluation.ranking.benchmark import BENCHMARKS, open_benchmark
+from evaluation.ranking.benchmark import BENCHMARKS, open_benchmark, with_one_label
 from sslkit.backbones.published import CHECKPOINTS
 from sslkit.errors import UserError
+
+
+def test_images_of_several_classes_have_the_first_as_in_the_authors_code() -> None:
+    split = datasets.open_split("digits", "test").take(np.arange(3))
+    assert with_one_label(split) == (split, "")
+    several = replace(split, y=np.array([[-1, 1, 1], [1, -1, 0], [-1, -1, 0]], np.int8), classes=["a", "b", "c"])
+    one, said = with_one_label(several)
+    assert one.y.tolist() == [1, 0, 2] and one.y.dtype == np.int64 and "the first of its classes" in said
 
 
 def set_folder(root: Path, name: str) -> Path:

@@ -1,12 +1,17 @@
 """A whole published benchmark, with made models and a small real data set in the place of the published ones."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from evaluation.datasets import open_split
+from evaluation.datasets.base import Split
 from evaluation.ranking import published_ranking
 from evaluation.ranking.benchmark import Benchmark
-from evaluation.ranking.published_ranking import rank_published
+from evaluation.ranking.published_ranking import means, rank_published
 from sslkit.errors import UserError
 
 
@@ -57,3 +62,32 @@ def test_every_set_is_opened_and_checked_before_the_first_is_computed(
     monkeypatch.setattr("evaluation.features.extraction._extracted", never)
     with pytest.raises(UserError, match="max_images=20 is less than two for each class of glyphs"):
         rank_published("ped", tmp_path, metrics=["logme"], max_images=20, image_size=16)
+
+
+def test_metrics_of_classes_rank_a_set_with_several_classes_an_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    def several(tasks: dict, *_: object) -> dict[str, Split]:
+        split = open_split("digits", "train").take(np.arange(60))
+        y = np.where(np.eye(10)[split.y] + np.eye(10)[9 - split.y] > 0, 1, -1)
+        return {"voc07": replace(split, y=y.astype(np.int8))}
+
+    zoo = {f"model {seed}": f"random:narrow_resnet:{seed}" for seed in range(3)}
+    made = Benchmark("ped", zoo, ["voc07"], tmp_path)
+    monkeypatch.setattr(published_ranking, "open_benchmark", lambda name, **_: made)
+    monkeypatch.setattr(published_ranking, "open_tasks", several)
+    truth = {"voc07": {name: float(k) for k, name in enumerate(zoo)}}
+    monkeypatch.setattr(published_ranking.published, "truth", lambda name: truth)
+    how = {"out": tmp_path, "bootstrap": 0, "image_size": 16, "cache": None, "pictures": False}
+    (ranking,) = rank_published("ped", tmp_path, metrics=["logme", "sfda", "ped+gbc"], **how)
+    assert np.isfinite(ranking.scores).all()
+    assert "each image has the first of its classes" in capsys.readouterr().out
+
+
+def test_a_mean_says_of_how_many_data_sets_it_is() -> None:
+    def one(*metrics: str) -> SimpleNamespace:
+        found = {metric: [SimpleNamespace(name="tau", value=0.5)] for metric in metrics}
+        return SimpleNamespace(metrics=("logme", "leep"), agreement=found)
+
+    lines = means([one("logme", "leep"), one("logme")]).splitlines()
+    assert lines[0].endswith("tau 0.50") and lines[1].endswith("tau 0.50 (over 1 of them)")
