@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,12 +31,12 @@ _MOST_TO_FIT = 10_000  # images whose features the whitening is fitted to
 _ON_DEVICE = 2**30  # largest table, in bytes, that is kept on the model's device
 
 
+@dataclass(eq=False)
 class FeatureTable:
     """(N, A) features by image row, memory-mapped or in memory."""
 
-    def __init__(self, array: np.ndarray) -> None:
-        self.array = array
-        self._resident: Tensor | None = None
+    array: np.ndarray
+    _resident: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.array)
