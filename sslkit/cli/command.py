@@ -30,7 +30,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sslkit.cli.words import check, is_sweep, joined, lengthened, one_line, quoted, unescaped
+from sslkit.cli.words import SWEEP, check, joined, lengthened, one_line, quoted, unescaped
 
 from sslkit import objectives, regularizers
 from sslkit.data.views.recipe import View, ViewRecipe
@@ -147,7 +147,7 @@ def _one_line(text: str) -> str:
 def _read(words: Sequence[str], settings: Any, *, shorten: bool = True) -> list[str]:
     """Words in Hydra's grammar; in a sweep nothing is quoted, since a comma separates values."""
     words = [lengthened(word) for word in words if word != "experiment=null"] if shorten else list(words)
-    if shorten and is_sweep():
+    if shorten and SWEEP & set(sys.argv):
         return words
     texts = {one.path for one in declared(settings) if takes_text(one.kind)}
     return [quoted(word, texts) for word in words]

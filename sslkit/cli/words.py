@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,11 +83,6 @@ def quoted(word: str, texts: Collection[str] = ()) -> str:
 def quote(value: str) -> str:
     """Put a value in double quotes; Hydra treats a backslash as an escape only before quotes."""
     return '"' + re.sub(r'(\\*)("|$)', lambda found: found[1] * 2 + ('\\"' if found[2] else ""), value) + '"'
-
-
-def is_sweep() -> bool:
-    """Return True if this process was called with -m: a comma then separates values."""
-    return bool(SWEEP & set(sys.argv))
 
 
 def check(words: Sequence[str], tree: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -21,16 +22,16 @@ _SHARE = 2  # a file takes at most 1 / _SHARE of the free space: checkpoints nee
 _ZEROS = bytes(2**20)
 
 
+@dataclass
 class Room:
     """Space for arrays: in memory up to a limit, beyond it in files of a folder.
 
     The files have no name, so that their space is free again when the process ends, however it ends.
     """
 
-    def __init__(self, folder: Path, memory: int = IN_MEMORY) -> None:
-        self.folder = folder
-        self.memory = memory
-        self._warned = False
+    folder: Path
+    memory: int = IN_MEMORY
+    _warned: bool = False
 
     def array(self, shape: tuple[int, ...]) -> np.ndarray | None:
         """An uninitialised uint8 array; None, with one warning, if it fits neither in memory nor on the disk."""

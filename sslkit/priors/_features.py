@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,12 +31,12 @@ _MOST_TO_FIT = 10_000  # images whose features the whitening is fitted to
 _ON_DEVICE = 2**30  # largest table, in bytes, that is kept on the model's device
 
 
+@dataclass(eq=False)
 class FeatureTable:
     """(N, A) features by image row, memory-mapped or in memory."""
 
-    def __init__(self, array: np.ndarray) -> None:
-        self.array = array
-        self._resident: Tensor | None = None
+    array: np.ndarray
+    _resident: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.array)
@@ -74,7 +75,8 @@ def tabulate(prior: Prior, dataset: "Images", *, cache: Path | None, device: tor
     if cache is None or prior.identity is None:
         with together(what):
             return FeatureTable(np.concatenate(list(_batches(prior, dataset, device, rows))))
-    path = Path(cache) / f"prior-{key_of(prior.identity, digest_of(dataset))}.npy"
+    digest = from_first("the content of the images", lambda: dataset.digest)  # for which files may have to be read
+    path = Path(cache) / f"prior-{key_of(prior.identity, digest)}.npy"
     compute = partial(_batches, prior, dataset, device)
     return FeatureTable(stored(path, len(rows), compute, what=what, unit=_rows_at_once(dataset)))
 
@@ -95,11 +97,6 @@ def fit(prior: PcaPrior, dataset: "Images", *, cache: Path | None) -> None:
     fitted_to = from_first("the content of the fitted images", lambda: _digest(dataset, rows))
     path = Path(cache) / f"fit-{key_of(prior.identity, fitted_to)}.npy"
     prior.restore(stored(path, None, fitted, what=what), dataset.channels)
-
-
-def digest_of(dataset: "Images") -> str:
-    """Return the data set's digest, for which its files may have to be read: by the first rank. All must call this."""
-    return from_first("the content of the images", lambda: dataset.digest)
 
 
 def _digest(dataset: "Images", rows: Sequence[int]) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sslkit.embeddings import Embeddings, mean_over_ranks, own_rows
 from sslkit.errors import UserError, check_one_of
 from sslkit.priors import build
-from sslkit.priors._features import FeatureTable, digest_of, fit, some_features, tabulate
+from sslkit.priors._features import FeatureTable, fit, some_features, tabulate
 from sslkit.priors.base import NetworkPrior
 from sslkit.priors.features import FilePrior
 from sslkit.runtime.kept_arrays import key_of, stored
@@ -142,7 +142,8 @@ class PriorTargets(nn.Module):
             # One rank alone, as rounding could turn components that are nearly equal.
             return np.array(from_first(what, lambda: next(compute(range(0))).tolist()), dtype=np.float32)
         about = key_of(self.prior.array) if self.of_file else self.prior.identity
-        key = key_of("whitening", VERSION, self.components, about, digest_of(dataset))
+        digest = from_first("the content of the images", lambda: dataset.digest)
+        key = key_of("whitening", VERSION, self.components, about, digest)
         return np.array(stored(Path(cache) / f"whitening-{key}.npy", None, compute, what=what))
 
     def _projection(self, width: int) -> Tensor:

@@ -178,6 +178,7 @@ class DSA(Regularizer):
             z = wide(e.z)
             z = z if self.as_code else F.normalize(z, dim=-1)
             z, index, rows = of_rank(z, e.index, as_code=self.as_code)
+            alpha = self.alpha / len(z) if self.relative_alpha else self.alpha
             clean = self._clean_features(index, images)
             seen = self._view_features(e) if self.mode == "view" and self.upsilon else clean
             arrange = consistency = z.new_zeros(())
@@ -187,9 +188,9 @@ class DSA(Regularizer):
                         m = official.arranged(self.arrange, z.unflatten(0, (rows.views, -1)))
                     else:
                         m = self.arrange(z, rows.anchors)
-                    self._watch(m)
+                    self._watch(m, alpha)
                 if self.nu:
-                    arrange = self.nu * self._arrange(z, m, clean, index, rows)
+                    arrange = self.nu * self._arrange(z, m, clean, index, rows, alpha)
                 if self.upsilon:
                     consistency = self.upsilon * self._consistency(m, seen, rows)
         return {"dsa/arrange": arrange, "dsa/consistency": consistency}
@@ -212,7 +213,9 @@ class DSA(Regularizer):
     def _gather(self, features: Tensor, dim: int) -> Tensor:
         return features if self.as_code else distributed.in_batch_order(distributed.gather(features, dim), dim)
 
-    def _arrange(self, z: Tensor, m: Tensor, clean: Tensor | None, index: Tensor, rows: RankRows) -> Tensor:
+    def _arrange(
+        self, z: Tensor, m: Tensor, clean: Tensor | None, index: Tensor, rows: RankRows, alpha: float
+    ) -> Tensor:
         score = None
         if self._scores is not None:
             self._scores = self._scores.to(index.device)
@@ -222,7 +225,6 @@ class DSA(Regularizer):
         if score is not None:
             self.watched["dsa/score_sd"] = score.std(correction=0)
             score = score[rows.images].repeat(rows.views)
-        alpha = self._alpha(len(z))
         if self.as_code:
             loss = official.arrange_term(z, m, score, alpha=alpha, gamma=self.gamma)
             self.watched["dsa/arrange_mean"] = loss.detach()
@@ -251,12 +253,8 @@ class DSA(Regularizer):
         features = torch.stack([self.prior(view) for view in e.views])  # (V, N_local, A)
         return self._gather(features, 1).flatten(0, 1)
 
-    def _alpha(self, n: int) -> float:
-        return self.alpha / n if self.relative_alpha else self.alpha
-
     @torch.no_grad()
-    def _watch(self, m: Tensor) -> None:
-        alpha = self._alpha(m.shape[1])
+    def _watch(self, m: Tensor, alpha: float) -> None:
         highest = m.amax(1)
         self.watched = {
             "dsa/attracted": (m > alpha / 2).sum() / m.numel(),
