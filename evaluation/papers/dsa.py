@@ -255,6 +255,7 @@ EXPERIMENTS: dict[str, Experiment | Absent] = {
         readings=(
             "eq. 8: contrast is L_NCE - log Q, separation the sum of mu_i mu_j, spread the root of the variance, bound "
             "their sum; its constants are not given, so that only the order of the networks is checked, not the bound",
+            "separation sums over all ordered pairs of classes, so that it is by far the largest term",
             "of unit-length features of two views of 1,000 test images; risk is the left side",
             "one seed: the sample is the networks",
         ),
