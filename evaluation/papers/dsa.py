@@ -43,8 +43,8 @@ FILMS_ADDED = with_dsa(("v-SimCLR", "v-BYOL"))
 DETECTED_ADDED = with_dsa(("BYOL",))
 EIGHT = "8 classes drawn once; overlap: the share of the ten nearest neighbours of another class"
 FILMED = (
-    "in small the class of a piece is the film that it is cut from, with colours of its own; three films, so few that "
-    "accuracies may be at their top"
+    "in small the class of a piece is the film that it is cut from, with colours of its own; three films, 57 pieces "
+    "for training and 26 for the test, of which one is 4 points"
 )
 
 
