@@ -1,5 +1,6 @@
 """Pictures of the experiments, in the common style: rows of columns, points, maps, lines over an option's values."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,7 +85,7 @@ def maps_of_rows(
     """A panel for each row: the map (n, 2) of its features, the points (n,) by class, with one legend."""
     from matplotlib.figure import Figure
 
-    across = min(len(maps), 3)
+    across = len(maps) if len(maps) <= 3 else math.ceil(math.sqrt(len(maps)))
     down = -(-len(maps) // across)
     figure = Figure(figsize=(2.7 * across + 2.0, 2.8 * down + 0.9), layout="constrained")
     axes = figure.subplots(down, across, squeeze=False).flat
