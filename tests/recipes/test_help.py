@@ -117,7 +117,7 @@ def test_models_data_and_protocols_come_first(name: str, typed, tmp_path: Path) 
     assert re.findall(r"^  ([\w.]+)=", said, re.M)[: len(FIRST[name])] == FIRST[name]
 
 
-@pytest.mark.parametrize("name", set(programs()) - {"list"})
+@pytest.mark.parametrize("name", sorted(set(programs()) - {"list"}))
 def test_every_setting_has_a_text_and_trust_has_one(name: str, typed, tmp_path: Path) -> None:
     said = typed(programs()[name].stem, "--help", cwd=tmp_path).stdout
     settings = re.split(r"\n\n.*(?=\n)|\n(?=  [\w.]+=)", said[said.index("settings, with their defaults") :])[1:]
