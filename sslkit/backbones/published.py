@@ -141,7 +141,9 @@ def _state_dict(checkpoint: Checkpoint, path: Path) -> Mapping[str, Any]:
     try:
         given = read_content(path, where)
     except UserError as error:
-        raise UserError(f"{error}; {checkpoint.remedy}" if checkpoint.remedy and path.is_file() else error) from error
+        if not (checkpoint.remedy and path.is_file()):
+            raise
+        raise UserError(f"{error}; {checkpoint.remedy}") from error
     if isinstance(given, Mapping):
         given = next((given[key] for key in HOLDERS if isinstance(given.get(key), Mapping)), given)
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
