@@ -13,12 +13,13 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-from filelock import FileLock, Timeout
+from typing import TYPE_CHECKING, Any
 
 from sslkit.errors import RunFailed, UserError
 from sslkit.terminal import say
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 LONGEST = 200  # bytes of a name: most systems allow 255, and "-2" or ".json.PID.part" may be added
 ELSEWHERE = "choose another folder: out= of a run, cache= of an evaluation"  # for errors of a cache
@@ -113,11 +114,13 @@ class NoLock:
     def release(self) -> None: ...
 
 
-def lock(path: Path, **options: Any) -> FileLock | NoLock:
+def lock(path: Path, **options: Any) -> "FileLock | NoLock":
     """Return the lock of a lock file, whose folder is made; the system frees it with the process that holds it.
 
     options: of `filelock.FileLock`. Raises OSError if nothing can be written there.
     """
+    from filelock import FileLock  # 20 ms, and help has none
+
     path.parent.mkdir(parents=True, exist_ok=True)
     place = lockable(path)
     return NoLock() if place is None else FileLock(place, **options)
@@ -187,7 +190,7 @@ def exclusive(file: Path, what: str) -> Iterator[UserError | None]:
         held = lock(file.with_name(f".{file.stem}.lock"))
         try:
             held.acquire(blocking=False)
-        except Timeout:
+        except TimeoutError:  # filelock's is one
             say.line(f"another process makes {what} in {file.parent}: waiting for it")
             held.acquire()
     except OSError as error:

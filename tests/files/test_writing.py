@@ -136,7 +136,7 @@ def test_a_killed_process_holds_no_lock(
     holder = context.Process(target=use, args=(lock_file, tmp_path, hold))
     holder.start()
     assert receiver.poll(30)
-    with pytest.raises(writing.Timeout):
+    with pytest.raises(TimeoutError):
         lock(tmp_path / lock_file).acquire(timeout=0)
     holder.kill()
     holder.join()
