@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from sslkit.errors import UserError
-from sslkit.options.settings import MOST_SEED, Declared, Limits
+from sslkit.options.settings import Declared, Limits
 
 MOST_PIXELS = 4096
 DEVICES = ("cpu", "cuda", "mps", "xpu")  # that can compute; torch has others, such as meta, that cannot
@@ -47,13 +47,6 @@ def different_seeds(seeds: int | Sequence[int]) -> list[int]:
     if len(set(found)) < len(found):
         raise UserError(f"seeds={seeds!r} must be different whole numbers from 0")
     return found
-
-
-def checked_seed(seed: int) -> int:
-    """Return the seed. Raises UserError if it is not an integer from 0 to 2**32 - 1, which all generators take."""
-    if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= seed <= MOST_SEED:
-        raise UserError(f"seed={seed!r} must be a whole number from 0 to {MOST_SEED}")
-    return int(seed)
 
 
 def checked_images(*, image_size: Any = None, in_chans: Any = None) -> None:

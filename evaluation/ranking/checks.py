@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from evaluation.features.checks import checked_seed, device_of
+from evaluation.features.checks import device_of
 from evaluation.ranking.references import CARD
 from evaluation.ranking.samples import ON_CPU
 from evaluation.ranking.scoring import Spec, parse, scored
-from evaluation.transferability.base import Sample, TooFewImages
+from evaluation.transferability.base import Sample, TooFewImages, checked_seed
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 

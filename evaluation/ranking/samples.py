@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.features.checks import checked_seed, device_of, is_no_label, of_column, of_one_hot, refuse_holes
-from evaluation.transferability.base import BLOCK, Sample
+from evaluation.features.checks import device_of, is_no_label, of_column, of_one_hot, refuse_holes
+from evaluation.transferability.base import BLOCK, Sample, checked_seed
 from sslkit.errors import UserError, shown
 from sslkit.runtime.context import Runtime
 

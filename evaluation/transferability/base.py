@@ -5,6 +5,7 @@ import importlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from evaluation.transferability._scatter import EPS, ClassMoments, Scatter, add_upper_gram, mean_rounding, mirror_upper
 from sslkit import lazy
 from sslkit.errors import UserError, nearest
+from sslkit.options.settings import MOST_SEED
 
 # PED's warning, which a ranking shows once per model and not per metric.
 NO_REFERENCE = "no reference=(mean, std) of the model's own training images: these features' own were taken"
@@ -32,6 +34,13 @@ def find(name: str) -> ModuleType:
     if name not in names():
         raise UserError(f"there is no transferability metric {name!r}: {nearest(name, names())}")
     return importlib.import_module(f"{__package__}.{name}")
+
+
+def checked_seed(seed: int) -> int:
+    """Return the seed. Raises UserError if it is not an integer from 0 to 2**32 - 1, which all generators take."""
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= seed <= MOST_SEED:
+        raise UserError(f"seed={seed!r} must be a whole number from 0 to {MOST_SEED}")
+    return int(seed)
 
 
 def wrappers() -> tuple[str, ...]:

@@ -164,13 +164,6 @@ def _harsh(config: Config, method: Method, asked: Config) -> list[str]:
     return [f"note      learning rate {config.optimizer.lr:g} is for random weights; for given ones try {gentler}"]
 
 
-def _lasted(training: float, elapsed: float) -> str:
-    """Say what took how long; a resumed run has trained before, too."""
-    if training > elapsed:
-        return f"done after {training:.0f} s of training in all"
-    return f"done in {elapsed:.0f} s, {training:.0f} s of them training"
-
-
 def summary(entry: ZooEntry, data: Data, asked: Config, elapsed: float) -> str:
     """The lines printed at the end of a run. Commands are written as in a clone; see `say.as_started`.
 
@@ -178,7 +171,9 @@ def summary(entry: ZooEntry, data: Data, asked: Config, elapsed: float) -> str:
         resumed, with evaluation and pictures.
     """
     card, folder = entry.card, entry.folder
-    lines = ["", f"{_lasted(card['seconds'], elapsed)}: {folder}", "", *_results(card, data)]
+    is_whole = card["seconds"] <= elapsed  # a resumed run has trained before, too
+    took = f"in {elapsed:.0f} s, {card['seconds']:.0f} s of them" if is_whole else f"after {card['seconds']:.0f} s of"
+    lines = ["", f"done {took} training: {folder}", "", *_results(card, data)]
     gentler = {}
     if worse := _harmed(card):
         gentler = _gentler(entry.state_dict(), asked)
