@@ -15,18 +15,15 @@ from sslkit.data.views.augmentation import Views, augment, view_generator
 from sslkit.data.views.crops import Crops, finish
 from sslkit.data.views.recipe import ViewRecipe, for_clips
 from sslkit.embeddings import Embeddings, outputs_of
-from sslkit.errors import UserError, shown
+from sslkit.errors import UserError, nearest, shown
 from sslkit.objectives.base import Objective
-from sslkit.options import members
-from sslkit.options.members import classes, key, parse, signature
+from sslkit.options.members import check_options, classes, key, parse, signature
 from sslkit.options.settings import Limits, fits
 from sslkit.regularizers.base import Regularizer
 from sslkit.runtime import distributed
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
-
-AT_LEAST_ONE = Limits(least=1)
 
 
 class Method(nn.Module):
@@ -252,7 +249,7 @@ def method(
     Raises UserError for unknown names and options, with the nearest known one.
     """
     for option, value in {"image_size": image_size, "in_chans": in_chans}.items():
-        if not fits(value, int, AT_LEAST_ONE):
+        if not fits(value, int, Limits(least=1)):
             raise UserError(f"{option} must be a whole number, at least 1, got {shown(value)}")
     kinds, options = _parts(name, objective or {}, plugins)
     if backbone == "auto":
@@ -289,9 +286,9 @@ def _parts(
     known = signature(name)
     for given in plugins:
         if given not in known:
-            raise UserError(f"{name!r} has no part {given!r}: {members.nearest(given, known)}")
+            raise UserError(f"{name!r} has no part {given!r}: {nearest(given, known)}")
     kinds, given = classes(name), {"objective": objective, **plugins}
-    return kinds, {part: members.check_options(kinds[part], given.get(part) or {}, part) for part in kinds}
+    return kinds, {part: check_options(kinds[part], given.get(part) or {}, part) for part in kinds}
 
 
 def _fitted(recipe: ViewRecipe, image_size: int, patch: int, changes: Mapping[str, Any]) -> ViewRecipe:
