@@ -144,7 +144,7 @@ def test_a_pipe_in_the_place_of_a_file_is_never_opened(kinds: list[Kind], tmp_pa
     check_pipes(kinds, tmp_path / "aside")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_nor_is_one_in_the_place_of_those_that_take_long_to_make(
     all_kinds: list[Kind], tmp_path: Path, capsys: Any
 ) -> None:

@@ -102,7 +102,7 @@ def outside(name: str, view: View, pictures: Tensor) -> dict[str, tuple[float, f
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "simclr small" else pytest.mark.slow) for name in LIGHTLY]
+    "name", [pytest.param(name, marks=[] if name == "simclr small" else pytest.mark.nightly) for name in LIGHTLY]
 )
 def test_statistics_are_lightlys(name: str, pictures: Tensor) -> None:
     assert not outside(name, LIGHTLY[name][0], pictures)

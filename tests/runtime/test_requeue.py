@@ -106,7 +106,7 @@ def test_requeued_is_bitwise_the_unbroken_run(place: Path, ranks: int) -> None:
     assert one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_without_a_queue_training_goes_on(place: Path) -> None:
     (place / "bin" / "scontrol").write_text("#!/bin/sh\necho 'Requeue is disabled' >&2\nexit 1\n")
     tasks = job(place, 1, "kept")

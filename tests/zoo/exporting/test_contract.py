@@ -27,7 +27,7 @@ def test_every_file_of_the_folder_is_a_form() -> None:
         zoo.export("nowhere", to="tim")
 
 
-@pytest.mark.slow  # that each gives the same numbers has a quick test of its own in test_timm.py, test_hf.py, ...
+@pytest.mark.nightly  # that each gives the same numbers has a quick test of its own in test_timm.py, test_hf.py, ...
 def test_plain_libraries_load_it_and_sslkit_is_out_of_the_loop(exported, tmp_path: Path) -> None:
     x = torch.randn(5, 1, 16, 16)
     np.save(tmp_path / "x.npy", x.numpy())

@@ -32,8 +32,8 @@ def function() -> nn.Module:
     ("name", "size", "in_chans"),
     [
         pytest.param("resnet18", 16, 1, marks=pytest.mark.slow),
-        pytest.param("resnet18", 72, 3, marks=pytest.mark.slow),
-        pytest.param("vit_tiny_patch16_224", 32, 3, marks=pytest.mark.slow),
+        pytest.param("resnet18", 72, 3, marks=pytest.mark.nightly),
+        pytest.param("vit_tiny_patch16_224", 32, 3, marks=pytest.mark.nightly),
         ("narrow_resnet", 28, 1),
         pytest.param("narrow_vit", 28, 1, marks=pytest.mark.slow),
     ],
