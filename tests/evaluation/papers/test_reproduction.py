@@ -123,6 +123,7 @@ def test_the_settings_of_every_experiment_exist(paper: str, what: str, tmp_path:
         assert named <= set(one.rows) and {claim.column for claim in one.claims} <= set(one.columns)
     if isinstance(one, Ranked):
         assert isinstance(one, Stages) or all(parse(metric) for metric in one.metrics.values())
+        assert isinstance(one, Stages) or len({*one.metrics.values()}) == len(one.metrics)  # `rank` takes each once
         assert {name for claim in one.claims for pair in claim.pairs for name in pair} <= set(one.metrics)
 
 
