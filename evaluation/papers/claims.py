@@ -9,6 +9,7 @@ from evaluation.papers.experiment import AGREES, DISAGREES, OPEN, Numbers
 from evaluation.papers.names import by_row
 from evaluation.results.statistics import Estimate, over_seeds
 
+SEEDS = "seeds"
 MANY = 3  # pairs of rows from which the interval is over pairs, not over seeds
 
 
@@ -32,7 +33,7 @@ def judged(
     found: Mapping[str, Numbers],
     published: Mapping[str, Mapping[str, float]],
     units: Mapping[str, str],
-    over: str = "seeds",
+    over: str = SEEDS,
 ) -> tuple[str, str]:
     """The outcome of all claims, the worst of them, and a sentence with the numbers of each.
 
@@ -52,7 +53,7 @@ def _told(
     differences = [seeds for seeds in differences if seeds]
     if not differences:
         return OPEN, "not measured"
-    if len(differences) >= MANY:
+    if len(differences) >= MANY and over == SEEDS:  # settings of a metric on the same data sets are no sample
         values, over = [float(np.mean([*seeds.values()])) for seeds in differences], "rows"
     else:
         common = sorted(set.intersection(*(set(seeds) for seeds in differences)))

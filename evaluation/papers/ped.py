@@ -71,7 +71,7 @@ EXPERIMENTS: dict[str, Experiment | Absent] = {
     "fig3": Absent(caption="Figure 3: clusters as balls that overlap.", reason=DRAWING),
     "table1": Ranked(
         caption="Table 1: weighted tau of transferability metrics on self-supervised models.",
-        cost="25 minutes, of them 20 for a zoo and its fine-tuning, which all of PED and ITM share",
+        cost="45 minutes, of them 40 for a zoo and its fine-tuning, which all of PED and ITM share",
         needs=TASKS,
         metrics={name: name for name in TABLE1},
         benchmark="ped",

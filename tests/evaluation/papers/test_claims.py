@@ -35,6 +35,13 @@ def test_three_pairs_or_more_are_the_sample() -> None:
     assert "+0 points (+0 to +0) over 3 rows" in told(Claim("more", "top-1", pairs), found)[1]
 
 
+def test_settings_of_a_metric_on_the_same_data_sets_are_no_sample() -> None:
+    found = rows(a=[0.5, 0.5], b=[0.5, 0.5], c=[0.5, 0.5], d=[0.4, 0.6])
+    claim = Claim("more", "top-1", (("a", "d"), ("b", "d"), ("c", "d")))
+    one, sentence = judged([claim], found, {}, {"top-1": "fraction"}, over="data sets")
+    assert one == OPEN and "over 2 data sets" in sentence
+
+
 def test_the_interval_of_a_difference_may_go_below_0() -> None:
     sentence = told(Claim("more", "top-1", (("dsa", "plain"),)), rows(plain=[0.1, 0.1], dsa=[0.2, 0.5]))[1]
     assert "(-1.7e+02 to" in sentence
