@@ -72,7 +72,7 @@ class Place:
 
 @dataclass
 class Settings(Place, Asked):
-    """Of a command line of one protocol; the fields of Asked come first."""
+    """Settings of one protocol's command line; the fields of Asked come first."""
 
 
 DECLARED = {field.name: field for field in dataclasses.fields(Settings)}  # for other command lines

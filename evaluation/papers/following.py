@@ -41,7 +41,7 @@ class Stage:
         return getattr(self.task, split).y
 
     def accuracy(self) -> float:
-        """Of the head, on the test images."""
+        """The head's, on the test images."""
         guessed = predict(self.net, self.task.model, self.parts["test"]).argmax(1).numpy()
         return float(np.mean(guessed == self.labels("test")))
 

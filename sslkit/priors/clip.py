@@ -120,7 +120,7 @@ def _unlogged() -> Iterator[None]:
 
 
 def _settings(name: str, tag: str) -> dict[str, Any]:
-    """What open_clip's table says of a tag's weights; without those that it leaves to their defaults."""
+    """Return open_clip's settings of a tag's weights, without those that its table leaves to their defaults."""
     import open_clip
 
     about = open_clip.get_pretrained_cfg(name, tag)

@@ -73,7 +73,7 @@ def as_released(model: nn.Module, path: Path) -> None:
 
 
 def as_trained(model: nn.Module, path: Path) -> None:
-    """As open_clip's training on several GPUs writes it."""
+    """Return it as open_clip's training on several GPUs writes it."""
     state = {f"module.{name}": value for name, value in model.state_dict().items()}
     torch.save({"epoch": 32, "name": "x", "state_dict": state, "optimizer": {"state": {}}}, path)
 

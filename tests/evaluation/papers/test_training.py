@@ -29,7 +29,7 @@ class Entry:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
-    """What is evaluated; every protocol gives two results, of which the second has an `ap50`."""
+    """Results of two per protocol, of which the second has an `ap50`."""
     found: list[tuple] = []
 
     def evaluated(entry: Any, data: str, protocol: str, options: Mapping[str, Any], lab: Lab) -> list[Result]:

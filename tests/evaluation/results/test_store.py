@@ -125,7 +125,7 @@ def test_bad_input_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [{"a": 1}, [{}], 10**400, True, "x", None])
 @pytest.mark.parametrize("field", [f.name for f in fields(Result) if f.name != "outcomes"])
 def test_a_field_of_another_kind_is_one_line_or_read(field: str, wrong: object, tmp_path: Path) -> None:
-    """What is read can be shown: names and units are keys, numbers are formatted, lists are joined."""
+    """Each field that is read can be shown: names and units are keys, numbers are formatted, lists are joined."""
     append(tmp_path, result(others={"top5": Estimate(0.9, (0.8, 0.95), "", 500)}))
     path = tmp_path / "results.jsonl"
     path.write_text(json.dumps(json.loads(path.read_text()) | {field: wrong}) + "\n")
