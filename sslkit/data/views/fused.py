@@ -23,6 +23,7 @@ FEWEST = 2**20  # values of a view: fewer are made faster than kernels are compi
 MOST_READ, MOST_CHANNELS = 8, 4  # pixels per axis and channels that one value is summed from
 GRAPHS = 64  # sizes of batches and views that are compiled in a process
 _TAPS = 6  # column of the blur's weights in `table`
+_SPLITS = ("realize_reads_threshold", "realize_opcount_threshold", "realize_acc_reads_threshold")  # of long sums
 _failed: list[str] = []
 
 
@@ -41,12 +42,9 @@ def render(
     """Each view (N, C, ..., size, size) of its source (N, C, ..., H, W). Raises CannotCompile without a compiler."""
     reaches = [_reach(view, size) for view, size in zip(views, sizes, strict=True)]
     tables = moved([table(draw, reach) for draw, reach in zip(draws, reaches, strict=True)], sources[0].device)
-    each = zip(sources, tables, views, sizes, reaches, strict=True)
+    each = zip(sources, tables, sizes, reaches, strict=True)
     with _compiling():
-        return [
-            make(images, numbers, size, reach, view.solarize > 0, _compiled)
-            for images, numbers, view, size, reach in each
-        ]
+        return [make(images, numbers, size, reach) for images, numbers, size, reach in each]
 
 
 class CannotCompile(Exception):
@@ -69,24 +67,18 @@ def _compiling() -> Iterator[None]:
 
 @cache
 def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    return torch.compile(function, fullgraph=True, dynamic=False)
+    return torch.compile(function, fullgraph=True, dynamic=False, options=dict.fromkeys(_SPLITS, 10**6))
 
 
-def make(
-    images: Tensor,
-    numbers: Tensor,
-    size: int,
-    reach: int,
-    solarize: bool,
-    compiled: Callable[[Callable[..., Tensor]], Callable[..., Tensor]] = lambda function: function,
-) -> Tensor:
+def make(images: Tensor, numbers: Tensor, size: int, reach: int) -> Tensor:
     """One view (N, C, ..., size, size). numbers: of `table`, on the device. reach: of the blur; 0 for none."""
     n, channels, *frames, height, width = images.shape
-    pixels = compiled(cropped)(images.flatten(1, -3), numbers, size, _reads(height, size), _reads(width, size))
-    if reach:
-        pixels = compiled(blurred)(compiled(blurred)(pixels, numbers, reach, 3), numbers, reach, 2)
+    reads = _reads(height, size), _reads(width, size)
+    pixels = _compiled(cropped)(images.flatten(1, -3), numbers, size, *reads)
+    for dim in (3, 2) if reach else ():
+        pixels = _compiled(blurred)(pixels, numbers, reach, dim)
     pixels = pixels.view(n, channels, -1)
-    view = compiled(coloured)(pixels, pixels.mean(-1), numbers, reach, solarize)
+    view = _compiled(coloured)(pixels, pixels.mean(-1), numbers, reach)
     return view.view(n, channels, *frames, size, size)
 
 
@@ -167,14 +159,14 @@ def blurred(pixels: Tensor, numbers: Tensor, reach: int, dim: int) -> Tensor:
     total = pixels * numbers[:, _TAPS, None, None, None]
     for k in range(1, reach + 1):
         before, after = at - k, at + k
-        before = torch.where(before < 0, -1 - before, before)
-        after = torch.where(after >= size, 2 * size - 1 - after, after)
+        before = torch.where(before < 0, -1 - before, before).clamp(0, size - 1)
+        after = torch.where(after >= size, 2 * size - 1 - after, after).clamp(0, size - 1)
         both = pixels.index_select(dim, before) + pixels.index_select(dim, after)
         total = total + both * numbers[:, _TAPS + k, None, None, None]
     return total
 
 
-def coloured(pixels: Tensor, mean: Tensor, numbers: Tensor, reach: int, solarize: bool) -> Tensor:
+def coloured(pixels: Tensor, mean: Tensor, numbers: Tensor, reach: int) -> Tensor:
     """`color.apply` to (N, C, M) of mean colour (N, C), then solarize."""
     n, channels, _ = pixels.shape
     start, count = _TAPS + reach + 1, channels**2
@@ -185,4 +177,4 @@ def coloured(pixels: Tensor, mean: Tensor, numbers: Tensor, reach: int, solarize
         out = deviation[:, :, k, None] * pixels[:, k, None] + offset[..., None] + out
     out = out.clamp(0, 1)
     threshold = numbers[:, _TAPS - 1, None, None]
-    return torch.where(out >= threshold, 1 - out, out) if solarize else out
+    return torch.where(out >= threshold, 1 - out, out)
