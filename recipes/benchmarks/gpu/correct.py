@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from gpu.jobs import Asked, Job
 from objectives.settings import settings
 from torch import Tensor
 
@@ -18,6 +19,8 @@ SIDE, BATCH = 32, 32
 # What a comparison may differ by: the loss as a share of the terms' sizes, the gradient as a share of its norm.
 BOUNDS = {"float32": (1e-4, 5e-3), "bfloat16": (3e-2, 0.5)}
 VIEWS = 2e-5  # of pixels in [0, 1]
+# Different in kind: compared first, and the only ones of a dry run.
+SPREAD = ("simclr", "byol+dsa", "mae+guide", "dino")
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,34 @@ class Gap:
         return self.loss <= loss and self.gradient <= gradient and self.views <= VIEWS
 
 
+def jobs(asked: Asked) -> dict[str, Job]:
+    precisions = BOUNDS if asked.on_gpu else ("bfloat16",)
+    return {
+        f"{name} | {precision} | {asked.device.type}": lambda name=name, precision=precision: compared(
+            name, precision, asked.runtime
+        )
+        for name in in_order(asked)
+        for precision in precisions
+    }
+
+
+def in_order(asked: Asked) -> list[str]:
+    """The methods: a spread, every objective plain, then the others; a dry run has the spread alone."""
+    rest = [] if asked.dry else sorted(names(), key=lambda name: ("+" in name, -name.count("+")))
+    return list(dict.fromkeys([*SPREAD, *rest]))
+
+
 def names() -> Iterator[str]:
     """Every objective, plain, with each regulariser, and with all of them."""
     for name in objectives.names():
         yield name
         yield from (f"{name}+{plugin}" for plugin in regularizers.names())
         yield "+".join([name, *regularizers.names()])
+
+
+def compared(name: str, precision: str, runtime: Runtime) -> dict[str, Any]:
+    gap = compare(name, runtime, precision)
+    return {"loss": gap.loss, "gradient": gap.gradient, "views": gap.views, "within": gap.within(precision)}
 
 
 def compare(name: str, runtime: Runtime, precision: str, *, size: int = BATCH) -> Gap:
