@@ -1,4 +1,4 @@
-"""Section `precision` of run.py: time and error by number format, of many prototypes' logits and of a CLIP prior."""
+"""Section `precision` of run.py: time and error by number format, of networks, many logits and a CLIP prior."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -11,21 +11,40 @@ import torch.nn.functional as F
 from gpu.jobs import Asked, Job, random_images, seconds_in_turns
 from torch import Tensor
 
-from sslkit import priors
+from sslkit import backbones, priors
 from sslkit.layers.prototypes import swapped_prediction
 
-FORMATS = ("float32", "tf32", "bfloat16")
+FORMATS = ("float32", "tf32", "bfloat16", "float16")
 TEMPERATURE, TEACHER = 0.1, 0.04
 
 
 def jobs(asked: Asked) -> dict[str, Job]:
     sizes = (4, 512) if asked.dry else (256, 65536)
+    networks = ("narrow_resnet",) if asked.dry else ("resnet50", "vit_small_patch16_224")
     return {
         f"swapped prediction, {sizes[0]} images, {sizes[1]} prototypes | {asked.device.type}": lambda: logits(
             *sizes, asked
         ),
         f"clip prior | {asked.device.type}": lambda: clip(asked),
+        **{f"{one} | {asked.device.type}": lambda one=one: student(one, asked) for one in networks},
     }
+
+
+def student(network: str, asked: Asked) -> dict[str, dict[str, float]]:
+    """Milliseconds of forward and backward of a network on 512 images of 224 px, by number format.
+
+    Batch normalisation of bf16 runs in PyTorch's own kernels, of fp16 in cuDNN's.
+    """
+    size, n = (32, 8) if asked.dry else (224, 512)
+    body = backbones.build(network, image_size=size, in_chans=3).to(asked.device).train()
+    pixels = random_images(n, size, asked.device).float() / 255
+    step = {"step": lambda: body(pixels).float().square().mean().backward()}
+    repeats = {"rounds": 1, "each": 1} if asked.dry else {"rounds": 3, "each": 3}
+    ms = {}
+    for name in FORMATS[1:] if asked.on_gpu else ("float32", "bfloat16"):
+        with as_format(name, asked):
+            ms[name] = round(1000 * seconds_in_turns(step, asked.device, **repeats)["step"], 2)
+    return {"ms": ms}
 
 
 def logits(n: int, prototypes: int, asked: Asked, *, dim: int = 256) -> dict[str, dict[str, float]]:
@@ -41,7 +60,7 @@ def logits(n: int, prototypes: int, asked: Asked, *, dim: int = 256) -> dict[str
     want, slope = _loss(z[:, few].double().to(asked.device), weight.double().to(asked.device))
     z, weight = z.to(asked.device), weight.to(asked.device)
     found: dict[str, dict[str, float]] = {"ms": {}, "loss": {}, "gradient": {}}
-    for name in FORMATS if asked.on_gpu else ("float32", "bfloat16"):
+    for name in FORMATS[:3] if asked.on_gpu else ("float32", "bfloat16"):
         with as_format(name, asked):
             got, own = _loss(z[:, few], weight)
             step: dict[str, Callable[[], object]] = {name: lambda: _loss(z, weight)}
@@ -63,13 +82,14 @@ def _loss(z: Tensor, weight: Tensor) -> tuple[float, Tensor]:
 
 @contextmanager
 def as_format(name: str, asked: Asked) -> Iterator[None]:
-    """float32 without TF32, with it, or under bf16 autocast."""
-    torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
+    """float32 without TF32, with it, or autocast to bf16 or fp16."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = name == "tf32"
+    is_half = name in ("bfloat16", "float16")
     try:
-        with torch.autocast(asked.device.type, torch.bfloat16, enabled=name == "bfloat16"):
+        with torch.autocast(asked.device.type, getattr(torch, name) if is_half else None, enabled=is_half):
             yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 
 
 def clip(asked: Asked) -> dict[str, dict[str, float]]:

@@ -40,7 +40,7 @@ def compare(method: str, scratch: Path, asked: Asked, *, deterministic: bool) ->
     """
     config = {
         "method": method,
-        "data": {"source": "clipart", "image_size": 32, "batch_size": 64},
+        "data": {"source": "digits" if asked.dry else "clipart", "image_size": 32, "batch_size": 64},
         "epochs": EPOCHS,
         "name": "run",
         "eval": {"every": 1000, "tsne": 0},

@@ -15,7 +15,7 @@ step        images a second and GiB of whole steps at 224 px in bf16, batch 256,
 views       milliseconds for two views of 256 images, beside kornia, torchvision and lightly
 parts       where the time of a step goes, its launches, and how long the GPU is idle
 dsa         time and memory of DSA's terms at 512, 2,048 and 8,192 images
-precision   time and error of the logits of 65,536 prototypes, and of a CLIP prior, by number format
+precision   time of networks, of the logits of 65,536 prototypes and of a CLIP prior by number format, and errors
 resume      a killed and resumed run against unbroken ones, with and without trainer.deterministic
 data        whole runs: from JPEG files by CPU workers and nvJPEG, and how long they wait for data
 nccl        a run on two GPUs against one; needs two
