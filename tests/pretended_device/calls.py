@@ -53,8 +53,11 @@ class Calls(TorchFunctionMode):
         home = self._first_home(args, kwargs)
         if func is Tensor.new_tensor and home is not None:
             return self._made(func, home, args, kwargs)
-        with self.gpu.making(home):
+        before, self.gpu.inside = self.gpu.inside, home  # as `making`, which takes longer
+        try:
             return func(*args, **kwargs)
+        finally:
+            self.gpu.inside = before
 
     def _first_home(self, args: Any, kwargs: dict[str, Any]) -> torch.device | None:
         given = [x for one in (*args, *kwargs.values()) for x in (one if isinstance(one, (list, tuple)) else (one,))]

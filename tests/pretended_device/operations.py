@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from pretended_device.seen import is_called_by
 from pretended_device.tags import TAGS
@@ -38,7 +37,7 @@ class Operations(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = func._schema.name.rpartition("::")[2]
-        given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        given = tensors((*args, *kwargs.values()))
         homes = [TAGS.device(x) for x in given]
         device = next((home for home in homes if home is not None), None)
         self._check_arrived(name, given)
@@ -58,7 +57,7 @@ class Operations(TorchDispatchMode):
         """Tag the results, and count what ran. device: of the results."""
         if device is None or name == "_local_scalar_dense":
             return
-        made = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
+        made = tensors((out,))
         for x in made:
             if TAGS.device(x) != device:
                 TAGS.put(x, device)
@@ -133,6 +132,17 @@ def _is_on_one(func: Any, name: str, given: list[Tensor], homes: Homes) -> bool:
     off = [x for x, home in zip(given, homes, strict=True) if home is None]
     takes_numbers = torch.Tag.pointwise in func.tags or name.rstrip("_") in LOOSE or name.startswith("_f")
     return not off or (takes_numbers and all(x.dim() == 0 for x in off))
+
+
+def tensors(given: Sequence[Any]) -> list[Tensor]:
+    """The tensors among arguments, and in their lists."""
+    found: list[Tensor] = []
+    for x in given:
+        if isinstance(x, Tensor):
+            found.append(x)
+        elif isinstance(x, (list, tuple)):
+            found += tensors(x)
+    return found
 
 
 def stored_bytes(x: Tensor) -> int:
