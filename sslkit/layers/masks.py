@@ -23,11 +23,6 @@ def own_draws(drawn: Tensor) -> Tensor:
     return drawn[distributed.rank() :: distributed.world_size()]
 
 
-def moved(x: Tensor, like: Tensor) -> Tensor:
-    """Copy to the device of another tensor without waiting."""
-    return x.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else x.to(like.device)
-
-
 def draw_orders(n: int, length: int, generator: torch.Generator | None) -> Tensor:
     """(n, length) int64 on the CPU: a random order of the patches for each of this rank's n images."""
     noise = torch.rand(n * distributed.world_size(), length, generator=generator)
