@@ -15,7 +15,7 @@ from sslkit.layers.prototypes import Crops, held
 from sslkit.objectives.base import Hidden
 from sslkit.objectives.dino import DINO
 from sslkit.options.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width
-from sslkit.runtime import distributed
+from sslkit.runtime import distributed, draws
 from sslkit.runtime.device import moved
 
 _VIEW = View(scale=(0.25, 1.0), brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1)
@@ -148,13 +148,12 @@ class IBOT(DINO):
     def draw_mask(self, n: int, generator: torch.Generator | None) -> Tensor:
         """(n, L) bool, the masked patches of one view of this rank's n images."""
         grid = self.backbone.net.patch_embed.grid_size
-        share = self.shares(n * distributed.world_size(), generator)
-        return masks.draw_blocks(n, grid, share, generator, smallest=max(min(grid) // 3, 1) ** 2)
+        return masks.draw_blocks(n, grid, self.shares(n, generator), generator, smallest=max(min(grid) // 3, 1) ** 2)
 
     def shares(self, n: int, generator: torch.Generator | None) -> Tensor:
-        """(n,) the share of masked patches of each image: 0, or uniform."""
+        """(n,) the share of masked patches of each of this rank's images: 0, or uniform."""
         low, high = self.mask_share
-        whole, share = torch.rand(2, n, generator=generator)
+        whole, share = draws.uniform(draws.own_rows(n), (2,), generator).unbind(1)
         return torch.where(whole < self.mask_probability, low + (high - low) * share, 0.0)
 
     def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Hidden]:
