@@ -130,7 +130,7 @@ class TrainerConfig:
         choices=("auto", "32-true", "bf16-mixed", "16-mixed"),
     )
     accumulate: int = setting(1, "batches per optimiser step", least=1, most=10**6)
-    compile: bool = setting(False, "compile the network (torch.compile)")
+    compile: bool | str = setting(False, "torch.compile; reduce-overhead: CUDA graphs", choices=("reduce-overhead",))
     deterministic: bool = setting(False, "the same bits in every run on a GPU too, as on a CPU; slower")
     checkpoint_activations: bool = setting(False, "compute activations twice: less memory, more time")
     logger: str | list[str] = setting(
