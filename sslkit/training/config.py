@@ -116,10 +116,7 @@ class OptimizerConfig:
 class TrainerConfig:
     accelerator: str = setting("auto", "auto, cpu, gpu, mps", choices=("auto", "cpu", "gpu", "cuda", "mps"))
     devices: int | str | list[int] = setting(
-        "auto",
-        "how many, or a list; auto: torchrun's, GPUs that share a batch, or 1 CPU process",
-        least=-1,
-        most=4096,
+        "auto", "how many, or a list; auto: torchrun's, GPUs that share a batch, or the CPU", least=-1, most=4096
     )
     num_nodes: int = setting(1, "machines; torchrun's are found", least=1, most=4096)
     strategy: str = setting(
