@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from sslkit.data.views.recipe import BYOL, View, ViewRecipe
 from sslkit.embeddings import along, mean_over_ranks, own_rows, stacked
-from sslkit.layers import masks
 from sslkit.layers.heads import mlp
 from sslkit.layers.prototypes import Crops, embed_crops
 from sslkit.objectives.base import WithTeacher, check_above_zero

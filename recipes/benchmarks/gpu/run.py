@@ -12,6 +12,7 @@ correct     loss and gradient of a step in float32 against the CPU, in bfloat16 
 waits       the calls of a step that wait for the GPU
 step        images a second and GiB of whole steps at 224 px in bf16, batch 256, in turns with the student alone,
             student and teacher, and lightly's own modules; narrow networks at 32 px, compiled, with CUDA graphs
+memory      GiB of a step, beside what a dry run predicts
 views       milliseconds for two views of 256 images, beside kornia, torchvision and lightly
 parts       where the time of a step goes, its launches, and how long the GPU is idle
 dsa         time and memory of DSA's terms at 512, 2,048 and 8,192 images
@@ -44,7 +45,7 @@ from results import keep, load
 from sslkit.runtime.context import Runtime
 
 RESULTS = "gpu/gpu"
-SECTIONS = ("correct", "waits", "step", "views", "parts", "dsa", "precision", "resume", "data", "nccl")
+SECTIONS = ("correct", "waits", "step", "memory", "views", "parts", "dsa", "precision", "resume", "data", "nccl")
 MINUTES = 4.0
 
 

@@ -34,8 +34,7 @@ def jobs(asked: Asked) -> dict[str, Job]:
         network: lambda network=network: measured(narrow(network, asked), 256, asked, rounds=5, each=20)
         for network in NARROW
     }
-    most = {f"largest batch of byol on {network}": lambda network=network: largest(network, asked) for network in LARGE}
-    return found | most
+    return found
 
 
 def measured(
@@ -95,21 +94,6 @@ def narrow(network: str, asked: Asked, *, size: int = 32, batch: int = 256) -> d
     for name, mode in {"simclr": None, "simclr, compiled": "default", "simclr, graphs": "reduce-overhead"}.items():
         ways[name] = lambda mode=mode: whole("simclr", network, images, asked, compiled=mode)
     return built(ways, asked.device)
-
-
-def largest(network: str, asked: Asked, *, size: int = 224, start: int = 512) -> dict[str, int]:
-    """The largest batch of BYOL, doubling from `start`, of which a step fits into the memory; 0 if not even that."""
-    fits, batch = 0, start
-    while True:
-        images = random_images(batch, size, asked.device)
-        try:
-            whole("byol", network, images, asked)()
-        except torch.OutOfMemoryError:
-            return {"largest": fits}
-        finally:
-            del images
-            torch.cuda.empty_cache()
-        fits, batch = batch, 2 * batch
 
 
 def whole(name: str, network: str, images: Tensor, asked: Asked, *, compiled: str | None = None) -> Step:

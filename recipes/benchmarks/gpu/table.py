@@ -8,7 +8,7 @@ Results = dict[str, Any]
 
 def table(results: Results) -> str:
     """Every section that has results."""
-    parts = (correct, resume, waits, step, views, parts_of_steps, dsa, precision, data, nccl)
+    parts = (correct, resume, waits, step, memory, views, parts_of_steps, dsa, precision, data, nccl)
     return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part(results))))
 
 
@@ -51,14 +51,22 @@ def waits(results: Results) -> Iterator[str]:
 def step(results: Results) -> Iterator[str]:
     """Images a second beside the student alone, and GiB."""
     for network, row in results.get("step", {}).items():
-        if "largest" in row:
-            yield f"\n{network}, of powers of two: {row['largest']:,} images ({row['device']})."
-            continue
         rates, student = row["rates"], row["rates"]["student"]
         yield f"\n| {network}, batch {row['batch']}, {row['device']} | images/s | of the student alone | GiB |"
         yield "|---|--:|--:|--:|"
         for name, rate in rates.items():
             yield f"| {name} | {rate:,.0f} | {rate / student:.0%} | {row['gib'][name]:.1f} |"
+
+
+def memory(results: Results) -> Iterator[str]:
+    """GiB of a step beside a dry run's."""
+    rows = results.get("memory", {})
+    if rows:
+        yield "| step | device | images | GiB | predicted |"
+        yield "|---|---|--:|--:|--:|"
+    for key, row in rows.items():
+        about = f"| {key.replace(' | ', ', ')} | {row['device']} | {row['batch']} |"
+        yield f"{about} {row['gib']:.1f} | {row['predicted_gib']:.1f} |"
 
 
 def views(results: Results) -> Iterator[str]:
