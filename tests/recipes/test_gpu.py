@@ -130,7 +130,7 @@ def test_a_section_that_fails_is_named_and_the_others_run(correct, monkeypatch) 
     [
         ("views", {"ms"}),
         ("dsa", {"ms", "gib"}),
-        ("memory", {"batch", "gib", "predicted_gib"}),
+        pytest.param("memory", {"batch", "gib", "predicted_gib"}, marks=pytest.mark.nightly),
         ("waits", {"waits"}),
         pytest.param("step", {"rates", "gib", "batch"}, marks=pytest.mark.nightly),
         pytest.param("parts", {"step_ms", "parts_ms"}, marks=pytest.mark.nightly),
