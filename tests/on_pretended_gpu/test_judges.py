@@ -22,18 +22,28 @@ TUNED = {"crop": (0.6, 1.0), "flip": False}
 OPTIONS: dict[str, dict[str, Any]] = {
     "action": {"epochs": 1, "batch_size": 8, "stride": 2, "clips": 2, "crops": 1},
     "detection": {"schedule": "smoke", "steps": 1, "batch_size": 2},
-    "few_shot": {"n_way": 3, "n_query": 5, "episodes": 20},
+    "few_shot": {"n_way": 3, "n_query": 3, "episodes": 20},
     "fine_tune": {"grid": {"lr": [0.01], "weight_decay": [0.0]}, "steps": 3, "batch_size": 16, **TUNED},
     "knn": {"k": 5},
     "knn_seg": {"patches": 500, "k": 5},
     "lidar": {"n_images": 20, "q": 2},
+    "linear": {"c": 1.0},
     "linear_aug": {"epochs": 1, "batch_size": 16},
     "linear_seg": {"patches": 500, "max_iter": 3},
     "segmentation": {"schedule": "smoke", "steps": 1, "batch_size": 2},
     "semi_supervised": {"fraction": 2, "draws": 1, "epochs": 1, "flip": False},
 }
 LONG = {"action", "detection", "segmentation", "linear_seg", "semi_supervised"}
-NAMES = [pytest.param(name, marks=pytest.mark.nightly if name in LONG else []) for name in protocols.names()]
+TRAINED = {"action", "detection", "fine_tune", "linear_aug", "segmentation", "semi_supervised"}
+G1 = pytest.mark.xfail(reason="to be removed: G1")
+ON_DEVICES = [
+    pytest.param(
+        name, device, marks=[pytest.mark.nightly] * (name in LONG) + [G1] * (device == "cpu" and name in TRAINED)
+    )
+    for name in protocols.names()
+    for device in ("cuda", "cpu")
+]
+QUICKER: dict[str, dict[str, Any]] = {"itm": {"iterations": 20}, "nleep": {"components_per_class": 1}}
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +65,11 @@ def judged(name: str, digits: Path, tmp_path: Path) -> tuple[LoadedModel, Any]:
     if name in ("detection", "segmentation"):
         return narrow(3), {"train": images(4), "test": images(2, "test")}
     if name.endswith("_seg"):
-        return load_model("random:narrow_vit", image_size=16), {"train": images(4), "test": images(2, "test")}
+        return load_model("random:narrow_vit", image_size=16), {"train": images(12), "test": images(6, "test")}
     return load_model("random:narrow_resnet", image_size=8, in_chans=1), digits
 
 
-@pytest.mark.parametrize("device", ["cuda", "cpu"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "device"), ON_DEVICES)
 def test_every_protocol(name: str, device: str, digits: Path, tmp_path: Path) -> None:
     model, data = judged(name, digits, tmp_path)
     how = {"out": tmp_path / "out", "cache": None, "progress": False, "device": device, "workers": 0}
@@ -84,9 +93,9 @@ def task() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", evaluation.metrics())
 def test_every_metric(name: str, task: dict[str, Any]) -> None:
-    model = torch.nn.Linear(2, 3)
-    here = evaluation.evaluate_metric(name, **task, model=model)
+    given = task | {"model": torch.nn.Linear(2, 3)} | QUICKER.get(name, {})
+    here = evaluation.evaluate_metric(name, **given)
     with Pretended() as gpu:
-        there = evaluation.evaluate_metric(name, **task, model=model, device=str(GPU))
+        there = evaluation.evaluate_metric(name, **given, device=str(GPU))
     assert not gpu.faults, gpu.report()
     assert there.score == pytest.approx(here.score, rel=1e-6, nan_ok=True)
