@@ -1,6 +1,5 @@
 """Losses in blocks of rows against the whole matrix, and products of ten-bit operands against float64."""
 
-from collections.abc import Callable
 
 import pytest
 import torch
