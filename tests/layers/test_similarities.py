@@ -1,6 +1,5 @@
 """Losses in blocks of rows against the whole matrix, and products of ten-bit operands against float64."""
 
-
 import pytest
 import torch
 import torch.nn.functional as F
