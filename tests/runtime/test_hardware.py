@@ -10,7 +10,7 @@ from sslkit.errors import UserError
 from sslkit.runtime.hardware import recompute
 from sslkit.training import pretrain
 from sslkit.training.config import Config
-from sslkit.training.pretrain import check_trainer
+from sslkit.training.machine import check_trainer
 
 
 @pytest.mark.parametrize(
