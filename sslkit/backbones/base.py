@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sslkit.errors import UserError
+from sslkit.layers.patch_convolution import use_products
 
 SMALL = 64  # pixels: up to this size a stem that shrinks the image by four loses most of it
 
@@ -66,6 +67,8 @@ class Backbone(nn.Module):
         is_transformer = nn.MultiheadAttention in kinds or hasattr(net, "patch_embed")
         self.convolutional = convolution in kinds and not is_transformer
         self.patch = net.patch_embed.patch_size[0] if self.is_vit else 1
+        if self.is_vit:
+            use_products(net.patch_embed)
         self.layout = torch.channels_last if frames is None else torch.channels_last_3d  # of a convolutional network
         self.norm_is_frozen = False
         self.width = _measure(net, self.input_shape(), recipe.name)  # a lazy layer has its weights from here on

@@ -21,6 +21,7 @@ from sslkit.options.members import check_options, classes, key, parse, signature
 from sslkit.options.settings import Limits, fits
 from sslkit.regularizers.base import Regularizer
 from sslkit.runtime import distributed
+from sslkit.runtime.device import seeded
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
@@ -139,8 +140,9 @@ class Method(nn.Module):
         self, terms: Mapping[str, Tensor], plugins: Mapping[str, Mapping[str, Tensor]], outputs: list[Tensor]
     ) -> None:
         """Measure the regularisers' shares, in every so many training steps."""
-        if not (self.training and torch.is_grad_enabled()):
+        if not self.training or not torch.is_grad_enabled():
             return
+        self.shares.check()
         if self.shares.due:
             losses = {name: total(own) for name, own in plugins.items() if own}
             self.shares.measure(total(terms), losses, self.backbone, outputs)
@@ -255,8 +257,7 @@ def method(
     if backbone == "auto":
         backbone = backbones.default(kinds["objective"].families[0], image_size, frames)
     # The weights depend only on the seed, and the caller's random state is unchanged.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         body = backbones.build(backbone, image_size=image_size, in_chans=in_chans, frames=frames)
         if body.doubt:
             warnings.warn(f"backbone {body.recipe.name}: {body.doubt}", stacklevel=2)

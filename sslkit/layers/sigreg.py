@@ -10,15 +10,19 @@ from torch import Tensor
 
 from sslkit.errors import UserError
 from sslkit.runtime import distributed
+from sslkit.runtime.device import seeded
 
 
 def draw_slices(dim: int, count: int, step: int, *, like: Tensor) -> Tensor:
     """(dim, count) random directions of length 1, which depend only on the step: the same on all ranks.
 
-    They are drawn on the CPU, so that every device has the same, in the precision and on the device of `like`.
+    In the precision of `like`, and on its device: a GPU draws its own, other ones than the CPU, which would take
+    milliseconds and wait for the copy.
     """
-    generator = torch.Generator().manual_seed(step)
-    return F.normalize(torch.randn(dim, count, generator=generator, dtype=torch.float32), dim=0).to(like)
+    device = like.device if like.is_cuda else torch.device("cpu")
+    with seeded(step, device):
+        drawn = torch.randn(dim, count, device=device, dtype=torch.float32)
+    return F.normalize(drawn, dim=0).to(like)
 
 
 def sigreg(z: Tensor, slices: Tensor, *, knots: int = 9, t_max: float = 5.0) -> Tensor:

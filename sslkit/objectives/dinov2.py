@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from sslkit.numerics import schedules
 from sslkit.objectives.dino import head
 from sslkit.objectives.ibot import IBOT, MaskedCrops
 from sslkit.options.ranges import Count, Depth, PartialShare, Prototypes, Share, Temperature, Weight, Width
+from sslkit.runtime import distributed, draws
 
 _VIEW = View(scale=(0.32, 1.0), brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1)
 
@@ -95,12 +97,16 @@ class DINOv2(IBOT):
         return self.patch_prototypes
 
     def shares(self, n: int, generator: torch.Generator | None) -> Tensor:
-        """(n,) the share of masked patches of each image: 0, or uniform within one of equal parts of mask_share."""
+        """(n,) the share of masked patches of each image: 0, or uniform within one of equal parts of mask_share.
+
+        The parts are as many as the masked images of all ranks.
+        """
         low, high = self.mask_share
-        masked = int(n * self.mask_probability)
-        place, order = torch.rand(masked, generator=generator), torch.randperm(n, generator=generator)
-        share = low + (high - low) * (torch.arange(masked) + place) / max(masked, 1)
-        return torch.cat([share, torch.zeros(n - masked)])[order]
+        rows, total = draws.own_rows(n), n * distributed.world_size()
+        masked = int(total * self.mask_probability)
+        part = torch.from_numpy(draws.shuffled(np.array(rows), total, draws.new_key(generator)))
+        share = low + (high - low) * (part + draws.uniform(rows, (), generator)) / max(masked, 1)
+        return torch.where(part < masked, share, 0.0)
 
     @torch.no_grad()
     def codes(self, target: Tensor) -> Tensor:

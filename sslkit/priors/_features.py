@@ -28,7 +28,7 @@ _BATCH = 128  # images; for videos a quarter as many frames
 _BAR_FROM = 2000  # smallest number of images with a progress bar
 _FRAMES_OF_CLIP = 4  # frames of a clip used to fit a prior
 _MOST_TO_FIT = 10_000  # images whose features the whitening is fitted to
-_ON_DEVICE = 2**30  # largest table, in bytes, that is kept on the model's device
+_ON_DEVICE = 2**30  # bytes of the largest table that is kept on a GPU, unless 1 / 16 of its memory is more
 
 
 @dataclass(eq=False)
@@ -43,9 +43,7 @@ class FeatureTable:
 
     def rows(self, index: Tensor) -> Tensor:
         """(n,) rows -> (n, A) float32 on the index's device. On the CPU raises UserError for rows out of range."""
-        if index.is_cuda and self.array.nbytes <= _ON_DEVICE:  # avoids synchronising with the GPU in every step
-            if self._resident is None or self._resident.device != index.device:
-                self._resident = self.all().to(index.device)
+        if index.is_cuda and self._fits(index.device):  # avoids synchronising with the GPU in every step
             return self._resident[index]
         places = index.cpu().numpy()
         low, high = places.min(initial=0), places.max(initial=0)
@@ -53,6 +51,13 @@ class FeatureTable:
         if low < 0 or high >= count:
             raise UserError(f"rows {low} to {high} are out of range: the prior has features of {count} images")
         return torch.from_numpy(np.asarray(self.array[places], dtype=np.float32)).to(index.device)
+
+    def _fits(self, device: torch.device) -> bool:
+        """Put the table on the GPU, once, if it is not too large."""
+        if self._resident is None or self._resident.device != device:
+            most = max(_ON_DEVICE, torch.cuda.mem_get_info(device)[1] // 16)
+            self._resident = self.all().to(device) if 4 * self.array.size <= most else None
+        return self._resident is not None
 
     def all(self) -> Tensor:
         """The whole table, (N, A) float32, on the CPU."""

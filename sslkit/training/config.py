@@ -179,6 +179,7 @@ class Config:
     out: str = setting("runs/zoo", "folder for the run's own folder")
     name: str | None = setting(None, "name of the run's folder; null: from method, data, backbone, epochs and seed")
     resume: bool = setting(False, "continue the newest run of this name from its last checkpoint")
+    dry: bool = setting(False, "only print the memory by batch and the least time on some cards, and end")
     data: DataConfig = field(default_factory=DataConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)

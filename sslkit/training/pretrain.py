@@ -59,17 +59,24 @@ def pretrain(
     init: the weights to start from, see `sslkit.zoo.start`; they name the backbone.
     Its lines are printed, unless logging is configured; `logging.getLogger("sslkit.say").setLevel("WARNING")` leaves
     only warnings.
-    Returns the entry on rank 0, None on other ranks. Raises UserError for bad input, before anything is computed.
+    Returns the entry on rank 0, None on other ranks and for dry=True. Raises UserError for bad input, before anything
+    is computed.
     """
     module = None if isinstance(backbone, str) else backbone
     config, own = asked_for(config, settings if backbone is module else {**settings, "backbone": backbone})
     if config.resume and (entry := run.done(config, own)) is not None:
         return entry
     build.check_parts(config)
-    check_trainer(config)
+    if not config.dry:
+        check_trainer(config)
     data = open_data(config, own)
     asked, config = config, build.with_options(config, data)
     model = build.build_method(config, data, module)
+    if config.dry:
+        from sslkit.training.dry import announce as announce_dry  # what a run does not need
+
+        announce_dry(config, data, model)
+        return None
     _ = data.train.listing  # refuse a file that has gone before a folder is made
     config, folder, resumed = _started(asked, build.with_rate(config, model), data, model)
     if config.resume and run.finished(folder):

@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
+from itertools import groupby
 
 import torch
 from PIL import Image
@@ -24,6 +25,7 @@ from torch import Tensor
 from sslkit.data.views import color, resample
 from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import UserError
+from sslkit.runtime import draws
 
 
 class Views(list[Tensor]):
@@ -88,17 +90,11 @@ def _draw(view: View, uniform: Tensor, shape: Sequence[int], aspect: Tensor, uni
 
 
 def _colors(view: View, jittered: Tensor, strengths: Tensor, order: Tensor, grayed: Tensor, channels: int) -> Tensor:
-    """The maps (2, N, C, C) of jitter in random order, then grayscale; saturation, hue and gray need three channels."""
-    signed = (2 * strengths - 1) * jittered[:, None]
-    operations = [
-        color.brightness(1 + signed[:, 0] * view.brightness, channels),
-        color.contrast(1 + signed[:, 1] * view.contrast, channels),
-    ]
-    if channels != 3:
-        return color.compose(torch.stack(operations), order[:, :2].argsort(1))
-    operations += [color.saturation(1 + signed[:, 2] * view.saturation, 3), color.hue(signed[:, 3] * view.hue)]
-    jitter = color.compose(torch.stack(operations), order.argsort(1))
-    return color.saturation(1 - grayed.float(), 3) @ jitter
+    """The maps (2, N, C, C) of jitter in random order, then grayscale."""
+    most = torch.tensor([view.brightness, view.contrast, view.saturation, view.hue])
+    changes = (2 * strengths - 1) * jittered[:, None] * most
+    brightness, contrast, saturation, turn = (changes + torch.tensor([1.0, 1, 1, 0])).unbind(1)
+    return color.chain(brightness, contrast, saturation, turn, grayed.float(), order, channels)
 
 
 @torch.no_grad()
@@ -135,13 +131,13 @@ def augment(
     sources = images.unbind(1) if of_clips else [images]
     views = clip_views(recipe, len(sources)) if of_clips else recipe.each()
     with full_precision(images):
-        draws = draw_views(views, sources[0], generator, aspect, rank, world_size)
+        drawn = draw_views(views, sources[0], generator, aspect, rank, world_size)
         made = [
             _render(sources[number % len(sources)], draw, view.size or size, view)
-            for number, (view, draw) in enumerate(zip(views, draws, strict=True))
+            for number, (view, draw) in enumerate(zip(views, drawn, strict=True))
         ]
     sides = torch.tensor([*images.shape[-2:]] * 2)
-    return Views(made, torch.stack([torch.cat([draw.box / sides, draw.flip[:, None]], 1) for draw in draws]))
+    return Views(made, torch.stack([torch.cat([draw.box / sides, draw.flip[:, None]], 1) for draw in drawn]))
 
 
 def clip_views(recipe: ViewRecipe, clips: int) -> tuple[View, ...]:
@@ -158,9 +154,13 @@ def draw_views(
     n, channels, *_, height, width = images.shape
     unit = 255.0 if images.dtype == torch.uint8 else 1.0
     aspect = torch.full((n,), width / height) if aspect is None else aspect.cpu()
-    uniform = torch.rand(len(views), n * world_size, sum(_COLUMNS), generator=generator)[:, rank::world_size]
-    shape = (channels, height, width)
-    return [_draw(view, row, shape, aspect, unit) for view, row in zip(views, uniform, strict=True)]
+    rows = range(rank, n * world_size, world_size)
+    drawn = []
+    for view, alike in groupby(views):  # a draw of each, whatever views follow
+        uniform = [draws.uniform(rows, (sum(_COLUMNS),), generator) for _ in alike]
+        joined = _draw(view, torch.cat(uniform), (channels, height, width), aspect.repeat(len(uniform)), unit)
+        drawn += [joined[start : start + n] for start in range(0, n * len(uniform), n)]
+    return drawn
 
 
 @contextmanager

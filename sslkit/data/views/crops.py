@@ -93,9 +93,9 @@ def finish(
         raise UserError(f"the batch holds crops for {len(crops.sizes)} views, and the method makes {len(views)}")
     planes = [part[:, number] for part in crops.pixels for number in range(part.shape[1])]
     with full_precision(planes[0]):
-        draws = draw_views(views, planes[0], generator, None, rank, world_size)
-        made = [_finished(pixels, draw, view) for pixels, draw, view in zip(planes, draws, views, strict=True)]
-    flips = torch.stack([draw.flip for draw in draws])
+        drawn = draw_views(views, planes[0], generator, None, rank, world_size)
+        made = [_finished(pixels, draw, view) for pixels, draw, view in zip(planes, drawn, views, strict=True)]
+    flips = torch.stack([draw.flip for draw in drawn])
     return Views(made, torch.cat([crops.boxes, flips[..., None]], -1))
 
 
