@@ -22,11 +22,6 @@ SAMPLE = 256  # images whose smallest context is the size of all
 _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(1, dtype=np.uint8)  # of each byte
 
 
-def moved(x: Tensor, like: Tensor) -> Tensor:
-    """Copy to the device of another tensor without waiting."""
-    return x.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else x.to(like.device)
-
-
 def draw_orders(n: int, length: int, generator: torch.Generator | None) -> Tensor:
     """(n, length) int64 on the CPU: a random order of the patches for each of this rank's n images."""
     return _order(draws.words(draws.own_rows(n), length, generator))

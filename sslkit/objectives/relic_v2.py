@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from sslkit.data.views.recipe import BYOL, View, ViewRecipe
 from sslkit.embeddings import along, mean_over_ranks, own_rows, stacked
-from sslkit.layers import masks
 from sslkit.layers.heads import mlp
 from sslkit.layers.prototypes import Crops, embed_crops
 from sslkit.objectives.base import WithTeacher, check_above_zero
 from sslkit.options.ranges import Rows, Share, Temperature, Weight, Width
 from sslkit.runtime import distributed, draws
+from sslkit.runtime.device import moved
 
 _LOCAL: View = replace(BYOL.views[1], scale=(0.05, 0.14), size=96)
 
@@ -85,7 +85,7 @@ class ReLICv2(WithTeacher):
         e = embed_crops(self.backbone, self.projector, views, full, index)
         with torch.no_grad():
             (target,) = stacked(full, self.teacher(torch.cat(list(views[:full]))))
-        drawn = masks.moved(draw_others(len(index), self.negatives, generator), index)
+        drawn = moved(draw_others(len(index), self.negatives, generator), index)
         return Contrasted(z=e.z, h=e.h, target=target, index=index, local=e.local, negatives=drawn)
 
     def align(self, e: Contrasted) -> Tensor:

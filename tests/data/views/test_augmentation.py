@@ -152,7 +152,7 @@ def test_no_step_waits_for_the_device(pictures: Tensor) -> None:
     assert [v.shape for v in made] == [(64, 3, 32, 32)] * 2
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_a_gpu_makes_the_same_views(pictures: Tensor) -> None:
     torch.cuda.set_sync_debug_mode("error")
     images = pictures.pin_memory().to("cuda", non_blocking=True)
