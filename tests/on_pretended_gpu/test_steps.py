@@ -75,7 +75,6 @@ def test_in_which_shares_are_measured() -> None:
     check(trained(method, images_of(method), shares=True)[0])
 
 
-@pytest.mark.xfail(reason="to be removed: G8")
 def test_a_method_is_built_without_a_change_to_the_seeds_of_the_device() -> None:
     with Pretended() as gpu:
         torch.cuda.manual_seed_all(5)
