@@ -267,6 +267,7 @@ class Loading:
             workers=self.config.data.workers,
             rank=loop.rank,
             world_size=loop.world_size,
+            device=loop.device.type,
         )
         return self.loader
 

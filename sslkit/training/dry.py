@@ -1,0 +1,234 @@
+"""A run before it computes anything: the memory of a step by its batch, and the time that each card's limits allow.
+
+`announce` prints both for a run (`dry=true`); `predicted` is the memory of a method and a network alone.
+"""
+
+import copy
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MethodType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sslkit.composition.method import Method, method
+from sslkit.data.views.augmentation import Views, clip_views
+from sslkit.runtime import processes
+from sslkit.runtime.hardware import GIB
+from sslkit.runtime.pretended import DEVICE, Work, counting, placed
+from sslkit.terminal import say
+from sslkit.terminal.say import lasting
+from sslkit.terminal.tables import aligned
+from sslkit.training.build import RATE, batches
+from sslkit.training.config import Config, OptimizerConfig
+from sslkit.training.data import Data
+from sslkit.training.step import make_optimizer
+
+
+@dataclass(frozen=True)
+class Card:
+    """gb: memory. gbs: GB/s of it. half, tf32, fp32: dense TFLOP/s of products in 16 bits, TF32 and float32."""
+
+    name: str
+    gb: int
+    gbs: int
+    half: float
+    tf32: float
+    fp32: float
+
+
+CARDS = (  # NVIDIA's documents: half precision with float32 sums, without sparsity
+    Card("RTX 3090", 24, 936, 71, 35.6, 35.6),  # Ampere GA102 whitepaper 2.1, tables 2 and 9
+    Card("RTX 4090", 24, 1008, 165.2, 82.6, 82.6),  # Ada whitepaper 2.1, appendix A
+    Card("A100 40 GB", 40, 1555, 312, 156, 19.5),  # A100 data sheet, June 2021
+    Card("A100 80 GB", 80, 2039, 312, 156, 19.5),  # the same, SXM
+    Card("H100 80 GB", 80, 3350, 989, 494, 67),  # H100 data sheet, SXM
+)
+SIZES = 24, 40, 80  # GB
+USABLE = 0.92  # of a card: the rest is CUDA's context, the libraries' workspaces, and gaps between blocks
+HALF = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
+ROWS = 0.25, 0.5, 1, 2, 4  # times the run's batch
+COUNTED = 1, 2, 4  # of these a step is counted, the others are on the parabola through them
+LEFT_OUT = (
+    "an estimate from the shapes of a step: it leaves out workspaces of the libraries, making the views, the terms of "
+    "priors that are not there yet, reading files, waiting between kernels and evaluation; no run is faster than this"
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A counted step. peak: the most bytes at a time, weights and optimiser included. work: its kernels."""
+
+    peak: int
+    work: list[Work]
+
+    def seconds(self, card: Card) -> float:
+        """The least time on a card: each kernel takes its FLOPs or its bytes, the longer of both."""
+        return sum(max(one.flops / _rate(one, card) / 1e12, one.bytes / card.gbs / 1e9) for one in self.work)
+
+
+def _rate(one: Work, card: Card) -> float:
+    """TFLOP/s. PyTorch computes convolutions of float32 in TF32, and products of matrices in float32."""
+    if one.dtype in HALF.values():
+        return card.half
+    return card.tf32 if one.convolution else card.fp32
+
+
+def predicted(
+    name: str,
+    backbone: str,
+    image_size: int,
+    batch: int,
+    precision: str = "bf16-mixed",
+    optimizer: str = "adamw",
+    **options: Any,
+) -> float:
+    """GiB that a step needs on a GPU, to be compared with `torch.cuda.max_memory_allocated`.
+
+        predicted("byol", "resnet50", 224, 256)  # 25.3
+
+    batch: images on this GPU. precision: 32-true, bf16-mixed or 16-mixed. options: of `sslkit.method`.
+    """
+    built = method(name, backbone=backbone, image_size=image_size, **options)
+    return counted_step(built, batch, precision, OptimizerConfig(name=optimizer)).peak / GIB
+
+
+def counted_step(
+    method: Method, batch: int, precision: str, optimizer: OptimizerConfig, clips: int | None = None
+) -> Step:
+    """Count a step of the method, of which nothing is changed.
+
+    precision: as `trainer.precision`, without auto. clips: of each video.
+    """
+    with warnings.catch_warnings(), counting() as counter:
+        warnings.simplefilter("ignore")  # the run says them itself
+        own = _copied(method)
+        moved = _optimizer(own, optimizer)
+        counter.restart()
+        _step(own, moved, batch, HALF.get(precision), clips)
+        return Step(counter.peak, counter.work)
+
+
+def _copied(method: Method) -> Method:
+    """A copy on the pretended device, whose views have no pixels; its shares are not measured in this step."""
+    own = placed(copy.deepcopy(method))
+    own.shares.steps = 3
+    own.make_views = MethodType(_empty_views, own)
+    return own
+
+
+def _empty_views(self: Method, images: Tensor, *_: object) -> Views:
+    views = clip_views(self.recipe, images.shape[1]) if images.dim() == 6 else self.recipe.each()
+    sizes = [view.size or self.image_size for view in views]
+    planes = images.shape[2 if images.dim() == 6 else 1 : -2]
+    made = [torch.empty(len(images), *planes, size, size, device=DEVICE) for size in sizes]
+    return Views(made, torch.rand(len(sizes), len(images), 5))
+
+
+def _optimizer(method: Method, config: OptimizerConfig) -> torch.optim.Optimizer:
+    """The optimiser with its state, and the gradients of a step."""
+    made = make_optimizer(method, config, RATE)
+    for group in made.param_groups:
+        if "foreach" in group:
+            group["foreach"] = True  # as on a GPU
+        for p in group["params"]:
+            p.grad = torch.empty_like(p)
+    made.step()
+    return made
+
+
+def _step(
+    method: Method, optimizer: torch.optim.Optimizer, batch: int, half: torch.dtype | None, clips: int | None
+) -> None:
+    """A step as in `sslkit.runtime.loop`: the gradients of the one before are there until the loss is known."""
+    shape = method.backbone.input_shape(method.image_size)
+    videos = [] if clips is None else [clips]
+    images = torch.empty(batch, *videos, *shape, dtype=torch.uint8, device=DEVICE)
+    rows = torch.arange(batch)
+    labels = (rows % getattr(method.objective, "classes", 1)).to(DEVICE)
+    with torch.autocast(DEVICE.type, half, enabled=half is not None):
+        loss = method(images, rows.to(DEVICE), labels=labels)["loss"]
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    method.after_step(0.5)
+
+
+@say.printed_by_default()
+def announce(config: Config, data: Data, built: Method) -> None:
+    """Print the memory by batch and the least time by card of a run that is not started."""
+    precision = "bf16-mixed" if config.trainer.precision == "auto" else config.trainer.precision
+    ranks = processes.count(config.trainer.devices, config.trainer.num_nodes)
+    batch = config.data.batch_size // ranks
+    steps = {n * batch: counted_step(built, n * batch, precision, config.optimizer, data.clips) for n in COUNTED}
+    need = _parabola({images: step.peak for images, step in steps.items()})
+    body = built.backbone.recipe.name
+    say.lines(
+        f"dry run   {built.name}, {body}, {data.image_size} px, {precision}, {config.optimizer.name}, {ranks} "
+        f"{'card' if ranks == 1 else 'cards'}: nothing is computed\n"
+        f"memory    {_parts(built, config.optimizer, steps[batch], batch)}"
+    )
+    say.lines(aligned(_by_batch(batch, need), right=range(5)))
+    say.lines(aligned(_by_card(config, data, batch, ranks, steps[batch], need), right=range(1, 6)))
+    say.lines(f"note      {LEFT_OUT}")
+
+
+def _parts(built: Method, optimizer: OptimizerConfig, step: Step, batch: int) -> str:
+    """The peak of a step in parts."""
+    trained, held = 0, sum(_bytes(b) for b in built.buffers())
+    for p in built.parameters():
+        trained, held = trained + _bytes(p) * p.requires_grad, held + _bytes(p) * (not p.requires_grad)
+    state = trained * (2 if optimizer.name == "adamw" else 1)
+    rest = step.peak - 2 * trained - held - state
+    return (
+        f"{step.peak / GIB:.1f} GiB for {batch} images: weights {trained / GIB:.2f}, gradients {trained / GIB:.2f}, "
+        f"optimiser {state / GIB:.2f}, teacher and buffers {held / GIB:.2f}, views and activations {rest / GIB:.2f} "
+        f"({rest / batch / 2**20:.1f} MiB an image)"
+    )
+
+
+def _bytes(x: Tensor) -> int:
+    return x.numel() * x.element_size()
+
+
+def _parabola(known: Mapping[int, float]) -> Callable[[float], float]:
+    """The parabola through three points: losses compare all images with each other."""
+    a, b, c = np.polyfit(list(known), list(known.values()), 2)
+    return lambda images: a * images**2 + b * images + c
+
+
+def _by_batch(batch: int, need: Callable[[float], float]) -> list[list[str]]:
+    """Rows of the memory by images on a card, and whether these fit."""
+    lines = [["images a card", "GiB", *(f"{size} GB" for size in SIZES)]]
+    for images in dict.fromkeys(max(2, int(times * batch)) for times in ROWS):
+        fits = ["fits" if need(images) <= USABLE * size * GIB else "-" for size in SIZES]
+        lines.append([f"{images:,}", f"{need(images) / GIB:.1f}", *fits])
+    most = [f"{_most(need, size):,}" for size in SIZES]
+    return [*lines, ["at most", "", *most]]
+
+
+def _most(need: Callable[[float], float], gb: int) -> int:
+    """The largest number of images that fits, in eights from 8 on; 0 if none does."""
+    low, high = 0, 2**20
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if need(middle) <= USABLE * gb * GIB else (low, middle)
+    return low if low < 8 else low // 8 * 8
+
+
+def _by_card(
+    config: Config, data: Data, batch: int, ranks: int, step: Step, need: Callable[[float], float]
+) -> list[list[str]]:
+    """Rows of the least time by card."""
+    unit, images = data.unit, batches(config, data) * config.data.batch_size
+    lines = [["card", "TFLOP/s", "GB/s", f"{unit}/s at most", "an epoch", "the run"]]
+    for card in CARDS:
+        each = max(step.seconds(card), 1e-9) / batch / ranks
+        fits = "" if need(batch) <= USABLE * card.gb * GIB else f" ({_most(need, card.gb):,} a step)"
+        epoch = each * images
+        rates = f"{card.half:g}", f"{card.gbs:,}", f"{1 / each:,.0f}"
+        lines.append([card.name + fits, *rates, lasting(epoch), lasting(epoch * config.epochs)])
+    return lines
