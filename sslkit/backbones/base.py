@@ -94,9 +94,11 @@ class Backbone(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalised images (B, C, H, W), or clips (B, C, T, H, W), to features (B, width)."""
-        if self.convolutional:
-            x = x.contiguous(memory_format=self.layout)
-        return self.net(x)
+        return self.net(self.laid_out(x))
+
+    def laid_out(self, x: Tensor) -> Tensor:
+        """The same pixels, channels last in memory for a convolutional network: as its kernels are fastest."""
+        return x.contiguous(memory_format=self.layout) if self.convolutional else x
 
     def _lay_out(self) -> None:
         """Store the weights of images' or clips' convolutions channels last; those of another rank stay as they are.
@@ -162,9 +164,7 @@ class Backbone(nn.Module):
         if self.frames is not None or not known:
             instead = "take a timm model" if self.frames is None else "an objective on maps takes images, not clips"
             raise UserError(f"backbone {self.recipe.name} gives no feature map: {instead}")
-        if self.convolutional:
-            x = x.contiguous(memory_format=self.layout)
-        last = self.net.forward_features(x)
+        last = self.net.forward_features(self.laid_out(x))
         pooled = self.net.forward_head(last)
         if last.dim() == 4 and getattr(self.net, "output_fmt", "NCHW") == "NHWC":
             last = last.permute(0, 3, 1, 2)

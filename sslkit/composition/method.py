@@ -178,8 +178,8 @@ class Method(nn.Module):
             return augment(images, self.recipe, self.image_size, generator, aspect=aspect, **ranks)
 
     def normalized(self, pixels: Tensor) -> Tensor:
-        """Pixels in [0, 1], normalised for the backbone."""
-        return (pixels - self.mean) / self.std
+        """Pixels in [0, 1], normalised and laid out for the backbone, once for all passes over them."""
+        return (self.backbone.laid_out(pixels) - self.mean) / self.std
 
     def after_step(self, progress: float) -> None:
         """Call once after every optimiser step. progress: finished share of the run, 0 to 1."""

@@ -66,6 +66,29 @@ def deterministic(asked: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
+@contextmanager
+def one_float32() -> Iterator[None]:
+    """Let convolutions in float32 be as exact as matrix products in float32, which are exact if nobody asked otherwise.
+
+    `torch.set_float32_matmul_precision("high")` before a run allows TF32, of 10 bits, for both; PyTorch's own default
+    is TF32 for convolutions alone.
+    """
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = torch.get_float32_matmul_precision() != "highest"
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
+
+
+def fuses(device: torch.device, precision: str) -> bool:
+    """Return whether AdamW moves all weights in one kernel.
+
+    On a GPU; on a CPU that rounds otherwise. Lightning refuses it beside a clipped norm where a GradScaler unscales.
+    """
+    return device.type == "cuda" and precision != "16-mixed"
+
+
 def recompute(net: nn.Module, name: str) -> None:
     """Let a network recompute its activations in the backward pass (Chen et al. 2016, arXiv 1604.06174).
 

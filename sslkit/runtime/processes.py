@@ -51,6 +51,8 @@ def make_fabric(accelerator: str, asked: Devices, num_nodes: int, strategy: str,
         raise UserError(f"trainer: {str(error).strip().splitlines()[0]}{_instead(accelerator)}") from error
     if precision == "16-mixed" and isinstance(fabric.accelerator, CPUAccelerator):
         raise UserError("trainer.precision=16-mixed needs a GPU; on a CPU use bf16-mixed or 32-true")
+    # Otherwise Lightning rounds what a step is given, such as the boxes of the crops, to autocast's 8 or 11 bits.
+    fabric.strategy.precision.convert_input = lambda given: given
     return fabric
 
 

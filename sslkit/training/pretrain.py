@@ -20,7 +20,7 @@ from sslkit.errors import RunFailed, UserError
 from sslkit.files.writing import sweep
 from sslkit.runtime import loggers, processes
 from sslkit.runtime.checkpoint import SaveLast
-from sslkit.runtime.hardware import deterministic, explained, statistics_kept
+from sslkit.runtime.hardware import deterministic, explained, fuses, one_float32, statistics_kept
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.runtime.progress import Bar, Lines
 from sslkit.runtime.requeue import JOB, Requeue, is_requeued
@@ -209,9 +209,11 @@ def make_loop(
     config: Config, module: Pretraining, loading: Loading, lr: float, steps: int, hooks: Sequence[Hook]
 ) -> Loop:
     """The loop of a run with its optimiser. lr: at the peak. steps: of the whole run."""
-    optimizer = make_optimizer(module.method, config.optimizer, lr)
+    fabric = fabric_of(config)
+    fused = True if fuses(fabric.device, config.trainer.precision) else None
+    optimizer = make_optimizer(module.method, config.optimizer, lr, fused=fused)
     return Loop(
-        fabric_of(config),
+        fabric,
         module,
         optimizer,
         make_schedule(optimizer, config.optimizer, steps, config.epochs),
@@ -231,7 +233,7 @@ def _fit(loop: Loop, config: Config, data: Data, folder: Path, checkpoint: Path 
     started: dict[str, Any] = {}
     read = None if checkpoint is None else partial(torch.load, checkpoint, map_location="cpu", weights_only=True)
     try:
-        with deterministic(config.trainer.deterministic), explained(demand(config, data), folder, loop):
+        with deterministic(config.trainer.deterministic), one_float32(), explained(demand(config, data), folder, loop):
             if processes.is_main():
                 started = loggers.start(config.trainer.logger, folder, config.to_dict())
                 loop.loggers = list(started.values())

@@ -119,9 +119,13 @@ def compiled_parts(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
             yield body.net, "forward_features" if hasattr(body.net, "forward_features") else "forward"
 
 
-def make_optimizer(method: Method, config: OptimizerConfig, lr: float) -> torch.optim.Optimizer:
+def make_optimizer(
+    method: Method, config: OptimizerConfig, lr: float, *, fused: bool | None = None
+) -> torch.optim.Optimizer:
     """AdamW, SGD or LARS over the trained parameters of a method, in `parameter_groups`. lr: at the peak.
 
+    fused: whether AdamW moves all weights in one kernel; None: as PyTorch chooses, on a GPU a few for all. SGD's one
+    kernel fails for weights whose first gradient comes later than that of others, such as prototypes.
     LARS scales the step of matrices and kernels by |w| / |gradient|, with and without weight decay; biases and norms
     have the step of SGD, as in SimCLR and BYOL. Raises UserError as `layer_rates` does.
     """
@@ -130,7 +134,7 @@ def make_optimizer(method: Method, config: OptimizerConfig, lr: float) -> torch.
     for group in groups:
         group["lr"] = lr * group.pop("rate")
     if config.name == "adamw":
-        return torch.optim.AdamW(groups, lr=lr)
+        return torch.optim.AdamW(groups, lr=lr, fused=fused)
     if config.name == "sgd":
         return torch.optim.SGD(groups, lr=lr, momentum=config.momentum)
     return LARS(groups, lr=lr, momentum=config.momentum)
