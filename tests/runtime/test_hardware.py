@@ -123,6 +123,39 @@ def test_one_kernel_of_adamw_is_for_gpus_without_a_scaler() -> None:
     assert fuses(gpu, "bf16-mixed") and fuses(gpu, "32-true") and not fuses(gpu, "16-mixed") and not fuses(cpu, "auto")
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("first", ["cpu", "gpu"])
+def test_a_run_goes_on_where_it_was_not_begun(first: str, small_run, monkeypatch) -> None:
+    """AdamW in one kernel keeps the count of its steps on the GPU, and reads a checkpoint without that."""
+    save = pretrain.SaveLast.epoch_end
+
+    def stop(self, *given: object) -> None:
+        save(self, *given)
+        raise KeyboardInterrupt
+
+    def on(accelerator: str) -> dict:
+        return {
+            **small_run,
+            "method": "byol",
+            "trainer": {**small_run["trainer"], "accelerator": accelerator, "devices": 1},
+        }
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrain.SaveLast, "epoch_end", stop)
+        with pytest.raises(KeyboardInterrupt):
+            sslkit.pretrain(on(first))
+    entry = sslkit.pretrain({**on("gpu" if first == "cpu" else "cpu"), "resume": True})
+    assert all(value.isfinite().all() for value in entry.state_dict().values())
+
+
+@pytest.mark.gpu
+def test_a_run_on_the_cpu_does_not_touch_the_gpu(small_run) -> None:
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    entry = sslkit.pretrain({**small_run, "trainer": {**small_run["trainer"], "accelerator": "cpu"}})
+    assert entry.card["computed"]["device"] == "cpu" and torch.cuda.max_memory_allocated() == before
+
+
 def test_half_precision_needs_a_gpu() -> None:
     with pytest.raises(UserError, match=r"precision=16-mixed needs a GPU; on a CPU use bf16-mixed or 32-true"):
         check_trainer(Config.from_mapping({"trainer.precision": "16-mixed", "trainer.accelerator": "cpu"}))
