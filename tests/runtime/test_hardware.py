@@ -118,9 +118,10 @@ def test_precision_auto_is_bf16_on_a_gpu_that_has_it(beside_gpus, monkeypatch) -
         assert [precision("auto", kind) for kind in ("auto", "gpu", "cuda", "cpu")] == [*[found] * 3, "32-true"]
 
 
-def test_one_kernel_of_adamw_is_for_gpus_without_a_scaler() -> None:
+def test_one_kernel_of_adamw_is_for_gpus_and_leaves_no_gradient_to_clip() -> None:
     gpu, cpu = torch.device("cuda", 0), torch.device("cpu")
-    assert fuses(gpu, "bf16-mixed") and fuses(gpu, "32-true") and not fuses(gpu, "16-mixed") and not fuses(cpu, "auto")
+    assert all(fuses(gpu, number, 1.0) for number in ("bf16-mixed", "32-true")) and fuses(gpu, "16-mixed", None)
+    assert not fuses(gpu, "16-mixed", 1.0) and not fuses(cpu, "auto", None)
 
 
 @pytest.mark.gpu
