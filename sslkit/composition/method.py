@@ -114,6 +114,7 @@ class Method(nn.Module):
         """Like `forward`, with its arguments, and also return the embeddings of all ranks."""
         step_checks.check_step(self, images, index, labels)
         self.objective.epoch, self.objective.progress = self.epoch, self.progress
+        self.objective.mixed = torch.is_autocast_enabled(images.device.type)
         self.shares.progress = self.progress
         with outputs_of(self.backbone) as outputs:
             e = self.embed(images, index, aspect)

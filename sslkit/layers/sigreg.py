@@ -9,20 +9,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.errors import UserError
-from sslkit.runtime import distributed
-from sslkit.runtime.device import seeded
+from sslkit.runtime import distributed, draws
 
 
 def draw_slices(dim: int, count: int, step: int, *, like: Tensor) -> Tensor:
-    """(dim, count) random directions of length 1, which depend only on the step: the same on all ranks.
+    """(dim, count) random directions of length 1, which depend only on the step: the same on all ranks and devices.
 
-    In the precision of `like`, and on its device: a GPU draws its own, other ones than the CPU, which would take
-    milliseconds and wait for the copy.
+    In the precision of `like`, and drawn on its device: a copy from the CPU would be waited for.
     """
-    device = like.device if like.is_cuda else torch.device("cpu")
-    with seeded(step, device):
-        drawn = torch.randn(dim, count, device=device, dtype=torch.float32)
-    return F.normalize(drawn, dim=0).to(like)
+    return F.normalize(draws.normal((dim, count), step, like.device), dim=0).to(like.dtype)
 
 
 def sigreg(z: Tensor, slices: Tensor, *, knots: int = 9, t_max: float = 5.0) -> Tensor:

@@ -55,6 +55,8 @@ class Objective(nn.Module):
         larger batch.
     epoch, progress: for schedules; set by `Method` before every step and restored with it: the epoch of the step, and
         the finished share of the run's steps, 0 to 1.
+    mixed: whether the step's networks run in mixed precision; set by `Method`. Losses are fp32 all the same, and may
+        multiply large matrices in TF32 then.
     watched: detached scalars of the last step to log beside its terms.
     """
 
@@ -72,6 +74,7 @@ class Objective(nn.Module):
         self.backbone = backbone
         self.epoch = 0
         self.progress = 0.0
+        self.mixed = False
         self.watched: dict[str, Tensor] = {}
 
     def check(self, dataset: "Images") -> None:

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.layers import teacher
 from sslkit.layers.koleo import koleo, nearest_distance
-from sslkit.layers.prototypes import Crops, sinkhorn_of_ranks
+from sslkit.layers.prototypes import Crops, sinkhorn_of_cosines
+from sslkit.layers.similarities import product
 from sslkit.numerics import schedules
 from sslkit.objectives.dino import head
 from sslkit.objectives.ibot import IBOT, MaskedCrops
@@ -112,13 +113,14 @@ class DINOv2(IBOT):
     def codes(self, target: Tensor) -> Tensor:
         """The teacher's distribution over the prototypes by Sinkhorn over the views and images of all ranks."""
         scores = self.logits(target).flatten(0, 1)
-        return sinkhorn_of_ranks(scores, self.teacher_temperature(), self.iterations).unflatten(0, target.shape[:2])
+        return sinkhorn_of_cosines(scores, self.teacher_temperature(), self.iterations).unflatten(0, target.shape[:2])
 
     @torch.no_grad()
     def patch_codes(self, target: Tensor) -> Tensor:
         """The teacher's distribution of the masked patches, by Sinkhorn over those of all ranks."""
-        scores = F.normalize(target, dim=-1) @ F.normalize(self.patch_teacher[1].weight, dim=1).T
-        return sinkhorn_of_ranks(scores, self.teacher_temperature(), self.iterations)
+        prototypes = F.normalize(self.patch_teacher[1].weight, dim=1)
+        scores = product(F.normalize(target, dim=-1), prototypes, tf32=self.mixed)
+        return sinkhorn_of_cosines(scores, self.teacher_temperature(), self.iterations)
 
     def constrain(self, e: Crops) -> Tensor:
         """koleo_weight times minus the mean log distance of an image's features to the nearest other's, by view."""

@@ -12,8 +12,9 @@ from sslkit.embeddings import Tokens, along, each_resolution, mean_over_ranks, s
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks
 from sslkit.layers.prototypes import Crops, held
+from sslkit.layers.similarities import cross_entropy
 from sslkit.objectives.base import Hidden
-from sslkit.objectives.dino import DINO
+from sslkit.objectives.dino import DINO, centred_softmax
 from sslkit.options.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width
 from sslkit.runtime import distributed, draws
 from sslkit.runtime.device import moved
@@ -170,14 +171,14 @@ class IBOT(DINO):
     def align_patches(self, e: MaskedCrops) -> Tensor:
         """Cross-entropy of the teacher's softmax of each masked patch with the student's; mean over views and ranks."""
         prototypes = F.normalize(held(self.patch_last().weight, self.epoch < self.freeze_last_layer), dim=1)
-        scores = F.normalize(e.tokens, dim=-1) / self.temperature @ prototypes.T
-        losses = F.cross_entropy(scores, self.patch_codes(e.token_target), reduction="none")
+        rows, codes = F.normalize(e.tokens, dim=-1) / self.temperature, self.patch_codes(e.token_target)
+        losses = cross_entropy(rows, prototypes, codes, tf32=self.mixed)
         return mean_over_ranks(e.token_weight.to(losses) @ losses)
 
     @torch.no_grad()
     def patch_codes(self, target: Tensor) -> Tensor:
         """The teacher's distribution of the masked patches: bottlenecks (T, D) -> (T, K)."""
-        return F.softmax((self.logits(target) - self.patch_center) / self.teacher_temperature(), dim=-1)
+        return centred_softmax(self.logits(target), self.patch_center, self.teacher_temperature())
 
     def observe(self, e: MaskedCrops) -> None:
         """Move both centres towards the teacher's mean logits, of the views and of the masked patches of all ranks."""

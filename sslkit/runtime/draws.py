@@ -57,6 +57,30 @@ def shuffled(rows: np.ndarray, total: int, key: int, *, back: bool = False) -> n
     return places.astype(np.int64).reshape(rows.shape)
 
 
+def normal(shape: tuple[int, ...], key: int, device: torch.device) -> Tensor:
+    """Standard normal float32 numbers of a key, drawn on the device: the same on all, but for rounding.
+
+    SplitMix64 in int64, whose products wrap as those of uint64 do; each of its numbers gives two by Box and Muller.
+    """
+    count = math.prod(shape)
+    z = torch.arange(1, -(-count // 2) + 1, device=device) * _signed(_GAMMA) + key
+    z = (z ^ _shifted(z, 30)) * _signed(_FIRST)
+    z = (z ^ _shifted(z, 27)) * _signed(_SECOND)
+    z = z ^ _shifted(z, 31)
+    radius = (_shifted(z, 40) + 0.5).mul(2**-24).log().mul(-2).sqrt()
+    angle = (z & (2**24 - 1)).float().mul(2 * math.pi * 2**-24)
+    return torch.cat([radius * angle.cos(), radius * angle.sin()])[:count].view(shape)
+
+
+def _signed(constant: np.uint64) -> int:
+    return int(constant.astype(np.int64))
+
+
+def _shifted(z: Tensor, bits: int) -> Tensor:
+    """Right by so many bits, zeros from the left."""
+    return z >> bits & 2 ** (64 - bits) - 1
+
+
 def new_key(generator: torch.Generator | None) -> int:
     """A key for `shuffled`, of 63 bits."""
     return torch.randint(2**63 - 1, (), generator=generator).item()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from contract import build
-from gpu_contract import SLACK, check, images_of, measured, names, pinned, quick, trained
+from gpu_contract import SLACK, check, clean, images_of, measured, names, pinned, quick, trained
 from photographs import write_jpegs
 from pretended_device import Pretended
 
@@ -29,15 +29,10 @@ DSA = [
 ]
 
 
-@pytest.fixture(scope="module")
-def clean() -> object:
-    return open_images("clipart", image_size=16)
-
-
 @pytest.mark.parametrize("name", [*QUICK, *LONG])
-def test_of_every_method(name: str, clean) -> None:
+def test_of_every_method(name: str) -> None:
     method = build(name)
-    method.prepare(clean)
+    method.prepare(clean())
     gpu, terms = trained(method, images_of(method))
     check(gpu)
     assert all(term.isfinite() for term in terms.values())
@@ -62,9 +57,9 @@ def test_from_files(name: str, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("options", DSA, ids=str)
-def test_with_the_options_of_dsa(options: dict, clean) -> None:
+def test_with_the_options_of_dsa(options: dict) -> None:
     method = build("byol+dsa", dsa=options)
-    method.prepare(clean)
+    method.prepare(clean())
     check(trained(method, images_of(method))[0])
 
 
@@ -74,9 +69,9 @@ def test_with_another_optimiser(optimizer: str) -> None:
     check(trained(method, images_of(method), optimizer)[0])
 
 
-def test_in_which_shares_are_measured(clean) -> None:
+def test_in_which_shares_are_measured() -> None:
     method = build("byol+dsa", dsa={"balance": 1.0})
-    method.prepare(clean)
+    method.prepare(clean())
     check(trained(method, images_of(method), shares=True)[0])
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from pretended_device.tags import TAGS
 
@@ -85,6 +86,7 @@ def replacements(gpu: "Pretended") -> dict[ModuleType | type, dict[str, Any]]:
         torch: {"compile": _not_compiled, **event, **_autocast_states()},
         torch.amp.autocast_mode.autocast: {"__init__": _autocast_of_the_cpu()},
         torch.autograd: {"_engine_run_backward": _backward(gpu)},
+        DistributedDataParallel: {name: _on_the_device(gpu, name) for name in ("__init__", "_pre_forward")},
         torch._C: {"_group_tensors_by_device_and_dtype": _groups()},
     }
 
@@ -152,6 +154,17 @@ def _backward(gpu: "Pretended") -> Any:
             return run(*args, **kwargs)
 
     return watched
+
+
+def _on_the_device(gpu: "Pretended", name: str) -> Any:
+    """A method of DDP, whose buckets are on the current device, where C++ makes them."""
+    real = getattr(DistributedDataParallel, name)
+
+    def made(*args: Any, **kwargs: Any) -> Any:
+        with gpu.making(gpu.named("cuda")):
+            return real(*args, **kwargs)
+
+    return made
 
 
 def _groups() -> Any:

@@ -128,7 +128,7 @@ def test_a_section_that_fails_is_named_and_the_others_run(correct, monkeypatch) 
 @pytest.mark.parametrize(
     ("section", "numbers"),
     [
-        ("views", {"ms"}),
+        ("views", {"ms", "off"}),
         ("dsa", {"ms", "gib"}),
         pytest.param("memory", {"batch", "gib", "predicted_gib"}, marks=pytest.mark.nightly),
         ("waits", {"waits"}),
@@ -191,7 +191,7 @@ def test_the_tables_show_every_section_that_has_results(correct) -> None:
             | about,
         },
         "memory": {"byol | resnet50": {"batch": 256, "gib": 26.1, "predicted_gib": 25.3, **about}},
-        "views": {"256 images, 224 px | cuda": {"ms": {"kornia, simclr": 40.2}, **about}},
+        "views": {"256 images, 224 px | cuda": {"ms": {"kornia, simclr": 40.2}, "off": {"byol": 1e-6}, **about}},
         "parts": {"byol | resnet50": {"step_ms": 100.0, "parts_ms": {"views": 7.5}, "launches": 1746, "busy_ms": 80.0}},
         "dsa": {"512 | cuda": {"ms": 2.0, "gib": 0.25, "share": 0.041, **about}},
         "precision": {"resnet50 | cuda": {"ms": {"tf32": 30.0, "bfloat16": 20.0}, **about}},
@@ -211,6 +211,7 @@ def test_the_tables_show_every_section_that_has_results(correct) -> None:
         "| byol | 90 | 90% | 2.5 |",
         "| 26.1 | 25.3 |",
         "| kornia, simclr | 40.2 |",
+        "byol 1.0e-06",
         "| 1746 | 80% |",
         "| 2.0 | 0.25 | 4.1% |",
         "| ms | 30.0 | 20.0 |",

@@ -1,5 +1,6 @@
 """Random numbers by image: their distribution, one process against many, and orders that are permutations."""
 
+import math
 from collections import Counter
 from itertools import permutations
 
@@ -83,3 +84,22 @@ def test_a_row_may_come_to_any_place_of_a_large_order() -> None:
     g = generator()
     places = [draws.shuffled(np.array([7]), 10_000, draws.new_key(g))[0] for _ in range(1000)]
     assert stats.kstest((np.array(places) + 0.5) / 10_000, "uniform").pvalue > 1e-3
+
+
+def test_normal_numbers_are_splitmix64s_and_standard_normal() -> None:
+    def splitmix64(key: int, place: int) -> int:
+        z = (key + place * 0x9E3779B97F4A7C15) % 2**64
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+        return z ^ z >> 31
+
+    got = draws.normal((3, 4), 7, torch.device("cpu"))
+    words = [splitmix64(7, place) for place in range(1, 7)]
+    radius = [math.sqrt(-2 * math.log(((word >> 40) + 0.5) / 2**24)) for word in words]
+    angle = [2 * math.pi * (word % 2**24) / 2**24 for word in words]
+    want = [r * math.cos(a) for r, a in zip(radius, angle, strict=True)]
+    want += [r * math.sin(a) for r, a in zip(radius, angle, strict=True)]
+    torch.testing.assert_close(got.flatten(), torch.tensor(want), atol=2e-6, rtol=1e-5)
+    many = draws.normal((100_001,), 1, torch.device("cpu")).double()
+    assert len(many) == 100_001 and stats.kstest(many.numpy(), "norm").pvalue > 0.01
+    assert abs(torch.corrcoef(torch.stack([many[:50_000], many[50_000:100_000]]))[0, 1]) < 0.02

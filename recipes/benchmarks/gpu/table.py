@@ -75,6 +75,9 @@ def views(results: Results) -> Iterator[str]:
         yield f"| views of {key.partition(' | ')[0]}, {row['device']} | ms |"
         yield "|---|--:|"
         yield from (f"| {name} | {ms:,.1f} |" for name, ms in row["ms"].items())
+        yield ""
+        off = ", ".join(f"{name} {value:.1e}" for name, value in row["off"].items())
+        yield f"The largest difference of a pixel from the CPU's views: {off}."
 
 
 def parts_of_steps(results: Results) -> Iterator[str]:

@@ -8,6 +8,7 @@ from gpu.jobs import Asked, Job, Step, random_images, seconds_in_turns
 from torch import Tensor
 
 import sslkit
+from sslkit.runtime.context import Runtime
 
 METHODS = ("simclr", "byol", "dino")  # dino: two of 224 and eight of 96 pixels
 
@@ -30,7 +31,15 @@ def milliseconds(n: int, size: int, asked: Asked) -> dict[str, dict[str, float]]
         except ImportError as error:
             print(f"views: {name} is left out: {error}")
     seconds = seconds_in_turns(ways, asked.device, rounds=1 if asked.dry else 3, each=1 if asked.dry else 3)
-    return {"ms": {name: round(1000 * value, 2) for name, value in seconds.items()}}
+    ms = {name: round(1000 * value, 2) for name, value in seconds.items()}
+    return {"ms": ms, "off": {name: off(name, images[:32], size, asked) for name in METHODS}}
+
+
+def off(name: str, images: Tensor, size: int, asked: Asked) -> float:
+    """The largest difference of a pixel in [0, 1] from the views that the CPU makes of the same draws."""
+    here, there = _method(name, size, asked), _method(name, size, Asked(Runtime(device=torch.device("cpu"))))
+    pairs = zip(here.make_views(images), there.make_views(images.cpu()), strict=True)
+    return float(f"{max((one.cpu() - other).abs().max().item() for one, other in pairs):.1e}")
 
 
 def _method(name: str, size: int, asked: Asked) -> sslkit.Method:
