@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from sslkit.errors import UserError
+from sslkit.runtime import distributed
 
 
 def copy_of(*modules: nn.Module) -> nn.Sequential:
@@ -31,6 +32,7 @@ def follow(teacher: nn.Sequential, *modules: nn.Module, momentum: float) -> None
         *zip(teacher.parameters(), student.parameters(), strict=True),
         *zip(teacher.buffers(), student.buffers(), strict=True),
     ]
+    pairs = [tuple(map(distributed.local, pair)) for pair in pairs]  # each process moves its share
     averaged = [pair for pair in pairs if pair[0].is_floating_point()]
     counted = [pair for pair in pairs if not pair[0].is_floating_point()]
     if averaged:

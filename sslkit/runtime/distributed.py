@@ -72,6 +72,11 @@ def sum_over_ranks(x: Tensor) -> Tensor:
     return x if world_size() == 1 else _Sum.apply(x)
 
 
+def local(x: Tensor) -> Tensor:
+    """This process's share of a tensor that is in shares (`sslkit.runtime.sharded`), otherwise the tensor itself."""
+    return x.to_local() if hasattr(x, "to_local") else x
+
+
 class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
     """Batch norm over the batch of all ranks, on any device (torch's own refuses the CPU)."""
 
