@@ -263,7 +263,7 @@ def _batches(job: _Job, blocks: list[list[int]]) -> Iterator[tuple[list[int], to
 
     label = f"features of {job.split.name} {job.split.split}, {job.model.name}"
     hidden = None if job.runtime.progress and rank() == 0 else True  # None: only on a terminal
-    reading = {"workers": job.runtime.workers, "readers": world_size()}
+    reading = {"workers": job.runtime.workers, "readers": world_size(), "device": job.runtime.device.type}
     with tqdm(
         total=sum(map(len, blocks)), desc=printable(label, keep=""), unit=" images", leave=False, disable=hidden
     ) as bar:

@@ -24,6 +24,7 @@ from sslkit.composition.method import Method
 from sslkit.data.decode.scale import Range
 from sslkit.data.images import Images
 from sslkit.errors import UserError
+from sslkit.runtime.device import seeded
 from sslkit.terminal import say
 from sslkit.zoo.entry import CARD, ZooEntry
 
@@ -252,8 +253,7 @@ def _of_random(
     name, _, seed = rest.partition(":")
     if seed and not seed.isdigit():
         raise UserError(f"model {text}: the seed {seed!r} must be a whole number, random:NAME:SEED")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(seed or 0))
+    with seeded(int(seed or 0)):
         if Path(name).expanduser().is_dir():
             return _untrained(ZooEntry.load(_entry_folder(name)), seed, image_size, in_chans, trust)
         return _loaded(backbones.build(name, image_size=image_size or 224, in_chans=in_chans or 3), text)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import torch
 from torch import nn
 
 from evaluation.features.digest import weights_digest
@@ -10,6 +9,7 @@ from evaluation.features.models import LoadedModel
 from evaluation.features.pooling import LayerPooling, TokenPooling
 from sslkit import backbones
 from sslkit.errors import UserError
+from sslkit.runtime.device import seeded
 
 
 def untrained(model: LoadedModel, seed: int = 0) -> LoadedModel | None:
@@ -17,8 +17,7 @@ def untrained(model: LoadedModel, seed: int = 0) -> LoadedModel | None:
 
     Zoo entries without code of their own and timm's networks can be built; a given module and another pooling cannot.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         net = _network(model)
     if net is None:
         return None

@@ -19,8 +19,8 @@ from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.optimizers import set_rates
 from evaluation.tuning.processes import fabric_of, from_rank_0, same_on_all_ranks, union_of_ranks
 from evaluation.tuning.progress import Progress
-from evaluation.tuning.seeds import generators_restored, seed_generators
 from sslkit.errors import UserError, first_line
+from sslkit.runtime.device import generators_restored, seed_generators
 from sslkit.runtime.loop import Hook, Loop, Misfit
 
 CHECK = 20  # steps between two checks of the loss; each check waits for the device

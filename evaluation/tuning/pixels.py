@@ -95,7 +95,7 @@ class Pixels:
             self.pool,
             batch_sampler=[self.rows[part].tolist() for part in places],
             collate_fn=collate,
-            num_workers=min(workers_for(self.pool, "auto", 1), len(places)),
+            num_workers=min(workers_for(self.pool, "auto", 1, self.device.type), len(places)),
             pin_memory=self.device.type == "cuda",
             generator=torch.Generator().manual_seed(0),  # otherwise each loader draws from the global one
         )

@@ -63,8 +63,9 @@ def fabric_of(device: torch.device, precision: str = "float32", ranks: int | Non
             """Leave the current device alone: Fabric's own knows CPUs and numbered GPUs only."""
 
     ranks = world_size() if ranks is None else ranks
-    if ranks == 1:
-        return Fabric(strategy=Here(device=device), precision=FABRIC[precision])
+    if ranks == 1:  # left to itself, Fabric would take the kind of a GPU that is not asked for
+        kind = device.type if device.type in ("cuda", "mps") else "cpu"
+        return Fabric(accelerator=kind, devices=1, strategy=Here(device=device), precision=FABRIC[precision])
     local = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
     return Fabric(
         accelerator=device.type,

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sslkit.errors import UserError
+from sslkit.layers.patch_convolution import use_products
 
 SMALL = 64  # pixels: up to this size a stem that shrinks the image by four loses most of it
 
@@ -66,6 +67,8 @@ class Backbone(nn.Module):
         is_transformer = nn.MultiheadAttention in kinds or hasattr(net, "patch_embed")
         self.convolutional = convolution in kinds and not is_transformer
         self.patch = net.patch_embed.patch_size[0] if self.is_vit else 1
+        if self.is_vit:
+            use_products(net.patch_embed)
         self.layout = torch.channels_last if frames is None else torch.channels_last_3d  # of a convolutional network
         self.norm_is_frozen = False
         self.width = _measure(net, self.input_shape(), recipe.name)  # a lazy layer has its weights from here on
@@ -91,9 +94,11 @@ class Backbone(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalised images (B, C, H, W), or clips (B, C, T, H, W), to features (B, width)."""
-        if self.convolutional:
-            x = x.contiguous(memory_format=self.layout)
-        return self.net(x)
+        return self.net(self.laid_out(x))
+
+    def laid_out(self, x: Tensor) -> Tensor:
+        """The same pixels, channels last in memory for a convolutional network: as its kernels are fastest."""
+        return x.contiguous(memory_format=self.layout) if self.convolutional else x
 
     def _lay_out(self) -> None:
         """Store the weights of images' or clips' convolutions channels last; those of another rank stay as they are.
@@ -159,9 +164,7 @@ class Backbone(nn.Module):
         if self.frames is not None or not known:
             instead = "take a timm model" if self.frames is None else "an objective on maps takes images, not clips"
             raise UserError(f"backbone {self.recipe.name} gives no feature map: {instead}")
-        if self.convolutional:
-            x = x.contiguous(memory_format=self.layout)
-        last = self.net.forward_features(x)
+        last = self.net.forward_features(self.laid_out(x))
         pooled = self.net.forward_head(last)
         if last.dim() == 4 and getattr(self.net, "output_fmt", "NCHW") == "NHWC":
             last = last.permute(0, 3, 1, 2)

@@ -21,7 +21,7 @@ from sslkit.runtime.jobs import Machine, Outcome, cores, last_lines
 from sslkit.terminal import say
 from sslkit.training import build, data, run
 from sslkit.training.config import Config
-from sslkit.training.pretrain import check_trainer
+from sslkit.training.machine import check_trainer
 from sslkit.zoo.entry import ZooEntry
 
 

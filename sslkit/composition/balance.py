@@ -4,6 +4,7 @@ The share is the ratio |g_regulariser| / |g_objective| of the gradients with res
 last layer. GradNorm (Chen et al. 2018, arXiv 1711.02257) balances tasks by the same norms, at the last shared layer.
 """
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from sslkit.embeddings import wide
 from sslkit.regularizers.base import Regularizer
 from sslkit.runtime import distributed
+from sslkit.runtime.device import Late, moved
 from sslkit.runtime.hardware import statistics_kept
 
 EVERY = 64  # steps between two measurements; in the first of them also at 2, 4, 8, 16, 32
@@ -45,8 +47,9 @@ class Shares:
     plugins: the regularisers by name; the `balance` of one is None if its terms are left as they are, and after
         `balance_until` of the run its factor is kept: from there on its share falls as its term is learned.
     steps: training steps so far. progress: finished share of the run, 0 to 1.
-    watched: the last measurement, {"NAME/share": at the last layer, "NAME/share_h": at the backbone's output}, and
-        {"NAME/factor"} of those with a balance. The output is known only for objectives that call the backbone whole.
+    watched: the last measurement, {"NAME/share": at the last layer, "NAME/share_h": at the backbone's output}, NaN if
+        it failed, and {"NAME/factor"} of those with a balance. The output is known only for objectives that call the
+        backbone whole.
     """
 
     def __init__(self, plugins: Mapping[str, Regularizer]) -> None:
@@ -56,6 +59,7 @@ class Shares:
         self.progress = 0.0
         self.watched: dict[str, Tensor] = {}
         self._said: set[str] = set()
+        self._unchecked: tuple[list[str], Late] | None = None
 
     @property
     def due(self) -> bool:
@@ -71,21 +75,26 @@ class Shares:
         objective, plugins: the losses of the step, without factors. outputs: of the backbone in this step, may be none.
         """
         self.watched = {}
+        for logs in self.logs.values():
+            logs.share, logs.balanced = moved(logs.share, objective), moved(logs.balanced, objective)
         device = objective.device.type
         is_fp16 = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) is torch.float16
         scale = HALF_SCALE if is_fp16 else 1.0
         outputs = [out for out in outputs if out.requires_grad]
         # A backward pass runs without autocast; recomputed activations would update statistics again.
         with torch.autocast(device, enabled=False), statistics_kept(backbone):
-            objectives = {"share_h": _norm(objective, outputs, scale, shared=False)} if outputs else {}
-            layer, norm = _last_trained(objective, backbone, scale)
+            of_output = _output_norm(objective, outputs, scale) if outputs else None
+            layers, of_layers = _last_layers(objective, backbone, scale)
             for name, loss in plugins.items():
-                norms = {"share_h": _norm(loss, outputs, scale, shared=False)} if outputs else {}
-                if layer is not None:
-                    objectives["share"], norms["share"] = norm, _norm(loss, [layer], scale, shared=True)
-                self._note(name, {place: norms[place] / objectives[place] for place in norms})
-        if self.steps >= CHECKED_FROM:  # a check synchronises with a GPU
-            self._check(list(plugins))
+                ratios = {"share_h": _output_norm(loss, outputs, scale) / of_output} if outputs else {}
+                if layers:
+                    ratios["share"] = _at_last_trained(_layer_norms(loss, layers, scale), of_layers)
+                self._note(name, ratios)
+        if self.steps >= CHECKED_FROM and plugins:
+            shares = [self.factor(name) * self.logs[name].share.exp() for name in plugins]
+            self._unchecked = list(plugins), Late(torch.stack(shares))
+            if not objective.is_cuda:
+                self.check()
 
     def factor(self, name: str) -> Tensor | float:
         """Return the factor of the regulariser's terms; 1 without a balance and before the first measurement."""
@@ -100,21 +109,28 @@ class Shares:
             logs.share = _mean(logs.share, log, KEPT)
             logs.balanced = _mean(logs.balanced, log, 1.0 if self.progress > self.plugins[name].balance_until else KEPT)
         factor = self.factor(name)
-        self.watched |= {f"{name}/{place}": factor * ratio for place, ratio in ratios.items() if ratio.isfinite()}
+        self.watched |= {
+            f"{name}/{place}": (factor * ratio).where(ratio.isfinite(), torch.nan) for place, ratio in ratios.items()
+        }
         if self.plugins[name].balance is not None:
             self.watched[f"{name}/factor"] = torch.as_tensor(factor)
 
-    def _check(self, names: Sequence[str]) -> None:
-        """Warn once of each regulariser that swamps the objective, or that has a balance and no gradient."""
-        for name in names:
-            log, balance = self.logs[name].share, self.plugins[name].balance
-            share = 0.0 if log.isinf() else float(self.factor(name) * log.exp())
-            if share > SWAMPED:
+    def check(self) -> None:
+        """Warn once of each regulariser that swamps the objective, or that has a balance and no gradient.
+
+        On a GPU of the measurement before this step, so as not to stall it.
+        """
+        if self._unchecked is None:
+            return
+        (names, shares), self._unchecked = self._unchecked, None
+        for name, share in zip(names, shares.read().tolist(), strict=True):
+            balance, measured = self.plugins[name].balance, math.isfinite(share)
+            if measured and share > SWAMPED:
                 text = (
                     f"the gradient of {name} is {share:,.0f} times the objective's: the network learns almost only "
                     f"from {name}; method.{name}.balance=1 keeps it near the objective's"
                 )
-            elif log.isinf() and balance is not None:
+            elif not measured and balance is not None:
                 text = (
                     f"method.{name}.balance={balance:g} has no effect: {name} or the objective has no gradient at the "
                     "last layers of the backbone, so that there is no ratio to keep"
@@ -140,35 +156,48 @@ class Shares:
 
 def _mean(before: Tensor, new: Tensor, kept: float) -> Tensor:
     """The running mean after another value; a value that is not finite changes nothing."""
-    before = before.to(new.device)
     mean = torch.where(before.isinf(), new, kept * before + (1 - kept) * new)
     return torch.where(new.isfinite(), mean, before)
 
 
-def _last_trained(loss: Tensor, backbone: nn.Module, scale: float) -> tuple[Tensor | None, Tensor]:
-    """The weights of the last layer whose gradient of the loss is not zero, and its norm; None if there is none.
+def _last_layers(loss: Tensor, backbone: nn.Module, scale: float) -> tuple[list[nn.Parameter], Tensor]:
+    """Weights of layers of which the first one trained is the last of the backbone, and the norms of their gradients.
 
-    It is zero for the last layers of timm's ResNets in the first step, as their last batch norms begin at zero.
+    The gradient is zero in the last layers of timm's ResNets in the first step, as their last batch norms begin at
+    zero. On the CPU these are passed over: one layer, or none; on a GPU, which would have to be waited for, all of
+    TRIED are returned.
     """
-    layers = [p for p in backbone.parameters() if p.requires_grad and p.dim() > 1]
-    for weight in reversed(layers[-TRIED:]):
-        norm = _norm(loss, [weight], scale, shared=True)
-        if norm > 0:
-            return weight, norm
-    return None, loss.new_zeros(())
+    layers = [p for p in backbone.parameters() if p.requires_grad and p.dim() > 1][: -TRIED - 1 : -1]
+    if loss.is_cuda and layers:
+        return layers, _layer_norms(loss, layers, scale)
+    for layer in layers:
+        norms = _layer_norms(loss, [layer], scale)
+        if norms > 0:
+            return [layer], norms
+    return [], loss.new_zeros(0)
 
 
-def _norm(loss: Tensor, places: Sequence[Tensor], scale: float, *, shared: bool) -> Tensor:
-    """Norm of the gradient of the ranks' mean loss with respect to `places`; 0 if the loss does not depend on them.
+def _at_last_trained(norms: Tensor, objective: Tensor) -> Tensor:
+    """The ratio of norms (L,) to the objective's (L,) in the first layer whose norm is not zero there."""
+    trained = (objective > 0).to(torch.uint8).argmax(0, keepdim=True)
+    return (norms / objective).gather(0, trained)[0]
 
-    shared: whether all ranks have the same places (weights), or each its own (outputs). scale: of the loss in between.
-    """
+
+def _layer_norms(loss: Tensor, layers: Sequence[Tensor], scale: float) -> Tensor:
+    """(L,) norms of the gradient of the ranks' mean loss with respect to each layer, which all ranks share."""
+    gradients = [distributed.sum_over_ranks(wide(g)) for g in _gradients(loss, layers, scale)]
+    return torch.stack([g.norm() for g in gradients]) / (distributed.world_size() * scale)
+
+
+def _output_norm(loss: Tensor, outputs: Sequence[Tensor], scale: float) -> Tensor:
+    """Norm of the gradient of the ranks' mean loss with respect to the outputs, of which each rank has its own."""
+    squares = torch.stack([wide(g).square().sum() for g in _gradients(loss, outputs, scale)]).sum()
+    return distributed.sum_over_ranks(squares).sqrt() / (distributed.world_size() * scale)
+
+
+def _gradients(loss: Tensor, places: Sequence[Tensor], scale: float) -> list[Tensor]:
+    """Gradients of `scale` times the loss; zeros where it does not depend on a place."""
     gradients: Sequence[Tensor | None] = [None] * len(places)
     if loss.requires_grad:
         gradients = torch.autograd.grad(loss * scale, places, retain_graph=True, allow_unused=True)
-    grads = [torch.zeros_like(p) if g is None else g for p, g in zip(places, gradients, strict=True)]
-    if shared:
-        grads = [distributed.sum_over_ranks(wide(g)) for g in grads]
-        return torch.stack([g.norm() for g in grads]).norm() / (distributed.world_size() * scale)
-    squares = distributed.sum_over_ranks(torch.stack([wide(g).square().sum() for g in grads]).sum())
-    return squares.sqrt() / (distributed.world_size() * scale)
+    return [torch.zeros_like(p) if g is None else g for p, g in zip(places, gradients, strict=True)]

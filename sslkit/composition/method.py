@@ -21,6 +21,7 @@ from sslkit.options.members import check_options, classes, key, parse, signature
 from sslkit.options.settings import Limits, fits
 from sslkit.regularizers.base import Regularizer
 from sslkit.runtime import distributed
+from sslkit.runtime.device import seeded
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
@@ -113,6 +114,7 @@ class Method(nn.Module):
         """Like `forward`, with its arguments, and also return the embeddings of all ranks."""
         step_checks.check_step(self, images, index, labels)
         self.objective.epoch, self.objective.progress = self.epoch, self.progress
+        self.objective.mixed = torch.is_autocast_enabled(images.device.type)
         self.shares.progress = self.progress
         with outputs_of(self.backbone) as outputs:
             e = self.embed(images, index, aspect)
@@ -139,8 +141,9 @@ class Method(nn.Module):
         self, terms: Mapping[str, Tensor], plugins: Mapping[str, Mapping[str, Tensor]], outputs: list[Tensor]
     ) -> None:
         """Measure the regularisers' shares, in every so many training steps."""
-        if not (self.training and torch.is_grad_enabled()):
+        if not self.training or not torch.is_grad_enabled():
             return
+        self.shares.check()
         if self.shares.due:
             losses = {name: total(own) for name, own in plugins.items() if own}
             self.shares.measure(total(terms), losses, self.backbone, outputs)
@@ -175,8 +178,8 @@ class Method(nn.Module):
             return augment(images, self.recipe, self.image_size, generator, aspect=aspect, **ranks)
 
     def normalized(self, pixels: Tensor) -> Tensor:
-        """Pixels in [0, 1], normalised for the backbone."""
-        return (pixels - self.mean) / self.std
+        """Pixels in [0, 1], normalised and laid out for the backbone, once for all passes over them."""
+        return (self.backbone.laid_out(pixels) - self.mean) / self.std
 
     def after_step(self, progress: float) -> None:
         """Call once after every optimiser step. progress: finished share of the run, 0 to 1."""
@@ -255,8 +258,7 @@ def method(
     if backbone == "auto":
         backbone = backbones.default(kinds["objective"].families[0], image_size, frames)
     # The weights depend only on the seed, and the caller's random state is unchanged.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         body = backbones.build(backbone, image_size=image_size, in_chans=in_chans, frames=frames)
         if body.doubt:
             warnings.warn(f"backbone {body.recipe.name}: {body.doubt}", stacklevel=2)

@@ -20,7 +20,7 @@ from sslkit.errors import UserError
 from sslkit.runtime.jobs import cores
 
 FEWEST = 256  # rows: fewer are decoded faster in order than workers start
-_MOST_WORKERS = 8
+_MOST_WORKERS = {"cpu": 8, "cuda": 32}  # beside a GPU the cores do nothing else; beyond this, a disk is the limit
 Item = TypeVar("Item")
 
 
@@ -129,22 +129,24 @@ def make_loader(
     workers: int | str = "auto",
     rank: int = 0,
     world_size: int = 1,
+    device: str = "cpu",
 ) -> TimedLoader:
     """Shuffled full batches for training.
 
     dataset: of `sslkit.open_images`. seed: of the order; call `loader.sampler.set_epoch(epoch)` before each epoch.
     batch_size: of all ranks together. rank, world_size: of this process, and the number of processes.
     workers: decoding processes of this rank; "auto" is 0 for arrays, otherwise this rank's share of the cores minus
-        one, 1 to 8.
+        one, 1 to 8, and up to 32 for a GPU.
+    device: type of the device that the batches go to; for "cuda" they lie in pinned memory.
     Raises UserError as `EpochBatches` does, and for a number of workers that is invalid.
     """
-    count = workers_for(dataset, workers, world_size)
+    count = workers_for(dataset, workers, world_size, device)
     loader = DataLoader(
         dataset,
         batch_sampler=EpochBatches(len(dataset), batch_size, seed, rank, world_size),
         collate_fn=collate,
         num_workers=count,
-        pin_memory=torch.cuda.is_available(),
+        pin_memory=device == "cuda",
         persistent_workers=count > 0,
         generator=torch.Generator().manual_seed(seed),  # otherwise each epoch would draw from the global one
     )
@@ -163,18 +165,23 @@ def batches_in_order(
 
 
 def batches_of_parts(
-    images: Images, parts: Sequence[list[int]], *, workers: int | str | None = None, readers: int = 1
+    images: Images,
+    parts: Sequence[list[int]],
+    *,
+    workers: int | str | None = None,
+    readers: int = 1,
+    device: str = "cpu",
 ) -> Iterator[tuple[list[int], dict[str, Any]]]:
     """(rows of a part, their batch from `Images.__getitems__`) of each part, in order.
 
     Images in memory, and fewer than `FEWEST` rows, are read by this process. Nothing is drawn from the caller's random
     generators, and the worker processes end with the iterator.
     workers: decoding processes, "auto" as in `loader.make_loader`; None: the images' own number.
-    readers: ranks that read at the same time.
+    readers: ranks that read at the same time. device: as in `make_loader`.
     Raises the UserError of a worker without the worker's traceback.
     """
     many = sum(map(len, parts)) >= FEWEST and images.decodes
-    count = workers_for(images, images.workers if workers is None else workers, readers) if many else 0
+    count = workers_for(images, images.workers if workers is None else workers, readers, device) if many else 0
     if not count:
         yield from ((part, images.__getitems__(part)) for part in parts)
         return
@@ -183,23 +190,25 @@ def batches_of_parts(
         batch_sampler=parts,
         collate_fn=collate,
         num_workers=min(count, len(parts)),
-        pin_memory=torch.cuda.is_available(),
+        pin_memory=device == "cuda",
         generator=torch.Generator(),  # otherwise the loader would draw from the caller's
     )
     yield from plain_errors(zip(parts, loader, strict=True))
 
 
-def workers_for(dataset: Images | CroppedImages, workers: int | str, world_size: int) -> int:
+def workers_for(dataset: Images | CroppedImages, workers: int | str, world_size: int, device: str = "cpu") -> int:
     """Number of worker processes of this rank, see `make_loader`."""
     if workers == "auto":
         if not dataset.decodes or multiprocessing.current_process().daemon:  # daemons may have no children
             return 0
-        return max(1, min(_MOST_WORKERS, cores() // _ranks_here(world_size) - 1))
+        most = _MOST_WORKERS["cuda" if device == "cuda" else "cpu"]
+        return max(1, min(most, cores() // _ranks_here(world_size, device) - 1))
     if not isinstance(workers, int) or workers < 0:
         raise UserError(f"data.workers={workers} must be auto or a number from 0")
     return workers
 
 
-def _ranks_here(world_size: int) -> int:
-    """Number of ranks on this machine: from the launcher, otherwise one for each GPU."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", min(world_size, torch.cuda.device_count() or world_size)))
+def _ranks_here(world_size: int, device: str) -> int:
+    """Number of ranks on this machine: from the launcher, otherwise one for each GPU, or all of them."""
+    gpus = torch.cuda.device_count() if device == "cuda" else 0
+    return int(os.environ.get("LOCAL_WORLD_SIZE", min(world_size, gpus or world_size)))

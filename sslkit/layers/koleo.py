@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sslkit.layers.similarities import most_similar
 from sslkit.runtime import distributed
 
 
@@ -14,11 +15,9 @@ def nearest_distance(z: Tensor) -> Tensor:
     batch counts and gets the gradient: equal embeddings may come from images that differ.
     """
     z = F.normalize(distributed.in_batch_order(z, 1), dim=-1)
-    with torch.no_grad():  # the choice of the nearest has no gradient, its distance has
-        cosine = z @ z.mT
-        cosine.diagonal(dim1=1, dim2=2).fill_(-2)
-        nearest = cosine.argmax(-1, keepdim=True).expand_as(z)
-    return (z - z.gather(1, nearest)).norm(dim=-1)
+    itself = torch.arange(z.shape[1], device=z.device)
+    nearest = torch.stack([most_similar(one, one, without=itself) for one in z])
+    return (z - z.gather(1, nearest[..., None].expand_as(z))).norm(dim=-1)
 
 
 def koleo(distance: Tensor, eps: float = 1e-8) -> Tensor:

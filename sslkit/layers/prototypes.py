@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from sslkit.embeddings import Embeddings, along, each_resolution, stacked
 from sslkit.errors import UserError
 from sslkit.layers.heads import UnitLength
+from sslkit.layers.similarities import log_sum_exp
 from sslkit.runtime import distributed
 
 
@@ -50,19 +51,22 @@ def held(weight: Tensor, frozen: bool) -> Tensor:
     return weight.detach() + 0 * weight if frozen else weight
 
 
-def swapped_prediction(codes: Tensor, z: Tensor, prototypes: Tensor, temperature: float) -> Tensor:
+def swapped_prediction(
+    codes: Tensor, z: Tensor, prototypes: Tensor, temperature: float, *, tf32: bool = False
+) -> Tensor:
     """Mean cross-entropy of each code with the prediction from every other crop of its image. Scalar.
 
     codes: (V, N, K) of the first V crops, each sums to 1. z: (C, N, D), prototypes: (K, D), of length 1.
+    tf32: of the crops' logits, see `similarities.product`.
     SwAV's eq. 2 and DINO's eq. 3, averaged over the V (C - 1) pairs and the images.
     """
     v, c = len(codes), len(z)
-    # -sum_k q_k log softmax(s)_k = logsumexp(s) - q . s, and q . (C z) = (C' q) . z is a product in D, not in K: only
-    # one tensor over all crops is K wide, and codes are summed before they are multiplied with a crop.
+    # -sum_k q_k log softmax(s)_k = logsumexp(s) - q . s, and q . (C z) = (C' q) . z is a product in D, not in K: no
+    # tensor over all crops is K wide, and codes are summed before they are multiplied with a crop.
     z = z / temperature
     expected = codes @ prototypes
     agreement = (expected.sum(0) * z.sum(0)).sum(-1) - (expected * z[:v]).sum((0, 2))
-    partition = torch.logsumexp(z @ prototypes.T, dim=-1)
+    partition = log_sum_exp(z, prototypes, tf32=tf32)
     partition = v * partition.sum(0) - partition[:v].sum(0)
     return (partition - agreement).mean() / (v * (c - 1))
 
@@ -89,6 +93,23 @@ def sinkhorn_of_ranks(scores: Tensor, epsilon: float, iterations: int) -> Tensor
         q -= torch.logsumexp(distributed.gather(torch.logsumexp(q, dim=0, keepdim=True)), dim=0)
         q -= torch.logsumexp(q, dim=-1, keepdim=True)
     return q.exp_()
+
+
+@torch.no_grad()
+def sinkhorn_of_cosines(cosines: Tensor, epsilon: float, iterations: int) -> Tensor:
+    """`sinkhorn_of_ranks` of scores (B, K) from -1 to 1, which are overwritten: an iteration only reads them, twice.
+
+    Q stays diag(rows) exp(scores / epsilon) diag(columns), and the two vectors are changed. For epsilon from 1 / 30 on
+    no product of them leaves fp32's range; below, the logarithms of `sinkhorn_of_ranks` are taken.
+    """
+    if epsilon < 1 / 30:
+        return sinkhorn_of_ranks(cosines, epsilon, iterations)
+    q = cosines.div_(epsilon).exp_()
+    rows, columns = q.new_ones(q.shape[0]), q.new_ones(q.shape[1])
+    for _ in range(iterations):
+        columns = distributed.sum_over_ranks(rows @ q).reciprocal()
+        rows = (q @ columns).reciprocal()
+    return q.mul_(columns).mul_(rows[:, None])
 
 
 def check_options(name: str, prototypes: int, **positive: float) -> None:

@@ -9,16 +9,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.errors import UserError
-from sslkit.runtime import distributed
+from sslkit.runtime import distributed, draws
 
 
 def draw_slices(dim: int, count: int, step: int, *, like: Tensor) -> Tensor:
-    """(dim, count) random directions of length 1, which depend only on the step: the same on all ranks.
+    """(dim, count) random directions of length 1, which depend only on the step: the same on all ranks and devices.
 
-    They are drawn on the CPU, so that every device has the same, in the precision and on the device of `like`.
+    In the precision of `like`, and drawn on its device: a copy from the CPU would be waited for.
     """
-    generator = torch.Generator().manual_seed(step)
-    return F.normalize(torch.randn(dim, count, generator=generator, dtype=torch.float32), dim=0).to(like)
+    return F.normalize(draws.normal((dim, count), step, like.device), dim=0).to(like.dtype)
 
 
 def sigreg(z: Tensor, slices: Tensor, *, knots: int = 9, t_max: float = 5.0) -> Tensor:

@@ -50,10 +50,13 @@ class Objective(nn.Module):
     families: kinds of backbone in the paper, the default one first: "resnet", "vit".
     needs_labels: whether the loss reads e.labels.
     most_views: full-size views that the loss can compare; None: any number.
+    lengths_vary: whether the network gets another number of patches in each step.
     least_images: smallest number of images in a step, over all ranks; least_images_hint: remedy in the error besides a
         larger batch.
     epoch, progress: for schedules; set by `Method` before every step and restored with it: the epoch of the step, and
         the finished share of the run's steps, 0 to 1.
+    mixed: whether the step's networks run in mixed precision; set by `Method`. Losses are fp32 all the same, and may
+        multiply large matrices in TF32 then.
     watched: detached scalars of the last step to log beside its terms.
     """
 
@@ -61,6 +64,7 @@ class Objective(nn.Module):
     families: ClassVar[tuple[str, ...]] = ("resnet",)
     needs_labels: ClassVar[bool] = False
     most_views: ClassVar[int | None] = None
+    lengths_vary: ClassVar[bool] = False
     dim: int
     least_images: int = 2
     least_images_hint: str = ""
@@ -70,6 +74,7 @@ class Objective(nn.Module):
         self.backbone = backbone
         self.epoch = 0
         self.progress = 0.0
+        self.mixed = False
         self.watched: dict[str, Tensor] = {}
 
     def check(self, dataset: "Images") -> None:

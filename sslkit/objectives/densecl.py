@@ -8,12 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import MOCO
-from sslkit.embeddings import Tokens, along, mean_over_ranks, stacked, wide
+from sslkit.embeddings import Tokens, along, mean_over_ranks, own_rows, stacked, wide
 from sslkit.errors import UserError
 from sslkit.layers import teacher
 from sslkit.layers.heads import mlp
 from sslkit.layers.norm_statistics import encoded
 from sslkit.layers.queue import Queue
+from sslkit.layers.similarities import log_sum_exp
 from sslkit.objectives.base import Objective, check_above_zero
 from sslkit.options.ranges import Rows, Share, Temperature, Width
 
@@ -96,7 +97,7 @@ class DenseCL(Objective):
 
     def constrain(self, e: DensePairs) -> Tensor:
         """Mean log-sum-exp of the cosines with the own key and the queue, of images and of places."""
-        images = self.spread(e.z, e.target, self.queue).mean()
+        images = mean_over_ranks(self.spread(own_rows(e.z), own_rows(e.target), self.queue).mean())
         places = mean_over_ranks(self.spread(e.tokens, e.token_target, self.dense_queue).mean())
         return (1 - self.weight) * images + self.weight * places
 
@@ -104,7 +105,7 @@ class DenseCL(Objective):
         """(..., D) -> (...): log-sum-exp of the cosines with the key and the queue, over the temperature."""
         query = F.normalize(query, dim=-1) / self.temperature
         positive = (query * F.normalize(key, dim=-1)).sum(-1)
-        return torch.logaddexp(positive, torch.logsumexp(query @ queue.rows.T, dim=-1))
+        return torch.logaddexp(positive, log_sum_exp(query, queue.rows))
 
     def observe(self, e: DensePairs) -> None:
         """Push the keys, and the means of their places, into the queues."""

@@ -18,6 +18,7 @@ from sslkit.layers.prototypes import (
     prediction_head,
     swapped_prediction,
 )
+from sslkit.layers.similarities import product
 from sslkit.numerics import schedules
 from sslkit.objectives.base import Objective
 from sslkit.options.ranges import Count, Prototypes, Share, Temperature, Width
@@ -101,16 +102,18 @@ class DINO(Objective):
         """
         codes = self.codes(own_rows(e.target))
         prototypes = F.normalize(held(self.prototypes.weight, self.epoch < self.freeze_last_layer), dim=1)
-        return mean_over_ranks(swapped_prediction(codes, own_rows(e.directions()), prototypes, self.temperature))
+        own = own_rows(e.directions())
+        return mean_over_ranks(swapped_prediction(codes, own, prototypes, self.temperature, tf32=self.mixed))
 
     @torch.no_grad()
     def codes(self, target: Tensor) -> Tensor:
         """The teacher's distribution over the prototypes: bottlenecks (..., D) of this rank -> (..., K)."""
-        return F.softmax((self.logits(target) - self.center) / self.teacher_temperature(), dim=-1)
+        return centred_softmax(self.logits(target), self.center, self.teacher_temperature())
 
     def logits(self, target: Tensor) -> Tensor:
         """The teacher's last layer, weight-normed with a norm of one: bottlenecks (..., D) -> (..., K)."""
-        return F.normalize(target, dim=-1) @ F.normalize(self.teacher[2].weight, dim=1).T
+        prototypes = F.normalize(self.teacher[2].weight, dim=1)
+        return product(F.normalize(target, dim=-1), prototypes, tf32=self.mixed)
 
     def source_head(self) -> nn.Sequential:
         """The prediction of a crop over the prototypes, as the student makes it."""
@@ -130,6 +133,11 @@ class DINO(Objective):
     def after_step(self, progress: float) -> None:
         """Update the teacher, batch-norm buffers too, with a momentum that rises to 1 as a cosine."""
         teacher.follow(self.teacher, *self.student(), momentum=schedules.along_cosine(self.momentum, 1.0, progress))
+
+
+def centred_softmax(logits: Tensor, center: Tensor, temperature: float) -> Tensor:
+    """Softmax of (logits - center) / temperature; the logits (..., K) are overwritten."""
+    return F.softmax(logits.sub_(center).div_(temperature), dim=-1)
 
 
 def head(width: int, hidden: int, dim: int, batch_norm: bool) -> nn.Sequential:

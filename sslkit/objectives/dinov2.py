@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -10,11 +11,13 @@ from torch import Tensor, nn
 from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.layers import teacher
 from sslkit.layers.koleo import koleo, nearest_distance
-from sslkit.layers.prototypes import Crops, sinkhorn_of_ranks
+from sslkit.layers.prototypes import Crops, sinkhorn_of_cosines
+from sslkit.layers.similarities import product
 from sslkit.numerics import schedules
 from sslkit.objectives.dino import head
 from sslkit.objectives.ibot import IBOT, MaskedCrops
 from sslkit.options.ranges import Count, Depth, PartialShare, Prototypes, Share, Temperature, Weight, Width
+from sslkit.runtime import distributed, draws
 
 _VIEW = View(scale=(0.32, 1.0), brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1)
 
@@ -95,24 +98,29 @@ class DINOv2(IBOT):
         return self.patch_prototypes
 
     def shares(self, n: int, generator: torch.Generator | None) -> Tensor:
-        """(n,) the share of masked patches of each image: 0, or uniform within one of equal parts of mask_share."""
+        """(n,) the share of masked patches of each image: 0, or uniform within one of equal parts of mask_share.
+
+        The parts are as many as the masked images of all ranks.
+        """
         low, high = self.mask_share
-        masked = int(n * self.mask_probability)
-        place, order = torch.rand(masked, generator=generator), torch.randperm(n, generator=generator)
-        share = low + (high - low) * (torch.arange(masked) + place) / max(masked, 1)
-        return torch.cat([share, torch.zeros(n - masked)])[order]
+        rows, total = draws.own_rows(n), n * distributed.world_size()
+        masked = int(total * self.mask_probability)
+        part = torch.from_numpy(draws.shuffled(np.array(rows), total, draws.new_key(generator)))
+        share = low + (high - low) * (part + draws.uniform(rows, (), generator)) / max(masked, 1)
+        return torch.where(part < masked, share, 0.0)
 
     @torch.no_grad()
     def codes(self, target: Tensor) -> Tensor:
         """The teacher's distribution over the prototypes by Sinkhorn over the views and images of all ranks."""
         scores = self.logits(target).flatten(0, 1)
-        return sinkhorn_of_ranks(scores, self.teacher_temperature(), self.iterations).unflatten(0, target.shape[:2])
+        return sinkhorn_of_cosines(scores, self.teacher_temperature(), self.iterations).unflatten(0, target.shape[:2])
 
     @torch.no_grad()
     def patch_codes(self, target: Tensor) -> Tensor:
         """The teacher's distribution of the masked patches, by Sinkhorn over those of all ranks."""
-        scores = F.normalize(target, dim=-1) @ F.normalize(self.patch_teacher[1].weight, dim=1).T
-        return sinkhorn_of_ranks(scores, self.teacher_temperature(), self.iterations)
+        prototypes = F.normalize(self.patch_teacher[1].weight, dim=1)
+        scores = product(F.normalize(target, dim=-1), prototypes, tf32=self.mixed)
+        return sinkhorn_of_cosines(scores, self.teacher_temperature(), self.iterations)
 
     def constrain(self, e: Crops) -> Tensor:
         """koleo_weight times minus the mean log distance of an image's features to the nearest other's, by view."""

@@ -12,10 +12,12 @@ from sslkit.embeddings import Tokens, along, each_resolution, mean_over_ranks, s
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks
 from sslkit.layers.prototypes import Crops, held
+from sslkit.layers.similarities import cross_entropy
 from sslkit.objectives.base import Hidden
-from sslkit.objectives.dino import DINO
+from sslkit.objectives.dino import DINO, centred_softmax
 from sslkit.options.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width
-from sslkit.runtime import distributed
+from sslkit.runtime import distributed, draws
+from sslkit.runtime.device import moved
 
 _VIEW = View(scale=(0.25, 1.0), brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1)
 
@@ -107,7 +109,7 @@ class IBOT(DINO):
         full = torch.cat(list(views[:v]))
         drawn = torch.cat([self.draw_mask(len(views[0]), generator) for _ in range(v)])
         chosen, weight = masked_patches(drawn, full)
-        mask = masks.moved(drawn, full)
+        mask = moved(drawn, full)
         net = self.backbone.net
         tokens = masked_vit.encode_masked(net, full, mask, self.mask_token)
         h = torch.cat([net.forward_head(tokens), *(self.backbone(pixels) for pixels in each_resolution(views[v:]))])
@@ -147,13 +149,12 @@ class IBOT(DINO):
     def draw_mask(self, n: int, generator: torch.Generator | None) -> Tensor:
         """(n, L) bool, the masked patches of one view of this rank's n images."""
         grid = self.backbone.net.patch_embed.grid_size
-        share = self.shares(n * distributed.world_size(), generator)
-        return masks.draw_blocks(n, grid, share, generator, smallest=max(min(grid) // 3, 1) ** 2)
+        return masks.draw_blocks(n, grid, self.shares(n, generator), generator, smallest=max(min(grid) // 3, 1) ** 2)
 
     def shares(self, n: int, generator: torch.Generator | None) -> Tensor:
-        """(n,) the share of masked patches of each image: 0, or uniform."""
+        """(n,) the share of masked patches of each of this rank's images: 0, or uniform."""
         low, high = self.mask_share
-        whole, share = torch.rand(2, n, generator=generator)
+        whole, share = draws.uniform(draws.own_rows(n), (2,), generator).unbind(1)
         return torch.where(whole < self.mask_probability, low + (high - low) * share, 0.0)
 
     def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Hidden]:
@@ -170,20 +171,20 @@ class IBOT(DINO):
     def align_patches(self, e: MaskedCrops) -> Tensor:
         """Cross-entropy of the teacher's softmax of each masked patch with the student's; mean over views and ranks."""
         prototypes = F.normalize(held(self.patch_last().weight, self.epoch < self.freeze_last_layer), dim=1)
-        scores = F.normalize(e.tokens, dim=-1) / self.temperature @ prototypes.T
-        losses = F.cross_entropy(scores, self.patch_codes(e.token_target), reduction="none")
+        rows, codes = F.normalize(e.tokens, dim=-1) / self.temperature, self.patch_codes(e.token_target)
+        losses = cross_entropy(rows, prototypes, codes, tf32=self.mixed)
         return mean_over_ranks(e.token_weight.to(losses) @ losses)
 
     @torch.no_grad()
     def patch_codes(self, target: Tensor) -> Tensor:
         """The teacher's distribution of the masked patches: bottlenecks (T, D) -> (T, K)."""
-        return F.softmax((self.logits(target) - self.patch_center) / self.teacher_temperature(), dim=-1)
+        return centred_softmax(self.logits(target), self.patch_center, self.teacher_temperature())
 
     def observe(self, e: MaskedCrops) -> None:
         """Move both centres towards the teacher's mean logits, of the views and of the masked patches of all ranks."""
         super().observe(e)
         rows = F.normalize(e.token_target, dim=-1)
-        count = distributed.sum_over_ranks(rows.new_tensor(len(rows)))
+        count = distributed.sum_over_ranks(rows.new_full((), len(rows)))
         mean = distributed.sum_over_ranks(rows.sum(0)) / count.clamp(min=1)
         logits = F.normalize(self.teacher[2].weight, dim=1) @ mean
         # a step without a masked patch keeps the centre
@@ -197,7 +198,7 @@ def masked_patches(mask: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
     """
     chosen = mask.flatten().nonzero()[:, 0]
     each = 1 / (mask.sum(1).clamp(min=1) * len(mask))
-    return masks.moved(chosen, like), masks.moved(each[chosen // mask.shape[1]], like)
+    return moved(chosen, like), moved(each[chosen // mask.shape[1]], like)
 
 
 def check_grid(name: str, backbone: nn.Module) -> None:

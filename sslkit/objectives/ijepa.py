@@ -13,6 +13,7 @@ from sslkit.layers import masked_vit, masks, teacher
 from sslkit.numerics import schedules
 from sslkit.objectives.base import Hidden, Objective
 from sslkit.options.ranges import Count, Depth, Share, Width
+from sslkit.runtime.device import moved
 
 
 class IJEPA(Objective):
@@ -36,6 +37,7 @@ class IJEPA(Objective):
     """
 
     families = ("vit",)
+    lengths_vary = True  # the context is what the targets leave
     views = ViewRecipe((View(scale=(0.3, 1.0), flip=0.0, jitter=0.0, grayscale=0.0, blur=0.0),))
 
     def __init__(
@@ -80,7 +82,7 @@ class IJEPA(Objective):
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Tokens:
         """views: one tensor (N, C, H, W). One forward of the student on the contexts, one of the teacher."""
         (images,) = views
-        context, blocks = (masks.moved(x, images) for x in self.draw(len(images), generator))
+        context, blocks = (moved(x, images) for x in self.draw(len(images), generator))
         net = self.backbone.net
         tokens = masked_vit.encode(net, images, context[None])
         normed = net.fc_norm(tokens).repeat_interleave(self.targets, dim=0)  # (N B, prefix + K, F)

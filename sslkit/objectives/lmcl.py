@@ -1,12 +1,13 @@
 """LMCL: SimCLR whose distances are either small or large, with a margin between (Chen et al., ICML 2021)."""
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
-from sslkit.objectives.simclr import SimCLR
+from sslkit.layers.similarities import total_of_blocks
+from sslkit.objectives.simclr import SimCLR, own_among_all
 from sslkit.options.ranges import Share, Temperature, Weight, Width
+from sslkit.runtime.distributed import sum_over_ranks
 
 
 class LMCL(SimCLR):
@@ -47,7 +48,12 @@ class LMCL(SimCLR):
 
     def constrain(self, e: Embeddings) -> Tensor:
         """SimCLR's log-sum-exp plus weight times the polarization of all pairs of views, their mean."""
-        z = F.normalize(e.z.flatten(0, 1), dim=-1)  # (VN, D)
-        distance = (1 - z @ z.T) / 2
-        inside = ((distance - self.near) * (self.far - distance)).fill_diagonal_(0).clamp(min=0)
-        return super().constrain(e) + self.weight * inside.sum() / (len(z) * (len(z) - 1))
+        rows, own, z = own_among_all(e)
+
+        def inside(rows: Tensor, own: Tensor) -> Tensor:
+            distance = (1 - rows @ z.T) / 2
+            depth = (distance - self.near) * (self.far - distance)
+            return depth.scatter_(1, own[:, None], 0).clamp(min=0).sum()
+
+        total = sum_over_ranks(total_of_blocks(inside, len(z), rows, own))
+        return super().constrain(e) + self.weight * total / (len(z) * (len(z) - 1))

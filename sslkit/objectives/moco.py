@@ -7,11 +7,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import MOCO
-from sslkit.embeddings import Embeddings, stacked
+from sslkit.embeddings import Embeddings, mean_over_ranks, own_rows, stacked
 from sslkit.layers import teacher
 from sslkit.layers.heads import mlp
 from sslkit.layers.norm_statistics import encoded
 from sslkit.layers.queue import Queue
+from sslkit.layers.similarities import log_sum_exp
 from sslkit.objectives.base import Objective, check_above_zero
 from sslkit.options.ranges import Rows, Share, Temperature, Width
 
@@ -71,9 +72,9 @@ class MoCo(Objective):
 
     def constrain(self, e: Embeddings) -> Tensor:
         """Mean log-sum-exp of each query's cosines with its key and with the queue."""
-        query = F.normalize(e.z[0], dim=-1) / self.temperature
-        negatives = torch.logsumexp(query @ self.queue.rows.T, dim=1)
-        return torch.logaddexp(self._positives(e), negatives).mean()
+        query = F.normalize(own_rows(e.z)[0], dim=-1) / self.temperature
+        negatives = log_sum_exp(query, self.queue.rows)
+        return mean_over_ranks(torch.logaddexp(own_rows(self._positives(e)), negatives).mean())
 
     def _positives(self, e: Embeddings) -> Tensor:
         """(K, N) query . key / temperature for K sets of keys."""

@@ -1,14 +1,14 @@
 """MoCo v3: contrast with a slow teacher's keys of the batch, ViT or ResNet (Chen et al. 2021, arXiv 2104.02057)."""
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import BYOL
-from sslkit.embeddings import Predicted
+from sslkit.embeddings import Predicted, mean_over_ranks, own_rows
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit
 from sslkit.layers.heads import mlp
+from sslkit.layers.similarities import log_sum_exp
 from sslkit.objectives.base import WithTeacher, check_above_zero
 from sslkit.options.ranges import Share, Temperature, Width
 
@@ -62,6 +62,6 @@ class MoCoV3(WithTeacher):
 
     def constrain(self, e: Predicted) -> Tensor:
         """2 T times the mean log-sum-exp of a query's cosines with the other view's keys; both directions summed."""
-        query, key = F.normalize(e.prediction, dim=-1), F.normalize(e.target.flip(0), dim=-1)
-        logits = query / self.temperature @ key.mT  # (2, N, N)
-        return 2 * self.temperature * torch.logsumexp(logits, dim=-1).mean(1).sum()
+        query, key = F.normalize(own_rows(e.prediction), dim=-1), F.normalize(e.target.flip(0), dim=-1)
+        spread = log_sum_exp(query / self.temperature, key)  # (2, n), of this rank's images
+        return 2 * self.temperature * mean_over_ranks(spread.mean(1).sum())

@@ -7,9 +7,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import SIMCLR
-from sslkit.embeddings import Predicted, stacked
+from sslkit.embeddings import Predicted, mean_over_ranks, own_rows, stacked
 from sslkit.layers.heads import mlp
 from sslkit.layers.queue import Queue
+from sslkit.layers.similarities import log_sum_exp, most_similar
 from sslkit.objectives.base import Objective, check_above_zero
 from sslkit.options.ranges import Rows, Temperature, Width
 
@@ -62,8 +63,7 @@ class NNCLR(Objective):
     def nearest(self, z: Tensor) -> Tensor:
         """(V, N, D) -> the row of the queue with the largest cosine to each."""
         rows = self.queue.rows.to(z.dtype)
-        with torch.autocast(z.device.type, enabled=False):  # half precision would choose among near ones
-            return rows[(F.normalize(z, dim=-1) @ rows.T).argmax(-1)]
+        return rows[most_similar(F.normalize(z, dim=-1).flatten(0, 1), rows)].view(z.shape)
 
     def align(self, e: Predicted) -> Tensor:
         """Minus the mean cosine of a view's neighbour and the other view's prediction, over the temperature."""
@@ -72,7 +72,7 @@ class NNCLR(Objective):
     def constrain(self, e: Predicted) -> Tensor:
         """Mean log-sum-exp of a neighbour's cosines with the predictions of all images of the other view."""
         others = F.normalize(e.prediction.flip(0), dim=-1) / self.temperature
-        return torch.logsumexp(F.normalize(e.target, dim=-1) @ others.mT, dim=-1).mean()
+        return mean_over_ranks(log_sum_exp(F.normalize(own_rows(e.target), dim=-1), others).mean())
 
     def observe(self, e: Predicted) -> None:
         """Push the first view's embeddings into the queue."""

@@ -3,17 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import BYOL, View, ViewRecipe
 from sslkit.embeddings import along, mean_over_ranks, own_rows, stacked
-from sslkit.layers import masks
 from sslkit.layers.heads import mlp
 from sslkit.layers.prototypes import Crops, embed_crops
 from sslkit.objectives.base import WithTeacher, check_above_zero
 from sslkit.options.ranges import Rows, Share, Temperature, Weight, Width
-from sslkit.runtime import distributed
+from sslkit.runtime import distributed, draws
+from sslkit.runtime.device import moved
 
 _LOCAL: View = replace(BYOL.views[1], scale=(0.05, 0.14), size=96)
 
@@ -84,7 +85,7 @@ class ReLICv2(WithTeacher):
         e = embed_crops(self.backbone, self.projector, views, full, index)
         with torch.no_grad():
             (target,) = stacked(full, self.teacher(torch.cat(list(views[:full]))))
-        drawn = masks.moved(draw_others(len(index), self.negatives, generator), index)
+        drawn = moved(draw_others(len(index), self.negatives, generator), index)
         return Contrasted(z=e.z, h=e.h, target=target, index=index, local=e.local, negatives=drawn)
 
     def align(self, e: Contrasted) -> Tensor:
@@ -119,9 +120,8 @@ def draw_others(n: int, most: int, generator: torch.Generator | None) -> Tensor:
     order of all: of one image every set of others is as likely, and N images take N random numbers, not N^2.
     """
     world = distributed.world_size()
-    images = n * world
-    order = torch.randperm(images, generator=generator)
-    place = order.argsort()  # of each image in the order
-    following = torch.arange(1, 1 + min(most, images - 1))
-    others = masks.own_draws(order[(place[:, None] + following) % images])
+    images, key = n * world, draws.new_key(generator)
+    place = draws.shuffled(np.array(draws.own_rows(n)), images, key)
+    following = np.arange(1, 1 + min(most, images - 1))
+    others = torch.from_numpy(draws.shuffled((place[:, None] + following) % images, images, key, back=True))
     return others % world * n + others // world  # image i of the batch is row i // world of rank i % world

@@ -7,10 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import MOCO, WEAK, ViewRecipe
-from sslkit.embeddings import Embeddings, stacked
+from sslkit.embeddings import Embeddings, mean_over_ranks, own_rows, stacked
 from sslkit.layers import teacher
 from sslkit.layers.heads import mlp
 from sslkit.layers.queue import Queue
+from sslkit.layers.similarities import total_of_blocks
 from sslkit.objectives.base import Objective, check_above_zero
 from sslkit.options.ranges import Rows, Share, Temperature, Width
 
@@ -66,9 +67,13 @@ class ReSSL(Objective):
 
     def align(self, e: Embeddings) -> Tensor:
         """Cross-entropy of the student's similarities with the teacher's, mean over images (algorithm 1)."""
-        student = self._similarities(e.z[0], self.temperature)
-        relation = self._similarities(e.target[0], self.teacher_temperature).softmax(1)
-        return F.cross_entropy(student, relation)
+        z, target = own_rows(e.z)[0], own_rows(e.target)[0]
+        return mean_over_ranks(total_of_blocks(self._relational, len(self.queue), z, target) / len(z))
+
+    def _relational(self, z: Tensor, target: Tensor) -> Tensor:
+        """The sum over the rows."""
+        relation = self._similarities(target, self.teacher_temperature).softmax(1)
+        return F.cross_entropy(self._similarities(z, self.temperature), relation, reduction="sum")
 
     def _similarities(self, z: Tensor, temperature: float) -> Tensor:
         """(N, queue_size) cosines with the queue, over the temperature."""

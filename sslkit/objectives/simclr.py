@@ -5,8 +5,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import SIMCLR
-from sslkit.embeddings import Embeddings
+from sslkit.embeddings import Embeddings, mean_over_ranks, own_rows
 from sslkit.layers.heads import mlp
+from sslkit.layers.similarities import log_sum_exp
 from sslkit.objectives.base import Objective, check_above_zero
 from sslkit.options.ranges import Temperature, Width
 
@@ -39,7 +40,17 @@ class SimCLR(Objective):
         return -pairs.mean() / (v * (v - 1) * self.temperature)
 
     def constrain(self, e: Embeddings) -> Tensor:
-        """Mean log-sum-exp of each view's cosines with all other views: one VN x VN product."""
-        z = F.normalize(e.z.flatten(0, 1), dim=-1)  # (VN, D)
-        cosine = (z @ z.T / self.temperature).fill_diagonal_(float("-inf"))
-        return torch.logsumexp(cosine, dim=1).mean()
+        """Mean log-sum-exp of each view's cosines with all other views; each rank has the rows of its own images."""
+        rows, own, z = own_among_all(e)
+        return mean_over_ranks(log_sum_exp(rows, z, temperature=self.temperature, without=own).mean())
+
+
+def own_among_all(e: Embeddings) -> tuple[Tensor, Tensor, Tensor]:
+    """All views of this rank's n images (V n, D), their numbers among those of all ranks, and these (V N, D).
+
+    Each has length 1.
+    """
+    z = F.normalize(e.z.flatten(0, 1), dim=-1)
+    numbers = torch.arange(len(z), device=z.device)
+    rows, own = (own_rows(x.unflatten(0, e.z.shape[:2])).flatten(0, 1) for x in (z, numbers))
+    return rows, own, z

@@ -13,6 +13,7 @@ from sslkit.layers.heads import mlp
 from sslkit.objectives.base import WithTeacher
 from sslkit.options.ranges import Share, Weight, Width
 from sslkit.runtime import distributed
+from sslkit.runtime.device import moved
 
 SAMPLE = 256  # images whose distances fit the kernel's width
 RATE, DECAYS = 3e-4, (0.9, 0.999)  # of Adam for the kernel's width, as in the authors' code
@@ -90,11 +91,13 @@ class SSLHSIC(WithTeacher):
         self.register_buffer("scale", torch.ones(()))
         self.register_buffer("moments", torch.zeros(2))  # Adam's
         self.register_buffer("updates", torch.zeros(()))
+        self.register_buffer("decays", torch.tensor(DECAYS), persistent=False)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Drawn:
         """Embed as with any teacher, and draw the features of this step."""
         e = super().embed(views, index)
-        frequencies, phases = (x.to(e.z) for x in draw_frequencies(self.features, self.dim, generator))
+        drawn = draw_frequencies(self.features, self.dim, generator)
+        frequencies, phases = (moved(x.to(e.z.dtype), e.z) for x in drawn)
         return Drawn(**vars(e), frequencies=frequencies, phases=phases)
 
     def align(self, e: Drawn) -> Tensor:
@@ -121,10 +124,10 @@ class SSLHSIC(WithTeacher):
         distance = (2 - 2 * x @ x.T).clamp_min(0)
         terms = 3 * self.scale / (distance + self.scale**2)
         slope = 1 / self.scale - terms.where(pairs, 0).sum() / pairs.sum()
-        decays = torch.tensor(DECAYS, device=x.device)
+        decays = self.decays.to(slope)
         self.updates = self.updates + 1
-        self.moments = torch.stack([slope, slope**2]).lerp(self.moments, decays.to(slope))
-        first, second = self.moments / (1 - decays.to(slope) ** self.updates)
+        self.moments = torch.stack([slope, slope**2]).lerp(self.moments, decays)
+        first, second = self.moments / (1 - decays**self.updates)
         self.scale = self.scale + RATE * first / (second.sqrt() + 1e-8)
 
 

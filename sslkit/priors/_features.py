@@ -28,7 +28,7 @@ _BATCH = 128  # images; for videos a quarter as many frames
 _BAR_FROM = 2000  # smallest number of images with a progress bar
 _FRAMES_OF_CLIP = 4  # frames of a clip used to fit a prior
 _MOST_TO_FIT = 10_000  # images whose features the whitening is fitted to
-_ON_DEVICE = 2**30  # largest table, in bytes, that is kept on the model's device
+_ON_DEVICE = 2**30  # bytes of the largest table that is kept on a GPU, unless 1 / 16 of its memory is more
 
 
 @dataclass(eq=False)
@@ -43,9 +43,7 @@ class FeatureTable:
 
     def rows(self, index: Tensor) -> Tensor:
         """(n,) rows -> (n, A) float32 on the index's device. On the CPU raises UserError for rows out of range."""
-        if index.is_cuda and self.array.nbytes <= _ON_DEVICE:  # avoids synchronising with the GPU in every step
-            if self._resident is None or self._resident.device != index.device:
-                self._resident = self.all().to(index.device)
+        if index.is_cuda and self.put(index.device):  # avoids synchronising with the GPU in every step
             return self._resident[index]
         places = index.cpu().numpy()
         low, high = places.min(initial=0), places.max(initial=0)
@@ -54,13 +52,20 @@ class FeatureTable:
             raise UserError(f"rows {low} to {high} are out of range: the prior has features of {count} images")
         return torch.from_numpy(np.asarray(self.array[places], dtype=np.float32)).to(index.device)
 
+    def put(self, device: torch.device) -> bool:
+        """Copy the table to a GPU, once, unless it is too large; return whether it is there."""
+        if device.type == "cuda" and (self._resident is None or self._resident.device != device):
+            most = max(_ON_DEVICE, torch.cuda.mem_get_info(device)[1] // 16)
+            self._resident = self.all().to(device) if 4 * self.array.size <= most else None
+        return self._resident is not None
+
     def all(self) -> Tensor:
         """The whole table, (N, A) float32, on the CPU."""
         return torch.from_numpy(np.array(self.array, dtype=np.float32))
 
 
 def tabulate(prior: Prior, dataset: "Images", *, cache: Path | None, device: torch.device) -> FeatureTable:
-    """Read or compute the prior's features of every image of the data set. All ranks must call this.
+    """Read or compute the prior's features of every image, and put them on the device. All ranks must call this.
 
     cache: folder for a .npy file named by the sha256 of the prior's identity and the data set's digest; read if it
         exists, otherwise written atomically, of several ranks each computes its part of the rows. None, or a prior of
@@ -68,17 +73,23 @@ def tabulate(prior: Prior, dataset: "Images", *, cache: Path | None, device: tor
     Raises UserError for a features file that does not fit the data set, see `Prior.check`, or if the cache cannot be
     written.
     """
+    table = FeatureTable(_tabulated(prior, dataset, cache, device))
+    table.put(device)
+    return table
+
+
+def _tabulated(prior: Prior, dataset: "Images", cache: Path | None, device: torch.device) -> np.ndarray:
     if isinstance(prior, FilePrior):
         prior.check(dataset)
-        return FeatureTable(prior.array)
+        return prior.array
     what, rows = f"the features of prior {prior.name}", range(len(dataset))
     if cache is None or prior.identity is None:
         with together(what):
-            return FeatureTable(np.concatenate(list(_batches(prior, dataset, device, rows))))
+            return np.concatenate(list(_batches(prior, dataset, device, rows)))
     digest = from_first("the content of the images", lambda: dataset.digest)  # for which files may have to be read
     path = Path(cache) / f"prior-{key_of(prior.identity, digest)}.npy"
     compute = partial(_batches, prior, dataset, device)
-    return FeatureTable(stored(path, len(rows), compute, what=what, unit=_rows_at_once(dataset)))
+    return stored(path, len(rows), compute, what=what, unit=_rows_at_once(dataset))
 
 
 def fit(prior: PcaPrior, dataset: "Images", *, cache: Path | None) -> None:

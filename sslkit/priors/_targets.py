@@ -16,6 +16,7 @@ from sslkit.priors import build
 from sslkit.priors._features import FeatureTable, fit, some_features, tabulate
 from sslkit.priors.base import NetworkPrior
 from sslkit.priors.features import FilePrior
+from sslkit.runtime.device import moved
 from sslkit.runtime.kept_arrays import key_of, stored
 from sslkit.runtime.waiting import from_first
 
@@ -111,7 +112,7 @@ class PriorTargets(nn.Module):
     def whitened(self, features: Tensor) -> Tensor:
         """W (features - mean), (N, A) -> (N, K)."""
         if not self.is_fitted:
-            return features @ self._projection(features.shape[1]).to(features)
+            return features @ self._projection(features)
         if features.shape[1] != len(self.mean):
             raise UserError(
                 f"{self.owner}: prior {self.prior.name} gives {features.shape[1]} features here, and gave "
@@ -146,8 +147,9 @@ class PriorTargets(nn.Module):
         key = key_of("whitening", VERSION, self.components, about, digest)
         return np.array(stored(Path(cache) / f"whitening-{key}.npy", None, compute, what=what))
 
-    def _projection(self, width: int) -> Tensor:
-        """(width, K) the first columns of the identity, or random ones if there are more features."""
+    def _projection(self, features: Tensor) -> Tensor:
+        """(A, K) for features (N, A): the first columns of the identity, or random ones if there are more features."""
+        width = features.shape[1]
         if not self._said:
             warnings.warn(
                 f"{self.owner} was fitted to no data set (call Method.prepare): its targets are a random projection",
@@ -155,8 +157,9 @@ class PriorTargets(nn.Module):
             )
             self._said = True
         if width <= self.components:
-            return torch.eye(width, self.components)
-        return torch.randn(width, self.components, generator=torch.Generator().manual_seed(0)) / width**0.5
+            return torch.eye(width, self.components, device=features.device, dtype=features.dtype)
+        drawn = torch.randn(width, self.components, generator=torch.Generator().manual_seed(0)) / width**0.5
+        return moved(drawn.to(features.dtype), features)
 
     def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *others: object) -> None:
         for name in STATE:  # their shapes are the prior's

@@ -98,13 +98,16 @@ class NetworkPrior(Prior):
         self.is_squashed = config.get("resize_mode") == "squash"
         self.precision = precision
         self._device: torch.device | None = None
+        self._normal: tuple[Tensor, Tensor] | None = None
 
     def extract(self, pixels: Tensor) -> Tensor:
         if pixels.device != self._device:
             self.network.to(pixels.device)
             self._device = pixels.device
+            self._normal = tuple(pixels.new_tensor(x).view(-1, 1, 1) for x in (self.mean, self.std))
         x = resize_and_crop(self._of_channels(pixels), self.size, self.interpolation, squash=self.is_squashed)
-        x = (x - x.new_tensor(self.mean).view(-1, 1, 1)) / x.new_tensor(self.std).view(-1, 1, 1)
+        mean, std = self._normal
+        x = (x - mean) / std
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
             return self.network(x)
 

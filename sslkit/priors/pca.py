@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sslkit.priors.base import Prior, resize_and_crop, to_float
+from sslkit.runtime.device import moved, seeded
 
 
 class PcaPrior(Prior):
@@ -26,6 +27,7 @@ class PcaPrior(Prior):
         self.mean: Tensor | None = None
         self.basis: Tensor | None = None
         self.side: int | None = None
+        self._placed: tuple[Tensor, Tensor] | None = None
         self._said = False
 
     @classmethod
@@ -44,11 +46,10 @@ class PcaPrior(Prior):
         x = self._pixels(to_float(images))
         self.mean = x.mean(0)
         rank = min(self.components, *x.shape)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+        with seeded(0, x.device):
             # ten extra columns and four iterations make the randomised basis exact to 1e-3
             _, _, basis = torch.svd_lowrank(x - self.mean, min(rank + 10, *x.shape), niter=4)
-        self.basis = basis[:, :rank].contiguous()
+        self.basis, self._placed = basis[:, :rank].contiguous(), None
         self.side = min(self.size, *images.shape[-2:])
 
     def components_of_fit(self) -> np.ndarray:
@@ -58,17 +59,24 @@ class PcaPrior(Prior):
     def restore(self, fitted: np.ndarray, channels: int) -> None:
         """Restore an earlier fit to images of these channels, from its `components_of_fit`."""
         fitted = torch.from_numpy(np.array(fitted))
-        self.mean, self.basis = fitted[0], fitted[1:].T.contiguous()
+        self.mean, self.basis, self._placed = fitted[0], fitted[1:].T.contiguous(), None
         self.side = math.isqrt(len(self.mean) // channels)
 
     def extract(self, pixels: Tensor) -> Tensor:
         x = self._pixels(pixels)
         if self.basis is not None:
-            return (x - self.mean.to(x)) @ self.basis.to(x)
+            mean, basis = self._beside(x)
+            return (x - mean) @ basis
         if not self._said:
             warnings.warn("prior pca was fitted to no data set (call Method.prepare): using plain pixels", stacklevel=2)
             self._said = True
         return x
+
+    def _beside(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and basis on the device and in the precision of x; a copy for each view would wait for a GPU."""
+        if self._placed is None or self._placed[0].device != x.device or self._placed[0].dtype != x.dtype:
+            self._placed = moved(self.mean.to(x.dtype), x), moved(self.basis.to(x.dtype), x)
+        return self._placed
 
     @property
     def identity(self) -> str:

@@ -1,29 +1,26 @@
-"""How a training uses its device: number format, compiled networks, recomputed activations, memory that runs out."""
+"""How a training uses its device: number format, recomputed activations, memory that runs out."""
 
 import errno
 import os
 import re
 import resource
 import sys
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from sslkit.errors import RunFailed, UserError, first_line
+from sslkit.errors import RunFailed, UserError
 from sslkit.runtime.checkpoint import LAST, PREVIOUS
 from sslkit.runtime.jobs import free_memory
-from sslkit.runtime.loop import Hook, Loop
+from sslkit.runtime.loop import Loop
 from sslkit.terminal import say
 
-BACKEND = "inductor"
 GIB = 2**30
 SAID = ("can't allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED", "bad_alloc")
 WORKER = "DataLoader worker"  # of torch's errors for one that was killed, raised wherever the signal arrives
@@ -69,6 +66,29 @@ def deterministic(asked: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
+@contextmanager
+def one_float32() -> Iterator[None]:
+    """Let convolutions in float32 be as exact as matrix products in float32, which are exact if nobody asked otherwise.
+
+    `torch.set_float32_matmul_precision("high")` before a run allows TF32, of 10 bits, for both; PyTorch's own default
+    is TF32 for convolutions alone.
+    """
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = torch.get_float32_matmul_precision() != "highest"
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
+
+
+def fuses(device: torch.device, precision: str) -> bool:
+    """Return whether AdamW moves all weights in one kernel.
+
+    On a GPU; on a CPU that rounds otherwise. Lightning refuses it beside a clipped norm where a GradScaler unscales.
+    """
+    return device.type == "cuda" and precision != "16-mixed"
+
+
 def recompute(net: nn.Module, name: str) -> None:
     """Let a network recompute its activations in the backward pass (Chen et al. 2016, arXiv 1604.06174).
 
@@ -99,67 +119,6 @@ def statistics_kept(module: nn.Module) -> Iterator[None]:
     finally:
         for norm, momentum, count in before:
             norm.momentum, norm.num_batches_tracked = momentum, count
-
-
-class Compiled(Hook):
-    """Puts compiled functions into the networks of a run at the start of each epoch, and removes them at its end.
-
-    Evaluations run on batches of other sizes, each of which would be compiled again. The names of tensors do not
-    change, so that checkpoints with and without it are the same.
-    parts: the modules in the loop's module, and the names of their functions. plain: whether a batch runs uncompiled.
-    """
-
-    def __init__(
-        self, parts: Callable[[nn.Module], Iterable[tuple[nn.Module, str]]], plain: Callable[[], bool]
-    ) -> None:
-        self.parts, self.plain = parts, plain
-        self.functions: list[tuple[nn.Module, str, Callable[..., Any]]] = []
-
-    def epoch_begin(self, loop: Loop) -> None:
-        if not self.functions:
-            self.functions = [
-                (owner, name, torch.compile(getattr(owner, name), backend=BACKEND, dynamic=False))
-                for owner, name in dict.fromkeys(self.parts(loop.module))
-            ]
-        self._insert()
-
-    def batch_begin(self, loop: Loop) -> None:
-        if self.plain():
-            self._remove()
-
-    def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
-        self._insert()
-
-    def epoch_end(self, loop: Loop) -> None:
-        self._remove()
-
-    def _insert(self) -> None:
-        for owner, name, function in self.functions:
-            setattr(owner, name, function)
-
-    def _remove(self) -> None:
-        for owner, name, _ in self.functions:
-            delattr(owner, name)
-
-
-def check_compiler(device: torch.device) -> None:
-    """Compile a small function. Raises UserError where that fails, as without a C++ compiler."""
-    from torch._inductor import config
-
-    try:
-        with config.patch(force_disable_caches=True), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of caches that are not used
-            torch.compile(_probe, backend=BACKEND)(torch.ones(8, device=device))
-    except Exception as error:  # of torch's compiler, of triton's, or of the system's
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [first_line(error)]
-        raise UserError(
-            f"trainer.compile=true cannot compile here ({lines[0]}): install a C++ compiler such as g++, or "
-            "leave it out"
-        ) from error
-
-
-def _probe(x: Tensor) -> Tensor:
-    return (2 * x + 1).sin()
 
 
 @dataclass(frozen=True)

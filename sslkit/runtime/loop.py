@@ -240,6 +240,8 @@ class Loop:
     def _restore(self, state: Mapping[str, Any]) -> None:
         """Load what belongs to the weights on their device."""
         try:
+            for own, saved in zip(self.optimizer.param_groups, state["optimizer"]["param_groups"], strict=False):
+                saved |= {name: own[name] for name in ("fused", "foreach") if name in own}  # of this device
             self.optimizer.load_state_dict(state["optimizer"])
         except (KeyError, ValueError) as error:
             raise Misfit(f"the checkpoint is of another optimiser ({error}); start a new run") from error

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,24 +33,26 @@ def is_main() -> bool:
 
 
 def make_fabric(accelerator: str, asked: Devices, num_nodes: int, strategy: str, precision: str) -> Fabric:
-    """Fabric with these devices, processes and number format; it is not launched yet.
+    """Fabric with these devices (of `devices`), processes and number format; it is not launched yet.
 
     Raises UserError for what is not possible here: what Fabric refuses, a launcher that has started another number of
     processes, and half precision on a CPU.
     """
-    check_launcher(asked, num_nodes)
+    check_launcher(asked, num_nodes, accelerator)
     try:
         fabric = Fabric(
             accelerator=accelerator,
-            devices=devices(asked),
+            devices=asked,
             num_nodes=nodes(num_nodes),
-            strategy=_strategy(strategy, count(asked, num_nodes)),
+            strategy=_strategy(strategy, count(asked, num_nodes, accelerator)),
             precision=hardware.precision(precision, accelerator),
         )
     except (MisconfigurationException, RuntimeError, ValueError, TypeError, OverflowError) as error:
         raise UserError(f"trainer: {str(error).strip().splitlines()[0]}{_instead(accelerator)}") from error
     if precision == "16-mixed" and isinstance(fabric.accelerator, CPUAccelerator):
         raise UserError("trainer.precision=16-mixed needs a GPU; on a CPU use bf16-mixed or 32-true")
+    # Otherwise Lightning rounds what a step is given, such as the boxes of the crops, to autocast's 8 or 11 bits.
+    fabric.strategy.precision.convert_input = lambda given: given
     return fabric
 
 
@@ -76,11 +79,23 @@ def _strategy(asked: str, processes: int) -> Any:
     return DDPStrategy(find_unused_parameters=asked.endswith("unused_parameters_true"), broadcast_buffers=False)
 
 
-def devices(asked: Devices) -> Devices:
-    """Devices of this machine; auto is the launcher's processes of it, all GPUs, or one CPU process."""
-    if asked == "auto" and (local := _per_machine()):
+def devices(asked: Devices, accelerator: str = "auto", batch_size: int = 0, num_nodes: int = 1) -> Devices:
+    """Devices of this machine; auto is the launcher's processes of it, GPUs, or one CPU process.
+
+    GPUs are as many as can share a batch evenly. batch_size: images of all processes; 0: of any number.
+    """
+    if asked != "auto":
+        return asked
+    if local := _per_machine():
         return local
-    return 1 if asked == "auto" and not torch.cuda.is_available() else asked
+    found = 1 if hasattr(sys, "ps1") else gpus(accelerator)  # a notebook cannot start itself again
+    each = nodes(num_nodes)
+    return next((n for n in range(found, 1, -1) if batch_size % (n * each) == 0), 1)
+
+
+def gpus(accelerator: str) -> int:
+    """GPUs of this machine that `trainer.accelerator` lets a run use."""
+    return torch.cuda.device_count() if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available() else 0
 
 
 def nodes(asked: int) -> int:
@@ -100,11 +115,14 @@ def _per_machine() -> int | None:
     return int(each) if in_step and each.isdecimal() and SLURMEnvironment.detect() else None
 
 
-def count(asked: Devices, num_nodes: int) -> int:
-    """Number of processes of the run, over all machines. Raises UserError for devices that are no numbers."""
-    given = devices(asked)
-    if given in ("auto", -1, "-1"):
-        given = torch.cuda.device_count()
+def count(asked: Devices, num_nodes: int, accelerator: str = "auto", batch_size: int = 0) -> int:
+    """Number of processes of the run, over all machines. Raises UserError for devices that are no numbers.
+
+    accelerator, batch_size: as for `devices`.
+    """
+    given = devices(asked, accelerator, batch_size, num_nodes)
+    if given in (-1, "-1"):
+        given = gpus(accelerator)
     if isinstance(given, str):
         given = _numbers(given)
     return nodes(num_nodes) * (len(given) if isinstance(given, Sequence) else given)
@@ -118,9 +136,9 @@ def _numbers(text: str) -> int | list[int]:
         raise UserError(f"trainer.devices={text!r}: give a number, a list such as [0,1], or auto") from error
 
 
-def check_launcher(asked: Devices, num_nodes: int) -> None:
+def check_launcher(asked: Devices, num_nodes: int, accelerator: str = "auto") -> None:
     """Raises UserError if a launcher has started another number of processes than the settings ask for."""
-    wanted = count(asked, num_nodes)
+    wanted = count(asked, num_nodes, accelerator)
     for name, environment in LAUNCHERS.items():
         if not environment.detect():
             continue

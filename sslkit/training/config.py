@@ -116,7 +116,7 @@ class OptimizerConfig:
 class TrainerConfig:
     accelerator: str = setting("auto", "auto, cpu, gpu, mps", choices=("auto", "cpu", "gpu", "cuda", "mps"))
     devices: int | str | list[int] = setting(
-        "auto", "how many, or a list; auto: torchrun's, all GPUs, or 1 CPU process", least=-1, most=4096
+        "auto", "how many, or a list; auto: torchrun's, GPUs that share a batch, or the CPU", least=-1, most=4096
     )
     num_nodes: int = setting(1, "machines; torchrun's are found", least=1, most=4096)
     strategy: str = setting(
@@ -130,7 +130,7 @@ class TrainerConfig:
         choices=("auto", "32-true", "bf16-mixed", "16-mixed"),
     )
     accumulate: int = setting(1, "batches per optimiser step", least=1, most=10**6)
-    compile: bool = setting(False, "compile the network (torch.compile)")
+    compile: bool | str = setting(False, "torch.compile; reduce-overhead: CUDA graphs", choices=("reduce-overhead",))
     deterministic: bool = setting(False, "the same bits in every run on a GPU too, as on a CPU; slower")
     checkpoint_activations: bool = setting(False, "compute activations twice: less memory, more time")
     logger: str | list[str] = setting(

@@ -267,13 +267,17 @@ class Loading:
             workers=self.config.data.workers,
             rank=loop.rank,
             world_size=loop.world_size,
+            device=loop.device.type,
         )
         return self.loader
 
 
 def to_device(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """Move a batch but for the aspects, as `Crops` keep their boxes: views are drawn on the CPU, and no step waits."""
-    return {**move_data_to_device(batch, device), "aspect": batch["aspect"]}
+    """Move a batch but for the aspects, as `Crops` keep their boxes: views are drawn on the CPU, and no step waits.
+
+    The aspects become an array of numpy, since DDP moves every tensor that it is given.
+    """
+    return {**move_data_to_device(batch, device), "aspect": batch["aspect"].numpy()}
 
 
 @dataclass

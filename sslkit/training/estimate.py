@@ -14,13 +14,13 @@ from torch import Tensor
 from sslkit.backbones import default
 from sslkit.composition.method import Method, method
 from sslkit.options.members import parse
-from sslkit.runtime import processes
 from sslkit.runtime.hardware import GIB, is_cpu
 from sslkit.terminal import say
 from sslkit.terminal.say import lasting
 from sslkit.training.build import steps
 from sslkit.training.config import Config
 from sslkit.training.data import CPU_SIZE, Data
+from sslkit.training.machine import ranks_of
 
 FEW = 10**7  # pixels of all images of a run that is over in seconds
 MOST = 128  # images of a measured step, more only where the objective needs them
@@ -41,8 +41,7 @@ class Cost:
 
 def announce_cost(config: Config, data: Data, built: Method) -> None:
     """Say what the run will take on this CPU; nothing of a few images, of clips, or where processes share a step."""
-    ranks = processes.count(config.trainer.devices, config.trainer.num_nodes)
-    if not is_cpu(config.trainer.accelerator) or data.clips is not None or ranks > 1:
+    if not is_cpu(config.trainer.accelerator) or data.clips is not None or ranks_of(config) > 1:
         return
     images = steps(config, data) * config.trainer.accumulate * config.data.batch_size
     if images * data.image_size**2 < FEW:

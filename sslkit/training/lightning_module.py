@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from torch import Tensor
 
 from sslkit.composition.method import method
@@ -11,6 +12,7 @@ from sslkit.options.settings import overlaid
 from sslkit.runtime import distributed
 from sslkit.training.build import RATE
 from sslkit.training.config import OptimizerConfig
+from sslkit.training.data import to_device
 from sslkit.training.step import Pretraining, Progress, make_optimizer, make_schedule, set_weight_decay
 
 
@@ -33,6 +35,9 @@ class LightningMethod(pl.LightningModule):
     def on_train_epoch_start(self) -> None:
         self.method.epoch, self.method.batch = self.current_epoch, 0
 
+    def transfer_batch_to_device(self, batch: dict[str, Any], device: torch.device, _: int) -> dict[str, Any]:
+        return to_device(batch, device)
+
     def training_step(self, batch: Mapping[str, Any], number: int) -> Tensor:
         found = self.pretraining(batch, number)
         self.log_dict(found["terms"])
@@ -44,6 +49,9 @@ class LightningMethod(pl.LightningModule):
         self.progress.moved(self.global_step + 1)  # Lightning counts the step only after this hook
 
     def on_train_epoch_end(self) -> None:
+        self.pretraining.check()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.pretraining.check()
 
     def configure_optimizers(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from sslkit.files.writing import write_csv
 from sslkit.numerics import diagnostics
 from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy, scale_of
 from sslkit.runtime import loggers
+from sslkit.runtime.device import Late
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.runtime.waiting import together
 from sslkit.terminal import say
@@ -41,6 +42,7 @@ class History(Hook):
         self.folder, self.loading, self.log_every = folder, loading, log_every
         self.rows: list[dict[str, float]] = []
         self.pending: list[dict[str, Tensor]] = []
+        self.unread: tuple[dict[str, int], list[str], Late, float] | None = None
         self.noted: dict[str, float] = {}
         self.terms: list[str] = []
         self.seconds = 0.0
@@ -56,6 +58,7 @@ class History(Hook):
         self.noted = {}
 
     def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
+        self._add_unread(loop)  # the step of this row has been checked by now
         watched = {k: v.detach() for k, v in loop.module.method.watched().items()}
         self.pending.append({**outputs["terms"], **watched})
         self.terms = [k for k in outputs["terms"] if k != "loss"]
@@ -65,7 +68,9 @@ class History(Hook):
             self._flush(loop)
 
     def epoch_end(self, loop: Loop) -> None:
+        self._add_unread(loop)
         self._flush(loop)
+        self._add_unread(loop)
         start, waited, images = self.started
         seconds = time.perf_counter() - start
         self.seconds += seconds
@@ -96,15 +101,25 @@ class History(Hook):
         return {key: fmean(row[key] for row in rows) for key in rows[-1] if key in (*self.terms, "loss")}
 
     def _flush(self, loop: Loop) -> None:
-        """Add the means over the steps since the last row; numbers leave the device only here."""
+        """Begin a row of the means over the steps since the last one; it is added when the next step is done."""
         if not self.pending:
             return
-        keys = list(dict.fromkeys(k for step in self.pending for k in step))  # not every step has all keys
-        means = [torch.stack([step[k].float() for step in self.pending if k in step]).mean() for k in keys]
-        means = dict(zip(keys, torch.stack(means).tolist(), strict=True))
+        names = [name for step in self.pending for name in step]  # not every step has all
+        values = Late(torch.stack([value.float() for step in self.pending for value in step.values()]))
         self.pending = []
-        lr = loop.optimizer.param_groups[0]["lr"]
-        self._add({"epoch": loop.epoch + 1, "step": loop.step, **means, "lr": lr}, loop)
+        place = {"epoch": loop.epoch + 1, "step": loop.step}
+        self.unread = place, names, values, loop.optimizer.param_groups[0]["lr"]
+
+    def _add_unread(self, loop: Loop) -> None:
+        """Add the row that was begun, if there is one. What could not be measured in a step, NaN, is left out."""
+        if self.unread is None:
+            return
+        (place, names, values, lr), self.unread = self.unread, None
+        found: dict[str, list[Tensor]] = {}
+        for name, value in zip(names, values.read(), strict=True):
+            found.setdefault(name, []).extend([] if value.isnan() else [value])
+        means = {name: torch.stack(given).mean().item() for name, given in found.items() if given}
+        self._add({**place, **means, "lr": lr}, loop)
 
     def _add(self, row: dict[str, float], loop: Loop) -> None:
         self.rows.append(row)

@@ -51,7 +51,7 @@ def save_views(method: Method, images: Images | CroppedImages, path: Path) -> No
     asked = over_classes(source.labels, len(images), most)
     batch = images.__getitems__(EpochRows(asked, method.seed, 0))
     device = next(method.parameters()).device
-    views = [view.cpu() for view in method.make_views(batch["images"].to(device), batch["aspect"].to(device))]
+    views = [view.cpu() for view in method.make_views(batch["images"].to(device), batch["aspect"])]
     whole = batch["images"].whole if isinstance(batch["images"], Crops) else batch["images"]
     rows = captions_of(source, batch["index"].tolist())
     blank = blank_views(views)

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 
 from sslkit.composition.method import Method
@@ -22,15 +20,7 @@ from sslkit.errors import RunFailed, UserError
 from sslkit.files.writing import sweep
 from sslkit.runtime import loggers, processes
 from sslkit.runtime.checkpoint import SaveLast
-from sslkit.runtime.hardware import (
-    Compiled,
-    Demand,
-    check_compiler,
-    deterministic,
-    explained,
-    precision,
-    statistics_kept,
-)
+from sslkit.runtime.hardware import deterministic, explained, fuses, one_float32, statistics_kept
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.runtime.progress import Bar, Lines
 from sslkit.runtime.requeue import JOB, Requeue, is_requeued
@@ -41,9 +31,10 @@ from sslkit.training.config import Config, as_in, asked_for
 from sslkit.training.data import Data, Loading, Unreadable, open_data, rows_to_learn, to_device
 from sslkit.training.estimate import announce_cost
 from sslkit.training.finish import Newest, finish
+from sslkit.training.machine import check_trainer, compiled_networks, computed, demand, fabric_of
 from sslkit.training.monitor import History, Monitor, judge
 from sslkit.training.pictures import save_views
-from sslkit.training.step import Pretraining, Progress, compiled_parts, make_optimizer, make_schedule, peak_lr
+from sslkit.training.step import Pretraining, Progress, make_optimizer, make_schedule, peak_lr
 from sslkit.training.summary import announce
 from sslkit.zoo.entry import ZooEntry
 
@@ -94,30 +85,6 @@ def pretrain(
     if is_rescaled or config.method_options() != build.with_options(asked, data).method_options():  # an older run's
         model = build.build_method(config, data, module)
     return train(config, data, model, folder, resumed, asked)
-
-
-def check_trainer(config: Config) -> None:
-    """Raises UserError for settings of the trainer that are not possible here, before anything is computed.
-
-    These are a logger that is not installed, what `processes.make_fabric` refuses, a batch that the ranks cannot share
-    evenly, and a network that cannot be compiled.
-    """
-    processes.quiet()
-    loggers.check(config.trainer.logger)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # `make_loop` makes it again and shows them
-        fabric = _fabric(config)
-    if config.data.batch_size % fabric.world_size:
-        raise UserError(
-            f"data.batch_size={config.data.batch_size} cannot be shared evenly by {fabric.world_size} processes"
-        )
-    if config.trainer.compile:
-        check_compiler(fabric.device)
-
-
-def _fabric(config: Config) -> Fabric:
-    t = config.trainer
-    return processes.make_fabric(t.accelerator, t.devices, t.num_nodes, t.strategy, t.precision)
 
 
 def _started(asked: Config, config: Config, data: Data, model: Method) -> tuple[Config, Path, Path | None]:
@@ -173,7 +140,7 @@ def _train(
     module, count = Pretraining(method), build.steps(config, data)
     prepare = Prepare(data, Path(config.out) / ".cache", count)  # early: a prior that does not fit ends the run
     # First: what it compiles is removed before kNN and probe.
-    hooks: list[Hook] = [Compiled(compiled_parts, lambda: method.shares.due)] if config.trainer.compile else []
+    hooks: list[Hook] = [compiled_networks(config, method)] if config.trainer.compile else []
     hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor, unreadable]
     hooks += [Requeue()] if JOB in os.environ else []
     if config.trainer.progress:
@@ -184,7 +151,7 @@ def _train(
     _fit(loop, config, data, folder, checkpoint)
     if not loop.is_main:
         return None
-    with explained(_demand(config, data), folder, loop):
+    with explained(demand(config, data), folder, loop):
         content.wait()
         seen = {"before": start.judged, "history": history, "unreadable": unreadable.paths}
         return finish(config, data, method, folder, **seen, computed=computed(loop, config), asked=asked)
@@ -242,9 +209,11 @@ def make_loop(
     config: Config, module: Pretraining, loading: Loading, lr: float, steps: int, hooks: Sequence[Hook]
 ) -> Loop:
     """The loop of a run with its optimiser. lr: at the peak. steps: of the whole run."""
-    optimizer = make_optimizer(module.method, config.optimizer, lr)
+    fabric = fabric_of(config)
+    fused = True if fuses(fabric.device, config.trainer.precision) else None
+    optimizer = make_optimizer(module.method, config.optimizer, lr, fused=fused)
     return Loop(
-        _fabric(config),
+        fabric,
         module,
         optimizer,
         make_schedule(optimizer, config.optimizer, steps, config.epochs),
@@ -264,7 +233,7 @@ def _fit(loop: Loop, config: Config, data: Data, folder: Path, checkpoint: Path 
     started: dict[str, Any] = {}
     read = None if checkpoint is None else partial(torch.load, checkpoint, map_location="cpu", weights_only=True)
     try:
-        with deterministic(config.trainer.deterministic), explained(_demand(config, data), folder, loop):
+        with deterministic(config.trainer.deterministic), one_float32(), explained(demand(config, data), folder, loop):
             if processes.is_main():
                 started = loggers.start(config.trainer.logger, folder, config.to_dict())
                 loop.loggers = list(started.values())
@@ -275,23 +244,3 @@ def _fit(loop: Loop, config: Config, data: Data, folder: Path, checkpoint: Path 
     finally:
         loggers.finish(started)
         processes.leave_group(launched_outside)
-
-
-def _demand(config: Config, data: Data) -> Demand:
-    t = config.trainer
-    return Demand(
-        batch_size=config.data.batch_size,
-        image_size=data.image_size,
-        processes=processes.count(t.devices, t.num_nodes),
-        workers=config.data.workers,
-        optimizer=config.optimizer.name,
-        precision=t.precision,
-        recomputed=t.checkpoint_activations,
-    )
-
-
-def computed(loop: Loop, config: Config) -> dict[str, Any]:
-    """Return device, processes, threads of each and precision, on which the last bits of the weights depend."""
-    name = torch.cuda.get_device_name(loop.device) if loop.device.type == "cuda" else loop.device.type
-    number = precision(config.trainer.precision, config.trainer.accelerator)
-    return {"device": name, "processes": loop.world_size, "threads": torch.get_num_threads(), "precision": number}

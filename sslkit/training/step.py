@@ -8,18 +8,29 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from sslkit.backbones.base import Backbone
 from sslkit.composition.method import Method
 from sslkit.errors import RunFailed, UserError
 from sslkit.numerics.schedules import cosine
 from sslkit.runtime import distributed
+from sslkit.runtime.device import Late, seed_generators
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.training.config import Config, OptimizerConfig
+from sslkit.training.lars import LARS
 
-TINY = 1e-30  # weight decay that changes no bit of a step
 IMAGES = 256  # of a step, for which optimizer.lr is given when it is scaled
+
+
+@dataclass(frozen=True)
+class Unchecked:
+    """The terms of a step's loss before it is known whether they are finite. steps_done: before this step."""
+
+    values: Late
+    names: tuple[str, ...]
+    epoch: int
+    steps_done: int
 
 
 class Pretraining(nn.Module):
@@ -29,31 +40,39 @@ class Pretraining(nn.Module):
         super().__init__()
         self.method = method
         self.steps_done = 0
-        self._pending: dict[str, Tensor] | None = None
+        self._unchecked: Unchecked | None = None
 
     def forward(self, batch: Mapping[str, Any], number: int) -> dict[str, Any]:
         """batch: of the loader, on the device. number: of the batch in its epoch. Raises RunFailed."""
         # Dropout and stochastic depth are seeded by the step, so that a resumed run equals an uninterrupted one.
         place = (self.method.seed, distributed.rank(), self.method.epoch, number)
-        torch.manual_seed(int.from_bytes(hashlib.sha256(repr(place).encode()).digest()[:7], "little"))
-        terms, e = self.method.step(batch["images"], batch["index"], aspect=batch["aspect"], labels=batch["label"])
+        seed = int.from_bytes(hashlib.sha256(repr(place).encode()).digest()[:7], "little")
+        seed_generators(seed, batch["images"].device)
+        aspect = torch.as_tensor(batch["aspect"])
+        terms, e = self.method.step(batch["images"], batch["index"], aspect=aspect, labels=batch["label"])
         found = {name: term.detach() for name, term in terms.items()}
-        self.check(found)
+        self.check()
+        values = Late(torch.stack(list(found.values())))
+        self._unchecked = Unchecked(values, tuple(found), self.method.epoch, self.steps_done)
+        if not values.is_late:
+            self.check()
         return {"loss": terms["loss"], "terms": found, "z": e.z[0].detach()}
 
-    def check(self, now: dict[str, Tensor] | None = None) -> None:
-        """Stop at the first non-finite loss and name its term; on a GPU one step late, so as not to stall it.
+    def check(self) -> None:
+        """Stop at the first non-finite loss and name its step and term; on a GPU one step late, so as not to stall it.
 
-        Without terms the step is checked that is not checked yet. Raises RunFailed.
+        Called before anything of a step is written. Raises RunFailed.
         """
-        is_late = now is None or now["loss"].is_cuda
-        terms, self._pending = (self._pending, now) if is_late else (now, None)
-        if terms is None or terms["loss"].isfinite():
+        last, self._unchecked = self._unchecked, None
+        if last is None:
             return
-        guilty = [name for name, term in terms.items() if name != "loss" and not term.isfinite()] or ["loss"]
-        values = ", ".join(f"{name} = {terms[name].item()}" for name in guilty)
+        terms = dict(zip(last.names, last.values.read().tolist(), strict=True))
+        if math.isfinite(terms["loss"]):
+            return
+        guilty = [name for name, value in terms.items() if name != "loss" and not math.isfinite(value)] or ["loss"]
+        values = ", ".join(f"{name} = {terms[name]}" for name in guilty)
         raise RunFailed(
-            f"the loss is not finite at epoch {self.method.epoch}, step {self.steps_done}: {values}. "
+            f"the loss is not finite at epoch {last.epoch}, step {last.steps_done}: {values}. "
             "Lower optimizer.lr, set optimizer.clip=1, or use trainer.precision=32-true; the last checkpoint is whole"
         )
 
@@ -100,9 +119,13 @@ def compiled_parts(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
             yield body.net, "forward_features" if hasattr(body.net, "forward_features") else "forward"
 
 
-def make_optimizer(method: Method, config: OptimizerConfig, lr: float) -> torch.optim.Optimizer:
-    """AdamW, SGD or lightly's LARS over the trained parameters of a method, in `parameter_groups`. lr: at the peak.
+def make_optimizer(
+    method: Method, config: OptimizerConfig, lr: float, *, fused: bool | None = None
+) -> torch.optim.Optimizer:
+    """AdamW, SGD or LARS over the trained parameters of a method, in `parameter_groups`. lr: at the peak.
 
+    fused: whether AdamW moves all weights in one kernel; None: as PyTorch chooses, on a GPU a few for all. SGD's one
+    kernel fails for weights whose first gradient comes later than that of others, such as prototypes.
     LARS scales the step of matrices and kernels by |w| / |gradient|, with and without weight decay; biases and norms
     have the step of SGD, as in SimCLR and BYOL. Raises UserError as `layer_rates` does.
     """
@@ -111,21 +134,10 @@ def make_optimizer(method: Method, config: OptimizerConfig, lr: float) -> torch.
     for group in groups:
         group["lr"] = lr * group.pop("rate")
     if config.name == "adamw":
-        return torch.optim.AdamW(groups, lr=lr)
+        return torch.optim.AdamW(groups, lr=lr, fused=fused)
     if config.name == "sgd":
         return torch.optim.SGD(groups, lr=lr, momentum=config.momentum)
-    from lightly.utils.lars import LARS
-
-    optimizer = LARS(groups, lr=lr, momentum=config.momentum)
-    optimizer.register_step_pre_hook(_scale_without_decay)
-    return optimizer
-
-
-def _scale_without_decay(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    """Let lightly's LARS scale the step of matrices and kernels whose weight decay is 0, which it takes for norms."""
-    for group in optimizer.param_groups:
-        if group["params"][0].dim() > 1:
-            group["weight_decay"] = max(group["weight_decay"], TINY)
+    return LARS(groups, lr=lr, momentum=config.momentum)
 
 
 def parameter_groups(

@@ -20,6 +20,7 @@ from sslkit.terminal.say import columns, counted, printable, words
 from sslkit.training.build import batches, chosen_line, cpu_default, steps
 from sslkit.training.config import Config
 from sslkit.training.data import Data
+from sslkit.training.machine import reading, shared
 from sslkit.training.step import images_of_step, peak_lr
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
 
@@ -54,6 +55,7 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
         f"backbone  {body.recipe.name}{_chosen(config, method, data)}: {parameters:.2f} M parameters, "
         f"{body.width} features, stem {body.recipe.stem}",
         f"training  {_training(config, data, count)}",
+        *reading(config, data),
         f"{config.optimizer.name:<9} {_optimizer(config, count)}",
     ]
     lines += chosen_line(asked, config)
@@ -76,9 +78,7 @@ def _init(method: Method) -> list[str]:
 def _training(config: Config, data: Data, batches: int) -> str:
     """Epochs, steps and who shares a batch; the precision, and what changes the way in which the network is run."""
     trainer, size = config.trainer, config.data.batch_size
-    ranks = processes.count(trainer.devices, trainer.num_nodes)
-    shared = f" ({size // ranks} on each of {ranks} processes)" if ranks > 1 else ""
-    steps = f"{counted(config.epochs, 'epoch')} of {counted(batches, 'step')} x {size} {data.unit}{shared}"
+    steps = f"{counted(config.epochs, 'epoch')} of {counted(batches, 'step')} x {size} {data.unit}{shared(config)}"
     ways = {"compiled": trainer.compile, "activations recomputed": trainer.checkpoint_activations}
     ways = [way for way, used in ways.items() if used]
     return ", ".join([steps, precision(trainer.precision, trainer.accelerator), *ways])

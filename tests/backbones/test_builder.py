@@ -3,6 +3,7 @@
 import pytest
 import timm
 import torch
+from contract import MEMBERS, batch, build, enough, step
 from torch import nn
 
 from sslkit import backbones, zoo
@@ -78,6 +79,22 @@ def test_convolutional_nets_run_channels_last() -> None:
     body = backbones.build("resnet10t", image_size=32, in_chans=3)
     assert body.convolutional and body.net.layer1[0].conv1.weight.is_contiguous(memory_format=torch.channels_last)
     assert not backbones.build("vit_tiny_patch16_224", image_size=32, in_chans=3).convolutional
+
+
+@pytest.mark.parametrize("name", [name for name, family in MEMBERS if family == "resnet"])
+def test_every_objective_keeps_maps_channels_last(name: str) -> None:
+    """In student and teacher; a map in another order costs a copy before every kernel on a GPU."""
+    m, others = build(name, "resnet"), []
+
+    def look(layer: nn.Conv2d, given: tuple[torch.Tensor]) -> None:
+        if not given[0].is_contiguous(memory_format=torch.channels_last):
+            others.append(tuple(given[0].shape))
+
+    layers = [layer for layer in m.modules() if isinstance(layer, nn.Conv2d)]
+    for layer in layers:
+        layer.register_forward_pre_hook(look)
+    step(m, *batch(enough(m, 6)))
+    assert layers and not others
 
 
 class OverDepth(nn.Module):

@@ -193,12 +193,16 @@ def test_automatic_workers(folder, monkeypatch) -> None:
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     files, arrays = open_images(folder), open_images("digits")
 
-    def count(images: Images, world_size: int = 1, workers: int | str = "auto") -> int:
-        return make_loader(
-            images, batch_size=4 * world_size, seed=0, workers=workers, world_size=world_size
-        ).loader.num_workers
+    def count(images: Images, world_size: int = 1, workers: int | str = "auto", device: str = "cpu") -> int:
+        given = {"workers": workers, "world_size": world_size, "device": device}
+        return make_loader(images, batch_size=world_size, seed=0, **given).loader.num_workers
 
     assert count(arrays) == 0 and count(files) == 8 and count(files, world_size=3) == 4
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)  # on two machines
+    assert count(files, device="cuda") == 15 and count(files, world_size=4, device="cuda") == 7
+    assert count(files, world_size=4) == 3, "on the CPU all ranks are here, whatever GPUs there are"
+    monkeypatch.setattr(loader_module, "cores", lambda: 128)
+    assert count(files, device="cuda") == 32 and count(files) == 8
     monkeypatch.setattr(loader_module, "cores", lambda: 2)
     assert count(files) == 1 and count(files, workers=0) == 0 and count(arrays, workers=3) == 3
     with pytest.raises(UserError, match=r"data.workers=many must be auto or a number"):

@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from torch import Tensor
 
 from sslkit.layers.sigreg import draw_slices, sigreg
-from sslkit.runtime import distributed
+from sslkit.runtime import distributed, draws
 
 
 def drawn(*shape: int, seed: int = 0, scale: float = 1.0, shift: float = 0.0) -> Tensor:
@@ -146,8 +146,8 @@ def test_the_sum_over_ranks_is_the_statistic_of_all_images(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("step", [0, 1, 12_345])
-def test_directions_are_algorithm_1s_draws_of_the_step(step: int) -> None:
-    raw = torch.randn(7, 20, generator=torch.Generator().manual_seed(step))
+def test_directions_are_normal_draws_of_the_step_of_length_one(step: int) -> None:
+    raw = draws.normal((7, 20), step, torch.device("cpu"))
     slices = draw_slices(7, 20, step, like=torch.empty(0, dtype=torch.double))
     assert slices.dtype is torch.double
     for m in range(20):

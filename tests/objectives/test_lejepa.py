@@ -15,11 +15,12 @@ from sslkit import backbones
 from sslkit.errors import UserError
 from sslkit.layers.prototypes import Crops
 from sslkit.objectives.lejepa import LeJEPA
+from sslkit.runtime import draws
 
 
 def directions(dim: int, slices: int, at: int) -> Tensor:
     """Algorithm 1's draws in step `at`, in fp64."""
-    raw = torch.randn(dim, slices, generator=torch.Generator().manual_seed(at)).double()
+    raw = draws.normal((dim, slices), at, torch.device("cpu")).double()
     return torch.stack([raw[:, m] / raw[:, m].norm() for m in range(slices)], 1)
 
 

@@ -11,6 +11,7 @@ from sslkit import backbones
 from sslkit.data.views.augmentation import augment
 from sslkit.embeddings import Tokens
 from sslkit.errors import UserError
+from sslkit.layers import masks
 from sslkit.objectives.mae import MAE
 
 
@@ -59,11 +60,10 @@ def test_the_step_is_the_published_one(normalize_pixels: bool) -> None:
     """Lightly's masked encoder, then mask tokens in the order of the image, all patches, and the masked mean."""
     objective = mae(normalize_pixels=normalize_pixels).double().eval()
     x = images().double()
-    noise = torch.rand(5, 16, generator=torch.Generator().manual_seed(0))
+    order = masks.draw_orders(5, 16, torch.Generator().manual_seed(0))
     encoder = MaskedVisionTransformerTIMM(
         objective.backbone.net, weight_initialization="skip", pos_embed_initialization="skip"
     ).double()
-    order = noise.argsort(1)
     losses = [
         published(objective, encoder, x, torch.cat([order[:, s:], order[:, :s]], 1), normalize_pixels) for s in (0, 4)
     ]
@@ -96,7 +96,7 @@ def test_two_views_of_an_image_are_the_means_of_their_patches(pool: str) -> None
     net = objective.backbone.net
     e = embed(objective, images())
     assert e.z.shape == e.h.shape == (2, 5, 24) and objective.dim == 24
-    order = torch.rand(5, 16, generator=torch.Generator().manual_seed(0)).argsort(1)
+    order = masks.draw_orders(5, 16, torch.Generator().manual_seed(0))
     encoder = MaskedVisionTransformerTIMM(net, weight_initialization="skip", pos_embed_initialization="skip")
     for v in range(2):
         keep = torch.cat([torch.zeros(5, 1, dtype=torch.long), order[:, 4 * v : 4 * v + 4] + 1], 1)

@@ -117,10 +117,10 @@ def test_negatives_are_different_others(n: int, most: int) -> None:
 def test_every_other_image_is_as_often_a_negative() -> None:
     g = torch.Generator().manual_seed(0)
     counts = torch.zeros(6, 6)
-    for _ in range(3000):
+    for _ in range(800):
         counts.scatter_add_(1, draw_others(6, 2, g), torch.ones(6, 2))
-    share = counts / 3000 + 0.4 * torch.eye(6)
-    assert (share - 0.4).abs().max() < 0.04  # four standard deviations
+    share = counts / 800 + 0.4 * torch.eye(6)
+    assert (share - 0.4).abs().max() < 0.07  # four standard deviations
 
 
 def test_of_two_ranks_each_has_its_rows_of_one_draw(monkeypatch: pytest.MonkeyPatch) -> None:

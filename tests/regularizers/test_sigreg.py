@@ -11,6 +11,7 @@ from torch import Tensor
 from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
 from sslkit.regularizers.sigreg import SIGReg
+from sslkit.runtime import draws
 
 
 def embeddings(v: int = 2, n: int = 6, dim: int = 4, seed: int = 0) -> Embeddings:
@@ -26,7 +27,7 @@ def term(plugin: SIGReg, e: Embeddings) -> Tensor:
 
 def expected(z: Tensor, at: int, slices: int, monkeypatch: pytest.MonkeyPatch, **options: float) -> Tensor:
     """lightly's, on the directions that algorithm 1 draws in step `at`."""
-    raw = torch.randn(z.shape[-1], slices, generator=torch.Generator().manual_seed(at)).double()
+    raw = draws.normal((z.shape[-1], slices), at, torch.device("cpu")).double()
     unit = torch.stack([raw[:, m] / raw[:, m].norm() for m in range(slices)], 1)
     monkeypatch.setattr(lejepa_loss.SIGReg, "_generate_unit_vectors", lambda *_: unit)
     return lejepa_loss.SIGReg(num_vectors=slices, **options)(z)

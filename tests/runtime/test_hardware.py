@@ -7,10 +7,11 @@ from torch import nn
 
 import sslkit
 from sslkit.errors import UserError
-from sslkit.runtime.hardware import recompute
+from sslkit.runtime.hardware import fuses, one_float32, precision, recompute
+from sslkit.runtime.processes import make_fabric
 from sslkit.training import pretrain
 from sslkit.training.config import Config
-from sslkit.training.pretrain import check_trainer
+from sslkit.training.machine import check_trainer
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,46 @@ def test_the_network_computes_in_it_and_the_losses_in_float32(small_run, precisi
     assert seen == {kind} and steps == {torch.float32}
     assert all(value.dtype is torch.float32 for value in entry.state_dict().values() if value.is_floating_point())
     assert entry.card["config"]["trainer"]["precision"] == precision
+
+
+@pytest.mark.parametrize("number", ["bf16-mixed", "32-true"])
+def test_a_step_gets_what_the_loader_gives(number: str) -> None:
+    """Autocast rounds what its operations need, and not the boxes and aspects that views are cut by."""
+
+    class Seen(nn.Module):
+        def forward(self, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+            self.weight = nn.Parameter(torch.ones(2, 2))
+            return {"kinds": {name: x.dtype for name, x in given.items()}, "made": given["boxes"] @ self.weight}
+
+    fabric = make_fabric("cpu", 1, 1, "auto", number)
+    given = {"boxes": torch.rand(2, 2), "images": torch.zeros(2, dtype=torch.uint8)}
+    found = fabric.setup(Seen())(given)
+    assert found["kinds"] == {"boxes": torch.float32, "images": torch.uint8}
+    rounded = (found["made"] - given["boxes"] @ torch.ones(2, 2)).abs().max() > 1e-4
+    assert rounded == (number == "bf16-mixed"), "the product is autocast's"
+
+
+@pytest.mark.parametrize(("asked", "tf32"), [("highest", False), ("high", True)])
+def test_convolutions_are_as_exact_as_matrix_products(asked: str, tf32: bool) -> None:
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    try:
+        torch.set_float32_matmul_precision(asked)
+        with one_float32():
+            assert torch.backends.cudnn.allow_tf32 == tf32
+        assert torch.backends.cudnn.allow_tf32 == before[1]
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+
+
+def test_precision_auto_is_bf16_on_a_gpu_that_has_it(beside_gpus, monkeypatch) -> None:
+    for has, found in ((True, "bf16-mixed"), (False, "32-true")):
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation, has=has: has)
+        assert [precision("auto", kind) for kind in ("auto", "gpu", "cuda", "cpu")] == [*[found] * 3, "32-true"]
+
+
+def test_one_kernel_of_adamw_is_for_gpus_without_a_scaler() -> None:
+    gpu, cpu = torch.device("cuda", 0), torch.device("cpu")
+    assert fuses(gpu, "bf16-mixed") and fuses(gpu, "32-true") and not fuses(gpu, "16-mixed") and not fuses(cpu, "auto")
 
 
 def test_half_precision_needs_a_gpu() -> None:

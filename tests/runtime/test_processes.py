@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +14,8 @@ from photographs import write_jpegs
 import sslkit
 from sslkit.errors import UserError
 from sslkit.runtime import processes
+from sslkit.training.config import Config
+from sslkit.training.machine import check_trainer, reading, shared
 
 ROOT = Path(__file__).parents[2]
 
@@ -86,7 +89,56 @@ def test_devices_and_machines_are_sruns(tasks, each, found, monkeypatch) -> None
     processes.check_launcher("auto", 1)
     assert (processes.devices("auto"), processes.nodes(1)) == found and processes.count("auto", 1) == tasks
     monkeypatch.delenv("SLURM_STEP_ID")  # as in a batch script, where python was not started by srun
-    assert processes.devices("auto") == (1 if not torch.cuda.is_available() else "auto")
+    assert processes.devices("auto") == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "batch_size", "machines", "taken"),
+    [
+        (3, 128, 1, 2),
+        (5, 128, 1, 4),
+        (6, 128, 1, 4),
+        (7, 128, 1, 4),
+        (8, 128, 1, 8),
+        (3, 96, 1, 3),
+        (3, 7, 1, 1),
+        (3, 128, 2, 2),
+    ],
+)
+def test_auto_takes_as_many_gpus_as_share_a_batch(found, batch_size, machines, taken, beside_gpus, monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: found)
+    assert processes.devices("auto", "auto", batch_size, machines) == taken
+    assert processes.count("auto", machines, "gpu", batch_size) == machines * taken
+    assert processes.count("auto", machines, "cpu", batch_size) == machines
+    assert processes.count(-1, 1) == found, "all of them were asked for"
+
+
+def test_a_run_says_why_it_leaves_gpus_alone(beside_gpus) -> None:
+    given = {"data.batch_size": 128}
+    assert shared(Config.from_mapping(given)) == " (64 on each of 2 processes; 3 GPUs cannot share 128 evenly)"
+    assert shared(Config.from_mapping({"data.batch_size": 96})) == " (32 on each of 3 processes)"
+    assert shared(Config.from_mapping({**given, "trainer.accelerator": "cpu"})) == ""
+
+
+def test_a_run_says_how_many_processes_decode(beside_gpus, monkeypatch) -> None:
+    monkeypatch.setattr("sslkit.data.loader.cores", lambda: 48)
+    monkeypatch.setattr("sslkit.training.machine.cores", lambda: 48)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    data = SimpleNamespace(train=SimpleNamespace(decodes=True))
+    for accelerator, said in (("auto", "23 processes for each of 2 ranks"), ("cpu", "8 processes")):
+        line = f"reading   files are decoded by {said}, of 48 cores (data.workers)"
+        assert reading(Config.from_mapping({"trainer.accelerator": accelerator}), data) == [line]
+    assert reading(Config.from_mapping({"data.workers": 3}), data) == []
+
+
+def test_a_run_on_the_cpu_leaves_gpus_alone(small_run, tmp_path, beside_gpus) -> None:
+    """The first command with trainer.accelerator=cpu: one process, fp32, and no GPU is touched."""
+    run = {**small_run, "method": "simclr", "epochs": 1}
+    entry = sslkit.pretrain({**run, "trainer": {**run["trainer"], "accelerator": "cpu", "precision": "auto"}})
+    assert entry.card["computed"]["device"] == "cpu" and entry.card["computed"]["processes"] == 1
+    assert entry.card["computed"]["precision"] == "32-true"
+    with pytest.raises(UserError, match=r"batch_size=32 cannot be shared evenly by 3 processes: take 30 or 33"):
+        check_trainer(Config.from_mapping({"data.batch_size": 32, "trainer.accelerator": "cpu", "trainer.devices": 3}))
 
 
 @pytest.mark.nightly

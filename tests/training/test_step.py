@@ -1,22 +1,28 @@
 """Parameter groups by layer, learning rate and weight decay of a step, exact on resume; a loss that is not finite."""
 
+import copy
 import math
 from itertools import pairwise
 
 import pytest
 import torch
 from contract import build
+from lightly.utils.lars import LARS as LightlyLARS
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from unfolded import unfolded
 
 import sslkit
 from sslkit.errors import RunFailed, UserError
+from sslkit.runtime.device import Late
 from sslkit.runtime.loop import Loop
 from sslkit.training.config import Config, OptimizerConfig
+from sslkit.training.data import to_device
+from sslkit.training.monitor import History
 from sslkit.training.step import (
     Pretraining,
     Progress,
+    Unchecked,
     layer_rates,
     make_optimizer,
     make_schedule,
@@ -125,6 +131,24 @@ def test_lars_is_the_paper_s_with_and_without_weight_decay(decays: tuple[float, 
                 )
             if name in weights and p.dim() > 1 and step == 0:
                 assert float((p - before[name]).norm() / before[name].norm()) == pytest.approx(0.0005, rel=0.01)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.01])
+def test_lars_moves_as_lightlys(decay: float) -> None:
+    """Which takes a matrix without weight decay for a norm: 1e-30 changes no bit of a step."""
+    ours, theirs = build("simclr", "resnet"), build("simclr", "resnet")
+    optimizer = make_optimizer(ours, OptimizerConfig(name="lars", weight_decay=decay), 0.5)
+    other = LightlyLARS(make_optimizer(theirs, OptimizerConfig(name="sgd", weight_decay=decay), 0.5).param_groups, 0.5)
+    for group in other.param_groups:
+        group["momentum"] = 0.9
+        group["weight_decay"] = max(decay, 1e-30) if group["params"][0].dim() > 1 else 0.0
+    for _ in range(3):
+        for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+            p.grad = q.grad = torch.randn_like(p) if p.requires_grad else None
+        optimizer.step()
+        other.step()
+        for (name, p), q in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(p, q, rtol=1e-6, atol=1e-7, msg=name)
 
 
 def test_lars_without_momentum_and_of_weights_that_are_zero() -> None:
@@ -261,12 +285,57 @@ def test_a_frozen_parameter_is_in_no_group() -> None:
     assert isinstance(optimizer, torch.optim.AdamW)
 
 
+class LateOnCPU(Late):
+    """As on a GPU: to be read in the next step."""
+
+    def __init__(self, x: Tensor) -> None:
+        super().__init__(x.clone())
+        self.is_late = True
+
+    def read(self) -> Tensor:
+        return self._here
+
+
+@pytest.mark.parametrize("bad", [2, 3])
+def test_a_loss_read_late_stops_the_run_before_anything_of_its_step_is_written(
+    bad: int, small_run, tmp_path, monkeypatch
+) -> None:
+    """Of three steps in the second epoch the second, whose row is begun, or the last, before the checkpoint."""
+    step, add, rows = sslkit.Method.step, History._add, []
+
+    def broken(self, *given: object, **more: object) -> tuple[dict, object]:
+        terms, e = step(self, *given, **more)
+        is_bad = self.training and (self.epoch, self.batch) == (1, bad)
+        return {**terms, "loss": terms["loss"] * torch.inf} if is_bad else terms, e
+
+    monkeypatch.setattr(sslkit.Method, "step", broken)
+    monkeypatch.setattr("sslkit.training.step.Late", LateOnCPU)
+    monkeypatch.setattr("sslkit.training.monitor.Late", LateOnCPU)
+    monkeypatch.setattr(History, "_add", lambda self, row, loop: rows.append(row) or add(self, row, loop))
+    with pytest.raises(RunFailed, match=f"the loss is not finite at epoch 1, step {2 + bad}: loss = inf"):
+        sslkit.pretrain({**small_run, "name": "broken"})
+    assert all(math.isfinite(value) for row in rows for value in row.values())
+    assert max(row["step"] for row in rows) == 3 + bad - 1
+    state = torch.load(tmp_path / "zoo" / "broken" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert state["epoch"] == 1 and all(value.isfinite().all() for value in state["module"].values())
+
+
 def test_the_last_step_of_an_epoch_is_checked_before_a_checkpoint() -> None:
     module = Pretraining(sslkit.method("simclr", backbone="narrow_resnet", image_size=16, in_chans=1))
     hook = Progress(module, OptimizerConfig(), steps=1)
     hook.epoch_end(None)  # nothing waits to be checked
-    infinite = torch.tensor(torch.inf)
-    module._pending = {"align": torch.tensor(1.0), "constrain": infinite, "loss": infinite}
-    with pytest.raises(RunFailed, match="the loss is not finite at epoch 0, step 0: constrain = inf"):
+    terms = Late(torch.tensor([1.0, torch.inf, torch.inf]))
+    module._unchecked = Unchecked(terms, ("align", "constrain", "loss"), epoch=2, steps_done=7)
+    with pytest.raises(RunFailed, match="the loss is not finite at epoch 2, step 7: constrain = inf"):
         hook.epoch_end(None)
     hook.epoch_end(None)
+
+
+def test_ddp_finds_no_aspect_to_move() -> None:
+    """DDP moves the tensors that it is given, in sequences and mappings too, and views are drawn on the CPU."""
+    batch = {"images": torch.zeros(2, 1, 16, 16), "index": torch.arange(2), "aspect": torch.tensor([0.5, 2.0])}
+    given = to_device(batch, torch.device("cpu"))
+    assert [name for name, value in given.items() if isinstance(value, Tensor)] == ["images", "index"]
+    method = sslkit.method("simclr", backbone="narrow_resnet", image_size=16, in_chans=1)
+    alike = [Pretraining(copy.deepcopy(method))({**one, "label": None}, 0)["loss"] for one in (batch, given)]
+    assert torch.equal(*alike)

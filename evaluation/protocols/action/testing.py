@@ -59,7 +59,7 @@ def view_features(
         views,
         batch_size=None,
         collate_fn=collate,
-        num_workers=min(workers_for(views, runtime.workers, 1), len(views)),
+        num_workers=min(workers_for(views, runtime.workers, 1, runtime.device.type), len(views)),
         generator=torch.Generator().manual_seed(runtime.seed),
     )
     hidden = None if runtime.progress else True

@@ -90,7 +90,7 @@ def _batches(clips: TrainingClips, schedule: Schedule, runtime: Runtime) -> Iter
         clips,
         batch_sampler=schedule,
         collate_fn=collate,
-        num_workers=min(workers_for(clips, runtime.workers, 1), len(schedule)),
+        num_workers=min(workers_for(clips, runtime.workers, 1, runtime.device.type), len(schedule)),
         pin_memory=runtime.device.type == "cuda",
         generator=torch.Generator().manual_seed(runtime.seed),
     )

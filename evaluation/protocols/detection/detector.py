@@ -3,14 +3,13 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.detection.body import check_trainable
 from evaluation.protocols.detection.sizes import Sizes
 from evaluation.tuning.seeds import seed_of
 from sslkit.errors import UserError, shown
 from sslkit.options.members import nearest
+from sslkit.runtime.device import seeded
 
 if TYPE_CHECKING:  # importing it takes more than a second
     from torchvision.models.detection import FasterRCNN
@@ -51,8 +50,7 @@ def build_detector(
     loaded = load_model(model)
     check_fit(loaded, arch)
     build = importlib.import_module(f"evaluation.protocols.detection.{arch}").build
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed_of("detector", seed))
+    with seeded(seed_of("detector", seed)):
         detector = build(loaded, classes, masks=masks, trainable=trainable, sizes=sizes or Sizes())
     return detector.train()
 

@@ -3,40 +3,56 @@
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from gpu.jobs import Asked, Job
 
 import sslkit
 from sslkit.runtime.checkpoint import LAST
-from sslkit.runtime.context import Runtime
 
 RUN = "import json, sys, sslkit; sslkit.pretrain(json.loads(sys.argv[1]))"
 EPOCHS = 4
 
 
-def compare(method: str, scratch: Path, runtime: Runtime, *, deterministic: bool) -> dict[str, Any]:
+def jobs(asked: Asked) -> dict[str, Job]:
+    methods = ("simclr",) if asked.dry else ("byol+dsa", "mae+guide")
+    ways = {"as it is": False, "deterministic": True} if asked.on_gpu else {"as it is": False}
+    return {
+        f"{method} | {way} | {asked.device.type}": lambda method=method, fixed=fixed: compared(method, asked, fixed)
+        for method in methods
+        for way, fixed in ways.items()
+    }
+
+
+def compared(method: str, asked: Asked, deterministic: bool) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as scratch:
+        return compare(method, Path(scratch), asked, deterministic=deterministic)
+
+
+def compare(method: str, scratch: Path, asked: Asked, *, deterministic: bool) -> dict[str, Any]:
     """Largest difference of a weight: of two unbroken runs, and of a killed and resumed run from the first of them.
 
     killed_at: the number of epochs that were whole when the run was killed.
     """
     config = {
         "method": method,
-        "data": {"source": "clipart", "image_size": 32, "batch_size": 64},
+        "data": {"source": "digits" if asked.dry else "clipart", "image_size": 32, "batch_size": 64},
         "epochs": EPOCHS,
         "name": "run",
         "eval": {"every": 1000, "tsne": 0},
-        "trainer": {"progress": False, "accelerator": _accelerator(runtime), "deterministic": deterministic},
+        "trainer": {"progress": False, "accelerator": accelerator(asked), "devices": 1, "deterministic": deterministic},
     }
     for name in ("first", "second"):
-        _start({**config, "out": str(scratch / name)}).wait()
+        finished(start({**config, "out": str(scratch / name)}))
     broken = {**config, "out": str(scratch / "broken")}
     folder = scratch / "broken" / "run"
-    _kill_after_an_epoch(_start(broken), folder)
+    _kill_after_an_epoch(start(broken), folder)
     killed_at = _whole_epochs(folder)
-    _start({**broken, "resume": True}).wait()
+    finished(start({**broken, "resume": True}))
     first, second, resumed = (weights(scratch / name / "run") for name in ("first", "second", "broken"))
     return {"again": largest(first, second), "resumed": largest(first, resumed), "killed_at": killed_at}
 
@@ -50,12 +66,19 @@ def largest(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> flo
     return max((one[name].double() - other[name].double()).abs().max().item() for name in one if one[name].numel())
 
 
-def _accelerator(runtime: Runtime) -> str:
-    return "gpu" if runtime.device.type == "cuda" else "cpu"
+def accelerator(asked: Asked) -> str:
+    return "gpu" if asked.on_gpu else "cpu"
 
 
-def _start(config: dict[str, Any]) -> subprocess.Popen:
+def start(config: dict[str, Any]) -> subprocess.Popen:
+    """A run in a process of its own, which several GPUs start anew each."""
     return subprocess.Popen([sys.executable, "-c", RUN, json.dumps(config)], stdout=subprocess.DEVNULL)
+
+
+def finished(running: subprocess.Popen) -> None:
+    """Wait for a run. Raises SystemExit if it failed."""
+    if code := running.wait():
+        raise SystemExit(f"a run ended with exit code {code}")
 
 
 def _kill_after_an_epoch(running: subprocess.Popen, folder: Path) -> None:

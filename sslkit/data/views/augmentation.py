@@ -13,15 +13,15 @@ Sources: Chen et al. 2020, arXiv 2002.05709, appendix A; Grill et al. 2020, arXi
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields
 
 import torch
 from PIL import Image
 from torch import Tensor
 
-from sslkit.data.views import color, resample
+from sslkit.data.views import color, fused, resample
+from sslkit.data.views.draw import Draw, copies, draw_views
 from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import UserError
 
@@ -41,64 +41,6 @@ def view_generator(seed: int, epoch: int, step: int) -> torch.Generator:
     """The CPU generator of one step: the same three numbers give the same views."""
     digest = hashlib.blake2b(f"{seed}/{epoch}/{step}".encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
-
-
-@dataclass(frozen=True)
-class Draw:
-    """The random numbers for one view of N images or clips, on the CPU; `to` copies them to the pixels' device."""
-
-    box: Tensor  # (N, 4) top, left, height, width
-    flip: Tensor  # (N,) 1 for flipped
-    sigma: Tensor  # (N,) 0 for not blurred
-    threshold: Tensor  # (N,) 2 for not solarised
-    deviation: Tensor  # (N, C, C), see color.py
-    mean: Tensor  # (N, C, C)
-
-    def to(self, device: torch.device) -> "Draw":
-        """Copy everything in one transfer, without waiting."""
-        if device.type == "cpu":
-            return self
-        parts = [getattr(self, field.name) for field in fields(self)]
-        flat = torch.cat([part.flatten(1) if part.dim() > 1 else part[:, None] for part in parts], 1)
-        moved = flat.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else flat.to(device)
-        pieces = moved.split([part[0].numel() for part in parts], dim=1)
-        return Draw(*(piece.reshape(part.shape) for piece, part in zip(pieces, parts, strict=True)))
-
-    def __getitem__(self, rows: slice) -> "Draw":
-        return Draw(*(getattr(self, field.name)[rows] for field in fields(self)))
-
-
-_COLUMNS = [resample.BOX_UNIFORMS, 1, 1, 4, 4, 1, 1, 1, 1]  # uniforms for each part of a draw
-
-
-def _draw(view: View, uniform: Tensor, shape: Sequence[int], aspect: Tensor, unit: float) -> Draw:
-    """Turn rows of uniforms (N, sum(_COLUMNS)) into one view. unit: the pixel value of white."""
-    box, flip, jitter, strengths, order, grayscale, blur, sigma, solarize = uniform.split(_COLUMNS, dim=1)
-    channels, height, width = shape
-    low, high = view.sigma
-    maps = _colors(view, jitter[:, 0] < view.jitter, strengths, order, grayscale[:, 0] < view.grayscale, channels)
-    return Draw(
-        box=resample.draw_boxes(box, view.scale, view.ratio, height, width, aspect).float(),
-        flip=(flip[:, 0] < view.flip).float(),
-        sigma=torch.where(blur < view.blur, low + (high - low) * sigma, 0)[:, 0],
-        threshold=torch.where(solarize < view.solarize, view.threshold, 2.0)[:, 0],
-        deviation=maps[0] / unit,
-        mean=maps[1] / unit,
-    )
-
-
-def _colors(view: View, jittered: Tensor, strengths: Tensor, order: Tensor, grayed: Tensor, channels: int) -> Tensor:
-    """The maps (2, N, C, C) of jitter in random order, then grayscale; saturation, hue and gray need three channels."""
-    signed = (2 * strengths - 1) * jittered[:, None]
-    operations = [
-        color.brightness(1 + signed[:, 0] * view.brightness, channels),
-        color.contrast(1 + signed[:, 1] * view.contrast, channels),
-    ]
-    if channels != 3:
-        return color.compose(torch.stack(operations), order[:, :2].argsort(1))
-    operations += [color.saturation(1 + signed[:, 2] * view.saturation, 3), color.hue(signed[:, 3] * view.hue)]
-    jitter = color.compose(torch.stack(operations), order.argsort(1))
-    return color.saturation(1 - grayed.float(), 3) @ jitter
 
 
 @torch.no_grad()
@@ -135,13 +77,11 @@ def augment(
     sources = images.unbind(1) if of_clips else [images]
     views = clip_views(recipe, len(sources)) if of_clips else recipe.each()
     with full_precision(images):
-        draws = draw_views(views, sources[0], generator, aspect, rank, world_size)
-        made = [
-            _render(sources[number % len(sources)], draw, view.size or size, view)
-            for number, (view, draw) in enumerate(zip(views, draws, strict=True))
-        ]
+        drawn = draw_views(views, sources[0], generator, aspect, rank, world_size)
+        shown = [sources[number % len(sources)] for number in range(len(views))]
+        made = made_of(shown, drawn, views, [view.size or size for view in views], _render)
     sides = torch.tensor([*images.shape[-2:]] * 2)
-    return Views(made, torch.stack([torch.cat([draw.box / sides, draw.flip[:, None]], 1) for draw in draws]))
+    return Views(made, torch.stack([torch.cat([draw.box / sides, draw.flip[:, None]], 1) for draw in drawn]))
 
 
 def clip_views(recipe: ViewRecipe, clips: int) -> tuple[View, ...]:
@@ -149,18 +89,6 @@ def clip_views(recipe: ViewRecipe, clips: int) -> tuple[View, ...]:
     whole = recipe.views
     repeats = -(-clips // len(whole))
     return (whole * repeats)[: max(clips, len(whole))] + recipe.each()[len(whole) :]
-
-
-def draw_views(
-    views: Sequence[View], images: Tensor, generator: torch.Generator, aspect: Tensor | None, rank: int, world_size: int
-) -> list[Draw]:
-    """One draw of each view for each of N images (N, C, H, W) or clips (N, C, T, H, W); other arguments: `augment`."""
-    n, channels, *_, height, width = images.shape
-    unit = 255.0 if images.dtype == torch.uint8 else 1.0
-    aspect = torch.full((n,), width / height) if aspect is None else aspect.cpu()
-    uniform = torch.rand(len(views), n * world_size, sum(_COLUMNS), generator=generator)[:, rank::world_size]
-    shape = (channels, height, width)
-    return [_draw(view, row, shape, aspect, unit) for view, row in zip(views, uniform, strict=True)]
 
 
 @contextmanager
@@ -187,14 +115,30 @@ def _check(images: Tensor, size: int, aspect: Tensor | None, generator: torch.Ge
         )
 
 
+Render = Callable[[Tensor, Draw, Draw, int, View], Tensor]
 CHUNK_BYTES = {"cpu": 2**22, "cuda": 2**30}  # a core's cache; enough memory to keep a GPU busy
 
 
-def _render(images: Tensor, draw: Draw, size: int, view: View) -> Tensor:
-    """One view (N, C, size, size), made in chunks; for clips (N, C, T, H, W) it is (N, C, T, size, size)."""
+def made_of(
+    sources: Sequence[Tensor], drawn: Sequence[Draw], views: Sequence[View], sizes: Sequence[int], render: Render
+) -> list[Tensor]:
+    """The view of each source by its draw: by compiled kernels where these are faster, otherwise by `render`."""
+    if fused.suits(sources, sizes):
+        try:
+            return fused.render(sources, drawn, views, sizes)
+        except fused.CannotCompile:
+            pass  # said there
+    moved = copies(drawn, sources[0].device)
+    return [render(*each) for each in zip(sources, drawn, moved, sizes, views, strict=True)]
+
+
+def _render(images: Tensor, draw: Draw, moved: Draw, size: int, view: View) -> Tensor:
+    """One view (N, C, size, size), made in chunks; for clips (N, C, T, H, W) it is (N, C, T, size, size).
+
+    draw, moved: the draw on the CPU, and its copy where the images are.
+    """
     n, *planes, h, w = images.shape
     out = images.new_empty(n, *planes, size, size, dtype=torch.float32)
-    moved = draw.to(images.device)
     each = 4 * (math.prod(planes) * (h * w + h * size + 2 * size * size) + size * (h + w))
     for rows in in_chunks(images, each):
         _render_chunk(images[rows], draw[rows], moved[rows], view.sigma[1], out[rows])

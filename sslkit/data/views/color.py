@@ -17,46 +17,40 @@ from torch import Tensor
 LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as in PIL and torchvision
 
 
-def brightness(factor: Tensor, channels: int) -> Tensor:
-    """x -> f x. factor: (N,). Returns (2, N, C, C), the matrices P and S, as do all operations here."""
-    matrix = factor[:, None, None] * torch.eye(channels)
-    return torch.stack([matrix, matrix])
+def chain(
+    brightness: Tensor, contrast: Tensor, saturation: Tensor, turn: Tensor, gray: Tensor, order: Tensor, channels: int
+) -> Tensor:
+    """The matrices P and S, (2, N, C, C), of the four changes in random order, then of a change to gray.
 
+    brightness: x -> f x. contrast: x -> f x + (1 - f) (mean gray of the image or clip). saturation: x -> f x +
+    (1 - f) gray(x), the luma of three channels. All are factors (N,). turn: (N,) of the colours about the gray axis
+    R = G = B, in turns; 1/3 is red to green. The mean of the channels is kept. Equal to HSV's shift at thirds of a
+    turn, close to it between them. gray: (N,) 1 for a gray view, else 0. order: (N, 4) numbers; the changes come in
+    their order. Saturation, turn and gray need three channels, and are left out of others, whose gray is their mean.
 
-def contrast(factor: Tensor, channels: int) -> Tensor:
-    """x -> f x + (1 - f) (mean gray of the image or clip)."""
-    return torch.stack([brightness(factor, channels)[0], saturation(factor, channels)[0]])
-
-
-def saturation(factor: Tensor, channels: int) -> Tensor:
-    """x -> f x + (1 - f) gray(x): luma of three channels, otherwise their mean."""
-    factor = factor[:, None, None]
-    gray = torch.tensor(LUMA if channels == 3 else [1 / channels] * channels).expand(channels, channels)
-    matrix = factor * torch.eye(channels) + (1 - factor) * gray
-    return torch.stack([matrix, matrix])
-
-
-def hue(turn: Tensor) -> Tensor:
-    """Rotate three-channel colours about the gray axis R = G = B by `turn` (N,) in turns; 1/3 is red to green.
-
-    The mean of the channels is kept. Equal to HSV's shift at thirds of a turn, close to it between them.
+    With G = 1 l^T the projection to gray and H the turn, H G = G = G H G. So the factors before the turn multiply to
+    one, a, and those after it to one, z, and the chain is a z H + a (1 - z) G H + (1 - a) G.
     """
+    ones = torch.ones_like(contrast)
+    if channels != 3:
+        luma, turned, first = torch.full((channels,), 1 / channels), torch.eye(channels), torch.stack([ones, contrast])
+        last = torch.ones_like(first)
+    else:
+        luma, turned = torch.tensor(LUMA), _turned(turn)
+        factors = torch.stack([torch.stack([saturation, ones]), torch.stack([saturation, contrast])])  # of P, of S
+        early = order[:, 3] > order[:, [2, 1]].T  # before the turn
+        first, last = torch.where(early, factors, 1).prod(1), torch.where(early, 1, factors).prod(1) * (1 - gray)
+    scale = brightness * torch.stack([contrast, ones])
+    rows = (first * (1 - last))[..., None] * (luma @ turned) + (1 - first)[..., None] * luma  # (2, N, C)
+    matrix = (first * last)[..., None, None] * turned + rows[..., None, :]
+    return scale[..., None, None] * matrix
+
+
+def _turned(turn: Tensor) -> Tensor:
+    """(N, 3, 3) rotations about the gray axis."""
     angle = 2 * math.pi * turn[:, None, None]
     across = torch.tensor([[0.0, -1, 1], [1, 0, -1], [-1, 1, 0]]) / math.sqrt(3)  # v -> axis x v
-    matrix = torch.eye(3) + angle.sin() * across + (1 - angle.cos()) * (across @ across)
-    return torch.stack([matrix, matrix])
-
-
-def compose(operations: Tensor, order: Tensor) -> Tensor:
-    """Compose K operations (K, 2, N, C, C), applied to image i in the order order[i], into one (2, N, C, C) map.
-
-    order: (N, K) a permutation for each image.
-    """
-    rows = torch.arange(order.shape[0])
-    total, *rest = (operations[order[:, k], :, rows].transpose(0, 1) for k in range(order.shape[1]))
-    for step in rest:
-        total = step @ total
-    return total
+    return torch.eye(3) + angle.sin() * across + (1 - angle.cos()) * (across @ across)
 
 
 def apply(pixels: Tensor, deviation: Tensor, mean: Tensor, out: Tensor) -> Tensor:

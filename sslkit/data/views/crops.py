@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from sslkit.data.views import resample
-from sslkit.data.views.augmentation import Draw, Views, draw_views, full_precision, in_chunks, recolor
+from sslkit.data.views.augmentation import Views, full_precision, in_chunks, made_of, recolor
+from sslkit.data.views.draw import Draw, draw_views
 from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import UserError
 
@@ -93,16 +94,21 @@ def finish(
         raise UserError(f"the batch holds crops for {len(crops.sizes)} views, and the method makes {len(views)}")
     planes = [part[:, number] for part in crops.pixels for number in range(part.shape[1])]
     with full_precision(planes[0]):
-        draws = draw_views(views, planes[0], generator, None, rank, world_size)
-        made = [_finished(pixels, draw, view) for pixels, draw, view in zip(planes, draws, views, strict=True)]
-    flips = torch.stack([draw.flip for draw in draws])
+        drawn = draw_views(views, planes[0], generator, None, rank, world_size)
+        drawn = [replace(draw, box=_whole(draw, size)) for draw, size in zip(drawn, crops.sizes, strict=True)]
+        made = made_of(planes, drawn, views, crops.sizes, _finished)
+    flips = torch.stack([draw.flip for draw in drawn])
     return Views(made, torch.cat([crops.boxes, flips[..., None]], -1))
 
 
-def _finished(pixels: Tensor, draw: Draw, view: View) -> Tensor:
-    """One view (N, C, S, S) of crops (N, C, S, S), made in chunks."""
+def _whole(draw: Draw, size: int) -> Tensor:
+    """(N, 4) boxes of all of a crop."""
+    return torch.tensor([0.0, 0, size, size]).expand_as(draw.box)
+
+
+def _finished(pixels: Tensor, draw: Draw, moved: Draw, _: int, view: View) -> Tensor:
+    """One view (N, C, S, S) of crops (N, C, S, S), made in chunks. Arguments as in `augmentation.made_of`."""
     out = torch.empty(pixels.shape, device=pixels.device)
-    moved = draw.to(pixels.device)
     for rows in in_chunks(pixels, 8 * pixels[0].numel()):
         _finish_chunk(pixels[rows], draw[rows], moved[rows], view.sigma[1], out[rows])
     return out

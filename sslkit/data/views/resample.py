@@ -53,14 +53,14 @@ def axis_weights(start: Tensor, length: Tensor, size: int, window: range, flip: 
     start, length: (N,) whole pixels. window: the pixels of the axis from the first start to the last end.
     flip: (N,) 1 if the output is mirrored. Rows sum to 1.
     """
-    step = (length / size)[:, None]
-    at = torch.arange(size, device=start.device, dtype=start.dtype) + 0.5
-    at = at if flip is None else torch.where(flip[:, None] > 0, size - at, at)
-    centre = start[:, None] + at * step
+    # Distances in whole numbers of 1 / (2 size) pixels from `start`: nothing is rounded before the last division.
+    at = torch.arange(1, 2 * size, 2, device=start.device, dtype=start.dtype)
+    at = at if flip is None else torch.where(flip[:, None] > 0, 2 * size - at, at)
     pixel = torch.arange(window.start, window.stop, device=start.device, dtype=start.dtype)
-    support = step.clamp(min=1)
-    distance = (pixel + 0.5) / support[:, :, None] - (centre / support)[:, :, None]
-    weights = (1 - distance.abs_()).relu_()
+    place = (2 * (pixel - start[:, None]) + 1) * size
+    distance = place[:, None] - (at * length[:, None])[:, :, None]
+    support = 2 * length.clamp(min=size)
+    weights = (support[:, None, None] - distance.abs_()).relu_()
     if len(start) > 1:  # one interval fills its window
         inside = (pixel >= start[:, None]) & (pixel < (start + length)[:, None])
         weights.mul_(inside[:, None].float())

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sslkit.errors import UserError, nearest
+from sslkit.errors import UserError, first_line, nearest
 from sslkit.runtime import distributed
 
 KERNELS = ("auto", "blocked", "compiled")
@@ -181,6 +181,5 @@ def _compiled() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 def _run_compiled(u: Tensor, v: Tensor, w: Tensor) -> Tensor:
     try:
         return _compiled()(u, v, w)
-    except torch._dynamo.exc.BackendCompilerFailed as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"the compiled pair kernel cannot be built here: {reason}") from error
+    except torch._dynamo.exc.TorchDynamoException as error:  # of the compiler, without triton, or of an older GPU
+        raise UserError(f"the compiled pair kernel cannot be built here: {first_line(error)}") from error

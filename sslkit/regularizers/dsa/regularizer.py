@@ -22,11 +22,12 @@ from sslkit.regularizers.dsa import arranging, official, options, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
 from sslkit.regularizers.dsa.pairwise import RankRows, of_rank, one_thread
 from sslkit.runtime import distributed
+from sslkit.runtime.device import Late
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
 
-_CHECK_EVERY = 100  # calls between checks of M, which synchronise with a GPU
+_CHECK_EVERY = 100  # calls between checks of M
 _DEAD = 0.1  # share of dead rows above which a warning is given
 
 log = logging.getLogger(__name__)
@@ -130,6 +131,7 @@ class DSA(Regularizer):
         self._table = FeatureTable(self.prior.array) if isinstance(self.prior, FilePrior) else None
         self._scores: Tensor | None = None
         self._seen = 0
+        self._unsaid: tuple[Late, float] | None = None
         self._warned_dead = False
         self._said_repulsive = False
 
@@ -261,11 +263,20 @@ class DSA(Regularizer):
             "dsa/highest": highest.max(),
             "dsa/dead_rows": (highest <= 0).float().mean(),
         }
+        self._say()
         if self._seen % _CHECK_EVERY == 0:
-            self._say(self.watched["dsa/dead_rows"].item(), self.watched["dsa/attracted"].item(), alpha)
+            shares = Late(torch.stack([self.watched["dsa/dead_rows"], self.watched["dsa/attracted"]]))
+            self._unsaid = shares, alpha
+            if not shares.is_late:
+                self._say()
         self._seen += 1
 
-    def _say(self, dead: float, attracted: float, alpha: float) -> None:
+    def _say(self) -> None:
+        """Say what a check of M has found; on a GPU that of the call before, so as not to stall it."""
+        if self._unsaid is None:
+            return
+        (shares, alpha), self._unsaid = self._unsaid, None
+        dead, attracted = shares.read().tolist()
         if dead > _DEAD and not self._warned_dead:
             self._warned_dead = True
             warnings.warn(

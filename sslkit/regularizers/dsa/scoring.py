@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from sslkit.embeddings import wide
 from sslkit.errors import check_one_of
-from sslkit.numerics.ties import among_all, pair_cosines, search_error, settle
+from sslkit.numerics.ties import among_all, nearest_of_all, pair_cosines, search_error, settle
 from sslkit.regularizers.dsa.approximate import approximate_neighbours
 from sslkit.regularizers.dsa.arranging import NORMALISE, without_autocast
 from sslkit.regularizers.dsa.pairwise import one_thread
@@ -114,7 +114,8 @@ def connectivity_score(
     if isinstance(features, np.ndarray):
         features = torch.from_numpy(np.array(features, dtype=np.float32))
     with without_autocast(features):
-        ids = _nearest(_unit(features), eta, backend)
+        a = _unit(features)
+        ids = nearest_of_all(a, eta) if a.is_cuda and n <= _DENSE else _nearest(a, eta, backend)
     if n <= _DENSE:
         return _score_dense(ids, mu, rule, include_direct)
     return _score_sparse(ids.cpu(), mu, rule, include_direct).to(features.device)

@@ -129,17 +129,17 @@ def test_autocast_does_not_reach_the_draws_for_another_device(
     pictures: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     types = []
-    compose = augmentation.color.compose
-    monkeypatch.setattr(augmentation.color, "compose", lambda *a: types.append(compose(*a).dtype) or compose(*a))
+    chain = augmentation.color.chain
+    monkeypatch.setattr(augmentation.color, "chain", lambda *a: types.append(chain(*a).dtype) or chain(*a))
     with torch.autocast("cpu", torch.bfloat16):
         augment(pictures.to("meta"), SIMCLR, 32, view_generator(0, 0, 0))
-    assert types == [torch.float32] * 2
+    assert types == [torch.float32]  # the two views are drawn together
 
 
 def test_colours_change_in_every_order(pictures: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     orders = []
-    compose = augmentation.color.compose
-    monkeypatch.setattr(augmentation.color, "compose", lambda maps, order: orders.append(order) or compose(maps, order))
+    chain = augmentation.color.chain
+    monkeypatch.setattr(augmentation.color, "chain", lambda *a: orders.append(a[-2].argsort(1)) or chain(*a))
     one(View(), pictures.repeat(8, 1, 1, 1))
     seen, times = orders[0].unique(dim=0, return_counts=True)
     assert len(seen) == 24 and times.max() < 50  # of 512 / 24 = 21
@@ -152,7 +152,7 @@ def test_no_step_waits_for_the_device(pictures: Tensor) -> None:
     assert [v.shape for v in made] == [(64, 3, 32, 32)] * 2
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_a_gpu_makes_the_same_views(pictures: Tensor) -> None:
     torch.cuda.set_sync_debug_mode("error")
     images = pictures.pin_memory().to("cuda", non_blocking=True)

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from sslkit.data.views import color
-from sslkit.data.views.augmentation import augment, clip_views, draw_views, view_generator
+from sslkit.data.views.augmentation import augment, clip_views, view_generator
+from sslkit.data.views.draw import draw_views
 from sslkit.data.views.recipe import BYOL, SIMCLR, View, ViewRecipe
 from sslkit.errors import UserError
 

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from lightning_fabric.accelerators import CPUAccelerator
 from torch import Tensor, nn
 from tuning_steps import STEPS, batches, network, training
 
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.loop import Diverged, State, fit
+from evaluation.tuning.processes import fabric_of
 from evaluation.tuning.seeds import dropout_seed
 from sslkit.errors import UserError
 
@@ -52,6 +54,14 @@ def test_the_global_generator_is_restored_and_has_no_influence() -> None:
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(2)
     assert same(first, trained()[0])
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_network_on_the_cpu_is_tuned_there_beside_gpus(precision: str, beside_gpus) -> None:
+    fabric = fabric_of(torch.device("cpu"), precision)
+    assert isinstance(fabric.accelerator, CPUAccelerator) and fabric.device.type == "cpu"
+    assert getattr(fabric.strategy.precision, "device", "cpu") == "cpu", "autocast is the CPU's"
+    assert trained()[1].step == STEPS
 
 
 @pytest.mark.parametrize("stop", [1, 3, 5])

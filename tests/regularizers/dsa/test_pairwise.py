@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
+from torch._dynamo.exc import TorchDynamoException
+from torch._inductor.exc import GPUTooOldForTriton, TritonMissing
 
 from sslkit.errors import UserError
 from sslkit.regularizers.dsa import ArrangingMLP, pairwise
@@ -95,6 +98,27 @@ def test_where_nothing_can_be_compiled_auto_goes_on_without_and_says_so_once(
     assert not recwarn.list
     with pytest.raises(UserError, match="cannot be built"):
         pair_scores(u, u, w, b, kernel="compiled")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TritonMissing(None),
+        GPUTooOldForTriton(SimpleNamespace(major=6, minor=0, name="an old GPU"), None),
+        TorchDynamoException("a graph that cannot be compiled\nand its trace"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_whatever_the_compiler_refuses_is_said_in_one_line(error: Exception, generator, monkeypatch) -> None:
+    def refuse(*_: torch.Tensor) -> torch.Tensor:
+        raise error
+
+    monkeypatch.setattr(pairwise, "_compiled", lambda: refuse)
+    monkeypatch.setattr(pairwise, "_failed", [])
+    u, w, b = torch.randn(8, 4, generator=generator), torch.ones(4), torch.zeros(())
+    with pytest.warns(UserWarning, match=r"^the compiled pair kernel cannot be built here: .+; using kernel='blocked'"):
+        got = pair_scores(u, u, w, b, steps=10**6)
+    torch.testing.assert_close(got, pair_scores(u, u, w, b, kernel="blocked"))
 
 
 def test_unknown_kernel() -> None:

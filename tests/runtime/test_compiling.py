@@ -3,16 +3,22 @@
 import csv
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from contract import MEMBERS, batch, build, enough, step
 
 import sslkit
 from sslkit.errors import UserError
-from sslkit.runtime import hardware
+from sslkit.runtime import compiling
+from sslkit.training.step import compiled_parts
+
+MOST_GRAPHS = 3  # the student on large and on small crops, and the teacher; or a teacher with and without hooks
+QUICK = ("ijepa", "mae")
 
 
-def compiled(run: dict, *, on: bool, **more: object) -> dict:
+def compiled(run: dict, *, on: bool | str, **more: object) -> dict:
     return {**run, "trainer": {**run["trainer"], "compile": on, **more}}
 
 
@@ -40,8 +46,36 @@ def calls(monkeypatch) -> list[torch.fx.GraphModule]:
         return as_it_is(graph, example)
 
     torch.compiler.reset()
-    monkeypatch.setattr(hardware, "BACKEND", keep)
+    monkeypatch.setattr(compiling, "BACKEND", keep)
     return seen
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [pytest.param(*one, marks=[] if one[0] in QUICK else pytest.mark.nightly) for one in MEMBERS],
+)
+def test_every_objective_is_compiled_in_its_first_step_only(name: str, family: str, monkeypatch) -> None:
+    graphs: list[torch.fx.GraphModule] = []
+
+    def keep(graph: torch.fx.GraphModule, example: list[torch.Tensor]) -> Callable:
+        graphs.append(graph)
+        return graph
+
+    torch.compiler.reset()
+    monkeypatch.setattr(compiling, "BACKEND", keep)
+    m = build(name, family, image_size=32 if family == "vit" else 16)
+    for owner, function in dict.fromkeys(compiled_parts(m)):
+        fast = compiling.compiled(getattr(owner, function), lengths_vary=m.objective.lengths_vary)
+        setattr(owner, function, fast)
+    images, index = batch(enough(m, 8))
+    if family == "vit":
+        images = torch.nn.functional.interpolate(images.float(), (32, 32)).byte()
+    after = []
+    for number in range(6):
+        step(m, images, index)["loss"].backward()
+        m.after_step(number / 6)
+        after.append(len(graphs))
+    assert 1 <= after[0] <= MOST_GRAPHS and set(after) == {after[0]}, f"graphs after each step: {after}"
 
 
 @pytest.mark.parametrize(
@@ -92,6 +126,48 @@ def test_without_a_compiler_one_line_before_a_folder_is_made(small_run, tmp_path
     with config.patch({"cpp.cxx": (None, "/no/such/compiler")}), pytest.raises(UserError, match=said) as error:
         sslkit.pretrain(compiled(small_run, on=True))
     assert "\n" not in str(error.value) and not (tmp_path / "zoo").exists()
+
+
+def test_cuda_graphs_are_refused_where_they_are_not_possible() -> None:
+    gpu, usual = torch.device("cuda", 0), {"accumulate": 1, "recomputed": False, "lengths_vary": False}
+    assert compiling.no_graphs(gpu, **usual) == ""
+    assert compiling.no_graphs(torch.device("cpu"), **usual) == "there are none on cpu"
+    whys = {
+        "trainer.accumulate=2": {"accumulate": 2},
+        "checkpoint": {"recomputed": True},
+        "masks": {"lengths_vary": True},
+    }
+    for why, change in whys.items():
+        assert why in compiling.no_graphs(gpu, **{**usual, **change})
+
+
+def test_a_step_with_cuda_graphs_begins_anew_and_its_results_outlive_it(monkeypatch) -> None:
+    """Each step is marked, since a graph writes to the same memory again, and what hooks keep is copied."""
+    asked, marked, net = [], [], torch.nn.Linear(2, 2)
+    monkeypatch.setattr(torch, "compile", lambda function, **how: asked.append(how) or function)
+    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: marked.append(1))
+    hook = compiling.Compiled(lambda module: [(module, "forward")], lambda: False, graphs=True)
+    loop = SimpleNamespace(module=net)
+    hook.epoch_begin(loop)
+    z = torch.ones(3)
+    for _ in range(2):
+        hook.batch_begin(loop)
+        outputs = {"loss": z.sum(), "terms": {}, "z": z}
+        hook.batch_end(loop, outputs, None)
+    hook.epoch_end(loop)
+    assert len(marked) == 2 and asked[0]["mode"] == "reduce-overhead" and not asked[0]["dynamic"]
+    assert torch.equal(outputs["z"], z) and outputs["z"].data_ptr() != z.data_ptr()
+
+
+def test_reduce_overhead_on_a_cpu_is_a_compiled_run_with_a_word(small_run, monkeypatch, capsys) -> None:
+    asked = []
+    monkeypatch.setattr(torch, "compile", lambda function, **how: asked.append(how.get("mode")) or function)
+    run = {**small_run, "method": "simclr", "epochs": 1}
+    entry = sslkit.pretrain(compiled(run, on="reduce-overhead"))
+    assert set(asked) == {None} and entry.card["config"]["trainer"]["compile"] == "reduce-overhead"
+    assert "note      compiled without CUDA graphs: there are none on cpu" in capsys.readouterr().out
+    with pytest.raises(UserError, match=r"trainer\.compile must be true or false or reduce-overhead, got 'fast'"):
+        sslkit.pretrain(compiled(run, on="fast"))
 
 
 @pytest.mark.nightly

@@ -1,0 +1,43 @@
+"""Section `nccl` of run.py: a run on two GPUs against the same run on one; with --dry two processes on the CPU."""
+
+import csv
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from gpu.jobs import Asked, Job
+from gpu.resume import accelerator, finished, largest, start, weights
+
+METHODS = ("simclr", "byol+dsa", "dino")
+
+
+def jobs(asked: Asked) -> dict[str, Job]:
+    if asked.on_gpu and torch.cuda.device_count() < 2:
+        print("nccl: one GPU is seen, two are needed")
+        return {}
+    methods = METHODS[:1] if asked.dry else METHODS
+    return {f"{method} | {asked.device.type}": lambda method=method: one_and_two(method, asked) for method in methods}
+
+
+def one_and_two(method: str, asked: Asked) -> dict[str, Any]:
+    """The largest difference of a weight after an epoch, and images a second, by the number of devices."""
+    found, rates = {}, {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for devices in (1, 2):
+            out = Path(scratch) / str(devices)
+            config = {
+                "method": method,
+                "data": {"source": "digits", "batch_size": 64},
+                "epochs": 1,
+                "out": str(out),
+                "name": "run",
+                "optimizer": {"name": "sgd"},
+                "eval": {"every": 1000, "tsne": 0},
+                "trainer": {"progress": False, "accelerator": accelerator(asked), "devices": devices},
+            }
+            finished(start(config))
+            found[devices] = weights(out / "run")
+            rows = list(csv.DictReader((out / "run" / "metrics.csv").read_text().splitlines()))
+            rates[str(devices)] = float(next(row["images_per_second"] for row in rows if row["images_per_second"]))
+    return {"difference": largest(found[1], found[2]), "images_per_second": rates}

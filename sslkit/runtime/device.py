@@ -1,0 +1,70 @@
+"""What a step does with its device without waiting for it: copies in both directions, and random numbers.
+
+Host and GPU run side by side. The host waits where it reads a number that the GPU has still to compute, and where it
+copies memory that is not pinned.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+from torch import Tensor
+
+
+def moved(x: Tensor, like: Tensor) -> Tensor:
+    """Copy to the device of another tensor without waiting."""
+    if x.device == like.device:
+        return x
+    return x.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else x.to(like.device)
+
+
+class Late:
+    """Numbers that are copied from their device behind the work that makes them, to be read in the next step.
+
+    is_late: whether they are on a GPU; others can be read at once.
+    """
+
+    def __init__(self, x: Tensor) -> None:
+        x = x.detach()
+        self.is_late = x.is_cuda
+        self._here = x
+        if self.is_late:
+            self._here = torch.empty(x.shape, dtype=x.dtype, device="cpu", pin_memory=True).copy_(x, non_blocking=True)
+            self._copied = torch.cuda.Event()
+            self._copied.record(torch.cuda.current_stream(x.device))
+
+    def __deepcopy__(self, _: object) -> "Late":
+        return self  # it never changes, and an event cannot be copied
+
+    def read(self) -> Tensor:
+        """The numbers, on the CPU. Waits for the work before them only, not for what was begun since."""
+        if self.is_late:
+            self._copied.synchronize()
+        return self._here
+
+
+def seed_generators(seed: int, device: torch.device) -> None:
+    """Seed PyTorch's global generators, on the CPU and on the device."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
+    elif device.type != "cpu":
+        torch.get_device_module(device).manual_seed(seed)
+
+
+@contextmanager
+def generators_restored(device: torch.device) -> Iterator[None]:
+    """Restore PyTorch's global generators after the block, in which the device is the current one."""
+    cuda = device.type == "cuda"
+    with torch.cuda.device(device) if cuda else nullcontext(), torch.random.fork_rng([device] if cuda else []):
+        yield
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
+    """Draw from a seed on the CPU and on the device; afterwards the generators are as before. None: the CPU's alone."""
+    device = device or torch.device("cpu")
+    with generators_restored(device):
+        seed_generators(seed, device)
+        yield

@@ -1,0 +1,106 @@
+"""How the settings of a run use this machine: its processes, compiled networks, and what a card says of them."""
+
+import warnings
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+
+from sslkit.composition.method import Method
+from sslkit.data.loader import workers_for
+from sslkit.errors import UserError
+from sslkit.runtime import loggers, processes
+from sslkit.runtime.compiling import GRAPHS, Compiled, check_compiler, no_graphs
+from sslkit.runtime.hardware import Demand, is_cpu, precision
+from sslkit.runtime.jobs import cores
+from sslkit.runtime.loop import Loop
+from sslkit.terminal import say
+from sslkit.terminal.say import counted
+from sslkit.training.config import Config
+from sslkit.training.data import Data
+from sslkit.training.step import compiled_parts
+
+
+def check_trainer(config: Config) -> None:
+    """Raises UserError for settings of the trainer that are not possible here, before anything is computed.
+
+    These are a logger that is not installed, what `processes.make_fabric` refuses, a batch that the ranks cannot share
+    evenly, and a network that cannot be compiled.
+    """
+    processes.quiet()
+    loggers.check(config.trainer.logger)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `make_loop` makes it again and shows them
+        fabric = fabric_of(config)
+    size, ranks = config.data.batch_size, fabric.world_size
+    if size % ranks:
+        fitting = " or ".join(str(n * ranks) for n in (size // ranks, size // ranks + 1) if n)
+        raise UserError(f"data.batch_size={size} cannot be shared evenly by {ranks} processes: take {fitting}")
+    if config.trainer.compile:
+        check_compiler(fabric.device)
+
+
+def fabric_of(config: Config) -> Fabric:
+    """The run's Fabric, which is not launched yet. Raises UserError as `processes.make_fabric` does."""
+    t = config.trainer
+    own = processes.devices(t.devices, t.accelerator, config.data.batch_size, t.num_nodes)
+    return processes.make_fabric(t.accelerator, own, t.num_nodes, t.strategy, t.precision)
+
+
+def ranks_of(config: Config) -> int:
+    """The number of processes of the run, over all machines."""
+    t = config.trainer
+    return processes.count(t.devices, t.num_nodes, t.accelerator, config.data.batch_size)
+
+
+def shared(config: Config) -> str:
+    """The part of each process, and why they are fewer than the GPUs; "" for one process that uses all there is."""
+    trainer, size, ranks = config.trainer, config.data.batch_size, ranks_of(config)
+    parts = [f"{size // ranks} on each of {ranks} processes"] if ranks > 1 else []
+    every = processes.count(trainer.devices, trainer.num_nodes, trainer.accelerator)
+    if every > ranks:
+        parts.append(f"{every} GPUs cannot share {size} evenly")
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def reading(config: Config, data: Data) -> list[str]:
+    """A line on the number of processes that decode files, where it was chosen; none for images in memory."""
+    if config.data.workers != "auto" or not data.train.decodes:
+        return []
+    kind = "cpu" if is_cpu(config.trainer.accelerator) else "cuda"
+    ranks = ranks_of(config)
+    each = f" for each of {ranks} ranks" if ranks > 1 else ""
+    workers = counted(workers_for(data.train, "auto", ranks, kind), "process")
+    return [f"reading   files are decoded by {workers}{each}, of {counted(cores(), 'core')} (data.workers)"]
+
+
+def compiled_networks(config: Config, method: Method) -> Compiled:
+    """The compiled networks of a run; where CUDA graphs are asked for and not possible, a line says why."""
+    trainer, vary = config.trainer, method.objective.lengths_vary
+    how = {"accumulate": trainer.accumulate, "recomputed": trainer.checkpoint_activations, "lengths_vary": vary}
+    graphs = trainer.compile == GRAPHS
+    if graphs and (why := no_graphs(fabric_of(config).device, **how)):
+        graphs = False
+        if processes.is_main():
+            say.line(f"note      compiled without CUDA graphs: {why}")
+    return Compiled(compiled_parts, lambda: method.shares.due, lengths_vary=vary, graphs=graphs)
+
+
+def demand(config: Config, data: Data) -> Demand:
+    t = config.trainer
+    return Demand(
+        batch_size=config.data.batch_size,
+        image_size=data.image_size,
+        processes=ranks_of(config),
+        workers=config.data.workers,
+        optimizer=config.optimizer.name,
+        precision=t.precision,
+        recomputed=t.checkpoint_activations,
+    )
+
+
+def computed(loop: Loop, config: Config) -> dict[str, Any]:
+    """Return device, processes, threads of each and precision, on which the last bits of the weights depend."""
+    name = torch.cuda.get_device_name(loop.device) if loop.device.type == "cuda" else loop.device.type
+    number = precision(config.trainer.precision, config.trainer.accelerator)
+    return {"device": name, "processes": loop.world_size, "threads": torch.get_num_threads(), "precision": number}

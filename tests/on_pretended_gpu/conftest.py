@@ -1,0 +1,1 @@
+from small_runs import illustrated_run, settings, small_npz, small_run  # noqa: F401
