@@ -21,7 +21,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils._pytree import tree_map
 
-LAST = 2  # blocks of each stack that stay with the rest: the shares of regularisers are measured at their weights
+from sslkit.runtime.distributed import blocks_apart
 
 
 class Sharded(DDPStrategy):
@@ -79,19 +79,12 @@ class _SyncControl:
 def share(module: nn.Module, optimizers: Sequence[torch.optim.Optimizer], mesh: DeviceMesh) -> None:
     """Put the module's parameters into shares, those of each stack's blocks but the last two block by block."""
     names = {id(p): name for name, p in module.named_parameters()}
-    for stack in stacks(module):
-        for block in stack[:-LAST]:
-            fully_shard(block, mesh=mesh)
+    for block in blocks_apart(module):
+        fully_shard(block, mesh=mesh)
     fully_shard(module, mesh=mesh)
     now = dict(module.named_parameters())
     for group in (group for optimizer in optimizers for group in optimizer.param_groups):
         group["params"] = [now[names[id(p)]] for p in group["params"]]
-
-
-def stacks(module: nn.Module) -> list[Sequence[nn.Module]]:
-    """The `blocks` of each ViT in a module: of student, teacher, predictor and decoder."""
-    found = (getattr(part, "blocks", None) for part in module.modules())
-    return [list(blocks) for blocks in found if isinstance(blocks, (nn.Sequential, nn.ModuleList))]
 
 
 def _make_whole(module: nn.Module) -> list[tuple[dict, str, Any]]:
