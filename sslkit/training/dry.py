@@ -61,21 +61,23 @@ LEFT_OUT = (
 
 @dataclass(frozen=True)
 class Step:
-    """A counted step. peak: the most bytes at a time, weights and optimiser included. work: its kernels."""
+    """A counted step. peak: the most bytes at a time, weights and optimiser included. work: its kernels.
+
+    tf32: whether products of float32 are computed in TF32, as large logits are under mixed precision.
+    """
 
     peak: int
     work: list[Work]
+    tf32: bool = True
 
     def seconds(self, card: Card) -> float:
         """The least time on a card: each kernel takes its FLOPs or its bytes, the longer of both."""
-        return sum(max(one.flops / _rate(one, card) / 1e12, one.bytes / card.gbs / 1e9) for one in self.work)
-
-
-def _rate(one: Work, card: Card) -> float:
-    """TFLOP/s. PyTorch computes convolutions of float32 in TF32, and products of matrices in float32."""
-    if one.dtype in HALF.values():
-        return card.half
-    return card.tf32 if one.convolution else card.fp32
+        single = card.tf32 if self.tf32 else card.fp32
+        rates = [card.half if one.dtype in HALF.values() else single for one in self.work]
+        both = (
+            (one.flops / rate / 1e12, one.bytes / card.gbs / 1e9) for one, rate in zip(self.work, rates, strict=True)
+        )
+        return sum(map(max, both))
 
 
 def predicted(
@@ -110,7 +112,8 @@ def counted_step(
         moved = _optimizer(own, optimizer)
         counter.restart()
         _step(own, moved, batch, HALF.get(precision), clips)
-        return Step(counter.peak, counter.work)
+        tf32 = precision in HALF or torch.get_float32_matmul_precision() != "highest"
+        return Step(counter.peak, counter.work, tf32)
 
 
 def _copied(method: Method) -> Method:
