@@ -48,9 +48,12 @@ def cell_centres(boxes: Tensor, height: int, width: int) -> Tensor:
 
 
 def closest(distance: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` rows of distances (N, P, P') nearest to any column, and those columns: (N, count) each."""
+    """The `count` rows of distances (N, P, P') nearest to any column, and those columns: (N, count) each.
+
+    Of equal ones, which crops of whole pixels often have, the first: topk would take others on a GPU than on a CPU.
+    """
     nearest, column = distance.min(-1)
-    row = nearest.topk(count, largest=False).indices
+    row = nearest.sort(stable=True).indices[:, :count]
     return row, column.gather(1, row)
 
 

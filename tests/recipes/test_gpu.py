@@ -184,7 +184,10 @@ def test_the_tables_show_every_section_that_has_results(correct) -> None:
 
     about = {"device": "GPU X"}
     results = {
-        "correct": {"byol | float64 | cuda": {"loss": 1e-9, "gradient": 2e-8, "views": 0.0, "within": False, **about}},
+        "correct": {
+            "byol | float64 | cuda": {"loss": 1e-9, "gradient": 2e-8, "views": 0.0, "within": False, **about},
+            "mae | float64 | cuda": {"loss": 3e-9, "gradient": 4e-9, "views": 0.0, "within": True, **about},
+        },
         "resume": {"byol | as it is | cuda": {"again": 1e-3, "resumed": 2e-3, "killed_at": 2, **about}},
         "step": {
             "resnet50": {"rates": {"student": 100.0, "byol": 90.0}, "gib": {"student": 1, "byol": 2.5}, "batch": 256}
@@ -206,7 +209,7 @@ def test_the_tables_show_every_section_that_has_results(correct) -> None:
     assert results.keys() == set(SECTIONS)
     said = table(results)
     for part in (
-        "| 1.0e-09 | 2.0e-08 | 0.0e+00 | byol |",
+        "| 2 | byol (2.0e-08) | 3.0e-09 | 4.0e-09 | 0.0e+00 |",
         "| 1.0e-03 | 2.0e-03 |",
         "| byol | 90 | 90% | 2.5 |",
         "| 26.1 | 25.3 |",

@@ -107,5 +107,5 @@ def clip(asked: Asked) -> dict[str, dict[str, float]]:
     seconds = seconds_in_turns(prior, asked.device, rounds=1 if asked.dry else 3, each=1 if asked.dry else 3)
     return {
         "images_per_second": {name: round(len(images) / value, 1) for name, value in seconds.items()},
-        "cosine": {"least": float(f"{(one * other).sum(1).min():.5f}")},
+        "least cosine with float32": {"bfloat16": float(f"{(one * other).sum(1).min():.5f}")},
     }

@@ -40,7 +40,7 @@ import cli
 import torch
 from gpu.jobs import Asked
 from gpu.table import table
-from results import keep, load
+from results import commit, keep, load
 
 from sslkit.runtime.context import Runtime
 
@@ -111,12 +111,14 @@ def section(name: str, asked: Asked, only: list[str], *, minutes: float, again: 
 
 
 def shown(row: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in row.items() if name not in ("device", "torch", "date"))
+    return ", ".join(
+        f"{name} {value}" for name, value in row.items() if name not in ("device", "torch", "date", "commit")
+    )
 
 
 def about(runtime: Runtime) -> dict[str, str]:
     name = torch.cuda.get_device_name(runtime.device) if runtime.device.type == "cuda" else "CPU"
-    return {"device": name, "torch": torch.__version__, "date": date.today().isoformat()}
+    return {"device": name, "torch": torch.__version__, "date": date.today().isoformat(), "commit": commit()}
 
 
 if __name__ == "__main__":

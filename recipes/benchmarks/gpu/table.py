@@ -13,18 +13,19 @@ def table(results: Results) -> str:
 
 
 def correct(results: Results) -> Iterator[str]:
-    """The largest gap of each objective over its regularisers, by precision."""
-    groups: dict[tuple[str, str, str], dict[str, dict]] = {}
+    """The largest gap over all methods, by precision, and the methods out of bounds."""
+    groups: dict[tuple[str, str], dict[str, dict]] = {}
     for key, row in results.get("correct", {}).items():
         name, precision, _ = key.split(" | ")
-        groups.setdefault((name.partition("+")[0], precision, row["device"]), {})[name] = row
+        groups.setdefault((precision, row["device"]), {})[name] = row
     if groups:
-        yield "| objective | precision | device | methods | loss | gradient | views | out of bounds |"
-        yield "|---|---|---|--:|--:|--:|--:|---|"
-    for (objective, precision, device), rows in groups.items():
-        most = [f"{max(row[part] for row in rows.values()):.1e}" for part in ("loss", "gradient", "views")]
-        out = ", ".join(name for name, row in rows.items() if not row["within"])
-        yield f"| {objective} | {precision} | {device} | {len(rows)} | {' | '.join(most)} | {out} |"
+        yield "| precision | device | methods | out of bounds | of the others: loss | gradient | views |"
+        yield "|---|---|--:|---|--:|--:|--:|"
+    for (precision, device), rows in groups.items():
+        within = [row for row in rows.values() if row["within"]]
+        most = [f"{max((row[part] for row in within), default=0):.1e}" for part in ("loss", "gradient", "views")]
+        out = ", ".join(f"{name} ({row['gradient']:.1e})" for name, row in rows.items() if not row["within"])
+        yield f"| {precision} | {device} | {len(rows)} | {out or 'none'} | {' | '.join(most)} |"
 
 
 def resume(results: Results) -> Iterator[str]:
@@ -75,9 +76,9 @@ def views(results: Results) -> Iterator[str]:
         yield f"| views of {key.partition(' | ')[0]}, {row['device']} | ms |"
         yield "|---|--:|"
         yield from (f"| {name} | {ms:,.1f} |" for name, ms in row["ms"].items())
-        yield ""
-        off = ", ".join(f"{name} {value:.1e}" for name, value in row["off"].items())
-        yield f"The largest difference of a pixel from the CPU's views: {off}."
+        if "off" in row:
+            off = ", ".join(f"{name} {value:.1e}" for name, value in row["off"].items())
+            yield f"\nThe largest difference of a pixel from the CPU's: {off}."
 
 
 def parts_of_steps(results: Results) -> Iterator[str]:
@@ -108,11 +109,12 @@ def dsa(results: Results) -> Iterator[str]:
 def precision(results: Results) -> Iterator[str]:
     """Time and error by number format."""
     for key, row in results.get("precision", {}).items():
-        yield f"| {key.partition(' | ')[0]}, {row['device']} | {' | '.join(first := list(next(iter(row.values()))))} |"
-        yield f"|---|{'--:|' * len(first)}"
+        formats = list(next(iter(row.values())))
+        yield f"| {key.partition(' | ')[0]}, {row['device']} | {' | '.join(formats)} |"
+        yield f"|---|{'--:|' * len(formats)}"
         for name, found in row.items():
             if isinstance(found, dict):
-                yield f"| {name} | {' | '.join(str(value) for value in found.values())} |"
+                yield f"| {name} | {' | '.join(str(found.get(one, '')) for one in formats)} |"
         yield ""
 
 
