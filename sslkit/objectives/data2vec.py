@@ -135,7 +135,7 @@ class Data2Vec(Objective):
     def target(self, images: Tensor) -> Tensor:
         """(N, L, F) the targets of all patches, fp32."""
         net = self.teacher[0].net
-        with outputs_of(*(block.mlp for block in net.blocks[-self.layers :])) as added:
+        with teacher.inference(net), outputs_of(*(block.mlp for block in net.blocks[-self.layers :])) as added:
             masked_vit.encode_masked(net, images)
         normed = [F.instance_norm(wide(tokens[:, net.num_prefix_tokens :]).mT) for tokens in added]
         mean = torch.stack(normed).mean(0).mT
