@@ -155,7 +155,7 @@ def check_equal(name: str, folder: Path) -> None:
 
 
 def same(found: dict, known: dict) -> None:
-    """Equal but for the order of sums; some buffers and centres are float32."""
+    """Equal but for the order of sums, to a thousandth of AdamW's step; some buffers and centres are float32."""
     assert found["module"].keys() == known["module"].keys()
     close(found["h"], known["h"], "h")
     for key, x in known["module"].items():
@@ -166,7 +166,7 @@ def same(found: dict, known: dict) -> None:
 
 
 def close(found: torch.Tensor, known: torch.Tensor, what: str) -> None:
-    torch.testing.assert_close(found, known, rtol=1e-5, atol=1e-7, msg=lambda text: f"{what}: {text}")
+    torch.testing.assert_close(found, known, rtol=1e-5, atol=1e-6, msg=lambda text: f"{what}: {text}")
 
 
 @pytest.mark.parametrize(
