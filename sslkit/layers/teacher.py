@@ -1,16 +1,60 @@
 """The teacher of momentum methods: a slow copy of the student."""
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 from sslkit.errors import UserError
+from sslkit.runtime import distributed
+
+CAST = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)  # layers whose weights autocast casts, and no subclasses of them
+_HALVES = WeakIdKeyDictionary()  # of a teacher's parameters: half copies, whose places in memory stay
 
 
 def copy_of(*modules: nn.Module) -> nn.Sequential:
     """A copy of the modules in sequence, without gradient."""
     return copy.deepcopy(nn.Sequential(*modules)).requires_grad_(False)
+
+
+@contextmanager
+def inference(*modules: nn.Module) -> Iterator[None]:
+    """Run a teacher's pass without gradient; under autocast with weights that are cast in one launch.
+
+    Autocast keeps the cast weights of a student for a step, and casts those without gradient anew, each in a launch of
+    its own. (torch.inference_mode would forbid that a loss with gradient keeps the targets.)
+    """
+    layers = [layer for module in modules for layer in module.modules() if type(layer) in CAST]
+    own = (layer._parameters.get(name) for layer in layers for name in ("weight", "bias"))
+    weights = [p for p in dict.fromkeys(own) if p is not None and p.dtype is torch.float32]
+    with torch.no_grad():
+        if not weights or not torch.is_autocast_enabled(weights[0].device.type):
+            yield
+            return
+        whole = [p.data for p in weights]
+        halves = [_half(p) for p in weights]
+        torch._foreach_copy_(halves, whole)
+        try:
+            _point(weights, halves)
+            yield
+        finally:
+            _point(weights, whole)
+
+
+def _half(p: Tensor) -> Tensor:
+    """Memory for a parameter in autocast's number format."""
+    dtype, kept = torch.get_autocast_dtype(p.device.type), _HALVES.get(p)
+    if kept is None or (kept.dtype, kept.device, kept.shape, kept.stride()) != (dtype, p.device, p.shape, p.stride()):
+        kept = _HALVES[p] = torch.empty_like(p, dtype=dtype, requires_grad=False)
+    return kept
+
+
+def _point(weights: list[Tensor], to: list[Tensor]) -> None:
+    for p, data in zip(weights, to, strict=True):
+        p.data = data
 
 
 def checked(momentum: float) -> float:
@@ -31,6 +75,7 @@ def follow(teacher: nn.Sequential, *modules: nn.Module, momentum: float) -> None
         *zip(teacher.parameters(), student.parameters(), strict=True),
         *zip(teacher.buffers(), student.buffers(), strict=True),
     ]
+    pairs = [tuple(map(distributed.local, pair)) for pair in pairs]  # each process moves its share
     averaged = [pair for pair in pairs if pair[0].is_floating_point()]
     counted = [pair for pair in pairs if not pair[0].is_floating_point()]
     if averaged:

@@ -151,7 +151,7 @@ class WithTeacher(Objective):
         h = self.backbone(pixels)
         z = self.projector(h)
         prediction = self.predictor(z)
-        with torch.no_grad():
+        with teacher.inference(self.teacher):
             target = self.teacher(pixels)
         h, z, prediction, target = stacked(len(views), h, z, prediction, target)
         return Predicted(z=z, h=h, target=target, index=index, prediction=prediction)

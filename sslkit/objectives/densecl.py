@@ -78,7 +78,7 @@ class DenseCL(Objective):
         """Embed the first view with the student and the second with the teacher, and match their places."""
         query, key = views
         h, z, features, places = parts(self.backbone, self.projector, self.dense_projector, query)
-        with torch.no_grad():
+        with teacher.inference(self.teacher):
             joined = encoded(_Joined(self.teacher), key, generator)
             widths = [self.dim, features.shape[1:].numel(), places.shape[1:].numel()]
             target, others, keys = joined.split(widths, dim=1)

@@ -90,8 +90,9 @@ class DINO(Objective):
         """Embed all crops with the student, one forward per resolution, and the full-size views with the teacher."""
         v = len(self.views.views)
         e = embed_crops(self.backbone, self.projector, views, v, index)
-        with torch.no_grad():
-            (e.target,) = stacked(v, self.teacher[:-1](torch.cat(list(views[:v]))))
+        slow = self.teacher[:-1]
+        with teacher.inference(slow):
+            (e.target,) = stacked(v, slow(torch.cat(list(views[:v]))))
         return e
 
     def align(self, e: Crops) -> Tensor:

@@ -91,7 +91,8 @@ class DINOv2(IBOT):
 
     def project_slowly(self, pooled: Tensor, patches: Tensor) -> tuple[Tensor, Tensor]:
         """The teacher's."""
-        return self.teacher[1](pooled), self.patch_teacher[0](patches)
+        with teacher.inference(self.patch_teacher[0]):
+            return self.teacher[1](pooled), self.patch_teacher[0](patches)
 
     def patch_last(self) -> nn.Linear:
         """The student's prototypes of the patches."""

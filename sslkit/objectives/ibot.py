@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.embeddings import Tokens, along, each_resolution, mean_over_ranks, stacked, wide
 from sslkit.errors import UserError
-from sslkit.layers import masked_vit, masks
+from sslkit.layers import masked_vit, masks, teacher
 from sslkit.layers.prototypes import Crops, held
 from sslkit.layers.similarities import cross_entropy
 from sslkit.objectives.base import Hidden
@@ -114,7 +114,7 @@ class IBOT(DINO):
         tokens = masked_vit.encode_masked(net, full, mask, self.mask_token)
         h = torch.cat([net.forward_head(tokens), *(self.backbone(pixels) for pixels in each_resolution(views[v:]))])
         z, predicted = self.project(h, masked_vit.patch_rows(net, tokens, chosen))
-        with torch.no_grad():
+        with teacher.inference(self.teacher[:-1]):
             slow = self.teacher[0].net
             seen = masked_vit.encode_masked(slow, full)
             target, token_target = self.project_slowly(

@@ -110,7 +110,8 @@ class IJEPA(Objective):
     def whole(self, images: Tensor) -> Tensor:
         """(N, L, F) the teacher's features of every patch, fp32, each normalised to mean 0 and variance 1."""
         net = self.teacher[0].net
-        patches = net.fc_norm(masked_vit.encode_masked(net, images)[:, net.num_prefix_tokens :])
+        with teacher.inference(net):
+            patches = net.fc_norm(masked_vit.encode_masked(net, images)[:, net.num_prefix_tokens :])
         return F.layer_norm(wide(patches), patches.shape[-1:])
 
     def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Hidden]:

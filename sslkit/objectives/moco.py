@@ -60,7 +60,7 @@ class MoCo(Objective):
         key = torch.cat(keys)
         h = self.backbone(query)
         z = self.projector(h)
-        with torch.no_grad():
+        with teacher.inference(self.teacher):
             target = encoded(self.teacher, key, generator)
         z, h = stacked(1, z, h)
         (target,) = stacked(len(keys), target)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.embeddings import each_resolution, mean_over_ranks, own_rows, stacked
 from sslkit.errors import UserError
-from sslkit.layers import masked_vit, masks
+from sslkit.layers import masked_vit, masks, teacher
 from sslkit.layers.heads import mlp
 from sslkit.layers.prototypes import Crops, check_options, prediction_head, sinkhorn_of_ranks
 from sslkit.objectives.base import Hidden, WithTeacher
@@ -78,7 +78,7 @@ class MSN(WithTeacher):
         visible = moved(orders[None, :, : self.visible], anchor)
         masked = net.forward_head(masked_vit.encode(net, anchor, visible))
         h = torch.cat([masked, *(self.backbone(pixels) for pixels in each_resolution(local))])
-        with torch.no_grad():
+        with teacher.inference(self.teacher):
             (target,) = stacked(1, self.teacher(whole))
         z, h = stacked(1 + len(local), self.projector(h), h)
         return Crops(z=z[:1], h=h[:1], target=target, index=index, of_views=(1,), local=z[1:] if local else None)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from sslkit.data.views.recipe import BYOL, View, ViewRecipe
 from sslkit.embeddings import along, mean_over_ranks, own_rows, stacked
+from sslkit.layers import teacher
 from sslkit.layers.heads import mlp
 from sslkit.layers.prototypes import Crops, embed_crops
 from sslkit.objectives.base import WithTeacher, check_above_zero
@@ -83,7 +84,7 @@ class ReLICv2(WithTeacher):
         # of clips there are as many full-size views as a video has clips
         full = len(self.views.views) if self.backbone.frames is None else sum(v.shape == views[0].shape for v in views)
         e = embed_crops(self.backbone, self.projector, views, full, index)
-        with torch.no_grad():
+        with teacher.inference(self.teacher):
             (target,) = stacked(full, self.teacher(torch.cat(list(views[:full]))))
         drawn = moved(draw_others(len(index), self.negatives, generator), index)
         return Contrasted(z=e.z, h=e.h, target=target, index=index, local=e.local, negatives=drawn)

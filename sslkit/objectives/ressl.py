@@ -60,7 +60,7 @@ class ReSSL(Objective):
         strong, weak = views
         h = self.backbone(strong)
         z = self.projector(h)
-        with torch.no_grad():
+        with teacher.inference(self.teacher):
             target = self.teacher(weak)
         z, h, target = stacked(1, z, h, target)
         return Embeddings(z=z, h=h, target=target, index=index)

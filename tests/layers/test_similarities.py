@@ -86,3 +86,24 @@ def test_rounded_has_ten_bits_and_keeps_what_is_not_a_number() -> None:
     x = torch.randn(1000, generator=torch.Generator().manual_seed(0))
     assert ((rounded(x) - x).abs() <= x.abs() * 2**-11).all() and not (rounded(x).view(torch.int32) % 2**13).any()
     assert rounded(torch.tensor([float("nan"), 0.0])).isnan().tolist() == [True, False]
+
+
+def test_in_tf32_the_loss_on_65536_prototypes_is_float64s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operands of 10 bits, temperatures of 0.1 and 0.04. Rows lie near prototypes, as trained ones do: logits to 25."""
+    monkeypatch.setattr(similarities, "_on_tensor_cores", lambda x, asked: asked and x.dtype is torch.float32)
+    g = torch.Generator().manual_seed(0)
+    keys = F.normalize(torch.randn(65536, 256, generator=g, dtype=torch.double), dim=1)
+    noise = torch.randn(2, 16, 256, generator=g, dtype=torch.double) / 16
+    student, slow = F.normalize(keys[:16] + 0.7 * noise, dim=-1)
+
+    def loss_and_gradients(dtype: torch.dtype) -> tuple[Tensor, ...]:
+        rows, prototypes = (x.to(dtype).requires_grad_() for x in (student / 0.1, keys))
+        logits = similarities.product(slow.to(dtype) / 0.04, prototypes, tf32=True)
+        codes = logits.softmax(-1)
+        each = cross_entropy(rows, prototypes, codes / codes.sum(-1, keepdim=True), tf32=True)
+        return each.detach(), *torch.autograd.grad(each.mean(), (rows, prototypes))
+
+    found, expected = (loss_and_gradients(dtype) for dtype in (torch.float, torch.double))
+    assert (found[0].mean() - expected[0].mean()).abs() < 1e-4 * expected[0].mean()
+    for mine, its in zip(found[1:], expected[1:], strict=True):
+        assert (mine - its).norm() < 1e-3 * its.norm()

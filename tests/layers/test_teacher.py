@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from sslkit import backbones
 from sslkit.errors import UserError
 from sslkit.layers import teacher
 
@@ -107,3 +108,31 @@ def test_a_momentum_is_a_share() -> None:
     for momentum in (-0.1, 1.01, float("nan")):
         with pytest.raises(UserError, match="momentum"):
             teacher.checked(momentum)
+
+
+@pytest.mark.parametrize("name", ["narrow_resnet", "narrow_vit"])
+def test_inference_under_autocast_is_the_plain_pass_and_leaves_the_weights(name: str) -> None:
+    slow = teacher.copy_of(backbones.build(name, image_size=32, in_chans=3)).eval()
+    before = {k: v.clone() for k, v in slow.state_dict().items()}
+    images = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    places = []
+    for _ in range(2):  # the halves are used again
+        with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+            expected = slow(images)
+            with teacher.inference(slow):
+                found = slow(images)
+                layers = [layer for layer in slow.modules() if type(layer) in (nn.Linear, nn.Conv2d)]
+                assert layers and all(layer.weight.dtype is torch.bfloat16 for layer in layers)
+                places.append(layers[0].weight.data_ptr())
+        assert torch.equal(found, expected)
+        assert all(torch.equal(v, before[k]) and v.dtype is before[k].dtype for k, v in slow.state_dict().items())
+    assert places[0] == places[1]
+
+
+def test_inference_has_no_gradient_and_puts_the_weights_back_after_an_error() -> None:
+    slow = torch.nn.Sequential(torch.nn.Linear(3, 2))
+    with teacher.inference(slow):
+        assert not slow(torch.ones(1, 3)).requires_grad and slow[0].weight.dtype is torch.float32
+    with pytest.raises(ZeroDivisionError), torch.autocast("cpu", dtype=torch.bfloat16), teacher.inference(slow):
+        raise ZeroDivisionError
+    assert slow[0].weight.dtype is torch.float32
