@@ -131,7 +131,7 @@ def _logits(rows: Tensor, keys: Tensor, temperature: float, without: Tensor | No
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """`log_sum_exp` of (R, D) and (K, D), minus codes . logits if there are codes; keeps rows, keys and codes."""
+    """`log_sum_exp` of (R, D) and (K, D), or `cross_entropy` if there are codes; keeps rows, keys and codes."""
 
     @staticmethod
     def forward(
@@ -145,10 +145,11 @@ class _CrossEntropy(torch.autograd.Function):
         with tensor_cores(tf32):
             for block in blocks(len(rows), len(keys)):
                 logits = _logits(rows[block], keys, temperature, _part(without, block))
-                # log_softmax is the logits minus their log-sum-exp, in one pass: so differ their largest, too
-                torch.sub(logits.amax(-1), logits.log_softmax(-1).amax(-1), out=loss[block])
+                shares = logits.log_softmax(-1)
                 if codes is not None:
-                    loss[block] -= logits.mul_(codes[block]).sum(-1)
+                    torch.neg(shares.mul_(codes[block]).sum(-1), out=loss[block])
+                else:  # log_softmax is the logits minus their log-sum-exp, in one pass: so differ their largest, too
+                    torch.sub(logits.amax(-1), shares.amax(-1), out=loss[block])
         return loss
 
     @staticmethod
