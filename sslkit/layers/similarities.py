@@ -81,7 +81,7 @@ def most_similar(rows: Tensor, keys: Tensor, *, without: Tensor | None = None) -
 
 
 def total_of_blocks(function: Callable[..., Tensor], keys: int, *rows: Tensor) -> Tensor:
-    """Sum of function(*block of the rows) over blocks of rows, each computed again in the backward pass. Scalar.
+    """Sum of function(*block of the rows) over blocks of rows, each computed again in the backward pass.
 
     keys: number of products that the function makes with a row. rows: tensors (R, ...).
     """
@@ -90,7 +90,7 @@ def total_of_blocks(function: Callable[..., Tensor], keys: int, *rows: Tensor) -
         return function(*rows)
     # nothing here is random: its state would be fetched from the GPU for each block
     again = {"use_reentrant": False, "preserve_rng_state": False, "determinism_check": "none"}
-    return torch.stack([checkpoint(function, *(x[block] for x in rows), **again) for block in parts]).sum()
+    return torch.stack([checkpoint(function, *(x[block] for x in rows), **again) for block in parts]).sum(0)
 
 
 def rounded(x: Tensor) -> Tensor:
