@@ -33,32 +33,7 @@ SLACK = 1.1  # of the measured launches: another version of torch divides some o
 # Waits for the device in a training step, by file and function, or by a library's file, each with its reason.
 ALLOWED = {
     "sslkit/priors/sift.py SiftPrior.extract": "OpenCV computes on the CPU; cached features of clean images need none",
-    "sslkit/composition/balance.py _last_trained": "each 64th step: a layer without gradient is passed over",
-    "sslkit/composition/balance.py Shares._check": "each 64th step: what is said of a share",
-    "sslkit/composition/balance.py Shares._note.<locals>.<dictcomp>": "each 64th step: a share that is not finite",
-    "sslkit/composition/balance.py Shares._note": "the same in Python 3.12, which inlines comprehensions",
-    "sslkit/composition/balance.py _mean": "the first measurement of a run",
-    "sslkit/regularizers/dsa/regularizer.py DSA._watch": "each 100th step: whether rows of M are dead",
     "evaluation/tuning/loop.py History._mean_loss": "each so many steps of a fine-tuning: its line and a NaN",
-    # to be removed: G5
-    "sslkit/training/step.py Pretraining.check": "a fault: waits for the step before it",
-    "sslkit/training/monitor.py History._flush": "a fault: numbers leave the device in each log_every-th step",
-    # to be removed: G6
-    "sslkit/data/views/augmentation.py draw_views": "a fault: DDP moves the aspect to the GPU",
-    "tests/on_pretended_gpu/test_runs.py _seen_on_a_rank": "the same",
-    # to be removed: G9
-    "sslkit/priors/pca.py PcaPrior.extract": "a fault: the components are copied each time",
-    "sslkit/priors/base.py NetworkPrior.extract": "a fault: mean and std are copied each time",
-    "sslkit/priors/_features.py FeatureTable.rows": "a fault: the first step moves the table",
-    "sslkit/layers/sigreg.py draw_slices": "a fault: slices are copied from memory that is not pinned",
-    "sslkit/objectives/ibot.py IBOT.observe": "a fault: a number is copied each time",
-    "sslkit/regularizers/dsa/scoring.py _nearest": "a fault: neighbours are settled on the CPU",
-    "sslkit/regularizers/dsa/scoring.py _search_torch.<locals>.<genexpr>": "the same",
-    "sslkit/objectives/ssl_hsic.py SSLHSIC.embed.<locals>.<genexpr>": "a fault: not pinned",
-    "sslkit/objectives/ssl_hsic.py SSLHSIC.observe": "a fault: a number is copied each time",
-    "sslkit/objectives/vicregl.py VICRegL.embed": "a fault: not pinned",
-    "sslkit/objectives/w_mse.py WMSE.embed": "a fault: not pinned",
-    "lightly/utils/lars.py": "a fault: LARS asks for two norms of each matrix",
 }
 
 

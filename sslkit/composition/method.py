@@ -169,8 +169,7 @@ class Method(nn.Module):
         For clips (N, C, T, S, S), at least as many as each video has clips. images, aspect: as in `forward`.
         generator: of the random numbers; None: that of the next step, by seed, epoch and number of the batch.
         """
-        if generator is None:
-            generator = view_generator(self.seed, self.epoch, self.batch)
+        generator = generator or view_generator(self.seed, self.epoch, self.batch)
         ranks = {"rank": distributed.rank(), "world_size": distributed.world_size()}
         with torch.autocast(images.device.type, enabled=False):
             if isinstance(images, Crops):

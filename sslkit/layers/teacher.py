@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
 from sslkit.errors import UserError
+from sslkit.runtime import distributed
 
 CAST = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)  # layers whose weights autocast casts, and no subclasses of them
 _HALVES = WeakIdKeyDictionary()  # of a teacher's parameters: half copies, whose places in memory stay
@@ -74,6 +75,7 @@ def follow(teacher: nn.Sequential, *modules: nn.Module, momentum: float) -> None
         *zip(teacher.parameters(), student.parameters(), strict=True),
         *zip(teacher.buffers(), student.buffers(), strict=True),
     ]
+    pairs = [tuple(map(distributed.local, pair)) for pair in pairs]  # each process moves its share
     averaged = [pair for pair in pairs if pair[0].is_floating_point()]
     counted = [pair for pair in pairs if not pair[0].is_floating_point()]
     if averaged:

@@ -14,6 +14,7 @@ from sslkit.layers import masked_vit, masks, teacher
 from sslkit.numerics import schedules
 from sslkit.objectives.base import Hidden, Objective
 from sslkit.options.ranges import Depth, PartialShare, Share, Size, Weight, Width
+from sslkit.runtime import draws
 from sslkit.runtime.device import moved
 
 NOISE = 0.01  # standard deviation of what stands for a hidden patch in the decoder
@@ -97,10 +98,11 @@ class Data2Vec(Objective):
         net = self.backbone.net
         orders = moved(self.draw(len(images), generator), images)
         visible, hidden = orders.tensor_split([self.visible], dim=-1)
-        noise = torch.randn(self.masks, orders.shape[-1], net.embed_dim, generator=generator) * NOISE
+        shape = self.masks, orders.shape[-1], net.embed_dim
+        noise = NOISE * draws.normal(shape, draws.new_key(generator), images.device)
         tokens = masked_vit.encode(net, images, visible)
         patches = net.fc_norm(tokens[:, net.num_prefix_tokens :])
-        grid = moved(noise, images).repeat_interleave(len(images), dim=0).to(patches.dtype)
+        grid = noise.repeat_interleave(len(images), dim=0).to(patches.dtype)
         grid = grid.scatter(1, visible.flatten(0, 1)[..., None].expand_as(patches), patches)
         (predicted,) = stacked(self.masks, self.decoder(grid))
         target = self.target(images)

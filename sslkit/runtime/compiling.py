@@ -88,14 +88,16 @@ class Compiled(Hook):
             delattr(owner, name)
 
 
-def no_graphs(device: torch.device, *, accumulate: int, recomputed: bool, lengths_vary: bool) -> str:
-    """Why a training cannot use CUDA graphs, "" if it can. recomputed: whether activations are.
+def no_graphs(device: torch.device, *, ranks: int, accumulate: int, recomputed: bool, lengths_vary: bool) -> str:
+    """Why a training cannot use CUDA graphs, "" if it can. ranks: processes. recomputed: whether activations are.
 
     A graph writes its results to the same place in every run, so that nothing of one batch may be needed after the
     next one has begun, and it is made for one shape.
     """
     if device.type != "cuda":
         return f"there are none on {device.type}"
+    if ranks > 1:
+        return f"{ranks} processes share the statistics of a batch within their networks"
     if accumulate > 1:
         return f"trainer.accumulate={accumulate} keeps gradients from batch to batch"
     if recomputed:

@@ -74,6 +74,20 @@ def sum_over_ranks(x: Tensor) -> Tensor:
     return x if world_size() == 1 else _Sum.apply(x)
 
 
+def local(x: Tensor) -> Tensor:
+    """This process's share of a tensor that is in shares (`sslkit.runtime.sharded`), otherwise the tensor itself."""
+    return x.to_local() if hasattr(x, "to_local") else x
+
+
+def blocks_apart(module: nn.Module) -> list[nn.Module]:
+    """The blocks of each ViT inside, student, teacher, predictor and decoder, that `fsdp` gathers one by one.
+
+    The last two of each stay with the rest: the shares of regularisers are measured at their weights.
+    """
+    stacks = (getattr(part, "blocks", None) for part in module.modules())
+    return [block for blocks in stacks if isinstance(blocks, (nn.Sequential, nn.ModuleList)) for block in blocks[:-2]]
+
+
 class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
     """Batch norm over the batch of all ranks, on any device (torch's own refuses the CPU)."""
 

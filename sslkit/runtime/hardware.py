@@ -81,12 +81,13 @@ def one_float32() -> Iterator[None]:
         torch.backends.cudnn.allow_tf32 = before
 
 
-def fuses(device: torch.device, precision: str) -> bool:
+def fuses(device: torch.device, precision: str, clip: float | None) -> bool:
     """Return whether AdamW moves all weights in one kernel.
 
-    On a GPU; on a CPU that rounds otherwise. Lightning refuses it beside a clipped norm where a GradScaler unscales.
+    On a GPU; on a CPU that rounds otherwise. The kernel divides by the scale of 16-mixed too, so that a norm to clip
+    is not known before it.
     """
-    return device.type == "cuda" and precision != "16-mixed"
+    return device.type == "cuda" and (precision != "16-mixed" or clip is None)
 
 
 def recompute(net: nn.Module, name: str) -> None:

@@ -8,7 +8,7 @@ Pretraining (`sslkit.training.pretrain.train`) has epochs of a data set, and res
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -19,6 +19,9 @@ from sslkit.runtime.distributed import synchronize_batch_norm
 
 if TYPE_CHECKING:  # importing it takes a second
     from lightning_fabric import Fabric
+
+
+BETWEEN = ("begin", "epoch_end")  # events at which hooks read the weights
 
 
 class Misfit(UserError):
@@ -91,6 +94,7 @@ class Loop:
         self.hooks = list(hooks)
         self.epoch = self.batch = self.step = self.batches = 0
         self.loggers: list[Any] = []
+        self._whole_optimizer: dict[str, Any] | None = None
 
     @property
     def device(self) -> torch.device:
@@ -128,7 +132,7 @@ class Loop:
             "step": self.step,
             "module": self.saved.state_dict(),
             "buffers": self._unsaved(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": self._whole_optimizer or self.optimizer.state_dict(),
             "schedule": {} if self.schedule is None else self.schedule.state_dict(),
             "precision": self.fabric.strategy.precision.state_dict(),
             "hooks": {type(hook).__name__: state for hook in self.hooks if (state := hook.state())},
@@ -167,6 +171,8 @@ class Loop:
                 self._tell("batch_end", outputs, batch)
             self._tell("epoch_end")
             first = 0
+        if self._in_shares:
+            self.fabric.strategy.end(self.module)
 
     def _step(self, wrapped: nn.Module, optimizer: Any, batch: Any) -> Mapping[str, Any]:
         """One batch; with the last one of a step the weights are moved."""
@@ -193,9 +199,22 @@ class Loop:
 
     def _tell(self, event: str, *given: Any) -> None:
         """Call the hooks that have a method for the event."""
-        for hook in self.hooks:
-            if call := getattr(hook, event, None):
-                call(self, *given)
+        with self._whole() if event in BETWEEN and self._in_shares else nullcontext():
+            for hook in self.hooks:
+                if call := getattr(hook, event, None):
+                    call(self, *given)
+
+    @property
+    def _in_shares(self) -> bool:
+        """Return whether each process has a share of the weights, see `sslkit.runtime.sharded`."""
+        return hasattr(self.fabric.strategy, "share_state")
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """The weights whole on all processes, and the optimiser's state on the first."""
+        with self.fabric.strategy.whole(self.module, self.optimizer) as self._whole_optimizer:
+            yield
+        self._whole_optimizer = None
 
     def _end_others(self) -> None:
         """End the processes that this one has started: once one of them has ended, Fabric kills this one as well."""
@@ -226,6 +245,8 @@ class Loop:
             self.optimizer.load_state_dict(state["optimizer"])
         except (KeyError, ValueError) as error:
             raise Misfit(f"the checkpoint is of another optimiser ({error}); start a new run") from error
+        if self._in_shares:
+            self.fabric.strategy.share_state(self.optimizer)
         if self.schedule is not None:
             self.schedule.load_state_dict(state["schedule"])
         self.fabric.strategy.precision.load_state_dict(state["precision"])

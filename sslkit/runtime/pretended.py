@@ -29,7 +29,6 @@ DEVICE = torch.device(
 BLOCK = 512  # bytes, to which CUDA's allocator rounds up
 KNOWN = 2**22  # elements of a tensor on the device whose numbers are kept beside it
 WIDE = {F.layer_norm, F.group_norm, F.softmax, torch.softmax, Tensor.softmax, F.log_softmax, torch.log_softmax}
-CONVOLUTIONS = (torch.ops.aten.convolution, torch.ops.aten.convolution_backward)
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,6 @@ class Work:
     flops: int
     bytes: int
     dtype: torch.dtype
-    convolution: bool = False
 
 
 class Counter(TorchDispatchMode):
@@ -127,7 +125,7 @@ class Counter(TorchDispatchMode):
         flops = flop_registry[packet](*args, **kwargs, out_val=out) if packet in flop_registry else 0
         kinds = [x.dtype for x in given if x.is_floating_point()] or [fresh[0].dtype]
         moved = sum(map(_bytes, given)) + sum(map(_bytes, fresh))
-        self.work.append(Work(flops, moved, kinds[0], packet in CONVOLUTIONS))
+        self.work.append(Work(flops, moved, kinds[0]))
 
     def _hold(self, storage: torch.UntypedStorage) -> None:
         """Count a storage until the last tensor on it is gone."""

@@ -65,13 +65,17 @@ def _instead(accelerator: str) -> str:
 
 
 def _strategy(asked: str, processes: int) -> Any:
-    """DDP without broadcast of buffers for several ranks.
+    """FSDP2 if it is asked for, otherwise DDP without broadcast of buffers, for several ranks.
 
     Batch norm is synchronised, and queues and centres are equal on all ranks, so DDP's default, sending rank 0's
     buffers in every forward, would change nothing; a queue has tens of megabytes.
     """
-    if asked == "auto" and processes <= 1:
+    if asked in ("auto", "fsdp") and processes <= 1:
         return "auto"
+    if asked == "fsdp":
+        from sslkit.runtime.sharded import Sharded  # takes half a second
+
+        return Sharded()
     return DDPStrategy(find_unused_parameters=asked.endswith("unused_parameters_true"), broadcast_buffers=False)
 
 

@@ -154,11 +154,32 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
         layer_rates(built, config.optimizer.layer_decay)  # refuses a network without layers
     if config.trainer.checkpoint_activations:
         recompute(built.backbone.net, built.backbone.recipe.name)
+    if config.trainer.strategy == "fsdp":
+        check_shares(config, built)
     check_batch(built, config.data.batch_size)
     if data.clips is not None:
         check_clips(built, data.clips)
     built.check(data.train if data.clean is None else data.clean)
     return built
+
+
+def check_shares(config: Config, built: Method) -> None:
+    """Raises UserError for what `trainer.strategy=fsdp` cannot put into shares, with the reason."""
+    scalars = [name for name, p in built.named_parameters() if not p.dim()]
+    reasons = {
+        f"backbone {built.backbone.recipe.name} is no ViT: its weights are small beside its activations": (
+            not built.backbone.is_vit
+        ),
+        "optimizer.name=lars needs the norm of each whole weight": config.optimizer.name == "lars",
+        "trainer.precision=16-mixed scales the gradients of whole weights: take bf16-mixed": (
+            config.trainer.precision == "16-mixed"
+        ),
+        "trainer.compile=true compiles blocks whose weights are whole": config.trainer.compile,
+        f"{built.name} learns a single number, {', '.join(scalars)}, which has no shares": bool(scalars),
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise UserError(f"trainer.strategy=fsdp: {reason}; trainer.strategy=ddp does it")
 
 
 def _network(config: Config, objective: type, data: Data) -> str:

@@ -121,8 +121,8 @@ class TrainerConfig:
     num_nodes: int = setting(1, "machines; torchrun's are found", least=1, most=4096)
     strategy: str = setting(
         "auto",
-        "auto, ddp or ddp_find_unused_parameters_true; not fsdp: teachers and queues need whole weights",
-        choices=("auto", "ddp", "ddp_find_unused_parameters_true"),
+        "auto, ddp, ddp_find_unused_parameters_true, or fsdp: ViTs in shares, one on each GPU",
+        choices=("auto", "ddp", "ddp_find_unused_parameters_true", "fsdp"),
     )
     precision: str = setting(
         "auto",

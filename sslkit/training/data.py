@@ -273,10 +273,8 @@ class Loading:
 
 
 def to_device(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """Move a batch but for the aspects, as `Crops` keep their boxes: views are drawn on the CPU, and no step waits.
-
-    The aspects become an array of numpy, since DDP moves every tensor that it is given.
-    """
+    """Move a batch, but for aspects and the boxes of `Crops`: views are drawn on the CPU, and no step waits."""
+    # An array of numpy, since DDP moves every tensor that it is given.
     return {**move_data_to_device(batch, device), "aspect": batch["aspect"].numpy()}
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sslkit.composition.method import Method, method
 from sslkit.data.views.augmentation import Views, clip_views
-from sslkit.runtime import processes
+from sslkit.runtime.distributed import blocks_apart
 from sslkit.runtime.hardware import GIB
 from sslkit.runtime.pretended import DEVICE, Work, counting, placed
 from sslkit.terminal import say
@@ -25,6 +25,7 @@ from sslkit.terminal.tables import aligned
 from sslkit.training.build import RATE, batches
 from sslkit.training.config import Config, OptimizerConfig
 from sslkit.training.data import Data
+from sslkit.training.machine import ranks_of
 from sslkit.training.step import make_optimizer
 
 
@@ -60,21 +61,23 @@ LEFT_OUT = (
 
 @dataclass(frozen=True)
 class Step:
-    """A counted step. peak: the most bytes at a time, weights and optimiser included. work: its kernels."""
+    """A counted step. peak: the most bytes at a time, weights and optimiser included. work: its kernels.
+
+    tf32: whether products of float32 are computed in TF32, as large logits are under mixed precision.
+    """
 
     peak: int
     work: list[Work]
+    tf32: bool = True
 
     def seconds(self, card: Card) -> float:
         """The least time on a card: each kernel takes its FLOPs or its bytes, the longer of both."""
-        return sum(max(one.flops / _rate(one, card) / 1e12, one.bytes / card.gbs / 1e9) for one in self.work)
-
-
-def _rate(one: Work, card: Card) -> float:
-    """TFLOP/s. PyTorch computes convolutions of float32 in TF32, and products of matrices in float32."""
-    if one.dtype in HALF.values():
-        return card.half
-    return card.tf32 if one.convolution else card.fp32
+        single = card.tf32 if self.tf32 else card.fp32
+        rates = [card.half if one.dtype in HALF.values() else single for one in self.work]
+        both = (
+            (one.flops / rate / 1e12, one.bytes / card.gbs / 1e9) for one, rate in zip(self.work, rates, strict=True)
+        )
+        return sum(map(max, both))
 
 
 def predicted(
@@ -109,7 +112,8 @@ def counted_step(
         moved = _optimizer(own, optimizer)
         counter.restart()
         _step(own, moved, batch, HALF.get(precision), clips)
-        return Step(counter.peak, counter.work)
+        tf32 = precision in HALF or torch.get_float32_matmul_precision() != "highest"
+        return Step(counter.peak, counter.work, tf32)
 
 
 def _copied(method: Method) -> Method:
@@ -161,33 +165,74 @@ def _step(
 def announce(config: Config, data: Data, built: Method) -> None:
     """Print the memory by batch and the least time by card of a run that is not started."""
     precision = "bf16-mixed" if config.trainer.precision == "auto" else config.trainer.precision
-    ranks = processes.count(config.trainer.devices, config.trainer.num_nodes)
+    ranks = ranks_of(config)
     batch = config.data.batch_size // ranks
     steps = {n * batch: counted_step(built, n * batch, precision, config.optimizer, data.clips) for n in COUNTED}
-    need = _parabola({images: step.peak for images, step in steps.items()})
+    held = Held.of(built, config.optimizer.name)
+    more = held.of_several(ranks, config.trainer.strategy)
+    need = _parabola({images: step.peak + more for images, step in steps.items()})
     body = built.backbone.recipe.name
     say.lines(
         f"dry run   {built.name}, {body}, {data.image_size} px, {precision}, {config.optimizer.name}, {ranks} "
         f"{'card' if ranks == 1 else 'cards'}: nothing is computed\n"
-        f"memory    {_parts(built, config.optimizer, steps[batch], batch)}"
+        f"memory    {held.line(steps[batch].peak, batch)}{_several(ranks, config.trainer.strategy, more)}"
     )
     say.lines(aligned(_by_batch(batch, need), right=range(5)))
     say.lines(aligned(_by_card(config, data, batch, ranks, steps[batch], need), right=range(1, 6)))
     say.lines(f"note      {LEFT_OUT}")
 
 
-def _parts(built: Method, optimizer: OptimizerConfig, step: Step, batch: int) -> str:
-    """The peak of a step in parts."""
-    trained, held = 0, sum(_bytes(b) for b in built.buffers())
-    for p in built.parameters():
-        trained, held = trained + _bytes(p) * p.requires_grad, held + _bytes(p) * (not p.requires_grad)
-    state = trained * (2 if optimizer.name == "adamw" else 1)
-    rest = step.peak - 2 * trained - held - state
-    return (
-        f"{step.peak / GIB:.1f} GiB for {batch} images: weights {trained / GIB:.2f}, gradients {trained / GIB:.2f}, "
-        f"optimiser {state / GIB:.2f}, teacher and buffers {held / GIB:.2f}, views and activations {rest / GIB:.2f} "
-        f"({rest / batch / 2**20:.1f} MiB an image)"
-    )
+@dataclass(frozen=True)
+class Held:
+    """Bytes of a method that do not depend on the batch.
+
+    trained: weights; their gradients are as many. frozen: a teacher and buffers. state: of the optimiser. gathered,
+    frozen_gathered: the part of the first two that `trainer.strategy=fsdp` gathers for a whole step.
+    """
+
+    trained: int
+    frozen: int
+    state: int
+    gathered: int
+    frozen_gathered: int
+
+    @classmethod
+    def of(cls, built: Method, optimizer: str) -> "Held":
+        apart = {id(p) for block in blocks_apart(built) for p in block.parameters()}
+        weights = [(_bytes(p), p.requires_grad, id(p) not in apart) for p in built.parameters()]
+        trained, frozen = (sum(size for size, learns, _ in weights if learns is kind) for kind in (True, False))
+        kept = [sum(size for size, learns, stays in weights if stays and learns is kind) for kind in (True, False)]
+        buffers = sum(map(_bytes, built.buffers()))
+        return cls(trained, frozen + buffers, trained * (2 if optimizer == "adamw" else 1), kept[0], kept[1] + buffers)
+
+    def of_several(self, ranks: int, strategy: str) -> float:
+        """Bytes that each of several processes needs more than a single one, or less where they have shares.
+
+        DDP copies the gradients into buckets. FSDP keeps a share of everything, and gathers a part of the weights.
+        """
+        if ranks == 1:
+            return 0
+        if strategy != "fsdp":
+            return self.trained
+        one = 2 * self.trained + self.state + self.frozen
+        return one / ranks + 2 * self.gathered + self.frozen_gathered - one
+
+    def line(self, peak: float, batch: int) -> str:
+        """The peak of a step on one card, in parts."""
+        rest = peak - 2 * self.trained - self.frozen - self.state
+        return (
+            f"{peak / GIB:.1f} GiB for {batch} images: weights {self.trained / GIB:.2f}, gradients "
+            f"{self.trained / GIB:.2f}, optimiser {self.state / GIB:.2f}, teacher and buffers {self.frozen / GIB:.2f}, "
+            f"views and activations {rest / GIB:.2f} ({rest / batch / 2**20:.1f} MiB an image)"
+        )
+
+
+def _several(ranks: int, strategy: str, more: float) -> str:
+    """A clause on what several processes change."""
+    if ranks == 1:
+        return ""
+    way = "in shares (fsdp)" if strategy == "fsdp" else "with DDP's buckets"
+    return f"; {way} {abs(more) / GIB:.2f} GiB {'more' if more > 0 else 'less'} on each of {ranks} cards"
 
 
 def _bytes(x: Tensor) -> int:

@@ -77,9 +77,9 @@ def reading(config: Config, data: Data) -> list[str]:
 def compiled_networks(config: Config, method: Method) -> Compiled:
     """The compiled networks of a run; where CUDA graphs are asked for and not possible, a line says why."""
     trainer, vary = config.trainer, method.objective.lengths_vary
-    how = {"accumulate": trainer.accumulate, "recomputed": trainer.checkpoint_activations, "lengths_vary": vary}
     graphs = trainer.compile == GRAPHS
-    if graphs and (why := no_graphs(fabric_of(config).device, **how)):
+    how = {"ranks": ranks_of(config), "accumulate": trainer.accumulate, "recomputed": trainer.checkpoint_activations}
+    if graphs and (why := no_graphs(fabric_of(config).device, **how, lengths_vary=vary)):
         graphs = False
         if processes.is_main():
             say.line(f"note      compiled without CUDA graphs: {why}")

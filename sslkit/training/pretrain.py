@@ -210,7 +210,7 @@ def make_loop(
 ) -> Loop:
     """The loop of a run with its optimiser. lr: at the peak. steps: of the whole run."""
     fabric = fabric_of(config)
-    fused = True if fuses(fabric.device, config.trainer.precision) else None
+    fused = True if fuses(fabric.device, config.trainer.precision, config.optimizer.clip) else None
     optimizer = make_optimizer(module.method, config.optimizer, lr, fused=fused)
     return Loop(
         fabric,

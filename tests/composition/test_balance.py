@@ -212,12 +212,16 @@ def test_recomputed_activations_give_the_same_shares_and_statistics() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_measures_about_the_same(dtype: torch.dtype) -> None:
-    plain, half = build("simclr+koleo"), build("simclr+koleo")
-    step(plain, *batch(8))
-    with torch.backends.mkldnn.flags(enabled=False), torch.autocast("cpu", dtype):
-        step(half, *batch(8))
-    for key in ("koleo/share", "koleo/share_h"):
-        assert half.watched()[key].item() == pytest.approx(plain.watched()[key].item(), rel=0.3)
+    """The median of five draws: of eight images the nearest may be another one, which changes a share much."""
+    ratios = []
+    for seed in range(5):
+        plain, half = build("simclr+koleo"), build("simclr+koleo")
+        plain.seed = half.seed = seed
+        step(plain, *batch(8))
+        with torch.backends.mkldnn.flags(enabled=False), torch.autocast("cpu", dtype):
+            step(half, *batch(8))
+        ratios.append([half.watched()[k].item() / plain.watched()[k].item() for k in ("koleo/share", "koleo/share_h")])
+    assert torch.tensor(ratios).median(0).values.tolist() == pytest.approx([1, 1], abs=0.3)
 
 
 def test_what_swamps_the_objective_is_said_once() -> None:

@@ -14,6 +14,7 @@ from sslkit.data.views.recipe import View
 from sslkit.embeddings import Tokens
 from sslkit.errors import UserError
 from sslkit.objectives.data2vec import NOISE, ConvolutionalDecoder, Data2Vec
+from sslkit.runtime import draws
 
 NETS = [
     {"global_pool": "token"},
@@ -62,7 +63,8 @@ def embed(objective: Data2Vec, x: Tensor, seed: int = 0) -> Tokens:
 def drawn(objective: Data2Vec) -> tuple[Tensor, Tensor]:
     """The orders of a step, and its noise."""
     g = generator()
-    return objective.draw(4, g), torch.randn(objective.masks, 36, 24, generator=g) * 0.01
+    orders = objective.draw(4, g)
+    return orders, draws.normal((objective.masks, 36, 24), draws.new_key(g), torch.device("cpu")) * 0.01
 
 
 def encoded(net: nn.Module, image: Tensor, keep: Tensor) -> Tensor:

@@ -34,12 +34,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "semi_supervised": {"fraction": 2, "draws": 1, "epochs": 1, "flip": False},
 }
 LONG = {"action", "detection", "segmentation", "linear_seg", "semi_supervised"}
-TRAINED = {"action", "detection", "fine_tune", "linear_aug", "segmentation", "semi_supervised"}
-G1 = pytest.mark.xfail(reason="to be removed: G1")
 ON_DEVICES = [
-    pytest.param(
-        name, device, marks=[pytest.mark.nightly] * (name in LONG) + [G1] * (device == "cpu" and name in TRAINED)
-    )
+    pytest.param(name, device, marks=[pytest.mark.nightly] * (name in LONG))
     for name in protocols.names()
     for device in ("cuda", "cpu")
 ]

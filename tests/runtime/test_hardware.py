@@ -118,9 +118,43 @@ def test_precision_auto_is_bf16_on_a_gpu_that_has_it(beside_gpus, monkeypatch) -
         assert [precision("auto", kind) for kind in ("auto", "gpu", "cuda", "cpu")] == [*[found] * 3, "32-true"]
 
 
-def test_one_kernel_of_adamw_is_for_gpus_without_a_scaler() -> None:
+def test_one_kernel_of_adamw_is_for_gpus_and_leaves_no_gradient_to_clip() -> None:
     gpu, cpu = torch.device("cuda", 0), torch.device("cpu")
-    assert fuses(gpu, "bf16-mixed") and fuses(gpu, "32-true") and not fuses(gpu, "16-mixed") and not fuses(cpu, "auto")
+    assert all(fuses(gpu, number, 1.0) for number in ("bf16-mixed", "32-true")) and fuses(gpu, "16-mixed", None)
+    assert not fuses(gpu, "16-mixed", 1.0) and not fuses(cpu, "auto", None)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("first", ["cpu", "gpu"])
+def test_a_run_goes_on_where_it_was_not_begun(first: str, small_run, monkeypatch) -> None:
+    """AdamW in one kernel keeps the count of its steps on the GPU, and reads a checkpoint without that."""
+    save = pretrain.SaveLast.epoch_end
+
+    def stop(self, *given: object) -> None:
+        save(self, *given)
+        raise KeyboardInterrupt
+
+    def on(accelerator: str) -> dict:
+        return {
+            **small_run,
+            "method": "byol",
+            "trainer": {**small_run["trainer"], "accelerator": accelerator, "devices": 1},
+        }
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrain.SaveLast, "epoch_end", stop)
+        with pytest.raises(KeyboardInterrupt):
+            sslkit.pretrain(on(first))
+    entry = sslkit.pretrain({**on("gpu" if first == "cpu" else "cpu"), "resume": True})
+    assert all(value.isfinite().all() for value in entry.state_dict().values())
+
+
+@pytest.mark.gpu
+def test_a_run_on_the_cpu_does_not_touch_the_gpu(small_run) -> None:
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    entry = sslkit.pretrain({**small_run, "trainer": {**small_run["trainer"], "accelerator": "cpu"}})
+    assert entry.card["computed"]["device"] == "cpu" and torch.cuda.max_memory_allocated() == before
 
 
 def test_half_precision_needs_a_gpu() -> None:

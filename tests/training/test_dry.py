@@ -112,3 +112,13 @@ def test_processes_share_the_batch(tmp_path, capsys, monkeypatch) -> None:
     settings = {"data.batch_size": 128, "trainer.accelerator": "cpu", "trainer.devices": 4, "out": str(tmp_path)}
     sslkit.pretrain(method="simsiam", data="digits", backbone="narrow_resnet", dry=True, **settings)
     assert asked == [32, 64, 128] and "4 cards" in capsys.readouterr().out
+
+
+def test_several_processes_need_buckets_or_hold_shares() -> None:
+    held = dry.Held(trained=8, frozen=4, state=16, gathered=2, frozen_gathered=1)
+    assert held.of_several(1, "fsdp") == 0 and held.of_several(2, "auto") == 8
+    assert held.of_several(2, "fsdp") == 36 / 2 + 2 * 2 + 1 - 36
+    built = sslkit.method("byol", backbone="narrow_vit", image_size=32)
+    held = dry.Held.of(built, "sgd")
+    blocks = sum(p.numel() * 4 for block in built.backbone.net.blocks[:2] for p in block.parameters())
+    assert held.trained - held.gathered == held.frozen - held.frozen_gathered == blocks and held.state == held.trained

@@ -6,7 +6,9 @@ import torch
 
 import sslkit
 from sslkit.data.loader import make_loader
-from sslkit.errors import UserError
+from sslkit.errors import RunFailed, UserError
+from sslkit.runtime.device import Late
+from sslkit.training.step import Unchecked
 
 OPTIMIZER = {"name": "adamw", "lr": 0.01, "weight_decay": 0.05, "weight_decay_end": 0.2, "warmup": 0.2}
 VIEWS = {"scale": [0.2, 1.0]}
@@ -73,6 +75,15 @@ def test_a_trainer_of_ones_own_ends_with_the_weights_of_ours(tmp_path) -> None:
     fitted(1, tmp_path)
     resumed = fitted(2, tmp_path, resume=tmp_path / "own.ckpt")
     assert all(torch.equal(value, ours[name]) for name, value in resumed.method.backbone.export().items())
+
+
+def test_no_checkpoint_is_written_of_a_step_whose_loss_is_not_finite() -> None:
+    """One within an epoch: on a GPU the loss is read in the next step."""
+    module = sslkit.lightning_module("simclr", backbone="narrow_resnet", image_size=16, in_chans=1)
+    module.on_save_checkpoint({})
+    module.pretraining._unchecked = Unchecked(Late(torch.tensor([torch.nan])), ("loss",), epoch=1, steps_done=3)
+    with pytest.raises(RunFailed, match="not finite at epoch 1, step 3"):
+        module.on_save_checkpoint({})
 
 
 def test_without_settings_it_has_a_rate() -> None:

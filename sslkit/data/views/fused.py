@@ -1,4 +1,4 @@
-"""Views on a GPU as a few kernels each: crop and flip, two of blur, the mean, the colours.
+"""Views on a GPU as seven kernels each: two for what is read, the crop, two of blur, the mean, the colours.
 
 A pixel of a crop reads the few pixels of its image that have a weight, a pixel of a blur its neighbours, and
 torch.compile makes one kernel of each of these sums. Up to rounding the numbers are those of `augmentation`, which
@@ -73,8 +73,10 @@ def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def make(images: Tensor, numbers: Tensor, size: int, reach: int) -> Tensor:
     """One view (N, C, ..., size, size). numbers: of `table`, on the device. reach: of the blur; 0 for none."""
     n, channels, *frames, height, width = images.shape
-    reads = _reads(height, size), _reads(width, size)
-    pixels = _compiled(cropped)(images.flatten(1, -3), numbers, size, *reads)
+    down, across = (
+        _compiled(read)(numbers, axis, size, _reads(end, size), end) for axis, end in enumerate((height, width))
+    )
+    pixels = _compiled(cropped)(images.flatten(1, -3), *down, *across)
     for dim in (3, 2) if reach else ():
         pixels = _compiled(blurred)(pixels, numbers, reach, dim)
     pixels = pixels.view(n, channels, -1)
@@ -109,47 +111,37 @@ def _reads(length: int, size: int) -> int:
     return math.ceil(2 * max(1, length / size))
 
 
-def cropped(planes: Tensor, numbers: Tensor, size: int, down: int, across: int) -> Tensor:
-    """(N, P, H, W) of any type -> (N, P, size, size) float32: `resample.axis_weights` of both axes.
+def read(numbers: Tensor, axis: int, size: int, most: int, end: int) -> tuple[Tensor, Tensor]:
+    """The pixels (N, most, size) that each output of an axis reads, int32, and their weights, of `axis_weights`.
 
-    down, across: pixels to read along each axis.
+    axis: 0 for rows, 1 for columns. end: the image's pixels along it. Places are counted in whole numbers of
+    1 / (2 size) pixels from the start of the box, without rounding.
     """
-    n, count, height, width = planes.shape
-    top, left, tall, wide, flip = (numbers[:, k, None].int() for k in range(5))
-    at = torch.arange(size, device=planes.device, dtype=torch.int32)[None]
-    rows, row_weights = _read(top, tall, at, size, down, height)
-    columns, column_weights = _read(left, wide, torch.where(flip > 0, size - 1 - at, at), size, across, width)
+    start, length, flip = (numbers[:, k, None, None].int() for k in (axis, 2 + axis, 4))
+    at = torch.arange(size, device=numbers.device, dtype=torch.int32)
+    at = torch.where(flip > 0, size - 1 - at, at) if axis else at
+    centre = (2 * at + 1) * length  # (N, 1, size)
+    support = 2 * length.clamp(min=size)
+    first = torch.div(centre - support + size, 2 * size, rounding_mode="floor")
+    pixel = first + torch.arange(most, device=numbers.device, dtype=torch.int32)[:, None]
+    weight = torch.relu(support - ((2 * pixel + 1) * size - centre).abs())
+    weight = torch.where((pixel >= 0) & (pixel < length), weight, 0).float()
+    return (start + pixel).clamp(0, end - 1), weight / weight.sum(1, keepdim=True)
+
+
+def cropped(planes: Tensor, rows: Tensor, row_weights: Tensor, columns: Tensor, column_weights: Tensor) -> Tensor:
+    """(N, P, H, W) of any type -> (N, P, size, size) float32. The others: of `read`."""
+    n, count = planes.shape[:2]
     image = torch.arange(n, device=planes.device)[:, None, None, None]
     plane = torch.arange(count, device=planes.device)[:, None, None]
-    total = None
-    for row, row_weight in zip(rows, row_weights, strict=True):
-        line = None
-        for column, weight in zip(columns, column_weights, strict=True):
-            read = planes[image, plane, row[:, None, :, None], column[:, None, None, :]].float()
-            line = weight[:, None, None] * read + (0 if line is None else line)
-        total = row_weight[:, None, :, None] * line + (0 if total is None else total)
+    total = 0
+    for row, row_weight in zip(rows.long().unbind(1), row_weights.unbind(1), strict=True):
+        line = 0
+        for column, weight in zip(columns.long().unbind(1), column_weights.unbind(1), strict=True):
+            pixels = planes[image, plane, row[:, None, :, None], column[:, None, None, :]].float()
+            line = weight[:, None, None] * pixels + line
+        total = row_weight[:, None, :, None] * line + total
     return total
-
-
-def _read(
-    start: Tensor, length: Tensor, at: Tensor, size: int, most: int, end: int
-) -> tuple[list[Tensor], list[Tensor]]:
-    """The pixels (N, size) of an axis that the outputs `at` read, and their weights, `most` of each.
-
-    start, length: (N, 1) int. Places are counted in whole numbers of 1 / (2 size) pixels, without rounding.
-    """
-    centre = (2 * at + 1) * length
-    support = torch.clamp(length, min=size)
-    first = torch.div(centre - 2 * support + size, 2 * size, rounding_mode="floor")
-    pixels = [first + k for k in range(most)]
-    weights = [
-        torch.where(
-            (pixel >= 0) & (pixel < length), torch.relu(2 * support - ((2 * pixel + 1) * size - centre).abs()), 0
-        ).float()
-        for pixel in pixels
-    ]
-    total = sum(weights)
-    return [(start + pixel).clamp(0, end - 1).long() for pixel in pixels], [weight / total for weight in weights]
 
 
 def blurred(pixels: Tensor, numbers: Tensor, reach: int, dim: int) -> Tensor:

@@ -25,19 +25,36 @@ def draw_boxes(
     aspect: (N,) width / height of the original image, before it was squashed to (height, width).
     """
     uniform, aspect = uniform.double(), aspect.double()[:, None]
-    area_draw, ratio_draw, place = uniform.split([TRIES, TRIES, 2], dim=1)
-    area = height * width * torch.lerp(*torch.tensor(scale, dtype=torch.float64), area_draw)
-    log_ratio = torch.tensor([math.log(end) for end in ratio], dtype=torch.float64)
-    shape = torch.lerp(*log_ratio, ratio_draw).exp()
-    shape = shape * (width / height) / aspect  # width / height in stored pixels
+    area, shape, place = uniform.split([TRIES, TRIES, 2], dim=1)
+    size, fits = _tried(area[:, :1], shape[:, :1], scale, ratio, height, width, aspect)
+    (missed,) = (~fits[:, 0]).nonzero(as_tuple=True)  # a few, of which the other tries are computed
+    if len(missed):
+        size[missed], fits[missed] = _tried(area[missed], shape[missed], scale, ratio, height, width, aspect[missed])
+    room = torch.tensor([height, width]) + 1 - size
+    boxes = torch.cat([(place * room).floor(), size], 1)
+    return torch.where(fits, boxes, _central_boxes(aspect, ratio, height, width)) if len(missed) else boxes
+
+
+def _tried(
+    area: Tensor,
+    shape: Tensor,
+    scale: tuple[float, float],
+    ratio: tuple[float, float],
+    height: int,
+    width: int,
+    aspect: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Height and width (N, 2) of the first try that fits, and whether one does (N, 1).
+
+    area, shape: (N, tries) uniforms. aspect: (N, 1). Other arguments: `draw_boxes`.
+    """
+    area = height * width * (scale[0] + (scale[1] - scale[0]) * area)
+    low, high = (math.log(end) for end in ratio)
+    shape = (low + (high - low) * shape).exp() * (width / height) / aspect  # width / height in stored pixels
     w, h = (area * shape).sqrt().round(), (area / shape).sqrt().round()
     fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
     first = fits.to(torch.uint8).argmax(1, keepdim=True)  # the first of equal maxima
-    central = _central_boxes(aspect, ratio, height, width)
-    size = torch.cat([h.gather(1, first), w.gather(1, first)], 1)
-    room = torch.tensor([height, width]) + 1 - size
-    boxes = torch.cat([(place * room).floor(), size], 1)
-    return torch.where(fits.any(1, keepdim=True), boxes, central)
+    return torch.cat([h.gather(1, first), w.gather(1, first)], 1), fits.any(1, keepdim=True)
 
 
 def _central_boxes(aspect: Tensor, ratio: tuple[float, float], height: int, width: int) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from sslkit.errors import UserError
+from sslkit.numerics.ties import nearest_of_all
 from sslkit.regularizers.dsa import connectivity_score, consistency_loss, prior_matrix, scoring
 
 
@@ -151,3 +152,14 @@ def test_fewest_images() -> None:
 def test_unknown_rule() -> None:
     with pytest.raises(UserError, match="fraction"):
         connectivity_score(torch.ones(3, 2), rule="fractoin")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_neighbours_found_on_a_gpu_are_those_found_on_the_cpu(seed: int) -> None:
+    """Equal rows, rows that differ in length alone, and cosines that are equal by chance."""
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(90, 5, generator=g)
+    x = (x > 0).float() + 1e-3 if seed % 3 == 0 else x
+    x = x[torch.randint(0, 40, (90,), generator=g)] * torch.rand(90, 1, generator=g) if seed % 2 else x
+    rows = torch.nn.functional.normalize(x, dim=1)
+    assert torch.equal(nearest_of_all(rows, 20), scoring._nearest(rows, 20, "torch"))
