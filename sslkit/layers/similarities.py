@@ -61,7 +61,8 @@ def product(rows: Tensor, keys: Tensor, *, tf32: bool = False) -> Tensor:
 
     tf32: multiply fp32 tensors of a GPU on its tensor cores, ten times as fast as its fp32 units: operands have 10 bits
         after the binary point, sums are fp32. Operands are rounded to nearest before: the hardware may cut them off,
-        which makes all products smaller, and then the loss is wrong by 2e-3 instead of 4e-6 (see the test).
+        which makes all products smaller: 128 rows near 65536 prototypes had a loss of 3.17 with an error of 2e-3 cut
+        off, of 4e-6 rounded, and of 1e-4 with operands in bf16.
     """
     tf32 = _on_tensor_cores(rows, tf32)
     with tensor_cores(tf32), torch.autocast(rows.device.type, enabled=False):
