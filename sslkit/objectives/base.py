@@ -93,8 +93,8 @@ class Objective(nn.Module):
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Embeddings:
         """views: tensors (N, C, H, W), normalised, in the order of the recipe: views of one size are neighbours.
 
-        generator: on the CPU, in the same state on every rank: masks and permutations are drawn from it for the images
-            of all ranks, of which this rank has the rows rank, rank + world_size, ...; None is torch's own.
+        generator: on the CPU, in the same state on every rank, for masks and permutations (runtime/draws.py): this
+            rank has the rows rank, rank + world_size, ... of the batch. None is torch's own.
         Autocast ends here: the losses get fp32.
         """
         h = self.backbone(torch.cat(list(views)))

@@ -1,8 +1,8 @@
 """The augmented views of a batch of images or clips: SimCLR's and BYOL's augmentations as batched tensor operations.
 
 Crop, flip and blur are one separable resampling (resample.py), the colours one linear map per image (color.py), both
-built from random numbers drawn on the CPU from one torch.Generator. So blur comes before the colours, where the papers
-blur after them; the two commute except for the clamp to [0, 1].
+built from random numbers drawn on the CPU (draw.py); on a GPU the same sums are compiled (fused.py). So blur comes
+before the colours, where the papers blur after them; the two commute except for the clamp to [0, 1].
 
 The frames of a clip share one draw: a crop, flip or colour that changed from frame to frame would add motion to the
 video (Qian et al. 2021, CVRL, arXiv 2008.03800, section 3.2). Contrast therefore keeps the mean gray of the whole clip,
@@ -63,8 +63,8 @@ def augment(
     size: S of the views without their own size.
     generator: on the CPU; the only source of randomness.
     aspect: (N,) width / height of the originals if the images were squashed, so that the crop's ratio refers to them.
-    rank, world_size: draws are made for the world_size * N images of all processes (N is equal on all), of which this
-    one has the rows rank, rank + world_size, ...: together they make the views that one process would make.
+    rank, world_size: of the world_size * N images of all processes (N is equal on all) these are the rows rank,
+    rank + world_size, ...: together the processes make the views that one would make.
     Raises UserError for another shape or type.
     """
     of_clips = images.dim() == 6

@@ -98,13 +98,12 @@ def test_on_a_cpu_nothing_is_compiled(pictures: Tensor) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("recipe", "kernels"), [(BYOL, 6), (LOCAL, 4 + 6)], ids=["byol", "local"])
-def test_compiled_kernels_give_the_same_views(recipe, kernels: int, pictures: Tensor, monkeypatch) -> None:
-    """By torch's compiler for the CPU: one kernel for each function and shape, and no sum over many values."""
+def test_compiled_kernels_give_the_same_views(pictures: Tensor, monkeypatch) -> None:
+    """By torch's compiler for the CPU: two kernels for what is read, then one for each function and axis of blur."""
     from torch._inductor import metrics
 
     monkeypatch.setattr(fused, "suits", lambda *_: True)
     torch._dynamo.reset(), metrics.reset()
-    for ours, plain in pairs(pictures[:8], recipe, 24, monkeypatch):
+    for ours, plain in pairs(pictures[:8], BYOL, 24, monkeypatch):
         torch.testing.assert_close(ours, plain, atol=2e-5, rtol=0)
-    assert metrics.generated_kernel_count == kernels  # of each size; the mean is torch's own
+    assert metrics.generated_kernel_count == 6  # for both views; the mean is torch's own
