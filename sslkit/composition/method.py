@@ -144,11 +144,10 @@ class Method(nn.Module):
         if not self.training or not torch.is_grad_enabled():
             return
         self.shares.check()
+        self.shares.watched = {}
         if self.shares.due:
             losses = {name: total(own) for name, own in plugins.items() if own}
             self.shares.measure(total(terms), losses, self.backbone, outputs)
-        else:
-            self.shares.watched = {}
         self.shares.steps += 1
 
     def embed(self, images: Tensor | Crops, index: Tensor, aspect: Tensor | None = None) -> Embeddings:

@@ -96,15 +96,15 @@ def sinkhorn_of_ranks(scores: Tensor, epsilon: float, iterations: int) -> Tensor
 
 
 @torch.no_grad()
-def sinkhorn_of_cosines(cosines: Tensor, epsilon: float, iterations: int) -> Tensor:
-    """`sinkhorn_of_ranks` of scores (B, K) from -1 to 1, which are overwritten: an iteration only reads them, twice.
+def sinkhorn_of_cosines(logits: Tensor, epsilon: float, iterations: int) -> Tensor:
+    """`sinkhorn_of_ranks` of logits (B, K), cosines over epsilon; they are overwritten. An iteration reads them twice.
 
-    Q stays diag(rows) exp(scores / epsilon) diag(columns), and the two vectors are changed. For epsilon from 1 / 30 on
-    no product of them leaves fp32's range; below, the logarithms of `sinkhorn_of_ranks` are taken.
+    Q stays diag(rows) exp(logits) diag(columns), and the two vectors are changed. For epsilon from 1 / 30 on no product
+    of them leaves fp32's range; below, the logarithms of `sinkhorn_of_ranks` are taken.
     """
     if epsilon < 1 / 30:
-        return sinkhorn_of_ranks(cosines, epsilon, iterations)
-    q = cosines.div_(epsilon).exp_()
+        return sinkhorn_of_ranks(logits, 1.0, iterations)
+    q = logits.exp_()
     rows, columns = q.new_ones(q.shape[0]), q.new_ones(q.shape[1])
     for _ in range(iterations):
         columns = distributed.sum_over_ranks(rows @ q).reciprocal()

@@ -109,12 +109,17 @@ class DINO(Objective):
     @torch.no_grad()
     def codes(self, target: Tensor) -> Tensor:
         """The teacher's distribution over the prototypes: bottlenecks (..., D) of this rank -> (..., K)."""
-        return centred_softmax(self.logits(target), self.center, self.teacher_temperature())
+        return self.centred_softmax(target, self.center)
 
-    def logits(self, target: Tensor) -> Tensor:
+    def centred_softmax(self, target: Tensor, center: Tensor) -> Tensor:
+        """Softmax of the logits minus the centre (K,), over the teacher's temperature: (..., D) -> (..., K)."""
+        temperature = self.teacher_temperature()
+        return F.softmax(self.logits(target, temperature).sub_(center / temperature), dim=-1)
+
+    def logits(self, target: Tensor, temperature: float = 1.0) -> Tensor:
         """The teacher's last layer, weight-normed with a norm of one: bottlenecks (..., D) -> (..., K)."""
         prototypes = F.normalize(self.teacher[2].weight, dim=1)
-        return product(F.normalize(target, dim=-1), prototypes, tf32=self.mixed)
+        return product(F.normalize(target, dim=-1) / temperature, prototypes, tf32=self.mixed)
 
     def source_head(self) -> nn.Sequential:
         """The prediction of a crop over the prototypes, as the student makes it."""
@@ -134,11 +139,6 @@ class DINO(Objective):
     def after_step(self, progress: float) -> None:
         """Update the teacher, batch-norm buffers too, with a momentum that rises to 1 as a cosine."""
         teacher.follow(self.teacher, *self.student(), momentum=schedules.along_cosine(self.momentum, 1.0, progress))
-
-
-def centred_softmax(logits: Tensor, center: Tensor, temperature: float) -> Tensor:
-    """Softmax of (logits - center) / temperature; the logits (..., K) are overwritten."""
-    return F.softmax(logits.sub_(center).div_(temperature), dim=-1)
 
 
 def head(width: int, hidden: int, dim: int, batch_norm: bool) -> nn.Sequential:

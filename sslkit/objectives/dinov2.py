@@ -113,15 +113,17 @@ class DINOv2(IBOT):
     @torch.no_grad()
     def codes(self, target: Tensor) -> Tensor:
         """The teacher's distribution over the prototypes by Sinkhorn over the views and images of all ranks."""
-        scores = self.logits(target).flatten(0, 1)
-        return sinkhorn_of_cosines(scores, self.teacher_temperature(), self.iterations).unflatten(0, target.shape[:2])
+        temperature = self.teacher_temperature()
+        logits = self.logits(target, temperature).flatten(0, 1)
+        return sinkhorn_of_cosines(logits, temperature, self.iterations).unflatten(0, target.shape[:2])
 
     @torch.no_grad()
     def patch_codes(self, target: Tensor) -> Tensor:
         """The teacher's distribution of the masked patches, by Sinkhorn over those of all ranks."""
         prototypes = F.normalize(self.patch_teacher[1].weight, dim=1)
-        scores = product(F.normalize(target, dim=-1), prototypes, tf32=self.mixed)
-        return sinkhorn_of_cosines(scores, self.teacher_temperature(), self.iterations)
+        temperature = self.teacher_temperature()
+        logits = product(F.normalize(target, dim=-1) / temperature, prototypes, tf32=self.mixed)
+        return sinkhorn_of_cosines(logits, temperature, self.iterations)
 
     def constrain(self, e: Crops) -> Tensor:
         """koleo_weight times minus the mean log distance of an image's features to the nearest other's, by view."""

@@ -14,7 +14,7 @@ from sslkit.layers import masked_vit, masks, teacher
 from sslkit.layers.prototypes import Crops, held
 from sslkit.layers.similarities import cross_entropy
 from sslkit.objectives.base import Hidden
-from sslkit.objectives.dino import DINO, centred_softmax
+from sslkit.objectives.dino import DINO
 from sslkit.options.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width
 from sslkit.runtime import distributed, draws
 from sslkit.runtime.device import moved
@@ -178,7 +178,7 @@ class IBOT(DINO):
     @torch.no_grad()
     def patch_codes(self, target: Tensor) -> Tensor:
         """The teacher's distribution of the masked patches: bottlenecks (T, D) -> (T, K)."""
-        return centred_softmax(self.logits(target), self.patch_center, self.teacher_temperature())
+        return self.centred_softmax(target, self.patch_center)
 
     def observe(self, e: MaskedCrops) -> None:
         """Move both centres towards the teacher's mean logits, of the views and of the masked patches of all ranks."""

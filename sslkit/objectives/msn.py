@@ -13,6 +13,7 @@ from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks, teacher
 from sslkit.layers.heads import mlp
 from sslkit.layers.prototypes import Crops, check_options, prediction_head, sinkhorn_of_ranks
+from sslkit.layers.similarities import log_sum_exp, product, total_of_blocks
 from sslkit.objectives.base import Hidden, WithTeacher
 from sslkit.options.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width
 from sslkit.runtime.device import moved
@@ -91,26 +92,29 @@ class MSN(WithTeacher):
 
     def align(self, e: Crops) -> Tensor:
         """Cross-entropy of the target's codes with each anchor's softmax, mean over anchors and images (eq. 1)."""
-        scores = self.scores(own_rows(e.directions())) / self.temperature
-        codes = self.codes(own_rows(e.target)[0])
-        losses = torch.logsumexp(scores, -1) - (scores * codes).sum(-1)
+        anchors, prototypes = own_rows(e.directions()) / self.temperature, F.normalize(self.prototypes.weight, dim=1)
+        # the codes sum to 1, and code . (C anchor) = (C' code) . anchor is a product in D, not in K
+        expected = self.codes(own_rows(e.target)[0]) @ prototypes
+        losses = log_sum_exp(anchors, prototypes, tf32=self.mixed) - (anchors * expected).sum(-1)
         return mean_over_ranks(losses.mean())
 
     @torch.no_grad()
     def codes(self, target: Tensor) -> Tensor:
         """The sharpened softmax of the teacher's projections (N, D), by Sinkhorn over all ranks: (N, K)."""
-        scores = self.scores(F.normalize(target, dim=-1)) / (self.temperature * self.sharpening)
+        rows = F.normalize(target, dim=-1) / (self.temperature * self.sharpening)
+        scores = product(rows, F.normalize(self.prototypes.weight, dim=1), tf32=self.mixed)
         return sinkhorn_of_ranks(F.log_softmax(scores, dim=-1), 1.0, self.iterations)
 
     def constrain(self, e: Crops) -> Tensor:
         """entropy times log K minus the entropy of the mean softmax of all anchors: 0 if they use all alike."""
-        predictions = F.softmax(self.scores(own_rows(e.directions())) / self.temperature, dim=-1)
-        mean = mean_over_ranks(predictions.mean((0, 1)))
-        return self.entropy * (torch.special.xlogy(mean, mean * len(mean))).sum()
+        anchors = own_rows(e.directions()).flatten(0, 1)
+        prototypes = F.normalize(self.prototypes.weight, dim=1)
 
-    def scores(self, directions: Tensor) -> Tensor:
-        """Cosines with the prototypes: (..., D) of length 1 -> (..., K)."""
-        return directions @ F.normalize(self.prototypes.weight, dim=1).T
+        def predicted(rows: Tensor) -> Tensor:
+            return F.softmax(rows / self.temperature @ prototypes.T, dim=-1).sum(0)
+
+        mean = mean_over_ranks(total_of_blocks(predicted, len(prototypes), anchors) / len(anchors))
+        return self.entropy * (torch.special.xlogy(mean, mean * len(mean))).sum()
 
     def source_head(self) -> nn.Sequential:
         """The softmax of an anchor over the prototypes."""

@@ -147,12 +147,10 @@ def _bytes(x: Tensor) -> int:
 
 
 class _AsOnGPU(TorchFunctionMode):
-    """Attention in one kernel, and the operations that CUDA's autocast computes in float32 and the CPU's does not."""
+    """The operations that CUDA's autocast computes in float32 and the CPU's does not."""
 
     def __torch_function__(self, func: Any, types: Any, args: Sequence = (), kwargs: Mapping | None = None) -> Any:
         kwargs = kwargs or {}
-        if func is F.scaled_dot_product_attention and args[0].device == DEVICE:
-            return _attention(*args, **kwargs)
         if func is Tensor.numpy and isinstance(args[0], FakeTensor):
             return torch.rand(args[0].shape).to(args[0].dtype).numpy()  # any numbers: without ties
         if func in WIDE and args[0].device == DEVICE and torch.is_autocast_enabled("cpu"):
@@ -183,9 +181,17 @@ def _attention(
 @contextmanager
 def counting() -> Iterator[Counter]:
     """Count what is done on `DEVICE` meanwhile; the random state of the host is the caller's again afterwards."""
-    counter = Counter()
-    with torch.random.fork_rng(devices=[]), counter, _AsOnGPU():
-        yield counter
+    counter, own = Counter(), F.scaled_dot_product_attention
+
+    def attention(q: Tensor, *given: Any, **more: Any) -> Tensor:
+        return (_attention if q.device == DEVICE else own)(q, *given, **more)
+
+    F.scaled_dot_product_attention = attention  # a mode would not hold in the backward pass, for recomputed blocks
+    try:
+        with torch.random.fork_rng(devices=[]), counter, _AsOnGPU():
+            yield counter
+    finally:
+        F.scaled_dot_product_attention = own
 
 
 def placed(module: nn.Module) -> nn.Module:

@@ -75,7 +75,8 @@ def pretrain(
     if config.dry:
         from sslkit.training.dry import announce as announce_dry  # what a run does not need
 
-        announce_dry(config, data, model)
+        if processes.is_main():
+            announce_dry(config, data, model)
         return None
     _ = data.train.listing  # refuse a file that has gone before a folder is made
     config, folder, resumed = _started(asked, build.with_rate(config, model), data, model)

@@ -21,7 +21,7 @@ def work(rank: int, folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder / 'meet'}", rank=rank, world_size=WORLD)
     found = [sinkhorn_of_ranks(scores()[OWN[rank]], 0.3, iterations) for iterations in (0, 1, 4)]
-    found += [sinkhorn_of_cosines(scores()[OWN[rank]].tanh(), 0.04, iterations) for iterations in (0, 1, 4)]
+    found += [sinkhorn_of_cosines(scores()[OWN[rank]].tanh() / 0.04, 0.04, iterations) for iterations in (0, 1, 4)]
     torch.save(found, folder / f"{rank}.pt")
     dist.destroy_process_group()
 
@@ -47,6 +47,6 @@ def test_one_process_gives_sinkhorn_and_leaves_the_scores(iterations: int) -> No
 def test_scaled_cosines_are_finite_and_sinkhorns_in_fp32(epsilon: float) -> None:
     cosines = scores().tanh()  # most of them are -1 or 1
     cosines[0], cosines[1:] = -1, cosines[1:].abs()  # the worst: one row is far from all that the others are near to
-    found = sinkhorn_of_cosines(cosines.float(), epsilon, 3)
+    found = sinkhorn_of_cosines(cosines.float() / epsilon, epsilon, 3)
     torch.testing.assert_close(found.double(), sinkhorn(cosines, epsilon, 3), rtol=2e-3, atol=1e-6)
     assert sinkhorn_of_cosines(torch.zeros(0, 4), epsilon, 3).shape == (0, 4)

@@ -45,7 +45,7 @@ def test_of_every_method(name: str) -> None:
 
 
 def test_every_method_of_the_quick_suite_is_measured() -> None:
-    assert list(measured()) == QUICK
+    assert list(measured()) == QUICK, "run python tests/gpu_contract.py, which writes gpu_launches.csv"
 
 
 @pytest.mark.parametrize("name", [*FROM_FILES, *OTHERS])

@@ -17,6 +17,7 @@ import sslkit
 from sslkit import objectives, regularizers
 from sslkit.errors import UserError
 from sslkit.runtime import distributed
+from sslkit.runtime.hardware import recompute
 from sslkit.training.build import check_shares
 from sslkit.training.config import Config, OptimizerConfig
 from sslkit.training.step import Pretraining, make_optimizer
@@ -24,16 +25,23 @@ from sslkit.training.step import Pretraining, make_optimizer
 EVERY_PLUGIN = "+".join(regularizers.names())
 QUICK = ["byol+koleo"]
 VITS = [name for name in objectives.names() if "vit" in objectives.find(name).families]
-LONG = [name for name in (*VITS, f"byol+{EVERY_PLUGIN}", f"mae+{EVERY_PLUGIN}", "mae+guide") if name not in QUICK]
+LONG = [
+    name
+    for name in (*VITS, f"byol+{EVERY_PLUGIN}", f"mae+{EVERY_PLUGIN}", "mae+guide", "byol again")
+    if name not in QUICK
+]
 DEEPER = {"narrow_vit": (contract.NARROWER_VIT["narrow_vit"][0], contract.NARROWER_VIT["narrow_vit"][1] | {"depth": 4})}
 
 
 def made(name: str) -> tuple[Pretraining, torch.optim.Optimizer]:
-    """In float64, with four blocks, of which two are in shares of their own."""
+    """In float64, with four blocks, of which two are in shares of their own. "NAME again": recomputes activations."""
+    name, *again = name.split()
     with mock.patch.object(contract, "NARROWER_VIT", DEEPER):
         method = contract.build(name, "vit", seed=1).double()
     if {"guide", "distill"} & set(name.split("+")):
         method.prepare(sslkit.open_images("clipart"))
+    if again:
+        recompute(method.backbone.net, "narrow_vit")
     return Pretraining(method), make_optimizer(method, OptimizerConfig(), 1e-3)
 
 
@@ -43,7 +51,8 @@ def stepped(module: Pretraining, optimizer: torch.optim.Optimizer, steps: range,
     for number in steps:
         method.epoch, method.batch = number, 0
         rows = slice(rank, None, world)
-        batch = {"images": images[rows], "index": index[rows], "aspect": None, "label": index[rows] % 5}
+        aspect = torch.ones(len(index[rows]))
+        batch = {"images": images[rows], "index": index[rows], "aspect": aspect, "label": index[rows] % 5}
         loss = module(batch, number)["loss"]
         optimizer.zero_grad()
         loss.backward()
@@ -146,7 +155,7 @@ def check_equal(name: str, folder: Path) -> None:
 
 
 def same(found: dict, known: dict) -> None:
-    """Equal but for the order of sums; some buffers and centres are float32."""
+    """Equal but for the order of sums, to a thousandth of AdamW's step; some buffers and centres are float32."""
     assert found["module"].keys() == known["module"].keys()
     close(found["h"], known["h"], "h")
     for key, x in known["module"].items():
@@ -157,7 +166,7 @@ def same(found: dict, known: dict) -> None:
 
 
 def close(found: torch.Tensor, known: torch.Tensor, what: str) -> None:
-    torch.testing.assert_close(found, known, rtol=1e-5, atol=1e-7, msg=lambda text: f"{what}: {text}")
+    torch.testing.assert_close(found, known, rtol=1e-5, atol=1e-6, msg=lambda text: f"{what}: {text}")
 
 
 @pytest.mark.parametrize(

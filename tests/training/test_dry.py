@@ -79,6 +79,14 @@ def test_what_is_saved_is_what_a_real_step_saves() -> None:
     assert loss.requires_grad and held == pytest.approx(sum(kept.values()), rel=0.02)
 
 
+def test_recomputed_activations_need_less() -> None:
+    built = sslkit.method("simclr", backbone="narrow_vit", image_size=32)
+    kept = dry.counted_step(built, 64, "bf16-mixed", OptimizerConfig())
+    built.backbone.net.set_grad_checkpointing(True)
+    again = dry.counted_step(built, 64, "bf16-mixed", OptimizerConfig())
+    assert again.peak < 0.7 * kept.peak and sum(w.flops for w in again.work) > sum(w.flops for w in kept.work)
+
+
 def test_nothing_of_the_method_is_changed() -> None:
     built = sslkit.method("byol+koleo", backbone="narrow_resnet", image_size=32)
     before, random = {name: x.clone() for name, x in built.state_dict().items()}, torch.get_rng_state()

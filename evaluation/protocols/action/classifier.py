@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from evaluation.features.models import LoadedModel
 from evaluation.results.statistics import generator
+from sslkit.runtime.device import moved
 
 
 class Detached(nn.Module):
@@ -49,5 +50,6 @@ def learned(net: nn.Sequential) -> nn.Module:
 
 def normalize(pixels: Tensor, model: LoadedModel) -> Tensor:
     """Normalise clips (B, C, T, S, S) in [0, 1] by the model's mean and standard deviation."""
-    mean, std = (pixels.new_tensor(values).view(-1, 1, 1, 1) for values in (model.mean, model.std))
+    numbers = torch.tensor([model.mean, model.std], dtype=pixels.dtype)
+    mean, std = moved(numbers, pixels).view(2, -1, 1, 1, 1)
     return (pixels - mean) / std
