@@ -37,7 +37,8 @@ class Method(nn.Module):
 
     name: as in `sslkit.method`. objective, plugins: the built members, plug-ins by name.
     recipe: of the views. image_size: side of a view in pixels. normalize: mean and std per channel.
-    seed: fixes the views, which also depend on `epoch` and on the number of the batch in the epoch.
+    compiled_views: set it to let a GPU make large views by compiled kernels (data/views/fused.py).
+    seed: of the views, which also depend on `epoch` and the number of the batch in it.
     """
 
     def __init__(
@@ -60,9 +61,9 @@ class Method(nn.Module):
         self.image_size = image_size
         self.normalize = normalize
         self.seed = seed
-        self.epoch = 0
-        self.batch = 0
+        self.epoch = self.batch = 0
         self.progress = 0.0
+        self.compiled_views = False
         self.terms_of: dict[str, list[str]] = {}  # names of the last step's terms, by regulariser
         ones = [1] * (2 if self.backbone.frames is None else 3)
         mean, std = (torch.tensor(x).view(1, -1, *ones) for x in normalize)
@@ -169,11 +170,11 @@ class Method(nn.Module):
         generator: of the random numbers; None: that of the next step, by seed, epoch and number of the batch.
         """
         generator = generator or view_generator(self.seed, self.epoch, self.batch)
-        ranks = {"rank": distributed.rank(), "world_size": distributed.world_size()}
+        how = {"rank": distributed.rank(), "world_size": distributed.world_size(), "compiled": self.compiled_views}
         with torch.autocast(images.device.type, enabled=False):
             if isinstance(images, Crops):
-                return finish(images, self.recipe, generator, **ranks)
-            return augment(images, self.recipe, self.image_size, generator, aspect=aspect, **ranks)
+                return finish(images, self.recipe, generator, **how)
+            return augment(images, self.recipe, self.image_size, generator, aspect=aspect, **how)
 
     def normalized(self, pixels: Tensor) -> Tensor:
         """Pixels in [0, 1], normalised and laid out for the backbone, once for all passes over them."""

@@ -75,8 +75,9 @@ def reading(config: Config, data: Data) -> list[str]:
 
 
 def compiled_networks(config: Config, method: Method) -> Compiled:
-    """The compiled networks of a run; where CUDA graphs are asked for and not possible, a line says why."""
+    """The compiled networks and views of a run; where CUDA graphs are asked for and not possible, a line says why."""
     trainer, vary = config.trainer, method.objective.lengths_vary
+    method.compiled_views = True
     graphs = trainer.compile == GRAPHS
     how = {"ranks": ranks_of(config), "accumulate": trainer.accumulate, "recomputed": trainer.checkpoint_activations}
     if graphs and (why := no_graphs(fabric_of(config).device, **how, lengths_vary=vary)):

@@ -102,6 +102,7 @@ def whole(name: str, network: str, images: Tensor, asked: Asked, *, compiled: st
     method = sslkit.method(name, backbone=network, image_size=images.shape[-1]).to(images.device).train()
     method.prepare(Few(images.cpu(), index.cpu()))
     optimizer = make_optimizer(method, OptimizerConfig(name="adamw"), 1e-4)
+    method.compiled_views = compiled is not None
     for owner, function in compiled_parts(method) if compiled else ():
         setattr(owner, function, torch.compile(getattr(owner, function), dynamic=False, mode=compiled))
 

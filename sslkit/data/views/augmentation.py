@@ -1,7 +1,7 @@
 """The augmented views of a batch of images or clips: SimCLR's and BYOL's augmentations as batched tensor operations.
 
 Crop, flip and blur are one separable resampling (resample.py), the colours one linear map per image (color.py), both
-built from random numbers drawn on the CPU (draw.py); on a GPU the same sums are compiled (fused.py). So blur comes
+built from random numbers drawn on the CPU (draw.py); for a GPU the same sums can be compiled (fused.py). So blur comes
 before the colours, where the papers blur after them; the two commute except for the clamp to [0, 1].
 
 The frames of a clip share one draw: a crop, flip or colour that changed from frame to frame would add motion to the
@@ -53,6 +53,7 @@ def augment(
     aspect: Tensor | None = None,
     rank: int = 0,
     world_size: int = 1,
+    compiled: bool = False,
 ) -> Views:
     """The views of a batch: V tensors (N, C, S, S), float32 in [0, 1], on the device of the images.
 
@@ -65,6 +66,7 @@ def augment(
     aspect: (N,) width / height of the originals if the images were squashed, so that the crop's ratio refers to them.
     rank, world_size: of the world_size * N images of all processes (N is equal on all) these are the rows rank,
     rank + world_size, ...: together the processes make the views that one would make.
+    compiled: let a GPU make large views by compiled kernels (fused.py), with half a minute of compiling.
     Raises UserError for another shape or type.
     """
     of_clips = images.dim() == 6
@@ -79,7 +81,7 @@ def augment(
     with full_precision(images):
         drawn = draw_views(views, sources[0], generator, aspect, rank, world_size)
         shown = [sources[number % len(sources)] for number in range(len(views))]
-        made = made_of(shown, drawn, views, [view.size or size for view in views], _render)
+        made = made_of(shown, drawn, views, [view.size or size for view in views], _render, compiled=compiled)
     sides = torch.tensor([*images.shape[-2:]] * 2)
     return Views(made, torch.stack([torch.cat([draw.box / sides, draw.flip[:, None]], 1) for draw in drawn]))
 
@@ -120,10 +122,16 @@ CHUNK_BYTES = {"cpu": 2**22, "cuda": 2**30}  # a core's cache; enough memory to 
 
 
 def made_of(
-    sources: Sequence[Tensor], drawn: Sequence[Draw], views: Sequence[View], sizes: Sequence[int], render: Render
+    sources: Sequence[Tensor],
+    drawn: Sequence[Draw],
+    views: Sequence[View],
+    sizes: Sequence[int],
+    render: Render,
+    *,
+    compiled: bool,
 ) -> list[Tensor]:
-    """The view of each source by its draw: by compiled kernels where these are faster, otherwise by `render`."""
-    if fused.suits(sources, sizes):
+    """The view of each source by its draw: by `render`, or if asked for by compiled kernels, where they suit."""
+    if compiled and fused.suits(sources, sizes):
         try:
             return fused.render(sources, drawn, views, sizes)
         except fused.CannotCompile:

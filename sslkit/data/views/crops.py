@@ -82,7 +82,13 @@ def draw_boxes(views: Sequence[View], seed: int, epoch: int, row: int, height: i
 
 @torch.no_grad()
 def finish(
-    crops: Crops, recipe: ViewRecipe, generator: torch.Generator, *, rank: int = 0, world_size: int = 1
+    crops: Crops,
+    recipe: ViewRecipe,
+    generator: torch.Generator,
+    *,
+    rank: int = 0,
+    world_size: int = 1,
+    compiled: bool = False,
 ) -> Views:
     """The views of a batch of crops: V tensors (N, C, S, S), float32 in [0, 1], on the device of the crops.
 
@@ -96,7 +102,7 @@ def finish(
     with full_precision(planes[0]):
         drawn = draw_views(views, planes[0], generator, None, rank, world_size)
         drawn = [replace(draw, box=_whole(draw, size)) for draw, size in zip(drawn, crops.sizes, strict=True)]
-        made = made_of(planes, drawn, views, crops.sizes, _finished)
+        made = made_of(planes, drawn, views, crops.sizes, _finished, compiled=compiled)
     flips = torch.stack([draw.flip for draw in drawn])
     return Views(made, torch.cat([crops.boxes, flips[..., None]], -1))
 

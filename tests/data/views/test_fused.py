@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import sslkit
 from sslkit.data.views import crops, fused
 from sslkit.data.views.augmentation import augment, view_generator
 from sslkit.data.views.recipe import BYOL, SIMCLR, View, ViewRecipe
@@ -32,7 +33,7 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def pairs(
     images: Tensor, recipe: ViewRecipe, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> list[tuple[Tensor, Tensor]]:
-    ours = augment(images, recipe, size, view_generator(0, 1, 2))
+    ours = augment(images, recipe, size, view_generator(0, 1, 2), compiled=True)
     monkeypatch.setattr(fused, "suits", lambda *_: False)
     return list(zip(ours, augment(images, recipe, size, view_generator(0, 1, 2)), strict=True))
 
@@ -62,7 +63,7 @@ def test_clips(uncompiled, monkeypatch, pictures: Tensor) -> None:
 @pytest.mark.parametrize("recipe", [BYOL, SIMCLR.replace(flip=1.0)], ids=["byol", "mirrored"])
 def test_views_of_crops(recipe: ViewRecipe, pictures: Tensor, uncompiled, monkeypatch) -> None:
     batch = crops.Crops((torch.stack([pictures, pictures.flip(0)], 1),), torch.zeros(2, 64, 4))
-    ours = crops.finish(batch, recipe, view_generator(0, 0, 0))
+    ours = crops.finish(batch, recipe, view_generator(0, 0, 0), compiled=True)
     monkeypatch.setattr(fused, "suits", lambda *_: False)
     for a, b in zip(ours, crops.finish(batch, recipe, view_generator(0, 0, 0)), strict=True):
         torch.testing.assert_close(a, b, atol=2e-5, rtol=0)
@@ -76,8 +77,8 @@ def test_without_a_compiler_the_views_are_made_and_it_is_said_once(pictures: Ten
     monkeypatch.setattr(fused, "_compiled", refuse)
     monkeypatch.setattr(fused, "suits", lambda *_: not fused._failed)
     with pytest.warns(UserWarning, match="slower: Cannot find a working triton installation"):
-        views = augment(pictures, SIMCLR, 32, view_generator(0, 0, 0))
-    plain = augment(pictures, SIMCLR, 32, view_generator(0, 0, 0))  # warns no more
+        views = augment(pictures, SIMCLR, 32, view_generator(0, 0, 0), compiled=True)
+    plain = augment(pictures, SIMCLR, 32, view_generator(0, 0, 0), compiled=True)  # warns no more
     assert all(torch.equal(a, b) for a, b in zip(views, plain, strict=True))
 
 
@@ -89,8 +90,17 @@ def test_memory_that_runs_out_is_not_a_missing_compiler(pictures: Tensor, monkey
     monkeypatch.setattr(fused, "_compiled", full)
     monkeypatch.setattr(fused, "suits", lambda *_: True)
     with pytest.raises(torch.OutOfMemoryError):
-        augment(pictures, SIMCLR, 32, view_generator(0, 0, 0))
+        augment(pictures, SIMCLR, 32, view_generator(0, 0, 0), compiled=True)
     assert not fused._failed
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_only_views_that_are_asked_for_are_compiled(asked: bool, uncompiled) -> None:
+    images = sslkit.open_images("digits", image_size=16)
+    method = sslkit.method("simclr", image_size=16, in_chans=images.channels)
+    method.compiled_views = asked
+    method.make_views(images.__getitems__([0, 1])["images"])
+    assert uncompiled == [2] * asked
 
 
 def test_on_a_cpu_nothing_is_compiled(pictures: Tensor) -> None:
