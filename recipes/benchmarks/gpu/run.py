@@ -4,7 +4,7 @@
     python run.py                        (every section, each in a process of its own)
     python run.py correct step           (some of them)
     python run.py step --only resnet50   (jobs whose name has one of these words)
-    python run.py --dry                  (every section on the CPU with tiny sizes, in a minute; keeps nothing)
+    python run.py --dry                  (every section on the CPU with tiny sizes; keeps nothing)
     python run.py --table                (print the committed results)
 
 correct     loss and gradient of a step in float32 against the CPU, in bfloat16 against float32; every objective plain
@@ -57,14 +57,15 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="also jobs that have a result of this device")
     parser.add_argument("--dry", action="store_true", help="on the CPU with tiny sizes; keeps nothing")
     args = parser.parse_args()
+    sections = args.sections or SECTIONS
     if args.table:
         print(table(load(RESULTS)))
-    elif len(args.sections) == 1:
+    elif args.dry or len(sections) == 1:
         asked = Asked(Runtime(device=device(args.dry)), dry=args.dry)
-        found = section(args.sections[0], asked, args.only, minutes=args.minutes, again=args.again)
-        print(table(found))
+        for name in sections:
+            print(table(section(name, asked, args.only, minutes=args.minutes, again=args.again)))
     else:
-        raise SystemExit(children(args.sections or SECTIONS, sys.argv[1:]))
+        raise SystemExit(children(sections, sys.argv[1:]))
 
 
 def device(dry: bool) -> torch.device:
