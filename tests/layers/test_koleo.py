@@ -34,6 +34,7 @@ def work(rank: int, folder: Path) -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.nightly
 def test_of_equally_near_ones_the_first_of_the_batch_is_the_nearest_on_any_rank(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

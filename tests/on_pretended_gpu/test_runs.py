@@ -88,6 +88,7 @@ def _seen_on_a_rank(rank: int) -> str:
     return ""
 
 
+@pytest.mark.nightly
 def test_two_ranks(tmp_path: Path) -> None:
     start_ranks(rank_on_a_gpu, tmp_path)
     assert [(tmp_path / str(rank)).read_text() for rank in range(WORLD)] == ["", ""]
