@@ -1,10 +1,10 @@
 """Section `resume` of run.py: a run that is killed after its first epoch, and resumed, against unbroken runs."""
 
-import json
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from gpu.jobs import Asked, Job
 import sslkit
 from sslkit.runtime.checkpoint import LAST
 
-RUN = "import json, sys, sslkit; sslkit.pretrain(json.loads(sys.argv[1]))"
+TRAIN = Path(__file__).parents[2] / "train.py"
 EPOCHS = 4
 
 
@@ -71,8 +71,17 @@ def accelerator(asked: Asked) -> str:
 
 
 def start(config: dict[str, Any]) -> subprocess.Popen:
-    """A run in a process of its own, which several GPUs start anew each."""
-    return subprocess.Popen([sys.executable, "-c", RUN, json.dumps(config)], stdout=subprocess.DEVNULL)
+    """A run by its command, which several devices start again, each for itself."""
+    return subprocess.Popen([sys.executable, str(TRAIN), *words(config)], stdout=subprocess.DEVNULL)
+
+
+def words(config: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """The settings as a command takes them: {"data": {"source": "digits"}} -> data.source=digits."""
+    for name, value in config.items():
+        if isinstance(value, dict):
+            yield from words(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}={value}"
 
 
 def finished(running: subprocess.Popen) -> None:
