@@ -19,13 +19,18 @@ def rank() -> int:
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
+# Their names since PyTorch 2.14, and before.
+_all_gather = getattr(dist, "all_gather_single", None) or getattr(dist, "all_gather_into_tensor", None)
+_reduce_scatter = getattr(dist, "reduce_scatter_single", None) or getattr(dist, "reduce_scatter_tensor", None)
+
+
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, dim: int) -> Tensor:
         ctx.dim, ctx.length = dim, x.shape[dim]
         x = x.contiguous()
         rows = x.new_empty(world_size() * len(x), *x.shape[1:])
-        dist.all_gather_into_tensor(rows, x)
+        _all_gather(rows, x)
         return rows.unflatten(0, (world_size(), len(x))).movedim(0, dim).flatten(dim, dim + 1)
 
     @staticmethod
@@ -33,7 +38,7 @@ class _Gather(torch.autograd.Function):
         # each rank gets the sum of its own part, not of all: half of what an all-reduce sends
         parts = grad.unflatten(ctx.dim, (world_size(), ctx.length)).movedim(ctx.dim, 0)
         own = grad.new_empty(parts.shape[1:])
-        dist.reduce_scatter_tensor(own, parts.flatten(0, 1).contiguous())
+        _reduce_scatter(own, parts.flatten(0, 1).contiguous())
         return own, None
 
 
