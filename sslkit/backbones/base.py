@@ -108,7 +108,8 @@ class Backbone(nn.Module):
         rank = 4 if self.frames is None else 5
         for weight in (*self.net.parameters(), *self.net.buffers()):
             if weight.dim() == rank:
-                weight.data = weight.data.contiguous(memory_format=self.layout)
+                # not `contiguous`, which leaves kernels of one pixel with strides that are not their gradients'
+                weight.data = torch.empty_like(weight.data, memory_format=self.layout).copy_(weight.data)
 
     def input_shape(self, size: int | None = None) -> tuple[int, ...]:
         """(C, S, S) of an image, (C, T, S, S) of a clip. size: S; None is image_size."""

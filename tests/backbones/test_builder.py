@@ -78,6 +78,8 @@ def test_small_images_keep_their_resolution() -> None:
 def test_convolutional_nets_run_channels_last() -> None:
     body = backbones.build("resnet10t", image_size=32, in_chans=3)
     assert body.convolutional and body.net.layer1[0].conv1.weight.is_contiguous(memory_format=torch.channels_last)
+    body.train()(torch.rand(2, 3, 32, 32)).sum().backward()
+    assert all(weight.stride() == weight.grad.stride() for weight in body.parameters() if weight.dim() == 4)
     assert not backbones.build("vit_tiny_patch16_224", image_size=32, in_chans=3).convolutional
 
 
