@@ -37,7 +37,7 @@ sample=(
   tests/objectives/test_ibot.py                               # timm: rotary networks (1.0.30 failed in float64)
   tests/priors/test_priors.py                                 # open_clip_torch
   tests/regularizers/dsa/test_scoring.py                      # scipy.sparse
-  tests/training/test_step.py                                 # lightly's LARS, timm's layer decay, torch.optim
+  tests/training/test_step.py                                 # timm's layer decay, torch.optim
   tests/runtime/test_loggers.py                               # pytorch-lightning's loggers: tensorboard, wandb, mlflow
   tests/runtime/test_processes.py                             # lightning_fabric: SLURM, torchrun
   tests/training/test_step_accumulation.py                    # lightning_fabric: backward, clipping
