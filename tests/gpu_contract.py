@@ -1,4 +1,4 @@
-"""What a step on a GPU may do: the waits that are allowed, and the operations that each objective launches.
+"""The contract of a step on a GPU: the waits that are allowed, and the operations that each objective launches.
 
 `python tests/gpu_contract.py` measures the launches anew and writes gpu_launches.csv.
 """
@@ -77,7 +77,7 @@ def pinned(given: Mapping[str, Any]) -> dict[str, Any]:
 def trained(
     method: sslkit.Method, given: Mapping[str, Any], optimizer: str = "adamw", *, shares: bool = False
 ) -> tuple[Pretended, dict[str, Tensor]]:
-    """What was seen in the second step of a method, and its terms. given: a batch on the CPU.
+    """The report on the second step of a method, and its terms. given: a batch on the CPU.
 
     shares: whether the regularisers' shares are measured in it. Faults are those of both steps.
     """

@@ -71,7 +71,7 @@ def product(rows: Tensor, keys: Tensor, *, tf32: bool = False) -> Tensor:
 
 @torch.no_grad()
 def most_similar(rows: Tensor, keys: Tensor, *, without: Tensor | None = None) -> Tensor:
-    """Of each row the number of the key with the largest product, the first of equal ones: (R, D), (K, D) -> (R,).
+    """The number of the key with the largest product for each row, the first of equal ones: (R, D), (K, D) -> (R,).
 
     without: as in `log_sum_exp`.
     """

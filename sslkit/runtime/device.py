@@ -1,4 +1,4 @@
-"""What a step does with its device without waiting for it: copies in both directions, and random numbers.
+"""Use the device of a step without waiting for it: copies in both directions, and random numbers.
 
 Host and GPU run side by side. The host waits where it reads a number that the GPU has still to compute, and where it
 copies memory that is not pinned.

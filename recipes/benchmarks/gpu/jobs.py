@@ -18,7 +18,7 @@ Step = Callable[[], None]
 
 @dataclass(frozen=True)
 class Asked:
-    """Where and how large. A section is a module with `jobs(asked)`: its jobs by name, none of them begun.
+    """The device and the size of a measurement. A section is a module with `jobs(asked)`: its jobs by name, not begun.
 
     dry: tiny sizes, each job in seconds on a CPU.
     """

@@ -17,7 +17,7 @@ def jobs(asked: Asked) -> dict[str, Job]:
 
 
 def measured(name: str, network: str, asked: Asked) -> dict[str, float]:
-    """Of the third step; 0 on a CPU."""
+    """GiB of the third step, 0 on a CPU, and the prediction."""
     size, batch = (32, 8) if asked.dry else (224, 256)
     torch.manual_seed(0)
     images, held = random_images(batch, size, asked.device), in_use(asked.device)
