@@ -11,7 +11,7 @@ from sslkit import backbones
 from sslkit.data.views.augmentation import Views, augment
 from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import UserError
-from sslkit.objectives.vicregl import Local, VICRegL, cell_centres, match, matched
+from sslkit.objectives.vicregl import Local, VICRegL, cell_centres, closest, match, matched
 
 
 def oracle(objective: VICRegL, e: Local) -> Tensor:
@@ -164,3 +164,10 @@ def test_published_widths_and_views() -> None:
     widths = [m.out_features for m in objective.local_projector if isinstance(m, torch.nn.Linear)]
     assert widths == [backbone.width // 4] * 3
     assert len(objective.views.views) == 2 and not objective.views.n_local
+
+
+def test_of_equally_near_places_the_first_are_matched() -> None:
+    distance = torch.ones(2, 49, 49)
+    distance[:, ::3] = 0.5
+    row, column = closest(distance, 20)
+    assert row.tolist() == [[*range(0, 49, 3), 1, 2, 4]] * 2 and not column.any()
