@@ -178,7 +178,10 @@ def curves(
     measure: str = "accuracy, %",
     scale: float = 100,
 ) -> None:
-    """A line for each name over the places, with its 95 % intervals. scale: factor of the values."""
+    """A line for each name over the places, with its 95 % intervals. scale: factor of the values.
+
+    Intervals of two numbers, 12.7 standard errors wide, would hide the lines: they are left out, which a note says.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 4.6), layout="constrained")
@@ -187,14 +190,16 @@ def curves(
         style = figures.line_style(place)
         axis.plot(places, [scale * one.value for one in values], label=name, ms=4, **style)
         for at, one in zip(places, values, strict=True):
-            if one.interval is not None:
+            if one.interval is not None and one.n > 2:
                 axis.plot([at, at], [scale * end for end in one.interval], color=style["color"], lw=0.8, alpha=0.5)
     axis.set_xlabel(words, fontsize=figures.SMALL)
     figures.panel(axis, measure)
     axis.grid(color=figures.GUIDE, lw=0.6)
     figures.beside(figure, *axis.get_legend_handles_labels())
     figures.titled(figure, title)
-    figures.noted(figure, ["vertical lines: 95 % intervals"])
+    most = max(one.n for values in lines.values() for one in values)
+    few = f"means of {most}; intervals in the table"
+    figures.noted(figure, ["vertical lines: 95 % intervals" if most > 2 else few])
     save(figure, path)
 
 

@@ -85,7 +85,7 @@ def reproduce(
     found = {key: record["jobs"][key] for key in jobs}
     shown = one.shown(found)
     write_text(path.with_suffix(".md"), as_markdown(one, shown, record["made"]))
-    at = "on the images in the package" if scale == "small" else "on the published data"
+    at = "on small data" if scale == "small" else "on the published data"
     one.draw(found, path.with_suffix(".png"), f"{paper.upper()}, {one.caption.rstrip('.')}, {at}")
     say.lines(folded(as_text(one, shown)))
     say.line(f"  in {folder}: {name}.json, {name}.md, {name}.png")

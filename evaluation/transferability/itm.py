@@ -96,7 +96,9 @@ def score(
     The default, "code", drops two things of the paper. Of eq. 8, L = L_obj + lambda L_pc, the second term: the loss is
     the cross-entropy alone, and only the update of eq. 7 pulls E1 to the prototypes. Of eq. 12 everything: eta is 0.5
     for every model and task, whatever the spread of its features. "paper" computes both; the paper gives no number for
-    either, so its lambda is 1, and eta is 0.5 at a spread of base_spread = 0.9.
+    either, so its lambda is 1, and eta is 0.5 at a spread of base_spread = 0.9. On three tasks that chose neither, the
+    two rank twelve models without a visible difference (recipes/benchmarks/papers, table1 of itm), so that the
+    simpler one is the default.
 
     Range: 0 to 1, in steps of 1 / N_val; ties can be broken by diagnostics["cross_entropy"], lower is better.
     Cost: O(iterations (256 D C + 256 C^2)), independent of N; the C^2 is psi's head.
