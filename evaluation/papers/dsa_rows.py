@@ -103,17 +103,20 @@ PARTS = {
     "DSA without sc": ("method.dsa.neighbours=none",),
 }
 COSINE = "cosine in place of the MLP"
-PRIORS = {
-    "prior pca": (),
-    "prior hog": ("method.dsa.prior=hog",),
+SMALL_PRIORS = {"prior pca": (), "prior hog": ("method.dsa.prior=hog",), COSINE: ("method.dsa.arranger=cosine",)}
+PAPER_PRIORS = {
+    "prior CLIP": (),
+    "prior BEiT": ("method.dsa.prior=timm:beit_base_patch16_224",),
+    "prior SIFT": ("method.dsa.prior=sift",),
+    "prior ResNet-18": ("method.dsa.prior=timm:resnet18",),
     COSINE: ("method.dsa.arranger=cosine",),
 }
 
 
 def ablated(objective: str, published: Mapping[str, float], plugin: str = "", *words: str) -> Row:
-    """A row of the ablations, whose networks have one set of settings for all parts."""
+    """A row of the ablations, whose networks have one set of settings for all parts; in small those of `HEADS`."""
     method = f"method={objective}{plugin}"
-    small = (method, *HEADS[objective], "method.views.scale=[0.2,1.0]", ABLATED, *words)
+    small = (method, *HEADS[objective], "method.views.scale=[0.2,1.0]", ABLATED, *words) if objective in HEADS else ()
     prior = (CLIP,) if plugin and not any("prior" in word for word in words) else ()
     return Row(small, (method, "experiment=paper/imagenet_resnet50", IMAGENET, *prior, *words), published)
 
@@ -125,11 +128,14 @@ def components(title: str, objective: str, plain: Sequence[float], added: Sequen
     return rows
 
 
-def selected(title: str, objective: str, plain: float, numbers: Sequence[float | None]) -> dict[str, Row]:
+def selected(title: str, objective: str, plain: float, *numbers: float) -> dict[str, Row]:
+    """The rows of an objective: priors of the paper at its scale, those in the package in small. numbers: published."""
     rows = {title: ablated(objective, accuracies(plain))}
-    for (part, words), number in zip(PRIORS.items(), numbers, strict=True):
-        published = {} if number is None else accuracies(number)
-        rows[f"{title} + DSA, {part}"] = ablated(objective, published, "+dsa", *words)
+    for (part, words), number in zip(PAPER_PRIORS.items(), numbers, strict=True):
+        rows[f"{title} + DSA, {part}"] = replace(ablated(objective, accuracies(number), "+dsa", *words), small=())
+    for part, words in SMALL_PRIORS.items():
+        known = rows.get(f"{title} + DSA, {part}", Row())
+        rows[f"{title} + DSA, {part}"] = replace(known, small=ablated(objective, {}, "+dsa", *words).small)
     return rows
 
 
@@ -140,6 +146,12 @@ def with_dsa(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
 def both(row: str, base: str) -> tuple[tuple[str, str], ...]:
     """A pair for each objective of the ablations."""
     return tuple((f"{name} + {row}", f"{name} + {base}" if base else name) for name in ("SimCLR", "BYOL"))
+
+
+def beside_clip(*parts: str) -> tuple[tuple[str, str], ...]:
+    """A pair with CLIP as the prior for each part and each objective of table X."""
+    names = ("SimCLR", "BYOL", "Barlow Twins")
+    return tuple((f"{name} + DSA, {part}", f"{name} + DSA, prior CLIP") for part in parts for name in names)
 
 
 def only(names: Sequence[str], rows: Mapping[str, Row]) -> dict[str, Row]:
