@@ -17,7 +17,6 @@ LARGE = frozenset(
         "PIL",
         "faiss",
         "hydra",
-        "lightly",
         "lightning_fabric",
         "matplotlib",
         "omegaconf",

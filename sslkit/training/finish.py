@@ -31,7 +31,7 @@ from sslkit.training.summary import summary
 from sslkit.zoo.entry import CARD, ZooEntry, load_lines, newest, preprocessing, save, update
 from sslkit.zoo.heads import LABELS, PROTOTYPES, Head
 
-PACKAGES = ("sslkit", "torch", "torchvision", "timm", "pytorch-lightning", "lightly", "numpy", "faiss-cpu")
+PACKAGES = ("sslkit", "torch", "torchvision", "timm", "pytorch-lightning", "numpy", "faiss-cpu")
 
 
 def finish(
