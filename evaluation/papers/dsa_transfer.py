@@ -188,7 +188,7 @@ TUNED = {
         "action",
         data={"small": FILMS, "paper": "ucf101"},
         options={"recipe": "paper_ucf101"},
-        small={"protocol": "fine_tune", "epochs": 10, "batch_size": 19},
+        small={"protocol": "fine_tune", "epochs": 150, "batch_size": 19, "lr": 0.05, "dropout": 0.0},
     ),
     "HMDB51": Column("action", data={"paper": "hmdb51"}, options={"recipe": "paper_hmdb51"}),
 }
