@@ -231,8 +231,8 @@ EXPERIMENTS: dict[str, Experiment | Absent] = {
         readings=(
             FILMED,
             "VTHCL, TCLR, VideoMoCo, SLIC, MACLR and CVRL are not in sslkit",
-            "in small v-SimCLR and v-BYOL with two clips a film, on the films of their pretraining, as UCF101; 150 epochs "
-            "of three steps, rate 0.05, no dropout: the training loss of fewer stays near its start",
+            "in small v-SimCLR and v-BYOL with two clips a film, on the films of their pretraining, as UCF101",
+            "in small 150 epochs of three steps, rate 0.05, no dropout: of fewer the training loss stays near its start",
         ),
         rows=transfer.TABLE5,
         columns=transfer.TUNED,
