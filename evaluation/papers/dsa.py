@@ -232,7 +232,7 @@ EXPERIMENTS: dict[str, Experiment | Absent] = {
             FILMED,
             "VTHCL, TCLR, VideoMoCo, SLIC, MACLR and CVRL are not in sslkit",
             "in small v-SimCLR and v-BYOL with two clips a film, on the films of their pretraining, as UCF101",
-            "in small 150 epochs of three steps, rate 0.05, no dropout: of fewer the training loss stays near its start",
+            "in small 150 epochs of three steps, rate 0.05, no dropout: the loss of fewer stays near its start",
         ),
         rows=transfer.TABLE5,
         columns=transfer.TUNED,
