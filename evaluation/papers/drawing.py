@@ -198,7 +198,7 @@ def curves(
     figures.beside(figure, *axis.get_legend_handles_labels())
     figures.titled(figure, title)
     most = max(one.n for values in lines.values() for one in values)
-    few = f"means of {most}; intervals in the table"
+    few = f"means of {most} seeds; their intervals are in the table"
     figures.noted(figure, ["vertical lines: 95 % intervals" if most > 2 else few])
     save(figure, path)
 
