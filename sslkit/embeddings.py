@@ -67,6 +67,8 @@ class Embeddings:
     of_views: place of the view behind each of the V; None: view 0, 1, ..., and from the first again.
     views: V tensors (N_local, C, H, W) in [0, 1], this rank's augmented images behind z; None outside a Method.
     labels: (N,) int64, -1 where unknown; None unless the objective asks for them.
+    slow: (N, F) features of each image's first view by a slow copy of the backbone, fp32, without gradient; None
+        unless a regulariser has prior=self.
 
     A subclass declares with `along` the dimension of its field that counts images, so that ranks can be joined.
     """
@@ -78,6 +80,7 @@ class Embeddings:
     of_views: Sequence[int] | None = along(None, default=None)
     views: Sequence[Tensor] | None = along(None, default=None)
     labels: Tensor | None = along(0, default=None)
+    slow: Tensor | None = along(0, default=None)
 
     def gathered(self) -> "Embeddings":
         """The same step over all ranks: N becomes the global batch, gradients flow back to each rank.

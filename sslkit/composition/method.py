@@ -11,13 +11,14 @@ from torch import Tensor, nn
 from sslkit import backbones
 from sslkit.backbones.published import IMAGENET
 from sslkit.composition import balance, step_checks
+from sslkit.composition.slow import SlowNetwork
 from sslkit.data.views.augmentation import Views, augment, view_generator
 from sslkit.data.views.crops import Crops, finish
 from sslkit.data.views.recipe import ViewRecipe, for_clips
 from sslkit.embeddings import Embeddings, outputs_of
-from sslkit.errors import UserError, nearest, shown
+from sslkit.errors import UserError, shown
 from sslkit.objectives.base import Objective
-from sslkit.options.members import check_options, classes, key, parse, signature
+from sslkit.options.members import checked_parts, key, parse
 from sslkit.options.settings import Limits, fits
 from sslkit.regularizers.base import Regularizer
 from sslkit.runtime import distributed
@@ -25,6 +26,8 @@ from sslkit.runtime.device import seeded
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
+
+Terms = Mapping[str, Tensor]
 
 
 class Method(nn.Module):
@@ -35,8 +38,8 @@ class Method(nn.Module):
         optimizer.step()
         method.after_step(progress)  # the finished share of the run, 0 to 1
 
-    name: as in `sslkit.method`. objective, plugins: the built members, plug-ins by name.
-    recipe: of the views. image_size: side of a view in pixels. normalize: mean and std per channel.
+    name: as in `sslkit.method`. objective, plugins: the built members, plug-ins by name. slow: for prior=self.
+    recipe: of the views. image_size: side in pixels. normalize: mean and std per channel.
     compiled_views: set it to let a GPU make large views by compiled kernels (data/views/fused.py).
     seed: of the views, which also depend on `epoch` and the number of the batch in it.
     """
@@ -57,6 +60,7 @@ class Method(nn.Module):
         self.objective = objective
         self.regularizers = nn.ModuleDict(plugins)
         self.shares = balance.Shares(plugins)
+        self.slow = SlowNetwork(self.backbone) if any(one.needs_slow for one in plugins.values()) else None
         self.recipe = recipe
         self.image_size = image_size
         self.normalize = normalize
@@ -124,8 +128,8 @@ class Method(nn.Module):
         with torch.autocast(images.device.type, enabled=False):
             terms = {"align": self.objective.align(e), "constrain": self.objective.constrain(e)}
             terms = {k: v for k, v in terms.items() if v is not None}
-            whole = images.whole if isinstance(images, Crops) else images
-            plugins = {name: plugin.terms(e, whole) for name, plugin in self.regularizers.items()}
+            clean = images.whole if isinstance(images, Crops) else images
+            plugins = {name: plugin.terms(e, clean) for name, plugin in self.regularizers.items()}
         self.terms_of = {name: list(own) for name, own in plugins.items()}
         self._measure(terms, plugins, outputs)
         for name, own in plugins.items():
@@ -138,9 +142,7 @@ class Method(nn.Module):
                 self.objective.observe(e)
         return {**terms, "loss": total(terms)}, e
 
-    def _measure(
-        self, terms: Mapping[str, Tensor], plugins: Mapping[str, Mapping[str, Tensor]], outputs: list[Tensor]
-    ) -> None:
+    def _measure(self, terms: Terms, plugins: Mapping[str, Terms], outputs: list[Tensor]) -> None:
         """Measure the regularisers' shares, in every so many training steps."""
         if not self.training or not torch.is_grad_enabled():
             return
@@ -156,7 +158,9 @@ class Method(nn.Module):
         generator = view_generator(self.seed, self.epoch, self.batch)
         self.batch += 1
         views = self.make_views(images, aspect, generator)
-        e = self.objective.embed(Views(map(self.normalized, views), views.boxes), index, generator)
+        normal = Views(map(self.normalized, views), views.boxes)
+        e = self.objective.embed(normal, index, generator)
+        e.slow = None if self.slow is None else self.slow(normal[0])
         places = range(len(e.z)) if e.of_views is None else e.of_views
         e.views = [views[i % len(views)] for i in places]  # MAE embeds two parts of one view
         return e
@@ -184,6 +188,8 @@ class Method(nn.Module):
         """Call once after every optimiser step. progress: finished share of the run, 0 to 1."""
         self.progress = progress
         self.objective.after_step(progress)
+        if self.slow is not None:
+            self.slow.follow(self.backbone, progress)
 
     def watched(self) -> dict[str, Tensor]:
         """Tensors of the objective and the regularisers to log beside the loss terms."""
@@ -213,7 +219,7 @@ class Method(nn.Module):
         self.shares.restore(shares)
 
 
-def total(terms: Mapping[str, Tensor]) -> Tensor:
+def total(terms: Terms) -> Tensor:
     """The sum of the terms of a loss."""
     return torch.stack(list(terms.values())).sum()
 
@@ -241,10 +247,10 @@ def method(
     backbone: a timm name, `package.module:function` or an nn.Module; initialised at random from the seed. "auto": a
         small network of the family that the objective was published with (`backbones.default`).
     image_size, in_chans: side in pixels of the square views, and their channels.
-    frames: of a clip, for a backbone of clips (`sslkit.backbones.clips`); None is 16 there. The views of clips follow
-        `data.recipe.VIDEO`, the one recipe of Feichtenhofer et al. 2021 (arXiv 2104.14558) for all objectives, with
-        the objective's number of full-size views; a view without colour changes (ReSSL's weak view) keeps that.
-        Local crops are left out unless views.n_local asks for them (v-SwAV has none).
+    frames: of a clip, for a backbone of clips (`sslkit.backbones.clips`); None is 16 there. The views of clips are
+        those of `data.recipe.VIDEO` (Feichtenhofer et al. 2021, arXiv 2104.14558) for all objectives, as many as the
+        objective's full-size ones, local crops only if views.n_local asks for them; a view without colour changes
+        (ReSSL's weak view) keeps that.
     objective, and in plugins one mapping per regulariser under its name: their options.
     views: arguments of `ViewRecipe.replace`, to change the recipe of the objective or of clips; None keeps a value.
     normalize: mean and std per channel; None is ImageNet's for three channels, otherwise 0.5 and 0.25.
@@ -253,7 +259,7 @@ def method(
     for option, value in {"image_size": image_size, "in_chans": in_chans}.items():
         if not fits(value, int, Limits(least=1)):
             raise UserError(f"{option} must be a whole number, at least 1, got {shown(value)}")
-    kinds, options = _parts(name, objective or {}, plugins)
+    kinds, options = checked_parts(name, objective or {}, plugins)
     if backbone == "auto":
         backbone = backbones.default(kinds["objective"].families[0], image_size, frames)
     # The weights depend only on the seed, and the caller's random state is unchanged.
@@ -278,18 +284,6 @@ def method(
         normalize=normalize or (IMAGENET if in_chans == 3 else ((0.5,) * in_chans, (0.25,) * in_chans)),
         seed=seed,
     )
-
-
-def _parts(
-    name: str, objective: Mapping[str, Any], plugins: Mapping[str, Mapping[str, Any]]
-) -> tuple[dict[str, type], dict[str, dict[str, Any]]]:
-    """The class and the checked options of each part of a method, the objective's first."""
-    known = signature(name)
-    for given in plugins:
-        if given not in known:
-            raise UserError(f"{name!r} has no part {given!r}: {nearest(given, known)}")
-    kinds, given = classes(name), {"objective": objective, **plugins}
-    return kinds, {part: check_options(kinds[part], given.get(part) or {}, part) for part in kinds}
 
 
 def _fitted(recipe: ViewRecipe, image_size: int, patch: int, changes: Mapping[str, Any]) -> ViewRecipe:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from sslkit.data.views.recipe import SIMCLR
 from sslkit.embeddings import Embeddings, own_rows
+from sslkit.errors import UserError
 from sslkit.layers.heads import mlp
 from sslkit.objectives.base import Objective
 from sslkit.options.ranges import Size, Width
@@ -51,6 +52,10 @@ class Distill(Objective):
         self.targets = PriorTargets(
             prior, size=prior_size, precision=prior_precision, mode=mode, components=dim, owner="objective"
         )
+        if self.targets.of_itself:
+            raise UserError(
+                "objective.prior=self is the network that distill trains: it has nothing to learn from itself"
+            )
         self.projector = mlp(backbone.width, hidden, dim)
 
     def check(self, dataset: "Images") -> None:

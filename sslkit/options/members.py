@@ -163,6 +163,18 @@ def classes(name: str) -> dict[str, type]:
     return {"objective": find(OBJECTIVES, first), **found}
 
 
+def checked_parts(
+    name: str, objective: Mapping[str, Any], plugins: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, type], dict[str, dict[str, Any]]]:
+    """The class and the checked options of each part of a method, the objective's first."""
+    known = signature(name)
+    for given in plugins:
+        if given not in known:
+            raise UserError(f"{name!r} has no part {given!r}: {nearest(given, known)}")
+    kinds, given = classes(name), {"objective": objective, **plugins}
+    return kinds, {part: check_options(kinds[part], given.get(part) or {}, part) for part in kinds}
+
+
 def filled(given: str | Mapping[str, Any]) -> dict[str, Any]:
     """`method` of a run's settings with every option: {"name": ..., "objective": ..., "views": ..., "dsa": ...}.
 

@@ -16,6 +16,7 @@ from sslkit.priors import build
 from sslkit.priors._features import FeatureTable, fit, some_features, tabulate
 from sslkit.priors.base import NetworkPrior
 from sslkit.priors.features import FilePrior
+from sslkit.priors.self import SelfPrior
 from sslkit.runtime.device import moved
 from sslkit.runtime.kept_arrays import key_of, stored
 from sslkit.runtime.waiting import from_first
@@ -33,7 +34,9 @@ class PriorTargets(nn.Module):
     """e -> (V, N_local, K) targets of this rank's views, fp32, without gradient: W (prior(view) - mean).
 
     W: the first K principal components of the prior's features of clean images, each over the square root of its
-        standard deviation: halfway between principal components as they are and white ones.
+        standard deviation: halfway between principal components as they are and white ones. With prior=self, whose
+        features change, W is the identity, or a fixed random projection if there are more than K features, and the mean
+        that of the batch; the target of all views of an image is that of its first.
 
     prior, prior_size, prior_precision: see `sslkit.priors.build`. components: K; missing ones are 0.
     mode: features of each view, or of the clean image for all of its views, looked up (cached); auto: cached for
@@ -57,9 +60,11 @@ class PriorTargets(nn.Module):
         check_one_of(f"{owner}.mode", mode, get_args(Mode))
         self.prior = build(prior, size=size, precision=precision)
         self.of_file = isinstance(self.prior, FilePrior)
-        if self.of_file and mode == "view":
+        self.of_itself = isinstance(self.prior, SelfPrior)
+        if mode == "view" and (self.of_file or self.of_itself):
+            of, instead = ("clean images", "cached") if self.of_file else ("the first view", "auto")
             raise UserError(
-                f"{owner}.prior={self.prior.name} has features of clean images only: use method.{owner}.mode=cached"
+                f"{owner}.prior={self.prior.name} has features of {of} only: use method.{owner}.mode={instead}"
             )
         self.cached = mode == "cached" or self.of_file
         self.components, self.owner = components, owner
@@ -74,6 +79,8 @@ class PriorTargets(nn.Module):
 
     def describe(self) -> str:
         """A line on the prior."""
+        if self.of_itself:
+            return "learns the features of a slow copy of the network for the first view of each image"
         of = "the clean image" if self.cached else "each view"
         if isinstance(self.prior, NetworkPrior):
             return f"distils {':'.join(self.prior.name.split(':')[:2])}: learns what it says of {of}"
@@ -89,6 +96,8 @@ class PriorTargets(nn.Module):
         cache: folder for both, and for features, keyed by content; None keeps them in memory.
         Raises UserError for features that do not fit the data set, that are not finite, or that do not vary.
         """
+        if self.of_itself:
+            return
         if self.prior.needs_fit and not self.prior_fit.numel():
             fit(self.prior, dataset, cache=cache)
             self.prior_fit = torch.from_numpy(self.prior.components_of_fit()).to(self.mean.device)
@@ -101,6 +110,8 @@ class PriorTargets(nn.Module):
 
     def forward(self, e: Embeddings) -> Tensor:
         with torch.no_grad(), torch.autocast(e.h.device.type, enabled=False):
+            if self.of_itself:
+                return self._slow(e).expand(len(e.z), -1, -1)
             if self.cached:
                 return self.whitened(self._looked_up(e)).expand(len(e.z), -1, -1)
             if e.views is None:
@@ -119,6 +130,14 @@ class PriorTargets(nn.Module):
                 f"{len(self.mean)} of the clean images"
             )
         return (features - self.mean.to(features)) @ self.basis.to(features)
+
+    def _slow(self, e: Embeddings) -> Tensor:
+        """(N_local, K) of this rank's images, around the mean of all ranks."""
+        if e.slow is None:
+            raise UserError(
+                f"{self.owner}.prior=self needs the slow network's features (e.slow), which a sslkit.method makes"
+            )
+        return (own_rows(e.slow, 0) - e.slow.mean(0)) @ self._projection(e.slow)
 
     def _of_views(self, views: Tensor) -> Tensor:
         features = self.prior(views)
@@ -150,7 +169,7 @@ class PriorTargets(nn.Module):
     def _projection(self, features: Tensor) -> Tensor:
         """(A, K) for features (N, A): the first columns of the identity, or random ones if there are more features."""
         width = features.shape[1]
-        if not self._said:
+        if not (self._said or self.of_itself):
             warnings.warn(
                 f"{self.owner} was fitted to no data set (call Method.prepare): its targets are a random projection",
                 stacklevel=2,

@@ -26,10 +26,12 @@ class Regularizer(nn.Module):
     balance_until: finished share of the run from which on the factor is kept; 1 follows the gradients to the end.
     watched: detached scalars of the last call of `terms` to log; not part of the loss.
     needs_images: whether `terms` reads its images; False saves a run on image files from making them for each batch.
+    needs_slow: whether it reads e.slow, the features of a slow copy of the backbone (prior=self).
     """
 
     reads: ClassVar[Literal["z", "h"]] = "z"
     needs_images: bool = True
+    needs_slow: bool = False
 
     def __init__(self, *, balance: Ratio = None, balance_until: Share = 1.0) -> None:
         super().__init__()

@@ -22,7 +22,8 @@ WITH_PLUGINS = [
 ]
 FEW = [one for one in WITH_PLUGINS if one.startswith("byol+") or one == "mae+guide vit"]
 ALL_PLUGINS = f"distill+{'+'.join(regularizers.names())} resnet"
-QUICK = [*(f"{name} {family}" for name, family in MEMBERS), *FEW, ALL_PLUGINS]
+OF_ITSELF = "byol+adc+dsa+guide resnet self"  # the prior of each
+QUICK = [*(f"{name} {family}" for name, family in MEMBERS), *FEW, ALL_PLUGINS, OF_ITSELF]
 LONG = [one for one in WITH_PLUGINS if one not in QUICK]
 
 
@@ -57,8 +58,9 @@ def unequal_maps() -> list[torch.Tensor]:
 
 def made(name: str) -> sslkit.Method:
     """Build a method; all ranks fit the prior of guide and distill together."""
-    name, family = name.split()
-    method = build(name, family, image_size=16 if family == "vit" else 24, seed=1).double()
+    name, family, *prior = name.split()
+    own = {part: {"prior": prior[0]} for part in name.split("+")[1:]} if prior else {}
+    method = build(name, family, image_size=16 if family == "vit" else 24, seed=1, **own).double()
     if {"guide", "distill"} & set(name.split("+")):
         method.prepare(sslkit.open_images("clipart"))
     return method

@@ -142,7 +142,7 @@ def prepared(cache: Path, **options: object) -> DSA:
 
 def found_by(plugin: DSA) -> dict[str, torch.Tensor]:
     basis = {} if plugin.prior.name != "pca" else {"mean": plugin.prior.mean, "basis": plugin.prior.basis}
-    return {"table": plugin._table.all(), "scores": plugin._scores, **basis}
+    return {"table": plugin.features.table.all(), "scores": plugin._scores, **basis}
 
 
 def on_a_rank(rank: int, port: int, folder: Path) -> None:

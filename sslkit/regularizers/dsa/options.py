@@ -7,11 +7,10 @@ from sslkit.errors import UserError, check_one_of, shown
 
 Variant = Literal["paper", "code"]
 Arranger = Literal["mlp", "cosine"]
-Mode = Literal["cached", "view"]
 Neighbours = Literal["auto", "batch", "dataset", "none"]
 
 LEAST_TAU = 1e-3  # distances of unit vectors are rounded to 3e-4, their squares to 1e-7
-CHOICES = {"variant": Variant, "arranger": Arranger, "mode": Mode, "neighbours": Neighbours}
+CHOICES = {"variant": Variant, "arranger": Arranger, "neighbours": Neighbours}
 
 
 def check_choices(*, prior: Any, **given: str) -> None:
@@ -20,8 +19,8 @@ def check_choices(*, prior: Any, **given: str) -> None:
         check_one_of(f"dsa.{name}", given[name], get_args(known))
     if given["arranger"] == "cosine" and given["variant"] == "code":
         raise UserError("dsa.arranger=cosine (Table X) needs dsa.variant=paper")
-    if given["mode"] == "view" and isinstance(prior, str) and prior.startswith("features:"):
-        raise UserError("dsa.prior=features:FILE has features of clean images only: use method.dsa.mode=cached")
+    if given["neighbours"] == "dataset" and prior == "self":
+        raise UserError("dsa.prior=self changes in every step: its neighbours are those of the batch, neighbours=batch")
 
 
 def check_numbers(*, tau: float | str, **given: float) -> None:

@@ -12,11 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.embeddings import Embeddings, mean_over_ranks, wide
-from sslkit.errors import UserError
 from sslkit.options.ranges import Count, Ratio, Rows, Share, Size, Temperature, Weight, Width
-from sslkit.priors import build as build_prior
-from sslkit.priors._features import FeatureTable, fit, tabulate
-from sslkit.priors.features import FilePrior
+from sslkit.priors._of_step import Mode, StepFeatures
 from sslkit.regularizers.base import Regularizer
 from sslkit.regularizers.dsa import arranging, official, options, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
@@ -50,16 +47,20 @@ class DSA(Regularizer):
     mu: two-hop returns above which a neighbour counts as connected; eq. 14 is read as a count of such neighbours.
     tau: temperature of the prior's kernel (0.5 is the code's); "auto" is the median distance to the eta-th neighbour.
     arranger: mlp, or cosine for the comparison of Table X.
-    prior: pca, hog, sift, clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE], zoo:ENTRY or features:FILE.npy; in Python
-        also a function.
+    prior: pca, hog, sift, clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE], zoo:ENTRY, features:FILE.npy, or self, a slow
+        copy of the network in training; in Python also a function.
     prior_size: side in pixels of the prior's input; None is the prior's default.
     prior_precision: float32, or bfloat16 for networks.
-    mode: prior features of each clean image, looked up (cached), or of the augmented views (view, as printed).
+    mode: prior features of each clean image, looked up (cached), or of the augmented views (view, as printed); with
+        prior=self those of the first view.
     neighbours: for sc, in the batch (printed: of views; here its clean images) or the whole dataset; auto: dataset if
-        the features are cached; none: sc = 1.
+        the features are cached, but for prior=self; none: sc = 1.
     balance: ratio of its gradient's norm to the objective's; None leaves nu and upsilon as they are.
     balance_until: finished share of the run from which on the factor of the balance is kept.
     Raises UserError for values out of range, with the option's name.
+
+    All this is of version 1 of the paper. Of version 2 (June 2025) the abstract alone could be read: it describes the
+    same regulariser, with a bound of the cross-entropy risk in place of the theorem.
 
     Differences between the variants. Numbers in brackets: the paper's equations, and lines of the code at commit
     8a1ffcc, implemented in `official`.
@@ -109,26 +110,25 @@ class DSA(Regularizer):
         prior: str | Callable[[Tensor], Tensor] = "pca",
         prior_size: Size | None = None,
         prior_precision: str = "float32",
-        mode: options.Mode = "cached",
+        mode: Mode = "cached",
         neighbours: options.Neighbours = "auto",
         balance: Ratio = None,
         balance_until: Share = 1.0,
     ) -> None:
         super().__init__(balance=balance, balance_until=balance_until)
-        options.check_choices(variant=variant, arranger=arranger, mode=mode, neighbours=neighbours, prior=prior)
+        options.check_choices(variant=variant, arranger=arranger, neighbours=neighbours, prior=prior)
         options.check_numbers(nu=nu, upsilon=upsilon, gamma=gamma, hidden=hidden, eta=eta, mu=mu, tau=tau)
         self.nu, self.upsilon, self.gamma, self.tau = nu, upsilon, gamma, tau
         self.eta, self.mu = eta, mu
-        self.mode, self.neighbours = mode, neighbours
+        self.neighbours = neighbours
         self.as_code = variant == "code"
         self.alpha, self.relative_alpha = options.parse_alpha(alpha)
-        self.prior = build_prior(prior, size=prior_size, precision=prior_precision)
+        self.features = StepFeatures(prior, mode=mode, size=prior_size, precision=prior_precision, owner="dsa")
+        self.prior = self.features.prior
         if arranger == "cosine":
             self.arrange = CosineArranger()
         else:
             self.arrange = ArrangingMLP(dim, hidden, inputs="diff" if self.as_code else "concat")
-        self.register_buffer("place", torch.zeros(()), persistent=False)  # tracks the module's device
-        self._table = FeatureTable(self.prior.array) if isinstance(self.prior, FilePrior) else None
         self._scores: Tensor | None = None
         self._seen = 0
         self._unsaid: tuple[Late, float] | None = None
@@ -147,25 +147,25 @@ class DSA(Regularizer):
         steps: of the whole run. All ranks must call this.
         """
         self.arrange.steps = steps
-        if self.prior.needs_fit:
-            fit(self.prior, dataset, cache=cache)
-        whole = self.neighbours == "dataset" or (self.neighbours == "auto" and self.mode == "cached")
-        if self.mode == "cached" or whole:
-            self._table = tabulate(self.prior, dataset, cache=cache, device=self.place.device)
+        automatic = self.neighbours == "auto" and self.features.mode == "cached" and not self.features.of_itself
+        whole = automatic or self.neighbours == "dataset"
+        self.features.prepare(dataset, cache=cache, whole=whole)
         if whole and self.nu:
-            scores = scoring.kept_scores(self._table.array, eta=self.eta, mu=self.mu, cache=cache)
-            self._scores = scores.to(self.place.device)
+            scores = scoring.kept_scores(self.features.table.array, eta=self.eta, mu=self.mu, cache=cache)
+            self._scores = scores.to(self.features.place.device)
 
     @property
     def needs_images(self) -> bool:
         """Return whether neighbours are searched in each batch; otherwise `prepare` has made a table of the images."""
-        return self.mode == "view" and self.neighbours in ("auto", "batch")
+        return self.features.mode == "view" and self.neighbours in ("auto", "batch")
+
+    @property
+    def needs_slow(self) -> bool:
+        return self.features.of_itself
 
     def describe(self) -> str:
-        """A line on the default prior."""
-        if self.prior.name == "pca":
-            return "prior pca, which needs no download; the paper's is CLIP: method.dsa.prior=clip"
-        return f"prior {self.prior.name}"
+        """A line on the prior."""
+        return self.features.describe()
 
     def weights(self) -> dict[str, float]:
         """nu and upsilon."""
@@ -181,8 +181,9 @@ class DSA(Regularizer):
             z = z if self.as_code else F.normalize(z, dim=-1)
             z, index, rows = of_rank(z, e.index, as_code=self.as_code)
             alpha = self.alpha / len(z) if self.relative_alpha else self.alpha
-            clean = self._clean_features(index, images)
-            seen = self._view_features(e) if self.mode == "view" and self.upsilon else clean
+            by_view = self.features.mode == "view"
+            clean = self._clean_features(e, index, images)
+            seen = self.features.of_views(e, gathered=not self.as_code) if by_view and self.upsilon else clean
             arrange = consistency = z.new_zeros(())
             with one_thread(z, len(z) ** 2):
                 if self.nu or self.upsilon:
@@ -197,23 +198,13 @@ class DSA(Regularizer):
                     consistency = self.upsilon * self._consistency(m, seen, rows)
         return {"dsa/arrange": arrange, "dsa/consistency": consistency}
 
-    def _clean_features(self, index: Tensor, images: Tensor | None) -> Tensor | None:
-        """(N, A) prior features of the clean images, from the table or this batch; None if they are not needed."""
+    def _clean_features(self, e: Embeddings, index: Tensor, images: Tensor | None) -> Tensor | None:
+        """(N, A) prior features of the clean images; None if they are not needed."""
         for_score = self.nu and self.neighbours != "none" and self._scores is None
-        for_prior = self.upsilon and self.mode == "cached"
-        if not (for_score or for_prior):
-            return None
-        if self._table is not None:
-            return self._table.rows(index)
-        if images is None:
-            raise UserError(
-                "dsa reads the clean images of each batch until method.prepare(images) has been called: call it before "
-                "the loop, or give CroppedImages(..., whole=True)"
-            )
-        return self._gather(self.prior(images), 0)
-
-    def _gather(self, features: Tensor, dim: int) -> Tensor:
-        return features if self.as_code else distributed.in_batch_order(distributed.gather(features, dim), dim)
+        for_prior = self.upsilon and self.features.mode == "cached"
+        if for_score or for_prior:
+            return self.features.of_images(e, index, images, gathered=not self.as_code)
+        return None
 
     def _arrange(
         self, z: Tensor, m: Tensor, clean: Tensor | None, index: Tensor, rows: RankRows, alpha: float
@@ -240,7 +231,7 @@ class DSA(Regularizer):
 
     def _consistency(self, m: Tensor, features: Tensor, rows: RankRows) -> Tensor:
         features = features.to(m.dtype)  # fp32 rounds the prior of some rows unlike that of all
-        if self.mode == "cached":
+        if self.features.mode == "cached":
             features = features.repeat(rows.views, 1)
         if self.as_code:
             prior = official.prior_matrix(features, tau=self.tau, neighbours=self.eta)
@@ -248,12 +239,6 @@ class DSA(Regularizer):
         prior = scoring.prior_matrix(features, tau=self.tau, rows=rows.anchors, neighbours=self.eta)
         square = scoring.consistency_loss(m, prior)
         return square if rows.anchors is None else distributed.sum_over_ranks(square)
-
-    def _view_features(self, e: Embeddings) -> Tensor:
-        if e.views is None:
-            raise UserError("dsa.mode=view needs the augmented views (e.views), which are missing: use mode=cached")
-        features = torch.stack([self.prior(view) for view in e.views])  # (V, N_local, A)
-        return self._gather(features, 1).flatten(0, 1)
 
     @torch.no_grad()
     def _watch(self, m: Tensor, alpha: float) -> None:

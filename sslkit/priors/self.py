@@ -1,0 +1,24 @@
+"""The network that is trained as its own prior, by a slow copy of it (after Weng et al. 2025, arXiv 2501.18452)."""
+
+from torch import Tensor
+
+from sslkit.errors import UserError
+from sslkit.priors.base import Prior
+
+
+class SelfPrior(Prior):
+    """Features of each image's first view by a slow copy of the backbone: `sslkit.composition.slow` makes them.
+
+    They are those of a training step and of no other image: nothing can be looked up, and views have none of their own.
+    """
+
+    specified = False
+
+    @classmethod
+    def named(cls, name: str, *, size: int | None, precision: str) -> "SelfPrior":
+        if size is not None:
+            raise UserError(f"prior {name} sees the views of the training as they are: leave prior_size out")
+        return cls(name)
+
+    def extract(self, pixels: Tensor) -> Tensor:
+        raise UserError(f"prior {self.name} is the network in training: only dsa, adc and guide can have it as prior")
