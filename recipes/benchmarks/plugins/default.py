@@ -1,4 +1,4 @@
-"""What should `+dsa` and `+adc` do without options? A default is chosen on held-out training images.
+"""Choose what `+dsa` and `+adc` do without options, on held-out training images.
 
     python recipes/benchmarks/plugins/run.py default --jobs 2     (skips finished runs)
     python recipes/benchmarks/plugins/run.py default --table      (print every candidate, and the choice)
