@@ -12,7 +12,7 @@ from sslkit.errors import UserError, check_one_of
 from sslkit.priors import build
 from sslkit.priors._features import FeatureTable, fit, tabulate
 from sslkit.priors.features import FilePrior
-from sslkit.priors.self import SelfPrior
+from sslkit.priors.self import SelfPrior, slow_features
 from sslkit.runtime import distributed
 
 if TYPE_CHECKING:
@@ -95,11 +95,8 @@ class StepFeatures(nn.Module):
         return _joined(features, 1, gathered).flatten(0, 1)
 
     def _slow(self, e: Embeddings, gathered: bool) -> Tensor:
-        if e.slow is None:
-            raise UserError(
-                f"{self.owner}.prior=self needs the slow network's features (e.slow), which a sslkit.method makes"
-            )
-        return distributed.in_batch_order(e.slow, 0) if gathered else own_rows(e.slow, 0)
+        features = slow_features(e, self.owner)
+        return distributed.in_batch_order(features, 0) if gathered else own_rows(features, 0)
 
 
 def _joined(features: Tensor, dim: int, gathered: bool) -> Tensor:

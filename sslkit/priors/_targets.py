@@ -16,7 +16,7 @@ from sslkit.priors import build
 from sslkit.priors._features import FeatureTable, fit, some_features, tabulate
 from sslkit.priors.base import NetworkPrior
 from sslkit.priors.features import FilePrior
-from sslkit.priors.self import SelfPrior
+from sslkit.priors.self import SelfPrior, slow_features
 from sslkit.runtime.device import moved
 from sslkit.runtime.kept_arrays import key_of, stored
 from sslkit.runtime.waiting import from_first
@@ -133,11 +133,8 @@ class PriorTargets(nn.Module):
 
     def _slow(self, e: Embeddings) -> Tensor:
         """(N_local, K) of this rank's images, around the mean of all ranks."""
-        if e.slow is None:
-            raise UserError(
-                f"{self.owner}.prior=self needs the slow network's features (e.slow), which a sslkit.method makes"
-            )
-        return (own_rows(e.slow, 0) - e.slow.mean(0)) @ self._projection(e.slow)
+        features = slow_features(e, self.owner)
+        return (own_rows(features, 0) - features.mean(0)) @ self._projection(features)
 
     def _of_views(self, views: Tensor) -> Tensor:
         features = self.prior(views)

@@ -2,8 +2,16 @@
 
 from torch import Tensor
 
+from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
 from sslkit.priors.base import Prior
+
+
+def slow_features(e: Embeddings, owner: str) -> Tensor:
+    """(N, F) of the images of all ranks, rank by rank. Raises UserError, in the owner's name, if e has none."""
+    if e.slow is None:
+        raise UserError(f"{owner}.prior=self needs the slow network's features (e.slow), which a sslkit.method makes")
+    return e.slow
 
 
 class SelfPrior(Prior):
