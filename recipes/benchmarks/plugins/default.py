@@ -82,7 +82,7 @@ def main() -> None:
 def wanted(data: list[str], plugins: list[str]) -> list[tuple[str, str, str, str, int]]:
     """(data, objective, plug-in, candidate, seed) of each run without a result, seed by seed."""
     forms = [("", "plain"), *((plugin, name) for plugin in plugins for name in CANDIDATES[plugin])]
-    jobs = [(d, o, *form, seed) for d in data for seed in SEEDS for o in OBJECTIVES for form in forms]
+    jobs = [(d, o, *form, seed) for seed in SEEDS for d in data for o in OBJECTIVES for form in forms]
     return [job for job in jobs if key_of(*job) not in load(RESULTS)["runs"]]
 
 
