@@ -154,7 +154,7 @@ def classes(name: str) -> dict[str, type]:
     """
     first, rest = parse(name)
     regularizers = names(REGULARIZERS)
-    if first in regularizers:
+    if first in regularizers and first not in names(OBJECTIVES):
         raise UserError(f"{first} is a regulariser: add it to an objective, method=simclr+{first}")
     for part in rest:
         if part in names(OBJECTIVES) and part not in regularizers:

@@ -37,6 +37,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "msn": {"hidden": 256, "dim": 64, "prototypes": 128, "momentum": 0.98},
     "nnclr": {"queue_size": 2048, "hidden": 256, "dim": 64},
     "relic_v2": {"momentum": 0.98, "hidden": 256, "dim": 64},
+    "resa": {"momentum": 0.98, "hidden": 256, "dim": 64},
     "ressl": {"queue_size": 2048, "momentum": 0.98, "hidden": 256, "dim": 64},
     "simclr": {"hidden": 256, "dim": 64},
     "simsiam": {"hidden": 256, "dim": 256},
@@ -46,6 +47,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "u_mae": {},
     "vicreg": {"hidden": 256, "dim": 256},
     "vicregl": {"hidden": 256, "dim": 256},
+    "visreg": {"hidden": 256, "dim": 32, "slices": 256},
     "w_mse": {"dim": 16, "whitening_size": 128},
 }
 
@@ -64,17 +66,19 @@ TRIED: dict[str, dict[str, list[Any]]] = {
     "moco_v3": {"temperature": [0.2, 0.5]},
     "nnclr": {"temperature": [0.1, 0.2]},
     "relic_v2": {"temperature": [0.1, 0.3]},
+    "resa": {"temperature": [0.2, 0.4]},
     "ressl": {"temperature": [0.1, 0.2]},
     "simclr": {"temperature": [0.2, 0.5]},
     "ssl_hsic": {"gamma": [1.0, 3.0]},
     "swav": {"temperature": [0.1, 0.2]},
     "u_mae": {"uniformity": [0.01, 0.1]},
     "vicregl": {"alpha": [0.75, 0.9]},
+    "visreg": {"weight": [0.6, 0.9]},
 }
 # default 128; learning from masks needs more than 372 steps on the same images
 BATCH = {"data2vec": 32, "ijepa": 32, "mae": 32, "u_mae": 32}
 VIEWS = {"scale": [0.2, 1.0]}
-MULTI_CROP = ("dino", "dinov2", "ibot", "lejepa", "msn", "relic_v2", "swav")
+MULTI_CROP = ("dino", "dinov2", "ibot", "lejepa", "msn", "relic_v2", "swav", "visreg")
 LOCAL = {"n_local": 2, "local_scale": [0.1, 0.4], "scale": [0.2, 1.0]}
 
 
