@@ -18,6 +18,9 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:.*no data set.*", "ignore:.*eta.*", "ignore:.*dead.*", "ignore:TF32 acceleration"
 )
 MINUTES = pytest.mark.nightly
+# The quantiles of a few images spread less than a normal distribution, and the standard deviation has no gradient in
+# its shape: embeddings of 8 images shrink, and the scale loses more than the shape wins.
+IMAGES = {"visreg": 32}
 # Every objective without plug-ins and with all of them; with each alone only where minutes are no matter.
 PAIRS = [
     pytest.param(f"{name}{plugin and '+' + plugin}", marks=MINUTES if plugin in PLUGINS[:-1] else [])
@@ -159,7 +162,7 @@ class TestEveryObjective:
         trainer = Trainer(m, lr=3e-3)
         trainer.run(range(4))  # fills the queues
         m.training = False  # of the method alone: no queue, centre or teacher moves, the targets stand still
-        images, index = batch(enough(m, 8))
+        images, index = batch(enough(m, IMAGES.get(name, 8)))
         losses = []
         for _ in range(12):
             m.batch = 0  # the same views each time

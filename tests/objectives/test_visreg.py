@@ -30,7 +30,7 @@ def oracle(objective: VISReg, e: Crops) -> Tensor:
     """lightly's, on the directions of the objective's step."""
     parts = {f"lambda_{name}": getattr(objective, name) for name in ("scale", "shape")}
     loss = visreg_loss.VISRegLoss(objective.weight, objective.slices, lambda_center=objective.centre, **parts)
-    drawn = draw_slices(6, objective.slices, objective.step, like=e.z)
+    drawn = draw_slices(e.z.shape[-1], objective.slices, objective.step, like=e.z)
     with mock.patch.object(visreg_loss.torch, "randn", lambda *_, **__: drawn):
         return loss(local_proj=e.local, global_proj=e.z)
 

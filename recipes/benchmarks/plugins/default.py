@@ -6,7 +6,7 @@
 Plan, written before the first run (2026-11-27).
 
 Data. fashion: the 8,000 training images of the embedded Fashion-MNIST; clipart: the 1,895 of the embedded clip art, in
-colour, 48 pixels square. Of each class a fifth is held out; test images are not read. 6 epochs (clipart: 20), seeds 100
+colour, 48 pixels square. Of each class a fifth is held out; test images are not read. 6 epochs (clipart: 12), seeds 100
 and 101.
 Objectives: OBJECTIVES, those that compare views and those that do not, with the settings tuned without a plug-in.
 Candidates: CANDIDATES of the plug-in, besides the objective alone ("plain").
@@ -17,9 +17,10 @@ images) with every objective. Among the admissible the highest mean over objecti
 within 0.3 points of it the candidate that stands first. If none is admissible, the one whose worst loss is the
 smallest wins, and the page says so. The paper's form stays one word away.
 
-Amendment, after two runs (BYOL on fashion, plain and dsa): a run takes 95 s here, all of them 5 hours. So it is a race.
-First all candidates, with the objectives RACE and the first seed, on both sets; by the rule above the best two go
-on to all objectives and both seeds, where the rule decides between them.
+Amendment, after five runs (BYOL on fashion): a run takes 95 s here, on clip art 190 s, all of them 8 hours. So it is
+a race. First all candidates, with the objectives RACE and the first seed, on fashion; by the rule above the best two go
+on to all objectives, both seeds and both sets, where the rule decides between them. Clip art has 12 epochs, and as its
+held-out images are 379, the error of its probe, 2.5 points, is what a candidate may lose on it.
 """
 
 import os
@@ -45,9 +46,11 @@ from sslkit.training.data import held_out_rows
 
 RESULTS = "plugins/default"
 OBJECTIVES = ("byol", "simclr", "barlow_twins", "dino", "mae", "ijepa", "data2vec", "supervised")
-RACE = ("byol", "simclr", "mae", "supervised")  # what all candidates are tried with
+RACE = ("byol", "simclr", "mae", "supervised")
 SEEDS = (100, 101)
-DATA = {"fashion": ("fashion_mnist", 6), "clipart": ("clipart", 20)}  # its source, and epochs
+DATA = {"fashion": ("fashion_mnist", 6), "clipart": ("clipart", 12)}  # its source, and epochs
+ALL = (tuple(DATA), OBJECTIVES, SEEDS)
+RACED = (("fashion",), RACE, SEEDS[:1])  # what all candidates are tried with
 FIRST = {"balance": 3.0, "balance_until": 0.1}  # guide's default: the prior is learned first
 CANDIDATES: dict[str, dict[str, dict[str, Any]]] = {  # of each plug-in, the simplest first
     "dsa": {
@@ -67,7 +70,8 @@ CANDIDATES: dict[str, dict[str, dict[str, Any]]] = {  # of each plug-in, the sim
         "balance 1, prior self": {"balance": 1.0, "prior": "self"},
     },
 }
-LARGEST_LOSS, NEAR = 1.0, 0.3  # points
+LARGEST_LOSS = {"fashion": 1.0, "clipart": 2.5}  # points
+NEAR = 0.3
 FINALISTS = 2
 KINDS = ("probe", "knn")
 
@@ -78,8 +82,8 @@ def main() -> None:
     args = parser.parse_args()
     for plugin in args.plugins:
         if not args.table:
-            run(wanted(plugin, list(CANDIDATES[plugin]), RACE, SEEDS[:1]), args.jobs)
-            run(wanted(plugin, finalists(load(RESULTS)["runs"], plugin), OBJECTIVES, SEEDS), args.jobs)
+            run(wanted(plugin, list(CANDIDATES[plugin]), *RACED), args.jobs)
+            run(wanted(plugin, finalists(load(RESULTS)["runs"], plugin), *ALL), args.jobs)
         print(table(load(RESULTS)["runs"], plugin))
 
 
@@ -89,10 +93,10 @@ def run(jobs: list[tuple], processes: int) -> None:
             print(done.result(), flush=True)
 
 
-def wanted(plugin: str, names: list[str], objectives: tuple, seeds: tuple) -> list[tuple[str, str, str, str, int]]:
+def wanted(plugin: str, names: list[str], sets: tuple, objectives: tuple, seeds: tuple) -> list[tuple]:
     """(data, objective, plug-in, candidate, seed) of each run without a result, seed by seed."""
     forms, done = [("", "plain"), *((plugin, name) for name in names)], load(RESULTS)["runs"]
-    jobs = [(data, one, *form, seed) for seed in seeds for data in DATA for one in objectives for form in forms]
+    jobs = [(data, one, *form, seed) for seed in seeds for data in sets for one in objectives for form in forms]
     return [job for job in jobs if key_of(*job) not in done]
 
 
@@ -131,11 +135,11 @@ def write_held_out(source: str, path: Path) -> None:
 
 
 def gains(
-    runs: dict[str, Any], plugin: str, candidate: str, kind: str, objectives: tuple = OBJECTIVES, seeds: tuple = SEEDS
+    runs: dict[str, Any], plugin: str, candidate: str, kind: str, within: tuple = ALL
 ) -> dict[tuple[str, str], float]:
     """Points over plain by (data, objective), the mean over the seeds that both have."""
-    found = {}
-    for data in DATA:
+    found, (sets, objectives, seeds) = {}, within
+    for data in sets:
         for objective in objectives:
             keys = [
                 (key_of(data, objective, plugin, candidate, s), key_of(data, objective, "", "plain", s)) for s in seeds
@@ -150,9 +154,8 @@ def finalists(runs: dict[str, Any], plugin: str) -> list[str]:
     """The best of the race: the admissible ones by their mean gain, then the others by their worst loss."""
 
     def worth(name: str) -> tuple[bool, float]:
-        worst = min(gains(runs, plugin, name, "probe", RACE, SEEDS[:1]).values(), default=-100.0)
-        admissible = worst >= -LARGEST_LOSS
-        return admissible, mean_gain(runs, plugin, name, RACE, SEEDS[:1]) if admissible else worst
+        left = spared(runs, plugin, name, RACED)
+        return left >= 0, mean_gain(runs, plugin, name, RACED) if left >= 0 else left
 
     return sorted(CANDIDATES[plugin], key=worth, reverse=True)[:FINALISTS]
 
@@ -163,17 +166,23 @@ def chosen(runs: dict[str, Any], plugin: str) -> str:
     whole = [n for n in CANDIDATES[plugin] if all(key_of(d, o, plugin, n, s) in runs for d, o, s in keys)]
     if not whole:
         return "none yet"
-    worst = {name: min(gains(runs, plugin, name, "probe").values()) for name in whole}
-    admissible = [name for name in whole if worst[name] >= -LARGEST_LOSS]
+    left = {name: spared(runs, plugin, name, ALL) for name in whole}
+    admissible = [name for name in whole if left[name] >= 0]
     if not admissible:
-        return max(worst, key=worst.get)
+        return max(left, key=left.get)
     means = {name: mean_gain(runs, plugin, name) for name in admissible}
     return next(name for name in admissible if means[name] >= max(means.values()) - NEAR)
 
 
-def mean_gain(runs: dict[str, Any], plugin: str, candidate: str, *these: tuple) -> float:
+def spared(runs: dict[str, Any], plugin: str, candidate: str, within: tuple) -> float:
+    """Points of probe left, where they are fewest, until the candidate is not admissible; it is not below 0."""
+    found = gains(runs, plugin, candidate, "probe", within)
+    return min((LARGEST_LOSS[data] + gain for (data, _), gain in found.items()), default=-100.0)
+
+
+def mean_gain(runs: dict[str, Any], plugin: str, candidate: str, within: tuple = ALL) -> float:
     """The mean of both gains over objectives and sets."""
-    return statistics.mean(gain for kind in KINDS for gain in gains(runs, plugin, candidate, kind, *these).values())
+    return statistics.mean(gain for kind in KINDS for gain in gains(runs, plugin, candidate, kind, within).values())
 
 
 def table(runs: dict[str, Any], plugin: str) -> str:
