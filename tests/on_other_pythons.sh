@@ -18,6 +18,7 @@ declare -A versions=([oldest]=3.11 [between]=3.12 [newest]=3.13)
 extras="test,hf,onnx,detection,video,parquet,umap,cluster,wandb"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+export UV_CACHE_DIR="$scratch/packages"  # several GB, of versions that nothing else wants
 
 # They make every kind of call of the packages around ours. The commands that run before them cover jinja2, markupsafe,
 # tqdm and t-SNE.
