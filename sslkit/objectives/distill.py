@@ -25,7 +25,7 @@ class Distill(Objective):
     prior without download it is the control of `guide` that says what the prior alone can teach.
     W: see `sslkit.priors._targets.PriorTargets`.
 
-    prior: pca, hog, sift, clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE], zoo:ENTRY, features:FILE.npy or
+    prior: pca, hog, sift, identity, clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE], zoo:ENTRY, features:FILE.npy or
         package.module:function.
     prior_size: side in pixels of the prior's input; None is the prior's default.
     prior_precision: float32, or bfloat16 for networks.

@@ -46,8 +46,8 @@ def build(
 
     clip[:MODEL[:PRETRAINED]] (open_clip; a tag, a local file of weights, or TAG:FILE), timm:NAME[:FILE[:PART]]
     (downloaded, or a local file, see `pretrained.load`), zoo:ENTRY (the folder of one, or efficientnet_lite0), hog,
-    sift, pca, features:FILE.npy, or any function of float images (N, C, H, W) in [0, 1] to (N, A), by its name
-    package.module:function or, in Python, itself.
+    sift, pca, identity (the pixels), features:FILE.npy, or any function of float images (N, C, H, W) in [0, 1] to
+    (N, A), by its name package.module:function or, in Python, itself.
     size: side in pixels of the input; None is the prior's default. precision: of a network, see `NetworkPrior`.
     Raises UserError for an unknown name, or unavailable weights.
     """

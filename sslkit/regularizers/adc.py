@@ -78,8 +78,8 @@ class ADC(Regularizer):
     sigma: standard deviation of an anchor's neighbours, and scale of Student's t (reconstructed).
     dof: degrees of freedom; the printed variance of the t, dof / (dof - 2) times sigma^2, needs more than 2.
     tau: temperature of the prior's kernel, as in `dsa`.
-    prior: pca, hog, sift, clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE], zoo:ENTRY, features:FILE.npy, or self, a slow
-        copy of the network in training; in Python also a function.
+    prior: pca, hog, sift, identity (the pixels), clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE], zoo:ENTRY,
+        features:FILE.npy, or self, a slow copy of the network in training; in Python also a function.
     prior_size: side in pixels of the prior's input; None is the prior's default.
     prior_precision: float32, or bfloat16 for networks.
     mode: prior features of each clean image, looked up (cached), or of the augmented views (view); with prior=self

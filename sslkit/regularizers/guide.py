@@ -24,8 +24,8 @@ class Guide(Regularizer):
         the network is not taught to ignore what the views differ in. MAE's parts of a view have one target.
     With a network as prior (timm:NAME, clip) this is distillation of that network.
 
-    prior: pca, hog, sift, clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE], zoo:ENTRY, features:FILE.npy, self (a slow copy
-        of the network in training) or package.module:function.
+    prior: pca, hog, sift, identity (the pixels), clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE], zoo:ENTRY,
+        features:FILE.npy, self (a slow copy of the network in training) or package.module:function.
     prior_size: side in pixels of the prior's input; None is the prior's default.
     prior_precision: float32, or bfloat16 for networks.
     mode: features of each view, or of the clean image for all its views (cached); auto: view, but cached for a file.

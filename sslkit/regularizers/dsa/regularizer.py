@@ -47,8 +47,8 @@ class DSA(Regularizer):
     mu: two-hop returns above which a neighbour counts as connected; eq. 14 is read as a count of such neighbours.
     tau: temperature of the prior's kernel (0.5 is the code's); "auto" is the median distance to the eta-th neighbour.
     arranger: mlp, or cosine for the comparison of Table X.
-    prior: pca, hog, sift, clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE], zoo:ENTRY, features:FILE.npy, or self, a slow
-        copy of the network in training; in Python also a function.
+    prior: pca, hog, sift, identity (the pixels), clip[:MODEL[:PRETRAINED]], timm:NAME[:FILE], zoo:ENTRY,
+        features:FILE.npy, or self, a slow copy of the network in training; in Python also a function.
     prior_size: side in pixels of the prior's input; None is the prior's default.
     prior_precision: float32, or bfloat16 for networks.
     mode: prior features of each clean image, looked up (cached), or of the augmented views (view, as printed); with
