@@ -21,7 +21,7 @@ CONF = Path(__file__).with_name("conf")
 
 @dataclass
 class Settings:
-    paper: str | None = setting(None, "dsa, ped, itm or leep; null: list all tables and figures")
+    paper: str | None = setting(None, "dsa, adc, resa, ped, itm or leep; null: list all tables and figures")
     what: str | None = setting(None, "table or figure, as in the list; null: list all")
     scale: str = setting("small", "small: images in the package; paper: published data", choices=("small", "paper"))
     root: str = setting("data", "folder of the published data sets")

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 PAPERS = {
     "dsa": "Song et al. 2024, arXiv 2407.13541: Dynamic Semantic Adjuster",
+    "adc": "Si et al. 2025, arXiv 2508.13596: Adaptive Distribution Calibration (ADC), from a summary",
+    "resa": "Weng et al. 2025, arXiv 2501.18452: ReSA, from its repository",
     "ped": "Li et al. 2023, ICCV: Exploring Model Transferability through the Lens of Potential Energy",
     "itm": "Improved transferability modelling, an implicit latent space (ITM)",
     "leep": "Nguyen et al. 2020, ICML: LEEP, with its supplement",
