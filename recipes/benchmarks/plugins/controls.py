@@ -1,4 +1,4 @@
-"""Data and controls of the study of guide."""
+"""Data and controls of the study."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -63,7 +63,8 @@ def _random_network(channels: int, size: int) -> torch.nn.Module:
 
 def write_data(name: str, path: Path) -> None:
     """Write a set as .npz, with its training and test images."""
-    part_of = {"fashion": lambda split: opened("fashion_mnist", split), "letters": _letters}[name]
+    sets = {"fashion": "fashion_mnist", "clipart": "clipart"}
+    part_of = _letters if name == "letters" else lambda split: opened(sets[name], split)
     parts = {split: part_of(split) for split in ("train", "test")}
     np.savez(
         path, **{f"{k}_{part}": np.asarray(v) for part, xy in parts.items() for k, v in zip("xy", xy, strict=True)}
@@ -73,6 +74,19 @@ def write_data(name: str, path: Path) -> None:
 def _letters(split: str) -> tuple[np.ndarray, np.ndarray]:
     """Renders of letters drawn once from all scripts: 16 of each in training, 4 in test; the class is the letter."""
     x, y = opened("glyphs", split)
-    drawn = np.sort(np.random.default_rng(0).permutation(y.max() + 1)[:LETTERS])
+    drawn = np.sort(_shuffled_letters(y)[:LETTERS])
     kept = np.isin(y, drawn)
     return x[kept], np.searchsorted(drawn, y[kept])
+
+
+def write_novel_letters(path: Path) -> None:
+    """Write all renders of the letters that `letters` does not have, as test images."""
+    parts = [opened("glyphs", split) for split in ("train", "test")]
+    x, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    new = np.sort(_shuffled_letters(y)[LETTERS:])
+    kept = np.isin(y, new)
+    np.savez(path, x_test=x[kept], y_test=np.searchsorted(new, y[kept]))
+
+
+def _shuffled_letters(y: np.ndarray) -> np.ndarray:
+    return np.random.default_rng(0).permutation(y.max() + 1)

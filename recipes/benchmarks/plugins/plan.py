@@ -1,0 +1,87 @@
+"""The plan of the study.
+
+Plan, written before the first run (2026-11-27).
+
+Data. fashion: the embedded Fashion-MNIST, 8,000 training and 2,000 test images. letters: 500 of the 1,219 letters of
+the embedded glyphs, drawn once from all scripts, 16 renders of each in training and 4 in test; the class is the letter.
+clipart: the embedded clip art, in colour at its full size of 48 pixels, 1,895 training and 473 test images. 6 epochs
+(clipart: 12); 50 epochs of fashion.
+Objectives: OBJECTIVES, with the settings tuned without a plug-in, and BESIDE, which arrange by themselves. Plug-ins:
+FORMS, each with its defaults, `dsa, paper` with the paper's weights, and one prior in place of another. wheel: an
+ImageNet network (efficientnet-lite0). Controls: "random network", a prior of random weights; "shuffled", each image has
+the features of one other image; "alone", the objective's terms times 0.
+Parts, in this order: PARTS. Seeds 200 to 202 were used for no choice; test images are read at the end of a run.
+
+Measured of each network: the quick probe and 10-NN of the run, inter- and intra-class distances, few-shot (5-way,
+5-shot) on the letters that no run was trained with, and the mean probe on the sets that it was not trained on (digits
+beside those above).
+
+What decides. A plug-in helps on a set if the mean over OBJECTIVES of its gain in the probe has a 95 % t-interval above
+0, over plain and over its random-network control; the sample are the objectives, each the mean over its seeds. It helps
+one objective if the same holds over the seeds, where there are three. Claims: "DSA +2.04" agrees if the mean gain of
+`dsa, paper` on fashion over the objectives that compare views has an interval above 0; "ADC gains 1.5 to 2, whatever
+the prior" agrees if adc's is, and if adc with identity, hog, wheel and self differs from adc with pca by intervals
+within 2 points. No gain is a result like any other, and stands first where it is the answer.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+OBJECTIVES = ("byol", "simclr", "barlow_twins", "dino", "mae")
+BESIDE = ("resa", "nnclr")
+EPOCHS = {"fashion": 6, "letters": 6, "clipart": 12}
+LONG = 50
+SEEDS = (200, 201, 202)
+PRIORED = ("dsa", "adc", "guide")
+PRIORS: dict[str, dict[str, Any]] = {
+    "random network": {"prior": "plugins.controls:random_network", "mode": "view"},
+    "shuffled": {"prior": "features:{shuffled}", "mode": "cached"},
+    "identity": {"prior": "identity"},
+    "hog": {"prior": "hog", "prior_size": 32},
+    "self": {"prior": "self"},
+    "wheel": {"prior": "zoo:efficientnet_lite0", "prior_size": 64},
+}
+FORMS: dict[str, tuple[str, dict[str, Any]]] = {  # plug-in, its options
+    "plain": ("", {}),
+    "dsa": ("dsa", {}),
+    "dsa, paper": ("dsa", {"balance": None}),
+    "adc": ("adc", {}),
+    "guide": ("guide", {}),
+    **{f"{plugin}, {prior}": (plugin, options) for plugin in PRIORED for prior, options in PRIORS.items()},
+    **{f"{plugin}, alone": (plugin, {}) for plugin in PRIORED},
+    "sigreg": ("sigreg", {}),
+    "visreg": ("visreg", {}),
+    "koleo": ("koleo", {}),
+}
+CONTROLS = tuple(f"{plugin}, random network" for plugin in PRIORED)
+CORE = ("plain", "dsa", "dsa, paper", "adc", "guide", *CONTROLS, "sigreg", "visreg", "koleo")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Runs of the plan: every form with every objective, `beside` with BESIDE, on every set and seed."""
+
+    data: tuple[str, ...]
+    forms: tuple[str, ...]
+    seeds: tuple[int, ...]
+    beside: tuple[str, ...] = ()
+    epochs: int | None = None
+
+    def runs(self) -> list[tuple[str, str, str, int, int]]:
+        """(data, objective, form, epochs, seed) of each run, seed by seed."""
+        pairs = [(name, form) for name in OBJECTIVES for form in self.forms]
+        pairs += [(name, form) for name in BESIDE for form in self.beside]
+        return [
+            (data, *pair, self.epochs or EPOCHS[data], seed)
+            for seed in self.seeds
+            for data in self.data
+            for pair in pairs
+        ]
+
+
+PARTS = {
+    "short": Part(("fashion",), CORE, SEEDS, beside=("plain", "dsa")),
+    "priors": Part(("fashion",), tuple(form for form in FORMS if form not in CORE), SEEDS[:1]),
+    "sets": Part(("letters", "clipart"), CORE, SEEDS[:1], beside=("plain", "dsa")),
+    "long": Part(("fashion",), ("plain", "dsa", "adc", "guide", *CONTROLS), SEEDS[:1], epochs=LONG),
+}

@@ -1,0 +1,90 @@
+"""Which plug-in, with which prior, helps which objective, on what, by how much?
+
+    python recipes/benchmarks/plugins/run.py study --jobs 2 [--parts short priors]     (skips finished runs)
+    python recipes/benchmarks/plugins/run.py study --table
+
+The plan was written before the runs: plan.py.
+"""
+
+import argparse
+import os
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from datetime import date
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # runs are parallel: of more threads each waits for the others
+
+import cli
+import numpy as np
+import torch
+from objectives.settings import BATCH, best, config, judged, settings
+from plugins.answers import tables
+from plugins.controls import objective_switched_off, write_data, write_novel_letters, write_shuffled
+from plugins.plan import EPOCHS, FORMS, PARTS
+from results import commit, keep, load
+
+import evaluation
+import sslkit
+from sslkit import objectives as family
+from sslkit.numerics.accuracy import probe_accuracy
+
+RESULTS = "plugins/study"
+
+
+def main() -> None:
+    args = arguments()
+    if not args.table:
+        done = load(RESULTS)["runs"]
+        jobs = [run for part in args.parts for run in PARTS[part].runs() if " | ".join(map(str, run)) not in done]
+        with ProcessPoolExecutor(args.jobs, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            for said in [pool.submit(one, *job) for job in jobs]:
+                print(said.result(), flush=True)
+    print(tables(load(RESULTS)["runs"]))
+
+
+def arguments() -> argparse.Namespace:
+    parser = cli.parser(__doc__, "jobs", "table")
+    parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS))
+    return parser.parse_args()
+
+
+def one(data: str, name: str, form: str, epochs: int, seed: int) -> str:
+    """Train and judge one form of an objective."""
+    run = " | ".join(map(str, (data, name, form, epochs, seed)))
+    plugin, options = FORMS[form]
+    with tempfile.TemporaryDirectory() as folder, objective_switched_off(form.endswith("alone")):
+        scratch = Path(folder)
+        images = scratch / "images.npz"
+        write_data(data, images)
+        if "shuffled" in form:
+            write_shuffled(scratch / "shuffled.npy", images)
+            options = {**options, "prior": options["prior"].format(shuffled=scratch / "shuffled.npy")}
+        method = {"name": f"{name}+{plugin}", plugin: options} if plugin else {"name": name}
+        how = {"lr": best(name)["lr"], "epochs": epochs, "seed": seed, "batch_size": BATCH.get(name, 128)}
+        how |= {"backbone": f"narrow_{family.find(name).families[0]}", "out": scratch / "zoo"}
+        try:
+            entry = sslkit.pretrain(config(method | settings(name), str(images), **how))
+        except sslkit.UserError as error:  # a loss that is not finite; the other runs go on
+            return f"{run:<60} failed: {error}"
+        found = judged(entry.card, "probe", "knn", "inter", "intra") | elsewhere(entry, data, scratch)
+        found |= {"rankme": round(entry.card["diagnostics"]["rankme"], 2), "seconds": entry.card["seconds"]}
+    keep(RESULTS, run, found | {"commit": (commit() or "")[:8], "date": date.today().isoformat()})
+    return f"{run:<60} probe {100 * found['probe']:.1f}  10-NN {100 * found['knn']:.1f}"
+
+
+def elsewhere(entry: sslkit.ZooEntry, data: str, scratch: Path) -> dict[str, float]:
+    """Few-shot on letters that are new to every network, and the mean probe on the other sets."""
+    write_novel_letters(scratch / "novel.npz")
+    novel = evaluation.extract(entry, str(scratch / "novel.npz"), "test", cache=None, progress=False)
+    found = {"few_shot": evaluation.few_shot(novel, n_way=5, k_shot=5, episodes=500).value}
+    for task in (*(other for other in EPOCHS if other != data), "digits"):
+        place = scratch / f"{task}.npz"
+        if task != "digits":
+            write_data(task, place)
+        where = task if task == "digits" else str(place)
+        parts = [evaluation.extract(entry, where, split, cache=None, progress=False) for split in ("train", "test")]
+        rows = (torch.as_tensor(np.asarray(x)) for part in parts for x in (part.x, part.y))
+        found[f"on {task}"] = probe_accuracy(*rows)
+    found["transfer"] = float(np.mean([value for key, value in found.items() if key.startswith("on ")]))
+    return {key: round(value, 4) for key, value in found.items()}
