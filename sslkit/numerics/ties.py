@@ -81,14 +81,18 @@ def _end(starts: np.ndarray, k: int) -> int:
 
 
 def pair_cosines(x: np.ndarray, rows: np.ndarray, bank: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """(n,) float64 cosines of the rows `rows` (n,) of x (M, D) with the rows `at` (n,) of the bank (N, D)."""
+    """(n,) float64 cosines of the rows `rows` (n,) of x (M, D) with the rows `at` (n,) of the bank (N, D).
+
+    That of a row of zeros is 0.
+    """
     cosines, lengths_of_x = np.empty(len(rows)), lengths(x)
     step = max(1, PAIRS // x.shape[1])
     for start in range(0, len(rows), step):
         some = slice(start, start + step)
         near = bank[at[some]].astype(np.float64)
         products = np.einsum("nd,nd->n", x[rows[some]].astype(np.float64), near)
-        cosines[some] = products / (lengths_of_x[rows[some]] * lengths(near))
+        norms = lengths_of_x[rows[some]] * lengths(near)
+        cosines[some] = np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
     return cosines
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from sslkit.data.loader import batches_in_order
 from sslkit.errors import UserError
 from sslkit.priors.base import Prior
-from sslkit.priors.features import FilePrior
+from sslkit.priors.features import FilePrior, check_varied
 from sslkit.priors.pca import PcaPrior
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.runtime.kept_arrays import key_of, stored
@@ -70,10 +70,11 @@ def tabulate(prior: Prior, dataset: "Images", *, cache: Path | None, device: tor
     cache: folder for a .npy file named by the sha256 of the prior's identity and the data set's digest; read if it
         exists, otherwise written atomically, of several ranks each computes its part of the rows. None, or a prior of
         unknown identity (a function), keeps them in memory, and every rank computes them.
-    Raises UserError for a features file that does not fit the data set, see `Prior.check`, or if the cache cannot be
-    written.
+    Raises UserError for a features file that does not fit the data set, see `Prior.check`, for features that are not
+    finite or equal for all images, or if the cache cannot be written.
     """
     table = FeatureTable(_tabulated(prior, dataset, cache, device))
+    check_varied(prior.name, table.array)
     table.put(device)
     return table
 
@@ -119,6 +120,14 @@ def _digest(dataset: "Images", rows: Sequence[int]) -> str:
         with suppress(OSError):  # it is left out of the sample, too
             digest.update(hashlib.sha256(dataset.content(row)).digest())
     return digest.hexdigest()
+
+
+def features_of_view(prior: Prior, view: Tensor, owner: str) -> Tensor:
+    """(N, A) of an augmented view. Raises UserError, in the owner's name, if they are not finite."""
+    features = prior(view)
+    if features.device.type == "cpu" and not features.isfinite().all():  # on a GPU the loss shows it
+        raise UserError(f"{owner}: prior {prior.name} returned features of a view that are not finite")
+    return features
 
 
 def some_features(prior: Prior, dataset: "Images", table: FeatureTable | None, device: torch.device) -> Tensor:

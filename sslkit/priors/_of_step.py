@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sslkit.embeddings import Embeddings, own_rows
 from sslkit.errors import UserError, check_one_of
 from sslkit.priors import build
-from sslkit.priors._features import FeatureTable, fit, tabulate
+from sslkit.priors._features import FeatureTable, features_of_view, fit, tabulate
 from sslkit.priors.features import FilePrior
 from sslkit.priors.self import SelfPrior, slow_features
 from sslkit.runtime import distributed
@@ -91,7 +91,7 @@ class StepFeatures(nn.Module):
             raise UserError(
                 f"{self.owner}.mode=view needs the augmented views (e.views), which are missing: use mode=cached"
             )
-        features = torch.stack([self.prior(view) for view in e.views])  # (V, N_local, A)
+        features = torch.stack([features_of_view(self.prior, view, self.owner) for view in e.views])  # (V, N_local, A)
         return _joined(features, 1, gathered).flatten(0, 1)
 
     def _slow(self, e: Embeddings, gathered: bool) -> Tensor:

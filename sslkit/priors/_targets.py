@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sslkit.embeddings import Embeddings, mean_over_ranks, own_rows
 from sslkit.errors import UserError, check_one_of
 from sslkit.priors import build
-from sslkit.priors._features import FeatureTable, fit, some_features, tabulate
+from sslkit.priors._features import FeatureTable, features_of_view, fit, some_features, tabulate
 from sslkit.priors.base import NetworkPrior
 from sslkit.priors.features import FilePrior
 from sslkit.priors.self import SelfPrior, slow_features
@@ -117,7 +117,9 @@ class PriorTargets(nn.Module):
             if e.views is None:
                 raise UserError(f"{self.owner} needs the augmented views (e.views), which are missing")
             distinct = {id(view): view for view in e.views}  # the parts of one view have one target
-            targets = {key: self.whitened(self._of_views(view)) for key, view in distinct.items()}
+            targets = {
+                key: self.whitened(features_of_view(self.prior, view, self.owner)) for key, view in distinct.items()
+            }
             return torch.stack([targets[id(view)] for view in e.views])
 
     def whitened(self, features: Tensor) -> Tensor:
@@ -135,12 +137,6 @@ class PriorTargets(nn.Module):
         """(N_local, K) of this rank's images, around the mean of all ranks."""
         features = slow_features(e, self.owner)
         return (own_rows(features, 0) - features.mean(0)) @ self._projection(features)
-
-    def _of_views(self, views: Tensor) -> Tensor:
-        features = self.prior(views)
-        if features.device.type == "cpu" and not features.isfinite().all():  # on a GPU the loss shows it
-            raise UserError(f"{self.owner}: prior {self.prior.name} returned features of a view that are not finite")
-        return features
 
     def _looked_up(self, e: Embeddings) -> Tensor:
         if self._table is None:

@@ -47,15 +47,19 @@ class FilePrior(Prior):
                 f"prior {self.name} has {len(self.array)} rows, {dataset.name} has {len(dataset)} images: save one "
                 "row for each image, in the order of the data set"
             )
-        varies = False
         for start in range(0, len(self.array), _ROWS_READ):
             block = np.asarray(self.array[start : start + _ROWS_READ], dtype=np.float32)
             broken = np.flatnonzero(~np.isfinite(block).all(1))
             if len(broken):
                 raise UserError(f"prior {self.name}: row {start + broken[0]} has NaN or infinite features: repair it")
-            varies = varies or bool((block != np.asarray(self.array[0], dtype=np.float32)).any())
-        if not varies:
-            raise UserError(f"prior {self.name} has the same features for all images: nothing can be learned from it")
+        check_varied(self.name, self.array)
 
     def extract(self, pixels: Tensor) -> Tensor:
         raise UserError(f"prior {self.name} has no features of views, only of clean images: use mode=cached")
+
+
+def check_varied(name: str, array: np.ndarray) -> None:
+    """Raises UserError if all rows of features are equal; as a rule it reads a few of them. name: of the prior."""
+    blocks = (array[start : start + _ROWS_READ] for start in range(0, len(array), _ROWS_READ))
+    if len(array) > 1 and not any((block != array[0]).any() for block in blocks):
+        raise UserError(f"prior {name} has the same features for all images: nothing can be learned from it")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from sslkit.embeddings import Embeddings, own_rows
+from sslkit.embeddings import Embeddings, own_rows, wide
 from sslkit.layers.heads import mlp
 from sslkit.options.ranges import Ratio, Share, Size, Weight, Width
 from sslkit.priors._targets import Mode, PriorTargets, regression_loss
@@ -81,7 +81,7 @@ class Guide(Regularizer):
 
     def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
         """{"guide": the term}, equal on every rank. Needs e.views, except with cached features."""
-        h = own_rows(e.h)  # (V, N_local, F)
+        h = wide(own_rows(e.h))  # (V, N_local, F)
         predicted = self.projector(h.flatten(0, 1)).unflatten(0, h.shape[:2])
         loss = regression_loss(predicted, self.targets(e))
         self.watched = {"guide/cosine": 1 - loss.detach()}

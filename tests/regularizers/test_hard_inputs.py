@@ -1,0 +1,127 @@
+"""Inputs that are nearly nothing, for every regulariser that has a prior, found by listing."""
+
+import pytest
+import torch
+from contract import batch, build, step
+from torch import Tensor
+
+from sslkit import regularizers
+from sslkit.embeddings import Embeddings
+from sslkit.errors import UserError
+from sslkit.options import members
+
+PRIORED = [name for name in regularizers.names() if "prior" in members.options(regularizers.find(name))]
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*no data set.*", "ignore:.*eta.*", "ignore:.*dead.*"),
+    pytest.mark.parametrize("name", PRIORED),
+]
+
+
+def total(name: str, x: Tensor, *, slow: Tensor | None = None, **options) -> Tensor:
+    """The sum of the terms for embeddings x (V, N, D), and for views that are the clean images."""
+    v, n = x.shape[:2]
+    images, index = batch(n)
+    torch.manual_seed(0)
+    plugin = regularizers.find(name)(x.shape[2], **({"prior": "self"} if slow is not None else options))
+    read = {"z": x.detach(), "h": x.detach(), plugin.reads: x}
+    e = Embeddings(**read, target=None, index=index, views=[images.float() / 255] * v, slow=slow)
+    return sum(plugin.terms(e, images).values())
+
+
+def drawn(v: int, n: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    x = torch.randn(v, n, 12, generator=torch.Generator().manual_seed(1))
+    return x.to(dtype).requires_grad_()
+
+
+def assert_learns(loss: Tensor, x: Tensor, least: float = 0.0) -> None:
+    loss.backward()
+    assert loss.isfinite() and loss.dtype is torch.float32
+    assert x.grad.isfinite().all() and x.grad.abs().max() >= least
+
+
+class Images:
+    """A data set, as `prepare` sees it."""
+
+    decodes, name, digest, channels = False, "images", "a", 3
+
+    def __init__(self, pixels: Tensor) -> None:
+        self.pixels = pixels
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def __getitems__(self, rows: list[int]) -> dict[str, Tensor]:
+        return {"images": self.pixels[rows], "index": torch.tensor(rows)}
+
+
+def test_there_are_some(name: str) -> None:
+    assert {"adc", "dsa", "guide"} <= set(PRIORED)
+
+
+def test_one_image_of_two_views_has_a_finite_loss(name: str) -> None:
+    x = drawn(2, 1)
+    assert_learns(total(name, x, mode="view"), x)
+
+
+def test_one_view_is_enough(name: str) -> None:
+    x = drawn(1, 8)
+    assert_learns(total(name, x, mode="view"), x, least=1e-4)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_equal_embeddings_have_a_finite_gradient(name: str, value: float) -> None:
+    x = torch.full((2, 8, 12), value, requires_grad=True)
+    assert_learns(total(name, x, mode="view"), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_embeddings_in_half_precision_have_a_loss_in_fp32(name: str, dtype: torch.dtype) -> None:
+    x, whole = drawn(2, 8, dtype), drawn(2, 8)
+    half = total(name, x, mode="view")
+    torch.testing.assert_close(half, total(name, whole, mode="view"), rtol=0.03, atol=0.01)
+    assert_learns(half, x, least=1e-4)
+
+
+@pytest.mark.parametrize("slow", [torch.zeros(8, 20), torch.ones(8, 20)])
+def test_a_network_that_has_collapsed_is_its_own_prior_with_a_finite_loss(name: str, slow: Tensor) -> None:
+    x = drawn(2, 8)
+    assert_learns(total(name, x, slow=slow), x)
+
+
+def test_the_network_is_its_own_prior_from_the_first_step_on(name: str) -> None:
+    m = build(f"byol+{name}", **{name: {"prior": "self"}})
+    terms = step(m, *batch(8))
+    terms["loss"].backward()
+    assert all(term.isfinite() for term in terms.values())
+
+
+def test_a_prior_of_equal_features_is_refused_before_training(name: str) -> None:
+    images, _ = batch(6)
+    m = build(f"byol+{name}", **{name: {"prior": lambda x: torch.ones(len(x), 5), "mode": "cached"}})
+    with pytest.raises(UserError, match="has the same features for all images: nothing can be learned from it"):
+        m.prepare(Images(images))
+
+
+def test_a_data_set_of_one_class_is_a_data_set(name: str) -> None:
+    images, index = batch(8)
+    m = build(f"byol+{name}")
+    m.prepare(Images(images))
+    assert all(term.isfinite() for term in step(m, images, index).values())
+
+
+def test_nan_of_a_prior_is_one_line(name: str) -> None:
+    def nan(x: Tensor) -> Tensor:
+        return torch.full((len(x), 5), torch.nan)
+
+    with pytest.raises(UserError, match=rf"{name}: prior .*nan returned features of a view that are not finite"):
+        total(name, drawn(2, 8), prior=nan, mode="view")
+    images, _ = batch(6)
+    m = build(f"byol+{name}", **{name: {"prior": nan, "mode": "cached"}})
+    with pytest.raises(UserError, match="returned features that are not finite for rows 0 to 5"):
+        m.prepare(Images(images))
+
+
+def test_the_error_names_a_prior_that_does_not_exist(name: str) -> None:
+    with pytest.raises(UserError, match="there is no prior 'pcaa': did you mean 'pca'"):
+        build(f"byol+{name}", **{name: {"prior": "pcaa"}})
