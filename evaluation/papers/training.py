@@ -54,6 +54,7 @@ class Column:
 
 
 PROBE = Column("linear", card="probe")
+PAPERS_WEIGHTS = "method.dsa.balance=null"  # nu and upsilon as they are
 
 
 @dataclass(frozen=True)
@@ -153,13 +154,17 @@ def evaluated(entry: sslkit.ZooEntry, data: str, protocol: str, options: Mapping
 
 
 def trained(words: tuple[str, ...], seed: int, lab: Lab) -> sslkit.ZooEntry:
-    """Train, resume or open the entry of these words and this seed; experiments with the same words share it."""
+    """Train, resume or open the entry of these words and this seed; experiments with the same words share it.
+
+    DSA has the paper's weights.
+    """
     words = tuple(word.replace("ROOT", str(lab.root)) for word in words)
     method = next((word.partition("=")[2] for word in words if word.startswith("method=")), "run")
     name = f"{method}-{digest(words)}-s{seed}"
     place = (f"seed={seed}", f"out={lab.zoo}", f"name={name}", f"resume={(lab.zoo / name).exists()}")
     shown = (f"trainer.progress={lab.runtime.progress}", "eval.tsne=0")
-    entry = sslkit.pretrain(composed([*words, *place, *shown], Config(), lab.conf))
+    published = (PAPERS_WEIGHTS,) if "+dsa" in method else ()
+    entry = sslkit.pretrain(composed([*words, *published, *place, *shown], Config(), lab.conf))
     if entry is None:
         raise UserError("recipes/reproduce.py runs in one process; train with several GPUs by recipes/train.py first")
     return entry

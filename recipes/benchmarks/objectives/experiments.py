@@ -38,6 +38,7 @@ def comment(results: dict, name: str) -> str:
             probe, knn = (100 * statistics.mean(r[k] for r in found.values()) for k in ("probe", "knn"))
             date = max(r.get("made", results)["date"] for r in found.values())
             seeds = f"{len(found)} seed{'s' if len(found) > 1 else ''}"
-            reached.append(f"{method} reaches a linear probe of {probe:.1f} %, 10-NN {knn:.1f} % ({seeds})")
+            weights = " (method.dsa.balance=null)" * method.endswith("+dsa")
+            reached.append(f"{method}{weights} reaches a linear probe of {probe:.1f} %, 10-NN {knn:.1f} % ({seeds})")
     lines.append("# Fashion-MNIST " + ",\n# ".join(reached) + f"; {date}.")
     return "\n".join(lines) + "\n"

@@ -12,7 +12,7 @@ neighbours and crowding on the 2,000 test images.
 
 Tuning trains every combination in TRIED of an objective, without DSA, on 6,400 of the 8,000 training images for 3
 epochs, seed 100, and evaluates it by the probe on the other 1,600; test images are not used. The table's runs use the
-best combination, both plain and with DSA; DSA keeps its defaults.
+best combination, both plain and with DSA; DSA has the paper's weights (balance null).
 """
 
 import argparse
@@ -155,7 +155,10 @@ def train(method: str, lr: float, options: dict, seed: int, scratch: Path, data:
     """Train one run and return its card."""
     name = method.partition("+")[0]
     how = {"lr": lr, "epochs": epochs, "seed": seed, "out": scratch / "zoo", "batch_size": BATCH.get(name, 128)}
-    return sslkit.pretrain(config({"name": method, "objective": options, "views": views(name)}, data, **how)).card
+    asked = {"name": method, "objective": options, "views": views(name)}
+    if method.endswith("+dsa"):
+        asked["dsa"] = {"balance": None}  # the paper's weights
+    return sslkit.pretrain(config(asked, data, **how)).card
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 
 Every run is `sslkit.pretrain` on 8,000 images, narrow_resnet, 6 epochs, the settings below; evaluated by the linear
 probe, 10 nearest neighbours and crowding on the 2,000 test images. Results are written to results/
-after every run. "dsa" is the default: prior pca, hidden 128, MLP, neighbours in the whole data set.
+after every run. "dsa" has the paper's weights, prior pca, hidden 128, MLP, neighbours in the whole data set.
 """
 
 import tempfile
@@ -67,7 +67,7 @@ def one(objective: str, variant: str, seed: int, files: dict[str, Path], scratch
     method: dict = {"name": objective, "objective": HEADS[objective], "views": {"scale": SCALE}}
     if options is not None:
         filled = {k: v.format(**files) if isinstance(v, str) else v for k, v in options.items()}
-        method |= {"name": f"{objective}+dsa", "dsa": filled}
+        method |= {"name": f"{objective}+dsa", "dsa": {"balance": None} | filled}
     config = {
         "method": method,
         "data": "fashion_mnist",

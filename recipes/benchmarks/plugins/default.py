@@ -54,7 +54,7 @@ RACED = (("fashion",), RACE, SEEDS[:1])  # what all candidates are tried with
 FIRST = {"balance": 3.0, "balance_until": 0.1}  # guide's default: the prior is learned first
 CANDIDATES: dict[str, dict[str, dict[str, Any]]] = {  # of each plug-in, the simplest first
     "dsa": {
-        "paper": {},
+        "paper": {"balance": None},
         "balance 1": {"balance": 1.0},
         "balance 0.3": {"balance": 0.3},
         "balance 3": {"balance": 3.0},
@@ -64,7 +64,7 @@ CANDIDATES: dict[str, dict[str, dict[str, Any]]] = {  # of each plug-in, the sim
         "balance 1, prior self": {"balance": 1.0, "prior": "self"},
     },
     "adc": {
-        "weights 1": {},
+        "weights 1": {"balance": None},
         "balance 1": {"balance": 1.0},
         "balance 3, first tenth": FIRST,
         "balance 1, prior self": {"balance": 1.0, "prior": "self"},

@@ -56,7 +56,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {  # plug-in, its options
     "guide": ("guide", {}),
     "guide, random network": ("guide", {"prior": "plugins.controls:random_network"}),
     "guide, shuffled": ("guide", {"prior": "features:{shuffled}", "components": 50}),
-    "dsa": ("dsa", {}),
+    "dsa": ("dsa", {"balance": None}),
     "dsa, balance 1": ("dsa", {"balance": 1.0}),
     "prior alone": ("guide", {}),
     "guide, hog": ("guide", HOG),
