@@ -8,8 +8,8 @@ clipart: the embedded clip art, in colour at its full size of 48 pixels, 1,895 t
 (clipart: 12); 50 epochs of fashion.
 Objectives: OBJECTIVES, with the settings tuned without a plug-in, and BESIDE, which arrange by themselves. Plug-ins:
 FORMS, each with its defaults, `dsa, paper` with the paper's weights, and one prior in place of another. wheel: an
-ImageNet network (efficientnet-lite0), of clean images alone, for the time. Controls: "random network", a prior of random weights; "shuffled", each image has
-the features of one other image; "alone", the objective's terms times 0.
+ImageNet network (efficientnet-lite0), of the clean images alone, for the time. Controls: "random network", a prior of
+random weights; "shuffled", each image has the features of one other image; "alone", the objective's terms times 0.
 Parts, in this order: PARTS. Seeds 200 to 202 were used for no choice; test images are read at the end of a run.
 
 Measured of each network: the quick probe and 10-NN of the run, inter- and intra-class distances, few-shot (5-way,
