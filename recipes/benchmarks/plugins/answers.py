@@ -11,7 +11,7 @@ from sslkit.terminal.tables import markdown
 
 Runs = dict[str, dict[str, Any]]
 MEASURES = {"probe": "probe", "knn": "10-NN", "few_shot": "few-shot", "transfer": "transfer"}
-VIEWS = ("byol", "simclr", "barlow_twins", "dino")  # objectives that compare views, of which DSA's paper speaks
+VIEWS = ("byol", "simclr", "barlow_twins", "swav")  # objectives that compare views, of which DSA's paper speaks
 WITHIN = 2.0  # points that priors may differ by where they are to differ little
 
 
