@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import BYOL, WEAK, ViewRecipe
-from sslkit.embeddings import Predicted, along, stacked
+from sslkit.embeddings import Predicted, along, wide
 from sslkit.layers import teacher
 from sslkit.layers.heads import mlp
 from sslkit.layers.prototypes import sinkhorn
@@ -41,20 +41,23 @@ class ReSA(WithTeacher):
     mean of S; constrain the log-sum-exp of the rows and of the columns, the latter times the sum of A's column, which
     a few iterations leave near 1.
 
-    The equations are those of the authors' public code; the paper's text was not at hand. The first view is weak (crop
-    and flip), as there, and its features alone give A. All ranks hold A and S, so memory grows with N^2.
+    The equations are those of the authors' public code; the paper's text was not at hand. As there, the first view is
+    weak (crop and flip) and its features alone give A; a network with batch norms sees one view at a time; a ViT's
+    heads have GELU in place of batch norm and ReLU, and begin as Glorot's. All ranks hold A and S: memory grows with
+    N^2.
 
     z: the student's projections; target: the teacher's.
 
-    temperature: divides the cosines of S (0.3 and 0.4 in the authors' code).
+    temperature: divides the cosines of S.
     epsilon: divides the cosines of the features.
     iterations: of Sinkhorn.
     momentum: of the teacher at the start; it rises to 1 as a cosine.
-    hidden: width of the three-layer projector and of the predictor; None takes the backbone's (2048 for a ResNet-50, as
-        published).
-    dim: width of z (published: 512); None takes a quarter of the backbone's.
+    hidden: width of the three-layer projector and of the predictor; None takes 2048 for a ViT, as published, else the
+        backbone's (2048 for a ResNet-50).
+    dim: width of z; None takes 512 for a ViT, as published, else a quarter of the backbone's (512 for a ResNet-50).
     """
 
+    families = ("resnet", "vit")
     views = ViewRecipe((WEAK, _STRONG))
 
     def __init__(
@@ -71,24 +74,31 @@ class ReSA(WithTeacher):
         super().__init__(backbone)
         check_above_zero(temperature=temperature, epsilon=epsilon)
         self.temperature, self.epsilon, self.iterations = temperature, epsilon, iterations
-        hidden = hidden or backbone.width
-        self.dim = dim or max(backbone.width // 4, 1)
-        self.projector = mlp(backbone.width, hidden, self.dim, layers=3, last_norm=True)
-        self.predictor = mlp(self.dim, hidden, self.dim)
+        vit = backbone.is_vit
+        hidden = hidden or (2048 if vit else backbone.width)
+        self.dim = dim or (512 if vit else max(backbone.width // 4, 1))
+        if vit:
+            self.projector = mlp(backbone.width, hidden, self.dim, layers=3, norm=False, activation=nn.GELU)
+            layers = mlp(self.dim, hidden, self.dim, norm=False, activation=nn.GELU)
+            self.predictor = nn.Sequential(nn.LayerNorm(self.dim, eps=1e-6), *layers)
+            for head in (self.projector, self.predictor):
+                head.apply(_as_glorot)
+        else:
+            self.projector = mlp(backbone.width, hidden, self.dim, layers=3, last_norm=True)
+            self.predictor = mlp(self.dim, hidden, self.dim)
         self.copy_teacher(momentum)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Assigned:
-        """One forward of the student and one of the teacher over all views; both features of the first one are kept."""
-        v, pixels = len(views), torch.cat(list(views))
-        h = self.backbone(pixels)
-        z = self.projector(h)
-        prediction = self.predictor(z)
+        """One forward of the student and one of the teacher for each view; both features of the first one are kept."""
+        h = [self.backbone(view) for view in views]
+        z = [self.projector(features) for features in h]
+        prediction = [self.predictor(projection) for projection in z]
         slow_backbone, slow_projector = self.teacher
         with teacher.inference(self.teacher):
-            slow = slow_backbone(pixels)
-            target = slow_projector(slow)
-        h, z, prediction, slow, target = stacked(v, h, z, prediction, slow, target)
-        own = {"features": h[0].detach(), "teacher_features": slow[0]}
+            slow = [slow_backbone(view) for view in views]
+            target = [slow_projector(features) for features in slow]
+        h, z, prediction, target = (wide(torch.stack(each)) for each in (h, z, prediction, target))
+        own = {"features": h[0].detach(), "teacher_features": wide(slow[0])}
         return Assigned(z=z, h=h, target=target, index=index, prediction=prediction, **own)
 
     def align(self, e: Assigned) -> Tensor:
@@ -110,3 +120,9 @@ class ReSA(WithTeacher):
         predictions, targets = (F.normalize(x, dim=-1) for x in (e.prediction, e.target))
         for i, prediction in enumerate(predictions / self.temperature):
             yield from (prediction @ target.T for j, target in enumerate(targets) if j != i)
+
+
+def _as_glorot(layer: nn.Module) -> None:
+    if isinstance(layer, nn.Linear):
+        nn.init.xavier_uniform_(layer.weight)
+        nn.init.zeros_(layer.bias)

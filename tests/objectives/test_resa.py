@@ -114,12 +114,30 @@ def test_the_assignment_is_of_the_first_views_features_without_gradient() -> Non
     e = objective.embed(views, torch.arange(6))
     assert e.z.shape == e.target.shape == e.prediction.shape == (2, 6, 5) and e.h.shape == (2, 6, 128)
     torch.testing.assert_close(e.features, e.h[0])
-    torch.testing.assert_close(e.teacher_features, objective.teacher[0](torch.cat(views))[:6])
-    torch.testing.assert_close(e.target.flatten(0, 1), objective.teacher(torch.cat(views)))
+    torch.testing.assert_close(e.teacher_features, objective.teacher[0](views[0]))
+    torch.testing.assert_close(e.target, torch.stack([objective.teacher(view) for view in views]))
     assert not (e.features.requires_grad or e.teacher_features.requires_grad or e.target.requires_grad)
     (objective.align(e) + objective.constrain(e)).backward()
     assert all(p.grad is None for p in objective.teacher.parameters())
     assert objective.projector[0].weight.grad.abs().max() > 0
+
+
+def test_batch_norms_see_one_view_at_a_time() -> None:
+    objective, g = resa(), torch.Generator().manual_seed(3)
+    views = [torch.rand(6, 1, 16, 16, generator=g) for _ in range(2)]
+    e = objective.embed(views, torch.arange(6))
+    torch.testing.assert_close(e.z.mean(1), torch.zeros(2, 5), atol=1e-5, rtol=0)  # the projector ends in a batch norm
+    torch.testing.assert_close(e.target.std(1, correction=0), torch.ones(2, 5), atol=1e-2, rtol=0)
+
+
+def test_the_heads_of_a_vit_have_no_batch_norm_and_begin_as_glorots() -> None:
+    objective = ReSA(backbones.build("narrow_vit", image_size=16, in_chans=1), dim=5, hidden=16)
+    kinds = [type(layer).__name__ for head in (objective.projector, objective.predictor) for layer in head]
+    assert kinds == ["Linear", "GELU", "Linear", "GELU", "Linear", "LayerNorm", "Linear", "GELU", "Linear"]
+    for layer in (objective.projector[2], objective.predictor[1]):
+        most = math.sqrt(6 / sum(layer.weight.shape))
+        assert 0.8 * most < layer.weight.abs().max() <= most and layer.bias.abs().max() == 0
+    assert objective.teacher[1][0].weight.equal(objective.projector[0].weight)
 
 
 def test_the_first_view_is_only_cropped_and_flipped() -> None:
