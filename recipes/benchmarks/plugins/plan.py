@@ -13,8 +13,8 @@ random weights; "shuffled", each image has the features of one other image; "alo
 Parts, in this order: PARTS. Seeds 200 to 202 were used for no choice; test images are read at the end of a run.
 
 Measured of each network: the quick probe and 10-NN of the run, inter- and intra-class distances, few-shot (5-way,
-5-shot) on the letters that no run was trained with, and the mean probe on the sets that it was not trained on (digits
-beside those above).
+5-shot) on the letters that no run was trained with, and the mean probe on fashion, clip art and digits but for the set
+that it was trained on.
 
 What decides. A plug-in helps on a set if the mean over OBJECTIVES of its gain in the probe has a 95 % t-interval above
 0, over plain and over its random-network control; the sample are the objectives, each the mean over its seeds. It helps

@@ -21,7 +21,7 @@ import torch
 from objectives.settings import BATCH, best, config, judged, settings
 from plugins.answers import tables
 from plugins.controls import objective_switched_off, write_data, write_novel_letters, write_shuffled
-from plugins.plan import EPOCHS, FORMS, PARTS
+from plugins.plan import FORMS, PARTS
 from results import commit, keep, load
 
 import evaluation
@@ -30,6 +30,7 @@ from sslkit import objectives as family
 from sslkit.numerics.accuracy import probe_accuracy
 
 RESULTS = "plugins/study"
+TRANSFER = ("fashion", "clipart", "digits")
 
 
 def main() -> None:
@@ -78,7 +79,7 @@ def elsewhere(entry: sslkit.ZooEntry, data: str, scratch: Path) -> dict[str, flo
     write_novel_letters(scratch / "novel.npz")
     novel = evaluation.extract(entry, str(scratch / "novel.npz"), "test", cache=None, progress=False)
     found = {"few_shot": evaluation.few_shot(novel, n_way=5, k_shot=5, episodes=500).value}
-    for task in (*(other for other in EPOCHS if other != data), "digits"):
+    for task in (name for name in TRANSFER if name != data):
         place = scratch / f"{task}.npz"
         if task != "digits":
             write_data(task, place)
