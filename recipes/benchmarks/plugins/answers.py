@@ -82,7 +82,7 @@ def by_objective(runs: Runs, data: str, epochs: str) -> str:
 
 
 def claims(runs: Runs) -> str:
-    """What the papers say, by the plan's rules."""
+    """The claims of the two papers and their verdicts, by the rules of the plan."""
 
     def said(text: str, values: Sequence[float], holds: Callable[[float, float], bool]) -> str:
         if len(values) < 2:
