@@ -55,6 +55,7 @@ def test_an_example_is_python_and_calls_the_name(name: str) -> None:
     assert name.split(".")[-1].lower() in shown.lower()
 
 
+@pytest.mark.nightly
 def test_names_in_docstrings_are_found_after_the_import_alone() -> None:
     docs = [inspect.getdoc(one) or "" for one in (sslkit, evaluation, *PUBLIC.values())]
     names = sorted({name for doc in docs for name in re.findall(r"\b(?:sslkit|evaluation)(?:\.\w+)+", doc)})

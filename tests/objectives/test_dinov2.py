@@ -269,8 +269,11 @@ def test_a_step_without_a_masked_patch_trains_everything() -> None:
     assert not any(p.grad.any() for p in (m.objective.mask_token, *m.objective.patch_projector.parameters()))
 
 
+NIGHTLY = [pytest.param(name, marks=pytest.mark.nightly) for name in ("vit_tiny_patch16_224", "eva02_tiny_patch14_224")]
+
+
 @pytest.mark.filterwarnings("ignore:.*dead.*")
-@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "vit_small_patch16_dinov3", "eva02_tiny_patch14_224"])
+@pytest.mark.parametrize("name", ["vit_small_patch16_dinov3", *NIGHTLY])
 def test_class_token_and_rotary_networks_train(name: str) -> None:
     m, e, terms = one_step("dinov2", name)
     assert e.mask.any(-1).sum(1).tolist() == [2, 2] and m.objective.mask_token.grad.any()

@@ -268,8 +268,11 @@ def test_a_step_without_a_masked_patch_is_dinos_and_trains_everything() -> None:
     assert not m.objective.patch_center.any() and m.objective.center.any()
 
 
+NIGHTLY = [pytest.param(name, marks=pytest.mark.nightly) for name in ("vit_tiny_patch16_224", "eva02_tiny_patch14_224")]
+
+
 @pytest.mark.filterwarnings("ignore:.*dead.*")
-@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "vit_small_patch16_dinov3", "eva02_tiny_patch14_224"])
+@pytest.mark.parametrize("name", ["vit_small_patch16_dinov3", *NIGHTLY])
 def test_class_token_and_rotary_networks_train(name: str) -> None:
     m, e, _ = one_step("ibot", name)
     assert e.mask.any() and m.objective.mask_token.grad.any() and m.objective.patch_center.any()

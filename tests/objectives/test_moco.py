@@ -203,6 +203,7 @@ def ranks(tmp_path_factory) -> list[dict]:
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(WORLD)]
 
 
+@pytest.mark.nightly
 def test_local_batch_norm_sees_the_keys_in_the_drawn_order(ranks: list[dict]) -> None:
     objective = small()
     key = views(6)[1].double()
@@ -217,10 +218,12 @@ def test_local_batch_norm_sees_the_keys_in_the_drawn_order(ranks: list[dict]) ->
         assert (found["shuffled"] - own[rank]).abs().max() > 1e-3  # the statistics are those of other neighbours
 
 
+@pytest.mark.nightly
 def test_without_a_common_generator_there_is_no_common_permutation(ranks: list[dict]) -> None:
     assert all("one permutation" in found["without generator"] for found in ranks)
 
 
+@pytest.mark.nightly
 def test_synchronised_or_evaluated_batch_norm_needs_no_shuffling(ranks: list[dict]) -> None:
     expected = small().teacher(views(6)[1].double())
     for rank, found in enumerate(ranks):

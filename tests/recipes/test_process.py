@@ -144,9 +144,10 @@ MINUTES = pytest.mark.nightly
     "stream",
     [
         "> /dev/full",
-        "| head -c 1",
-        ">&- 2>&-",
-        *(pytest.param(more, marks=MINUTES) for more in (">&-", "2>&-", "> /dev/full 2> /dev/full")),
+        *(
+            pytest.param(more, marks=MINUTES)
+            for more in ("| head -c 1", ">&- 2>&-", ">&-", "2>&-", "> /dev/full 2> /dev/full")
+        ),
     ],
 )
 def test_a_stream_that_cannot_be_written_ends_nothing(stream: str, tmp_path: Path) -> None:

@@ -20,11 +20,12 @@ from sslkit.runtime import distributed
 WITH_PLUGINS = [
     f"{o}+{r} {objectives.find(o).families[0]}" for o, r in itertools.product(objectives.names(), regularizers.names())
 ]
-FEW = [one for one in WITH_PLUGINS if one.startswith("byol+") or one == "mae+guide vit"]
+FEW = ["byol+dsa resnet", "mae+guide vit"]
 ALL_PLUGINS = f"distill+{'+'.join(regularizers.names())} resnet"
 OF_ITSELF = "byol+adc+dsa+guide resnet self"  # the prior of each
-QUICK = [*(f"{name} {family}" for name, family in MEMBERS), *FEW, ALL_PLUGINS, OF_ITSELF]
-LONG = [one for one in WITH_PLUGINS if one not in QUICK]
+FIRST = [f"{name} {objectives.find(name).families[0]}" for name in objectives.names()]
+QUICK = [*FIRST, *FEW, ALL_PLUGINS, OF_ITSELF]
+LONG = [one for one in (*(f"{name} {family}" for name, family in MEMBERS), *WITH_PLUGINS) if one not in QUICK]
 
 
 @cache

@@ -107,7 +107,7 @@ PARTS = {  # what is made at the end: its name, and what makes it
 }
 
 
-OFTEN = ("the evaluation", "embedding.png", "card.json")
+OFTEN = ("the evaluation",)
 
 
 @pytest.mark.parametrize(

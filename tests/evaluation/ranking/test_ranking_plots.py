@@ -48,7 +48,10 @@ def of_first(ranking: Ranking, models: int, metrics: int) -> Ranking:
     return replace(ranking, metrics=ranking.metrics[:metrics], consensus=combined, **rows, **tables)
 
 
-@pytest.mark.parametrize(("models", "metrics"), [(25, 2), (2, 1), (2, 5), (1, 2)])
+@pytest.mark.parametrize(
+    ("models", "metrics"),
+    [(25, 2), (1, 2), *(pytest.param(*more, marks=pytest.mark.nightly) for more in ((2, 1), (2, 5)))],
+)
 def test_texts_neither_overlap_nor_stick_out(models: int, metrics: int, ranking, drawn, tmp_path: Path) -> None:
     few = of_first(ranking, models, metrics)
     plot_ranking(few, tmp_path / "a.png")
