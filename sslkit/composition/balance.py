@@ -97,9 +97,15 @@ class Shares:
                 self.check()
 
     def factor(self, name: str) -> Tensor | float:
-        """Return the factor of the regulariser's terms; 1 without a balance and before the first measurement."""
-        balance, log = self.plugins[name].balance, self.logs[name].balanced
-        return 1.0 if balance is None else torch.where(log.isinf(), 1.0, balance * (-log).exp())
+        """Return the factor of the regulariser's terms; 1 without a balance and before the first measurement.
+
+        A factor that is kept is lowered where the share would grow above SWAMPED.
+        """
+        balance, logs = self.plugins[name].balance, self.logs[name]
+        if balance is None:
+            return 1.0
+        kept, most = balance * (-logs.balanced).exp(), max(SWAMPED, balance) * (-logs.share).exp()
+        return torch.where(logs.balanced.isinf(), 1.0, torch.minimum(kept, most))
 
     @torch.no_grad()
     def _note(self, name: str, ratios: Mapping[str, Tensor]) -> None:
@@ -125,10 +131,11 @@ class Shares:
         (names, shares), self._unchecked = self._unchecked, None
         for name, share in zip(names, shares.read().tolist(), strict=True):
             balance, measured = self.plugins[name].balance, math.isfinite(share)
-            if measured and share > SWAMPED:
+            if measured and share > 1.001 * SWAMPED:  # where a factor is lowered it is SWAMPED, but for rounding
+                near = "auto" if self.plugins[name].automatic else "1"
                 text = (
                     f"the gradient of {name} is {share:,.0f} times the objective's: the network learns almost only "
-                    f"from {name}; method.{name}.balance=1 keeps it near the objective's"
+                    f"from {name}; method.{name}.balance={near} keeps it near the objective's"
                 )
             elif not measured and balance is not None:
                 text = (

@@ -59,6 +59,8 @@ class Method(nn.Module):
         self.name = name
         self.objective = objective
         self.regularizers = nn.ModuleDict(plugins)
+        for plugin in plugins.values():
+            plugin.beside(compares_views=objective.compares_views)
         self.shares = balance.Shares(plugins)
         self.slow = SlowNetwork(self.backbone) if any(one.needs_slow for one in plugins.values()) else None
         self.recipe = recipe
@@ -269,9 +271,8 @@ def method(
             warnings.warn(f"backbone {body.recipe.name}: {body.doubt}", stacklevel=2)
         head = kinds["objective"](body, **options["objective"])
         widths = {"z": head.dim, "h": body.width}
-        parts = {
-            part: kinds[part](widths[kinds[part].reads], **own) for part, own in options.items() if part != "objective"
-        }
+        plugged = {part: own for part, own in options.items() if part != "objective"}
+        parts = {part: kinds[part](widths[own.get("reads", kinds[part].reads)], **own) for part, own in plugged.items()}
     own = kinds["objective"].views
     recipe = _fitted(own if body.frames is None else for_clips(own), image_size, body.patch, views or {})
     step_checks.check_crops(body, recipe, image_size)

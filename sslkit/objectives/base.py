@@ -49,6 +49,8 @@ class Objective(nn.Module):
 
     families: kinds of backbone in the paper, the default one first: "resnet", "vit".
     needs_labels: whether the loss reads e.labels.
+    compares_views: whether the loss compares views of an image with each other: others predict what is hidden of one,
+        or a label or target of each.
     most_views: full-size views that the loss can compare; None: any number.
     lengths_vary: whether the network gets another number of patches in each step.
     least_images: smallest number of images in a step, over all ranks; least_images_hint: remedy in the error besides a
@@ -63,6 +65,7 @@ class Objective(nn.Module):
     views: ClassVar[ViewRecipe]
     families: ClassVar[tuple[str, ...]] = ("resnet",)
     needs_labels: ClassVar[bool] = False
+    compares_views: ClassVar[bool] = True
     most_views: ClassVar[int | None] = None
     lengths_vary: ClassVar[bool] = False
     dim: int

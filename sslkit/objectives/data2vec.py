@@ -46,6 +46,7 @@ class Data2Vec(Objective):
     """
 
     families = ("vit",)
+    compares_views = False
     views = ViewRecipe((WEAK,))
 
     def __init__(

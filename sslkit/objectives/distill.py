@@ -35,6 +35,7 @@ class Distill(Objective):
 
     views = SIMCLR
     families = ("resnet", "vit")
+    compares_views = False
 
     def __init__(
         self,

@@ -36,6 +36,7 @@ class MAE(Objective):
 
     views = ViewRecipe((View(scale=(0.2, 1.0), jitter=0.0, grayscale=0.0, blur=0.0),))
     families = ("vit",)
+    compares_views = False
 
     def __init__(
         self,

@@ -32,6 +32,7 @@ class Supervised(Objective):
     views = SIMCLR
     families = ("resnet", "vit")
     needs_labels = True
+    compares_views = False
 
     def __init__(
         self, backbone: nn.Module, *, classes: Prototypes | None = None, label_smoothing: PartialShare = 0.0

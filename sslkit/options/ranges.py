@@ -5,7 +5,7 @@ def __init__(self, backbone, *, temperature: Temperature = 0.2, hidden: Width | 
 The upper bounds are far above anything published and exclude models that no machine could hold.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from sslkit.options.settings import Limits
 
@@ -19,6 +19,8 @@ Count = Annotated[int, Limits(least=0, most=10**9)]  # epochs, steps
 Size = Annotated[int, Limits(least=1, most=4096)]  # pixels
 Weight = Annotated[float, Limits(least=0, most=10**9)]  # of a term of the loss
 Ratio = Annotated[float | None, Limits(above=0, most=10**6)]  # of two norms; None: any
+ChosenRatio = Ratio | Literal["auto"]
 Temperature = Annotated[float, Limits(above=0, most=10**6)]
 Share = Annotated[float, Limits(least=0, most=1)]
+ChosenShare = Annotated[float | None, Limits(least=0, most=1)]
 PartialShare = Annotated[float, Limits(least=0, below=1)]

@@ -57,6 +57,11 @@ class Limits:
             and (self.below is None or number < self.below)
         )
 
+    def joined(self, other: "Limits") -> "Limits":
+        """Return the limits of a union of two kinds, such as a number within bounds or a word of a list."""
+        given = {name: value for name, value in vars(other).items() if value not in (None, ())}
+        return dataclasses.replace(self, **given)
+
     def __str__(self) -> str:
         bounds = {"at least": self.least, "above": self.above, "at most": self.most, "below": self.below}
         return " and ".join(f"{words} {bound:,}" for words, bound in bounds.items() if bound is not None)
@@ -178,7 +183,7 @@ def plain(kind: Any) -> tuple[Any, Limits]:
         return kind, Limits()
     kinds, limits = zip(*map(plain, parts), strict=True)
     stripped = functools.reduce(operator.or_, kinds) if origin in UNIONS else origin[kinds[0]]
-    return stripped, next((one for one in limits if one != Limits()), Limits())
+    return stripped, functools.reduce(Limits.joined, limits)
 
 
 def as_word(value: Any) -> str:

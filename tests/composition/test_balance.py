@@ -3,6 +3,7 @@
 import copy
 import math
 import warnings
+from typing import ClassVar
 
 import pytest
 import torch
@@ -100,6 +101,18 @@ def test_after_balance_until_the_factor_is_kept_and_the_share_goes_where_it_goes
     out = net(torch.ones(1, 3)).sum()
     late.measure(out, {"a": 8 * out}, net, [])
     assert late.factor("a").item() == pytest.approx(0.25)  # the first measurement counts, whenever it is
+
+
+def test_a_kept_factor_is_lowered_before_the_objective_is_swamped(recwarn) -> None:
+    net, mine = nn.Linear(3, 1), Shares({"a": Plain(balance=2.0, balance_until=0.1)})
+    for norm in (4.0, 1e3, 1e4, 1e4, 1e4, 1e4):
+        mine.progress, mine.steps, out = 0.5, 64, net(torch.ones(1, 3)).sum()
+        mine.measure(out, {"a": norm * out}, net, [])
+        assert float(mine.factor("a")) * mine.logs["a"].share.exp().item() <= balance.SWAMPED * 1.0001
+    assert mine.factor("a").item() < 0.01 and not recwarn.list
+    mine.measure(out, {"a": 1e-3 * out}, net, [])
+    mine.measure(out, {"a": 1e-3 * out}, net, [])
+    assert mine.factor("a").item() == pytest.approx(0.5)  # of the first measurement again
 
 
 @pytest.mark.parametrize("zero", ["objective", "plugin", "nan"])
@@ -232,11 +245,6 @@ def test_what_swamps_the_objective_is_said_once() -> None:
             out = net(torch.ones(1, 3)).sum()
             mine.measure(out, {"big": 250 * out, "small": 20 * out, "tamed": 1e4 * out}, net, [])
             assert len(said) == (0 if mine.steps == 0 else 1)
-    late = Shares({"late": Plain(balance=1.0, balance_until=0.1)})
-    with pytest.warns(UserWarning, match="gradient of late is [0-9]+ times"):  # its factor is kept
-        for late.progress, norm in ((0.0, 1.0), *[(0.5, 1000.0)] * 8):
-            out, late.steps = net(torch.ones(1, 3)).sum(), 64
-            late.measure(out, {"late": norm * out}, net, [])
     assert str(said[0].message) == (
         "the gradient of big is 250 times the objective's: the network learns almost only from big; "
         "method.big.balance=1 keeps it near the objective's"
@@ -252,12 +260,44 @@ def test_the_state_of_an_older_run_is_read() -> None:
     assert older.shares.state() == m.shares.state()
 
 
+class Chosen(Regularizer):
+    """A regulariser without a term, whose balance depends on the objective."""
+
+    automatic: ClassVar = {True: (3.0, 0.1), False: (0.3, 1.0)}
+
+
+@pytest.mark.parametrize(
+    ("given", "compares", "expected"),
+    [
+        ({"balance": "auto"}, True, (3.0, 0.1)),
+        ({"balance": "auto"}, False, (0.3, 1.0)),
+        ({"balance": "auto", "balance_until": 0.5}, True, (3.0, 0.5)),
+        ({"balance": 2.0}, True, (2.0, 1.0)),
+        ({"balance": None}, True, (None, 1.0)),
+    ],
+)
+def test_an_automatic_balance_is_chosen_by_the_objective(given: dict, compares: bool, expected: tuple) -> None:
+    plugin = Chosen(**{"balance_until": None, **given})
+    plugin.beside(compares_views=compares)
+    assert (plugin.balance, plugin.balance_until) == expected
+    assert bool(plugin.choice) == (given["balance"] == "auto")
+    plugin.beside(compares_views=not compares)  # the choice is made once
+    assert (plugin.balance, plugin.balance_until) == expected
+
+
+def test_words_for_a_balance_are_those_that_a_regulariser_takes() -> None:
+    with pytest.raises(UserError, match="koleo option balance must be a number, above 0"):
+        build("byol+koleo", koleo={"balance": "auto"})
+    with pytest.raises(UserError, match=r"dsa option balance must be .*auto.*, got 'none'"):
+        build("byol+dsa", dsa={"balance": "none"})
+
+
 @pytest.mark.parametrize("bad", [0, 0.0, -1, math.inf, math.nan])
 @pytest.mark.parametrize("name", sslkit.regularizers())
 def test_a_balance_out_of_range_is_refused(name: str, bad: float) -> None:
-    with pytest.raises(UserError, match=f"{name} option balance must be a number, above 0"):
+    with pytest.raises(UserError, match=f"{name} option balance must be .*a number, above 0"):
         build(f"byol+{name}", **{name: {"balance": bad}})
-    with pytest.raises(UserError, match="balance must be a number above 0"):
+    with pytest.raises(UserError, match=r"balance must be .*a number above 0"):
         sslkit.regularizers.find(name)(8, balance=bad)
     with pytest.raises(UserError, match="balance_until must be from 0 to 1"):
         sslkit.regularizers.find(name)(8, balance_until=bad - 2)

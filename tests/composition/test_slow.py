@@ -62,7 +62,7 @@ def test_the_copy_follows_the_backbone_and_stays_in_eval_mode() -> None:
 
 
 def test_the_prior_is_what_the_copy_says_of_the_first_view() -> None:
-    m = own("simclr", nu=0.0)
+    m = own("simclr", nu=0.0, balance=None)
     run(m, range(2))
     images, index = batch(8)
     views = m.make_views(images)

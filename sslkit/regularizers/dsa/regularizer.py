@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.embeddings import Embeddings, mean_over_ranks, wide
-from sslkit.options.ranges import Count, Ratio, Rows, Share, Size, Temperature, Weight, Width
+from sslkit.options.ranges import ChosenRatio, ChosenShare, Count, Rows, Size, Temperature, Weight, Width
 from sslkit.priors._of_step import Mode, StepFeatures
-from sslkit.regularizers.base import Regularizer
+from sslkit.regularizers.base import Place, Regularizer
 from sslkit.regularizers.dsa import arranging, official, options, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
 from sslkit.regularizers.dsa.pairwise import RankRows, of_rank, one_thread
@@ -24,6 +24,7 @@ from sslkit.runtime.device import Late
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
 
+AUTOMATIC = {True: (3.0, 0.1), False: (0.3, 1.0)}  # chosen on held-out images: recipes/benchmarks/plugins/default.py
 _CHECK_EVERY = 100  # calls between checks of M
 _DEAD = 0.1  # share of dead rows above which a warning is given
 
@@ -38,6 +39,7 @@ class DSA(Regularizer):
     (recipes/benchmarks/LOG.md). balance=1 makes both terms together as large as the objective.
 
     variant: paper, or code: the form of the public code wherever the two differ.
+    reads: the embeddings that are arranged, projected (z), or the backbone's (h, as printed).
     hidden: width of the arranging MLP.
     nu: weight of L_AM^s, the arranging term; 0 skips its computation.
     upsilon: weight of L_con, the consistency of M with the prior; 0 skips its computation.
@@ -93,11 +95,14 @@ class DSA(Regularizer):
     bias of f_s is initialised to 0.5, since whole rows may otherwise be dead from the start.
     """
 
+    automatic = AUTOMATIC
+
     def __init__(
         self,
         dim: int,
         *,
         variant: options.Variant = "paper",
+        reads: Place = "z",
         hidden: Width = 128,
         nu: Weight = 0.1,
         upsilon: Weight = 100.0,
@@ -112,16 +117,17 @@ class DSA(Regularizer):
         prior_precision: str = "float32",
         mode: Mode = "cached",
         neighbours: options.Neighbours = "auto",
-        balance: Ratio = None,
-        balance_until: Share = 1.0,
+        balance: ChosenRatio = "auto",
+        balance_until: ChosenShare = None,
     ) -> None:
         super().__init__(balance=balance, balance_until=balance_until)
-        options.check_choices(variant=variant, arranger=arranger, neighbours=neighbours, prior=prior)
+        options.check_choices(variant=variant, reads=reads, arranger=arranger, neighbours=neighbours, prior=prior)
         options.check_numbers(nu=nu, upsilon=upsilon, gamma=gamma, hidden=hidden, eta=eta, mu=mu, tau=tau)
         self.nu, self.upsilon, self.gamma, self.tau = nu, upsilon, gamma, tau
         self.eta, self.mu = eta, mu
         self.neighbours = neighbours
         self.as_code = variant == "code"
+        self.reads = reads
         self.alpha, self.relative_alpha = options.parse_alpha(alpha)
         self.features = StepFeatures(prior, mode=mode, size=prior_size, precision=prior_precision, owner="dsa")
         self.prior = self.features.prior
@@ -164,8 +170,8 @@ class DSA(Regularizer):
         return self.features.of_itself
 
     def describe(self) -> str:
-        """A line on the prior."""
-        return self.features.describe()
+        """A line on the prior, and on the balance where it was chosen."""
+        return "; ".join(filter(None, (self.features.describe(), self.choice)))
 
     def weights(self) -> dict[str, float]:
         """nu and upsilon."""
@@ -177,7 +183,7 @@ class DSA(Regularizer):
         e, images: see `Regularizer.terms`; e.views is needed for mode="view".
         """
         with arranging.without_autocast(e.z):
-            z = wide(e.z)
+            z = wide(getattr(e, self.reads))
             z = z if self.as_code else F.normalize(z, dim=-1)
             z, index, rows = of_rank(z, e.index, as_code=self.as_code)
             alpha = self.alpha / len(z) if self.relative_alpha else self.alpha
