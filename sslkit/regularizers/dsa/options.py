@@ -3,6 +3,8 @@
 import math
 from typing import Any, Literal, get_args
 
+from torch import Tensor
+
 from sslkit.errors import UserError, check_one_of, shown
 
 Reads = Literal["auto", "z", "h"]
@@ -34,6 +36,15 @@ def check_numbers(*, tau: float | str, **given: float) -> None:
             raise UserError(f"dsa.{name} must be above 0, got {given[name]}")
     if tau != "auto" and not (isinstance(tau, (int, float)) and tau >= LEAST_TAU):
         raise UserError(f"dsa.tau must be a number of at least {LEAST_TAU}, or auto, got {shown(tau)}")
+
+
+def fitting(x: Tensor, dim: int, place: str) -> Tensor:
+    """Return the embeddings (V, N, D) of a place. Raises UserError for another width than DSA was made for."""
+    if x.shape[-1] != dim:
+        raise UserError(
+            f"dsa was made for {dim} dimensions, and {place} has {x.shape[-1]}: give it that width, or dsa.reads"
+        )
+    return x
 
 
 def parse_alpha(alpha: float | str) -> tuple[float, bool]:

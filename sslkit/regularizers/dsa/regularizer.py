@@ -126,7 +126,7 @@ class DSA(Regularizer):
         options.check_choices(variant=variant, reads=reads, arranger=arranger, neighbours=neighbours, prior=prior)
         options.check_numbers(nu=nu, upsilon=upsilon, gamma=gamma, hidden=hidden, eta=eta, mu=mu, tau=tau)
         self.nu, self.upsilon, self.gamma, self.tau = nu, upsilon, gamma, tau
-        self.eta, self.mu = eta, mu
+        self.dim, self.eta, self.mu = dim, eta, mu
         self.neighbours = neighbours
         self.as_code = variant == "code"
         self.reads = self.place({"reads": reads, "balance": balance})
@@ -191,7 +191,7 @@ class DSA(Regularizer):
         e, images: see `Regularizer.terms`; e.views is needed for mode="view".
         """
         with arranging.without_autocast(e.z):
-            z = wide(getattr(e, self.reads))
+            z = wide(options.fitting(getattr(e, self.reads), self.dim, self.reads))
             z = z if self.as_code else F.normalize(z, dim=-1)
             z, index, rows = of_rank(z, e.index, as_code=self.as_code)
             alpha = self.alpha / len(z) if self.relative_alpha else self.alpha

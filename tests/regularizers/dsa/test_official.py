@@ -24,7 +24,8 @@ def case(views: int = V) -> tuple[DSA, Embeddings, Tensor]:
     images = torch.rand(N, 1, 4, 4, generator=generator)
     seen = [torch.rand(N, 1, 4, 4, generator=generator) for _ in range(views)]
     torch.manual_seed(0)
-    dsa = DSA(D, variant="code", hidden=8, prior=prior, eta=3, neighbours="batch", mode="view", nu=1.0, upsilon=0.01)
+    how = {"mode": "view", "neighbours": "batch", "nu": 1.0, "upsilon": 0.01, "balance": None}
+    dsa = DSA(D, variant="code", hidden=8, prior=prior, eta=3, **how)
     e = Embeddings(z=z.requires_grad_(), h=z.detach(), target=None, index=torch.arange(N), views=seen)
     return dsa.double(), e, images
 

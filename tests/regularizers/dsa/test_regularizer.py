@@ -3,6 +3,7 @@
 import logging
 from dataclasses import replace
 
+import contract
 import numpy as np
 import pytest
 import torch
@@ -117,16 +118,26 @@ def test_every_option_changes_the_loss(options: dict, fashion) -> None:
     assert abs(loss - sum(build(neighbours="batch").terms(e, images).values())) > 1e-4
 
 
-def test_the_backbones_features_are_arranged_where_they_stand_as_z(fashion) -> None:
+@pytest.mark.parametrize(("options", "place"), [({}, "h"), ({"balance": 2.0}, "h"), ({"balance": None}, "z")])
+def test_beside_a_balance_the_backbones_features_are_arranged(options: dict, place: str, fashion) -> None:
     e, images = step(fashion)
-    e = replace(e, z=e.h.requires_grad_())
-    torch.manual_seed(0)
-    dsa = DSA(2 * D, hidden=16, prior="hog", prior_size=16, eta=5, neighbours="batch")
-    loss = sum(dsa.terms(e, images).values())
-    loss.backward()
-    assert loss.isfinite() and e.h.grad.isfinite().all() and e.h.grad.any()
-    assert all(p.grad.isfinite().all() and p.grad.any() for p in dsa.parameters())
-    assert abs(loss - sum(build(neighbours="batch").terms(step(fashion)[0], images).values())) > 1e-4
+    other = replace(e, **{"h" if place == "z" else "z": torch.full((2, N, 3), torch.nan)})  # not read
+    own = {"hidden": 16, "prior": "hog", "prior_size": 16, "eta": 5, "neighbours": "batch"}
+    losses = []
+    for given in (options, {"reads": place}):
+        torch.manual_seed(0)
+        dsa = DSA({"z": D, "h": 2 * D}[place], **own, **given)
+        losses.append(sum(dsa.terms(other, images).values()))
+    assert losses[0] == losses[1] and losses[0].isfinite()
+    with pytest.raises(UserError, match=f"dsa was made for 3 dimensions, and {place} has"):
+        DSA(3, **own, **options).terms(e, images)
+
+
+def test_what_is_chosen_for_an_objective_is_said() -> None:
+    for name, balance, words in (("byol", 1.0, "compare views"), ("mae", 0.1, "do not compare views")):
+        method = contract.build(f"{name}+dsa")
+        assert method.regularizers["dsa"].balance == balance
+        assert f"balance {balance:g}, for objectives that {words}" in method.describe()["dsa"]
 
 
 def test_a_weight_of_zero_skips_what_nothing_else_needs(fashion) -> None:
