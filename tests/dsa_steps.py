@@ -20,4 +20,4 @@ def step(fashion, views: int = 2, rows: range = range(N)) -> tuple[Embeddings, T
 
 def build(**options) -> DSA:
     torch.manual_seed(0)
-    return DSA(D, **{"reads": "z", "hidden": 16, "prior": "hog", "prior_size": 16, "eta": 5, **options})
+    return DSA(D, **{"hidden": 16, "prior": "hog", "prior_size": 16, "eta": 5, **options})

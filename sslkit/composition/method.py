@@ -272,7 +272,7 @@ def method(
         head = kinds["objective"](body, **options["objective"])
         widths = {"z": head.dim, "h": body.width}
         plugged = {part: own for part, own in options.items() if part != "objective"}
-        parts = {part: kinds[part](widths[kinds[part].place(own)], **own) for part, own in plugged.items()}
+        parts = {part: kinds[part](widths[own.get("reads", kinds[part].reads)], **own) for part, own in plugged.items()}
     own = kinds["objective"].views
     recipe = _fitted(own if body.frames is None else for_clips(own), image_size, body.patch, views or {})
     step_checks.check_crops(body, recipe, image_size)

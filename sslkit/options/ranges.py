@@ -22,4 +22,5 @@ Ratio = Annotated[float | None, Limits(above=0, most=10**6)]  # of two norms; No
 ChosenRatio = Ratio | Literal["auto"]
 Temperature = Annotated[float, Limits(above=0, most=10**6)]
 Share = Annotated[float, Limits(least=0, most=1)]
+ChosenShare = Annotated[float | None, Limits(least=0, most=1)]
 PartialShare = Annotated[float, Limits(least=0, below=1)]

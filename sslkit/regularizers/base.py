@@ -4,13 +4,13 @@ import math
 from collections.abc import Mapping
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from torch import Tensor, nn
 
 from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError, shown
-from sslkit.options.ranges import ChosenRatio, Share
+from sslkit.options.ranges import ChosenRatio, ChosenShare
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
@@ -22,12 +22,14 @@ Place = Literal["z", "h"]
 class Regularizer(nn.Module):
     """A regulariser is built with `dim`, the width of what it reads, and its options; it never sees the objective.
 
-    reads: the embeddings that it is for, projected (z) or the backbone's (h).
+    reads: the embeddings that it is for, projected (z) or the backbone's (h); an option of this name chooses.
     balance: ratio of the norms of its gradient and the objective's, to which `sslkit.method` scales its terms; None
         leaves them as they are. The factor multiplies the loss, and so the gradients of its own layers too. See
         `sslkit.composition.balance`.
     balance_until: finished share of the run from which on the factor is kept; 1 follows the gradients to the end.
-    automatic: the balance by whether the objective compares views, of a regulariser that takes balance="auto".
+        None is 1, or what is chosen with balance="auto".
+    automatic: balance and balance_until by whether the objective compares views, of a regulariser that takes
+        balance="auto".
     watched: detached scalars of the last call of `terms` to log; not part of the loss.
     needs_images: whether `terms` reads its images; False saves a run on image files from making them for each batch.
     needs_slow: whether it reads e.slow, the features of a slow copy of the backbone (prior=self).
@@ -36,15 +38,15 @@ class Regularizer(nn.Module):
     reads: Place = "z"
     needs_images: bool = True
     needs_slow: bool = False
-    automatic: ClassVar[Mapping[bool, float]] = {}
+    automatic: ClassVar[Mapping[bool, tuple[float | None, float]]] = {}
 
-    def __init__(self, *, balance: ChosenRatio = None, balance_until: Share = 1.0) -> None:
+    def __init__(self, *, balance: ChosenRatio = None, balance_until: ChosenShare = 1.0) -> None:
         super().__init__()
         waits = balance == "auto" and bool(self.automatic)
         if balance is not None and not waits and not (isinstance(balance, Real) and 0 < balance < math.inf):
             words = "auto, a number above 0," if self.automatic else "a number above 0,"
             raise UserError(f"balance must be {words} or None for no balance, got {shown(balance)}")
-        if not 0 <= balance_until <= 1:
+        if balance_until is not None and not 0 <= balance_until <= 1:
             raise UserError(f"balance_until must be from 0 to 1, a share of the run, got {balance_until}")
         self.balance, self.balance_until = balance, balance_until
         self.choice = ""  # in words, of what was automatic
@@ -52,15 +54,11 @@ class Regularizer(nn.Module):
 
     def beside(self, *, compares_views: bool) -> None:
         """Called once, before training, with what the objective is: makes the choice of balance="auto"."""
+        until = 1.0
         if self.balance == "auto":
-            self.balance = self.automatic[compares_views]
-            do = "compare" if compares_views else "do not compare"
-            self.choice = f"balance {self.balance:g}, for objectives that {do} views"
-
-    @classmethod
-    def place(cls, options: Mapping[str, Any]) -> Place:
-        """Return which embeddings it reads with these options."""
-        return cls.reads
+            self.balance, until = self.automatic[compares_views]
+            self.choice = in_words(self.balance, until, compares_views)
+        self.balance_until = until if self.balance_until is None else self.balance_until
 
     def check(self, dataset: "Images") -> None:
         """Called before a run's folder is made. Raises UserError for a data set that an option does not fit."""
@@ -88,3 +86,10 @@ class Regularizer(nn.Module):
             False.
         """
         raise NotImplementedError
+
+
+def in_words(balance: float | None, until: float, compares_views: bool) -> str:
+    """A choice of balance="auto" for the start of a run."""
+    how = "no balance" if balance is None else f"balance {balance:g}"
+    when = f", kept from {until:.0%} of the run on" if balance is not None and until < 1 else ""
+    return f"{how}{when}: for objectives that {'compare' if compares_views else 'do not compare'} views"

@@ -263,17 +263,26 @@ def test_the_state_of_an_older_run_is_read() -> None:
 class Chosen(Regularizer):
     """A regulariser without a term, whose balance depends on the objective."""
 
-    automatic: ClassVar = {True: 3.0, False: 0.3}
+    automatic: ClassVar = {True: (3.0, 0.1), False: (0.3, 1.0)}
 
 
 @pytest.mark.parametrize(
-    ("given", "compares", "expected"), [("auto", True, 3.0), ("auto", False, 0.3), (2.0, True, 2.0), (None, True, None)]
+    ("given", "compares", "expected"),
+    [
+        ({"balance": "auto"}, True, (3.0, 0.1)),
+        ({"balance": "auto"}, False, (0.3, 1.0)),
+        ({"balance": "auto", "balance_until": 0.5}, True, (3.0, 0.5)),
+        ({"balance": 2.0}, True, (2.0, 1.0)),
+        ({"balance": None}, True, (None, 1.0)),
+    ],
 )
-def test_an_automatic_balance_is_chosen_by_the_objective(given, compares: bool, expected: float | None) -> None:
-    plugin = Chosen(balance=given)
-    for views in (compares, not compares):  # the choice is made once
-        plugin.beside(compares_views=views)
-        assert plugin.balance == expected and bool(plugin.choice) == (given == "auto")
+def test_an_automatic_balance_is_chosen_by_the_objective(given: dict, compares: bool, expected: tuple) -> None:
+    plugin = Chosen(**{"balance_until": None, **given})
+    plugin.beside(compares_views=compares)
+    assert (plugin.balance, plugin.balance_until) == expected
+    assert bool(plugin.choice) == (given["balance"] == "auto")
+    plugin.beside(compares_views=not compares)  # the choice is made once
+    assert (plugin.balance, plugin.balance_until) == expected
 
 
 def test_words_for_a_balance_are_those_that_a_regulariser_takes() -> None:

@@ -78,7 +78,6 @@ RACED = {group: [("fashion", objective, 100) for objective in names[:RACERS]] fo
 ELSEWHERE = ("balance 1, on h", "balance 3, first tenth, on h", "balance 3, first tenth, tau auto")
 NO_PART = {("dsa", "views"): ("paper", "balance 0.1"), ("dsa", "no views"): ("paper", *ELSEWHERE)}
 FIRST = {"balance": 3.0, "balance_until": 0.1}  # guide's default: the prior is learned first
-BEFORE: dict[str, dict[str, Any]] = {"dsa": {"reads": "z"}, "adc": {}}  # what was the default before the choice
 CANDIDATES: dict[str, dict[str, dict[str, Any]]] = {  # of each plug-in, the simplest first
     "dsa": {
         "paper": {"balance": None},
@@ -144,7 +143,7 @@ def one(data: str, objective: str, plugin: str, candidate: str, seed: int) -> st
     source, epochs = DATA[data]
     method = {"name": objective} | settings(objective)
     if plugin:
-        method |= {"name": f"{objective}+{plugin}", plugin: BEFORE[plugin] | CANDIDATES[plugin][candidate]}
+        method |= {"name": f"{objective}+{plugin}", plugin: CANDIDATES[plugin][candidate]}
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "images.npz"
         write_held_out(source, path)

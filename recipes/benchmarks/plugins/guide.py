@@ -57,7 +57,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {  # plug-in, its options
     "guide, random network": ("guide", {"prior": "plugins.controls:random_network"}),
     "guide, shuffled": ("guide", {"prior": "features:{shuffled}", "components": 50}),
     "dsa": ("dsa", {"balance": None}),
-    "dsa, balance 1": ("dsa", {"balance": 1.0, "reads": "z"}),
+    "dsa, balance 1": ("dsa", {"balance": 1.0}),
     "prior alone": ("guide", {}),
     "guide, hog": ("guide", HOG),
     "hog alone": ("guide", HOG),

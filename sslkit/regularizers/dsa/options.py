@@ -6,14 +6,14 @@ from typing import Any, Literal, get_args
 from torch import Tensor
 
 from sslkit.errors import UserError, check_one_of, shown
+from sslkit.regularizers.base import Place
 
-Reads = Literal["auto", "z", "h"]
 Variant = Literal["paper", "code"]
 Arranger = Literal["mlp", "cosine"]
 Neighbours = Literal["auto", "batch", "dataset", "none"]
 
 LEAST_TAU = 1e-3  # distances of unit vectors are rounded to 3e-4, their squares to 1e-7
-CHOICES = {"variant": Variant, "reads": Reads, "arranger": Arranger, "neighbours": Neighbours}
+CHOICES = {"variant": Variant, "reads": Place, "arranger": Arranger, "neighbours": Neighbours}
 
 
 def check_choices(*, prior: Any, **given: str) -> None:

@@ -3,16 +3,16 @@
 import logging
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.embeddings import Embeddings, mean_over_ranks, wide
-from sslkit.options.ranges import ChosenRatio, Count, Rows, Share, Size, Temperature, Weight, Width
+from sslkit.options.ranges import ChosenRatio, ChosenShare, Count, Rows, Size, Temperature, Weight, Width
 from sslkit.priors._of_step import Mode, StepFeatures
 from sslkit.regularizers.base import Place, Regularizer
 from sslkit.regularizers.dsa import arranging, official, options, scoring
@@ -24,7 +24,7 @@ from sslkit.runtime.device import Late
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
 
-AUTOMATIC = {True: 1.0, False: 0.1}  # chosen on held-out images: recipes/benchmarks/plugins/default.py
+AUTOMATIC = {True: (3.0, 0.1), False: (0.1, 1.0)}  # chosen on held-out images: recipes/benchmarks/plugins/default.py
 _CHECK_EVERY = 100  # calls between checks of M
 _DEAD = 0.1  # share of dead rows above which a warning is given
 
@@ -40,7 +40,7 @@ class DSA(Regularizer):
     held-out images (recipes/benchmarks/plugins).
 
     variant: paper, or code: the form of the public code wherever the two differ.
-    reads: the embeddings z of the equations, projected (z) or the backbone's (h); auto: h, but z with balance=null.
+    reads: the embeddings that are arranged, projected (z), or the backbone's (h).
     hidden: width of the arranging MLP.
     nu: weight of L_AM^s, the arranging term; 0 skips its computation.
     upsilon: weight of L_con, the consistency of M with the prior; 0 skips its computation.
@@ -59,8 +59,8 @@ class DSA(Regularizer):
     neighbours: for sc, in the batch (printed: of views; here its clean images) or the whole dataset; auto: dataset if
         the features are cached, but for prior=self; none: sc = 1.
     balance: ratio of its gradient's norm to the objective's; None, as in the paper, leaves nu and upsilon as they are.
-        auto: 1 beside an objective that compares views, 0.1 beside another one.
-    balance_until: finished share of the run from which on the factor of the balance is kept.
+        auto: 3 until a tenth of the run beside an objective that compares views, else 0.1 to its end.
+    balance_until: finished share of the run from which on the factor of the balance is kept; None is 1, or auto's.
     Raises UserError for values out of range, with the option's name.
 
     All this is of version 1 of the paper. Of version 2 (June 2025) the abstract alone could be read: it describes the
@@ -81,7 +81,7 @@ class DSA(Regularizer):
 
     Readings of places that the paper leaves open, of variant=paper (numbers: its equations):
 
-    * z is the projection head's output with the paper's weights. Printed: f(x), the backbone's.
+    * z is the projection head's output. Printed: f(x), the backbone's: reads=h.
     * f_s (9) ends in a ReLU, as in the code, and row sums include k = i.
     * L_AM (10, 16): distances are not squared, and pairs i = j, printed too, are left out: they add a constant.
     * gamma (10, 16) and tau (11) have no printed value: 0.5 is the code's.
@@ -104,7 +104,7 @@ class DSA(Regularizer):
         dim: int,
         *,
         variant: options.Variant = "paper",
-        reads: options.Reads = "auto",
+        reads: Place = "z",
         hidden: Width = 128,
         nu: Weight = 0.1,
         upsilon: Weight = 100.0,
@@ -120,7 +120,7 @@ class DSA(Regularizer):
         mode: Mode = "cached",
         neighbours: options.Neighbours = "auto",
         balance: ChosenRatio = "auto",
-        balance_until: Share = 1.0,
+        balance_until: ChosenShare = None,
     ) -> None:
         super().__init__(balance=balance, balance_until=balance_until)
         options.check_choices(variant=variant, reads=reads, arranger=arranger, neighbours=neighbours, prior=prior)
@@ -129,7 +129,7 @@ class DSA(Regularizer):
         self.dim, self.eta, self.mu = dim, eta, mu
         self.neighbours = neighbours
         self.as_code = variant == "code"
-        self.reads = self.place({"reads": reads, "balance": balance})
+        self.reads = reads
         self.alpha, self.relative_alpha = options.parse_alpha(alpha)
         self.features = StepFeatures(prior, mode=mode, size=prior_size, precision=prior_precision, owner="dsa")
         self.prior = self.features.prior
@@ -142,12 +142,6 @@ class DSA(Regularizer):
         self._unsaid: tuple[Late, float] | None = None
         self._warned_dead = False
         self._said_repulsive = False
-
-    @classmethod
-    def place(cls, options: Mapping[str, Any]) -> Place:
-        """Return which embeddings it reads: beside a balance those that the paper prints."""
-        reads = options.get("reads", "auto")
-        return reads if reads != "auto" else "z" if options.get("balance", "auto") is None else "h"
 
     def check(self, dataset: "Images") -> None:
         """Raises UserError for features of a file that do not fit the data set."""

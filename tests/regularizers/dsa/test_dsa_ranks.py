@@ -36,7 +36,7 @@ def wide(images: Tensor) -> Tensor:
 def run(options: dict, part: slice) -> dict[str, Tensor]:
     """One rank's terms, and the gradients of their sum by z and by the parameters."""
     torch.manual_seed(0)
-    dsa = DSA(D, hidden=8, **{"reads": "z", "prior": prior, "eta": 4, **options}).double()
+    dsa = DSA(D, hidden=8, **{"prior": prior, "eta": 4, **options}).double()
     z, images = batch()
     z = z[:, part].double().requires_grad_()
     index = torch.arange(N)[part]
