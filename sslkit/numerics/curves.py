@@ -35,6 +35,7 @@ Rows = Sequence[Mapping[str, float]]
 
 ACCURACIES = {True: "accuracy on held-out images", False: "accuracy on images that were trained on too"}
 RANK, SPREAD = "effective rank (RankMe)", "spread (std)"  # titles of panels
+FLATTENED = 4.0  # range of a term, in ranges without its first tenth, above which that is left out of the picture
 SHARES = "gradient norm / the objective's, log scale"
 WORDS = {
     RANK: "of the projections; falls to 1 in a collapse",
@@ -121,9 +122,18 @@ def _draw_term(axis: "Axes", rows: Rows, name: str) -> None:
     if window > 1:
         middle = np.median(np.lib.stride_tricks.sliding_window_view(values, window), axis=1)
         axis.plot(steps[window // 2 : window // 2 + len(middle)], middle, color=FIRST, lw=1.8)
-        seen = np.concatenate([middle, np.quantile(values, [0.01, 0.99])])  # a lone peak would flatten the rest
-        edge = 0.06 * (np.ptp(seen) or 1)
-        axis.set_ylim(seen.min() - edge, seen.max() + edge)
+        axis.set_ylim(*_limits(values, middle))
+
+
+def _limits(values: np.ndarray, middle: np.ndarray) -> tuple[float, float]:
+    """Both ends of an axis that neither a lone peak nor the first steps flatten. middle: the running median."""
+    later = middle[len(middle) // 10 :]  # a balance is found in the first steps
+    if np.ptp(middle) > FLATTENED * np.ptp(later) > 0:
+        seen = later
+    else:
+        seen = np.concatenate([middle, np.quantile(values, [0.01, 0.99])])
+    edge = 0.06 * (np.ptp(seen) or 1)
+    return seen.min() - edge, seen.max() + edge
 
 
 def _draw_value(axis: "Axes", rows: Rows, key: str, floor: float) -> None:

@@ -131,6 +131,16 @@ def test_few_rows_have_dots_and_many_a_running_median_that_a_peak_does_not_lift(
     assert "running median" in drawn[1].get_supxlabel()
 
 
+@pytest.mark.parametrize(("first", "top"), [(200.0, 8.0), (6.0, 12.0)])
+def test_first_steps_far_above_the_others_do_not_flatten_them(first: float, top: float, drawn, tmp_path: Path) -> None:
+    rows = rows_of(8, SMOOTHED, ["align"])
+    for place, row in enumerate(rows):
+        row["align"] = 5.0 - 3.0 * place / len(rows) + (first if place < len(rows) // 12 else 0.0)
+    plot_terms(rows, ["align"], tmp_path / "loss.png")
+    low, high = drawn[0].axes[-1].get_ylim()
+    assert 1.5 < low < 2.5 and top - 4 < high < top
+
+
 def test_a_short_run_records_every_step(small_run) -> None:
     settings = {**small_run["trainer"], "log_every": "auto"}
     entry = sslkit.pretrain({**small_run, "trainer": settings})
