@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "recipes" / "benchmarks"))
 
 from near_duplicates.run import threshold
 from objectives.run import usual_rate
+from plugins.default import CANDIDATES, chosen
 from ranking import calibration, consensus, halving, truth
 from results import CONSTANTS, load
 
@@ -62,6 +63,11 @@ def best_of_guide() -> tuple[float, float]:
     return forms[max(found, key=found.get)]
 
 
+def default_of_dsa(group: str) -> list[float]:
+    form = CANDIDATES["dsa"][chosen(load("plugins/default")["runs"], "dsa", group)]
+    return [form["balance"], form.get("balance_until", 1.0)]
+
+
 def default_metrics() -> list[str]:
     found = load("ranking/consensus")
     return consensus.defaults(found["rules"], found["unseen models"])
@@ -76,6 +82,7 @@ MEASURED: dict[str, Callable[[], Any]] = {
     "evaluation.ranking.checks:METRICS": default_metrics,
     "evaluation.ranking.consensus:AGREEMENT": lambda: agreement_and_spread()[0],
     "evaluation.ranking.consensus:SPREAD": lambda: agreement_and_spread()[1],
+    "sslkit.regularizers.dsa.regularizer:BESIDE_VIEWS": lambda: default_of_dsa("views"),
     "sslkit.regularizers.guide:Guide(balance)": lambda: best_of_guide()[0],
     "sslkit.regularizers.guide:Guide(balance_until)": lambda: best_of_guide()[1],
     "sslkit.training.build:NARROW_RATE": usual_rate,
