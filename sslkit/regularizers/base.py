@@ -90,6 +90,5 @@ class Regularizer(nn.Module):
 
 def in_words(balance: float | None, until: float, compares_views: bool) -> str:
     """A choice of balance="auto" for the start of a run."""
-    how = "no balance" if balance is None else f"balance {balance:g}"
-    when = f", kept from {until:.0%} of the run on" if balance is not None and until < 1 else ""
-    return f"{how}{when}: for objectives that {'compare' if compares_views else 'do not compare'} views"
+    how = "no balance" if balance is None else f"balance {balance:g}" + f" until {until:.0%} of the run" * (until < 1)
+    return f"{how}, chosen for objectives that {'compare' if compares_views else 'do not compare'} views"

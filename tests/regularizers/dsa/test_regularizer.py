@@ -137,7 +137,7 @@ def test_what_is_chosen_for_an_objective_is_said() -> None:
         method = contract.build(f"{name}+dsa")
         assert method.regularizers["dsa"].balance == balance
         assert f"balance {balance:g}" in method.describe()["dsa"]
-        assert method.describe()["dsa"].endswith(f": for objectives that {words}")
+        assert method.describe()["dsa"].endswith(f", chosen for objectives that {words}")
 
 
 def test_a_weight_of_zero_skips_what_nothing_else_needs(fashion) -> None:
