@@ -31,7 +31,7 @@ STEPS = 400
 WEIGHTS = ("pretrained", "random")
 BYOL = {"momentum": 0.98, "hidden": 256, "dim": 64}
 RESNET = {
-    "method": {"name": "byol+dsa", "objective": BYOL, "views": {"scale": [0.2, 1.0]}},
+    "method": {"name": "byol+dsa", "objective": BYOL, "dsa": {"balance": None}, "views": {"scale": [0.2, 1.0]}},
     "backbone": "narrow_resnet",
     "batch_size": 128,
     "lr": 9e-3,
