@@ -41,6 +41,8 @@ final.
 Amendment, after the race of 0.1: it is the only form that is admissible beside MAE and supervised training, so it alone
 goes on to the final of its group.
 
+Amendment, before its runs: HOG was raced with a constant balance alone, it is raced with the chosen one too.
+
 Amendment, before any run with ADC, for the time: its choice is that of its race, with the racers of both groups.
 """
 
@@ -75,8 +77,13 @@ SEEDS = {"fashion": (100, 101), "clipart": (100,)}
 DATA = {"fashion": ("fashion_mnist", 6), "clipart": ("clipart", 12)}  # its source, and epochs
 ALL = {g: [(data, o, seed) for data in DATA for seed in SEEDS[data] for o in names] for g, names in GROUPS.items()}
 RACED = {group: [("fashion", objective, 100) for objective in names[:RACERS]] for group, names in GROUPS.items()}
-ELSEWHERE = ("balance 1, on h", "balance 3, first tenth, on h", "balance 3, first tenth, tau auto")
-NO_PART = {("dsa", "views"): ("paper", "balance 0.1"), ("dsa", "no views"): ("paper", *ELSEWHERE)}
+LATER = (
+    "balance 1, on h",
+    "balance 3, first tenth, on h",
+    "balance 3, first tenth, tau auto",
+    "balance 3, first tenth, prior hog",
+)
+NO_PART = {("dsa", "views"): ("paper", "balance 0.1"), ("dsa", "no views"): ("paper", *LATER)}
 FIRST = {"balance": 3.0, "balance_until": 0.1}  # guide's default: the prior is learned first
 CANDIDATES: dict[str, dict[str, dict[str, Any]]] = {  # of each plug-in, the simplest first
     "dsa": {
@@ -90,6 +97,7 @@ CANDIDATES: dict[str, dict[str, dict[str, Any]]] = {  # of each plug-in, the sim
         "balance 1, on h": {"balance": 1.0, "reads": "h"},
         "balance 3, first tenth, on h": FIRST | {"reads": "h"},
         "balance 3, first tenth, tau auto": FIRST | {"tau": "auto"},
+        "balance 3, first tenth, prior hog": FIRST | {"prior": "hog"},
         "balance 1, prior hog": {"balance": 1.0, "prior": "hog"},
         "balance 1, prior self": {"balance": 1.0, "prior": "self"},
     },
