@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
 
 # Balance and its end, chosen on held-out images: recipes/benchmarks/plugins/default.py.
-BESIDE_VIEWS, BESIDE_OTHERS = (3.0, 0.1), (0.1, 1.0)
+BESIDE_VIEWS, BESIDE_OTHERS = (3.0, 0.1), (0.03, 1.0)
 _CHECK_EVERY = 100  # calls between checks of M
 _DEAD = 0.1  # share of dead rows above which a warning is given
 
@@ -60,7 +60,7 @@ class DSA(Regularizer):
     neighbours: for sc, in the batch (printed: of views; here its clean images) or the whole dataset; auto: dataset if
         the features are cached, but for prior=self; none: sc = 1.
     balance: ratio of its gradient's norm to the objective's; None, as in the paper, leaves nu and upsilon as they are.
-        auto: 3 until a tenth of the run beside an objective that compares views, else 0.1 to its end.
+        auto: 3 until a tenth of the run beside an objective that compares views, else 0.03 to its end.
     balance_until: finished share of the run from which on the factor of the balance is kept; None is 1, or auto's.
     Raises UserError for values out of range, with the option's name.
 
