@@ -3,7 +3,6 @@
 import copy
 import math
 import warnings
-from typing import ClassVar
 
 import pytest
 import torch
@@ -258,38 +257,6 @@ def test_the_state_of_an_older_run_is_read() -> None:
     assert older.batch == m.batch == 1 and older.shares.steps == 0 and m.shares.steps == 1
     older.set_extra_state(m.get_extra_state())
     assert older.shares.state() == m.shares.state()
-
-
-class Chosen(Regularizer):
-    """A regulariser without a term, whose balance depends on the objective."""
-
-    automatic: ClassVar = {True: (3.0, 0.1), False: (0.3, 1.0)}
-
-
-@pytest.mark.parametrize(
-    ("given", "compares", "expected"),
-    [
-        ({"balance": "auto"}, True, (3.0, 0.1)),
-        ({"balance": "auto"}, False, (0.3, 1.0)),
-        ({"balance": "auto", "balance_until": 0.5}, True, (3.0, 0.5)),
-        ({"balance": 2.0}, True, (2.0, 1.0)),
-        ({"balance": None}, True, (None, 1.0)),
-    ],
-)
-def test_an_automatic_balance_is_chosen_by_the_objective(given: dict, compares: bool, expected: tuple) -> None:
-    plugin = Chosen(**{"balance_until": None, **given})
-    plugin.beside(compares_views=compares)
-    assert (plugin.balance, plugin.balance_until) == expected
-    assert bool(plugin.choice) == (given["balance"] == "auto")
-    plugin.beside(compares_views=not compares)  # the choice is made once
-    assert (plugin.balance, plugin.balance_until) == expected
-
-
-def test_words_for_a_balance_are_those_that_a_regulariser_takes() -> None:
-    with pytest.raises(UserError, match="koleo option balance must be a number, above 0"):
-        build("byol+koleo", koleo={"balance": "auto"})
-    with pytest.raises(UserError, match=r"dsa option balance must be .*auto.*, got 'none'"):
-        build("byol+dsa", dsa={"balance": "none"})
 
 
 @pytest.mark.parametrize("bad", [0, 0.0, -1, math.inf, math.nan])
