@@ -20,7 +20,7 @@ EPOCHS = 4
 
 def jobs(asked: Asked) -> dict[str, Job]:
     methods = ("simclr",) if asked.dry else ("byol+dsa", "mae+guide")
-    ways = {"as it is": False, "deterministic": True} if asked.on_gpu else {"as it is": False}
+    ways = {"deterministic": True, "as it is": False} if asked.on_gpu else {"as it is": False}
     return {
         f"{method} | {way} | {asked.device.type}": lambda method=method, fixed=fixed: compared(method, asked, fixed)
         for method in methods

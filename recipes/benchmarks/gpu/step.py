@@ -1,7 +1,7 @@
 """Section `step` of run.py: images a second and memory of whole steps, in turns with what bounds them from below."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from gpu.jobs import Asked, Few, Job, Step, half, in_use, memory_of, random_images, seconds_in_turns
@@ -9,15 +9,20 @@ from torch import Tensor, nn
 
 import sslkit
 from sslkit import backbones
+from sslkit.runtime.compiling import GRAPHS
+from sslkit.runtime.compiling import compiled as compiled_function
 from sslkit.training.config import OptimizerConfig
 from sslkit.training.step import compiled_parts, make_optimizer
 
-# Methods by network, the first of them also compiled.
 LARGE = {
     "resnet50": ("byol", "byol+dsa", "byol+guide", "simclr", "barlow_twins"),
     "vit_small_patch16_224": ("barlow_twins", "byol", "simclr", "dino", "mae"),
 }
+COMPILED = {"resnet50": "byol", "vit_small_patch16_224": "barlow_twins"}
 NARROW = ("narrow_resnet", "narrow_vit")
+
+
+Contestants = dict[str, tuple[Step, float]]  # steps and their GiB by name
 
 
 def jobs(asked: Asked) -> dict[str, Job]:
@@ -31,15 +36,19 @@ def jobs(asked: Asked) -> dict[str, Job]:
         for network, methods in LARGE.items()
     }
     found |= {
+        f"{network}, compiled": lambda network=network, name=name: measured(
+            compiled(name, network, asked), 256, asked, rounds=3, each=4
+        )
+        for network, name in COMPILED.items()
+    }
+    found |= {
         network: lambda network=network: measured(narrow(network, asked), 256, asked, rounds=5, each=20)
         for network in NARROW
     }
     return found
 
 
-def measured(
-    steps: dict[str, tuple[Step, float]], batch: int, asked: Asked, *, rounds: int, each: int
-) -> dict[str, object]:
+def measured(steps: Contestants, batch: int, asked: Asked, *, rounds: int, each: int) -> dict[str, object]:
     """Images a second, and GiB, of every contestant."""
     seconds = seconds_in_turns(
         {name: step for name, (step, _) in steps.items()}, asked.device, rounds=rounds, each=each
@@ -48,9 +57,7 @@ def measured(
     return {"rates": rates, "gib": {name: gib for name, (_, gib) in steps.items()}, "batch": batch}
 
 
-def contestants(
-    network: str, methods: Sequence[str], asked: Asked, *, size: int, batch: int
-) -> dict[str, tuple[Step, float]]:
+def contestants(network: str, methods: Sequence[str], asked: Asked, *, size: int, batch: int) -> Contestants:
     """Steps on `batch` uint8 images that are on the device, and their GiB.
 
     student: forward and backward of the network on two views in one pass, and its optimiser. student and teacher: the
@@ -64,16 +71,24 @@ def contestants(
         "student and teacher": lambda: bare(network, images, teacher=True),
         "lightly's byol, views given": lambda: lightly(network, images),
     }
-    for name in methods:
-        ways[name.rstrip("*")] = lambda name=name: whole(name.rstrip("*"), network, images, asked)
-        if name.endswith("*") and asked.on_gpu:
-            ways[f"{name[:-1]}, compiled"] = lambda name=name: whole(
-                name[:-1], network, images, asked, compiled="default"
-            )
+    ways |= {name: lambda name=name: whole(name, network, images, asked) for name in methods}
     return built(ways, asked.device)
 
 
-def built(ways: dict[str, object], device: torch.device) -> dict[str, tuple[Step, float]]:
+def compiled(name: str, network: str, asked: Asked, *, size: int = 224, batch: int = 256) -> Contestants:
+    """The student alone and a method, each as it is and as `trainer.compile` has it: networks, and views."""
+    torch.manual_seed(0)
+    images = random_images(batch, size, asked.device)
+    ways = {
+        "student": lambda: bare(network, images, teacher=False),
+        "student, compiled": lambda: bare(network, images, teacher=False, compiled=True),
+        name: lambda: whole(name, network, images, asked),
+        f"{name}, compiled": lambda: whole(name, network, images, asked, compile_as=True),
+    }
+    return built(ways, asked.device)
+
+
+def built(ways: dict[str, Callable[[], Step]], device: torch.device) -> Contestants:
     """Each contestant and what it holds at most in a step."""
     found = {}
     for name, build in ways.items():
@@ -83,30 +98,31 @@ def built(ways: dict[str, object], device: torch.device) -> dict[str, tuple[Step
     return found
 
 
-def narrow(network: str, asked: Asked, *, size: int = 32, batch: int = 256) -> dict[str, tuple[Step, float]]:
+def narrow(network: str, asked: Asked, *, size: int = 32, batch: int = 256) -> Contestants:
     """Steps of a small network, whose launches may take longer than its arithmetic.
 
-    graphs: compiled with CUDA graphs, PyTorch's reduce-overhead.
+    compiled, graphs: as `trainer.compile` has it, true and reduce-overhead.
     """
     torch.manual_seed(0)
     images = random_images(batch, size, asked.device)
-    ways: dict[str, object] = {"student": lambda: bare(network, images, teacher=False)}
-    for name, mode in {"simclr": None, "simclr, compiled": "default", "simclr, graphs": "reduce-overhead"}.items():
-        ways[name] = lambda mode=mode: whole("simclr", network, images, asked, compiled=mode)
+    ways = {"student": lambda: bare(network, images, teacher=False)}
+    for name, how in {"simclr": False, "simclr, compiled": True, "simclr, graphs": GRAPHS}.items():
+        ways[name] = lambda how=how: whole("simclr", network, images, asked, compile_as=how)
     return built(ways, asked.device)
 
 
-def whole(name: str, network: str, images: Tensor, asked: Asked, *, compiled: str | None = None) -> Step:
-    """A training step with everything: views, losses, teacher, optimiser. compiled: the mode of torch.compile."""
+def whole(name: str, network: str, images: Tensor, asked: Asked, *, compile_as: bool | str = False) -> Step:
+    """A training step with everything: views, losses, teacher, optimiser. compile_as: the run's `trainer.compile`."""
     index = torch.arange(len(images), device=images.device)
     method = sslkit.method(name, backbone=network, image_size=images.shape[-1]).to(images.device).train()
     method.prepare(Few(images.cpu(), index.cpu()))
     optimizer = make_optimizer(method, OptimizerConfig(name="adamw"), 1e-4)
-    method.compiled_views = compiled is not None
-    for owner, function in compiled_parts(method) if compiled else ():
-        setattr(owner, function, torch.compile(getattr(owner, function), dynamic=False, mode=compiled))
+    method.compiled_views = bool(compile_as)
+    compile_networks(method, compile_as)
 
     def step() -> None:
+        if compile_as == GRAPHS:
+            torch.compiler.cudagraph_mark_step_begin()
         method.shares.steps = 1  # no step in which the shares are measured
         with half(images.device):
             loss = method(images, index)["loss"]
@@ -116,9 +132,15 @@ def whole(name: str, network: str, images: Tensor, asked: Asked, *, compiled: st
     return step
 
 
-def bare(network: str, images: Tensor, *, teacher: bool) -> Step:
+def compile_networks(module: nn.Module, compile_as: bool | str) -> None:
+    for owner, name in compiled_parts(module) if compile_as else ():
+        setattr(owner, name, compiled_function(getattr(owner, name), graphs=compile_as == GRAPHS))
+
+
+def bare(network: str, images: Tensor, *, teacher: bool, compiled: bool = False) -> Step:
     body = backbones.build(network, image_size=images.shape[-1], in_chans=3).to(images.device).train()
     slow = copy.deepcopy(body).requires_grad_(False) if teacher else None
+    compile_networks(body, compiled)
     optimizer = torch.optim.AdamW(body.parameters(), 1e-4, fused=images.is_cuda)
     pixels = (images.float() / 255).repeat(2, 1, 1, 1)
 

@@ -11,6 +11,7 @@ import sslkit
 from sslkit.runtime.context import Runtime
 
 METHODS = ("simclr", "byol", "dino")  # dino: two of 224 and eight of 96 pixels
+COMPILED = ("simclr", "dino")
 
 
 def jobs(asked: Asked) -> dict[str, Job]:
@@ -25,6 +26,9 @@ def milliseconds(n: int, size: int, asked: Asked) -> dict[str, dict[str, float]]
     ways: dict[str, Step] = {
         f"sslkit's {name}": partial(_views, _method(name, size, asked), images) for name in METHODS
     }
+    if asked.on_gpu:
+        made = {name: _method(name, size, asked, compiled=True) for name in COMPILED}
+        ways |= {f"sslkit's {name}, compiled": partial(_views, method, images) for name, method in made.items()}
     for name, build in {"kornia": kornia_pair, "torchvision v2, image by image": torchvision_pair}.items():
         try:
             ways[f"{name}, simclr"] = partial(_pair, build(size), images)
@@ -32,7 +36,7 @@ def milliseconds(n: int, size: int, asked: Asked) -> dict[str, dict[str, float]]
             print(f"views: {name} is left out: {error}")
     seconds = seconds_in_turns(ways, asked.device, rounds=1 if asked.dry else 3, each=1 if asked.dry else 3)
     ms = {name: round(1000 * value, 2) for name, value in seconds.items()}
-    return {"ms": ms, "off": {name: off(name, images[:32], size, asked) for name in METHODS}}
+    return {"ms": ms, "off": {name: off(name, images[:32], size, asked) for name in COMPILED}}
 
 
 def off(name: str, images: Tensor, size: int, asked: Asked) -> float:
