@@ -76,5 +76,13 @@ def machine() -> dict[str, str | int | None]:
         "processor": processor(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in packages},
+        **{name: version(name) for name in packages},
     }
+
+
+def version(package: str) -> str | None:
+    """The installed version; None for a package that is not, as sslkit in a folder on PYTHONPATH."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

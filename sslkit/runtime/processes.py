@@ -180,9 +180,10 @@ def leave_group(launched_outside: bool) -> None:
 
 
 def quiet() -> None:
-    """Silence news of Lightning and of its loggers, and advice on an argument of DDP that has no successor."""
-    for name in ("lightning_fabric", "pytorch_lightning"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    """Silence news of Lightning and of its loggers, and advice on what is chosen here: buffers of DDP, and TF32."""
+    for name in ("lightning_fabric", "pytorch_lightning"):  # their own level is set anew when they are imported
+        logging.getLogger(f"{name}.utilities.rank_zero").setLevel(logging.WARNING)
     for name in ("pytorch_lightning.loggers.mlflow", "mlflow.store.db.utils"):  # each says that it makes a new store
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", ".*`broadcast_buffers` is deprecated.*")  # its successor still sends them once
+    warnings.filterwarnings("ignore", "TensorFloat32 tensor cores .* available but not enabled")

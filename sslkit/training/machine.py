@@ -20,6 +20,8 @@ from sslkit.training.config import Config
 from sslkit.training.data import Data
 from sslkit.training.step import compiled_parts
 
+LARGE, LONG = 10_000_000, 5_000  # parameters, and steps of a run, from which compiling is proposed
+
 
 def check_trainer(config: Config) -> None:
     """Raises UserError for settings of the trainer that are not possible here, before anything is computed.
@@ -85,6 +87,19 @@ def compiled_networks(config: Config, method: Method) -> Compiled:
         if processes.is_main():
             say.line(f"note      compiled without CUDA graphs: {why}")
     return Compiled(compiled_parts, lambda: method.shares.due, lengths_vary=vary, graphs=graphs)
+
+
+def uncompiled(config: Config, method: Method, steps: int) -> list[str]:
+    """A note on a long run of a large network on a GPU that does not compile it."""
+    parameters = sum(p.numel() for p in method.backbone.parameters())
+    on_gpu = torch.cuda.is_available() and not is_cpu(config.trainer.accelerator)
+    possible = not config.trainer.compile and config.trainer.strategy != "fsdp"
+    if not (on_gpu and possible and parameters >= LARGE and steps >= LONG):
+        return []
+    return [
+        "note      trainer.compile=true made steps of a ResNet-50 and of a ViT-S/16 1.5 times as fast on an H200; it "
+        "compiles for a minute or two first"
+    ]
 
 
 def demand(config: Config, data: Data) -> Demand:

@@ -20,7 +20,7 @@ from sslkit.terminal.say import columns, counted, printable, words
 from sslkit.training.build import batches, chosen_line, cpu_default, steps
 from sslkit.training.config import Config
 from sslkit.training.data import Data
-from sslkit.training.machine import reading, shared
+from sslkit.training.machine import reading, shared, uncompiled
 from sslkit.training.step import images_of_step, peak_lr
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
 
@@ -62,6 +62,7 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
     lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
     lines += [f"note      {body.unseen} (data.image_size)"] if body.unseen else []
     lines += [*_oversized(config, method, data), *_few(config, data), *_harsh(config, method, asked)]
+    lines += uncompiled(config, method, steps(config, data))
     say.lines("\n".join(printable(line, keep="") for line in lines))
 
 

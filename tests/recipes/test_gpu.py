@@ -1,5 +1,6 @@
 """recipes/benchmarks/gpu where there is no GPU: each section in its dry form, and what it says."""
 
+import importlib.metadata
 import subprocess
 import sys
 from pathlib import Path
@@ -105,6 +106,20 @@ def test_a_section_goes_on_where_it_stopped(dry, monkeypatch, tmp_path: Path, ca
     run.section("fake", Asked(CPU, dry=True), [], minutes=1, again=False)
     assert len(done) == 7
     assert results.load("gpu/gpu")["fake"].keys() == jobs.keys()
+
+
+def test_a_result_is_kept_where_sslkit_is_not_installed(correct, monkeypatch, tmp_path: Path) -> None:
+    """As in a folder on PYTHONPATH, on a machine that was lent for some minutes."""
+    import results
+
+    def version(package: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setattr(results, "path_of", lambda name: tmp_path / "gpu.json")
+    results.keep("gpu/gpu", "a", {"ms": 1.0}, part="step")
+    assert results.load("gpu/gpu")["step"] == {"a": {"ms": 1.0}}
+    assert results.load("gpu/gpu")["machine"]["sslkit"] is None
 
 
 def test_a_section_that_fails_is_named_and_the_others_run(correct, monkeypatch) -> None:

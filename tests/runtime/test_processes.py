@@ -1,5 +1,6 @@
 """torchrun's processes make one run, whose weights are those of `trainer.devices=2`."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import sslkit
 from sslkit.errors import UserError
 from sslkit.runtime import processes
 from sslkit.training.config import Config
-from sslkit.training.machine import check_trainer, reading, shared
+from sslkit.training.machine import check_trainer, reading, shared, uncompiled
 
 ROOT = Path(__file__).parents[2]
 
@@ -131,6 +132,22 @@ def test_a_run_says_how_many_processes_decode(beside_gpus, monkeypatch) -> None:
     assert reading(Config.from_mapping({"data.workers": 3}), data) == []
 
 
+@pytest.mark.parametrize(
+    ("given", "parameters", "steps", "said"),
+    [
+        ({}, 10**7, 5000, 1),
+        ({}, 10**7, 4999, 0),
+        ({}, 10**6, 5000, 0),
+        ({"trainer.compile": True}, 10**7, 5000, 0),
+        ({"trainer.strategy": "fsdp"}, 10**7, 5000, 0),
+        ({"trainer.accelerator": "cpu"}, 10**7, 5000, 0),
+    ],
+)
+def test_a_long_run_on_a_gpu_says_that_it_could_be_compiled(given, parameters, steps, said, beside_gpus) -> None:
+    method = SimpleNamespace(backbone=torch.nn.Linear(parameters, 1, bias=False, device="meta"))
+    assert len(uncompiled(Config.from_mapping(given), method, steps)) == said
+
+
 def test_a_run_on_the_cpu_leaves_gpus_alone(small_run, tmp_path, beside_gpus) -> None:
     """The first command with trainer.accelerator=cpu: one process, fp32, and no GPU is touched."""
     run = {**small_run, "method": "simclr", "epochs": 1}
@@ -185,3 +202,14 @@ def test_a_missing_gpu_says_how_to_go_on(small_run) -> None:
         pytest.skip("there is a GPU")
     with pytest.raises(UserError, match="PyTorch finds no GPU here: install a build of it for yours"):
         sslkit.pretrain({**small_run, "trainer": {**small_run["trainer"], "accelerator": "gpu"}})
+
+
+def test_news_of_lightning_stay_silent_when_it_is_imported_later(caplog) -> None:
+    """Its import sets the level of its own logger; on a GPU it would advise TF32, which `trainer.precision` chooses."""
+    processes.quiet()
+    for name in ("lightning_fabric", "pytorch_lightning"):
+        logging.getLogger(name).setLevel(logging.INFO)
+        news = logging.getLogger(f"{name}.utilities.rank_zero")
+        news.info("some news")
+        news.warning("a warning")
+    assert [record.message for record in caplog.records] == ["a warning"] * 2
