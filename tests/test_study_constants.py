@@ -82,6 +82,7 @@ MEASURED: dict[str, Callable[[], Any]] = {
     "evaluation.ranking.checks:METRICS": default_metrics,
     "evaluation.ranking.consensus:AGREEMENT": lambda: agreement_and_spread()[0],
     "evaluation.ranking.consensus:SPREAD": lambda: agreement_and_spread()[1],
+    "sslkit.regularizers.dsa.regularizer:BESIDE_OTHERS": lambda: default_of_dsa("no views"),
     "sslkit.regularizers.dsa.regularizer:BESIDE_VIEWS": lambda: default_of_dsa("views"),
     "sslkit.regularizers.guide:Guide(balance)": lambda: best_of_guide()[0],
     "sslkit.regularizers.guide:Guide(balance_until)": lambda: best_of_guide()[1],
