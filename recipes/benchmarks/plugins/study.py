@@ -64,12 +64,14 @@ def one(data: str, name: str, form: str, epochs: int, seed: int) -> str:
         method = {"name": f"{name}+{plugin}", plugin: options} if plugin else {"name": name}
         how = {"lr": best(name)["lr"], "epochs": epochs, "seed": seed, "batch_size": BATCH.get(name, 128)}
         how |= {"backbone": f"narrow_{family.find(name).families[0]}", "out": scratch / "zoo"}
+        how |= {"trainer": {"progress": False, "devices": 1, "precision": "32-true"}}  # a GPU's would be another
         try:
             entry = sslkit.pretrain(config(method | settings(name), str(images), **how))
         except sslkit.UserError as error:  # a loss that is not finite; the other runs go on
             return f"{run:<60} failed: {error}"
         found = judged(entry.card, "probe", "knn", "inter", "intra") | elsewhere(entry, data, scratch)
         found |= {"rankme": round(entry.card["diagnostics"]["rankme"], 2), "seconds": entry.card["seconds"]}
+        found["device"] = entry.card["computed"]["device"]
     keep(RESULTS, run, found | {"commit": (commit() or "")[:8], "date": date.today().isoformat()})
     return f"{run:<60} probe {100 * found['probe']:.1f}  10-NN {100 * found['knn']:.1f}"
 
