@@ -144,6 +144,11 @@ def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:
         "method": method.name,
         "options": {} if isinstance(config.method, str) else config.to_dict()["method"],
         "config": config.to_dict(),
+        "balance": {
+            name: {"balance": plugin.balance, "balance_until": plugin.balance_until}
+            for name, plugin in method.regularizers.items()
+            if plugin.choice
+        },
         "backbone": {
             "name": body.recipe.name,
             "lines": body.recipe.lines,

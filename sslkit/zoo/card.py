@@ -74,6 +74,7 @@ SCHEMA: dict[str, Any] = _object(
         range=_RANGE,
         held_out=_field(["boolean", "null"], "true, false or null"),
     ),
+    balance=_field("object", "the balance that was chosen of regularisers, by their name"),
     seed=_field("integer", "a whole number"),
     epochs=_field("number", "a number of epochs", minimum=0),
     date=_field("string", "a date such as 2026-11-21T16:28:47+00:00"),
