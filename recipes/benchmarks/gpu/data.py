@@ -113,7 +113,7 @@ def run(
     """A run from the files: images a second and the share of time that it waits for them, medians of later epochs."""
     config = {
         "method": method,
-        "data": {"source": str(folder), "batch_size": batch, "image_size": SIDE},
+        "data": {"source": str(folder), "batch_size": batch, "image_size": 32 if asked.dry else SIDE},
         "backbone": backbone,
         "epochs": epochs,
         "out": str(out),

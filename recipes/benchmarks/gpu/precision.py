@@ -96,13 +96,14 @@ def clip(asked: Asked) -> dict[str, dict[str, float]]:
     """Images a second of ViT-B-32 with random weights as a prior, and the cosine of its features with float32's."""
     import open_clip
 
+    name = "ViT-S-32" if asked.dry else "ViT-B-32"
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "random.pt"
-        torch.save(open_clip.create_model("ViT-B-32").state_dict(), file)
-        made = {name: priors.build(f"clip:ViT-B-32:{file}", precision=name) for name in priors.PRECISIONS}
+        torch.save(open_clip.create_model(name).state_dict(), file)
+        made = {form: priors.build(f"clip:{name}:{file}", precision=form) for form in priors.PRECISIONS}
     images = random_images(4 if asked.dry else 256, 224, asked.device)
-    prior: dict[str, Callable[[], Tensor]] = {name: partial(one, images) for name, one in made.items()}
+    prior: dict[str, Callable[[], Tensor]] = {form: partial(one, images) for form, one in made.items()}
     one, other = (F.normalize(apply().double(), dim=1) for apply in prior.values())
     seconds = seconds_in_turns(prior, asked.device, rounds=1 if asked.dry else 3, each=1 if asked.dry else 3)
     return {
