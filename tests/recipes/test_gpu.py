@@ -109,7 +109,7 @@ def test_a_section_goes_on_where_it_stopped(dry, monkeypatch, tmp_path: Path, ca
 
 
 def test_a_result_is_kept_where_sslkit_is_not_installed(correct, monkeypatch, tmp_path: Path) -> None:
-    """As in a folder on PYTHONPATH, on a machine that was lent for some minutes."""
+    """A folder on PYTHONPATH has no version: a machine that is used for some minutes need not have it installed."""
     import results
 
     def version(package: str) -> str:
