@@ -26,7 +26,8 @@ def shape(z: Tensor, slices: Tensor) -> Tensor:
     slices: (D, M) directions of length 1.
     """
     standard = (z - z.mean(-2, keepdim=True)) / (_std(z).detach().unsqueeze(-2) + EPS)
-    return ((standard @ slices).sort(dim=-2).values - normal_quantiles(z.shape[-2], like=z)).square().mean()
+    ordered = (standard @ slices).sort(dim=-2, stable=True).values  # equal images: a GPU's order is the CPU's
+    return (ordered - normal_quantiles(z.shape[-2], like=z)).square().mean()
 
 
 def normal_quantiles(n: int, *, like: Tensor) -> Tensor:

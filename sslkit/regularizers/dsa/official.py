@@ -30,7 +30,7 @@ def _scaled(z: Tensor) -> Tensor:
     count = z.shape[1]
     z = z - z[:, :1]  # makes a constant dimension exactly 0
     places = torch.arange(1 - count, count, 2, device=z.device, dtype=z.dtype)
-    total = 2 * (z.sort(dim=1).values * places[:, None]).sum(1, keepdim=True)
+    total = 2 * (z.sort(dim=1, stable=True).values * places[:, None]).sum(1, keepdim=True)
     return z / total.clamp_min(1e-12)
 
 
