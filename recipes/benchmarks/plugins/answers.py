@@ -1,110 +1,140 @@
 """The tables of the study, in Markdown: one answer, then the objectives one by one, and the claims of the papers."""
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from plugins.plan import BESIDE, FORMS, OBJECTIVES, PRIORED
+from plugins.plan import BESIDE, FORMS, OBJECTIVES, PARTS, PRIORED
 from told import Rows, differences, half_width, interval, spread
 
 from sslkit.terminal.tables import markdown
 
 Runs = dict[str, dict[str, Any]]
+Setting = tuple[str, str]  # data set and epochs
 MEASURES = {"probe": "probe", "knn": "10-NN", "few_shot": "few-shot", "transfer": "transfer"}
 VIEWS = ("byol", "simclr", "barlow_twins", "swav")  # objectives that compare views, of which DSA's paper speaks
 WITHIN = 2.0  # points that priors may differ by where they are to differ little
 
 
 def tables(runs: Runs) -> str:
-    settings = list(dict.fromkeys(tuple(key.split(" | ")[i] for i in (0, 3)) for key in runs))
-    parts = [answer(runs, settings), *(by_objective(runs, *setting) for setting in settings), claims(runs)]
-    return "\n\n".join(part for part in parts if part)
+    parts = [answer(runs), *(by_objective(runs, setting) for setting in settings_of(runs)), claims(runs)]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def names(runs: Runs, place: int, data: str, epochs: str) -> list[str]:
-    """The objectives (place 1) or forms (2) of the runs on a set, in the order of the plan."""
-    keys = [key.split(" | ") for key in runs]
-    found = dict.fromkeys(key[place] for key in keys if (key[0], key[3]) == (data, epochs))
-    return [name for name in ((*OBJECTIVES, *BESIDE), tuple(FORMS))[place - 1] if name in found]
+def settings_of(runs: Runs) -> list[Setting]:
+    """The data sets and lengths that have runs, in the order of the plan."""
+    planned = dict.fromkeys((data, str(epochs)) for part in PARTS.values() for data, _, _, epochs, _ in part.runs())
+    return [setting for setting in planned if any(_is_of(key, setting) for key in runs)]
 
 
-def of(runs: Runs, data: str, name: str, form: str, epochs: str) -> Rows:
-    """The results by seed."""
-    start = f"{data} | {name} | {form} | {epochs} | "
+def named(setting: Setting) -> str:
+    return f"{setting[0]}, {setting[1]} epochs"
+
+
+def forms_of(runs: Runs, setting: Setting) -> list[str]:
+    """The forms but "plain" that have runs, in the order of the plan."""
+    found = {key.split(" | ")[2] for key in runs if _is_of(key, setting)}
+    return [form for form in FORMS if form in found and form != "plain"]
+
+
+def objectives_of(runs: Runs, setting: Setting) -> list[str]:
+    found = {key.split(" | ")[1] for key in runs if _is_of(key, setting)}
+    return [name for name in (*OBJECTIVES, *BESIDE) if name in found]
+
+
+def _is_of(key: str, setting: Setting) -> bool:
+    data, _, _, epochs, _ = key.split(" | ")
+    return (data, epochs) == setting
+
+
+def of(runs: Runs, setting: Setting, name: str, form: str) -> Rows:
+    """The results of a form of an objective by seed."""
+    start = f"{setting[0]} | {name} | {form} | {setting[1]} | "
     return {key.removeprefix(start): row for key, row in runs.items() if key.startswith(start)}
 
 
-def gains(runs: Runs, data: str, epochs: str, form: str, base: str, measure: str, only: Sequence[str] = ()) -> list:
-    """form minus base in points for each objective, the mean over the seeds of both."""
-    found = []
-    for name in only or OBJECTIVES:
-        values = differences(of(runs, data, name, form, epochs), of(runs, data, name, base, epochs), measure)
-        found += [statistics.mean(values)] if values else []
-    return found
+def over(runs: Runs, setting: Setting, name: str, form: str, base: str, measure: str = "probe") -> list[float]:
+    """form minus base in points, seed by seed."""
+    return differences(of(runs, setting, name, form), of(runs, setting, name, base), measure)
+
+
+def gains(
+    runs: Runs, setting: Setting, form: str, base: str, measure: str = "probe", only: Sequence[str] = OBJECTIVES
+) -> dict[str, float]:
+    """form minus base in points by objective, the mean over the seeds of both."""
+    found = {name: over(runs, setting, name, form, base, measure) for name in only}
+    return {name: statistics.mean(values) for name, values in found.items() if values}
 
 
 def control_of(form: str) -> str:
-    """Its plug-in with the prior of a random network; empty for plug-ins without prior."""
+    """Its plug-in with the prior of a random network; empty for the control itself and plug-ins without prior."""
     plugin = form.split(",")[0]
     return f"{plugin}, random network" if plugin in PRIORED and "random" not in form else ""
 
 
 def above(values: Sequence[float]) -> bool:
-    return len(values) > 1 and statistics.mean(values) - half_width(values) > 0
+    """Their mean has a 95 % interval above 0."""
+    return len(values) > 1 and bool(statistics.mean(values) > half_width(values))
 
 
-def answer(runs: Runs, settings: Sequence[tuple[str, str]]) -> str:
-    """Each form on each set: mean gains over the objectives, the difference to the control, and the verdict."""
-    titles = [MEASURES[measure] for measure in MEASURES]
-    lines = [["data", "epochs", "form", "objectives", *titles, "probe minus random network", "helps"]]
-    for data, epochs in settings:
-        for form in names(runs, 2, data, epochs):
-            if form == "plain":
-                continue
-            found = [gains(runs, data, epochs, form, "plain", measure) for measure in MEASURES]
-            control = control_of(form)
-            beside = gains(runs, data, epochs, form, control, "probe") if control else []
-            helps = above(found[0]) and (not control or above(beside))
-            cells = [interval(values) for values in found]
-            lines.append([data, epochs, form, str(len(found[0])), *cells, interval(beside), "yes" if helps else "no"])
-    return markdown(lines, range(3, len(lines[0]) - 1))
+def helps(gained: Sequence[float], control: str, over_control: Sequence[float]) -> bool:
+    """The rule of the plan: above plain, and above the control if there is one."""
+    return above(gained) and (not control or above(over_control))
 
 
-def by_objective(runs: Runs, data: str, epochs: str) -> str:
-    """Probe of plain, and what each form adds to it, mean and t-interval over the seeds."""
-    forms = [form for form in names(runs, 2, data, epochs) if form != "plain"]
-    lines = [[f"{data}, {epochs} epochs", "plain, %", *forms]]
-    for name in names(runs, 1, data, epochs):
-        plain = of(runs, data, name, "plain", epochs)
-        cells = [interval(differences(of(runs, data, name, form, epochs), plain, "probe")) for form in forms]
-        lines.append([name, spread([100 * row["probe"] for row in plain.values()]), *cells])
+def answer(runs: Runs) -> str:
+    """A form a row: its mean gain over the objectives on each set, and over its control; * where it helps all in the mean."""
+    settings = settings_of(runs)
+    others = {measure: title for measure, title in MEASURES.items() if measure != "probe"}
+    heads = [text for one in settings for text in (named(one), "over random network")]
+    lines = [["form", *heads, *(f"{title}, {named(settings[0])}" for title in others.values())]]
+    for form in (form for form in FORMS if any(form in forms_of(runs, one) for one in settings)):
+        control = control_of(form)
+        cells = []
+        for one in settings:
+            gained = list(gains(runs, one, form, "plain").values())
+            beside = list(gains(runs, one, form, control).values()) if control else []
+            star = len(gained) == len(OBJECTIVES) and helps(gained, control, beside)
+            cells += [interval(gained) + " *" * star, interval(beside)]
+        cells += [interval(list(gains(runs, settings[0], form, "plain", one).values())) for one in others]
+        lines.append([form, *cells])
+    return markdown(lines, range(1, len(lines[0])))
+
+
+def by_objective(runs: Runs, setting: Setting) -> str:
+    """A form a row: what it adds to each objective's probe, mean and t-interval over the seeds; * where it helps."""
+    names = objectives_of(runs, setting)
+    plain = [spread([100 * row["probe"] for row in of(runs, setting, name, "plain").values()]) for name in names]
+    lines = [[named(setting), *names], ["plain, %", *plain]]
+    for form in forms_of(runs, setting):
+        control, cells = control_of(form), []
+        for name in names:
+            gained = over(runs, setting, name, form, "plain")
+            beside = over(runs, setting, name, form, control) if control else []
+            cells.append(interval(gained) + " *" * helps(gained, control, beside))
+        lines.append([form, *cells])
     return markdown(lines, range(1, len(lines[0])))
 
 
 def claims(runs: Runs) -> str:
-    """The claims of the two papers and their verdicts, by the rules of the plan."""
-
-    def said(text: str, values: Sequence[float], holds: Callable[[float, float], bool]) -> str:
-        if len(values) < 2:
-            return f"* {text}: not measured."
-        middle, half = statistics.mean(values), half_width(values)
-        verdict = "agrees" if holds(middle - half, middle + half) else "no"
-        return f"* {text}: {verdict}, {interval(values)} over {len(values)} objectives."
-
+    """The claims of the two papers and their verdicts, by the rules of the plan; "open" where they leave it so."""
+    fashion = ("fashion", "6")
     lines = [
-        said(
-            f"{title} ({claim})",
-            gains(runs, "fashion", "6", form, "plain", "probe", VIEWS),
-            lambda low, _: low > 0,
-        )
+        _claim(f"{title} ({claim})", gains(runs, fashion, form, "plain", only=VIEWS), 0, float("inf"))
         for title, claim, form in (("DSA raises the probe", "+2.04", "dsa, paper"), ("ADC does", "+1.5 to 2", "adc"))
     ]
     lines += [
-        said(
-            f"ADC with {prior} is as with pca",
-            gains(runs, "fashion", "6", f"adc, {prior}", "adc", "probe"),
-            lambda low, high: low > -WITHIN and high < WITHIN,
-        )
+        _claim(f"ADC with {prior} is as with pca", gains(runs, fashion, f"adc, {prior}", "adc"), -WITHIN, WITHIN)
         for prior in ("identity", "hog", "wheel", "self")
     ]
     return "\n".join(lines)
+
+
+def _claim(text: str, found: dict[str, float], least: float, most: float) -> str:
+    """Verdict: agrees if the interval of the mean is between the two, disagrees if it is beside them, or else open."""
+    values = list(found.values())
+    if len(values) < 2:
+        return f"* {text}: not measured."
+    low, high = (statistics.mean(values) + sign * half_width(values) for sign in (-1, 1))
+    verdict = "agrees" if least < low and high < most else "disagrees" if high < least or low > most else "open"
+    return f"* {text}: {verdict}, {interval(values)} over {len(values)} objectives."

@@ -63,7 +63,7 @@ import cli
 import numpy as np
 import torch
 from objectives.settings import BATCH, best, config, judged, opened, settings
-from results import commit, keep, load
+from results import commit, keep, load, path_of
 
 import sslkit
 from sslkit import objectives as family
@@ -130,7 +130,9 @@ def main() -> None:
                 run(wanted(plugin, taking_part(plugin, group), RACED[group]), args.jobs)
             if not args.table and plugin not in BY_RACE:
                 run(wanted(plugin, finalists(load(RESULTS)["runs"], plugin, group), ALL[group]), args.jobs)
-            print(table(load(RESULTS)["runs"], plugin, group))
+    page = path_of(RESULTS).with_suffix(".md")
+    page.write_text(tables(load(RESULTS)["runs"]))
+    print(page.read_text())
 
 
 def run(jobs: list[tuple], processes: int) -> None:
@@ -233,6 +235,11 @@ def spared(runs: dict[str, Any], plugin: str, candidate: str, within: list[tuple
 def mean_gain(runs: dict[str, Any], plugin: str, candidate: str, within: list[tuple]) -> float:
     """The mean of both gains over objectives and sets."""
     return statistics.mean(gain for kind in KINDS for gain in gains(runs, plugin, candidate, kind, within).values())
+
+
+def tables(runs: dict[str, Any]) -> str:
+    """Every plug-in and group: its table, and the choice."""
+    return "\n".join(table(runs, plugin, group) for plugin in CANDIDATES for group in GROUPS)
 
 
 def table(runs: dict[str, Any], plugin: str, group: str) -> str:

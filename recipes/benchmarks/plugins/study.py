@@ -22,7 +22,8 @@ from objectives.settings import BATCH, best, config, judged, settings
 from plugins.answers import tables
 from plugins.controls import objective_switched_off, write_data, write_novel_letters, write_shuffled
 from plugins.plan import FORMS, PARTS
-from results import commit, keep, load
+from plugins.plot import draw
+from results import commit, keep, load, path_of
 
 import evaluation
 import sslkit
@@ -41,7 +42,10 @@ def main() -> None:
         with ProcessPoolExecutor(args.jobs, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             for said in [pool.submit(one, *job) for job in jobs]:
                 print(said.result(), flush=True)
-    print(tables(load(RESULTS)["runs"]))
+    runs, page = load(RESULTS)["runs"], path_of(RESULTS).with_suffix(".md")
+    page.write_text(tables(runs))
+    draw(runs, page.with_suffix(".png"))
+    print(page.read_text())
 
 
 def arguments() -> argparse.Namespace:

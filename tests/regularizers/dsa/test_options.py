@@ -1,12 +1,8 @@
-"""Options out of range are refused by name; the study's are there."""
-
-import importlib
-from pathlib import Path
+"""Options out of range are refused by name."""
 
 import pytest
 
 from sslkit.errors import UserError
-from sslkit.options import members
 from sslkit.regularizers.dsa import DSA, ArrangingMLP
 from sslkit.regularizers.dsa.options import parse_alpha
 
@@ -47,9 +43,3 @@ def test_alpha(given: float | str, meant: tuple[float, bool]) -> None:
 def test_the_pieces_refuse_theirs() -> None:
     with pytest.raises(UserError, match="kernel"):
         ArrangingMLP(8, kernel="fast")
-
-
-def test_the_options_of_the_study_of_dsa_are_there(monkeypatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "recipes" / "benchmarks"))
-    for given in importlib.import_module("plugins.ablation").VARIANTS.values():
-        assert members.check_options(DSA, given or {}, "dsa") == (given or {})
