@@ -83,7 +83,7 @@ def helps(gained: Sequence[float], control: str, over_control: Sequence[float]) 
 
 
 def answer(runs: Runs) -> str:
-    """A form a row: its mean gain over the objectives on each set, and over its control; * where it helps all in the mean."""
+    """A form a row: its mean gain over the objectives on each set, and over its control; *: it helps."""
     settings = settings_of(runs)
     others = {measure: title for measure, title in MEASURES.items() if measure != "probe"}
     heads = [text for one in settings for text in (named(one), "over random network")]
