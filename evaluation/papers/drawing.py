@@ -30,7 +30,9 @@ def rows_of_columns(rows: Mapping[str, Mapping[str, Cell]], path: Path, title: s
     axes[0].set_yticks(range(len(rows)), list(rows), fontsize=figures.SMALL)
     axes[0].invert_yaxis()
     figures.titled(figure, title)
-    figures.noted(figure, ["filled: measured here, with its 95 % interval; hollow: the paper's, on its own data"])
+    published = any(cell.published is not None for cells in rows.values() for cell in cells.values())
+    here = "measured here, with its 95 % interval"
+    figures.noted(figure, [f"filled: {here}; hollow: the paper's, on its own data" if published else here])
     save(figure, path)
 
 
