@@ -23,8 +23,14 @@ def tables(runs: Runs) -> str:
 
 def settings_of(runs: Runs) -> list[Setting]:
     """The data sets and lengths that have runs, in the order of the plan."""
-    planned = dict.fromkeys((data, str(epochs)) for part in PARTS.values() for data, _, _, epochs, _ in part.runs())
-    return [setting for setting in planned if any(_is_of(key, setting) for key in runs)]
+    settings = dict.fromkeys(setting for setting, *_ in _planned())
+    return [setting for setting in settings if any(_is_of(key, setting) for key in runs)]
+
+
+def _planned() -> list[tuple[Setting, str, str]]:
+    """(set and length, objective, form) of each run of the plan."""
+    runs = (run for part in PARTS.values() for run in part.runs())
+    return [((data, str(epochs)), name, form) for data, name, form, epochs, _ in runs]
 
 
 def named(setting: Setting) -> str:
@@ -84,7 +90,7 @@ def helps(gained: Sequence[float], control: str, over_control: Sequence[float]) 
 
 def answer(runs: Runs) -> str:
     """A form a row: its mean gain over the objectives on each set, and over its control; *: it helps."""
-    settings = settings_of(runs)
+    settings, planned = settings_of(runs), set(_planned())
     others = {measure: title for measure, title in MEASURES.items() if measure != "probe"}
     heads = [text for one in settings for text in (named(one), "over random network")]
     lines = [["form", *heads, *(f"{title}, {named(settings[0])}" for title in others.values())]]
@@ -94,7 +100,8 @@ def answer(runs: Runs) -> str:
         for one in settings:
             gained = list(gains(runs, one, form, "plain").values())
             beside = list(gains(runs, one, form, control).values()) if control else []
-            star = len(gained) == len(OBJECTIVES) and helps(gained, control, beside)
+            whole = len(gained) == len({name for name in OBJECTIVES if (one, name, form) in planned})
+            star = whole and helps(gained, control, beside)
             cells += [interval(gained) + " *" * star, interval(beside)]
         cells += [interval(list(gains(runs, settings[0], form, "plain", one).values())) for one in others]
         lines.append([form, *cells])
