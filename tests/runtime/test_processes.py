@@ -204,12 +204,9 @@ def test_a_missing_gpu_says_how_to_go_on(small_run) -> None:
         sslkit.pretrain({**small_run, "trainer": {**small_run["trainer"], "accelerator": "gpu"}})
 
 
-def test_news_of_lightning_stay_silent_when_it_is_imported_later(caplog) -> None:
+def test_news_of_lightning_stay_silent_when_it_is_imported_later() -> None:
     """Its import sets the level of its own logger; on a GPU it would advise TF32, which `trainer.precision` chooses."""
     processes.quiet()
     for name in ("lightning_fabric", "pytorch_lightning"):
         logging.getLogger(name).setLevel(logging.INFO)
-        news = logging.getLogger(f"{name}.utilities.rank_zero")
-        news.info("some news")
-        news.warning("a warning")
-    assert [record.message for record in caplog.records] == ["a warning"] * 2
+        assert logging.getLogger(f"{name}.utilities.rank_zero").getEffectiveLevel() == logging.WARNING
