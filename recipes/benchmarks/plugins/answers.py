@@ -11,14 +11,20 @@ from sslkit.terminal.tables import markdown
 
 Runs = dict[str, dict[str, Any]]
 Setting = tuple[str, str]  # data set and epochs
-MEASURES = {"probe": "probe", "knn": "10-NN", "few_shot": "few-shot", "transfer": "transfer"}
+OTHERS = {  # measures beside the probe
+    "knn": "10-NN",
+    "few_shot": "few-shot",
+    "transfer": "transfer",
+    "inter": "inter-class distance",
+    "intra": "intra-class variance",
+}
 VIEWS = ("byol", "simclr", "barlow_twins", "swav")  # objectives that compare views, of which DSA's paper speaks
 WITHIN = 2.0  # points that priors may differ by where they are to differ little
 
 
 def tables(runs: Runs) -> str:
-    parts = [answer(runs), *(by_objective(runs, setting) for setting in settings_of(runs)), claims(runs)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    of_settings = [table(runs, setting) for setting in settings_of(runs) for table in (by_objective, other_measures)]
+    return "\n\n".join([answer(runs), *of_settings, claims(runs)]) + "\n"
 
 
 def settings_of(runs: Runs) -> list[Setting]:
@@ -91,9 +97,7 @@ def helps(gained: Sequence[float], control: str, over_control: Sequence[float]) 
 def answer(runs: Runs) -> str:
     """A form a row: its mean gain over the objectives on each set, and over its control; *: it helps."""
     settings, planned = settings_of(runs), set(_planned())
-    others = {measure: title for measure, title in MEASURES.items() if measure != "probe"}
-    heads = [text for one in settings for text in (named(one), "over random network")]
-    lines = [["form", *heads, *(f"{title}, {named(settings[0])}" for title in others.values())]]
+    lines = [["form", *(text for one in settings for text in (named(one), "over random network"))]]
     for form in (form for form in FORMS if any(form in forms_of(runs, one) for one in settings)):
         control = control_of(form)
         cells = []
@@ -103,8 +107,16 @@ def answer(runs: Runs) -> str:
             whole = len(gained) == len({name for name in OBJECTIVES if (one, name, form) in planned})
             star = whole and helps(gained, control, beside)
             cells += [interval(gained) + " *" * star, interval(beside)]
-        cells += [interval(list(gains(runs, settings[0], form, "plain", one).values())) for one in others]
         lines.append([form, *cells])
+    return markdown(lines, range(1, len(lines[0])))
+
+
+def other_measures(runs: Runs, setting: Setting) -> str:
+    """A form a row: its mean gain over the objectives in each of the other measures, times 100."""
+    lines = [[named(setting), *OTHERS.values()]]
+    for form in forms_of(runs, setting):
+        found = (gains(runs, setting, form, "plain", measure) for measure in OTHERS)
+        lines.append([form, *(interval(list(gained.values())) for gained in found)])
     return markdown(lines, range(1, len(lines[0])))
 
 
