@@ -63,9 +63,16 @@ def best_of_guide() -> tuple[float, float]:
     return forms[max(found, key=found.get)]
 
 
-def default_of_dsa(group: str) -> list[float]:
-    form = CANDIDATES["dsa"][chosen(load("plugins/default")["runs"], "dsa", group)]
+def default_of(plugin: str, group: str) -> list[float]:
+    form = CANDIDATES[plugin][chosen(load("plugins/default")["runs"], plugin, group)]
     return [form["balance"], form.get("balance_until", 1.0)]
+
+
+def default_beside_others() -> list[float]:
+    """What is chosen for every plug-in beside objectives that do not compare views."""
+    first, *others = [default_of(plugin, "no views") for plugin in CANDIDATES]
+    assert all(one == first for one in others)
+    return first
 
 
 def default_metrics() -> list[str]:
@@ -82,8 +89,8 @@ MEASURED: dict[str, Callable[[], Any]] = {
     "evaluation.ranking.checks:METRICS": default_metrics,
     "evaluation.ranking.consensus:AGREEMENT": lambda: agreement_and_spread()[0],
     "evaluation.ranking.consensus:SPREAD": lambda: agreement_and_spread()[1],
-    "sslkit.regularizers.dsa.regularizer:BESIDE_OTHERS": lambda: default_of_dsa("no views"),
-    "sslkit.regularizers.dsa.regularizer:BESIDE_VIEWS": lambda: default_of_dsa("views"),
+    "sslkit.regularizers.base:BESIDE_OTHERS": default_beside_others,
+    "sslkit.regularizers.dsa.regularizer:BESIDE_VIEWS": lambda: default_of("dsa", "views"),
     "sslkit.regularizers.guide:Guide(balance)": lambda: best_of_guide()[0],
     "sslkit.regularizers.guide:Guide(balance_until)": lambda: best_of_guide()[1],
     "sslkit.training.build:NARROW_RATE": usual_rate,

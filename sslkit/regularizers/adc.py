@@ -7,17 +7,17 @@ What is reconstructed is marked so.
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.embeddings import Embeddings, mean_over_ranks, wide
-from sslkit.options.ranges import Ratio, Share, Size, Temperature, Weight
+from sslkit.options.ranges import ChosenRatio, ChosenShare, Size, Temperature, Weight
 from sslkit.options.settings import Limits
 from sslkit.priors._of_step import Mode, StepFeatures
-from sslkit.regularizers.base import Regularizer
+from sslkit.regularizers.base import BESIDE_OTHERS, Regularizer
 from sslkit.regularizers.dsa.pairwise import of_rank
 
 if TYPE_CHECKING:
@@ -84,12 +84,14 @@ class ADC(Regularizer):
     prior_precision: float32, or bfloat16 for networks.
     mode: prior features of each clean image, looked up (cached), or of the augmented views (view); with prior=self
         those of the first view.
-    balance: ratio of its gradient's norm to the objective's; None leaves nu and upsilon as they are.
-    balance_until: finished share of the run from which on the factor of the balance is kept.
+    balance: ratio of its gradient's norm to the objective's; None leaves nu and upsilon as they are. auto: None beside
+        an objective that compares views, else 0.03.
+    balance_until: finished share of the run from which on the factor of the balance is kept; None is 1.
     Raises UserError for values out of range, with the option's name.
     """
 
     needs_images = False
+    automatic: ClassVar = {True: (None, 1.0), False: BESIDE_OTHERS}
 
     def __init__(
         self,
@@ -104,8 +106,8 @@ class ADC(Regularizer):
         prior_size: Size | None = None,
         prior_precision: str = "float32",
         mode: Mode = "cached",
-        balance: Ratio = None,
-        balance_until: Share = 1.0,
+        balance: ChosenRatio = "auto",
+        balance_until: ChosenShare = None,
     ) -> None:
         super().__init__(balance=balance, balance_until=balance_until)
         self.nu, self.upsilon, self.sigma, self.dof, self.tau = nu, upsilon, sigma, dof, tau
@@ -124,8 +126,8 @@ class ADC(Regularizer):
         return self.features.of_itself
 
     def describe(self) -> str:
-        """A line on the prior."""
-        return self.features.describe()
+        """A line on the prior, and on the balance that was chosen."""
+        return "; ".join(filter(None, (self.features.describe(), self.choice)))
 
     def weights(self) -> dict[str, float]:
         """nu and upsilon."""

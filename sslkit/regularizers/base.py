@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
 
 CONTRACT = "Regularizer"
+# Balance and its end beside objectives that do not compare views: recipes/benchmarks/plugins/default.py.
+BESIDE_OTHERS = 0.03, 1.0
 Place = Literal["z", "h"]
 
 
@@ -57,7 +59,8 @@ class Regularizer(nn.Module):
         until = 1.0
         if self.balance == "auto":
             self.balance, until = self.automatic[compares_views]
-            self.choice = in_words(self.balance, until, compares_views)
+            if self.balance is not None:
+                self.choice = in_words(self.balance, until, compares_views)
         self.balance_until = until if self.balance_until is None else self.balance_until
 
     def check(self, dataset: "Images") -> None:
@@ -72,7 +75,7 @@ class Regularizer(nn.Module):
 
     def describe(self) -> str:
         """One line for the start of a run, such as a choice and its reason; empty for none."""
-        return ""
+        return self.choice
 
     def weights(self) -> dict[str, float]:
         """The factor that each of its terms contains, by the term's name; 1 for those left out."""
@@ -88,7 +91,7 @@ class Regularizer(nn.Module):
         raise NotImplementedError
 
 
-def in_words(balance: float | None, until: float, compares_views: bool) -> str:
+def in_words(balance: float, until: float, compares_views: bool) -> str:
     """A choice of balance="auto" for the start of a run."""
-    how = "no balance" if balance is None else f"balance {balance:g}" + f" until {until:.0%} of the run" * (until < 1)
+    how = f"balance {balance:g}" + f" until {until:.0%} of the run" * (until < 1)
     return f"{how}, chosen for objectives that {'compare' if compares_views else 'do not compare'} views"

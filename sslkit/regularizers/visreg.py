@@ -1,30 +1,35 @@
 """VISReg beside any objective: centre, scale and shape of the embeddings (Wu et al. 2026, arXiv 2606.02572)."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
 from sslkit.embeddings import Embeddings
 from sslkit.layers import visreg
 from sslkit.layers.sigreg import draw_slices
-from sslkit.options.ranges import Ratio, Rows, Share, Weight
-from sslkit.regularizers.base import Regularizer
+from sslkit.options.ranges import ChosenRatio, ChosenShare, Rows, Weight
+from sslkit.regularizers.base import BESIDE_OTHERS, Regularizer
 
 
 class VISReg(Regularizer):
     """Pull z, within each view, to mean 0, standard deviation 1 and a normal distribution on random directions.
 
     It is for z before a normalisation, as `sigreg` is, whose gradient vanishes where embeddings collapse; that of the
-    scale does not. The step over all ranks is one sample. Where z is the backbone's output, it shapes the features
-    themselves, which costs MAE 29 points of probe (recipes/benchmarks/plugins).
+    scale does not. The step over all ranks is one sample. Where z is the backbone's output, as in MAE, it shapes the
+    features themselves: its weights there have a gradient of 15 to 40 times MAE's, and cost 29 points of probe
+    (recipes/benchmarks/plugins).
 
     scale, shape, centre: weights of the three terms, "visreg/scale" and so on; published for the objective as equal,
         times lambda / (1 - lambda): 1.5 for the lambda of 0.6 that the paper advises for small data, 9 for 0.9.
     slices: number of random directions of a step (published: 4096).
-    balance: ratio of its gradient's norm to the objective's; None leaves the weights as they are.
-    balance_until: finished share of the run from which on the factor of the balance is kept.
+    balance: ratio of its gradient's norm to the objective's; None leaves the weights as they are. auto: None beside an
+        objective that compares views, else 0.03.
+    balance_until: finished share of the run from which on the factor of the balance is kept; None is 1.
     """
 
     needs_images = False
+    automatic: ClassVar = {True: (None, 1.0), False: BESIDE_OTHERS}
 
     def __init__(
         self,
@@ -34,8 +39,8 @@ class VISReg(Regularizer):
         shape: Weight = 1.5,
         centre: Weight = 1.5,
         slices: Rows = 256,
-        balance: Ratio = None,
-        balance_until: Share = 1.0,
+        balance: ChosenRatio = "auto",
+        balance_until: ChosenShare = None,
     ) -> None:
         super().__init__(balance=balance, balance_until=balance_until)
         self.scale, self.shape, self.centre = scale, shape, centre

@@ -34,6 +34,15 @@ def test_an_automatic_balance_is_chosen_by_the_objective(given: dict, compares: 
     assert (plugin.balance, plugin.balance_until) == expected
 
 
+@pytest.mark.parametrize("plugin", ["adc", "sigreg", "visreg"])
+def test_weights_that_would_harm_what_does_not_compare_views_are_balanced_there(plugin: str) -> None:
+    beside_views, beside_mae = build(f"byol+{plugin}"), build(f"mae+{plugin}")
+    assert beside_views.regularizers[plugin].balance is None
+    assert "balance" not in beside_views.describe().get(plugin, "")
+    assert beside_mae.regularizers[plugin].balance == 0.03
+    assert beside_mae.describe()[plugin].endswith("balance 0.03, chosen for objectives that do not compare views")
+
+
 def test_words_for_a_balance_are_those_that_a_regulariser_takes() -> None:
     with pytest.raises(UserError, match="koleo option balance must be a number, above 0"):
         build("byol+koleo", koleo={"balance": "auto"})

@@ -50,7 +50,7 @@ def test_the_defaults_are_the_papers(monkeypatch: pytest.MonkeyPatch) -> None:
     plugin, e = SIGReg(4), embeddings()
     torch.testing.assert_close(term(plugin, e), 0.05 * expected(e.z, 0, 256, monkeypatch, knots=9, t_max=5.0))
     assert plugin.weights() == {"sigreg": 0.05} and plugin.reads == "z"
-    assert plugin.balance is None and not plugin.needs_images
+    assert not plugin.needs_images
 
 
 def test_images_are_compared_within_a_view() -> None:

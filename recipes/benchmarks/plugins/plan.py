@@ -28,6 +28,10 @@ long as the others', so on fashion at 6 epochs MAE has one seed, and it takes no
 
 Amendment, after 187 runs and before any of `long`, for the time: at 50 epochs, where a run of MAE takes half an hour,
 its four runs give way to guide's random-network control, without which the rule cannot judge guide there.
+
+Amendment, after the runs of letters: beside objectives that do not compare views, ADC, SIGReg and VISReg have another
+default since, chosen on held-out images (default.py). MAE's runs with them are made again; those with their weights
+are in the history, at commit da51ad64.
 """
 
 from dataclasses import dataclass

@@ -14,7 +14,7 @@ from torch import Tensor
 from sslkit.embeddings import Embeddings, mean_over_ranks, wide
 from sslkit.options.ranges import ChosenRatio, ChosenShare, Count, Rows, Size, Temperature, Weight, Width
 from sslkit.priors._of_step import Mode, StepFeatures
-from sslkit.regularizers.base import Place, Regularizer
+from sslkit.regularizers.base import BESIDE_OTHERS, Place, Regularizer
 from sslkit.regularizers.dsa import arranging, official, options, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
 from sslkit.regularizers.dsa.pairwise import RankRows, of_rank, one_thread
@@ -24,8 +24,7 @@ from sslkit.runtime.device import Late
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
 
-# Balance and its end, chosen on held-out images: recipes/benchmarks/plugins/default.py.
-BESIDE_VIEWS, BESIDE_OTHERS = (3.0, 0.1), (0.03, 1.0)
+BESIDE_VIEWS = 3.0, 0.1  # balance and its end, chosen on held-out images: recipes/benchmarks/plugins/default.py
 _CHECK_EVERY = 100  # calls between checks of M
 _DEAD = 0.1  # share of dead rows above which a warning is given
 
