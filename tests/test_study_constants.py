@@ -69,7 +69,7 @@ def default_of(plugin: str, group: str) -> list[float]:
 
 
 def default_beside_others() -> list[float]:
-    """What is chosen for every plug-in beside objectives that do not compare views."""
+    """Return the balance and its end chosen beside objectives that do not compare views, one for all plug-ins."""
     first, *others = [default_of(plugin, "no views") for plugin in CANDIDATES]
     assert all(one == first for one in others)
     return first

@@ -49,9 +49,9 @@ balance of 0.03 takes part in the final beside it, data2vec first.
 Amendment, before any run with ADC, for the time: its choice is that of its race, with the racers of both groups.
 
 Amendment, before these runs: in the study, on test images, SIGReg and VISReg take 30 and 29 points from MAE, whose
-gradient theirs exceeds 9 to 40 times, and of ADC no form was admissible beside MAE. So beside objectives that do not
-compare views, their weights are raced with DSA's choice there, a balance of 0.03. Beside the others, where SIGReg and
-VISReg cost nothing, their weights stay.
+gradient theirs exceeds 9 to 40 times in the first 200 steps (NAME/share in metrics.csv), and of ADC no form was
+admissible beside MAE. So beside objectives that do not compare views, their weights are raced with DSA's
+choice there, a balance of 0.03. Beside the others, where SIGReg and VISReg cost nothing, their weights stay.
 """
 
 import os
