@@ -5,6 +5,7 @@ import traceback
 import warnings
 from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import sslkit
 from sslkit import objectives, regularizers
+from sslkit.data.views import augmentation
 from sslkit.runtime import distributed
 
 WITH_PLUGINS = [
@@ -36,13 +38,18 @@ def images_and_rows() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def steps(method: sslkit.Method, images: torch.Tensor, index: torch.Tensor, call=None) -> dict:
-    """Two steps, of which the second sees the queue and the centre of the first."""
+    """Two steps, of which the second sees the queue and the centre of the first.
+
+    Each image is rendered by itself: the last bits of a view (2e-7 on an AMD EPYC) depend on the images that are
+    rendered with it, half as many on each of two ranks, and where they change an order, in VISReg, a gradient jumps.
+    """
     trained = [p for p in method.parameters() if p.requires_grad]
     optimizer = torch.optim.SGD(trained, 0.1)
     for i in range(2):
         method.epoch, method.batch = i, 0
         optimizer.zero_grad()
-        terms = step(method, images, index, call)
+        with mock.patch.dict(augmentation.CHUNK_BYTES, cpu=1):
+            terms = step(method, images, index, call)
         terms["loss"].backward()
         grads = {k: p.grad.clone() for k, p in method.named_parameters() if p.grad is not None}
         optimizer.step()
@@ -57,12 +64,17 @@ def unequal_maps() -> list[torch.Tensor]:
     return [torch.randn(1 + rank, 2, 4 + rank, 3, generator=generator) + 5 * rank for rank in range(WORLD)]
 
 
+def with_prior(name: str) -> bool:
+    """Whether features of a prior enter the loss."""
+    return not {"guide", "distill"}.isdisjoint(name.split()[0].split("+"))
+
+
 def made(name: str) -> sslkit.Method:
     """Build a method; all ranks fit the prior of guide and distill together."""
     name, family, *prior = name.split()
     own = {part: {"prior": prior[0]} for part in name.split("+")[1:]} if prior else {}
     method = build(name, family, image_size=16 if family == "vit" else 24, seed=1, **own).double()
-    if {"guide", "distill"} & set(name.split("+")):
+    if with_prior(name):
         method.prepare(sslkit.open_images("clipart"))
     return method
 
@@ -124,25 +136,25 @@ def test_two_processes_equal_one_with_every_plugin(name: str, together_with_plug
 
 
 def check_equal(name: str, together: Path) -> None:
+    # The networks run in fp64; the priors of guide and distill in fp32, for half as many images on each rank.
+    tolerance = 2e-6 if with_prior(name) else 1e-9
     alone = steps(made(name), *images_and_rows())
     for rank in range(WORLD):
-        check_rank(alone, torch.load(together / f"{name}-{rank}.pt", weights_only=True))
+        check_rank(alone, torch.load(together / f"{name}-{rank}.pt", weights_only=True), tolerance)
 
 
-def check_rank(alone: dict, both: dict) -> None:
+def check_rank(alone: dict, both: dict, tolerance: float) -> None:
     assert "error" not in both, both["error"]
-    # The networks run in fp64; what is left is the fp32 of the priors of guide and distill, and of the pixels, whose
-    # last bits (2e-7 on an AMD EPYC) depend on the images that are rendered with them, half as many here.
     for k, v in alone["terms"].items():
-        torch.testing.assert_close(both["terms"][k], v, rtol=2e-6, atol=1e-9, msg=lambda m, k=k: f"{k}: {m}")
-    largest = max(g.abs().max() for g in alone["grads"].values())
+        torch.testing.assert_close(both["terms"][k], v, rtol=tolerance, atol=1e-9, msg=lambda m, k=k: f"{k}: {m}")
+    largest = max(g.abs().max() for g in alone["grads"].values()).item()
     assert both["grads"].keys() == alone["grads"].keys()
     for k, v in alone["grads"].items():
         torch.testing.assert_close(
-            both["grads"][k], v, rtol=1e-6, atol=4e-6 * largest.item(), msg=lambda m, k=k: f"{k}: {m}"
+            both["grads"][k], v, rtol=tolerance, atol=tolerance * largest, msg=lambda m, k=k: f"{k}: {m}"
         )
     for k, v in alone["state"].items():
-        torch.testing.assert_close(both["state"][k], v, rtol=1e-6, atol=1e-6, msg=lambda m, k=k: f"{k}: {m}")
+        torch.testing.assert_close(both["state"][k], v, rtol=tolerance, atol=tolerance, msg=lambda m, k=k: f"{k}: {m}")
 
 
 def test_collectives_and_their_gradients(together: Path) -> None:
