@@ -208,9 +208,11 @@ class Method(nn.Module):
         return factors
 
     def describe(self) -> dict[str, str]:
-        """One line for the start of a run from each part that has a description."""
-        parts = {parse(self.name)[0]: self.objective, **self.regularizers}
-        return {key(name): text for name, part in parts.items() if (text := part.describe())}
+        """One line for the start of a run from each part that has a description or made a choice."""
+        lines = {parse(self.name)[0]: self.objective.describe()}
+        for name, plugin in self.regularizers.items():
+            lines[name] = "; ".join(filter(None, (plugin.describe(), plugin.choice)))
+        return {key(name): line for name, line in lines.items() if line}
 
     def get_extra_state(self) -> Tensor:
         return torch.tensor([self.epoch, self.batch, self.progress, *self.shares.state()], dtype=torch.float64)

@@ -126,8 +126,8 @@ class ADC(Regularizer):
         return self.features.of_itself
 
     def describe(self) -> str:
-        """A line on the prior, and on the balance that was chosen."""
-        return "; ".join(filter(None, (self.features.describe(), self.choice)))
+        """A line on the prior."""
+        return self.features.describe()
 
     def weights(self) -> dict[str, float]:
         """nu and upsilon."""

@@ -74,8 +74,8 @@ class Regularizer(nn.Module):
         """
 
     def describe(self) -> str:
-        """One line for the start of a run, such as a choice and its reason; empty for none."""
-        return self.choice
+        """One line for the start of a run, such as its prior; empty for none. The choice of balance="auto" follows."""
+        return ""
 
     def weights(self) -> dict[str, float]:
         """The factor that each of its terms contains, by the term's name; 1 for those left out."""

@@ -172,8 +172,8 @@ class DSA(Regularizer):
         return self.features.of_itself
 
     def describe(self) -> str:
-        """A line on the prior, and on the balance where it was chosen."""
-        return "; ".join(filter(None, (self.features.describe(), self.choice)))
+        """A line on the prior."""
+        return self.features.describe()
 
     def weights(self) -> dict[str, float]:
         """nu and upsilon."""
