@@ -42,6 +42,17 @@ def test_no_run_is_planned_twice_and_no_seed_was_used_to_choose() -> None:
     assert not set(SEEDS) & {seed for seeds in default.SEEDS.values() for seed in seeds}
 
 
+def test_priors_are_compared_at_the_seed_and_objectives_that_all_have() -> None:
+    runs = made_up(
+        plain=PLAIN, guide=raised(2, 3, 2, 3, 9), guide_random_network=PLAIN, guide_hog=raised(5, 5, 5, 5, 9)
+    )
+    runs |= {key.replace("200", "201"): row for key, row in made_up(plain=PLAIN, guide=raised(9, 9, 9, 9, 9)).items()}
+    table = answers.priors(runs)
+    assert "| pca |  |  |  |  | +2.5 (+1.6 to +3.4) * | +2.5 (+1.6 to +3.4) |" in table
+    assert "| hog |  |  |  |  | +5.0 (+5.0 to +5.0) * | +5.0 (+5.0 to +5.0) |" in table
+    assert "hog" not in answers.answer(runs) + answers.other_measures(runs, FASHION)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_form_has_options_of_its_plug_in(form: str) -> None:
     plugin, options = FORMS[form]
@@ -108,5 +119,6 @@ def test_the_committed_tables_are_those_of_the_committed_runs(study: str, tables
 
 def test_the_page_has_the_committed_answer() -> None:
     page, runs = path_of("plugins/study").parents[1] / "README.md", load("plugins/study")["runs"]
-    beside_the_probe = answers.other_measures(runs, answers.settings_of(runs)[0])
-    assert all(part in page.read_text() for part in (answers.answer(runs), beside_the_probe, answers.claims(runs)))
+    beside_the_probe = answers.other_measures(runs, answers.FASHION)
+    parts = (answers.answer(runs), answers.priors(runs), beside_the_probe, answers.claims(runs))
+    assert all(part in page.read_text() for part in parts)

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from plugins.plan import BESIDE, FORMS, OBJECTIVES, PARTS, PRIORED
+from plugins.plan import BESIDE, CORE, FORMS, OBJECTIVES, OTHER_PRIORS, PARTS, PRIORED, PRIORS
 from told import Rows, differences, half_width, interval, spread
 
 from sslkit.terminal.tables import markdown
@@ -18,13 +18,15 @@ OTHERS = {  # measures beside the probe
     "inter": "inter-class distance",
     "intra": "intra-class variance",
 }
+FASHION = ("fashion", "6")
 VIEWS = ("byol", "simclr", "barlow_twins", "swav")  # objectives that compare views, of which DSA's paper speaks
 WITHIN = 2.0  # points that priors may differ by where they are to differ little
 
 
 def tables(runs: Runs) -> str:
     of_settings = [table(runs, setting) for setting in settings_of(runs) for table in (by_objective, other_measures)]
-    return "\n\n".join([answer(runs), *of_settings, claims(runs)]) + "\n"
+    of_priors = [priors(runs), other_measures(of_part(runs, "priors"), FASHION, OTHER_PRIORS)]
+    return "\n\n".join([answer(runs), *of_priors, *of_settings, claims(runs)]) + "\n"
 
 
 def settings_of(runs: Runs) -> list[Setting]:
@@ -96,25 +98,43 @@ def helps(gained: Sequence[float], control: str, over_control: Sequence[float]) 
 
 def answer(runs: Runs) -> str:
     """A form a row: its mean gain over the objectives on each set, and over its control; *: it helps."""
-    settings, planned = settings_of(runs), set(_planned())
+    settings = settings_of(runs)
     lines = [["form", *(text for one in settings for text in (named(one), "over random network"))]]
-    for form in (form for form in FORMS if any(form in forms_of(runs, one) for one in settings)):
-        control = control_of(form)
-        cells = []
-        for one in settings:
-            gained = list(gains(runs, one, form, "plain").values())
-            beside = list(gains(runs, one, form, control).values()) if control else []
-            whole = len(gained) == len({name for name in OBJECTIVES if (one, name, form) in planned})
-            star = whole and helps(gained, control, beside)
-            cells += [interval(gained) + " *" * star, interval(beside)]
-        lines.append([form, *cells])
+    for form in (form for form in CORE if any(form in forms_of(runs, one) for one in settings)):
+        lines.append([form, *(cell for one in settings for cell in judged(runs, one, form, OBJECTIVES))])
     return markdown(lines, range(1, len(lines[0])))
 
 
-def other_measures(runs: Runs, setting: Setting) -> str:
+def judged(runs: Runs, setting: Setting, form: str, only: Sequence[str]) -> tuple[str, str]:
+    """The mean gain of a form over some objectives, * if it helps, and the one over its control."""
+    control = control_of(form)
+    gained = list(gains(runs, setting, form, "plain", only=only).values())
+    beside = list(gains(runs, setting, form, control, only=only).values()) if control else []
+    whole = len(gained) == len({name for of, name, planned in _planned() if (of, planned) == (setting, form)} & {*only})
+    return interval(gained) + " *" * (whole and helps(gained, control, beside)), interval(beside)
+
+
+def priors(runs: Runs) -> str:
+    """A prior a row: what each plug-in adds with it on fashion, with the seeds and objectives that all priors have."""
+    runs = of_part(runs, "priors")
+    lines = [[f"{named(FASHION)}, prior", *(text for plugin in PRIORED for text in (plugin, "over random network"))]]
+    for prior in ("pca", *PRIORS, "alone"):
+        forms = [plugin if prior == "pca" else f"{plugin}, {prior}" for plugin in PRIORED]
+        found = [judged(runs, FASHION, form, VIEWS) for form in forms]
+        lines.append([prior, *(cell for pair in found for cell in pair)])
+    return markdown(lines, range(1, len(lines[0])))
+
+
+def of_part(runs: Runs, part: str) -> Runs:
+    """The runs, of any form, with an objective and a seed that a part of the plan has."""
+    wanted = {(name, str(seed)) for _, name, _, _, seed in PARTS[part].runs()}
+    return {key: row for key, row in runs.items() if (key.split(" | ")[1], key.split(" | ")[4]) in wanted}
+
+
+def other_measures(runs: Runs, setting: Setting, forms: Sequence[str] = CORE) -> str:
     """A form a row: its mean gain over the objectives in each of the other measures, times 100."""
     lines = [[named(setting), *OTHERS.values()]]
-    for form in forms_of(runs, setting):
+    for form in (form for form in forms_of(runs, setting) if form in forms):
         found = (gains(runs, setting, form, "plain", measure) for measure in OTHERS)
         lines.append([form, *(interval(list(gained.values())) for gained in found)])
     return markdown(lines, range(1, len(lines[0])))
@@ -137,13 +157,12 @@ def by_objective(runs: Runs, setting: Setting) -> str:
 
 def claims(runs: Runs) -> str:
     """The claims of the two papers and their verdicts, by the rules of the plan; "open" where they leave it so."""
-    fashion = ("fashion", "6")
     lines = [
-        _claim(f"{title} ({claim})", gains(runs, fashion, form, "plain", only=VIEWS), 0, float("inf"))
+        _claim(f"{title} ({claim})", gains(runs, FASHION, form, "plain", only=VIEWS), 0, float("inf"))
         for title, claim, form in (("DSA raises the probe", "+2.04", "dsa, paper"), ("ADC does", "+1.5 to 2", "adc"))
     ]
     lines += [
-        _claim(f"ADC with {prior} is as with pca", gains(runs, fashion, f"adc, {prior}", "adc"), -WITHIN, WITHIN)
+        _claim(f"ADC with {prior} is as with pca", gains(runs, FASHION, f"adc, {prior}", "adc"), -WITHIN, WITHIN)
         for prior in ("identity", "hog", "wheel", "self")
     ]
     return "\n".join(lines)

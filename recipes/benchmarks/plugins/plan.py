@@ -66,6 +66,7 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {  # plug-in, its options
 }
 CONTROLS = tuple(f"{plugin}, random network" for plugin in PRIORED)
 CORE = ("plain", "dsa", "dsa, paper", "adc", "guide", *CONTROLS, "sigreg", "visreg", "koleo")
+OTHER_PRIORS = tuple(form for form in FORMS if form not in CORE)
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class Part:
 PARTS = {
     "short": Part(("fashion",), CORE, SEEDS, beside=("plain", "dsa")),
     "sets": Part(("letters", "clipart"), CORE, SEEDS[:1], beside=("plain", "dsa")),
-    "priors": Part(("fashion",), tuple(form for form in FORMS if form not in CORE), SEEDS[:1], slow_seeds=()),
+    "priors": Part(("fashion",), OTHER_PRIORS, SEEDS[:1], slow_seeds=()),
     "long": Part(
         ("fashion",), ("plain", "dsa", "adc", "guide", "guide, random network"), SEEDS[:1], epochs=LONG, slow_seeds=()
     ),

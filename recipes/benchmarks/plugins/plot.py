@@ -5,8 +5,8 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from plugins.answers import Runs, Setting, control_of, forms_of, gains, named, settings_of
-from plugins.plan import CONTROLS, FORMS, OBJECTIVES
+from plugins.answers import FASHION, Runs, Setting, control_of, forms_of, gains, named, of_part, settings_of
+from plugins.plan import CONTROLS, CORE, OBJECTIVES, OTHER_PRIORS, PRIORED
 from told import half_width
 
 from sslkit.numerics.figures import (
@@ -26,25 +26,34 @@ from sslkit.numerics.figures import (
 MEAN, CONTROL = "mean", "prior of a random network"
 NOTES = [
     "Points of probe above the plain objective, the mean over the seeds of an objective. Bar: the mean over the "
-    "objectives and its 95 % t-interval. Cross: the mean with a random network as the prior."
+    "objectives and its 95 % t-interval. Cross: the mean with a random network as the prior. Below: one seed."
 ]
 
 
 def draw(runs: Runs, path: Path) -> None:
-    """Write gains over plain in points, a panel for each data set and length, a form a row."""
+    """Write gains over plain in points: a panel for each data set and length; below, one for each plug-in's priors."""
     settings = settings_of(runs)
-    rows = [form for form in FORMS if form not in CONTROLS and any(form in forms_of(runs, one) for one in settings)]
-    figure = Figure(figsize=(2.9 * len(settings) + 3.2, 1.5 + 0.24 * len(rows)), layout="constrained")
-    for axes, setting in zip(figure.subplots(1, len(settings), sharey=True, squeeze=False)[0], settings, strict=True):
-        for place, form in enumerate(reversed(rows)):
-            _row(axes, runs, setting, form, place)
-        _describe(axes, rows, named(setting))
+    forms = [form for form in CORE if form not in CONTROLS and any(form in forms_of(runs, one) for one in settings)]
+    figure = Figure(figsize=(2.9 * len(settings) + 3.2, 6), layout="constrained")
+    above, below = figure.add_gridspec(2, 1)
+    for place, setting in zip(above.subgridspec(1, len(settings)), settings, strict=True):
+        _panel(figure.add_subplot(place), runs, setting, {form: form for form in forms}, named(setting))
+    for place, plugin in zip(below.subgridspec(1, len(PRIORED)), PRIORED, strict=True):
+        rows = {form.removeprefix(f"{plugin}, "): form for form in OTHER_PRIORS if form.startswith(plugin)}
+        title = f"{named(FASHION)}: {plugin} by prior"
+        _panel(figure.add_subplot(place), of_part(runs, "priors"), FASHION, {"pca": plugin, **rows}, title)
     marks = dict(zip(*reversed(figure.axes[0].get_legend_handles_labels()), strict=True))
     names = [name for name in (*OBJECTIVES, MEAN, CONTROL) if name in marks]
     beside(figure, [marks[name] for name in names], names)
     titled(figure, "Linear probe minus that of the plain objective")
     noted(figure, NOTES)
     save_figure(figure, path)
+
+
+def _panel(axes: Axes, runs: Runs, setting: Setting, forms: dict[str, str], title: str) -> None:
+    for place, form in enumerate(reversed(forms.values())):
+        _row(axes, runs, setting, form, place)
+    _describe(axes, list(forms), title)
 
 
 def _row(axes: Axes, runs: Runs, setting: Setting, form: str, place: int) -> None:
@@ -65,7 +74,7 @@ def _row(axes: Axes, runs: Runs, setting: Setting, form: str, place: int) -> Non
 
 
 def _describe(axes: Axes, rows: list[str], title: str) -> None:
-    axes.set_yticks(range(len(rows)), reversed(rows))
+    axes.set_yticks(range(len(rows)), reversed(rows) if axes.get_subplotspec().is_first_col() else [""] * len(rows))
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.grid(axis="y", color=GUIDE, linewidth=0.8)
