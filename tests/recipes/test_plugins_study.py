@@ -43,13 +43,13 @@ def test_no_run_is_planned_twice_and_no_seed_was_used_to_choose() -> None:
 
 
 def test_priors_are_compared_at_the_seed_and_objectives_that_all_have() -> None:
-    runs = made_up(
-        plain=PLAIN, guide=raised(2, 3, 2, 3, 9), guide_random_network=PLAIN, guide_hog=raised(5, 5, 5, 5, 9)
-    )
+    priors = {"guide_random_network": PLAIN, "guide_hog": raised(5, 5, 5, 5, 9), "guide_alone": raised(1, 2, 2, 1, 9)}
+    runs = made_up(plain=PLAIN, guide=raised(2, 3, 2, 3, 9), **priors)
     runs |= {key.replace("200", "201"): row for key, row in made_up(plain=PLAIN, guide=raised(9, 9, 9, 9, 9)).items()}
     table = answers.priors(runs)
     assert "| pca |  |  |  |  | +2.5 (+1.6 to +3.4) * | +2.5 (+1.6 to +3.4) |" in table
     assert "| hog |  |  |  |  | +5.0 (+5.0 to +5.0) * | +5.0 (+5.0 to +5.0) |" in table
+    assert "| pca minus alone |  |  |  |  | +1.0 (-0.3 to +2.3) |  |" in table
     assert "hog" not in answers.answer(runs) + answers.other_measures(runs, FASHION)
 
 

@@ -122,6 +122,8 @@ def priors(runs: Runs) -> str:
         forms = [plugin if prior == "pca" else f"{plugin}, {prior}" for plugin in PRIORED]
         found = [judged(runs, FASHION, form, VIEWS) for form in forms]
         lines.append([prior, *(cell for pair in found for cell in pair)])
+    beside = [list(gains(runs, FASHION, plugin, f"{plugin}, alone").values()) for plugin in PRIORED]
+    lines.append(["pca minus alone", *(cell for values in beside for cell in (interval(values), ""))])
     return markdown(lines, range(1, len(lines[0])))
 
 
