@@ -65,7 +65,7 @@ def unequal_maps() -> list[torch.Tensor]:
 
 
 def with_prior(name: str) -> bool:
-    """Whether features of a prior enter the loss."""
+    """Return whether features of a prior enter the loss."""
     return not {"guide", "distill"}.isdisjoint(name.split()[0].split("+"))
 
 
