@@ -38,7 +38,7 @@ def raised(*points: float) -> list[float]:
 
 def test_no_run_is_planned_twice_and_no_seed_was_used_to_choose() -> None:
     runs = [run for part in PARTS.values() for run in part.runs()]
-    assert len(runs) == len(set(runs)) == 365
+    assert len(runs) == len(set(runs)) == 421
     assert not set(SEEDS) & {seed for seeds in default.SEEDS.values() for seed in seeds}
 
 
@@ -49,8 +49,14 @@ def test_priors_are_compared_at_the_seed_and_objectives_that_all_have() -> None:
     table = answers.priors(runs)
     assert "| pca |  |  |  |  | +2.5 (+1.6 to +3.4) * | +2.5 (+1.6 to +3.4) |" in table
     assert "| hog |  |  |  |  | +5.0 (+5.0 to +5.0) * | +5.0 (+5.0 to +5.0) |" in table
-    assert "| pca minus alone |  |  |  |  | +1.0 (-0.3 to +2.3) |  |" in table
     assert "hog" not in answers.answer(runs) + answers.other_measures(runs, FASHION)
+
+
+def test_a_plug_in_is_above_its_prior_alone_only_by_an_interval_above_0() -> None:
+    alone = {"adc_alone": raised(0, 0, 0, 0, 0), "guide_alone": raised(1, 2, 2, 1, 9)}
+    runs = made_up(plain=PLAIN, adc=raised(2, 3, 2, 3, 2), guide=raised(2, 3, 2, 3, 9), **alone)
+    row = "| fashion, 6 epochs |  | +2.4 (+1.7 to +3.1) * | +0.8 (-0.2 to +1.8) |"
+    assert answers.above_alone(runs).splitlines()[2:] == [row]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -119,6 +125,5 @@ def test_the_committed_tables_are_those_of_the_committed_runs(study: str, tables
 
 def test_the_page_has_the_committed_answer() -> None:
     page, runs = path_of("plugins/study").parents[1] / "README.md", load("plugins/study")["runs"]
-    beside_the_probe = answers.other_measures(runs, answers.FASHION)
-    parts = (answers.answer(runs), answers.priors(runs), beside_the_probe, answers.claims(runs))
-    assert all(part in page.read_text() for part in parts)
+    parts = [of(runs) for of in (answers.answer, answers.priors, answers.above_alone, answers.claims)]
+    assert all(part in page.read_text() for part in [*parts, answers.other_measures(runs, answers.FASHION)])

@@ -25,7 +25,7 @@ WITHIN = 2.0  # points that priors may differ by where they are to differ little
 
 def tables(runs: Runs) -> str:
     of_settings = [table(runs, setting) for setting in settings_of(runs) for table in (by_objective, other_measures)]
-    of_priors = [priors(runs), other_measures(of_part(runs, "priors"), FASHION, OTHER_PRIORS)]
+    of_priors = [priors(runs), above_alone(runs), other_measures(of_part(runs, "priors"), FASHION, OTHER_PRIORS)]
     return "\n\n".join([answer(runs), *of_priors, *of_settings, claims(runs)]) + "\n"
 
 
@@ -122,8 +122,16 @@ def priors(runs: Runs) -> str:
         forms = [plugin if prior == "pca" else f"{plugin}, {prior}" for plugin in PRIORED]
         found = [judged(runs, FASHION, form, VIEWS) for form in forms]
         lines.append([prior, *(cell for pair in found for cell in pair)])
-    beside = [list(gains(runs, FASHION, plugin, f"{plugin}, alone").values()) for plugin in PRIORED]
-    lines.append(["pca minus alone", *(cell for values in beside for cell in (interval(values), ""))])
+    return markdown(lines, range(1, len(lines[0])))
+
+
+def above_alone(runs: Runs) -> str:
+    """A data set a row: each plug-in minus its prior alone, the objective's terms times 0; *: above 0."""
+    lines = [["plug-in minus its prior alone", *PRIORED]]
+    for setting in settings_of(runs):
+        found = [list(gains(runs, setting, plugin, f"{plugin}, alone").values()) for plugin in PRIORED]
+        if any(found):
+            lines.append([named(setting), *(interval(values) + " *" * above(values) for values in found)])
     return markdown(lines, range(1, len(lines[0])))
 
 
