@@ -69,6 +69,12 @@ def with_prior(name: str) -> bool:
     return not {"guide", "distill"}.isdisjoint(name.split()[0].split("+"))
 
 
+def with_resized_positions(name: str) -> bool:
+    """Return whether a ViT sees views of two sizes."""
+    objective, family, *_ = name.split()
+    return family == "vit" and objectives.find(objective.split("+")[0]).views.n_local > 0
+
+
 def made(name: str) -> sslkit.Method:
     """Build a method; all ranks fit the prior of guide and distill together."""
     name, family, *prior = name.split()
@@ -136,8 +142,9 @@ def test_two_processes_equal_one_with_every_plugin(name: str, together_with_plug
 
 
 def check_equal(name: str, together: Path) -> None:
-    # The networks run in fp64; the priors of guide and distill in fp32, for half as many images on each rank.
-    tolerance = 2e-6 if with_prior(name) else 1e-9
+    # The networks run in fp64; the priors of guide and distill in fp32, for half as many images on each rank, and timm
+    # resizes the positions of a ViT to those of local crops in fp32.
+    tolerance = 2e-6 if with_prior(name) else 1e-7 if with_resized_positions(name) else 1e-9
     alone = steps(made(name), *images_and_rows())
     for rank in range(WORLD):
         check_rank(alone, torch.load(together / f"{name}-{rank}.pt", weights_only=True), tolerance)
