@@ -52,11 +52,19 @@ def test_priors_are_compared_at_the_seed_and_objectives_that_all_have() -> None:
     assert "hog" not in answers.answer(runs) + answers.other_measures(runs, FASHION)
 
 
-def test_a_plug_in_is_above_its_prior_alone_only_by_an_interval_above_0() -> None:
-    alone = {"adc_alone": raised(0, 0, 0, 0, 0), "guide_alone": raised(1, 2, 2, 1, 9)}
+def test_a_plug_in_differs_from_its_prior_alone_only_by_an_interval_without_0() -> None:
+    alone = {"adc_alone": raised(4, 6, 4, 6, 4), "guide_alone": raised(1, 2, 2, 1, 9)}
     runs = made_up(plain=PLAIN, adc=raised(2, 3, 2, 3, 2), guide=raised(2, 3, 2, 3, 9), **alone)
-    row = "| fashion, 6 epochs |  | +2.4 (+1.7 to +3.1) * | +0.8 (-0.2 to +1.8) |"
-    assert answers.above_alone(runs).splitlines()[2:] == [row]
+    same = " | ".join(["+0.0 (+0.0 to +0.0)"] * 3)
+    adc = f"| adc - alone, fashion, 6 epochs | -2.5 (-3.4 to -1.6) * | {same} |"
+    guide = f"| guide - alone, fashion, 6 epochs | +0.8 (-0.2 to +1.8) | {same} |"
+    assert answers.minus(runs, answers.FROM_ALONE).splitlines()[2:] == [adc, guide]
+
+
+def test_objectives_that_compare_views_are_also_judged_by_themselves() -> None:
+    runs = made_up(plain=PLAIN, koleo=raised(3, 3, 5, 3, -9))
+    assert "*" not in answers.answer(runs)
+    assert "| koleo | +3.5 (+1.9 to +5.1) * |" in answers.answer(runs, answers.VIEWS)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -125,5 +133,6 @@ def test_the_committed_tables_are_those_of_the_committed_runs(study: str, tables
 
 def test_the_page_has_the_committed_answer() -> None:
     page, runs = path_of("plugins/study").parents[1] / "README.md", load("plugins/study")["runs"]
-    parts = [of(runs) for of in (answers.answer, answers.priors, answers.above_alone, answers.claims)]
-    assert all(part in page.read_text() for part in [*parts, answers.other_measures(runs, answers.FASHION)])
+    parts = [of(runs) for of in (answers.answer, answers.priors, answers.claims)]
+    parts += [answers.other_measures(runs, answers.FASHION), answers.minus(runs, answers.FROM_ALONE)]
+    assert all(part in page.read_text() for part in parts)

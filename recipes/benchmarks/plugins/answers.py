@@ -1,10 +1,11 @@
 """The tables of the study, in Markdown: one answer, then the objectives one by one, and the claims of the papers."""
 
+import itertools
 import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from plugins.plan import BESIDE, CORE, FORMS, OBJECTIVES, OTHER_PRIORS, PARTS, PRIORED, PRIORS
+from plugins.plan import BESIDE, CONTROLS, CORE, FORMS, OBJECTIVES, OTHER_PRIORS, PARTS, PRIORED, PRIORS
 from told import Rows, differences, half_width, interval, spread
 
 from sslkit.terminal.tables import markdown
@@ -23,10 +24,30 @@ VIEWS = ("byol", "simclr", "barlow_twins", "swav")  # objectives that compare vi
 WITHIN = 2.0  # points that priors may differ by where they are to differ little
 
 
+ACCURACIES = {"probe": "probe"} | {key: OTHERS[key] for key in ("knn", "few_shot", "transfer")}
+JUDGED = tuple(form for form in CORE if form not in CONTROLS)
+FROM_ALONE = [(plugin, f"{plugin}, alone") for plugin in PRIORED]  # alone: the objective's terms times 0
+FROM_DEFAULT = [("dsa, paper", "dsa")]
+LEGEND = """# Tables of the study
+
+Points over the plain objective: the mean over objectives of their means over seeds, and its 95 % t-interval over
+objectives; where the objectives are columns, the mean and interval over seeds. Other measures times 100: few-shot,
+5-way 5-shot on letters that no run was trained with; transfer, the mean probe on the other sets; the distance between
+class means (more is better) and the variance within classes (less is better). *: it helps by the rule of plan.py."""
+
+
 def tables(runs: Runs) -> str:
-    of_settings = [table(runs, setting) for setting in settings_of(runs) for table in (by_objective, other_measures)]
-    of_priors = [priors(runs), above_alone(runs), other_measures(of_part(runs, "priors"), FASHION, OTHER_PRIORS)]
-    return "\n\n".join([answer(runs), *of_priors, *of_settings, claims(runs)]) + "\n"
+    sections = {
+        "The five objectives": [answer(runs)],
+        f"The four that compare views: {', '.join(VIEWS)}": [answer(runs, VIEWS)],
+        "By prior": [priors(runs), other_measures(of_part(runs, "priors"), FASHION, OTHER_PRIORS)],
+        "One form minus another (*: an interval without 0)": [minus(runs, FROM_ALONE), minus(runs, FROM_DEFAULT)],
+        "Objective by objective": [by_objective(runs, setting) for setting in settings_of(runs)],
+        "Other measures": [other_measures(runs, setting) for setting in settings_of(runs)],
+        "The claims of the papers": [claims(runs)],
+    }
+    parts = (text for title, found in sections.items() for text in (f"## {title}", *found))
+    return "\n\n".join([LEGEND, *parts]) + "\n"
 
 
 def settings_of(runs: Runs) -> list[Setting]:
@@ -91,17 +112,22 @@ def above(values: Sequence[float]) -> bool:
     return len(values) > 1 and bool(statistics.mean(values) > half_width(values))
 
 
+def differs(values: Sequence[float]) -> bool:
+    """Their mean has a 95 % interval without 0."""
+    return len(values) > 1 and bool(abs(statistics.mean(values)) > half_width(values))
+
+
 def helps(gained: Sequence[float], control: str, over_control: Sequence[float]) -> bool:
-    """The rule of the plan: above plain, and above the control if there is one."""
+    """The rule of the plan: above plain, and above the control if its plug-in has a prior."""
     return above(gained) and (not control or above(over_control))
 
 
-def answer(runs: Runs) -> str:
+def answer(runs: Runs, only: Sequence[str] = OBJECTIVES) -> str:
     """A form a row: its mean gain over the objectives on each set, and over its control; *: it helps."""
     settings = settings_of(runs)
     lines = [["form", *(text for one in settings for text in (named(one), "over random network"))]]
-    for form in (form for form in CORE if any(form in forms_of(runs, one) for one in settings)):
-        lines.append([form, *(cell for one in settings for cell in judged(runs, one, form, OBJECTIVES))])
+    for form in (form for form in JUDGED if any(form in forms_of(runs, one) for one in settings)):
+        lines.append([form, *(cell for one in settings for cell in judged(runs, one, form, only))])
     return markdown(lines, range(1, len(lines[0])))
 
 
@@ -125,13 +151,14 @@ def priors(runs: Runs) -> str:
     return markdown(lines, range(1, len(lines[0])))
 
 
-def above_alone(runs: Runs) -> str:
-    """A data set a row: each plug-in minus its prior alone, the objective's terms times 0; *: above 0."""
-    lines = [["plug-in minus its prior alone", *PRIORED]]
-    for setting in settings_of(runs):
-        found = [list(gains(runs, setting, plugin, f"{plugin}, alone").values()) for plugin in PRIORED]
+def minus(runs: Runs, pairs: Sequence[tuple[str, str]]) -> str:
+    """A form and set a row: it minus another form, over objectives that compare views, by measure; *: not 0."""
+    lines = [["one form minus another", *ACCURACIES.values()]]
+    for (form, base), setting in itertools.product(pairs, settings_of(runs)):
+        found = [list(gains(runs, setting, form, base, one, VIEWS).values()) for one in ACCURACIES]
         if any(found):
-            lines.append([named(setting), *(interval(values) + " *" * above(values) for values in found)])
+            cells = (interval(one) + " *" * differs(one) for one in found)
+            lines.append([f"{form} - {base.removeprefix(f'{form}, ')}, {named(setting)}", *cells])
     return markdown(lines, range(1, len(lines[0])))
 
 
@@ -141,7 +168,7 @@ def of_part(runs: Runs, part: str) -> Runs:
     return {key: row for key, row in runs.items() if (key.split(" | ")[1], key.split(" | ")[4]) in wanted}
 
 
-def other_measures(runs: Runs, setting: Setting, forms: Sequence[str] = CORE) -> str:
+def other_measures(runs: Runs, setting: Setting, forms: Sequence[str] = JUDGED) -> str:
     """A form a row: its mean gain over the objectives in each of the other measures, times 100."""
     lines = [[named(setting), *OTHERS.values()]]
     for form in (form for form in forms_of(runs, setting) if form in forms):

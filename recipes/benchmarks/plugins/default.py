@@ -260,7 +260,7 @@ def tables(runs: dict[str, Any]) -> str:
 def table(runs: dict[str, Any], plugin: str, group: str) -> str:
     """Markdown: the gains in the probe and in 10-NN by objective and set, their mean, and the choice."""
     columns = [(data, objective) for data in DATA for objective in GROUPS[group]]
-    lines = [[f"{plugin}, probe / 10-NN", *(f"{objective}, {data}" for data, objective in columns), "mean"]]
+    lines = [[f"{plugin}, probe / 10-NN", *(f"{objective}, {data}" for data, objective in columns), "mean of both"]]
     for name in CANDIDATES[plugin]:
         probe, knn = (gains(runs, plugin, name, kind, ALL[group]) for kind in KINDS)
         if probe:
