@@ -57,7 +57,7 @@ def test_a_plug_in_differs_from_its_prior_alone_only_by_an_interval_without_0() 
     runs = made_up(plain=PLAIN, adc=raised(2, 3, 2, 3, 2), guide=raised(2, 3, 2, 3, 9), **alone)
     same = " | ".join(["+0.0 (+0.0 to +0.0)"] * 3)
     adc = f"| adc - alone, fashion, 6 epochs | -2.5 (-3.4 to -1.6) * | {same} |"
-    guide = f"| guide - alone, fashion, 6 epochs | +0.8 (-0.2 to +1.8) | {same} |"
+    guide = f"| guide - alone, fashion, 6 epochs | +1.0 (-0.3 to +2.3) | {same} |"
     assert answers.minus(runs, answers.FROM_ALONE).splitlines()[2:] == [adc, guide]
 
 
