@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from plugins.plan import BESIDE, CONTROLS, CORE, FORMS, OBJECTIVES, OTHER_PRIORS, PARTS, PRIORED, PRIORS
+from plugins.plan import ALONE, BESIDE, CONTROLS, CORE, FORMS, OBJECTIVES, OTHER_PRIORS, PARTS, PRIORED, PRIORS
 from told import Rows, differences, half_width, interval, spread
 
 from sslkit.terminal.tables import markdown
@@ -22,11 +22,9 @@ OTHERS = {  # measures beside the probe
 FASHION = ("fashion", "6")
 VIEWS = ("byol", "simclr", "barlow_twins", "swav")  # objectives that compare views, of which DSA's paper speaks
 WITHIN = 2.0  # points that priors may differ by where they are to differ little
-
-
 ACCURACIES = {"probe": "probe"} | {key: OTHERS[key] for key in ("knn", "few_shot", "transfer")}
 JUDGED = tuple(form for form in CORE if form not in CONTROLS)
-FROM_ALONE = [(plugin, f"{plugin}, alone") for plugin in PRIORED]  # alone: the objective's terms times 0
+FROM_ALONE = list(zip(PRIORED, ALONE, strict=True))  # alone: the objective's terms times 0
 FROM_DEFAULT = [("dsa, paper", "dsa")]
 LEGEND = """# Tables of the study
 
@@ -107,14 +105,14 @@ def control_of(form: str) -> str:
     return f"{plugin}, random network" if plugin in PRIORED and "random" not in form else ""
 
 
-def above(values: Sequence[float]) -> bool:
-    """Their mean has a 95 % interval above 0."""
-    return len(values) > 1 and bool(statistics.mean(values) > half_width(values))
-
-
 def differs(values: Sequence[float]) -> bool:
-    """Their mean has a 95 % interval without 0."""
+    """Return whether their mean has a 95 % interval without 0."""
     return len(values) > 1 and bool(abs(statistics.mean(values)) > half_width(values))
+
+
+def above(values: Sequence[float]) -> bool:
+    """Return whether that interval is above 0."""
+    return differs(values) and statistics.mean(values) > 0
 
 
 def helps(gained: Sequence[float], control: str, over_control: Sequence[float]) -> bool:
