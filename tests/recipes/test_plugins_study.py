@@ -1,5 +1,6 @@
 """recipes/benchmarks/plugins: the study's plan, its rules on made-up runs, and its page of tables."""
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,9 @@ from results import load, path_of
 from sslkit import regularizers
 from sslkit.options.members import check_options
 
+README = Path(__file__).parents[2] / "README.md"
+PAGE = path_of("plugins/study").parents[1] / "README.md"
+INTERVAL = re.compile(r"([+-]?\d+\.\d)(?: [\w-]+){0,6}(?:, | \()([+-]?\d+\.\d) to ([+-]?\d+\.\d)")
 FASHION = ("fashion", "6")
 BASE = {"knn": 0.7, "few_shot": 0.6, "transfer": 0.5, "inter": 0.3, "intra": 0.1}
 
@@ -38,7 +42,7 @@ def raised(*points: float) -> list[float]:
 
 def test_no_run_is_planned_twice_and_no_seed_was_used_to_choose() -> None:
     runs = [run for part in PARTS.values() for run in part.runs()]
-    assert len(runs) == len(set(runs)) == 481
+    assert len(runs) == len(set(runs)) == 502
     assert not set(SEEDS) & {seed for seeds in default.SEEDS.values() for seed in seeds}
 
 
@@ -132,7 +136,24 @@ def test_the_committed_tables_are_those_of_the_committed_runs(study: str, tables
 
 
 def test_the_page_has_the_committed_answer() -> None:
-    page, runs = path_of("plugins/study").parents[1] / "README.md", load("plugins/study")["runs"]
+    runs = load("plugins/study")["runs"]
     parts = [of(runs) for of in (answers.answer, answers.priors, answers.claims)]
     parts += [answers.other_measures(runs, answers.FASHION), answers.minus(runs, answers.FROM_ALONE)]
-    assert all(part in page.read_text() for part in parts)
+    assert all(part in PAGE.read_text() for part in parts)
+
+
+def intervals(text: str) -> dict[str, tuple[float, ...]]:
+    """Mean and ends of each interval, by its words."""
+    return {match[0]: tuple(map(float, match.groups())) for match in INTERVAL.finditer(" ".join(text.split()))}
+
+
+@pytest.mark.parametrize(
+    ("page", "start", "end", "least"),
+    [(PAGE, "* **In short runs", "![Gains", 25), (README, "* **Which regulariser?**", "* **Which metric", 11)],
+)
+def test_the_intervals_in_the_words_are_those_of_the_tables(page: Path, start: str, end: str, least: int) -> None:
+    told = intervals(page.read_text().partition(start)[2].partition(end)[0])
+    in_tables = set(intervals(path_of("plugins/study").with_suffix(".md").read_text()).values())
+    losses = {(-mean, -high, -low) for mean, low, high in in_tables if high < 0}  # "loses 1.0 (0.1 to 2.0)"
+    assert len(told) >= least
+    assert [words for words, one in told.items() if one not in in_tables and one not in losses] == []
