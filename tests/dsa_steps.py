@@ -20,4 +20,5 @@ def step(fashion, views: int = 2, rows: range = range(N)) -> tuple[Embeddings, T
 
 def build(**options) -> DSA:
     torch.manual_seed(0)
-    return DSA(D, **{"hidden": 16, "prior": "hog", "prior_size": 16, "eta": 5, **options})
+    prior = {} if "prior" in options else {"prior": "hog", "prior_size": 16}
+    return DSA(D, **{"hidden": 16, "eta": 5, **prior, **options})

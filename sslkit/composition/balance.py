@@ -132,10 +132,9 @@ class Shares:
         for name, share in zip(names, shares.read().tolist(), strict=True):
             balance, measured = self.plugins[name].balance, math.isfinite(share)
             if measured and share > 1.001 * SWAMPED:  # where a factor is lowered it is SWAMPED, but for rounding
-                near = "auto" if self.plugins[name].automatic else "1"
                 text = (
                     f"the gradient of {name} is {share:,.0f} times the objective's: the network learns almost only "
-                    f"from {name}; method.{name}.balance={near} keeps it near the objective's"
+                    f"from {name}; method.{name}.balance={self.plugins[name].remedy} keeps it near the objective's"
                 )
             elif not measured and balance is not None:
                 text = (

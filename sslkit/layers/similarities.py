@@ -81,6 +81,12 @@ def most_similar(rows: Tensor, keys: Tensor, *, without: Tensor | None = None) -
     return torch.cat(each) if len(each) > 1 else each[0]
 
 
+def square_distances(a: Tensor, b: Tensor) -> Tensor:
+    """||a_i - b_j||^2 of rows of length 1, or 0 as of what has no features: (r, D), (n, D) -> (r, n)."""
+    square = (a @ b.T).mul_(-2).add_(2)
+    return square.sub_(_is_zero(a)[:, None]).sub_(_is_zero(b)).clamp_(min=0)
+
+
 def total_of_blocks(function: Callable[..., Tensor], keys: int, *rows: Tensor) -> Tensor:
     """Sum of function(*block of the rows) over blocks of rows, each computed again in the backward pass.
 
@@ -112,6 +118,11 @@ def tensor_cores(allowed: bool) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def _is_zero(x: Tensor) -> Tensor:
+    """(r, D) -> (r,): 1 for a row of zeros, else 0."""
+    return (x.detach() == 0).all(1).to(x)
 
 
 def _on_tensor_cores(x: Tensor, asked: bool) -> bool:

@@ -7,13 +7,15 @@ from torch import Tensor
 
 from sslkit.errors import UserError, check_one_of, nearest
 from sslkit.options import members, own_code
-from sslkit.priors.base import Prior
+from sslkit.priors.base import NetworkPrior, Prior
 
 PRECISIONS = ("float32", "bfloat16")
 
 
 class CallablePrior(Prior):
     """Any function of float images (N, C, H, W) in [0, 1] to (N, A); modules are frozen and set to eval mode."""
+
+    resizes = False
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__(getattr(function, "__qualname__", type(function).__name__))
@@ -49,11 +51,20 @@ def build(
     sift, pca, identity (the pixels), features:FILE.npy, or any function of float images (N, C, H, W) in [0, 1] to
     (N, A), by its name package.module:function or, in Python, itself.
     size: side in pixels of the input; None is the prior's default. precision: of a network, see `NetworkPrior`.
-    Raises UserError for an unknown name, or unavailable weights.
+    Raises UserError for an unknown name, unavailable weights, or an option that would change nothing.
     """
     check_one_of("prior_precision", precision, PRECISIONS)
     if isinstance(prior, Prior):
         return prior
+    built = _built(prior, size, precision)
+    if precision != PRECISIONS[0] and not isinstance(built, NetworkPrior):
+        raise UserError(f"prior_precision={precision} is for clip, timm:NAME and zoo:ENTRY, not for prior {built.name}")
+    if size is not None and not built.resizes:
+        raise UserError(f"prior {built.name} resizes no images: leave prior_size={size} out")
+    return built
+
+
+def _built(prior: str | Callable[[Tensor], Tensor], size: int | None, precision: str) -> Prior:
     if callable(prior):
         return CallablePrior(prior)
     kind, _, rest = prior.partition(":")

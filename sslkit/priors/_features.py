@@ -122,11 +122,11 @@ def _digest(dataset: "Images", rows: Sequence[int]) -> str:
     return digest.hexdigest()
 
 
-def features_of_view(prior: Prior, view: Tensor, owner: str) -> Tensor:
-    """(N, A) of an augmented view. Raises UserError, in the owner's name, if they are not finite."""
-    features = prior(view)
+def features_of(prior: Prior, images: Tensor, owner: str, what: str = "a view") -> Tensor:
+    """(N, A) of images or an augmented view. Raises UserError, in the owner's name, if they are not finite."""
+    features = prior(images)
     if features.device.type == "cpu" and not features.isfinite().all():  # on a GPU the loss shows it
-        raise UserError(f"{owner}: prior {prior.name} returned features of a view that are not finite")
+        raise UserError(f"{owner}: prior {prior.name} returned features of {what} that are not finite")
     return features
 
 

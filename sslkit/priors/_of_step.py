@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sslkit.embeddings import Embeddings, own_rows
 from sslkit.errors import UserError, check_one_of
 from sslkit.priors import build
-from sslkit.priors._features import FeatureTable, features_of_view, fit, tabulate
+from sslkit.priors._features import FeatureTable, features_of, fit, tabulate
 from sslkit.priors.features import FilePrior
 from sslkit.priors.self import SelfPrior, slow_features
 from sslkit.runtime import distributed
@@ -83,7 +83,7 @@ class StepFeatures(nn.Module):
                 f"{self.owner} reads the clean images of each batch until method.prepare(images) has been called: call "
                 "it before the loop, or give CroppedImages(..., whole=True)"
             )
-        return _joined(self.prior(images), 0, gathered)
+        return _joined(features_of(self.prior, images, self.owner, "the clean images"), 0, gathered)
 
     def of_views(self, e: Embeddings, *, gathered: bool = True) -> Tensor:
         """(V N, A) of the augmented views, view by view."""
@@ -91,7 +91,7 @@ class StepFeatures(nn.Module):
             raise UserError(
                 f"{self.owner}.mode=view needs the augmented views (e.views), which are missing: use mode=cached"
             )
-        features = torch.stack([features_of_view(self.prior, view, self.owner) for view in e.views])  # (V, N_local, A)
+        features = torch.stack([features_of(self.prior, view, self.owner) for view in e.views])  # (V, N_local, A)
         return _joined(features, 1, gathered).flatten(0, 1)
 
     def _slow(self, e: Embeddings, gathered: bool) -> Tensor:

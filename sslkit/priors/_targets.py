@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sslkit.embeddings import Embeddings, mean_over_ranks, own_rows
 from sslkit.errors import UserError, check_one_of
 from sslkit.priors import build
-from sslkit.priors._features import FeatureTable, features_of_view, fit, some_features, tabulate
+from sslkit.priors._features import FeatureTable, features_of, fit, some_features, tabulate
 from sslkit.priors.base import NetworkPrior
 from sslkit.priors.features import FilePrior
 from sslkit.priors.self import SelfPrior, slow_features
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Mode = Literal["auto", "view", "cached"]
 VERSION = 1  # of the whitening, in the names of cached ones: raise it when it changes
 STATE = ("mean", "basis", "prior_fit", "channels")
-LEAST = 1e-5  # of the largest standard deviation: components below it are rounding
+LEAST = 1e-5  # of the largest standard deviation, or of the mean: what is below it is rounding
 
 
 class PriorTargets(nn.Module):
@@ -70,6 +70,7 @@ class PriorTargets(nn.Module):
         self.components, self.owner = components, owner
         self._table = FeatureTable(self.prior.array) if self.of_file else None
         self._said = False
+        self._drawn: Tensor | None = None
         for name in STATE:  # filled by `prepare` or from a checkpoint
             self.register_buffer(name, torch.empty(0))
 
@@ -117,9 +118,7 @@ class PriorTargets(nn.Module):
             if e.views is None:
                 raise UserError(f"{self.owner} needs the augmented views (e.views), which are missing")
             distinct = {id(view): view for view in e.views}  # the parts of one view have one target
-            targets = {
-                key: self.whitened(features_of_view(self.prior, view, self.owner)) for key, view in distinct.items()
-            }
+            targets = {key: self.whitened(features_of(self.prior, view, self.owner)) for key, view in distinct.items()}
             return torch.stack([targets[id(view)] for view in e.views])
 
     def whitened(self, features: Tensor) -> Tensor:
@@ -134,9 +133,12 @@ class PriorTargets(nn.Module):
         return (features - self.mean.to(features)) @ self.basis.to(features)
 
     def _slow(self, e: Embeddings) -> Tensor:
-        """(N_local, K) of this rank's images, around the mean of all ranks."""
+        """(N_local, K) of this rank's images, around the mean of all ranks; 0 for what differs from it by rounding."""
         features = slow_features(e, self.owner)
-        return (own_rows(features, 0) - features.mean(0)) @ self._projection(features)
+        mean = features.mean(0)
+        target = own_rows(features, 0) - mean
+        varies = target.norm(dim=1, keepdim=True) > LEAST * mean.norm()
+        return torch.where(varies, target, 0) @ self._projection(features)
 
     def _looked_up(self, e: Embeddings) -> Tensor:
         if self._table is None:
@@ -170,8 +172,10 @@ class PriorTargets(nn.Module):
             self._said = True
         if width <= self.components:
             return torch.eye(width, self.components, device=features.device, dtype=features.dtype)
-        drawn = torch.randn(width, self.components, generator=torch.Generator().manual_seed(0)) / width**0.5
-        return moved(drawn.to(features.dtype), features)
+        if self._drawn is None or len(self._drawn) != width:
+            self._drawn = torch.randn(width, self.components, generator=torch.Generator().manual_seed(0)) / width**0.5
+        self._drawn = moved(self._drawn.to(features.dtype), features)
+        return self._drawn
 
     def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *others: object) -> None:
         for name in STATE:  # their shapes are the prior's

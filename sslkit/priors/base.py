@@ -25,11 +25,13 @@ class Prior:
     For clips, (N, C, T, H, W) or R per video, (N, R, C, T, H, W), the features are the mean over the frames.
     Not an nn.Module, so that a parent module neither trains, saves nor switches it to train mode.
     name: as given by the user. needs_fit: True if `fit` must be called with images of the data set first.
-    specified: True if its name takes a specification after a colon, as in `timm:NAME`.
+    specified: True if its name takes a specification after a colon, as in `timm:NAME`. resizes: False if it has no
+        input size, so that a prior_size would change nothing.
     """
 
     needs_fit: ClassVar[bool] = False
     specified: ClassVar[bool] = True
+    resizes: ClassVar[bool] = True
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -19,6 +19,8 @@ _ROWS_READ = 4096  # of the file, at once
 class FilePrior(Prior):
     """Features from a .npy file, by the image's row in the data set; memory-mapped."""
 
+    resizes = False
+
     def __init__(self, name: str, path: str) -> None:
         super().__init__(name)
         if not path:

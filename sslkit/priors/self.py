@@ -21,11 +21,10 @@ class SelfPrior(Prior):
     """
 
     specified = False
+    resizes = False
 
     @classmethod
     def named(cls, name: str, *, size: int | None, precision: str) -> "SelfPrior":
-        if size is not None:
-            raise UserError(f"prior {name} sees the views of the training as they are: leave prior_size out")
         return cls(name)
 
     def extract(self, pixels: Tensor) -> Tensor:

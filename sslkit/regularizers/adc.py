@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.embeddings import Embeddings, mean_over_ranks, wide
+from sslkit.layers.similarities import square_distances
 from sslkit.options.ranges import ChosenRatio, ChosenShare, Size, Temperature, Weight
 from sslkit.options.settings import Limits
 from sslkit.priors._of_step import Mode, StepFeatures
@@ -23,19 +24,20 @@ from sslkit.regularizers.dsa.pairwise import of_rank
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
 
-NEVER = -1e4  # log share of an anchor among its own neighbours: its exponential is 0
+NEVER = 1e4  # of a log density below the lowest one: the exponential of minus it is 0
 LEAST_ENTROPY = math.log(2)  # of the prior's neighbours: an anchor with one would weigh without bound
 
 
-def square_distances(x: Tensor, anchors: Tensor) -> Tensor:
-    """||x_a - x_j||^2 of unit rows: (n, D), (r,) -> (r, n)."""
+def from_anchors(x: Tensor, anchors: Tensor) -> Tensor:
+    """||x_a - x_j||^2 of rows scaled to length 1: (n, D), (r,) -> (r, n)."""
     x = F.normalize(x, dim=1)
-    return (2 - 2 * x[anchors] @ x.T).clamp_min(0)
+    return square_distances(x[anchors], x)
 
 
-def log_shares(log_density: Tensor, anchors: Tensor) -> Tensor:
-    """Each other row's log share of an anchor's neighbourhood, (r, n); rows sum to 1, the anchor has no share."""
-    return log_density.scatter(1, anchors[:, None], NEVER).log_softmax(1)
+def log_shares(log_density: Tensor, left_out: Tensor) -> Tensor:
+    """Each row's log share of an anchor's neighbourhood: (r, n), (r, n) bool of rows without one -> (r, n)."""
+    lowest = log_density.detach().amin(1, keepdim=True)
+    return torch.where(left_out, lowest - NEVER, log_density).log_softmax(1)
 
 
 def gaussian(square: Tensor, sigma: float) -> Tensor:
@@ -65,10 +67,11 @@ class ADC(Regularizer):
         p_cal(j) ~ N(z_j; z_i, sigma^2)            no gradient; z of unit length
         p_dat(j) ~ Student's t(z_j; z_i, sigma^2)  with dof degrees of freedom
         p_pre(j) ~ exp(-||a_j - a_i||^2 / tau)     a: the prior's features, of unit length (DSA's eq. 12)
-        L_DCM = mean_i KL(p_cal || p_dat) / H(p_pre),  L_LPM = mean_i KL(p_pre || p_dat)
+        L_DCM = mean_i KL(p_cal || p_dat) / H(p'_pre),  L_LPM = mean_i KL(p_pre || p_dat)
 
     L_DCM is t-SNE's loss with both distributions in z: near rows, where the normal density is above the heavy-tailed
-    one, are pulled in, far ones pushed away. The entropy H makes outliers, with no near image in the prior, count less.
+    one, are pulled in, far ones pushed away. The entropy H makes outliers, with no near image in the prior, count less:
+    p'_pre is p_pre among other images alone, since a view of its own is near to any image (reconstructed).
     L_LPM keeps the prior's neighbours: it is minus the log density at p_dat of a Dirichlet distribution with parameters
     1 + p_pre, whose mode is p_pre, up to a term without gradient (reconstructed: the summary has Dir(p_dat || p_pre),
     to be made large, without parameters).
@@ -143,11 +146,13 @@ class ADC(Regularizer):
             anchors = torch.arange(len(z), device=z.device) if rows.anchors is None else rows.anchors
             if len(z) < 2:
                 return dict.fromkeys(self.weights(), z.sum() * 0)
-            square = square_distances(z, anchors)
-            near = log_shares(gaussian(square, self.sigma), anchors)
-            seen = log_shares(student_t(square, self.sigma, self.dof), anchors)
-            prior = self._prior(e, index, images, anchors).to(seen)
-            spread = entropy(prior)
+            square = from_anchors(z, anchors)
+            columns, n = torch.arange(len(z), device=z.device), len(index)
+            itself, same_image = columns == anchors[:, None], columns % n == anchors[:, None] % n
+            near = log_shares(gaussian(square, self.sigma), itself)
+            seen = log_shares(student_t(square, self.sigma, self.dof), itself)
+            density = self._log_prior(e, index, images, anchors).to(seen)
+            prior, spread = log_shares(density, itself), entropy(log_shares(density, same_image))
             self.watched = {"adc/entropy": spread.mean(), "adc/entropy_sd": spread.std(correction=0)}
             calibrate = (divergence(near, seen) / spread.clamp_min(LEAST_ENTROPY)).mean()
             preserve = divergence(prior, seen).mean()
@@ -157,10 +162,10 @@ class ADC(Regularizer):
         }
 
     @torch.no_grad()
-    def _prior(self, e: Embeddings, index: Tensor, images: Tensor | None, anchors: Tensor) -> Tensor:
-        """Log shares of the prior's neighbours of each anchor, (r, n), in fp64 beside fp64 embeddings."""
+    def _log_prior(self, e: Embeddings, index: Tensor, images: Tensor | None, anchors: Tensor) -> Tensor:
+        """Log density of the prior around each anchor, (r, n), in fp64 beside fp64 embeddings."""
         if self.features.mode == "view":
             features = self.features.of_views(e)
         else:
             features = self.features.of_images(e, index, images).repeat(len(e.z), 1)
-        return log_shares(-square_distances(features.to(wide(e.z).dtype), anchors) / self.tau, anchors)
+        return -from_anchors(features.to(wide(e.z).dtype), anchors) / self.tau

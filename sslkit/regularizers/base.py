@@ -32,7 +32,9 @@ class Regularizer(nn.Module):
         None is 1, or what is chosen with balance="auto".
     automatic: balance and balance_until by whether the objective compares views, of a regulariser that takes
         balance="auto".
-    watched: detached scalars of the last call of `terms` to log; not part of the loss.
+    remedy: the balance that is advised where its gradient swamps the objective's.
+    watched: detached scalars of the last call of `terms` to log; not part of the loss. Where processes share the pairs
+        of a step, each has those of its own part.
     needs_images: whether `terms` reads its images; False saves a run on image files from making them for each batch.
     needs_slow: whether it reads e.slow, the features of a slow copy of the backbone (prior=self).
     """
@@ -41,6 +43,7 @@ class Regularizer(nn.Module):
     needs_images: bool = True
     needs_slow: bool = False
     automatic: ClassVar[Mapping[bool, tuple[float | None, float]]] = {}
+    remedy: str = "1"
 
     def __init__(self, *, balance: ChosenRatio = None, balance_until: ChosenShare = 1.0) -> None:
         super().__init__()
@@ -56,12 +59,15 @@ class Regularizer(nn.Module):
 
     def beside(self, *, compares_views: bool) -> None:
         """Called once, before training, with what the objective is: makes the choice of balance="auto"."""
-        until = 1.0
-        if self.balance == "auto":
-            self.balance, until = self.automatic[compares_views]
-            if self.balance is not None:
-                self.choice = in_words(self.balance, until, compares_views)
-        self.balance_until = until if self.balance_until is None else self.balance_until
+        balance, until = self.automatic.get(compares_views, (None, 1.0))
+        self.remedy = "1" if balance is None else "auto"
+        is_auto = self.balance == "auto"
+        if self.balance_until is None:
+            self.balance_until = until if is_auto else 1.0
+        if is_auto:
+            self.balance = balance
+            if balance is not None:
+                self.choice = in_words(balance, self.balance_until, compares_views)
 
     def check(self, dataset: "Images") -> None:
         """Called before a run's folder is made. Raises UserError for a data set that an option does not fit."""

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from sslkit.embeddings import Embeddings
+from sslkit.embeddings import Embeddings, wide
 from sslkit.layers.koleo import koleo, nearest_distance
 from sslkit.options.ranges import Ratio, Share, Weight
 from sslkit.regularizers.base import Regularizer
@@ -30,6 +30,6 @@ class KoLeo(Regularizer):
         return {"koleo": self.weight}
 
     def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
-        distance = nearest_distance(e.z)
+        distance = nearest_distance(wide(e.z))
         self.watched = {"koleo/distance": distance.detach().mean()}
         return {"koleo": self.weight * koleo(distance, self.eps)}

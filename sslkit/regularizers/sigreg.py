@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from sslkit.embeddings import Embeddings, own_rows
+from sslkit.embeddings import Embeddings, own_rows, wide
 from sslkit.layers.sigreg import draw_slices, sigreg
 from sslkit.options.ranges import ChosenRatio, ChosenShare, Knots, Rows, Temperature, Weight
 from sslkit.regularizers.base import BESIDE_OTHERS, Regularizer
@@ -47,9 +47,10 @@ class SIGReg(Regularizer):
         return {"sigreg": self.weight}
 
     def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
-        directions = draw_slices(e.z.shape[-1], self.slices, self.step, like=e.z)
+        z = wide(e.z)
+        directions = draw_slices(z.shape[-1], self.slices, self.step, like=z)
         self.step += self.training
-        return {"sigreg": self.weight * sigreg(own_rows(e.z), directions, knots=self.knots, t_max=self.t_max)}
+        return {"sigreg": self.weight * sigreg(own_rows(z), directions, knots=self.knots, t_max=self.t_max)}
 
     def get_extra_state(self) -> Tensor:
         return torch.tensor(self.step)

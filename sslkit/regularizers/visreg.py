@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from sslkit.embeddings import Embeddings
+from sslkit.embeddings import Embeddings, wide
 from sslkit.layers import visreg
 from sslkit.layers.sigreg import draw_slices
 from sslkit.options.ranges import ChosenRatio, ChosenShare, Rows, Weight
@@ -50,12 +50,13 @@ class VISReg(Regularizer):
         return {"visreg/scale": self.scale, "visreg/shape": self.shape, "visreg/centre": self.centre}
 
     def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
-        directions = draw_slices(e.z.shape[-1], self.slices, self.step, like=e.z)
+        z = wide(e.z)
+        directions = draw_slices(z.shape[-1], self.slices, self.step, like=z)
         self.step += self.training
         return {
-            "visreg/scale": self.scale * visreg.scale(e.z),
-            "visreg/shape": self.shape * visreg.shape(e.z, directions),
-            "visreg/centre": self.centre * visreg.centre(e.z),
+            "visreg/scale": self.scale * visreg.scale(z),
+            "visreg/shape": self.shape * visreg.shape(z, directions),
+            "visreg/centre": self.centre * visreg.centre(z),
         }
 
     def get_extra_state(self) -> Tensor:

@@ -250,6 +250,18 @@ def test_what_swamps_the_objective_is_said_once() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("plugin", "advised"), [("dsa", "dsa.balance=auto"), ("adc", "adc.balance=1"), ("koleo", "koleo.balance=1")]
+)
+def test_the_advice_is_a_balance_that_is_not_in_force(plugin: str, advised: str) -> None:
+    m = build(f"byol+{plugin}", **{plugin: {"balance": None}})
+    net = nn.Linear(3, 1)
+    m.shares.steps = balance.CHECKED_FROM
+    out = net(torch.ones(1, 3)).sum()
+    with pytest.warns(UserWarning, match=f"method.{advised} keeps it near"):
+        m.shares.measure(out, {plugin: 1e4 * out}, net, [])
+
+
 def test_the_state_of_an_older_run_is_read() -> None:
     m, older = build("byol+koleo"), build("byol+koleo")
     step(m, *batch(8))

@@ -105,7 +105,7 @@ def test_embeddings_without_the_copy_are_refused_in_one_line(plugin: str) -> Non
         ("simclr+dsa", {"dsa": OF_ITSELF | {"mode": "view"}}, r"dsa\.prior=self has features of the first view only"),
         ("simclr+adc", {"adc": OF_ITSELF | {"mode": "view"}}, r"adc\.prior=self has features of the first view only"),
         ("simclr+dsa", {"dsa": OF_ITSELF | {"neighbours": "dataset"}}, "neighbours=batch"),
-        ("simclr+guide", {"guide": OF_ITSELF | {"prior_size": 32}}, "leave prior_size out"),
+        ("simclr+guide", {"guide": OF_ITSELF | {"prior_size": 32}}, "leave prior_size=32 out"),
         ("distill", {"objective": OF_ITSELF}, "nothing to learn from itself"),
     ],
 )

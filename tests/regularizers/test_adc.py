@@ -29,36 +29,43 @@ def embeddings(v: int = V, n: int = N, seed: int = 0) -> Embeddings:
     return Embeddings(z=z, h=z.detach(), target=None, index=torch.arange(n))
 
 
-def normal_density(square: Tensor, sigma: float) -> Tensor:
+def normal_shares(square: Tensor, sigma: float) -> Tensor:
+    """Logarithms: the density itself underflows for a small sigma."""
     loc, scale = torch.tensor([0, sigma], dtype=torch.double)
-    return torch.distributions.Normal(loc, scale).log_prob(square.sqrt()).exp()
+    return torch.distributions.Normal(loc, scale).log_prob(square.sqrt()).log_softmax(0)
 
 
-def student_density(square: Tensor, sigma: float, dof: float) -> Tensor:
+def student_shares(square: Tensor, sigma: float, dof: float) -> Tensor:
     freedom, loc, scale = torch.tensor([dof, 0, sigma], dtype=torch.double)
-    return torch.distributions.StudentT(freedom, loc, scale).log_prob(square.sqrt()).exp()
+    return torch.distributions.StudentT(freedom, loc, scale).log_prob(square.sqrt()).log_softmax(0)
 
 
 def oracle(e: Embeddings, a: Tensor, plugin: ADC) -> tuple[Tensor, Tensor]:
     """The two terms by a loop over anchors and by torch's densities."""
     z = e.z.flatten(0, 1)
     z, a = z / z.norm(dim=1, keepdim=True), a / a.norm(dim=1, keepdim=True)
-    calibrate, preserve = [], []
+    calibrate, preserve, n = [], [], e.z.shape[1]
     for i in range(len(z)):
         others = [j for j in range(len(z)) if j != i]
         square = torch.stack([(z[i] - z[j]).square().sum() for j in others])
-        near, seen = normal_density(square, plugin.sigma).detach(), student_density(square, plugin.sigma, plugin.dof)
-        kept = torch.stack([torch.exp(-(a[i] - a[j]).square().sum() / plugin.tau) for j in others])
-        near, seen, kept = near / near.sum(), seen / seen.sum(), kept / kept.sum()
-        spread = -(kept * kept.log()).sum()
-        calibrate.append((near * (near / seen).log()).sum() / max(spread, math.log(2)))
-        preserve.append((kept * (kept / seen).log()).sum())
+        near, seen = normal_shares(square, plugin.sigma).detach(), student_shares(square, plugin.sigma, plugin.dof)
+        log_kept = torch.stack([-(a[i] - a[j]).square().sum() / plugin.tau for j in others])
+        kept = log_kept.log_softmax(0)
+        foreign = log_kept[[j % n != i % n for j in others]].log_softmax(0)
+        spread = -(foreign.exp() * foreign).sum()
+        calibrate.append((near.exp() * (near - seen)).sum() / max(spread, math.log(2)))
+        preserve.append((kept.exp() * (kept - seen)).sum())
     return plugin.nu * sum(calibrate) / len(z), plugin.upsilon * sum(preserve) / len(z)
 
 
 @pytest.mark.parametrize(
     ("v", "n", "options"),
-    [(2, 6, {}), (1, 5, {"nu": 0.1, "upsilon": 3.0}), (3, 4, {"sigma": 0.2, "dof": 8.0, "tau": 0.05})],
+    [
+        (2, 6, {}),
+        (1, 5, {"nu": 0.1, "upsilon": 3.0}),
+        (3, 4, {"sigma": 0.2, "dof": 8.0, "tau": 0.05}),
+        (2, 6, {"sigma": 5e-3, "tau": 1e-4}),
+    ],
 )
 def test_terms_are_those_of_a_loop_over_anchors(v: int, n: int, options: dict) -> None:
     plugin, e, images = ADC(D, prior=prior, **options), embeddings(v, n), images_of(n)
@@ -84,8 +91,8 @@ def test_preserving_is_a_dirichlet_density_whose_mode_is_the_prior() -> None:
             others = [j for j in range(4) if j != i]
             kept = torch.softmax(torch.stack([-(a[i] - a[j]).square().sum() / plugin.tau for j in others]), 0)
             square = torch.stack([(z[i] - z[j]).square().sum() for j in others])
-            seen = student_density(square, plugin.sigma, plugin.dof)
-            total = total + torch.distributions.Dirichlet(1 + kept).log_prob(seen / seen.sum())
+            seen = student_shares(square, plugin.sigma, plugin.dof).exp()
+            total = total + torch.distributions.Dirichlet(1 + kept).log_prob(seen)
         return total / 4
 
     one, other = embeddings(1, 4), embeddings(1, 4, seed=1)
@@ -110,13 +117,16 @@ def test_near_rows_are_pulled_and_far_ones_pushed() -> None:
     assert nearer < near and farther > far
 
 
-def test_an_outlier_of_the_prior_counts_less() -> None:
-    def apart(images: Tensor) -> Tensor:
-        return torch.eye(6)[[0, 0, 1, 1, 2, 3]]  # the last two have no near image
+@pytest.mark.parametrize("v", [1, 2])
+@pytest.mark.parametrize("tau", [0.1, 0.5])
+def test_an_outlier_of_the_prior_counts_less(v: int, tau: float) -> None:
+    """Where the last pair of images becomes two outliers, the weights of these two alone change."""
 
-    e, plugin = embeddings(1, 6), ADC(D, prior=apart, tau=0.1)
-    plugin.terms(e, images_of(6))
-    assert 0 < plugin.watched["adc/entropy"] < math.log(5) and plugin.watched["adc/entropy_sd"] > 0.3
+    def calibration(features: Tensor) -> float:
+        return ADC(D, prior=lambda _: features, tau=tau).terms(embeddings(v), images_of())["adc/calibrate"].item()
+
+    pairs, outliers = torch.eye(6)[[0, 0, 1, 1, 2, 2]], torch.eye(6)[[0, 0, 1, 1, 2, 3]]
+    assert calibration(outliers) < 0.97 * calibration(pairs)
 
 
 @pytest.mark.parametrize(

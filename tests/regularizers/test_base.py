@@ -30,6 +30,7 @@ def test_an_automatic_balance_is_chosen_by_the_objective(given: dict, compares: 
     plugin.beside(compares_views=compares)
     assert (plugin.balance, plugin.balance_until) == expected
     assert bool(plugin.choice) == (given["balance"] == "auto")
+    assert ("until 50% of the run" in plugin.choice) == (given.get("balance_until") == 0.5)
     plugin.beside(compares_views=not compares)  # the choice is made once
     assert (plugin.balance, plugin.balance_until) == expected
 

@@ -1,9 +1,9 @@
 """DSA as a regulariser: nu L_AM^s + upsilon L_con on the embeddings of any objective (eq. 17)."""
 
-import logging
 import math
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,6 +20,7 @@ from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
 from sslkit.regularizers.dsa.pairwise import RankRows, of_rank, one_thread
 from sslkit.runtime import distributed
 from sslkit.runtime.device import Late
+from sslkit.terminal import say
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 BESIDE_VIEWS = 3.0, 0.1  # balance and its end, chosen on held-out images: recipes/benchmarks/plugins/default.py
 _CHECK_EVERY = 100  # calls between checks of M
 _DEAD = 0.1  # share of dead rows above which a warning is given
-
-log = logging.getLogger(__name__)
 
 
 class DSA(Regularizer):
@@ -138,6 +137,7 @@ class DSA(Regularizer):
         else:
             self.arrange = ArrangingMLP(dim, hidden, inputs="diff" if self.as_code else "concat")
         self._scores: Tensor | None = None
+        self._score_all: Callable[[], Tensor] | None = None
         self._seen = 0
         self._unsaid: tuple[Late, float] | None = None
         self._warned_dead = False
@@ -158,9 +158,16 @@ class DSA(Regularizer):
         automatic = self.neighbours == "auto" and self.features.mode == "cached" and not self.features.of_itself
         whole = automatic or self.neighbours == "dataset"
         self.features.prepare(dataset, cache=cache, whole=whole)
-        if whole and self.nu:
-            scores = scoring.kept_scores(self.features.table.array, eta=self.eta, mu=self.mu, cache=cache)
-            self._scores = scores.to(self.features.place.device)
+        if whole:
+            array = self.features.table.array
+            self._score_all = partial(scoring.kept_scores, array, eta=self.eta, mu=self.mu, cache=cache)
+        if self.nu:
+            self._score_data_set()
+
+    def _score_data_set(self) -> None:
+        """Compute the scores among all images, once; nothing where neighbours are those of the batch."""
+        if self._scores is None and self._score_all is not None:
+            self._scores = self._score_all().to(self.features.place.device)
 
     @property
     def needs_images(self) -> bool:
@@ -184,6 +191,8 @@ class DSA(Regularizer):
 
         e, images: see `Regularizer.terms`; e.views is needed for mode="view".
         """
+        if self.nu:  # a loop may have raised it
+            self._score_data_set()
         with arranging.without_autocast(e.z):
             z = wide(options.fitting(getattr(e, self.reads), self.dim, self.reads))
             z = z if self.as_code else F.normalize(z, dim=-1)
@@ -279,4 +288,7 @@ class DSA(Regularizer):
             )
         if attracted == 0 and not self._said_repulsive:
             self._said_repulsive = True
-            log.info("DSA: no pair has 2M > alpha = %.3g, so L_AM repels all pairs; alpha=relative:2 attracts", alpha)
+            say.line(
+                f"dsa       no pair has 2 M > alpha = {alpha:.3g}, so L_AM pushes all pairs apart, similar ones less: "
+                "method.dsa.alpha=relative:2 also attracts"
+            )

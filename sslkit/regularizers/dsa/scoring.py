@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from sslkit.embeddings import wide
 from sslkit.errors import check_one_of
+from sslkit.layers.similarities import square_distances
 from sslkit.numerics.ties import among_all, nearest_of_all, pair_cosines, search_error, settle
 from sslkit.regularizers.dsa.approximate import approximate_neighbours
 from sslkit.regularizers.dsa.arranging import NORMALISE, without_autocast
@@ -141,8 +142,8 @@ def _unit(features: Tensor, center: Tensor | None = None) -> Tensor:
 
 
 def _distance(a: Tensor, b: Tensor, squared: bool) -> Tensor:
-    """(squared) distances of unit vectors, (r, A) and (n, A) -> (r, n)."""
-    square = (a @ b.T).mul_(-2).add_(2).clamp_(min=0)
+    """(squared) distances of unit vectors or zeros, (r, A) and (n, A) -> (r, n)."""
+    square = square_distances(a, b)
     return square if squared else square.sqrt_()
 
 

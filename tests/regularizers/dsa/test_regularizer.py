@@ -1,6 +1,5 @@
 """DSA as a whole: its two terms from the functions of the paper, its options, and what it keeps out of the model."""
 
-import logging
 from dataclasses import replace
 
 import contract
@@ -163,6 +162,16 @@ def test_nu_is_read_in_every_call_so_a_loop_may_raise_it(fashion) -> None:
     assert shares == pytest.approx([0, 0.25, 0.5, 0.75, 1, 1])
 
 
+def test_nu_may_be_raised_after_the_data_set_was_prepared_without_it(fashion) -> None:
+    e, images = step(fashion)
+    early, late = build(neighbours="dataset"), build(neighbours="dataset", nu=0.0)
+    for dsa in (early, late):
+        dsa.prepare(Subset(fashion, 64))
+    assert late._scores is None  # a run without the term does not search for neighbours
+    late.nu = early.nu
+    assert late.terms(e, images)["dsa/arrange"] == early.terms(e, images)["dsa/arrange"]
+
+
 def test_the_prior_is_no_part_of_the_model(fashion) -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(784, 3), nn.BatchNorm1d(3))
     dsa = build(prior=net)
@@ -231,17 +240,16 @@ def test_dead_rows_are_said_once(fashion, recwarn) -> None:
     assert not recwarn.list
 
 
-def test_pure_repulsion_is_said_once(fashion, caplog, monkeypatch) -> None:
-    # a logger of its own: a test before this one in the process may have disabled the module's
-    monkeypatch.setattr("sslkit.regularizers.dsa.regularizer.log", logging.getLogger("tests.pure_repulsion"))
+def test_pure_repulsion_is_said_once(fashion, monkeypatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("sslkit.terminal.say.line", said.append)
     e, images = step(fashion)
-    with caplog.at_level(logging.INFO):
-        dsa = build()
-        for _ in range(2):
-            dsa._seen = 0
-            dsa.terms(e, images)
-        build(alpha="relative:1").terms(e, images)
-    assert sum("repels all pairs" in record.message for record in caplog.records) == 1
+    dsa = build()
+    for _ in range(2):
+        dsa._seen = 0
+        dsa.terms(e, images)
+    build(alpha="relative:1").terms(e, images)
+    assert sum("pushes all pairs apart" in text for text in said) == 1
 
 
 def test_describe_names_the_prior_and_how_to_have_clip() -> None:
