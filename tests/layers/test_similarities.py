@@ -6,7 +6,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.layers import similarities
-from sslkit.layers.similarities import cross_entropy, log_sum_exp, most_similar, rounded, total_of_blocks
+from sslkit.layers.similarities import (
+    cross_entropy,
+    log_sum_exp,
+    most_similar,
+    rounded,
+    square_distances,
+    total_of_blocks,
+)
 
 
 @pytest.fixture(params=[7, 40, 10**9], ids=["a row", "three rows", "one block"])
@@ -107,3 +114,9 @@ def test_in_tf32_the_loss_on_65536_prototypes_is_float64s(monkeypatch: pytest.Mo
     assert (found[0].mean() - expected[0].mean()).abs() < 1e-4 * expected[0].mean()
     for mine, its in zip(found[1:], expected[1:], strict=True):
         assert (mine - its).norm() < 1e-3 * its.norm()
+
+
+def test_square_distances_are_those_of_unit_rows_and_zeros() -> None:
+    a, b = (F.normalize(torch.randn(n, 4, generator=torch.Generator().manual_seed(n)), dim=1).double() for n in (5, 6))
+    a[1], b[2], b[3] = 0, 0, a[0]
+    torch.testing.assert_close(square_distances(a, b), torch.cdist(a, b).square(), rtol=1e-6, atol=1e-6)
