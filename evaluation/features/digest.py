@@ -1,43 +1,139 @@
-"""The identity of a network: a digest of its structure and weights."""
+"""The identity of a network: a digest of its structure, its weights and the code of one's own that it runs."""
 
+import functools
 import hashlib
 import inspect
+import sys
+from collections.abc import Iterator, Mapping
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 LIBRARIES = ("torch", "torchvision", "timm", "open_clip")
+NOT_OWN = {*LIBRARIES, *sys.stdlib_module_names, "builtins", "numpy"}
+PLAIN = (bool, int, float, complex, str, bytes, type(None))
+OF_EVERY_MODULE = frozenset(vars(nn.Module()))  # its state, of which hooks, parameters and buffers are read apart
+ADDRESS = " at 0x"  # in the default repr of an object, another one in each process
 
 
 def weights_digest(net: nn.Module) -> str:
-    """Return the sha256 of a network: its classes (with the source of those outside libraries), settings, weights."""
+    """Return the sha256 of a network: its classes, settings, hooks and weights.
+
+    Of classes outside libraries it also reads attributes of any kind, the source, and that of the functions and classes
+    of one's own that they name. What code finds otherwise, as by `getattr` or in a file, it does not see. An attribute
+    that changes with each call, as a count of calls, makes another digest each time.
+    """
     digest = hashlib.sha256(repr(net).encode())
+    known: set[Any] = set()  # classes and functions that were read
     for name, module in net.named_modules():
         kind = type(module)
-        digest.update(f"{name} {kind.__module__}.{kind.__qualname__} {_settings(module)}".encode())
-        if kind.__module__.partition(".")[0] not in LIBRARIES:
-            digest.update(_source(kind).encode())
+        is_own = kind.__module__.partition(".")[0] not in LIBRARIES
+        digest.update(f"{name} {kind.__module__}.{kind.__qualname__} {_settings(module, is_own)}".encode())
+        for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values()):
+            digest.update(f"hook {_told(hook)}".encode())
+        for part in _sources(kind, known) if is_own else ():
+            digest.update(part.encode())
     for name, value in [*net.named_parameters(), *net.named_buffers()]:  # a state dict lacks non-persistent buffers
         digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
         digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
     return digest.hexdigest()
 
 
-def _settings(module: nn.Module) -> list[str]:
-    """Return attributes of plain types and the code of functions, which `repr` may leave out."""
-    said = []
-    for name, value in sorted(vars(module).items()):
-        if name.startswith("_") or name == "training":
+def _settings(module: nn.Module, is_own: bool) -> list[str]:
+    """Return the attributes that `repr` may leave out; of a library's class those of plain types, and functions."""
+    if is_own:
+        return [f"{name}={_told(value)}" for name, value in sorted(vars(module).items()) if name not in OF_EVERY_MODULE]
+    plain = (*PLAIN, tuple, FunctionType)
+    public = ((name, x) for name, x in sorted(vars(module).items()) if not name.startswith("_") and name != "training")
+    return [f"{name}={_told(value)}" for name, value in public if isinstance(value, plain)]
+
+
+def _told(value: Any, inside: tuple[int, ...] = ()) -> str:
+    """Return a value in words that are the same in every process, and others for another value."""
+    if isinstance(value, PLAIN):
+        return repr(value)
+    if id(value) in inside:
+        return "itself"
+    tell = functools.partial(_told, inside=(*inside, id(value)))
+    if isinstance(value, nn.Module):  # in a list, where it is no part of the network
+        return weights_digest(value)
+    if isinstance(value, Tensor):
+        value = value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy(), tuple(value.shape), value.dtype
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{tell(key)}: {tell(one)}' for key, one in value.items())}}}"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        parts = [tell(one) for one in value]
+        return f"{type(value).__name__}{sorted(parts) if isinstance(value, (set, frozenset)) else parts}"
+    if isinstance(value, functools.partial):
+        return f"partial {tell(value.func)} {tell(value.args)} {tell(value.keywords)}"
+    if isinstance(value, MethodType):
+        return tell(value.__func__)
+    if isinstance(value, FunctionType):
+        cells = [tell(cell.cell_contents) for cell in value.__closure__ or ()]
+        return f"{_code(value.__code__)} {tell(value.__defaults__)} {tell(value.__kwdefaults__)} {cells}"
+    if isinstance(value, (type, ModuleType)) or ADDRESS not in repr(value):
+        return getattr(value, "__qualname__", None) or repr(value)
+    return f"{type(value).__qualname__} {tell(getattr(value, '__dict__', None))}"
+
+
+def _code(code: CodeType) -> str:
+    inner = [_code(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    return f"{code.co_code.hex()} {inner} {code.co_names!r}"
+
+
+def _sources(kind: type | FunctionType, known: set[Any]) -> Iterator[str]:
+    """Sources of a class with those it is derived from, or of a function, and what of one's own their code names."""
+    for one in kind.__mro__ if isinstance(kind, type) else [kind]:
+        if one in known or one.__module__.partition(".")[0] in NOT_OWN:
             continue
-        if isinstance(value, (bool, int, float, str, tuple)) or value is None:
-            said.append(f"{name}={value!r}")
-        elif code := getattr(value, "__code__", None):
-            said.append(f"{name}={code.co_code.hex()} {code.co_consts!r} {code.co_names!r}")
-    return said
+        known.add(one)
+        yield _source(one)
+        for function in _functions(one):
+            for name, value in _named(function):
+                if isinstance(value, (type, FunctionType)) and _is_own(value):
+                    yield from _sources(value, known)
+                elif isinstance(value, (*PLAIN, tuple)) and name.isupper():
+                    yield f"{name}={value!r}"
 
 
-def _source(kind: type) -> str:
+def _functions(kind: type | FunctionType) -> list[FunctionType]:
+    if isinstance(kind, FunctionType):
+        return [inspect.unwrap(kind)]
+    members = [getattr(one, "fget", None) or getattr(one, "__func__", None) or one for one in vars(kind).values()]
+    return [inspect.unwrap(one) for one in members if isinstance(one, FunctionType)]
+
+
+def _named(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Global names in the code of a function, and attributes of modules of one's own, with their values."""
+    names = _names(function.__code__)
+    for name in names:
+        value = function.__globals__.get(name)
+        yield name, value
+        if isinstance(value, ModuleType) and value.__name__.partition(".")[0] not in NOT_OWN:
+            yield from ((inner, getattr(value, inner, None)) for inner in names)
+
+
+def _names(code: CodeType) -> list[str]:
+    inner = (name for one in code.co_consts if isinstance(one, CodeType) for name in _names(one))
+    return [*code.co_names, *inner]
+
+
+def _is_own(thing: type | FunctionType) -> bool:
+    """Return whether it is outside the standard library and installed packages."""
+    if (thing.__module__ or "builtins").partition(".")[0] in NOT_OWN:
+        return False
+    file = getattr(sys.modules.get(thing.__module__), "__file__", None) or ""
+    return "site-packages" not in file and "dist-packages" not in file
+
+
+def _source(thing: type | FunctionType) -> str:
     try:
-        return inspect.getsource(kind)
+        return inspect.getsource(thing)
     except (OSError, TypeError):  # typed into an interpreter
-        return ""
+        functions = _functions(thing)
+        return " ".join(_code(one.__code__) for one in functions)

@@ -63,8 +63,9 @@ def extract(
         train.x, train.y  # (N, D) float32, (N,) int64
 
     model: see `evaluation.features.models.load_model`. dataset, split, root: see `evaluation.datasets.open_split`.
-    cache: folder of the cache, None for no cache. The key is the sha256 of weights, transform, list of images,
-        labels, split and precision, so that different features have different keys. progress: show lines meanwhile.
+    cache: folder of the cache, None for no cache. The key is the sha256 of the network (see
+        `digest.weights_digest`), transform, list of images, labels, ids, groups, split and precision, so that different
+        features have different keys. progress: show lines meanwhile.
     image_size, in_chans: side of the centre crop and number of channels, if the model does not define them.
     resize: length of the shorter side before the crop; interpolation: "bilinear", "bicubic"; None: the model's own,
         but arrays of at most image_size pixels are resized to it and not cropped.
@@ -155,10 +156,14 @@ def _prepared(split: Split, model: LoadedModel, reading: Reading) -> tuple[Split
 
 def _key(job: _Job) -> str:
     split = job.split
-    labels = hashlib.sha256(np.ascontiguousarray(split.y)).hexdigest()
-    about = [job.model.digest, job.transform, split.name, split.split, split.digest, list(split.classes), labels]
+    about = [job.model.digest, job.transform, split.name, split.split, split.digest, list(split.classes)]
+    about += [_digest_of(array) for array in (split.y, split.ids, split.groups)]
     about.append(job.runtime.precision)
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()
+
+
+def _digest_of(array: np.ndarray | None) -> str:
+    return "" if array is None else hashlib.sha256(np.ascontiguousarray(array)).hexdigest()
 
 
 def _settled(model: LoadedModel, runtime: Runtime) -> Runtime:

@@ -64,8 +64,8 @@ class Scaling:
 class Grid:
     """Every learning rate with every weight decay.
 
-    learning_rates: for batches of 256, scaled by batch_size / 256. weight_decays: added to the gradient of the
-    weights, not of the intercepts. iterations: steps of SGD. batch_size: rows of a step.
+    learning_rates: for batches of 256, scaled by the rows of a step / 256. weight_decays: added to the gradient of the
+    weights, not of the intercepts. iterations: steps of SGD. batch_size: most rows of a step.
     """
 
     learning_rates: tuple[float, ...] = LEARNING_RATES
@@ -81,6 +81,10 @@ class Grid:
         for name in ("iterations", "batch_size"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name}={getattr(self, name)} must be at least 1")
+
+    def rows_a_step(self, n: int) -> int:
+        """Return the rows of a step of n in all."""
+        return min(self.batch_size, n)
 
     def heads(self) -> list[tuple[float, float]]:
         """Return (learning rate, weight decay) of each head."""
@@ -126,7 +130,7 @@ def train_heads(
     """
     device = runtime.device
     settings = torch.tensor(grid.heads(), device=device)
-    rates, decays = settings[:, 0] * grid.batch_size / 256, settings[:, 1]
+    rates, decays = settings[:, 0] * grid.rows_a_step(len(rows)) / 256, settings[:, 1]
     parameters = (
         torch.zeros(len(settings), classes, x.shape[1], device=device),
         torch.zeros(len(settings), classes, device=device),
@@ -196,7 +200,7 @@ def mean_of(values: np.ndarray, y: np.ndarray, metric: str) -> float:
 
 def _places(n: int, grid: Grid, seed: int) -> Iterator[np.ndarray]:
     """Yield row indices (B,) for each iteration; an incomplete last batch of an epoch is dropped."""
-    batches = EpochBatches(n, min(grid.batch_size, n), seed)
+    batches = EpochBatches(n, grid.rows_a_step(n), seed)
     endless = (_epoch(batches, epoch) for epoch in itertools.count())
     return map(np.array, itertools.islice(itertools.chain.from_iterable(endless), grid.iterations))
 

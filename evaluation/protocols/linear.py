@@ -7,6 +7,7 @@ sets as large as ImageNet.
 """
 
 import time
+import warnings
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,9 @@ def linear_probe(
     c = checked("c", c, float | None, above=0)
     _check(recipe=(recipe, RECIPES), select=(select, SELECT), scale=(scale, tuple(SCALES)))
     train, test = matched(train, test)
-    val = None if val is None else matched(train, val)[1]
+    if val is not None:
+        val = matched(train, val)[1]
+        _warn_of_doubles(train, val)
     recipe = _recipe(recipe, len(train), c, grid)
     runtime = Runtime(device=str(device_of(device)), seed=seed, progress=progress)
     share = SHARE[recipe]
@@ -195,7 +198,7 @@ def _grid(parts: Parts, grid: Grid, scale: str, runtime: Runtime) -> Found:
     details = {
         **settings[chosen],
         "iterations": grid.iterations,
-        "batch_size": grid.batch_size,
+        "batch_size": grid.rows_a_step(len(learn.rows)),
         "rows": len(learn.rows),
         "at_edge": len(set(rates)) > 1 and rates[chosen] in (min(rates), max(rates)),
         "tried": tried,
@@ -240,6 +243,15 @@ def _result(
         outcomes=outcomes,
         paired_on="" if outcomes is None else rows_digest(test.ids, test.y),
     )
+
+
+def _warn_of_doubles(train: Features, val: Features) -> None:
+    if doubles := len(val) if train.digest == val.digest else len(in_both(train, val)[1]):
+        warnings.warn(
+            f"{doubles} of the {len(val)} validation images are in train too: they favour the weakest penalty, and "
+            "count twice in the final fit",
+            stacklevel=3,
+        )
 
 
 def _in_train(given: dict[str, Features]) -> int:

@@ -196,9 +196,8 @@ def _candidate(
     runtime: Runtime,
 ) -> Candidate:
     probs = None if head is None else source_probs(model, features, head.layers)
-    labels = (features.y == 1).astype(np.float64) if features.y.ndim == 2 else None
     given = {"source_probs": probs, "reference": reference, "model": param_count(model), "boxes": boxes}
-    return Candidate(name, as_sample(features, labels, **given, runtime=runtime), _notes_of(features))
+    return Candidate(name, as_sample(features, **given, runtime=runtime), _notes_of(features))
 
 
 def _beside_untrained(candidate: Candidate, model: LoadedModel, task: Split, how: tuple[Reading, Runtime]) -> Candidate:

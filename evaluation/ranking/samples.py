@@ -35,7 +35,8 @@ def as_sample(
     """Make the checked input of a metric.
 
     features: (N, D) numpy, torch, or nested lists, any float type; or `Features`, whose labels are taken if `labels`
-        is None; or None, for metrics that need none.
+        is None (of several labels an image as 1 for yes, and 0 for no and for what does not count); or None, for
+        metrics that need none.
     labels: (N,) any hashable values, each value a class; or numbers (N,), (N, K) for regression and multi-label tasks.
     source_probs: (N, S) probabilities of the source classifier; rows must sum to 1 within 0.001 and are divided by
         their sum.
@@ -49,7 +50,7 @@ def as_sample(
     device = torch.device("cpu") if runtime.device == "cpu" else device_of(runtime.device)  # the CPU is always there
     if labels is None and hasattr(features, "labelled"):  # Features, whose module need not be imported for arrays
         features = features.labelled()
-        labels = features.y
+        labels = _yes_or_no(features.y) if features.y.ndim == 2 else features.y
     x, largest = (None, None) if features is None else _features(getattr(features, "x", features))
     x = None if x is None else x.to(device)
     y, classes, targets = _labels(labels)
@@ -78,6 +79,13 @@ def as_sample(
         dim=0 if x is None else x.shape[1],
         largest=largest,
     )
+
+
+def _yes_or_no(y: np.ndarray) -> np.ndarray:
+    """(N, K) 1, -1, and 0 for what does not count, as 1, 0 and 0, with a warning: a score knows no third answer."""
+    if ignored := float((y == 0).mean()):
+        warnings.warn(f"{ignored:.1%} of the labels do not count (0); a score takes them as no", stacklevel=3)
+    return (y > 0).astype(np.float64)
 
 
 def _boxes(boxes: Any) -> Tensor:

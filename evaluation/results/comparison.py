@@ -10,7 +10,15 @@ import numpy as np
 
 from evaluation.results.power import detectable_classes, detectable_mean, detectable_share
 from evaluation.results.result import Result
-from evaluation.results.statistics import ROUNDING, bootstrap_mean, generator, holm, mcnemar, sign_flip
+from evaluation.results.statistics import (
+    ROUNDING,
+    bootstrap_mean,
+    effective_size,
+    generator,
+    holm,
+    mcnemar,
+    sign_flip,
+)
 from sslkit.errors import UserError
 from sslkit.terminal.say import counted
 
@@ -165,7 +173,7 @@ def _images(a: np.ndarray, b: np.ndarray, seed: int) -> dict:
     }
 
 
-def _never_vary(difference: float, n: int) -> tuple[float, float]:
+def _never_vary(difference: float, n: float) -> tuple[float, float]:
     """Return the interval (Clopper-Pearson on n) for a difference that is the same on all images, or 0 on all."""
     share = 1 - 0.025 ** (1 / n)
     return max(difference - share, -1.0), min(difference + share, 1.0)
@@ -185,7 +193,7 @@ def _classes(a: Result, b: Result, labels: np.ndarray | None, seed: int) -> dict
     varies = any(np.ptp(difference[y == label]) for label in np.unique(y))
     return {
         "difference": estimate.value,
-        "interval": estimate.interval if varies else _never_vary(estimate.value, len(y)),
+        "interval": estimate.interval if varies else _never_vary(estimate.value, effective_size(np.bincount(y))),
         "p": randomisation(difference, y, seed=seed) if difference.any() else 1.0,
         "test": "randomisation",
         "detectable": detectable_classes(difference, y),

@@ -104,7 +104,7 @@ def bootstrap_mean(
     drawn = np.mean([_resampled_means(group, n, rng) for group in groups], axis=0)
     mean = float(np.mean([np.mean(group) for group in groups]))
     sizes = [len(group) for group in groups]
-    return _with_room(Estimate(mean, interval_of(drawn, sizes), kind, len(values), unit), _effective(sizes))
+    return _with_room(Estimate(mean, interval_of(drawn, sizes), kind, len(values), unit), effective_size(sizes))
 
 
 def bootstrap(
@@ -140,7 +140,7 @@ def bootstrap(
         raise UserError(f"no interval: the statistic of {len(rows)} rows is NaN in each of {n} draws")
     sizes = [len(member) for member in members]
     estimate = Estimate(float(statistic(rows)), interval_of(drawn, sizes), kind, len(rows), unit)
-    return _with_room(estimate, _effective(sizes))
+    return _with_room(estimate, effective_size(sizes))
 
 
 def interval_of(drawn: np.ndarray, sizes: Sequence[int]) -> tuple[float, float]:
@@ -247,7 +247,7 @@ def _within(interval: tuple[float, float], values: np.ndarray) -> tuple[float, f
     return (max(low, 0.0), min(high, 1.0)) if np.min(values) >= 0 and np.max(values) <= 1 else interval
 
 
-def _effective(sizes: Sequence[int]) -> float:
+def effective_size(sizes: Sequence[int]) -> float:
     """Return the size of a single stratum whose mean has the variance of the mean of these strata's means."""
     return len(sizes) ** 2 / sum(1 / size for size in sizes)
 

@@ -24,6 +24,7 @@ from sslkit.errors import UserError
 
 FEW = 100  # classes: with fewer, products of a few hundred rows take longer on two threads than on one
 PRECISION = torch.float32  # of the 500 steps, as published; the statistics before them are float64
+LARGEST = 1e15  # magnitude whose square, summed over features, is far from the end of PRECISION
 WAYS = ("train_kernel", "transductive", "none")
 VARIANTS = {"code": (0.5, 0.0), "paper": ("adaptive", 1.0)}  # eta and centre_weight
 
@@ -180,8 +181,17 @@ def _parts(sample: Sample, rng: torch.Generator, standardise: bool = True) -> Pa
     y = sample.labels
     rows, held = (part.to(y.device) for part in split(y.cpu(), rng))
     both = [sample.take(rows).features, sample.take(held).features]
-    x, held_x = _standardised(*both) if standardise else (part.to(PRECISION) for part in both)
+    x, held_x = _standardised(*both) if standardise else (_as_they_are(part) for part in both)
     return Parts(x, y[rows], held_x, y[held], sample.n_classes)
+
+
+def _as_they_are(x: Tensor) -> Tensor:
+    """Raises UserError for features whose squares have no number in the probe's precision."""
+    if not (largest := float(x.abs().max())) < LARGEST:
+        raise UserError(
+            f"itm(standardise=false) takes features below {LARGEST:.0e}, not {largest:.3g}: standardise them"
+        )
+    return x.to(PRECISION)
 
 
 def _spread(parts: Parts, standardised: bool) -> float:

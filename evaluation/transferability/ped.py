@@ -130,7 +130,8 @@ class Units:
             std = sample.moments.column_variances.sqrt()
         else:
             std = sample.reference[1].to(sample.device, torch.float64)
-        kept = std > CONSTANT * std.median()
+        varies = std[std > 0]  # more than half of the columns may be dead
+        kept = std > CONSTANT * (varies.median() if len(varies) else 0.0)
         if not kept.any():
             whose = "these features" if sample.reference is None else "the reference"
             raise UserError(f"the std of {whose} is 0 in each column: PED needs features that vary")

@@ -5,7 +5,9 @@ import os
 import signal
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -25,24 +27,19 @@ from sslkit.files import writing
 
 
 class Counting(nn.Module):
-    """A small network that counts the batches it has seen."""
+    """A small network that counts the batches it has seen, not as an attribute of its own, which is in its digest."""
+
+    seen: ClassVar[list[int]] = []
 
     def __init__(self, channels: int = 1) -> None:
         super().__init__()
         with torch.random.fork_rng():
             torch.manual_seed(0)
             self.conv = nn.Conv2d(channels, 6, 3, stride=2)
-        self.seen: list[int] = []
 
     def forward(self, x: Tensor) -> Tensor:
         self.seen.append(len(x))
         return self.conv(x).amax((2, 3))
-
-    def __deepcopy__(self, memo: dict) -> "Counting":
-        copy = type(self)(self.conv.in_channels)
-        copy.load_state_dict(self.state_dict())
-        copy.seen = self.seen
-        return copy
 
 
 def of_digits(net: nn.Module, **how) -> evaluation.Features:
@@ -98,6 +95,8 @@ def test_without_a_cache_nothing_is_left(tmp_path: Path, monkeypatch) -> None:
 
 def extract_logged(folder: Path, log: Path, last: int) -> None:
     """Extract slowly, write down each batch, and kill this process at batch `last`."""
+
+    Counting.seen.clear()
 
     class Logged(Counting):
         def forward(self, x: Tensor) -> Tensor:
@@ -275,3 +274,13 @@ def test_images_of_more_than_8_bits_are_read_by_the_range_that_is_given(tmp_path
     assert np.abs(features("deep", range=[0, 8191]) - plain).max() > 1e-3
     with pytest.raises(UserError, match="range"):
         features("deep", range=[9, 3])
+
+
+def test_ids_and_groups_are_those_of_this_split(tmp_path: Path) -> None:
+    """They come from the cache, too."""
+    net, split = load_model(Counting(), image_size=8, in_chans=1), evaluation.open_split("digits", "test")
+    plain = evaluation.extract(net, split, "test", cache=tmp_path)
+    own = replace(split, groups=np.arange(len(split.y)) // 2, ids=np.char.add("own ", split.ids))
+    found = evaluation.extract(net, own, "test", cache=tmp_path)
+    assert plain.groups is None and (found.groups == own.groups).all() and (found.ids == own.ids).all()
+    assert (found.x == plain.x).all()

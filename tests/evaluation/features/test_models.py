@@ -1,8 +1,14 @@
 """What may be evaluated, and what is refused."""
 
+import functools
+import importlib
+import linecache
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -118,6 +124,77 @@ def test_the_digest_sees_what_repr_and_state_dict_leave_out() -> None:
     one, other = Pooled(0), Pooled(0)
     other.function = Pooled(1).function
     assert weights_digest(one) != weights_digest(other)
+
+
+class Taps(nn.Module):
+    """An attribute of any kind, which neither repr nor the state dict shows."""
+
+    def __init__(self, value: object) -> None:
+        super().__init__()
+        self.value = value
+
+
+def scaled(by: float):
+    return lambda x: x * by
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([0, 1], [2, 3]),
+        ({"a": [1]}, {"a": [2]}),
+        ({1}, {2}),
+        (torch.ones(2), torch.zeros(2)),
+        (np.ones(2), np.ones(3)),
+        (scaled(1.0), scaled(2.0)),
+        (functools.partial(torch.add, 1), functools.partial(torch.add, 2)),
+        (Path("a"), Path("b")),
+        (Pooled(0), Pooled(1)),
+    ],
+)
+def test_the_digest_sees_attributes_of_any_kind(one: object, other: object) -> None:
+    held = [[one]], [[other]]  # in a list, where a module is no part of the network
+    assert len({weights_digest(Taps(value)) for value in (one, one, other)}) == 2
+    assert len({weights_digest(Taps(value)) for value in (held[0], held[0], held[1])}) == 2
+
+
+def test_the_digest_sees_hooks_and_what_holds_itself() -> None:
+    net, ring = nn.Linear(2, 2), []
+    ring.append(ring)
+    assert weights_digest(Taps(ring)) == weights_digest(Taps(ring))
+    before = weights_digest(net)
+    handle = net.register_forward_hook(lambda _, __, output: output * 2)
+    assert weights_digest(net) != before
+    handle.remove()
+    assert weights_digest(net) == before
+
+
+def test_the_digest_sees_the_code_that_a_network_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a base class, in a function of another module of one's own, and in a constant."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def digest(pool: str = "mean", scale: str = "2") -> str:
+        for name in ("own_helpers", "own_network"):
+            sys.modules.pop(name, None)
+        (tmp_path / "own_helpers.py").write_text(f"SCALE = {scale}\ndef pool(x):\n    return x.{pool}(1) * SCALE\n")
+        (tmp_path / "own_network.py").write_text(
+            "import own_helpers\nfrom torch import nn\nclass Base(nn.Module):\n    def forward(self, x):\n"
+            "        return own_helpers.pool(x)\nclass Network(Base):\n    pass\n"
+        )
+        linecache.clearcache()
+        importlib.invalidate_caches()
+        return weights_digest(importlib.import_module("own_network").Network())
+
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert digest() == digest()
+    assert len({digest(), digest(pool="amax"), digest(scale="3")}) == 3
+
+
+def test_a_network_of_a_library_has_one_digest_in_every_process() -> None:
+    load = "load_model('random:narrow_vit', image_size=96)"
+    command = f"from evaluation.features.models import load_model; print({load}.digest)"
+    found = {subprocess.run([sys.executable, "-c", command], capture_output=True, text=True).stdout for _ in range(2)}
+    assert found == {load_model("random:narrow_vit", image_size=96).digest + "\n"}
 
 
 def test_pixels_that_no_patch_covers_are_said() -> None:

@@ -84,6 +84,15 @@ def test_heads_are_those_of_torch_one_by_one(labels: np.ndarray) -> None:
         torch.testing.assert_close(heads.bias[head], layer.bias.data, rtol=1e-3, atol=1e-5)
 
 
+def test_the_rate_is_that_of_the_rows_in_a_step() -> None:
+    few, runtime = ROWS[:64], Runtime(device="cpu", seed=3, progress=False)
+    large, small = (
+        train_heads(X, few, Y[few], 10, Grid((0.1,), iterations=3, batch_size=size), Scaling.of(X, few, "l2"), runtime)
+        for size in (1024, 64)
+    )
+    assert torch.equal(large.weight, small.weight)
+
+
 def test_heads_are_judged_by_the_metric() -> None:
     grid = Grid((0.001, 0.1), iterations=40, batch_size=128)
     scaling = Scaling.of(X, ROWS, "l2")

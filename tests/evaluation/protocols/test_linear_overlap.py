@@ -46,3 +46,11 @@ def test_one_image_is_one_though_another_batch_rounds_it_otherwise(scale: float,
     others = replace(train, x=np.roll(x, 1, axis=0), digest="other images")
     assert in_both(train, rounded)[0].tolist() == in_both(train, train)[0].tolist() == np.argsort(train.ids).tolist()
     assert len(in_both(train, others)[0]) == 0 and len(in_both(train, rounded.take(np.arange(1)))[0]) == 1
+
+
+def test_validation_images_that_are_in_train_are_said() -> None:
+    train, test = as_features(TRAIN), as_features(TEST)
+    with pytest.warns(UserWarning, match="20 of the 200 validation images are in train too"):
+        linear_probe(train, test, val=as_features((X[480:680], Y[480:680])))
+    with pytest.warns(UserWarning, match="500 of the 500 validation images"):
+        linear_probe(train, test, val=train)

@@ -164,6 +164,12 @@ def test_mean_per_class_weighs_images_by_class() -> None:
         compare(macro(a, y, "x"), macro(b, y, "y"), labels=rng.permutation(y))
 
 
+def test_a_difference_that_never_varies_has_the_interval_of_its_smallest_classes() -> None:
+    y, right = np.repeat([0, 1], [1000, 3]), np.ones(1003, bool)
+    low, high = compare(macro(right, y, "x"), macro(right.copy(), y, "y"), labels=y).interval
+    assert high - low > 2 * (1 - 0.025 ** (1 / 12)) - 1e-6
+
+
 def test_the_randomisation_of_one_class_is_mcnemar() -> None:
     for lift in (0.0, 0.02, 0.05):
         a, b = pair(300, lift, seed=3)

@@ -287,3 +287,9 @@ def test_repeats_are_averaged():
 def test_unsound_options(options, said):
     with pytest.raises(UserError, match=said):
         evaluation.score("itm", *clusters(), **options)
+
+
+def test_features_too_large_for_its_precision_are_refused_where_they_are_not_standardised() -> None:
+    x, y = clusters(noise=0.3)
+    with pytest.raises(UserError, match=r"itm\(standardise=false\) takes features below 1e\+15"):
+        evaluation.score("itm(standardise=false)", x * 1e20, y)

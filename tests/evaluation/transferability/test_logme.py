@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy.optimize import minimize_scalar
 
+from evaluation.features import as_features
 from evaluation.ranking.samples import as_sample
 from evaluation.ranking.scoring import evaluate_metric, score
 from evaluation.transferability.logme import centred_axes, class_targets, evidence, fixed_point, logme, ridge
@@ -233,6 +234,17 @@ def test_several_labels_an_image() -> None:
     assert score("logme", X, t, targets="regression") == pytest.approx(expected, abs=1e-8)
     absent = np.concatenate([t, np.zeros((200, 2), int)], 1)  # labels that no image has
     assert score("logme", X, absent, targets="regression") == pytest.approx(expected, abs=1e-8)
+
+
+def test_features_of_several_labels_an_image_score_as_their_yes_and_no() -> None:
+    t = (RNG.random((200, 4)) < 0.3).astype(np.float64)
+    features = as_features((X, np.where(t == 1, 1, -1)))
+    assert set(np.unique(features.y)) == {-1, 1}
+    assert score("logme", features) == pytest.approx(score("logme", X, t), abs=1e-8)
+    features.y[:20] = 0  # these do not count
+    t[:20] = 0
+    with pytest.warns(UserWarning, match=r"10\.0% of the labels do not count"):
+        assert score("logme", features) == pytest.approx(score("logme", X, t), abs=1e-8)
 
 
 def test_one_label_an_image_is_one_hot_columns() -> None:
