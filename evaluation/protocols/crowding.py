@@ -146,7 +146,7 @@ def weighted_pairs(weights: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 def _over_classes(value: float, drawn: np.ndarray, classes: int, unit: str) -> Estimate:
     if classes < FEWEST_CLASSES:
         return Estimate(value, None, f"no interval, {classes} classes only", classes, unit)
-    return Estimate(value, interval_of(drawn, [classes]), "bootstrap over classes", classes, unit)
+    return Estimate(value, interval_of(drawn, classes), "bootstrap over classes", classes, unit)
 
 
 def _spectrum(x: np.ndarray, alpha_ranks: tuple[int, int]) -> dict[str, Estimate]:

@@ -121,7 +121,7 @@ def fine_tune(
         processes share every batch instead, and return the same result.
     counts: "warn" goes on with a published set that has not the published number of images. progress: show lines.
 
-    Returns the test accuracy: Wilson's interval over images (bootstrap for mean_per_class and map11) for one seed,
+    Returns the test accuracy: Wilson's interval over images (bootstrap for map11) for one seed,
     mean and t interval over several, whose single results are in `others`.
     Images that cannot be read are left out, with a warning; of given splits they stop the run.
     Raises UserError for options out of range, missing splits or labels, and if every setting diverges.

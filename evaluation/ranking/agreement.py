@@ -122,7 +122,7 @@ def with_interval(name: str, value: float, drawn: Sequence[float], models: int) 
     """Return an agreement with the interval of its draws; none if more than half of them, or it, have no value."""
     sound = np.array([one for one in drawn if np.isfinite(one)], dtype=float)
     known = np.isfinite(value) and len(sound) and 2 * len(sound) >= len(drawn)
-    return Agreement(name, value, interval_of(sound, [models]) if known else None, models)
+    return Agreement(name, value, interval_of(sound, models) if known else None, models)
 
 
 def _vigna(truth: np.ndarray, scores: np.ndarray, models: np.ndarray) -> float:

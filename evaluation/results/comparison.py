@@ -17,7 +17,10 @@ from evaluation.results.statistics import (
     generator,
     holm,
     mcnemar,
+    means_by_class,
     sign_flip,
+    t_quantile,
+    variance_over_classes,
 )
 from sslkit.errors import UserError
 from sslkit.terminal.say import counted
@@ -189,11 +192,12 @@ def _classes(a: Result, b: Result, labels: np.ndarray | None, seed: int) -> dict
     for result in (a, b):
         _check_value(result, y)
     difference = a.outcomes.astype(int) - b.outcomes.astype(int)
-    estimate = bootstrap_mean(difference, strata=y, seed=seed)
-    varies = any(np.ptp(difference[y == label]) for label in np.unique(y))
+    mean = float(np.mean(means_by_class(difference, y)))
+    half = t_quantile(0.975, len(y) - 1) * variance_over_classes(difference, y) ** 0.5
+    interval = max(mean - half, -1.0), min(mean + half, 1.0)
     return {
-        "difference": estimate.value,
-        "interval": estimate.interval if varies else _never_vary(estimate.value, effective_size(np.bincount(y))),
+        "difference": mean,
+        "interval": interval if np.ptp(difference) else _never_vary(mean, effective_size(np.bincount(y))),
         "p": randomisation(difference, y, seed=seed) if difference.any() else 1.0,
         "test": "randomisation",
         "detectable": detectable_classes(difference, y),
@@ -258,7 +262,7 @@ def _check_rows(a: Result, b: Result, paired: bool) -> None:
 
 def _check_value(result: Result, y: np.ndarray) -> None:
     """Check that the value is the mean of the outcomes; otherwise the test would be about other data."""
-    mean = float(np.mean([result.outcomes[y == label].mean() for label in np.unique(y)]))
+    mean = float(np.mean(means_by_class(result.outcomes, y)))
     if not np.isclose(mean, result.value, rtol=0, atol=1e-5):
         what = "per-class mean with these labels" if y.any() else "mean"
         raise UserError(

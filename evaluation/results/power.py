@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evaluation.results.statistics import Z95, t_quantile
+from evaluation.results.statistics import Z95, t_quantile, variance_over_classes
 
 Z80 = 0.8416212335729143
 
@@ -34,6 +34,4 @@ def detectable_mean(difference: np.ndarray) -> float | None:
 
 def detectable_classes(difference: np.ndarray, y: np.ndarray) -> float | None:
     """Like `detectable_mean`, with the standard error of a mean of class means; None if nothing differs."""
-    groups = [difference[y == label] for label in np.unique(y)]
-    variance = sum(np.var(group, ddof=1) / len(group) for group in groups if len(group) > 1)
-    return (Z95 + Z80) * float(variance) ** 0.5 / len(groups) or None
+    return (Z95 + Z80) * variance_over_classes(difference, y) ** 0.5 or None

@@ -91,7 +91,7 @@ def test_the_interval_over_classes_covers_95_percent() -> None:
     for _ in range(300):
         matrix = squareform(pdist(population[rng.choice(2000, 12, replace=False)]))
         weights = rng.multinomial(12, np.full(12, 1 / 12), 500).astype(float)
-        low, high = interval_of(weighted_pairs(weights, matrix), [12])
+        low, high = interval_of(weighted_pairs(weights, matrix), 12)
         covered.append(low <= truth <= high)
     assert np.mean(covered) == pytest.approx(0.95, abs=0.04)
 

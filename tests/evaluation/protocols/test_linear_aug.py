@@ -161,4 +161,5 @@ def test_one_test_image_of_each_class_and_a_seed_of_numpy(model, splits, tmp_pat
     np.savez(tmp_path / "few.npz", x_test=test.images.pixels[rows, 0], y_test=test.y[rows])
     few = replace(open_split(tmp_path / "few.npz"), classes=test.classes)
     result = linear_on_views(model, train, few, epochs=1, batch_size=512, seed=np.int64(2))
-    assert result.others["mean_per_class"].interval is None and json.loads(result.to_json())["seeds"] == [2]
+    assert result.others["mean_per_class"].interval == pytest.approx(result.interval, abs=0.03)
+    assert json.loads(result.to_json())["seeds"] == [2]
