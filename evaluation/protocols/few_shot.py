@@ -56,7 +56,7 @@ class Options:
         return found
 
 
-SETTINGS = {"n_way": Options.n_way, "k_shot": 1, "n_query": Options.n_query, "episodes": Options.episodes}
+SETTINGS = {"n_way": Options.n_way, "k_shot": 1, "n_query": Options.n_query, "episodes": Options.episodes, "seed": 0}
 
 
 def few_shot(
@@ -69,7 +69,7 @@ def few_shot(
     classifier: str = Options.classifier,
     c: float = 1.0,
     table: EpisodeTable | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     on_small: str = Options.on_small,
     normalize: str = "l2",
 ) -> Result:
@@ -79,11 +79,11 @@ def few_shot(
         evaluation.few_shot(pool, n_way=5, k_shot=1).interval  # of the mean accuracy, fractions
 
     features: Features or a pair (x: (N, D), y: (N,)): the pool, with classes not used as labels in pretraining.
-    n_way, k_shot, n_query, episodes: default 5, 1, 15, 2000, or those of `table`.
+    n_way, k_shot, n_query, episodes, seed: default 5, 1, 15, 2000, 0, or those of `table`.
     classifier: of the main result, "logistic", "ridge" or "nearest_centroid"; all three are in `others`.
     c: weight of the loss relative to the squared weights, as scikit-learn's C, of logistic and ridge.
     table: the episodes, to use the same for several models (`draw_episodes`); default: drawn from `seed`.
-    on_small: "error", or "drop" classes of fewer than k_shot + n_query images.
+    on_small: "error", or "drop" classes of fewer than k_shot + n_query images; `table` has its own.
     normalize: "l2" or "none".
     `outcomes` are the accuracies of the episodes, `paired_on` the digest of the table. `converged` is that of the
     logistic regression: residual of every episode at most 1e-8 (see `episode_solvers.logistic`).
@@ -93,10 +93,10 @@ def few_shot(
     start = time.perf_counter()
     _check_options(classifier, normalize, c)
     features = one_label(as_features(features), "few_shot")
-    asked = {"n_way": n_way, "k_shot": k_shot, "n_query": n_query, "episodes": episodes}
+    asked = {"n_way": n_way, "k_shot": k_shot, "n_query": n_query, "episodes": episodes, "seed": seed}
     if table is None:
         chosen = {key: SETTINGS[key] if value is None else value for key, value in asked.items()}
-        table = draw_episodes(features, **chosen, seed=seed, on_small=on_small)
+        table = draw_episodes(features, **chosen, on_small=on_small)
     _check_table(table, asked)
     x, rows = pool(features, table.rows(features), normalize)
     solved = solve_episodes(x, rows, table.k_shot, c)
@@ -173,7 +173,13 @@ def _check_options(classifier: str, normalize: str, c: float) -> None:
 
 
 def _check_table(table: EpisodeTable, asked: dict[str, int | None]) -> None:
-    has = {"n_way": table.n_way, "k_shot": table.k_shot, "n_query": table.n_query, "episodes": len(table)}
+    has = {
+        "n_way": table.n_way,
+        "k_shot": table.k_shot,
+        "n_query": table.n_query,
+        "episodes": len(table),
+        "seed": table.seed,
+    }
     for key, value in asked.items():
         if value is not None and value != has[key]:
             raise UserError(f"{key}={value} differs from {key}={has[key]} of the episode table; leave {key} out")

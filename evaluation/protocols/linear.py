@@ -31,6 +31,7 @@ from sslkit.runtime.context import Runtime
 
 TWINS = 0.01  # a larger share of the test images in train makes the result leaky
 MANY = 200_000  # "auto" is "grid" from this number of rows
+LBFGS = {"c": None, "tol": 1e-6, "max_iter": 10_000}
 SHARE = {"lbfgs": 0.2, "grid": 0.1}  # held-out share of the training images
 
 Found = tuple[np.ndarray, bool | None, dict[str, Any]]  # scores (M, K) of the test rows, converged, details
@@ -46,8 +47,8 @@ def linear_probe(
     c: float | None = Options.c,
     select: str = Options.select,
     seed: int = 0,
-    tol: float = 1e-6,
-    max_iter: int = 10_000,
+    tol: float | None = None,
+    max_iter: int | None = None,
     grid: Grid | None = None,
     device: str = "auto",
     progress: bool = True,
@@ -68,7 +69,7 @@ def linear_probe(
     lbfgs minimises 1/2 |W|^2 + c * sum CE. c: its value; None: the best on validation of 45, in equal ratios from 1e-5
     to 1e6 (lambda = 1 / c from 1e5 to 1e-6), of which a coarse search tries at most 18; ties go to the lowest
     validation cross-entropy, then to the strongest penalty. The final fit is on train and val together. tol, max_iter:
-    of the final fit (see `fit_logistic`); `converged` is True if tol was reached.
+    of the final fit, 1e-6 and 10,000 (see `fit_logistic`); `converged` is True if tol was reached.
     The optimum is unique: the seed changes only the validation rows.
 
     grid trains a head for each learning rate and weight decay of `grid`; the best on validation, with the same
@@ -79,19 +80,20 @@ def linear_probe(
     """
     start = time.perf_counter()
     check_on_features(recipe)
-    seed, max_iter = whole_number("seed", seed, 0), whole_number("max_iter", max_iter, 1)
-    c = checked("c", c, float | None, above=0)
+    seed = whole_number("seed", seed, 0)
+    fitting = {"c": checked("c", c, float | None, above=0), "tol": checked("tol", tol, float | None, above=0)}
+    fitting["max_iter"] = max_iter if max_iter is None else whole_number("max_iter", max_iter, 1)
     _check(recipe=(recipe, RECIPES), select=(select, SELECT), scale=(scale, tuple(SCALES)))
     train, test = matched(train, test)
     if val is not None:
         val = matched(train, val)[1]
         _warn_of_doubles(train, val)
-    recipe = _recipe(recipe, len(train), c, grid)
+    recipe = _recipe(recipe, len(train), fitting, grid)
     runtime = Runtime(device=str(device_of(device)), seed=seed, progress=progress)
     share = SHARE[recipe]
     parts = parts_of(train, val, test, share=share, seed=seed, select=select, choose=c is None)
     if recipe == "lbfgs":
-        found = _lbfgs(parts, c, scale, runtime, tol=tol, max_iter=max_iter)
+        found = _lbfgs(parts, fitting, scale, runtime)
     else:
         found = _grid(parts, grid or Grid(), scale, runtime)
     drawn = parts.chosen_by == "held-out train" or recipe == "grid"
@@ -138,19 +140,21 @@ def _check(**options: tuple[str, tuple[str, ...]]) -> None:
             raise UserError(f"there is no {name} {given!r}: {nearest(str(given), known)}")
 
 
-def _recipe(recipe: str, n: int, c: float | None, grid: Grid | None) -> str:
-    """Resolve "auto" for n rows."""
+def _recipe(recipe: str, n: int, fitting: dict[str, Any], grid: Grid | None) -> str:
+    """Resolve "auto" for n rows. fitting: options of lbfgs, None for those not given."""
+    given = [f"{name}={value:g}" for name, value in fitting.items() if value is not None]
     if recipe == "auto":
-        recipe = "grid" if grid is not None or (n >= MANY and c is None) else "lbfgs"
-    if recipe == "grid" and c is not None:
-        raise UserError(f"c={c} is an option of recipe=lbfgs; recipe=grid has weight decays instead")
+        recipe = "grid" if grid is not None or (n >= MANY and not given) else "lbfgs"
+    if recipe == "grid" and given:
+        raise UserError(f"{' and '.join(given)}: options of recipe=lbfgs; recipe=grid has those of grid= instead")
     if recipe == "lbfgs" and grid is not None:
         raise UserError("grid= holds options of recipe=grid; recipe=lbfgs has c, tol and max_iter")
     return recipe
 
 
-def _lbfgs(parts: Parts, c: float | None, scale: str, runtime: Runtime, *, tol: float, max_iter: int) -> Found:
+def _lbfgs(parts: Parts, fitting: dict[str, Any], scale: str, runtime: Runtime) -> Found:
     """Select the strength, then fit it to all rows."""
+    c, tol, max_iter = (LBFGS[name] if value is None else value for name, value in fitting.items())
     tried = [] if c is not None else _tried(parts, scale, runtime, max_iter)
     chosen = tried[best_of(tried)].probe if tried else None
     c = float(chosen.c if c is None else c)

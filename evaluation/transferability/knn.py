@@ -13,7 +13,8 @@ def knn_right(x: Tensor, y: Tensor, k: int = 20, temperature: float = 0.07) -> T
     """Return (N,) 1.0 where the k most similar other rows, weighted by exp(cosine / temperature), vote for the label.
 
     x: (N, D). y: (N,) int64 from 0. Ties go to the smaller class. Similarities are float32. A row votes for no row that
-    is equal to it: a copy of an image would answer for it. k is lowered to the number of the other rows.
+    is equal to it: a copy of an image would answer for it; but where at most half of the rows are distinct, the model
+    maps images to few points, and they vote. k is lowered to the number of the other rows.
     """
     rows, labels = np.arange(len(y)), y.cpu().numpy()
     unit = unit_rows(_in_range(x.cpu().numpy()), "features")
@@ -40,7 +41,7 @@ def _in_range(x: np.ndarray) -> np.ndarray:
 def score(sample: Sample, *, k: int = 20, temperature: float = 0.07) -> Score:
     """Share of images whose k nearest others by cosine, weighted by exp(s / temperature), vote for the right class.
 
-    Exact copies, images of equal features, do not vote for each other.
+    Exact copies, images of equal features, do not vote for each other, if more than half of the rows are distinct.
 
     k: neighbours, at most N - 1. temperature: the smaller, the more the nearest count; both as in the `knn` protocol.
     Rows of zeros have no cosine: they count as wrong and are nobody's neighbour, with a warning.

@@ -149,6 +149,8 @@ def test_a_table_brings_its_own_numbers(glyphs) -> None:
     assert few_shot(glyphs, table=table, n_way=3, k_shot=2).n == 20
     with pytest.raises(UserError, match="k_shot=5 differs from k_shot=2 of the episode table"):
         few_shot(glyphs, table=table, k_shot=5)
+    with pytest.raises(UserError, match="seed=3 differs from seed=0 of the episode table"):
+        few_shot(glyphs, table=table, seed=3)
 
 
 @pytest.mark.parametrize(
