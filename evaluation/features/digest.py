@@ -22,18 +22,26 @@ ADDRESS = " at 0x"  # in the default repr of an object, another one in each proc
 def weights_digest(net: nn.Module) -> str:
     """Return the sha256 of a network: its classes, settings, hooks and weights.
 
-    Of classes outside libraries it also reads attributes of any kind, the source, and that of the functions and classes
-    of one's own that they name. What code finds otherwise, as by `getattr` or in a file, it does not see. An attribute
-    that changes with each call, as a count of calls, makes another digest each time.
+    Of classes outside libraries it also reads attributes of any kind (of an object those that are data or functions),
+    the source, and that of the functions and classes of one's own that they name. What code finds otherwise, as by
+    `getattr` or in a file, it does not see. An attribute that changes with each call, as a count of calls, makes
+    another digest each time.
     """
+    return _digest(net, {})
+
+
+def _digest(net: nn.Module, numbers: dict[int, int]) -> str:
+    """numbers: of the modules that were met, by id: they may hold each other."""
+    for module in net.modules():
+        numbers.setdefault(id(module), len(numbers))
     digest = hashlib.sha256(repr(net).encode())
     known: set[Any] = set()  # classes and functions that were read
     for name, module in net.named_modules():
         kind = type(module)
         is_own = kind.__module__.partition(".")[0] not in LIBRARIES
-        digest.update(f"{name} {kind.__module__}.{kind.__qualname__} {_settings(module, is_own)}".encode())
+        digest.update(f"{name} {kind.__module__}.{kind.__qualname__} {_settings(module, is_own, numbers)}".encode())
         for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values()):
-            digest.update(f"hook {_told(hook)}".encode())
+            digest.update(f"hook {_told(hook, numbers)}".encode())
         for part in _sources(kind, known) if is_own else ():
             digest.update(part.encode())
     for name, value in [*net.named_parameters(), *net.named_buffers()]:  # a state dict lacks non-persistent buffers
@@ -42,24 +50,29 @@ def weights_digest(net: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _settings(module: nn.Module, is_own: bool) -> list[str]:
+def _settings(module: nn.Module, is_own: bool, numbers: dict[int, int]) -> list[str]:
     """Return the attributes that `repr` may leave out; of a library's class those of plain types, and functions."""
     if is_own:
-        return [f"{name}={_told(value)}" for name, value in sorted(vars(module).items()) if name not in OF_EVERY_MODULE]
+        own = ((name, value) for name, value in sorted(vars(module).items()) if name not in OF_EVERY_MODULE)
+        return [f"{name}={_told(value, numbers)}" for name, value in own]
     plain = (*PLAIN, tuple, FunctionType)
     public = ((name, x) for name, x in sorted(vars(module).items()) if not name.startswith("_") and name != "training")
-    return [f"{name}={_told(value)}" for name, value in public if isinstance(value, plain)]
+    return [f"{name}={_told(value, numbers)}" for name, value in public if isinstance(value, plain)]
 
 
-def _told(value: Any, inside: tuple[int, ...] = ()) -> str:
-    """Return a value in words that are the same in every process, and others for another value."""
+def _told(value: Any, numbers: dict[int, int], inside: tuple[int, ...] = (), in_object: bool = False) -> str:
+    """Return a value in words that are the same in every process, and others for another value.
+
+    inside: id of each thing that holds it. in_object: an object holds it; of further ones, such as the trainer and the
+    data of a network in training, only the kind is told.
+    """
     if isinstance(value, PLAIN):
         return repr(value)
     if id(value) in inside:
         return "itself"
-    tell = functools.partial(_told, inside=(*inside, id(value)))
+    tell = functools.partial(_told, numbers=numbers, inside=(*inside, id(value)), in_object=in_object)
     if isinstance(value, nn.Module):  # in a list, where it is no part of the network
-        return weights_digest(value)
+        return f"module {numbers[id(value)]}" if id(value) in numbers else _digest(value, numbers)
     if isinstance(value, Tensor):
         value = value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy(), tuple(value.shape), value.dtype
     if isinstance(value, np.ndarray):
@@ -78,7 +91,8 @@ def _told(value: Any, inside: tuple[int, ...] = ()) -> str:
         return f"{_code(value.__code__)} {tell(value.__defaults__)} {tell(value.__kwdefaults__)} {cells}"
     if isinstance(value, (type, ModuleType)) or ADDRESS not in repr(value):
         return getattr(value, "__qualname__", None) or repr(value)
-    return f"{type(value).__qualname__} {tell(getattr(value, '__dict__', None))}"
+    held = None if in_object else getattr(value, "__dict__", None)
+    return f"{type(value).__qualname__} {tell(held, in_object=True)}"
 
 
 def _code(code: CodeType) -> str:

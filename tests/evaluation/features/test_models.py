@@ -158,15 +158,43 @@ def test_the_digest_sees_attributes_of_any_kind(one: object, other: object) -> N
     assert len({weights_digest(Taps(value)) for value in (held[0], held[0], held[1])}) == 2
 
 
-def test_the_digest_sees_hooks_and_what_holds_itself() -> None:
-    net, ring = nn.Linear(2, 2), []
+def test_the_digest_of_what_holds_itself() -> None:
+    ring = []
     ring.append(ring)
     assert weights_digest(Taps(ring)) == weights_digest(Taps(ring))
+    whole = nn.Sequential(Taps(None), Taps(None))
+    for part, other in zip(whole, reversed(whole), strict=True):
+        part.value = [whole, other]  # in a list, as where a part is not to have the weights of the whole
+    assert weights_digest(whole) == weights_digest(whole)
+    crowd = nn.Sequential(*(Taps(None) for _ in range(30)))
+    for part in crowd:
+        part.value = list(crowd)  # each in a list of its own: more paths than could be followed
+    assert weights_digest(crowd) == weights_digest(crowd)
+
+
+class Held:
+    """What a network in training holds, such as its trainer."""
+
+    def __init__(self, **attributes: object) -> None:
+        vars(self).update(attributes)
+
+
+def test_the_digest_sees_the_data_of_an_object_and_not_all_that_it_holds() -> None:
+    def digest(scale: float, rows: int) -> str:
+        return weights_digest(Taps(Held(scale=scale, loader=Held(data=np.zeros(rows)))))
+
+    assert digest(1.0, 3) == digest(1.0, 4) != digest(2.0, 3)
+
+
+def test_the_digest_sees_hooks() -> None:
+    net = nn.Linear(2, 2)
     before = weights_digest(net)
     handle = net.register_forward_hook(lambda _, __, output: output * 2)
     assert weights_digest(net) != before
     handle.remove()
     assert weights_digest(net) == before
+    net.register_forward_hook(lambda *_: net.bias)  # a hook that holds its network
+    assert weights_digest(net) == weights_digest(net) != before
 
 
 def test_the_digest_sees_the_code_that_a_network_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
