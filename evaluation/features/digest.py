@@ -1,5 +1,6 @@
 """The identity of a network: a digest of its structure, its weights and the code of one's own that it runs."""
 
+import dis
 import functools
 import hashlib
 import inspect
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 LIBRARIES = ("torch", "torchvision", "timm", "open_clip")
 NOT_OWN = {*LIBRARIES, *sys.stdlib_module_names, "builtins", "numpy"}
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
+DATA = (*PLAIN, tuple, list, set, frozenset, Mapping, np.ndarray, Tensor)
 OF_EVERY_MODULE = frozenset(vars(nn.Module()))  # its state, of which hooks, parameters and buffers are read apart
 ADDRESS = " at 0x"  # in the default repr of an object, another one in each process
 
@@ -101,7 +103,7 @@ def _code(code: CodeType) -> str:
 
 
 def _sources(kind: type | FunctionType, known: set[Any]) -> Iterator[str]:
-    """Sources of a class with those it is derived from, or of a function, and what of one's own their code names."""
+    """Yield the sources of a class and its bases, or of a function, and what of one's own their code names."""
     for one in kind.__mro__ if isinstance(kind, type) else [kind]:
         if one in known or one.__module__.partition(".")[0] in NOT_OWN:
             continue
@@ -111,8 +113,8 @@ def _sources(kind: type | FunctionType, known: set[Any]) -> Iterator[str]:
             for name, value in _named(function):
                 if isinstance(value, (type, FunctionType)) and _is_own(value):
                     yield from _sources(value, known)
-                elif isinstance(value, (*PLAIN, tuple)) and name.isupper():
-                    yield f"{name}={value!r}"
+                elif isinstance(value, DATA):
+                    yield f"{name}={_told(value, {})}"
 
 
 def _functions(kind: type | FunctionType) -> list[FunctionType]:
@@ -123,18 +125,17 @@ def _functions(kind: type | FunctionType) -> list[FunctionType]:
 
 
 def _named(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Global names in the code of a function, and attributes of modules of one's own, with their values."""
-    names = _names(function.__code__)
-    for name in names:
-        value = function.__globals__.get(name)
-        yield name, value
-        if isinstance(value, ModuleType) and value.__name__.partition(".")[0] not in NOT_OWN:
-            yield from ((inner, getattr(value, inner, None)) for inner in names)
+    """Yield the globals that a function reads, and attributes of modules of one's own, with their values."""
+    for code in _codes(function.__code__):
+        for name in {step.argval: None for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}:
+            value = function.__globals__.get(name)
+            yield name, value
+            if isinstance(value, ModuleType) and value.__name__.partition(".")[0] not in NOT_OWN:
+                yield from ((inner, getattr(value, inner, None)) for inner in code.co_names)
 
 
-def _names(code: CodeType) -> list[str]:
-    inner = (name for one in code.co_consts if isinstance(one, CodeType) for name in _names(one))
-    return [*code.co_names, *inner]
+def _codes(code: CodeType) -> list[CodeType]:
+    return [code, *(inner for one in code.co_consts if isinstance(one, CodeType) for inner in _codes(one))]
 
 
 def _is_own(thing: type | FunctionType) -> bool:

@@ -173,7 +173,7 @@ def test_the_digest_of_what_holds_itself() -> None:
 
 
 class Held:
-    """What a network in training holds, such as its trainer."""
+    """An object of attributes, such as the trainer of a network in training."""
 
     def __init__(self, **attributes: object) -> None:
         vars(self).update(attributes)
@@ -201,10 +201,12 @@ def test_the_digest_sees_the_code_that_a_network_names(tmp_path: Path, monkeypat
     """In a base class, in a function of another module of one's own, and in a constant."""
     monkeypatch.syspath_prepend(tmp_path)
 
-    def digest(pool: str = "mean", scale: str = "2") -> str:
+    def digest(pool: str = "mean", scale: str = "2", shift: str = "[0]") -> str:
         for name in ("own_helpers", "own_network"):
             sys.modules.pop(name, None)
-        (tmp_path / "own_helpers.py").write_text(f"SCALE = {scale}\ndef pool(x):\n    return x.{pool}(1) * SCALE\n")
+        (tmp_path / "own_helpers.py").write_text(
+            f"SCALE = {scale}\nshift = {shift}\ndef pool(x):\n    return x.{pool}(1) * SCALE + shift[0]\n"
+        )
         (tmp_path / "own_network.py").write_text(
             "import own_helpers\nfrom torch import nn\nclass Base(nn.Module):\n    def forward(self, x):\n"
             "        return own_helpers.pool(x)\nclass Network(Base):\n    pass\n"
@@ -215,7 +217,7 @@ def test_the_digest_sees_the_code_that_a_network_names(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     assert digest() == digest()
-    assert len({digest(), digest(pool="amax"), digest(scale="3")}) == 3
+    assert len({digest(), digest(pool="amax"), digest(scale="3"), digest(shift="[1]")}) == 4
 
 
 def test_a_network_of_a_library_has_one_digest_in_every_process() -> None:

@@ -187,3 +187,17 @@ def test_a_score_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(logme, "score", lambda sample: Score(math.inf))
     with pytest.raises(UserError, match="logme of these features is inf"):
         evaluate_metric("logme", X, Y)
+
+
+def test_dead_columns_do_not_change_which_others_ped_masks() -> None:
+    rng = np.random.default_rng(0)
+    y, mean, std = np.arange(90) % 5, np.zeros(6), np.array([1, 1, 1e-5, 1, 1, 1])
+    x = rng.normal(size=(90, 6)) + rng.normal(size=(5, 6))[y]
+    few, many = (
+        evaluation.evaluate_metric(
+            "ped+logme", np.pad(x, ((0, 0), (0, dead))), y, reference=[np.pad(part, (0, dead)) for part in (mean, std)]
+        ).diagnostics
+        for dead in (0, 30)
+    )
+    assert many["potential_energy"][0] == pytest.approx(few["potential_energy"][0])
+    assert (few["masked_columns"], many["masked_columns"]) == (1, 31)
