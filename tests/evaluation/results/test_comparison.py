@@ -181,6 +181,16 @@ def test_the_interval_by_class_covers_95_percent_with_a_small_class_too() -> Non
     assert np.mean(held) > 0.93
 
 
+def test_what_is_detectable_by_class_is_that_of_a_mean_and_more_where_a_class_is_small() -> None:
+    a, b = pair(300, 0.05, seed=3)
+    found = [compare(macro(a, y, "x"), macro(b, y, "y"), labels=y) for y in (np.zeros(300), np.arange(300) > 295)]
+    error = np.std(a.astype(int) - b.astype(int), ddof=1) / 300**0.5
+    assert found[0].detectable == pytest.approx((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * error, rel=1e-6)
+    assert found[1].detectable > 3 * found[0].detectable
+    y = np.zeros(300)
+    assert compare(macro(a, y, "x"), macro(a.copy(), y, "y"), labels=y).detectable is None
+
+
 def test_the_randomisation_of_one_class_is_mcnemar() -> None:
     for lift in (0.0, 0.02, 0.05):
         a, b = pair(300, lift, seed=3)
