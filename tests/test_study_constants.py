@@ -92,7 +92,7 @@ MEASURED: dict[str, Callable[[], Any]] = {
     "sslkit.regularizers.base:BESIDE_OTHERS": default_beside_others,
     "sslkit.regularizers.dsa.regularizer:BESIDE_VIEWS": lambda: default_of("dsa", "views"),
     "sslkit.regularizers.guide:Guide(balance)": lambda: best_of_guide()[0],
-    "sslkit.regularizers.guide:Guide(balance_until)": lambda: best_of_guide()[1],
+    "sslkit.regularizers.guide:UNTIL": lambda: best_of_guide()[1],
     "sslkit.training.build:NARROW_RATE": usual_rate,
 }
 

@@ -29,7 +29,8 @@ class Regularizer(nn.Module):
         leaves them as they are. The factor multiplies the loss, and so the gradients of its own layers too. See
         `sslkit.composition.balance`.
     balance_until: finished share of the run from which on the factor is kept; 1 follows the gradients to the end.
-        None is 1, or what is chosen with balance="auto".
+        None is `until`, or what is chosen with balance="auto". Refused where there is no balance.
+    until: default of balance_until beside a balance that is a number.
     automatic: balance and balance_until by whether the objective compares views, of a regulariser that takes
         balance="auto".
     remedy: the balance that is advised where its gradient swamps the objective's.
@@ -43,9 +44,10 @@ class Regularizer(nn.Module):
     needs_images: bool = True
     needs_slow: bool = False
     automatic: ClassVar[Mapping[bool, tuple[float | None, float]]] = {}
+    until: ClassVar[float] = 1.0
     remedy: str = "1"
 
-    def __init__(self, *, balance: ChosenRatio = None, balance_until: ChosenShare = 1.0) -> None:
+    def __init__(self, *, balance: ChosenRatio = None, balance_until: ChosenShare = None) -> None:
         super().__init__()
         waits = balance == "auto" and bool(self.automatic)
         if balance is not None and not waits and not (isinstance(balance, Real) and 0 < balance < math.inf):
@@ -54,6 +56,8 @@ class Regularizer(nn.Module):
         if balance_until is not None and not 0 <= balance_until <= 1:
             raise UserError(f"balance_until must be from 0 to 1, a share of the run, got {balance_until}")
         self.balance, self.balance_until = balance, balance_until
+        if not waits:
+            self._settle(balance, self.until)
         self.choice = ""  # in words, of what was automatic
         self.watched: dict[str, Tensor] = {}
 
@@ -61,13 +65,20 @@ class Regularizer(nn.Module):
         """Called once, before training, with what the objective is: makes the choice of balance="auto"."""
         balance, until = self.automatic.get(compares_views, (None, 1.0))
         self.remedy = "1" if balance is None else "auto"
-        is_auto = self.balance == "auto"
-        if self.balance_until is None:
-            self.balance_until = until if is_auto else 1.0
-        if is_auto:
-            self.balance = balance
+        if self.balance == "auto":
+            self._settle(balance, until)
             if balance is not None:
                 self.choice = in_words(balance, self.balance_until, compares_views)
+
+    def _settle(self, balance: float | None, until: float) -> None:
+        if balance is None and self.balance_until is not None:
+            raise UserError(
+                f"{type(self).__name__}: balance_until={self.balance_until:g} is the end of a balance, and there is "
+                "none: give a balance too, or leave it out"
+            )
+        self.balance = balance
+        if self.balance_until is None:
+            self.balance_until = until
 
     def check(self, dataset: "Images") -> None:
         """Called before a run's folder is made. Raises UserError for a data set that an option does not fit."""

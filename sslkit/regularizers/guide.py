@@ -2,18 +2,20 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
 from sslkit.embeddings import Embeddings, own_rows, wide
 from sslkit.layers.heads import mlp
-from sslkit.options.ranges import Ratio, Share, Size, Weight, Width
+from sslkit.options.ranges import ChosenShare, Ratio, Size, Weight, Width
 from sslkit.priors._targets import Mode, PriorTargets, regression_loss
 from sslkit.regularizers.base import Regularizer
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
+
+UNTIL = 0.1  # chosen on held-out images: recipes/benchmarks/constants.json
 
 
 class Guide(Regularizer):
@@ -32,12 +34,13 @@ class Guide(Regularizer):
     components: principal components to regress. hidden: width of the projector g.
     weight: multiplies the term; a balance cancels it, unless it is 0.
     balance: ratio of its gradient's norm to the objective's, see `sslkit.composition.balance`; None leaves the weight.
-    balance_until: finished share of the run in which the ratio is kept. Then the factor is: the ratio falls as the
-        prior is learned, and the objective takes over.
+    balance_until: finished share of the run in which the ratio is kept; None is 0.1. Then the factor is: the ratio
+        falls as the prior is learned, and the objective takes over.
     """
 
     needs_images = False
     reads = "h"
+    until: ClassVar = UNTIL
 
     def __init__(
         self,
@@ -51,7 +54,7 @@ class Guide(Regularizer):
         hidden: Width = 256,
         weight: Weight = 1.0,
         balance: Ratio = 3.0,
-        balance_until: Share = 0.1,
+        balance_until: ChosenShare = None,
     ) -> None:
         super().__init__(balance=balance, balance_until=balance_until)
         self.weight = weight

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from sslkit.embeddings import Embeddings, wide
 from sslkit.layers.koleo import koleo, nearest_distance
-from sslkit.options.ranges import Ratio, Share, Weight
+from sslkit.options.ranges import ChosenShare, Ratio, Share, Weight
 from sslkit.regularizers.base import Regularizer
 
 
@@ -13,14 +13,20 @@ class KoLeo(Regularizer):
 
     weight: multiplies the term. DINOv2 uses 0.1.
     balance: ratio of its gradient's norm to the objective's; None leaves the weight as it is.
-    balance_until: finished share of the run from which on the factor of the balance is kept.
+    balance_until: finished share of the run from which on the factor of the balance is kept; None is 1.
     eps: added to the distance, so that duplicates give a finite value.
     """
 
     needs_images = False
 
     def __init__(
-        self, dim: int, *, weight: Weight = 0.1, eps: Share = 1e-8, balance: Ratio = None, balance_until: Share = 1.0
+        self,
+        dim: int,
+        *,
+        weight: Weight = 0.1,
+        eps: Share = 1e-8,
+        balance: Ratio = None,
+        balance_until: ChosenShare = None,
     ) -> None:
         super().__init__(balance=balance, balance_until=balance_until)
         self.weight = weight

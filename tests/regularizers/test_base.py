@@ -5,6 +5,7 @@ from typing import ClassVar
 import pytest
 from contract import build
 
+import sslkit
 from sslkit.errors import UserError
 from sslkit.regularizers.base import Regularizer
 
@@ -33,6 +34,18 @@ def test_an_automatic_balance_is_chosen_by_the_objective(given: dict, compares: 
     assert ("until 50% of the run" in plugin.choice) == (given.get("balance_until") == 0.5)
     plugin.beside(compares_views=not compares)  # the choice is made once
     assert (plugin.balance, plugin.balance_until) == expected
+
+
+@pytest.mark.parametrize("name", sslkit.regularizers())
+def test_the_end_of_a_balance_without_a_balance_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=r"balance_until=0\.1 is the end of a balance, and there is none"):
+        build(f"byol+{name}", **{name: {"balance": None, "balance_until": 0.1}})
+
+
+def test_the_end_of_an_automatic_balance_is_refused_where_none_is_chosen() -> None:
+    assert build("mae+adc", adc={"balance_until": 0.5}).regularizers["adc"].balance_until == 0.5
+    with pytest.raises(UserError, match="there is none"):
+        build("byol+adc", adc={"balance_until": 0.5})
 
 
 @pytest.mark.parametrize("plugin", ["adc", "sigreg", "visreg"])
