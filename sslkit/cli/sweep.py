@@ -59,11 +59,13 @@ def examine(configs: Sequence[Config]) -> list[Member]:
 
 @dataclass(frozen=True)
 class _Facts:
-    """Facts beside the settings that a run's name and state depend on.
+    """Facts that a run's name and state depend on.
 
-    listing, digest: of the images. init: sha256 of the initial weights; None for random ones.
+    chosen: the settings with those chosen for a new run. listing, digest: of the images. init: sha256 of the initial
+    weights; None for random ones.
     """
 
+    chosen: Config
     backbone: str
     listing: str
     digest: str
@@ -80,7 +82,8 @@ def _facts(config: Config, remembered: dict[str, Any]) -> _Facts:
         built = build.build_method(config, opened)
         images, recipe = opened.train, built.backbone.recipe
         init = recipe.origin and recipe.origin.sha256
-        return _Facts(recipe.name, images.listing, images.digest, images.decodes, init)
+        chosen = build.with_rate(build.with_options(config, opened), built)
+        return _Facts(chosen, recipe.name, images.listing, images.digest, images.decodes, init)
 
     return _once(remembered, [dataclasses.replace(config, seed=0, name=None)], facts)
 
@@ -98,39 +101,40 @@ def _shown(part: Any) -> Any:
 
 def _member(config: Config, name: str, facts: _Facts) -> Member:
     out = Path(config.out)
-    before = run.numbered(out, name)
-    for folder in before:
-        if _is_done(folder, config, facts):
-            return Member(config, folder, "done", facts.decodes)
+    chosen = dataclasses.replace(facts.chosen, seed=config.seed, name=config.name)
     note = None
     try:
-        if before and _can_go_on(before[-1], config, facts):
-            return Member(config, before[-1], "resume", facts.decodes)
+        mine = run.of_settings(out, name, chosen, config)
+        for folder in mine:
+            if _is_done(folder, facts):
+                return Member(config, folder, "done", facts.decodes)
+        if mine and _can_go_on(mine[0], facts):
+            return Member(config, mine[0], "resume", facts.decodes)
     except UserError as error:
         note = str(error)
     return Member(config, run.fresh(out, name), "new", facts.decodes, note)
 
 
-def _is_done(folder: Path, config: Config, facts: _Facts) -> bool:
+def _is_done(folder: Path, facts: _Facts) -> bool:
     if not run.finished(folder):
         return False
     try:
         card = ZooEntry.load(folder).card
         now = (card.get("data", {}).get("digest"), card.get("init", {}).get("sha256"))
-        return now == (facts.digest, facts.init) and not _differs(folder, config)
+        return now == (facts.digest, facts.init)
     except UserError:  # damaged: `_can_go_on` raises the reason
         return False
 
 
-def _can_go_on(folder: Path, config: Config, facts: _Facts) -> bool:
-    """Return whether training would resume here: it refuses other settings, images and initial weights.
+def _can_go_on(folder: Path, facts: _Facts) -> bool:
+    """Return whether training would resume here: it refuses other images and initial weights.
 
     Raises UserError if the run is damaged.
     """
     if run.finished(folder):
         ZooEntry.load(folder)
         return False
-    if _differs(folder, config):
+    if not os.path.lexists(folder / "config.yaml"):
         return False
     checkpoint, _ = newest_whole(folder, run.HOOKS)
     if checkpoint is None:
@@ -142,11 +146,6 @@ def _can_go_on(folder: Path, config: Config, facts: _Facts) -> bool:
         facts.digest,
     )  # None: stopped before it was read
     return same and begun.get("init") == facts.init
-
-
-def _differs(folder: Path, config: Config) -> bool:
-    """Return whether a run was started with other settings; one without config.yaml counts as such."""
-    return not os.path.lexists(folder / "config.yaml") or bool(run.changed(folder, config))
 
 
 def machine_for(configs: Sequence[Config], asked: int | None) -> Machine:

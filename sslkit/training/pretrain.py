@@ -95,16 +95,21 @@ def _started(asked: Config, config: Config, data: Data, model: Method) -> tuple[
     """
     out = Path(config.out)
     name = run.base_name(config, model.backbone.recipe.name)
-    last = run.newest(out, name)
-    if config.resume or (JOB in os.environ and is_requeued() and last is not None and not run.finished(last)):
-        begun = None if last is None else run.settings_of(last)
+    if config.resume or (JOB in os.environ and is_requeued() and _is_stopped(out, name, config, asked)):
+        folder, checkpoint = run.to_resume(out, name, config, asked)
+        begun = run.settings_of(folder)
         config = build.settled(config if begun is None else as_in(asked, begun), data, begun)
-        return config, *run.to_resume(out, name, config)
+        if checkpoint is None and processes.is_main() and not run.finished(folder):
+            run.create(folder, config)  # no epoch ended: config.yaml may be missing
+        return config, folder, checkpoint
     config = build.settled(config, data, None)
-    folder = run.fresh(out, name)
-    if processes.is_main():
-        run.create(folder, config)
-    return config, folder, None
+    return config, run.begin(out, name, config) if processes.is_main() else run.fresh(out, name), None
+
+
+def _is_stopped(out: Path, name: str, *configs: Config) -> bool:
+    """Return whether the newest run of these settings has not finished."""
+    mine = run.of_settings(out, name, *configs)
+    return bool(mine) and not run.finished(mine[0])
 
 
 def train(

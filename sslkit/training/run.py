@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ MAY_CHANGE_INSIDE = (
     "log_every",
     "progress",
 )
+JUDGES = ("k", "max_images")  # of eval, which the accuracies of all epochs share
 HOOKS = {"Start": ("judged", "digest"), "History": ("rows", "seconds", "terms"), "Unreadable": ("paths",)}
 
 
@@ -55,63 +56,117 @@ def _data_name(config: Config) -> str:
     return name_of_tables(config.data.source) or Path(config.data.folder).stem or "data"
 
 
-def numbered(out: Path, name: str) -> list[Path]:
-    """The runs of this name, oldest first: NAME, NAME-2, NAME-3, ..."""
+def _numbers(out: Path, name: str) -> dict[int, Path]:
+    """The folders NAME, NAME-2, NAME-3, ..., oldest first; NAME-2 may be another run, that was named so."""
     pattern = re.compile(re.escape(name) + r"(?:-(\d+))?")
     try:
         found = [(int(m[1] or 1), p) for p in out.glob("*") if p.is_dir() and (m := pattern.fullmatch(p.name))]
     except OSError as error:  # a name too long, a folder without read permission
         raise UserError(f"cannot look into out={out}: {error.strerror}; choose another folder") from error
-    return [path for _, path in sorted(found)]
+    return dict(sorted(found))
 
 
-def newest(out: Path, name: str) -> Path | None:
-    """The run of this name with the highest number."""
-    return (numbered(out, name) or [None])[-1]
+def _is_called(folder: Path, name: str) -> bool:
+    """Return whether a folder NAME or NAME-2 is a run that was to have the name; True if its config.yaml is damaged."""
+    if folder.name == name:
+        return True
+    try:
+        begun = settings_of(folder)
+    except UserError:
+        return True
+    return begun is None or begun.name in (None, name)
+
+
+def of_name(out: Path, name: str) -> list[Path]:
+    """The runs of this name, newest first."""
+    return [folder for folder in reversed(_numbers(out, name).values()) if _is_called(folder, name)]
+
+
+def of_settings(out: Path, name: str, *configs: Config) -> list[Path]:
+    """The runs of this name with the settings of the first of `configs` that any has, newest first.
+
+    Several, since settings as they were given fit runs with any choice of what was not given.
+    Raises UserError for a damaged config.yaml of one that is newer.
+    """
+    runs = of_name(out, name)
+    return next(filter(None, (_fitting(runs, config) for config in configs)), [])
+
+
+def _fitting(runs: Iterable[Path], config: Config) -> list[Path]:
+    found: list[Path] = []
+    for folder in runs:
+        try:
+            found += [] if changed(folder, config) else [folder]
+        except UserError:
+            if not found:
+                raise
+    return found
 
 
 def fresh(out: Path, name: str) -> Path:
     """A folder that does not exist yet, so that nothing is overwritten."""
-    last = newest(out, name)
-    if last is None:
-        return out / name
-    number = last.name.removeprefix(name).removeprefix("-")
-    return out / f"{name}-{int(number or 1) + 1}"
+    last = max(_numbers(out, name), default=0)
+    return out / (f"{name}-{last + 1}" if last else name)
 
 
-def create(folder: Path, config: Config) -> None:
-    """Make the folder and write config.yaml into it, so that a folder that is not writable fails before training."""
+def begin(out: Path, name: str, config: Config) -> Path:
+    """Make a folder of this name that no other run has, not even one that starts now; see `create`."""
+    while True:
+        folder = fresh(out, name)
+        try:
+            create(folder, config, exist_ok=False)
+        except FileExistsError:
+            continue
+        return folder
+
+
+def create(folder: Path, config: Config, *, exist_ok: bool = True) -> None:
+    """Make the folder and write config.yaml into it, so that a folder that is not writable fails before training.
+
+    Raises UserError, and FileExistsError for a folder that exists if it must not.
+    """
     try:
         above = next(parent for parent in folder.absolute().parents if parent.exists())
         (above / folder.name).exists()  # a name that is too long fails before any folder is made
-        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=exist_ok)
+        (folder / "checkpoints").mkdir(exist_ok=True)
     except OSError as error:
+        if isinstance(error, FileExistsError) and folder.is_dir():
+            raise
         raise UserError(f"cannot make the run folder {folder}: {error.strerror}; choose another with out=") from error
     write_text(folder / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
 
 
-def to_resume(out: Path, name: str, config: Config) -> tuple[Path, Path | None]:
+def to_resume(out: Path, name: str, *configs: Config) -> tuple[Path, Path | None]:
     """The folder to continue and its checkpoint, None if the run stopped before the first epoch ended.
 
-    A damaged checkpoint is replaced by the one before it, with a warning.
-    Raises UserError if there is no such run, if it was started with other settings, and if config.yaml or all
+    Of several runs the newest with the settings of `configs`, see `of_settings`. A damaged checkpoint is replaced by
+    the one before it, with a warning.
+    Raises UserError if there is no such run, if all were started with other settings, and if config.yaml or all
     checkpoints are damaged.
     """
-    folder = newest(out, name)
-    if folder is None:
+    runs = of_name(out, name)
+    if not runs:
         raise UserError(f"resume=true, but there is no run {out / name}; start it without resume=true")
-    if other := changed(folder, config):
-        told = "; ".join(f"{k} was {a!r}, is {b!r}" for k, (a, b) in other.items())
-        raise UserError(f"{folder} was started with other settings ({told}); give the same, or drop resume=true")
+    folder, config = (of_settings(out, name, *configs) or runs)[0], configs[-1]
+    _refuse(folder, changed(folder, config))
     if finished(folder):
         return folder, None
     whole, note = checkpoint.newest_whole(folder, HOOKS)
-    if processes.is_main():
-        if note:
-            say.warning(f"warning: {note}")
-        if whole is None:
-            create(folder, config)  # no epoch ended: config.yaml may be missing
+    begun = settings_of(folder)
+    if whole is not None and begun is not None:
+        before, now = begun.eval, config.eval
+        other = {f"eval.{name}": (getattr(before, name), getattr(now, name)) for name in JUDGES}
+        _refuse(folder, {name: (a, b) for name, (a, b) in other.items() if a != b})
+    if note and processes.is_main():
+        say.warning(f"warning: {note}")
     return folder, whole
+
+
+def _refuse(folder: Path, other: dict[str, tuple[object, object]]) -> None:
+    if other:
+        told = "; ".join(f"{k} was {a!r}, is {b!r}" for k, (a, b) in other.items())
+        raise UserError(f"{folder} was started with other settings ({told}); give the same, or drop resume=true")
 
 
 def settings_of(folder: Path) -> Config | None:
@@ -188,13 +243,18 @@ def finished(folder: Path) -> bool:
 def done(config: Config, own: Any = None) -> ZooEntry | None:
     """The entry of the run that `name` names, if it is finished; None for any other, and for a run without a name.
 
-    No network is built and no data to judge by is opened. own: see `data.open_data`.
+    None also where several runs have these settings, and what is chosen by data and network tells which is meant. No
+    network is built and no data to judge by is opened. own: see `data.open_data`.
     Raises UserError for other settings and as `entry_of` does.
     """
-    folder = newest(Path(config.out), base_name(config, "")) if config.name else None  # else it is named by its network
-    if folder is None or not finished(folder):
+    if not config.name:  # it is named by its network
         return None
-    to_resume(folder.parent, config.name, config)  # refuses other settings
+    out, name = Path(config.out), base_name(config, "")
+    runs = of_name(out, name)
+    mine = of_settings(out, name, config)
+    if not runs or len(mine) > 1 or not finished((mine or runs)[0]):
+        return None
+    folder, _ = to_resume(out, name, config)  # refuses other settings
     begun = settings_of(folder)
     if begun is not None and not isinstance(config.data.range, list):
         config = replace(config, data=replace(config.data, range=begun.data.range))
