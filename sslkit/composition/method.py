@@ -140,7 +140,7 @@ class Method(nn.Module):
             factor = self.shares.factor(name)
             terms |= {key: factor * term for key, term in own.items()}
         if self.training:
-            with torch.no_grad():
+            with torch.no_grad(), torch.autocast(images.device.type, enabled=False):
                 self.objective.observe(e)
         return {**terms, "loss": total(terms)}, e
 
@@ -185,6 +185,14 @@ class Method(nn.Module):
     def normalized(self, pixels: Tensor) -> Tensor:
         """Pixels in [0, 1], normalised and laid out for the backbone, once for all passes over them."""
         return (self.backbone.laid_out(pixels) - self.mean) / self.std
+
+    def before_step(self) -> None:
+        """Call between `backward` and the optimiser's step, where several processes train by DDP.
+
+        It drops the gradients of zero of what the objective does not train yet.
+        """
+        for p in self.objective.frozen():
+            p.grad = None
 
     def after_step(self, progress: float) -> None:
         """Call once after every optimiser step. progress: finished share of the run, 0 to 1."""

@@ -47,8 +47,14 @@ def prediction_head(projector: nn.Sequential, prototypes: Tensor, temperature: f
 
 
 def held(weight: Tensor, frozen: bool) -> Tensor:
-    """The weight; if frozen, with a gradient of zero (no gradient at all would stall DDP)."""
-    return weight.detach() + 0 * weight if frozen else weight
+    """The weight; if frozen, without a gradient, for which an optimiser skips it.
+
+    Of several processes with one of zero, which DDP waits for; `Method.before_step` drops it. With zeros Adam would
+    count the frozen steps, and move two to three times as far in the first ones after them.
+    """
+    if not frozen:
+        return weight
+    return weight.detach() + 0 * weight if distributed.world_size() > 1 else weight.detach()
 
 
 def swapped_prediction(

@@ -122,6 +122,10 @@ class Objective(nn.Module):
     def observe(self, e: Embeddings) -> None:
         """Called with each training batch of all ranks after its losses, without gradient: fills queues and centres."""
 
+    def frozen(self) -> Sequence[nn.Parameter]:
+        """Parameters that are not trained in this step; what gradient they have is dropped before the optimiser."""
+        return ()
+
     def after_step(self, progress: float) -> None:
         """Called after an optimiser step, to update a teacher. progress: 0 to 1."""
 

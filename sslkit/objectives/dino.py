@@ -102,7 +102,7 @@ class DINO(Objective):
         logits of its own images only: with R ranks that takes 1/R of the time and memory of the global batch.
         """
         codes = self.codes(own_rows(e.target))
-        prototypes = F.normalize(held(self.prototypes.weight, self.epoch < self.freeze_last_layer), dim=1)
+        prototypes = F.normalize(held(self.prototypes.weight, bool(self.frozen())), dim=1)
         own = own_rows(e.directions())
         return mean_over_ranks(swapped_prediction(codes, own, prototypes, self.temperature, tf32=self.mixed))
 
@@ -135,6 +135,10 @@ class DINO(Objective):
         mean = F.normalize(e.target, dim=-1).mean((0, 1))
         logits = F.normalize(self.teacher[2].weight, dim=1) @ mean
         self.center.lerp_(logits.to(self.center.dtype), 1 - self.center_momentum)
+
+    def frozen(self) -> list[nn.Parameter]:
+        """The prototypes, in the first epochs."""
+        return [self.prototypes.weight] if self.epoch < self.freeze_last_layer else []
 
     def after_step(self, progress: float) -> None:
         """Update the teacher, batch-norm buffers too, with a momentum that rises to 1 as a cosine."""

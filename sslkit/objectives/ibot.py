@@ -170,10 +170,14 @@ class IBOT(DINO):
 
     def align_patches(self, e: MaskedCrops) -> Tensor:
         """Cross-entropy of the teacher's softmax of each masked patch with the student's; mean over views and ranks."""
-        prototypes = F.normalize(held(self.patch_last().weight, self.epoch < self.freeze_last_layer), dim=1)
+        prototypes = F.normalize(held(self.patch_last().weight, bool(self.frozen())), dim=1)
         rows, codes = F.normalize(e.tokens, dim=-1) / self.temperature, self.patch_codes(e.token_target)
         losses = cross_entropy(rows, prototypes, codes, tf32=self.mixed)
         return mean_over_ranks(e.token_weight.to(losses) @ losses)
+
+    def frozen(self) -> list[nn.Parameter]:
+        """The prototypes of views and of patches, in the first epochs."""
+        return [*super().frozen(), self.patch_last().weight] if self.epoch < self.freeze_last_layer else []
 
     @torch.no_grad()
     def patch_codes(self, target: Tensor) -> Tensor:

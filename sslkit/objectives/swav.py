@@ -82,7 +82,7 @@ class SwAV(Objective):
         """
         z = e.directions()
         codes = own_rows(self.codes(z[: len(e.z)]))
-        prototypes = held(self.prototypes.weight, self.epoch < self.freeze_prototypes)
+        prototypes = held(self.prototypes.weight, bool(self.frozen()))
         return mean_over_ranks(swapped_prediction(codes, own_rows(z), prototypes, self.temperature))
 
     @torch.no_grad()
@@ -108,6 +108,10 @@ class SwAV(Objective):
         if self.uses_queue:
             for queue, z in zip(self.queues, F.normalize(e.z, dim=-1), strict=True):
                 queue.push(z)
+
+    def frozen(self) -> list[nn.Parameter]:
+        """The prototypes, in the first epochs."""
+        return [self.prototypes.weight] if self.epoch < self.freeze_prototypes else []
 
     @torch.no_grad()
     def after_step(self, progress: float) -> None:

@@ -259,9 +259,24 @@ def _check(config: Config) -> None:
         raise UserError(
             f"eval.max_images={config.eval.max_images} must be at least eval.k={config.eval.k}, the kNN neighbours"
         )
+    check_optimizer(config.optimizer, config.epochs)
     if config.freeze_norm and config.init is None:
         raise UserError("freeze_norm=true keeps the batch normalisation of init=: give init=, or leave it out")
     _check_videos(config.data)
+
+
+def check_optimizer(optimizer: OptimizerConfig, epochs: float) -> None:
+    """Raises UserError for a rate that falls before it has risen, and for LARS without one."""
+    if optimizer.schedule == "step" and max(optimizer.drops, default=0) >= epochs:
+        raise UserError(
+            f"optimizer.drops={shown(list(optimizer.drops))} are epochs before the end, and the run has {epochs:g}: "
+            "the learning rate would fall before its first step; give later ones, such as optimizer.drops=[2,1]"
+        )
+    if optimizer.name == "lars" and optimizer.lr is None:
+        raise UserError(
+            "optimizer.name=lars needs optimizer.lr: a step moves a matrix by about lr / 1000 of its length "
+            "(published: 0.3 for SimCLR, 0.2 for BYOL, both with optimizer.lr_scaling=linear)"
+        )
 
 
 def _check_videos(data: DataConfig) -> None:

@@ -1,6 +1,8 @@
 """A method as a LightningModule, for people who have a Lightning Trainer of their own; `sslkit.pretrain` needs none."""
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytorch_lightning as pl
@@ -8,10 +10,11 @@ import torch
 from torch import Tensor
 
 from sslkit.composition.method import method
+from sslkit.errors import UserError
 from sslkit.options.settings import overlaid
 from sslkit.runtime import distributed
 from sslkit.training.build import RATE
-from sslkit.training.config import OptimizerConfig
+from sslkit.training.config import OptimizerConfig, check_optimizer
 from sslkit.training.data import to_device
 from sslkit.training.step import Pretraining, Progress, make_optimizer, make_schedule, set_weight_decay
 
@@ -28,7 +31,8 @@ class LightningMethod(pl.LightningModule):
         self.method = pretraining.method
 
     def setup(self, stage: str) -> None:
-        self.progress = Progress(self.pretraining, self.optimizer, int(self.trainer.estimated_stepping_batches))
+        self.epochs, steps = length_of(self.trainer, self.optimizer)
+        self.progress = Progress(self.pretraining, self.optimizer, steps)
         if self.trainer.world_size > 1:
             distributed.synchronize_batch_norm(self.method, self.trainer.strategy.root_device.type)
 
@@ -48,16 +52,35 @@ class LightningMethod(pl.LightningModule):
         super().optimizer_step(*given, **more)
         self.progress.moved(self.global_step + 1)  # Lightning counts the step only after this hook
 
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        self.method.before_step()
+
     def on_train_epoch_end(self) -> None:
         self.pretraining.check()
+        self.pretraining.check_weights()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.pretraining.check()
+        self.pretraining.check_weights()
 
     def configure_optimizers(self) -> dict[str, Any]:
         optimizer = make_optimizer(self.method, self.optimizer, self.optimizer.lr)
-        schedule = make_schedule(optimizer, self.optimizer, self.progress.steps, self.trainer.max_epochs)
+        schedule = make_schedule(optimizer, self.optimizer, self.progress.steps, self.epochs)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def length_of(trainer: pl.Trainer, optimizer: OptimizerConfig) -> tuple[float, int]:
+    """Epochs and optimiser steps of a run. Raises UserError if they are unknown, or do not fit the schedule."""
+    steps, batches = trainer.estimated_stepping_batches, trainer.num_training_batches
+    if math.isinf(steps):
+        raise UserError("the schedules need the length of the run: give the Trainer max_epochs or max_steps")
+    if math.isinf(batches):
+        if optimizer.schedule == "step":
+            raise UserError("schedule=step counts epochs: give the Trainer max_epochs, and a loader with a length")
+        return math.inf, int(steps)
+    epochs = steps / math.ceil(batches / trainer.accumulate_grad_batches)
+    check_optimizer(optimizer, epochs)
+    return epochs, int(steps)
 
 
 def lightning_module(name: str, *, optimizer: Mapping[str, Any] | None = None, **options: Any) -> LightningMethod:
@@ -69,5 +92,7 @@ def lightning_module(name: str, *, optimizer: Mapping[str, Any] | None = None, *
     optimizer: settings as of recipes/train.py, {"name": "adamw", "lr": 1e-3, ...}; the rate is taken as it is, 0.002
         without one, and clipping is the Trainer's. Raises UserError as `sslkit.method` does, and for unknown settings.
     """
-    own = overlaid(OptimizerConfig(lr=RATE), optimizer or {})
+    own = overlaid(OptimizerConfig(), optimizer or {})
+    check_optimizer(own, math.inf)
+    own = replace(own, lr=own.lr or RATE)
     return LightningMethod(Pretraining(method(name, **options)), own)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from sslkit.errors import RunFailed, UserError
 from sslkit.files.writing import sweep
 from sslkit.runtime import loggers, processes
 from sslkit.runtime.checkpoint import SaveLast
+from sslkit.runtime.device import generators_restored
 from sslkit.runtime.hardware import deterministic, explained, fuses, one_float32, statistics_kept
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.runtime.progress import Bar, Lines
@@ -38,6 +40,8 @@ from sslkit.training.step import Pretraining, Progress, make_optimizer, make_sch
 from sslkit.training.summary import announce
 from sslkit.zoo.entry import ZooEntry
 
+_TRAINED: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # module objects that were given as backbone
+
 
 @say.printed_by_default()
 def pretrain(
@@ -55,7 +59,8 @@ def pretrain(
     settings: the same as keywords; they are added to config.
     data: a name or a path, a list of folders or of image files, an array or tensor (N, C, H, W) or (N, H, W, C), alone
         or with labels as (images, labels), a map-style Dataset, or images of `sslkit.open_images`.
-    backbone: a name, or a module. Its output is the features: take off the classifier, `net.fc = nn.Identity()`.
+    backbone: a name, or a module. Its output is the features: take off the classifier, `net.fc = nn.Identity()`. The
+        module itself is trained, from the weights that it has.
     init: the weights to start from, see `sslkit.zoo.start`; they name the backbone.
     Its lines are printed, unless logging is configured; `logging.getLogger("sslkit.say").setLevel("WARNING")` leaves
     only warnings.
@@ -69,6 +74,7 @@ def pretrain(
     build.check_parts(config)
     if not config.dry:
         check_trainer(config)
+        warn_of_trained(module)
     data = open_data(config, own)
     asked, config = config, build.with_options(config, data)
     model = build.build_method(config, data, module)
@@ -86,6 +92,18 @@ def pretrain(
     if is_rescaled or config.method_options() != build.with_options(asked, data).method_options():  # an older run's
         model = build.build_method(config, data, module)
     return train(config, data, model, folder, resumed, asked)
+
+
+def warn_of_trained(module: nn.Module | None) -> None:
+    """Warn of a module object that an earlier run of this process has trained, and maybe frozen in parts."""
+    if module is None:
+        return
+    if module in _TRAINED and processes.is_main():
+        say.warning(
+            "warning: this backbone object was trained by an earlier run, and this one starts from those weights: to "
+            "start anew, give each run a new object or copy.deepcopy(net)"
+        )
+    _TRAINED.add(module)
 
 
 def _started(asked: Config, config: Config, data: Data, model: Method) -> tuple[Config, Path, Path | None]:
@@ -238,8 +256,14 @@ def _fit(loop: Loop, config: Config, data: Data, folder: Path, checkpoint: Path 
     launched_outside = "LOCAL_RANK" in os.environ
     started: dict[str, Any] = {}
     read = None if checkpoint is None else partial(torch.load, checkpoint, map_location="cpu", weights_only=True)
+    device = loop.fabric.device if torch.cuda.is_initialized() else torch.device("cpu")  # a step seeds the generators
     try:
-        with deterministic(config.trainer.deterministic), one_float32(), explained(demand(config, data), folder, loop):
+        with (
+            generators_restored(device),
+            deterministic(config.trainer.deterministic),
+            one_float32(),
+            explained(demand(config, data), folder, loop),
+        ):
             if processes.is_main():
                 started = loggers.start(config.trainer.logger, folder, config.to_dict())
                 loop.loggers = list(started.values())

@@ -20,6 +20,7 @@ from sslkit.runtime.loop import Hook, Loop
 from sslkit.training.config import Config, OptimizerConfig
 from sslkit.training.lars import LARS
 
+REMEDY = "Lower optimizer.lr, set optimizer.clip=1, or use trainer.precision=32-true; the last checkpoint is whole"
 IMAGES = 256  # of a step, for which optimizer.lr is given when it is scaled
 
 
@@ -71,10 +72,19 @@ class Pretraining(nn.Module):
             return
         guilty = [name for name, value in terms.items() if name != "loss" and not math.isfinite(value)] or ["loss"]
         values = ", ".join(f"{name} = {terms[name]}" for name in guilty)
-        raise RunFailed(
-            f"the loss is not finite at epoch {last.epoch}, step {last.steps_done}: {values}. "
-            "Lower optimizer.lr, set optimizer.clip=1, or use trainer.precision=32-true; the last checkpoint is whole"
-        )
+        raise RunFailed(f"the loss is not finite at epoch {last.epoch}, step {last.steps_done}: {values}. {REMEDY}")
+
+    @torch.no_grad()
+    def check_weights(self) -> None:
+        """Stop before weights that are not finite are kept: a gradient may be so where the loss is not.
+
+        Raises RunFailed.
+        """
+        weights = dict(self.method.named_parameters())
+        finite = torch.stack([distributed.local(p).isfinite().all() for p in weights.values()]).tolist()
+        if broken := [name for name, is_finite in zip(weights, finite, strict=True) if not is_finite]:
+            more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
+            raise RunFailed(f"weights are not finite after step {self.steps_done}: {broken[0]}{more}. {REMEDY}")
 
 
 @dataclass
@@ -93,6 +103,7 @@ class Progress(Hook):
 
     def before_step(self, loop: Loop) -> None:
         set_weight_decay(loop.optimizer, self.optimizer, loop.step, self.steps)
+        self.module.method.before_step()
 
     def after_step(self, loop: Loop) -> None:
         self.moved(loop.step)
@@ -104,6 +115,7 @@ class Progress(Hook):
 
     def epoch_end(self, loop: Loop) -> None:
         self.module.check()
+        self.module.check_weights()
 
 
 def compiled_parts(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
@@ -213,7 +225,7 @@ def warmup_drops(step: int, steps: int, warmup: float, drops: Sequence[float], f
 
 
 def make_schedule(
-    optimizer: torch.optim.Optimizer, config: OptimizerConfig, steps: int, epochs: int
+    optimizer: torch.optim.Optimizer, config: OptimizerConfig, steps: int, epochs: float
 ) -> torch.optim.lr_scheduler.LambdaLR:
     """The schedule of `config` for every group not marked "constant_lr". steps, epochs: of the whole run."""
     warmup = config.warmup if config.warmup < 1 else min(config.warmup / steps, 1.0)

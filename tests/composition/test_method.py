@@ -150,11 +150,12 @@ def test_an_own_loop_learns_real_images_without_lightning() -> None:
 def test_observe_sees_training_batches_only() -> None:
     m = build("simclr")
     seen = []
-    m.objective.observe = lambda e: seen.append(torch.is_grad_enabled())
-    m(*real())
+    m.objective.observe = lambda e: seen.append((torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")))
+    with torch.autocast("cpu", torch.bfloat16):
+        m(*real())
     m.eval()
     m(*real())
-    assert seen == [False]
+    assert seen == [(False, False)]  # queues and centres are fp32
 
 
 def test_an_objective_that_learns_from_labels_asks_for_them() -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from contract import build
 from forks import WORLD, start_ranks
 from torch.nn.parallel import DistributedDataParallel
 
@@ -35,11 +36,43 @@ def test_swapped_prediction_is_the_mean_cross_entropy_over_pairs_of_crops(v: int
         torch.testing.assert_close(mine, its)
 
 
-def test_a_held_weight_has_its_value_and_a_gradient_of_zero() -> None:
+def test_a_held_weight_has_its_value_and_no_gradient_or_of_several_processes_zero(monkeypatch) -> None:
     weight = torch.randn(3, 2, requires_grad=True)
     assert torch.equal(held(weight, True), weight) and held(weight, False) is weight
+    assert not held(weight, True).requires_grad
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
     held(weight, True).square().sum().backward()
     assert torch.equal(weight.grad, torch.zeros(3, 2))
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_first_step_after_the_freeze_is_adam_s_first(name: str) -> None:
+    """The learning rate in each entry of the prototypes: frozen steps are not counted."""
+    method = sslkit.method(name, backbone="narrow_resnet", image_size=16, in_chans=1, objective=OPTIONS[name], seed=1)
+    weight = method.objective.prototypes.weight
+    optimizer = torch.optim.AdamW([p for p in method.parameters() if p.requires_grad], 1e-3, weight_decay=0.0)
+    before = weight.detach().clone()
+    for step in range(9):
+        method.epoch = int(step == 8)
+        optimizer.zero_grad()
+        method(torch.randint(0, 256, (8, 1, 16, 16), dtype=torch.uint8), torch.arange(8))["loss"].backward()
+        assert torch.equal(weight, before)
+        method.before_step()
+        optimizer.step()
+    torch.testing.assert_close((weight - before).abs(), torch.full_like(weight, 1e-3), rtol=0.02, atol=0)
+
+
+@pytest.mark.parametrize("name", ["swav", "dino", "ibot", "dinov2"])
+def test_the_zeros_of_several_processes_are_dropped_before_the_optimiser(name: str) -> None:
+    method = build(name)
+    frozen = method.objective.frozen()
+    assert frozen and all(p.requires_grad for p in frozen)
+    for p in method.parameters():
+        p.grad = torch.zeros_like(p)
+    method.before_step()
+    assert {id(p) for p in method.parameters() if p.grad is None} == {id(p) for p in frozen}
+    method.objective.epoch = 1
+    assert not method.objective.frozen()
 
 
 def three_steps(name: str, rank: int = 0, world: int = 1) -> dict:
@@ -55,6 +88,7 @@ def three_steps(name: str, rank: int = 0, world: int = 1) -> dict:
         loss = m(images[epoch, rank::world], torch.arange(8)[rank::world])["loss"]
         optimizer.zero_grad()
         loss.backward()
+        method.before_step()
         optimizer.step()
         method.after_step(epoch / 3)
         losses.append(loss.detach())

@@ -234,13 +234,13 @@ def test_the_teacher_is_the_moving_average_of_backbone_head_and_last_layer() -> 
         assert not slow.requires_grad
 
 
-def test_the_shared_last_layer_is_frozen_at_first_with_a_gradient_of_zero() -> None:
+def test_the_shared_last_layer_is_frozen_at_first() -> None:
     objective = ibot(freeze_last_layer=2)
     for epoch in range(3):
         objective.epoch = epoch
         for loss in (objective.align(masked_crops()), objective.align_patches(masked_crops())):
-            (grad,) = torch.autograd.grad(loss, objective.prototypes.weight)
-            assert (grad.abs().max() > 0) == (epoch == 2)
+            (grad,) = torch.autograd.grad(loss, objective.prototypes.weight, allow_unused=True)
+            assert (grad is not None) == (epoch == 2)
 
 
 @pytest.mark.parametrize(("option", "value"), BAD_OPTIONS)

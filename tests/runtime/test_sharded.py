@@ -173,7 +173,7 @@ def close(found: torch.Tensor, known: torch.Tensor, what: str) -> None:
     ("settings", "reason"),
     [
         ({"backbone": "narrow_resnet"}, "is no ViT"),
-        ({"optimizer.name": "lars"}, "norm of each whole weight"),
+        ({"optimizer.name": "lars", "optimizer.lr": 0.3}, "norm of each whole weight"),
         ({"trainer.precision": "16-mixed"}, "take bf16-mixed"),
         ({"trainer.compile": True}, "trainer.compile=true"),
     ],

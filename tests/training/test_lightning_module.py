@@ -86,9 +86,39 @@ def test_no_checkpoint_is_written_of_a_step_whose_loss_is_not_finite() -> None:
         module.on_save_checkpoint({})
 
 
+def test_weights_that_are_not_finite_are_not_kept() -> None:
+    module = sslkit.lightning_module("simclr", backbone="narrow_resnet", image_size=16, in_chans=1)
+    with torch.no_grad():
+        next(module.method.backbone.parameters())[0] = torch.nan
+    with pytest.raises(RunFailed, match="weights are not finite"):
+        module.on_save_checkpoint({})
+
+
+@pytest.mark.parametrize(
+    ("length", "optimizer", "said"),
+    [
+        ({"max_epochs": -1, "max_time": "00:00:01:00"}, {}, "give the Trainer max_epochs or max_steps"),
+        ({"max_steps": 4}, {"schedule": "step"}, "schedule=step counts epochs: give the Trainer max_epochs"),
+        ({"max_epochs": 3}, {"schedule": "step"}, "and the run has 3: the learning rate would fall before its first"),
+    ],
+)
+def test_a_run_whose_length_the_schedule_cannot_use_is_refused(length: dict, optimizer: dict, said: str) -> None:
+    images = sslkit.open_images("digits")
+    module = sslkit.lightning_module(
+        "simclr", backbone="narrow_resnet", image_size=images.image_size, in_chans=1, optimizer=optimizer
+    )
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False}
+    with pytest.raises(UserError, match=said):
+        pl.Trainer(**length, **HOW, **quiet, use_distributed_sampler=False).fit(
+            module, make_loader(images, batch_size=128, seed=3)
+        )
+
+
 def test_without_settings_it_has_a_rate() -> None:
     module = sslkit.lightning_module("simclr", backbone="narrow_resnet", image_size=16, in_chans=1)
     assert module.optimizer.name == "adamw" and module.optimizer.lr == 0.002
+    with pytest.raises(UserError, match=r"lars needs optimizer\.lr"):
+        sslkit.lightning_module("simclr", backbone="narrow_resnet", image_size=16, optimizer={"name": "lars"})
 
 
 def test_unknown_settings_are_refused() -> None:

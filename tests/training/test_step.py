@@ -253,6 +253,42 @@ def test_the_last_step_of_an_epoch_is_checked_before_a_checkpoint() -> None:
     hook.epoch_end(None)
 
 
+def test_weights_that_are_not_finite_are_not_kept(small_run, tmp_path, monkeypatch) -> None:
+    """A NaN in a gradient of the last step, whose loss is finite: the checkpoint before stays, and no entry is made."""
+    before_step = Progress.before_step
+
+    def broken(self: Progress, loop: Loop) -> None:
+        before_step(self, loop)
+        if loop.step + 1 == self.steps:
+            next(loop.module.method.backbone.parameters()).grad.fill_(torch.nan)
+
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(RunFailed, match=r"not finite after step 6: objective\.backbone"),
+    ):
+        patch.setattr(Progress, "before_step", broken)
+        sslkit.pretrain({**small_run, "name": "broken", "epochs": 2})
+    assert not (tmp_path / "zoo" / "broken" / "card.json").exists()
+    entry = sslkit.pretrain({**small_run, "name": "broken", "epochs": 2, "resume": True})
+    assert all(value.isfinite().all() for value in entry.state_dict().values())
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "said"),
+    [
+        (
+            {"schedule": "step"},
+            r"drops=\[50, 25\] are epochs before the end, and the run has 25: .* before its first step",
+        ),
+        ({"name": "lars"}, r"optimizer\.name=lars needs optimizer\.lr"),
+    ],
+)
+def test_a_schedule_or_optimiser_that_would_hardly_train_is_refused(optimizer: dict, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        Config.from_mapping({"method": "simclr", "epochs": 25, "optimizer": optimizer})
+    Config.from_mapping({"method": "simclr", "epochs": 51, "optimizer": {**optimizer, "lr": 0.3}})
+
+
 def test_ddp_finds_no_aspect_to_move() -> None:
     """DDP moves the tensors that it is given, in sequences and mappings too, and views are drawn on the CPU."""
     batch = {"images": torch.zeros(2, 1, 16, 16), "index": torch.arange(2), "aspect": torch.tensor([0.5, 2.0])}
