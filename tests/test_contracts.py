@@ -45,6 +45,7 @@ def backward(m: sslkit.Method, n: int, in_chans: int, dtype: torch.dtype) -> dic
     memory that nobody wrote (runtime.hardware.precision).
     """
     half = dtype is not torch.float32
+    m.epoch = 1  # past what is frozen in the first epoch
     with torch.backends.mkldnn.flags(enabled=not half):
         with torch.autocast("cpu", dtype, enabled=half):
             terms = step(m, *batch(enough(m, n), in_chans))

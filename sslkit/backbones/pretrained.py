@@ -3,10 +3,11 @@
 import logging
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,7 +23,8 @@ from sslkit.terminal import say
 class Pretrained:
     """A network of timm with its weights, in eval mode.
 
-    config: timm's, of the preprocessing of its images. line: on what was loaded from a file, "" for a download.
+    config: timm's, of the preprocessing of its images. line: on what was loaded from a file, and whose mean and std its
+    images have, which a file does not say; "" for a download.
     """
 
     net: nn.Module
@@ -48,7 +50,23 @@ def timm_network(name: str, weights: str = "", *, where: str, local: str, head: 
         if not head:
             net.reset_classifier(0)
     config = timm.data.resolve_model_data_config(net)
-    return Pretrained(net.eval(), config, line)
+    return Pretrained(net.eval(), config, f"{line}; {normalization(name, config)}" if line else "")
+
+
+def normalization(name: str, config: Mapping[str, Any]) -> str:
+    """Return whose mean and std the images have, and how to take others where the tags of a network differ in them."""
+    import timm
+
+    arch, _, given = name.partition(".")
+    mean, std = (" ".join(f"{value:.3g}" for value in config[key]) for key in ("mean", "std"))
+    tag = getattr(timm.get_pretrained_cfg(name), "tag", "")  # a network without known weights has none
+    said = f"mean {mean} and std {std} are timm's for {'.'.join(filter(None, (arch, tag)))}"
+    of_tags = timm.models.get_arch_pretrained_cfgs(arch)
+    different = {(one.mean, one.std): tag.partition(".")[2] for tag, one in of_tags.items()}
+    if given or len(different) < 2:
+        return said
+    tags = ", ".join(different.values())
+    return f"{said}; the weights of {arch} differ in these: timm:{arch}.TAG:FILE takes those of a tag ({tags}, ...)"
 
 
 def load(net: nn.Module, file: str, *, network: str, where: str, remedy: str) -> Match:

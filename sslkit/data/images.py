@@ -269,9 +269,13 @@ class Images(Dataset):
         return digest.hexdigest()
 
     def _chosen(self) -> tuple[Any, ...]:
-        """The options that the pixels depend on, and the names of the labels."""
+        """The options that the pixels depend on, and the names of the labels.
+
+        max_pixels, too: another image is read in the place of one that is too large.
+        """
         deep = () if self.range is None else (self.range,)
-        return (self.channels, self.image_size, self.fit, self.classes, *deep)
+        limit = () if self.options.max_pixels is None else ("max_pixels", self.options.max_pixels)
+        return (self.channels, self.image_size, self.fit, self.classes, *deep, *limit)
 
     def _update_digest(self, digest: Any) -> None:
         """Feed the identity of the content to a hashlib object."""

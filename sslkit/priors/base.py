@@ -1,6 +1,5 @@
 """The contract of every prior: (N, A) float32 features of images, without gradient."""
 
-import hashlib
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,12 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.errors import UserError
+from sslkit.priors._structure import digest_of
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
 
 CONTRACT = "Prior"
-VERSION = 2  # of a network's preprocessing, part of every cache key: increase it when the features change
+VERSION = 3  # of a network's preprocessing and digest, part of every cache key: increase it when the features change
 _FRAMES_AT_ONCE = 256
 
 
@@ -135,11 +135,7 @@ class NetworkPrior(Prior):
             self.precision,
             *["squash"] * self.is_squashed,
         )
-        digest = hashlib.sha256(repr(about).encode())
-        for name, value in self.network.state_dict().items():
-            digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
-            digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-        return f"{type(self.network).__name__} {digest.hexdigest()}"
+        return f"{about} {digest_of(self.network)}"
 
 
 def to_float(images: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from lightning_fabric.utilities import move_data_to_device
 
 from sslkit.composition.method import Method
+from sslkit.data.decode.pages import PagedImages
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.kept import KeptImages, Room
 from sslkit.data.loader import TimedLoader, make_loader
@@ -163,7 +164,7 @@ def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> 
             _number_as_learned(query, bank)
         bank, query = (capped(images, config, room=room) for images in (bank, query))
         return _judged(replace(data, bank=bank, query=query), config)
-    learned, asked = held_out_rows(bank.labels)
+    learned, asked = held_out_rows(bank.labels, bank.rows if isinstance(bank, PagedImages) else None)
     known = (bank.labels[rows][bank.labels[rows] >= 0] for rows in (learned, asked))
     withheld = None if too_few(*known) else asked  # all, whatever eval.max_images is
     bank, query = (capped(bank, config, rows, room=room) for rows in (learned, asked))
@@ -207,14 +208,21 @@ def too_few(learned: np.ndarray, asked: np.ndarray) -> bool:
     return len(np.unique(learned)) < 2 or (np.unique(asked, return_counts=True)[1] >= 2).sum() < 2
 
 
-def held_out_rows(labels: np.ndarray, share: float = 0.2) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to train on and rows to test on, the same share of every class, always the same ones."""
+def held_out_rows(
+    labels: np.ndarray, files: np.ndarray | None = None, share: float = 0.2
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to train on and rows to test on, the same share of every class, always the same ones.
+
+    files: (N,) that of each row, of which all rows stay together and have one label; None: each row is one.
+    """
+    _, first, of_row = np.unique(range(len(labels)) if files is None else files, return_index=True, return_inverse=True)
+    labels = labels[first]
     order = np.random.default_rng(0).permutation(len(labels))
     ranked = order[np.argsort(labels[order], kind="stable")]
     test = np.zeros(len(labels), bool)
     for rows in np.split(ranked, np.flatnonzero(np.diff(labels[ranked])) + 1):
         test[rows[: round(share * len(rows))]] = True
-    return np.flatnonzero(~test), np.flatnonzero(test)
+    return np.flatnonzero(~test[of_row]), np.flatnonzero(test[of_row])
 
 
 def capped(images: Images, config: Config, rows: np.ndarray | None = None, *, room: Room | None = None) -> KeptImages:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from sslkit.backbones import builder, fitting, network_lines, published, wheels
 from sslkit.backbones.base import Backbone, Origin, Recipe
-from sslkit.backbones.pretrained import head_names, load, no_model, timm_network
+from sslkit.backbones.pretrained import head_names, load, no_model, normalization, timm_network
 from sslkit.backbones.weight_files import parted
 from sslkit.errors import UserError
 from sslkit.zoo import weights
@@ -63,6 +63,7 @@ def _of_timm(
     body = builder.published(name, image_size=image_size, in_chans=in_chans)
     if file:
         note = load(body.net, file, network=name, where=f"init={word}", remedy=REMEDY).line
+        note += "" if word in wheels.WHEELS else f"; {normalization(name, config)}"
         digest = weights.sha256(parted(file)[0])
     else:
         state = timm_network(name, where=f"init={word}", local=f"init=timm:{name}:FILE", head=True).net.state_dict()

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import timm
@@ -67,10 +68,27 @@ def test_each_says_so_in_a_line(dino: Path, capsys, monkeypatch) -> None:
     assert start(word, image_size=32, in_chans=3).recipe.origin.notes == (line,)
     build_prior(word)
     load_model(word)
+    line += "; mean 0.485 0.456 0.406 and std 0.229 0.224 0.225 are timm's for resnet10t.c3_in1k"
     assert " ".join(capsys.readouterr().out.split()) == f"prior {line} weights {line}"
     teacher, student = load_model(word), load_model(f"{word}:student")
     assert (teacher.name, student.name) == (f"{NAME}:checkpoint", f"{NAME}:checkpoint:student")
     assert teacher.digest != student.digest
+
+
+@pytest.mark.parametrize("load", [build_prior, load_model])
+def test_mean_and_std_are_those_of_a_tag_which_is_said(load: Callable[[str], Any], tmp_path: Path, capsys) -> None:
+    """A file does not say them, and the tags of resnet18d differ: one has Inception's."""
+    torch.save(timm.create_model("resnet18d", num_classes=0).state_dict(), tmp_path / "w.pth")
+    plain = load(f"timm:resnet18d:{tmp_path / 'w.pth'}")
+    said = " ".join(capsys.readouterr().out.split())
+    default = timm.get_pretrained_cfg("resnet18d")
+    differ = "the weights of resnet18d differ in these: timm:resnet18d.TAG:FILE takes those of a tag ("
+    assert f"are timm's for resnet18d.{default.tag}; {differ}" in said and plain.mean == default.mean
+    tags = timm.models.get_arch_pretrained_cfgs("resnet18d").items()
+    other = next(tag for tag, config in tags if config.mean != default.mean)
+    of_tag = load(f"timm:{other}:{tmp_path / 'w.pth'}")
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.endswith(f"are timm's for {other}") and of_tag.mean != plain.mean
 
 
 @pytest.mark.parametrize("loader", LOADERS)

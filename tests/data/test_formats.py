@@ -1,5 +1,6 @@
 """Every line of the table of formats in sslkit/README.md: how it is read, and what is said of it."""
 
+import io
 import re
 import sys
 import warnings
@@ -10,6 +11,8 @@ import pytest
 from format_cases import CASES, Case
 from image_files import flat, pillow
 
+from sslkit.data.decode.decoding import square
+from sslkit.data.decode.opening import Opening, open_picture
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 
@@ -29,6 +32,18 @@ def test_a_format_is_read_as_the_table_says(tmp_path, case: Case) -> None:
     assert len(said) == bool(case.said) and all(re.search(case.said, text) for text in said), said
     assert images.channels == len(case.pixels)
     assert np.abs(found["images"][0, :, 4, 4].int().numpy() - case.pixels).max() <= case.near
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case.line.startswith("more than")], ids=str)
+def test_a_format_is_read_from_memory_as_from_a_file(tmp_path, case: Case) -> None:
+    """As from shards and hf: data sets. Pillow closes what it was given, which another package then reads."""
+    content = case.make()
+    (tmp_path / case.name).write_bytes(content)
+    found = []
+    for source in (tmp_path / case.name, io.BytesIO(content)):
+        with open_picture(source, Opening(case.options.get("channels"))) as image:
+            found.append(square(image, 8, len(case.pixels), "squash", scale=(0.0, 65535.0))[0])
+    assert np.array_equal(*found)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.line.startswith("more than")], ids=str)

@@ -249,3 +249,30 @@ def test_arrays_are_read_by_another_range(tmp_path) -> None:
     given = open_images(tmp_path / "a.npz", range=[0, 8191])
     assert np.array_equal(other.pixels, given.pixels) and other.digest == given.digest != images.digest
     assert other.content_digest == images.content_digest
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.float64])
+@pytest.mark.parametrize("most", [1, 15])
+def test_arrays_of_few_values_are_warned_of(tmp_path, dtype: type, most: int) -> None:
+    """They were nearly black, and nothing was said. Floats from 0 to 1 have a range of their own."""
+    values = np.random.default_rng(0).integers(0, most + 1, (20, 8, 8)).astype(dtype)
+    np.savez(tmp_path / "a.npz", x=values)
+    for source in (values, tmp_path / "a.npz"):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            images = open_images(source)
+        if dtype == np.float64:
+            assert images.pixels.max() == 255
+        else:
+            assert images.pixels.max() == most and len(said) == 1
+            line = f"{most + 1} of the 256 levels that the views see: data.range=[0,{most}] spreads"
+            assert line in str(said[0].message)
+            assert open_images(source, range=[0, most]).pixels.max() == 255
+
+
+def test_arrays_of_bytes_in_wide_numbers_say_nothing(tmp_path, recwarn) -> None:
+    values = (DIGITS[:30] * 255).astype(np.int64)
+    np.savez(tmp_path / "a.npz", x=values)
+    for source in (values, tmp_path / "a.npz"):
+        assert np.array_equal(open_images(source).pixels[:, 0], values)
+    assert not recwarn.list

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from photographs import write_jpegs
+from PIL import Image
 
 import sslkit
 from sslkit.data import kept, loader
@@ -30,6 +31,25 @@ def files(tmp_path_factory) -> Path:
         shutil.move(path, root / "images" / "ab"[number % 2] / path.name)
     (root / "images" / "a" / "06.jpg").write_bytes(b"not an image")
     return root / "images"
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_pages_of_a_held_out_file_are_not_learned_from(alone: bool, tmp_path: Path) -> None:
+    """Pages of a file are alike: with its other pages in the bank the neighbours of a page would know its class."""
+    for number in range(20):
+        folder = tmp_path / "stacks" / "ab"[number % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        pages = [Image.fromarray(np.full((8, 8), 10 * number + page, np.uint8)) for page in range(1 if alone else 5)]
+        pages[0].save(folder / f"{number}.tif", save_all=True, append_images=pages[1:])
+    about = config(tmp_path / "stacks", tmp_path / "out", 0)
+    about["data"] |= {"pages": "all", "image_size": 8}
+    data = open_data(Config.from_mapping(about))
+    of_bank, of_query = (
+        {part.images.image_name(row).partition("#")[0] for row in part.rows} for part in (data.bank, data.query)
+    )
+    assert not of_bank & of_query and (len(of_bank), len(of_query)) == (16, 4)
+    assert np.bincount(data.query.images.labels[data.query.rows]).tolist() == [2 * len(pages)] * 2
+    assert np.array_equal(data.withheld, data.query.rows)
 
 
 def config(files: Path, out: Path, workers: int) -> dict:

@@ -16,7 +16,7 @@ from sslkit.data.decode import opening
 from sslkit.data.decode.opening import Picture
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.scale import Range, filled, finite, guessed, present, to_bytes
-from sslkit.data.decode.tiff import NODATA, is_unsigned, nodata_of
+from sslkit.data.decode.tiff import NODATA, ORIENTATION, QUARTER_TURN, is_unsigned, nodata_of, orientation_of
 from sslkit.data.decode.unreadable import as_unreadable
 
 # Of the pictures that Pillow opens. Not eps and ps, for which it runs another program, nor what it cannot decode or is
@@ -36,9 +36,7 @@ _TEXT = re.compile(rb"[\t\n\r\x20-\x7e]*")
 _PILLOWS = 16  # bytes that Pillow looks at
 START = max(_PILLOWS, opening.START)  # bytes of a file that tell its format
 
-_ORIENTATION = 0x0112  # EXIF tag
 SPARE = 2  # with 1, resizing from a smaller JPEG loses up to half of the energy above half of Nyquist's frequency
-_QUARTER_TURN = 5  # the first of the orientations that swap height and width
 _DEEP = ("I", "F")  # the beginnings of Pillow's modes of more than 8 bits
 _SMALLER = ("JPEG", "MPO")  # formats that are decoded at 1/2, 1/4 or 1/8; others have other pictures of smaller sizes
 
@@ -156,7 +154,7 @@ def regions(
 def upright_size(image: Picture) -> tuple[int, int]:
     """Height and width of the image as `regions` and `square` rotate it; does not decode."""
     width, height = image.size
-    return (width, height) if _orientation(image) >= _QUARTER_TURN else (height, width)
+    return (width, height) if _orientation(image) >= QUARTER_TURN else (height, width)
 
 
 def rgb(image: Image.Image, scale: Range | None = None) -> np.ndarray:
@@ -211,7 +209,7 @@ def _orientation(image: Picture) -> int:
     if isinstance(image, Planes):
         return image.orientation
     try:
-        return image.getexif().get(_ORIENTATION, 1)
+        return orientation_of(image) if image.format == "TIFF" else image.getexif().get(ORIENTATION, 1)
     except Exception:  # a damaged EXIF block; the pixels may be fine
         return 1
 
@@ -230,8 +228,10 @@ def _eight_bits(image: Image.Image, scale: Range | None) -> Image.Image:
         return Image.fromarray(to_bytes(finite(filled(values, nodata, scale[0])), scale))
     if image.mode == "1":
         return image.convert("L")
+    if image.mode == "La":  # multiplied by its opacity; Pillow converts it to nothing else
+        return image.convert("LA")
     see_through = image.has_transparency_data
-    if image.mode in ("L", "LA", "La"):
+    if image.mode in ("L", "LA"):
         return image.convert("RGBA").convert("LA") if see_through and image.mode != "LA" else image
     return image.convert("RGBA" if see_through else "RGB")
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from sslkit.data.decode.large import Source, identified, start_of
+from sslkit.data.decode.large import Source, identified, release, start_of
 from sslkit.data.decode.planes import Planes
+from sslkit.data.decode.tiff import ORIENTATION, QUARTER_TURN, orientation_of
 from sslkit.data.decode.unreadable import MissingPackage, UnreadableImage
 
-_TWO = ("RGB;16", "RGBA;16", "RGBX;16")  # how Pillow decodes, before a letter for the order of the bytes
+_TWO = ("RGB;16", "RGBA;16", "RGBa;16", "RGBX;16")  # how Pillow decodes, before a letter for the order of the bytes
 _GRAY = "LA;16B"  # which is as long as RGBA of 8 bits
-_ORIENTATION = 0x0112
 _SIZE = b"\xff\x4f\xff\x51"  # in JPEG 2000: the start of the code, and the mark of its size
 _HEAD = 2**16  # bytes that have it
 _SIDES = 8  # from there: width and height, and what is left out of them
@@ -35,7 +35,7 @@ def halves_of(image: Image.Image, source: Source) -> Planes | None:
 
 class _Halves(Planes):
     def __init__(self, image: Image.Image, source: Source, colours: int, has_alpha: bool) -> None:
-        super().__init__(image.size, colours + has_alpha, colours=colours, has_alpha=has_alpha, is_deep=True)
+        super().__init__(_turned_size(image), colours + has_alpha, colours=colours, has_alpha=has_alpha, is_deep=True)
         self._image, self._source = image, source
         self.n_frames = getattr(image, "n_frames", 1)
         self.orientation = _orientation(image)
@@ -45,6 +45,7 @@ class _Halves(Planes):
 
     def seek(self, page: int) -> None:
         self._image.seek(page)
+        self.size = _turned_size(self._image)
 
     def _decoded(self, mode: str) -> np.ndarray:
         """Decode as if the pixels were of this mode."""
@@ -59,10 +60,11 @@ class ColourHalves(_Halves):
 
     def __init__(self, image: Image.Image, source: Source, order: str) -> None:
         super().__init__(image, source, 3, image.mode == "RGBA")
+        self.is_associated = _mode(image.tile[0]).startswith("RGBa")
         self._is_big = {"B": "big", "L": "little", "N": sys.byteorder}[order] == "big"
 
     def _read(self) -> np.ndarray:
-        name = _mode(self._image.tile[0])[:-1]
+        name = _mode(self._image.tile[0])[:-1].replace("a", "A")  # Pillow divides the upper bytes of RGBa alone
         first, second = self._decoded(f"{name}B"), self._decoded(f"{name}L")
         high, low = (first, second) if self._is_big else (second, first)
         return (high << 8 | low).transpose(2, 0, 1)
@@ -88,12 +90,18 @@ def _with_mode(tile: Sequence[Any], mode: str) -> Any:
     return tile._replace(args=settings) if hasattr(tile, "_replace") else (*tile[:3], settings)
 
 
+def _turned_size(image: Image.Image) -> tuple[int, int]:
+    """Width and height of the pixels as Pillow gives them."""
+    return image.size[::-1] if image.format == "TIFF" and orientation_of(image) >= QUARTER_TURN else image.size
+
+
 def _orientation(image: Image.Image) -> int:
+    """The orientation of the pixels as Pillow gives them."""
     if image.format == "TIFF":
-        return image.tag_v2.get(_ORIENTATION, 1)
+        return 1
     exif = Image.Exif()
     exif.load(image.info.get("exif"))  # from the header; `getexif` decodes a whole PNG
-    return exif.get(_ORIENTATION, 1)
+    return exif.get(ORIENTATION, 1)
 
 
 def deep_jpeg2000(image: Image.Image, source: Source) -> Planes | None:
@@ -104,7 +112,7 @@ def deep_jpeg2000(image: Image.Image, source: Source) -> Planes | None:
         import imagecodecs  # noqa: F401
     except ImportError as error:
         raise MissingPackage("JPEG 2000 with colours of more than 8 bits", "imagecodecs", "tiff") from error
-    image.close()
+    release(image, source)
     if _size(source) != image.size:
         raise UnreadableImage(f"its header says {image.size} pixels, and its code {_size(source)}")
     return DeepJpeg2000(image.size, len(image.getbands()), source)

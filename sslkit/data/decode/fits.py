@@ -1,4 +1,4 @@
-"""FITS images of more than 8 bits, whose bytes many releases of Pillow take in the wrong order."""
+"""FITS images that Pillow reads in part or otherwise: of several planes, more than 8 bits, or units of their own."""
 
 from math import prod
 
@@ -10,6 +10,12 @@ from sslkit.data.decode.unreadable import UnreadableImage
 
 _BLOCK, _CARD, _MOST = 2880, 80, 1000  # bytes of a block and of a card; blocks of a header
 _TYPES = {8: ">u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}
+
+
+def is_misread(source: Source) -> bool:
+    """Return whether Pillow leaves out the planes or the units of a file of 8 bits. Raises UnreadableImage."""
+    cards, _ = _header(source)
+    return int(cards.get("NAXIS", 0)) > 2 or _units(cards) != (1, 0)
 
 
 class FitsPlanes(Planes):
@@ -25,10 +31,11 @@ class FitsPlanes(Planes):
         if len(self._shape) not in (2, 3):
             raise UnreadableImage(f"a FITS file with {len(self._shape)} axes at its start")
         self._type = np.dtype(_TYPES[int(cards["BITPIX"])])
-        self._scale, self._zero = float(cards.get("BSCALE", 1)), float(cards.get("BZERO", 0))
+        self._scale, self._zero = _units(cards)
         self.itemsize = self._type.itemsize
         count = self._shape[0] if len(self._shape) == 3 else 1
-        super().__init__(self._shape[:-3:-1], count, colours=count, has_alpha=False, is_deep=True)
+        is_deep = self.itemsize > 1 or _units(cards) != (1, 0)
+        super().__init__(self._shape[:-3:-1], count, colours=count, has_alpha=False, is_deep=is_deep)
 
     def _read(self) -> np.ndarray:
         length = prod(self._shape) * self._type.itemsize
@@ -40,8 +47,13 @@ class FitsPlanes(Planes):
         if (self._scale, self._zero) == (1, 0):
             return upright.astype(self._type.newbyteorder("="))
         values = upright.astype(np.float64) * self._scale + self._zero
-        is_whole = self._type.kind == "i" and self._scale.is_integer() and self._zero.is_integer()
+        is_whole = self._type.kind in "iu" and self._scale.is_integer() and self._zero.is_integer()
         return values.astype(np.int64) if is_whole else values
+
+
+def _units(cards: dict[str, str]) -> tuple[float, float]:
+    """The factor of the stored values, and what is added to them."""
+    return float(cards.get("BSCALE", 1)), float(cards.get("BZERO", 0))
 
 
 def _header(source: Source) -> tuple[dict[str, str], int]:

@@ -112,6 +112,12 @@ def _unlimited(image: Image.Image) -> Image.Image:
     return image
 
 
+def release(image: Image.Image, source: Source) -> None:
+    """Close the file that Pillow opened, for another reader of the source; one that was given stays open."""
+    if isinstance(source, (str, Path)):
+        image.close()
+
+
 def start_of(source: Source, length: int) -> bytes:
     """The first bytes of a file, or of one that is open, which is rewound. length: -1 for all."""
     if isinstance(source, (str, Path)):

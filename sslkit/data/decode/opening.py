@@ -8,10 +8,9 @@ from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
-from sslkit.data.decode import dicom, tiff
+from sslkit.data.decode import dicom, fits, tiff
 from sslkit.data.decode.deep import deep_jpeg2000, halves_of
-from sslkit.data.decode.fits import FitsPlanes
-from sslkit.data.decode.large import Source, check_size, open_below, start_of
+from sslkit.data.decode.large import Source, check_size, open_below, release, start_of
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.unreadable import MissingPackage, TooLarge, UnreadableImage, as_unreadable
 from sslkit.files.reading import STAND_IN, regular, stand_in
@@ -87,9 +86,9 @@ def _as_meant(image: Image.Image, source: Source, channels: int | None) -> Pictu
     """An image that Pillow has opened, or its planes where Pillow would lose some or their bits."""
     if image.format == "TIFF" and (planes := tiff.planes_of(image, source, channels)) is not None:
         return planes
-    if image.format == "FITS" and image.mode != "L":
-        image.close()
-        return FitsPlanes(source)
+    if image.format == "FITS" and (image.mode != "L" or fits.is_misread(source)):
+        release(image, source)
+        return fits.FitsPlanes(source)
     if image.format == "JPEG2000":
         deep = deep_jpeg2000(image, source)
         return image if deep is None else deep

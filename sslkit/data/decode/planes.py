@@ -17,7 +17,8 @@ class Planes:
 
     size: (width, height) as stored. count: of the planes.
     colours: the number of planes that are the picture, the first ones: 1 gray, 3 RGB, or all of `count`.
-    has_alpha: the plane behind them is opacity, and they are 1 or 3. spare: the number of planes that are not read.
+    has_alpha: the plane behind them is opacity, and they are 1 or 3. is_associated: they were multiplied by it.
+    spare: the number of planes that are not read.
     is_deep: of more than 8 bits. orientation: as of EXIF. is_inverted: the greatest value is black.
     n_frames: pages of the file, of which `seek` chooses one. nodata: the value of pixels that have none, maybe NaN.
     itemsize: bytes of a value.
@@ -25,6 +26,7 @@ class Planes:
 
     orientation = 1
     is_inverted = False
+    is_associated = False
     n_frames = 1
     spare = 0
     nodata: float | None = None
@@ -56,7 +58,18 @@ class Planes:
 
         Raises UnreadableImage for NaN and infinity.
         """
-        return finite(present(self._read()[: self.colours], self.nodata))
+        return finite(present(self._straight()[: self.colours], self.nodata))
+
+    def _straight(self) -> np.ndarray:
+        """All planes (count, H, W), the colours without the opacity that they were multiplied by."""
+        planes = self._read()
+        if not self.is_associated:
+            return planes
+        alpha = planes[self.colours] / _opaque(planes.dtype)
+        colours = np.divide(planes[: self.colours], alpha, where=alpha > 0, out=np.zeros((self.colours, *alpha.shape)))
+        if planes.dtype.kind != "f":
+            colours = np.rint(colours).clip(0, _opaque(planes.dtype))
+        return np.concatenate([colours.astype(planes.dtype), planes[self.colours :]])
 
     def becomes(self, channels: int) -> bool:
         """Return whether the planes can be read as so many channels."""
@@ -71,7 +84,7 @@ class Planes:
         if not self.becomes(channels):
             raise UnreadableImage(f"{self.colours} channels, which cannot become data.channels={channels}")
         shown = self.count if channels == self.count and not self.has_alpha else self.colours
-        planes = self._read()
+        planes = self._straight()
         values = planes[:shown]
         if self.is_deep:
             scale = scale or guessed(finite(present(values, self.nodata)))
@@ -84,11 +97,15 @@ class Planes:
 
     def _with_alpha(self, picture: Tensor, alpha: np.ndarray) -> Tensor:
         """RGB and opacity (4, H, W). alpha: (H, W), up to the greatest number of its type, 1 for floats."""
-        opaque = 1 if alpha.dtype.kind == "f" else np.iinfo(alpha.dtype).max
-        return torch.cat([picture.expand(3, -1, -1), self._turned(to_bytes(alpha[None], (0.0, float(opaque))))])
+        opacity = to_bytes(alpha[None], (0.0, _opaque(alpha.dtype)))
+        return torch.cat([picture.expand(3, -1, -1), self._turned(opacity)])
 
     def _turned(self, planes: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(_upright(planes, self.orientation)))
+
+
+def _opaque(dtype: np.dtype) -> float:
+    return 1.0 if dtype.kind == "f" else float(np.iinfo(dtype).max)
 
 
 def _upright(planes: np.ndarray, orientation: int) -> np.ndarray:

@@ -174,18 +174,23 @@ class Values:
     def said(self, scale: Range) -> str:
         """The line's part on the values and their scale."""
         text = f"values {number(self.least)} to {number(self.most)} are scaled to 8 bits by data.range={written(scale)}"
+        return "; ".join(filter(None, (text, self.advice(scale))))
+
+    def advice(self, scale: Range) -> str:
+        """The line's part on a better scale; "" where the values use enough of the 256 levels."""
         if self.high > self.low and (levels := _levels((self.low, self.high), scale)) < FEW:
             better = (self.low, self.high) if self.kind == "float" else (floor(self.low), ceil(self.high))
-            text += (
-                f"; nearly all pixels lie in {levels} of the 256 levels that the views see: "
+            return (
+                f"nearly all pixels lie in {levels} of the 256 levels that the views see: "
                 f"data.range={written(better)} spreads them over all"
             )
-        elif poor := [n + 1 for n, used in self.channels.items() if used[1] > used[0] and _levels(used, scale) < POOR]:
-            text += (
-                f"; nearly all pixels of channel {', '.join(map(str, poor))} lie in fewer than {POOR} of the 256 "
-                "levels: all channels share one range, so write these in another unit"
-            )
-        return text
+        poor = [n + 1 for n, used in self.channels.items() if used[1] > used[0] and _levels(used, scale) < POOR]
+        if not poor:
+            return ""
+        return (
+            f"nearly all pixels of channel {', '.join(map(str, poor))} lie in fewer than {POOR} of the 256 levels: all "
+            "channels share one range, so write these in another unit"
+        )
 
 
 def _wider(known: Range, values: np.ndarray) -> Range:

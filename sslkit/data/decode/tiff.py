@@ -7,17 +7,18 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from sslkit.data.decode.large import Source, rewound
+from sslkit.data.decode.large import Source, release, rewound
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.unreadable import MissingPackage, UnreadableImage
 
 STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the last two: BigTIFF
-_KIND, _BITS, _PHOTOMETRIC, _ORIENTATION, _SAMPLES, _PLANAR, _EXTRA, _FORMAT = 254, 258, 262, 274, 277, 284, 338, 339
+_KIND, _BITS, _PHOTOMETRIC, _SAMPLES, _PLANAR, _EXTRA, _FORMAT = 254, 258, 262, 277, 284, 338, 339
+ORIENTATION, QUARTER_TURN = 274, 5  # of EXIF, too; the first of the orientations that swap height and width
 NODATA = 42113
 _COMPRESSION, _NEW = 259, (34925, 50000, 50001)  # LZMA, ZSTD, WebP: not in every Pillow
 _WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB = 0, 1, 2
 _NO_PICTURES = 1 | 4  # of _KIND: smaller copies and masks of other pages
-_ALPHA = {1, 2}  # of _EXTRA
+_ALPHA, _ASSOCIATED = {1, 2}, 1  # of _EXTRA
 _SIGNED, _APART = 2, 2  # of _FORMAT and _PLANAR
 _ROOM = 2**24  # values of a tile beyond the image
 _READ = ("MINISWHITE", "MINISBLACK", "RGB", "YCBCR", "CFA", "LINEAR_RAW")  # JPEG's colours become RGB
@@ -36,7 +37,7 @@ def planes_of(image: Image.Image, source: Source, channels: int | None) -> Plane
     is_needed = wants_bands or wants_pages or _is_misread(tags)
     if not is_needed and not (tags.get(_COMPRESSION) in _NEW and find_spec("tifffile")):
         return None
-    image.close()
+    release(image, source)
     return open_tiff(source, channels)
 
 
@@ -48,6 +49,14 @@ def spare_of(image: Image.Image) -> int:
 def is_unsigned(image: Image.Image) -> bool:
     """Return whether Pillow gives the 32 bits of a TIFF as signed numbers that are none."""
     return image.format == "TIFF" and image.mode == "I" and image.tag_v2.get(_FORMAT, (1,))[0] == 1
+
+
+def orientation_of(image: Image.Image) -> int:
+    """The orientation by which the size of a TIFF that Pillow has opened is still to be turned.
+
+    Pillow turns the pixels when it loads them, whatever tells the orientation, and the size before, if the tag does.
+    """
+    return 1 if ORIENTATION in image.tag_v2 else image.getexif().get(ORIENTATION, 1)
 
 
 def pages_of(image: Image.Image) -> list[int]:
@@ -75,7 +84,8 @@ def _is_misread(tags: Any) -> bool:
         return (bits == 8 and is_signed) or (bits > 8 and photometric == _WHITE_IS_ZERO)
     if samples == 2 and photometric in (_WHITE_IS_ZERO, _BLACK_IS_ZERO) and not set(tags.get(_EXTRA, ())) & _ALPHA:
         return True  # the second plane is left out
-    return is_signed or (bits > 8 and tags.get(_PLANAR) == _APART)
+    is_mixed_up = bits > 8 or samples == 2 or _ASSOCIATED in tags.get(_EXTRA, ())
+    return is_signed or (tags.get(_PLANAR) == _APART and is_mixed_up)
 
 
 def open_tiff(source: Source, channels: int | None) -> Planes:
@@ -106,8 +116,9 @@ class TiffPlanes(Planes):
         colours = 3 if page.photometric.name in ("RGB", "YCBCR") else count - has_alpha
         size, is_deep = (page.imagewidth, page.imagelength), page.dtype not in (np.uint8, np.bool_)
         super().__init__(size, count, colours=colours, has_alpha=has_alpha, is_deep=is_deep)
+        self.is_associated = has_alpha and _ASSOCIATED in map(int, page.extrasamples)
         self.is_inverted = page.photometric.name == "MINISWHITE"
-        self.orientation = page.tags.valueof(_ORIENTATION, 1)
+        self.orientation = _orientation(page)
         self.spare = 0 if channels == count else count - colours - has_alpha
         self.itemsize = page.dtype.itemsize
         self.nodata = nodata_of(page.tags.valueof(NODATA))
@@ -121,7 +132,8 @@ class TiffPlanes(Planes):
         if page >= self.n_frames:
             raise EOFError(f"there is no page {page}")
         self._frame = page
-        self.size = _size(self._file.pages[self._places[page][0]])
+        first = self._file.pages[self._places[page][0]]
+        self.size, self.orientation = _size(first), _orientation(first)
 
     def _read(self) -> np.ndarray:
         pages = [self._file.pages[place] for place in self._places[self._frame]]
@@ -138,6 +150,10 @@ class TiffPlanes(Planes):
 def _size(page: Any) -> tuple[int, int]:
     """Width and height of a page; `keyframe` is the page itself, or one that it is decoded like."""
     return page.keyframe.imagewidth, page.keyframe.imagelength
+
+
+def _orientation(page: Any) -> int:
+    return page.keyframe.tags.valueof(ORIENTATION, 1)
 
 
 def _planes(page: Any) -> np.ndarray:

@@ -40,7 +40,7 @@ def labels_of(table: Any, tables: Sequence[Any], name: str) -> dict[str, Any]:
         return {}
     alike = [one for one in tables if _kind(one.features.get(column)) == _kind(table.features[column])]
     try:
-        of_value = classes_of_splits({str(k): _distinct(_column(one, column)) for k, one in enumerate(alike)}, name)
+        of_value = classes_of_splits({str(k): _counted(_column(one, column)) for k, one in enumerate(alike)}, name)
     except Measured as error:
         said = f"its column {column} holds numbers such as {error}, which are no classes, and is not used"
         warnings.warn(f"{name}: {said}", stacklevel=5)
@@ -74,12 +74,13 @@ def _warn_of_unusable(kinds: dict[str, Any], name: str) -> None:
             warnings.warn(f"{name}: {said}, and is not used", stacklevel=5)
 
 
-def _distinct(values: Column) -> list[Any]:
+def _counted(values: Column) -> dict[Any, int]:
+    """Return how often each value occurs, missing ones left out."""
     import pyarrow.compute
     import pyarrow.types
 
     flat = pyarrow.compute.list_flatten(values) if pyarrow.types.is_nested(values.type) else values
-    return [one for one in flat.unique().to_pylist() if one is not None]
+    return {one["values"]: one["counts"] for one in flat.value_counts().to_pylist() if one["values"] is not None}
 
 
 def _numbered(values: Column, names: list[str], several: bool) -> dict[str, Any]:

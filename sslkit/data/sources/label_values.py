@@ -19,10 +19,11 @@ def classes_of(values: Iterable[Hashable], where: str) -> dict[Any, Any]:
     """The class of each different value: None for a missing and an empty one, NaN, and a negative number.
 
     Numbers become whole ones, so that 2.0 and 2 are one class; texts too where all are numbers, and `nan` or `None`
-    among these is missing. A warning names texts that look like no class or several; where: of the data, for it.
+    among these is missing. A warning names texts that look like no class or several, and counts negative numbers.
+    values: one for each label, or a mapping to how often each occurs. where: of the data, for warnings.
     Raises Measured if there are numbers with fractions.
     """
-    different = set(values)
+    different = Counter(values)
     known = [value for value in different if not _is_missing(value)]
     named = [value for value in known if not _says_nothing(value)]
     numbers: Mapping[Any, Any] = {value: value for value in known}
@@ -34,17 +35,38 @@ def classes_of(values: Iterable[Hashable], where: str) -> dict[Any, Any]:
         fractions = [number for number in numbers.values() if not float(number).is_integer()]
         if fractions:
             raise Measured(f"{min(fractions):g}")
+        warn_of_negative([(number, different[value]) for value, number in numbers.items()], where)
         numbers = {value: int(number) if number >= 0 else None for value, number in numbers.items()}
     return {value: numbers.get(value) for value in different}
 
 
 def classes_of_splits(values: Mapping[str, Iterable[Hashable]], where: str) -> dict[Any, Any]:
     """The `classes_of` the values in all splits, "train" first; texts are matched as the names of folders are."""
-    of_value = classes_of(chain.from_iterable(values.values()), where)
+    of_value = classes_of(sum(map(Counter, values.values()), Counter()), where)
     texts = {split: {of_value.get(one) for one in some} for split, some in values.items()}
     texts = {split: {one for one in some if isinstance(one, str)} for split, some in texts.items()}
     of_text = matched(texts, where)
     return {value: of_text.get(one, one) for value, one in of_value.items()}
+
+
+def warn_of_negative(numbers: Iterable[tuple[float, int]], where: str) -> None:
+    """Warn if labels are negative, which means none: -1 and 1 could be meant as two classes.
+
+    numbers: each, and how often it occurs.
+    """
+    counts: Counter[int] = Counter()
+    for number, count in numbers:
+        counts[int(number)] += count
+    classes = [number for number in counts if number >= 0]
+    if len(classes) < len(counts):
+        negative = counts.total() - sum(counts[number] for number in classes)
+        said = f"{negative:,} of {counts.total():,} labels are negative, which means none"
+        warnings.warn(f"{where}: {said}{for_two_classes(classes[0]) if len(classes) == 1 else ''}", stacklevel=4)
+
+
+def for_two_classes(only: object) -> str:
+    """The end of a line on labels that are none, where all others are of one class."""
+    return f", and all others are {only}: for two classes write 0 and 1"
 
 
 class Measured(ValueError):

@@ -16,7 +16,7 @@ from sslkit.data.decode import scale
 from sslkit.data.decode.scale import Range, Values
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.sources.class_names import listed
-from sslkit.data.sources.label_values import classes_of_splits
+from sslkit.data.sources.label_values import classes_of_splits, warn_of_negative
 from sslkit.errors import UserError
 from sslkit.files.reading import stand_in_of
 
@@ -118,7 +118,7 @@ def _range(
     some = to_nchw(values[:: max(1, len(values) // _SOME)], str(path))
     found.add_channels(np.moveaxis(some, 1, 0) if some.shape[1] > 1 else ())
     chosen = found.exact() if options.range == scale.AUTO else found.usual()
-    if chosen != scale.BYTE:
+    if chosen != scale.BYTE or found.advice(chosen):
         warnings.warn(f"{path}: {found.kind} images, whose {found.said(chosen)}", stacklevel=1)
     return chosen
 
@@ -181,12 +181,18 @@ def _labels(
         return _several(file, raw, split, path)
     if "classes" in file.files and raw[split].dtype.kind in "iu":
         return _named(raw[split], _read(file, "classes", path), f"{path}: {keys[split][1]}")
-    of_value = classes_of_splits({s: np.unique(labels).tolist() for s, labels in raw.items()}, str(path))
+    of_value = classes_of_splits({s: dict(_counted(labels)) for s, labels in raw.items()}, str(path))
     classes = sorted({one for one in of_value.values() if one is not None})
     place = {None: -1, **{one: place for place, one in enumerate(classes)}}
     values, rows = np.unique(raw[split], return_inverse=True)
     numbers = np.array([place[of_value[value]] for value in values.tolist()], np.int64)
     return numbers[rows], list(map(str, classes))
+
+
+def _counted(labels: np.ndarray) -> list[tuple[Any, int]]:
+    """Each label, and how often it occurs."""
+    values, counts = np.unique(labels, return_counts=True)
+    return list(zip(values.tolist(), counts.tolist(), strict=True))
 
 
 def _are_one_hot(labels: Iterable[np.ndarray]) -> bool:
@@ -245,4 +251,5 @@ def _named(labels: np.ndarray, classes: np.ndarray, where: str) -> tuple[np.ndar
         raise UserError(f"{where}: classes has shape {classes.shape}; it is (C,), the names of the labels")
     if labels.size and not -1 <= int(labels.min()) <= int(labels.max()) < len(classes):
         raise UserError(f"{where} runs from {labels.min()} to {labels.max()}, but there are {len(classes)} classes")
+    warn_of_negative(_counted(labels), where)
     return labels, [str(name) for name in classes]

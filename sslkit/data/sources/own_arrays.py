@@ -86,7 +86,7 @@ def _range(values: np.ndarray, options: ImageOptions) -> Range | None:
     some = values[:: max(1, len(values) // _SOME)]
     found.add_channels(np.moveaxis(some, 1, 0) if some.shape[1] > 1 else ())
     chosen = found.exact() if options.range == scale.AUTO else found.usual()
-    if chosen != BYTE:
+    if chosen != BYTE or found.advice(chosen):
         warnings.warn(f"{NAME}: {found.kind} images, whose {found.said(chosen)}", stacklevel=1)
     return chosen
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from sslkit.data.sources.class_names import matched
 from sslkit.data.sources.label_lists import LabelLists
+from sslkit.data.sources.label_values import for_two_classes
 from sslkit.data.sources.listing import in_order
 from sslkit.data.sources.split_words import split_like, split_of
 from sslkit.data.sources.tar_index import TarIndex
@@ -87,6 +88,10 @@ def _classes(
     classes = sorted(there) if are_numbers else in_order(there)
     place_of = {name: place for place, name in enumerate(classes)}
     lists = LabelLists.of([some and sorted({place_of[of_text[one.value]] for one in some}) for some in table])
+    none = int(np.array([some is None for some in index.labels])[index.label].sum())
+    if classes == [1] and none:
+        said = f"{none:,} of {counted(len(index), 'image')} have no label, as -1 says"
+        warnings.warn(f"{where}: {said}{for_two_classes(1)}", stacklevel=5)
     return _arranged(index, lists.rows(index.label), classes, are_numbers=are_numbers)
 
 

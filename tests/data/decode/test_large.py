@@ -79,6 +79,15 @@ def test_a_lower_limit_is_kept(folder: Path) -> None:
         open_images(folder, image_size=20, max_pixels=100)
 
 
+def test_the_limit_is_part_of_the_identity(folder: Path) -> None:
+    with pytest.warns(UserWarning, match="left out"):
+        usual = open_images(folder, image_size=20)
+    most = [open_images(folder, image_size=20, max_pixels=number) for number in (1600, 1600, 1700)]
+    assert most[0].digest == most[1].digest and most[0].listing == most[1].listing
+    assert len({one.digest for one in (usual, *most)}) == len({one.listing for one in (usual, *most)}) == 3
+    assert len({one.content_digest for one in (usual, *most)}) == 1
+
+
 def test_large_files_in_shards_and_of_other_formats(folder: Path, tmp_path) -> None:
     for ending in ("tif", "bmp", "jp2", "gif"):
         Image.new("L", (40, 40), 77).save(tmp_path / f"9.{ending}")

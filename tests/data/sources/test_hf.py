@@ -94,6 +94,14 @@ def test_missing_labels_and_several_columns_of_classes() -> None:
 
 
 @pytest.mark.parametrize("kind", ["int64", "string"])
+def test_two_classes_written_as_minus_one_and_one_are_said(kind: str) -> None:
+    values = [str(one) if kind == "string" else one for one in (1, -1, -1, None)]
+    given = table(range(4)).remove_columns("label").add_column("label", values, feature=datasets.Value(kind))
+    with pytest.warns(UserWarning, match="2 of 3 labels are negative, which means none, and all others are 1"):
+        assert opened(given).labels.tolist() == [0, -1, -1, -1]
+
+
+@pytest.mark.parametrize("kind", ["int64", "string"])
 def test_whole_numbers_and_texts_named_label_are_classes_of_all_splits(kind: str) -> None:
     def split(rows: range, given: list):
         values = [None if one is None else str(one) if kind == "string" else one for one in given]

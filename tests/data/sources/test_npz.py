@@ -114,6 +114,15 @@ def test_whole_floats_yes_or_no_and_missing_labels(tmp_path, given: np.ndarray, 
     assert images.labels.tolist() == labels and images.classes == classes
 
 
+@pytest.mark.parametrize("more", [{}, {"classes": ["no", "yes"]}])
+def test_two_classes_written_as_minus_one_and_one_are_said(tmp_path, more: dict) -> None:
+    x = np.zeros((4, 4, 4), np.uint8)
+    np.savez(tmp_path / "a.npz", x_train=x, y_train=[1, -1, -1, -1], **more)
+    with pytest.warns(UserWarning, match="3 of 4 labels are negative, which means none, and all others are 1: for two"):
+        images = open_images(tmp_path / "a.npz")
+    assert (images.labels == -1).sum() == 3
+
+
 def test_names_of_train_and_test_are_compared_as_people_read_them(tmp_path) -> None:
     x = np.zeros((2, 4, 4), np.uint8)
     arrays = {"x_train": x, "y_train": ["Cat", "dog"], "x_test": x, "y_test": ["dog", "cat"]}

@@ -85,6 +85,15 @@ def test_the_label_that_most_images_have(tmp_path: Path) -> None:
     assert said == ["a: its labels are its .coarse.cls members", "a: 3 images; left out 3 other members: 3 .fine.cls"]
 
 
+@pytest.mark.parametrize(("labels", "are_said"), [("1 -1 -1", True), ("0 -1 1", False), ("1 1 1", False)])
+def test_two_classes_written_as_minus_one_and_one_are_said(labels: str, are_said: bool, tmp_path: Path) -> None:
+    members = ((f"{k}.png", f"{k}.cls={one}") for k, one in enumerate(labels.split()))
+    tar(tmp_path / "a.tar", pngs(*(name for some in members for name in some)))
+    _, said = opened(tmp_path / "a.tar")
+    line = "a: 2 of 3 images have no label, as -1 says, and all others are 1: for two classes write 0 and 1"
+    assert said == [line] * are_said
+
+
 def test_texts_are_captions_unless_all_are_numbers(tmp_path: Path) -> None:
     tar(tmp_path / "a.tar", pngs("README.txt=about", "a.png", "a.txt=3", "b.png", "b.txt=1"))
     images, said = opened(tmp_path / "a.tar")

@@ -1,0 +1,45 @@
+"""A network's identity: its classes, settings and numbers, as text and bytes that are the same in every process."""
+
+import functools
+import hashlib
+from typing import Any
+
+import torch
+from torch import nn
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
+_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
+
+
+def digest_of(network: nn.Module) -> str:
+    """Return the sha256 (hex) of a network's structure, parameters and buffers.
+
+    The same weights may serve several networks, as those of another padding, activation or eps: the classes of the
+    modules count, what they say of themselves, and their public attributes that are numbers, texts or functions. The
+    code of a class does not.
+    """
+    digest = hashlib.sha256(repr(network).encode())
+    for name, module in network.named_modules():
+        kind = type(module)
+        digest.update(f"{name} {kind.__module__}.{kind.__qualname__} {_settings(module)}".encode())
+    for name, value in [*network.named_parameters(), *network.named_buffers()]:  # a state dict lacks some buffers
+        digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _settings(module: nn.Module) -> list[str]:
+    """Return the public attributes; private ones may change with a call, as what was computed once."""
+    own = ((name, value) for name, value in sorted(vars(module).items()) if name not in _OF_EVERY_MODULE)
+    return [f"{name}={_told(value)}" for name, value in own if not name.startswith("_")]
+
+
+def _told(value: Any) -> str:
+    """Return a value as text: functions and classes by their names, and nothing of other objects."""
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if isinstance(value, (tuple, list)):
+        return str([_told(one) for one in value])
+    if isinstance(value, functools.partial):
+        return f"{_told(value.func)} {_told(value.args)} {_told(sorted(value.keywords.items()))}"
+    return getattr(value, "__qualname__", "")
