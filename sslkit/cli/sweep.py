@@ -61,11 +61,12 @@ def examine(configs: Sequence[Config]) -> list[Member]:
 class _Facts:
     """Facts that a run's name and state depend on.
 
-    chosen: the settings with those chosen for a new run. listing, digest: of the images. init: sha256 of the initial
-    weights; None for random ones.
+    chosen: the settings with those chosen for a new run. sized: with the size of the images alone. listing, digest: of
+    the images. init: sha256 of the initial weights; None for random ones.
     """
 
     chosen: Config
+    sized: Config
     backbone: str
     listing: str
     digest: str
@@ -82,8 +83,10 @@ def _facts(config: Config, remembered: dict[str, Any]) -> _Facts:
         built = build.build_method(config, opened)
         images, recipe = opened.train, built.backbone.recipe
         init = recipe.origin and recipe.origin.sha256
-        chosen = build.with_rate(build.with_options(config, opened), built)
-        return _Facts(chosen, recipe.name, images.listing, images.digest, images.decodes, init)
+        chosen = build.settled(build.with_rate(build.with_options(config, opened), built), opened, None)
+        return _Facts(
+            chosen, build.sized(config, opened), recipe.name, images.listing, images.digest, images.decodes, init
+        )
 
     return _once(remembered, [dataclasses.replace(config, seed=0, name=None)], facts)
 
@@ -101,10 +104,10 @@ def _shown(part: Any) -> Any:
 
 def _member(config: Config, name: str, facts: _Facts) -> Member:
     out = Path(config.out)
-    chosen = dataclasses.replace(facts.chosen, seed=config.seed, name=config.name)
+    settings = [dataclasses.replace(one, seed=config.seed, name=config.name) for one in (facts.chosen, facts.sized)]
     note = None
     try:
-        mine = run.of_settings(out, name, chosen, config)
+        mine = run.of_settings(out, name, *settings)
         for folder in mine:
             if _is_done(folder, facts):
                 return Member(config, folder, "done", facts.decodes)

@@ -87,14 +87,19 @@ def chosen_line(asked: Config, config: Config) -> list[str]:
     return [f"chosen    {'; '.join(parts)}"] if parts else []
 
 
+def sized(config: Config, data: Data) -> Config:
+    """The config with `data.image_size` set, where it depends on the machine, as that of files does."""
+    if data.train.native_size is not None or data.clips is not None:
+        return config
+    return replace(config, data=replace(config.data, image_size=data.image_size))
+
+
 def settled(config: Config, data: Data, begun: Config | None) -> Config:
     """The config with `data.range` set, where it is not: to that of a run, or as it was found; None for 8 bits.
 
-    Of files also `data.image_size`, which depends on the machine. begun: the settings of the run to continue, None for
-    a new one.
+    Also `sized`. begun: the settings of the run to continue, None for a new one.
     """
-    if data.train.native_size is None and data.clips is None:
-        config = replace(config, data=replace(config.data, image_size=data.image_size))
+    config = sized(config, data)
     if isinstance(config.data.range, list):
         return config
     found = None if begun is None else begun.data.range

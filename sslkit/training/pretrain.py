@@ -113,15 +113,16 @@ def _started(asked: Config, config: Config, data: Data, model: Method) -> tuple[
     """
     out = Path(config.out)
     name = run.base_name(config, model.backbone.recipe.name)
-    if config.resume or (JOB in os.environ and is_requeued() and _is_stopped(out, name, config, asked)):
-        folder, checkpoint = run.to_resume(out, name, config, asked)
+    chosen = build.settled(config, data, None)
+    sized = build.sized(asked, data)
+    if config.resume or (JOB in os.environ and is_requeued() and _is_stopped(out, name, chosen, sized)):
+        folder, checkpoint = run.to_resume(out, name, chosen, sized)
         begun = run.settings_of(folder)
         config = build.settled(config if begun is None else as_in(asked, begun), data, begun)
         if checkpoint is None and processes.is_main() and not run.finished(folder):
             run.create(folder, config)  # no epoch ended: config.yaml may be missing
         return config, folder, checkpoint
-    config = build.settled(config, data, None)
-    return config, run.begin(out, name, config) if processes.is_main() else run.fresh(out, name), None
+    return chosen, run.begin(out, name, chosen) if processes.is_main() else run.fresh(out, name), None
 
 
 def _is_stopped(out: Path, name: str, *configs: Config) -> bool:

@@ -149,7 +149,7 @@ def to_resume(out: Path, name: str, *configs: Config) -> tuple[Path, Path | None
     if not runs:
         raise UserError(f"resume=true, but there is no run {out / name}; start it without resume=true")
     folder, config = (of_settings(out, name, *configs) or runs)[0], configs[-1]
-    _refuse(folder, changed(folder, config))
+    check_same(folder, config)
     if finished(folder):
         return folder, None
     whole, note = checkpoint.newest_whole(folder, HOOKS)
@@ -161,6 +161,11 @@ def to_resume(out: Path, name: str, *configs: Config) -> tuple[Path, Path | None
     if note and processes.is_main():
         say.warning(f"warning: {note}")
     return folder, whole
+
+
+def check_same(folder: Path, config: Config) -> None:
+    """Raises UserError for a run with other settings, which it names, and for a damaged config.yaml."""
+    _refuse(folder, changed(folder, config))
 
 
 def _refuse(folder: Path, other: dict[str, tuple[object, object]]) -> None:
@@ -243,8 +248,8 @@ def finished(folder: Path) -> bool:
 def done(config: Config, own: Any = None) -> ZooEntry | None:
     """The entry of the run that `name` names, if it is finished; None for any other, and for a run without a name.
 
-    None also where several runs have these settings, and what is chosen by data and network tells which is meant. No
-    network is built and no data to judge by is opened. own: see `data.open_data`.
+    None also where several runs have these settings, or the size of the images was chosen: data and network tell which
+    run is meant. No network is built and no data to judge by is opened. own: see `data.open_data`.
     Raises UserError for other settings and as `entry_of` does.
     """
     if not config.name:  # it is named by its network
@@ -252,10 +257,12 @@ def done(config: Config, own: Any = None) -> ZooEntry | None:
     out, name = Path(config.out), base_name(config, "")
     runs = of_name(out, name)
     mine = of_settings(out, name, config)
-    if not runs or len(mine) > 1 or not finished((mine or runs)[0]):
+    if not runs or len(mine) > 1 or not finished(folder := (mine or runs)[0]):
         return None
-    folder, _ = to_resume(out, name, config)  # refuses other settings
     begun = settings_of(folder)
+    if config.data.image_size is None and begun is not None and begun.data.image_size is not None:
+        return None
+    check_same(folder, config)
     if begun is not None and not isinstance(config.data.range, list):
         config = replace(config, data=replace(config.data, range=begun.data.range))
     return entry_of(folder, lambda: images_of(config, own))

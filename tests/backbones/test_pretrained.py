@@ -65,10 +65,10 @@ def test_each_says_so_in_a_line(dino: Path, capsys, monkeypatch) -> None:
         "left out: head.* (1)"
     )
     word = f"timm:{NAME}:{dino.name}"
+    line += "; mean 0.485 0.456 0.406 and std 0.229 0.224 0.225 are timm's for resnet10t.c3_in1k"
     assert start(word, image_size=32, in_chans=3).recipe.origin.notes == (line,)
     build_prior(word)
     load_model(word)
-    line += "; mean 0.485 0.456 0.406 and std 0.229 0.224 0.225 are timm's for resnet10t.c3_in1k"
     assert " ".join(capsys.readouterr().out.split()) == f"prior {line} weights {line}"
     teacher, student = load_model(word), load_model(f"{word}:student")
     assert (teacher.name, student.name) == (f"{NAME}:checkpoint", f"{NAME}:checkpoint:student")

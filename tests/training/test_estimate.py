@@ -5,7 +5,10 @@ import time
 import pytest
 import torch
 
+from sslkit.cli import sweep
+
 import sslkit
+from sslkit.errors import UserError
 from sslkit.training import estimate
 from sslkit.training.build import build_method
 from sslkit.training.config import Config
@@ -88,11 +91,17 @@ def test_files_on_a_cpu_have_a_size_and_a_network_that_finish(photos, monkeypatc
     assert data.image_size == 224 and method.backbone.recipe.name == "resnet50"
 
 
-def test_what_the_machine_chose_is_kept_for_a_resume(photos, small_run, tmp_path) -> None:
+def test_what_the_machine_chose_is_kept_for_a_resume(photos, small_run, monkeypatch) -> None:
     small = {**small_run, "data": {"source": str(photos), "batch_size": 4, "workers": 0}, "backbone": "narrow_resnet"}
     entry = sslkit.pretrain({**small, "epochs": 1})
     assert Config.from_mapping(entry.card["config"]).data.image_size == 96
     assert sslkit.pretrain({**small, "epochs": 1, "resume": True}).folder == entry.folder
+    assert sweep.examine([Config.from_mapping({**small, "epochs": 1})])[0].state == "done"
+    named = {**small, "epochs": 1, "name": "x"}
+    assert sslkit.pretrain(named).folder == sslkit.pretrain({**named, "resume": True}).folder
+    monkeypatch.setattr("sslkit.training.data.CPU_SIZE", 64)  # another machine
+    with pytest.raises(UserError, match=r"data\.image_size was 96, is 64"):
+        sslkit.pretrain({**small, "epochs": 1, "resume": True})
 
 
 @pytest.fixture

@@ -33,6 +33,9 @@ class Linear(nn.Module):
     def step(self, images: Tensor, index: Tensor, **_: object) -> tuple[dict[str, Tensor], SimpleNamespace]:
         return {"loss": (images @ self.weight).mean()}, SimpleNamespace(z=[images])
 
+    def before_step(self) -> None:
+        pass
+
     def after_step(self, progress: float) -> None:
         self.progress = [*getattr(self, "progress", ()), progress]
 
