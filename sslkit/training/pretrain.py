@@ -91,19 +91,18 @@ def pretrain(
     is_rescaled = build.rescale(data, config)
     if is_rescaled or config.method_options() != build.with_options(asked, data).method_options():  # an older run's
         model = build.build_method(config, data, module)
+    if module is not None:
+        _TRAINED.add(module)
     return train(config, data, model, folder, resumed, asked)
 
 
 def warn_of_trained(module: nn.Module | None) -> None:
     """Warn of a module object that an earlier run of this process has trained, and maybe frozen in parts."""
-    if module is None:
-        return
-    if module in _TRAINED and processes.is_main():
+    if module is not None and module in _TRAINED and processes.is_main():
         say.warning(
             "warning: this backbone object was trained by an earlier run, and this one starts from those weights: to "
             "start anew, give each run a new object or copy.deepcopy(net)"
         )
-    _TRAINED.add(module)
 
 
 def _started(asked: Config, config: Config, data: Data, model: Method) -> tuple[Config, Path, Path | None]:

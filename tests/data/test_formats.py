@@ -36,7 +36,7 @@ def test_a_format_is_read_as_the_table_says(tmp_path, case: Case) -> None:
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.line.startswith("more than")], ids=str)
 def test_a_format_is_read_from_memory_as_from_a_file(tmp_path, case: Case) -> None:
-    """As from shards and hf: data sets. Pillow closes what it was given, which another package then reads."""
+    """shards: and hf: sources give their files so. Pillow closes what it was given, before another package reads it."""
     content = case.make()
     (tmp_path / case.name).write_bytes(content)
     found = []

@@ -86,6 +86,14 @@ def test_no_checkpoint_is_written_of_a_step_whose_loss_is_not_finite() -> None:
         module.on_save_checkpoint({})
 
 
+def test_gradients_of_frozen_prototypes_are_dropped_before_the_step() -> None:
+    module = sslkit.lightning_module("swav", backbone="narrow_resnet", image_size=16, in_chans=1)
+    weight = module.method.objective.prototypes.weight
+    weight.grad = torch.zeros_like(weight)  # of several processes
+    module.on_before_optimizer_step(None)
+    assert weight.grad is None
+
+
 def test_weights_that_are_not_finite_are_not_kept() -> None:
     module = sslkit.lightning_module("simclr", backbone="narrow_resnet", image_size=16, in_chans=1)
     with torch.no_grad():

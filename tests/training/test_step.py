@@ -3,6 +3,7 @@
 import copy
 import math
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -287,6 +288,15 @@ def test_a_schedule_or_optimiser_that_would_hardly_train_is_refused(optimizer: d
     with pytest.raises(UserError, match=said):
         Config.from_mapping({"method": "simclr", "epochs": 25, "optimizer": optimizer})
     Config.from_mapping({"method": "simclr", "epochs": 51, "optimizer": {**optimizer, "lr": 0.3}})
+
+
+def test_gradients_of_frozen_prototypes_are_dropped_before_the_step() -> None:
+    module = Pretraining(build("dino"))
+    weight = module.method.objective.prototypes.weight
+    weight.grad = torch.zeros_like(weight)  # of several processes
+    optimizer = make_optimizer(module.method, OptimizerConfig(), 0.1)
+    Progress(module, OptimizerConfig(), steps=9).before_step(SimpleNamespace(optimizer=optimizer, step=0))
+    assert weight.grad is None
 
 
 def test_ddp_finds_no_aspect_to_move() -> None:
