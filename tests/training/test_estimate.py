@@ -1,5 +1,6 @@
 """The time and memory of a run, before it starts."""
 
+import re
 import time
 
 import pytest
@@ -96,6 +97,9 @@ def test_what_the_machine_chose_is_kept_for_a_resume(photos, small_run, monkeypa
     entry = sslkit.pretrain({**small, "epochs": 1})
     assert Config.from_mapping(entry.card["config"]).data.image_size == 96
     assert sslkit.pretrain({**small, "epochs": 1, "resume": True}).folder == entry.folder
+    assert sweep.examine([Config.from_mapping({**small, "epochs": 1})])[0].state == "done"
+    written = entry.folder / "config.yaml"
+    written.write_text(re.sub(r"  lr: .*", "  lr: 0.0123", written.read_text()))  # as an older version chose it
     assert sweep.examine([Config.from_mapping({**small, "epochs": 1})])[0].state == "done"
     named = {**small, "epochs": 1, "name": "x"}
     assert sslkit.pretrain(named).folder == sslkit.pretrain({**named, "resume": True}).folder
