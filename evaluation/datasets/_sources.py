@@ -13,6 +13,7 @@ from evaluation.datasets._listed import ListedImages
 from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split, row_ids
 from sslkit.data.arrays import ArrayImages
+from sslkit.data.decode.pages import PagedImages
 from sslkit.data.images import ImageOptions, Images, check_split
 from sslkit.data.sources.folder import FolderImages
 from sslkit.data.sources.hf import HfImages
@@ -65,14 +66,14 @@ def of_source(source: str | Path | Images, options: ImageOptions, torchvision_me
 def _whole(source: str | Path | Images, options: ImageOptions, torchvision_metrics: Mapping[str, str]) -> Split:
     """Open a split that the source has itself."""
     images = _opened(source, options)
+    ids, groups = _ids(images), images.rows if isinstance(images, PagedImages) else None
     if images.multi_labels is not None:
-        ids = _ids(images)
-        return Split(images, images.multi_labels, images.classes, ids, "map11", images.name, images.split)
+        return Split(images, images.multi_labels, images.classes, ids, "map11", images.name, images.split, groups)
     labels = np.full(len(images), -1) if images.labels is None else images.labels
     classes = images.classes or [str(label) for label in range(int(labels.max()) + 1)]
     from_torchvision = str(images.source).startswith(PREFIX)
     metric = torchvision_metrics.get(images.name, "top1") if from_torchvision else "top1"
-    return Split(images, labels, classes, _ids(images), metric, images.name, images.split)
+    return Split(images, labels, classes, ids, metric, images.name, images.split, groups)
 
 
 def check_labelled(split: Split) -> None:
@@ -106,20 +107,24 @@ def labelled(split: Split) -> Split:
 
 
 def _part(whole: Split, name: str) -> Split:
-    """Return one of PARTS. The draw depends on the names below the folder alone, so it is the same on every machine."""
+    """Return one of PARTS. The draw depends on the names below the folder alone, so it is the same on every machine.
+
+    Pages of one file stay together.
+    """
     if name == "all":
         return replace(whole, split=name)
     check_labelled(whole)
     check_classes([whole], "a held-out part")
-    test = held_out(whole.y, whole.ids)
+    groups = np.arange(len(whole)) if whole.groups is None else whole.groups
+    _, first, of_row = np.unique(groups, return_index=True, return_inverse=True)
+    test = held_out(whole.y[first], whole.ids[first])[of_row]
     if name == "test" and whole.y.ndim == 1 and len(np.unique(whole.y[test & (whole.y >= 0)])) < 2:
         raise UserError(
             f"{whole.name} has no test images, and its classes are too small to hold a fifth out: at least two "
             "classes need two images; add images, or give it a test split (a folder: train/ and test/ in it)"
         )
     rows = np.flatnonzero(test == (name == "test"))
-    images = whole.images.part(rows, name)
-    return replace(whole, images=images, y=whole.y[rows], ids=whole.ids[rows], split=name, note=HELD_OUT)
+    return replace(whole.take(rows), images=whole.images.part(rows, name), split=name, note=HELD_OUT)
 
 
 def _opened(source: str | Path | Images, options: ImageOptions) -> Images:

@@ -4,8 +4,9 @@ import functools
 import hashlib
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
 _OF_EVERY_MODULE = frozenset(vars(nn.Module()))
@@ -15,8 +16,8 @@ def digest_of(network: nn.Module) -> str:
     """Return the sha256 (hex) of a network's structure, parameters and buffers.
 
     The same weights may serve several networks, as those of another padding, activation or eps: the classes of the
-    modules count, what they say of themselves, and their public attributes that are numbers, texts or functions. The
-    code of a class does not.
+    modules count, what they say of themselves, and their public attributes that are numbers, texts, arrays or
+    functions. The code of a class does not.
     """
     digest = hashlib.sha256(repr(network).encode())
     for name, module in network.named_modules():
@@ -24,7 +25,7 @@ def digest_of(network: nn.Module) -> str:
         digest.update(f"{name} {kind.__module__}.{kind.__qualname__} {_settings(module)}".encode())
     for name, value in [*network.named_parameters(), *network.named_buffers()]:  # a state dict lacks some buffers
         digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
-        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+        digest.update(_bytes(value))
     return digest.hexdigest()
 
 
@@ -34,12 +35,22 @@ def _settings(module: nn.Module) -> list[str]:
     return [f"{name}={_told(value)}" for name, value in own if not name.startswith("_")]
 
 
+def _bytes(x: Tensor) -> np.ndarray:
+    return x.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+
+
 def _told(value: Any) -> str:
     """Return a value as text: functions and classes by their names, and nothing of other objects."""
     if isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, (tuple, list)):
         return str([_told(one) for one in value])
+    if isinstance(value, dict):
+        return str([(_told(name), _told(one)) for name, one in value.items()])
+    if isinstance(value, Tensor):
+        return f"{tuple(value.shape)} {value.dtype} {hashlib.sha256(_bytes(value)).hexdigest()}"
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufc":
+        return f"{value.shape} {value.dtype} {hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, functools.partial):
         return f"{_told(value.func)} {_told(value.args)} {_told(sorted(value.keywords.items()))}"
     return getattr(value, "__qualname__", "")

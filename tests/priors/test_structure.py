@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import timm
 import torch
@@ -71,6 +72,8 @@ def test_kept_features_are_not_those_of_another_architecture(tmp_path: Path) -> 
         lambda: Own(scale=1.0, act=F.gelu),
         lambda: Own(scale=1.0, act=partial(F.gelu, approximate="tanh")),
         lambda: Own(scale=1.0, kind=nn.GELU),
+        lambda: Own(scale=1.0, mean=torch.tensor([0.5])),
+        lambda: Own(scale=1.0, sizes={"a": 1}),
     ],
 )
 def test_another_class_or_setting_is_another_prior(other: Callable[[], nn.Module]) -> None:
@@ -89,3 +92,9 @@ def test_buffers_that_are_not_saved_are_part_of_it() -> None:
         return made
 
     assert identity_of(lambda: network(1.0)) != identity_of(lambda: network(2.0))
+
+
+@pytest.mark.parametrize("made", [torch.tensor, np.array])
+def test_plain_arrays_are_part_of_it_by_their_values(made: Callable[[list[float]], object]) -> None:
+    first, again, other = (identity_of(lambda x=x: Own(mean=made([0.5, x]))) for x in (0.2, 0.2, 0.3))
+    assert first == again != other

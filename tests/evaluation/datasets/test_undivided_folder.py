@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from evaluation.datasets import note_of, open_split, overlap, splits_of
 from evaluation.tuning.task import open_task
@@ -106,3 +107,20 @@ def test_fine_tuning_learns_from_the_rest(folder: Path) -> None:
 
     task = open_task(load_model("random:narrow_resnet", image_size=16), str(folder))
     assert set(task.test.ids) == set(open_split(folder).ids) and len(task.train) == 15
+
+
+def test_pages_of_one_file_are_not_in_both_parts(tmp_path: Path) -> None:
+    colours = np.random.default_rng(0).integers(0, 256, (2, 6, 3, 3), dtype=np.uint8)
+    for name, files in zip("ab", colours, strict=True):
+        (tmp_path / name).mkdir()
+        for number, pages in enumerate(files):
+            first, *others = (Image.new("RGB", (16, 16), tuple(page.tolist())) for page in pages)
+            first.save(tmp_path / name / f"{number}.tif", save_all=True, append_images=others)
+    images = open_images(tmp_path, split="train", image_size=16, pages="all")
+    train, test = (open_split(images, split) for split in ("train", "test"))
+    files = [{one.partition("#")[0] for one in split.ids} for split in (train, test)]
+    assert (len(train), len(test)) == (30, 6) and not files[0] & files[1]
+    assert all(len(np.unique(split.groups)) == len(split) // 3 for split in (train, test))
+    batches = (split.images.__getitems__(list(range(len(split))))["images"] for split in (train, test))
+    pixels = np.concatenate([batch[:, :, 0, 0] for batch in batches])
+    assert sorted(map(tuple, pixels.tolist())) == sorted(map(tuple, colours.reshape(-1, 3).tolist()))
