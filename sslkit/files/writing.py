@@ -86,24 +86,31 @@ def _no_formula(cell: object) -> object:
 
 
 @contextmanager
-def write_whole_folder(path: Path) -> Iterator[Path]:
-    """Like `write_whole`, for a folder of files: a new temporary folder replaces `path` at the end."""
-    partial, old = (path.with_name(f".{path.name}.{of_this_process()}.{kind}") for kind in ("new", "old"))
+def write_whole_folder(path: Path, last: str) -> Iterator[Path]:
+    """Like `write_whole`, for a folder of files: the temporary folder becomes `path` at the end.
+
+    Into an existing folder its files are moved, and others there stay. last: the file without which the folder is
+    nothing: moved last, and removed before, so that no kill leaves old files beside new ones that look whole.
+    """
+    name = f".{path.name}.{of_this_process()}.part"
+    there = path.is_dir()
+    partial = path / name if there else path.with_name(name)
     try:
         partial.mkdir(parents=True)
         yield partial
-        for file in partial.iterdir():
+        files = sorted(partial.iterdir(), key=lambda file: file.name == last)
+        for file in files:
             _sync(file)
-        if path.exists():
-            os.replace(path, old)
-        os.replace(partial, path)
+        if there:
+            (path / last).unlink(missing_ok=True)
+            for file in files:
+                os.replace(file, path / file.name)
+        else:
+            os.replace(partial, path)
     except OSError as error:
         raise _unwritten(path, error) from error
     finally:
-        if old.exists() and not path.exists():
-            os.replace(old, path)
-        for left in (partial, old):
-            shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 class NoLock:
@@ -210,12 +217,12 @@ def of_this_process() -> str:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the partial files of a killed writer; those of one on another machine when they are a day old."""
+    """Remove the partial files and folders of a killed writer; those on another machine when they are a day old."""
     for partial in folder.rglob(".*.part"):
         written = PARTIAL.fullmatch(partial.name)
         with suppress(FileNotFoundError):  # one that ends at this moment
-            if written and partial.is_file() and not _is_written(partial, written[1], int(written[2])):
-                partial.unlink()
+            if written and not _is_written(partial, written[1], int(written[2])):
+                partial.unlink() if partial.is_file() else shutil.rmtree(partial)
 
 
 def _is_written(partial: Path, machine: str, pid: int) -> bool:

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -184,6 +185,8 @@ def test_a_writer_on_another_machine_is_left_alone(tmp_path: Path) -> None:
     here, other = f".a.png.{writing.MACHINE}-999999999-a.part", ".a.png.0badc0de-999999999-a.part"
     for name in (here, other):
         (tmp_path / name).touch()
+    (tmp_path / here.replace("png", "hf")).mkdir()  # of a folder, with a file in it
+    (tmp_path / here.replace("png", "hf") / "b").touch()
     writing.sweep(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [other]
     os.utime(tmp_path / other, (0, 0))  # the file of a writer that was killed long ago
@@ -210,7 +213,7 @@ def test_a_container_is_a_machine_of_its_own() -> None:
 
 @pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, RunFailed), (errno.EACCES, UserError)])
 def test_a_full_disk_is_no_wrong_input(number: int, kind: type, tmp_path: Path) -> None:
-    for write in (write_whole, write_whole_folder):
+    for write in (write_whole, partial(write_whole_folder, last="b")):
         with pytest.raises(UserError, match="the old content is unchanged") as told, write(tmp_path / "a"):
             raise OSError(number, os.strerror(number))
         assert type(told.value) is kind
@@ -229,8 +232,8 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 def test_a_run_ends_as_failed_where_the_disk_is_full(tmp_path: Path) -> None:
     def whole() -> None:
-        with write_whole(tmp_path / "a") as partial:
-            partial.write_bytes(b"a" * 9999)
+        with write_whole(tmp_path / "a") as path:
+            path.write_bytes(b"a" * 9999)
 
     writers = {
         "a": whole,

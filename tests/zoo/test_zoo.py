@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -180,30 +181,53 @@ def test_a_card_that_says_too_little(tmp_path: Path) -> None:
         zoo.export(bare, to="timm")
 
 
-def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch) -> None:
+def test_a_folder_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "x"
-    with writing.write_whole_folder(path) as partial:
-        (partial / "a").write_text("1")
-    with pytest.raises(RuntimeError), writing.write_whole_folder(path) as partial:
-        (partial / "b").write_text("2")
-        raise RuntimeError
-    with writing.write_whole_folder(tmp_path / "y") as partial:
-        (partial / "c").write_text("3")
-    replace = writing.os.replace
 
-    def refuse(old, new) -> None:
-        if str(old).endswith(".new"):
-            raise OSError(28, "No space left on device")
-        replace(old, new)
+    def write(*names: str, text: str) -> None:
+        with writing.write_whole_folder(path, "main") as partial:
+            for name in names:
+                (partial / name).write_text(text)
 
-    monkeypatch.setattr(writing.os, "replace", refuse)
-    with pytest.raises(UserError, match="No space left"), writing.write_whole_folder(path) as partial:
-        (partial / "b").write_text("2")
+    def content() -> dict[str, str]:
+        return {str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*") if p.is_file()}
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(UserError, match="No space left"), writing.write_whole_folder(path, "main"):
+        refuse()
+    assert not any(tmp_path.iterdir())
+    write("main", "a", text="1")
+    (path / "mine").write_text("kept")
+    monkeypatch.setattr(writing.os, "fsync", refuse)
+    with pytest.raises(UserError, match="No space left"):
+        write("main", "a", text="2")
     monkeypatch.undo()
-    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")) == ["x", "x/a", "y", "y/c"]
-    with writing.write_whole_folder(path) as partial:
-        (partial / "b").write_text("2")
-    assert [p.name for p in path.iterdir()] == ["b"]
+    assert content() == {"x/main": "1", "x/a": "1", "x/mine": "kept"}
+    write("main", "a", text="2")
+    assert content() == {"x/main": "2", "x/a": "2", "x/mine": "kept"}
+
+
+@pytest.mark.parametrize("moved", [0, 1])
+def test_a_folder_of_a_killed_writer_does_not_look_whole(moved: int, tmp_path: Path, monkeypatch) -> None:
+    path, replace, calls = tmp_path / "x", writing.os.replace, []
+
+    def killed(old: Path, new: Path) -> None:
+        if len(calls) == moved:
+            raise KeyboardInterrupt  # nothing after it is done but the removal of the temporary folder
+        calls.append(replace(old, new))
+
+    for text in ("1", "2"):
+        with (
+            pytest.raises(KeyboardInterrupt) if text == "2" else nullcontext(),
+            writing.write_whole_folder(path, "main") as partial,
+        ):
+            for name in ("main", "a"):
+                (partial / name).write_text(text)
+            if text == "2":
+                monkeypatch.setattr(writing.os, "replace", killed)
+    assert {p.name: p.read_text() for p in path.iterdir()} == {"a": str(moved + 1)}
 
 
 def test_a_table_needs_no_torch(tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ def export(
 
     entry: or ready-made weights, `timm:NAME`, `published:NAME:FILE`, efficientnet_lite0.
     to: "timm", "hf" (a hub folder), "torchvision" or "onnx". out: the file or folder to write; None: below `exports`
-    in the entry's folder, or here for ready-made weights. An existing one is replaced whole, or left unchanged.
+    in the entry's folder, or here for ready-made weights. An earlier export is replaced; other files of its folder
+    stay, as the .git of a clone of the hub.
     trust: see `ZooEntry.backbone`.
     Raises UserError for a network that this format cannot hold, with the formats that can.
     """
@@ -48,8 +49,7 @@ def export(
         possible = ", ".join(name for name in names() if not find(name)().refusal(source)) or "none"
         raise UserError(f"{folder} cannot be exported to {to}: {reason}; possible for this network: {possible}")
     path = _place(target, source, to, out)
-    whole = write_whole if target.suffix else write_whole_folder
-    with whole(path) as partial:
+    with write_whole(path) if target.suffix else write_whole_folder(path, target.last) as partial:
         target.write(source, partial, path.name)
     if side := target.side(source, path):
         write_text(path.with_suffix(".json"), side)
@@ -116,10 +116,13 @@ def _place(target: "Target", source: "Source", to: str, out: str | Path | None) 
         folder = source.entry.folder
         return (Path() if is_ready_made(str(folder)) else folder) / "exports" / own
     path = Path(out).expanduser()
+    path = path if path.name else path.resolve()
     if target.suffix:
         path = path / own if path.is_dir() else path
         if path.suffix != target.suffix:
             raise UserError(f"out={out}: a file for {to} must end in {target.suffix}")
-    elif path.is_file() or (path.is_dir() and any(path.iterdir()) and not target.owns(path)):
-        raise UserError(f"out={out} exists and is no earlier export to {to}: give a new folder, it would be replaced")
+    if other := target.occupied(path):
+        raise UserError(
+            f"out={out}: {other} exists and is no earlier export to {to}: give a new name, it would be replaced"
+        )
     return path

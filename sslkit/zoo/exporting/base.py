@@ -52,10 +52,11 @@ class Source:
 class Target:
     """An export format of the zoo. Subclasses are found by the name of their file.
 
-    suffix: of the written file; "" for a folder.
+    suffix: of the written file; "" for a folder. last: of a folder the file without which the others are nothing.
     """
 
     suffix: ClassVar[str]
+    last: ClassVar[str] = ""
 
     def refusal(self, source: Source) -> str:
         """The reason why this format cannot hold the network; "" if it can. Writes nothing."""
@@ -80,6 +81,13 @@ class Target:
     def owns(self, path: Path) -> bool:
         """Return whether a path is of this format, without reading weights."""
         raise NotImplementedError
+
+    def occupied(self, path: Path) -> Path | None:
+        """A file or folder that an export to `path` would change, beside the file asked for; None for earlier exports.
+
+        It is not ours, and the export is refused.
+        """
+        return None
 
     def load(self, path: Path) -> Frozen:
         """The network of a path of this format. Raises UserError for a damaged file."""

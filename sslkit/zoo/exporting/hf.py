@@ -4,6 +4,7 @@ Plain `timm.create_model("local-dir:FOLDER", pretrained=True)` loads it, and "hf
 """
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,14 @@ class HuggingFace(Target):
     """timm's hub folder; a changed stem adds one line, in README.md and config.json."""
 
     suffix = ""
+    last = CONFIG
 
     def write(self, source: Source, path: Path, name: str) -> None:
         import safetensors.torch
 
         (path / WEIGHTS).write_bytes(safetensors.torch.save(source.state_dict(), metadata={"format": "pt"}))
-        (path / CONFIG).write_text(json.dumps(self._config(source), indent=2) + "\n")
-        (path / README).write_text(_model_card(source, self.lines(source.about, name)))
+        (path / CONFIG).write_text(json.dumps(self._config(source), indent=2) + "\n", encoding="utf-8")
+        (path / README).write_text(_model_card(source, self.lines(source.about, name)), encoding="utf-8")
 
     def lines(self, about: About, name: str) -> list[str]:
         changes = network_of(about, Path(name)).change_lines
@@ -40,9 +42,17 @@ class HuggingFace(Target):
     def owns(self, path: Path) -> bool:
         return path.is_dir() and all((path / name).is_file() for name in (CONFIG, WEIGHTS))
 
+    def occupied(self, path: Path) -> Path | None:
+        if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+            return None
+        with suppress(UserError):
+            if self.owns(path) and _is_ours(_config_of(path)):
+                return None
+        return path
+
     def load(self, path: Path) -> Frozen:
-        given = reading.read_json(path / CONFIG, "export or copy it again")
-        if not isinstance(given, dict) or KEY not in given:
+        given = _config_of(path)
+        if not _is_ours(given):
             raise UserError(f"{path} was not exported by sslkit; timm.create_model('local-dir:{path}') may load it")
         about = About.of(given[KEY], path / CONFIG)
         return filled(about, read_weights(path / WEIGHTS, "sslkit.zoo.load"), path)
@@ -60,6 +70,14 @@ class HuggingFace(Target):
             "model_args": {k: v for k, v in network.arguments.items() if k != "num_classes"},
             KEY: about.content(change_lines=network.change_lines),
         }
+
+
+def _config_of(folder: Path) -> Any:
+    return reading.read_json(folder / CONFIG, "export or copy it again")
+
+
+def _is_ours(config: Any) -> bool:
+    return isinstance(config, dict) and KEY in config
 
 
 def _first_conv(net: nn.Module, told: Any) -> Any:

@@ -4,6 +4,7 @@ The .json holds the network, its preprocessing, the lines that load it, and the 
 """
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -58,6 +59,16 @@ class Torchvision(Target):
 
     def owns(self, path: Path) -> bool:
         return path.is_file() and path.suffix == self.suffix
+
+    def occupied(self, path: Path) -> Path | None:
+        side = path.with_suffix(".json")
+        if not side.exists():
+            return None
+        with suppress(UserError):
+            given = reading.read_json(side, "")
+            if isinstance(given, dict) and {"sha256", "load"} <= given.keys():
+                return None
+        return side
 
     def load(self, path: Path) -> Frozen:
         state = read_weights(path, "sslkit.zoo.load")

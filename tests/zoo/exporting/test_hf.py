@@ -1,6 +1,8 @@
 """The hub folder: timm's config, another head, and a README with the card's numbers and no others."""
 
 import json
+import locale
+from pathlib import Path
 
 import pytest
 import timm
@@ -62,3 +64,39 @@ def test_a_folder_of_timm_itself(entry_of) -> None:
     (path / "config.json").write_text("{")
     with pytest.raises(UserError, match=r"config\.json is no JSON"):
         zoo.load(path)
+
+
+def test_other_files_of_a_clone_stay(entry_of) -> None:
+    entry = entry_of("narrow_resnet", 28, 1)
+    path = zoo.export(entry, to="hf")
+    (path / ".git").mkdir()
+    (path / ".git" / "HEAD").write_text("ref")
+    (path / "README.md").write_text("old")
+    assert zoo.export(entry, to="hf") == path and zoo.load(path).name == "byol-entry"
+    assert (path / ".git" / "HEAD").read_text() == "ref" and "# byol-entry" in (path / "README.md").read_text()
+    assert {file.name for file in path.iterdir()} == {".git", "README.md", "config.json", "model.safetensors"}
+
+
+@pytest.mark.parametrize("content", ['{"architecture": "resnet18"}', "{"])
+def test_a_model_that_is_not_ours_is_not_replaced(content: str, entry_of, tmp_path: Path) -> None:
+    path = tmp_path / "clip"
+    path.mkdir()
+    files = {"config.json": content, "model.safetensors": "weights", "tokenizer.json": "{}"}
+    for name, text in files.items():
+        (path / name).write_text(text)
+    with pytest.raises(UserError, match="clip exists and is no earlier export to hf"):
+        zoo.export(entry_of("narrow_resnet", 28, 1), to="hf", out=path)
+    assert {file.name: file.read_text() for file in path.iterdir()} == files
+
+
+def test_into_the_current_folder(entry_of, tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "hub").mkdir()
+    monkeypatch.chdir(tmp_path / "hub")
+    assert zoo.export(entry_of("narrow_resnet", 28, 1), to="hf", out=".") == tmp_path / "hub"
+    assert "local-dir:hub" in (tmp_path / "hub" / "README.md").read_text()
+
+
+def test_names_of_any_language_in_any_locale(entry_of, monkeypatch) -> None:
+    entry = zoo.update(entry_of("narrow_resnet", 28, 1), data={"source": "Übung 猫", "images": 3})
+    monkeypatch.setattr(locale, "getencoding", lambda: "ascii")
+    assert "Übung 猫" in (zoo.export(entry, to="hf") / "README.md").read_text(encoding="utf-8")

@@ -61,6 +61,16 @@ def test_the_file_beside_it(entry_of, tmp_path: Path) -> None:
         zoo.load(path)
 
 
+def test_another_file_beside_it_is_not_replaced(entry_of, tmp_path: Path) -> None:
+    entry = entry_of("resnet18", 16, 1)
+    card = (entry.folder / "card.json").read_text()
+    with pytest.raises(UserError, match=r"card\.json exists and is no earlier export to torchvision"):
+        zoo.export(entry, to="torchvision", out=entry.folder / "card.pth")
+    assert (entry.folder / "card.json").read_text() == card and not (entry.folder / "card.pth").exists()
+    path = zoo.export(entry, to="torchvision", out=tmp_path / "a.pth")
+    assert zoo.export(entry, to="torchvision", out=path) == path  # over its own
+
+
 class Evil:
     def __init__(self, path: Path) -> None:
         self.path = path
