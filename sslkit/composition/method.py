@@ -19,7 +19,7 @@ from sslkit.embeddings import Embeddings, outputs_of
 from sslkit.errors import UserError, shown
 from sslkit.objectives.base import Objective
 from sslkit.options.members import checked_parts, key, parse
-from sslkit.options.settings import Limits, fits
+from sslkit.options.settings import Limits, as_plain, fits
 from sslkit.regularizers.base import Regularizer
 from sslkit.runtime import distributed
 from sslkit.runtime.device import seeded
@@ -268,6 +268,7 @@ def method(
     normalize: mean and std per channel; None is ImageNet's for three channels, otherwise 0.5 and 0.25.
     Raises UserError for unknown names and options, with the nearest known one.
     """
+    image_size, in_chans, seed = as_plain((image_size, in_chans, seed))
     for option, value in {"image_size": image_size, "in_chans": in_chans}.items():
         if not fits(value, int, Limits(least=1)):
             raise UserError(f"{option} must be a whole number, at least 1, got {shown(value)}")

@@ -78,12 +78,13 @@ class Declared:
     help: str
 
     def check(self, value: Any) -> Any:
-        """Return the checked value; an integer becomes a float where the setting is one, a path a text.
+        """Return the checked value, of Python's types; integers become floats where these are meant, paths texts.
 
         Raises UserError, with the path, the allowed values and the value, for another type or a value out of range.
         """
         if isinstance(value, PurePath):  # YAML and JSON, which keep the settings, have no paths
             value = str(value)
+        value = as_plain(value)
         for kind in alternatives(self.kind):
             if fits(value, kind, self.limits):
                 return float(value) if kind is float else value
@@ -193,8 +194,19 @@ def as_word(value: Any) -> str:
     return "[" + ",".join(map(as_word, value)) + "]" if isinstance(value, (list, tuple)) else str(value)
 
 
+def as_plain(value: Any) -> Any:
+    """The numbers and texts of numpy as Python's, also in lists and mappings: YAML and JSON cannot hold them."""
+    if type(value) is dict:
+        return {name: as_plain(one) for name, one in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(as_plain, value))
+    is_scalar = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+    return value.item() if is_scalar else value
+
+
 def storable(value: Any) -> Any:
     """Settings as values that YAML and JSON can hold; a function becomes its name."""
+    value = as_plain(value)
     if isinstance(value, Mapping):
         return {str(k): storable(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 from sslkit.data.images import ON_ERROR, PAGES, checked_range, joined
 from sslkit.data.sources.objects import as_source, name_of
 from sslkit.errors import UserError, shown
-from sslkit.options.settings import MOST_SEED, nested, overlaid, setting, storable
+from sslkit.options.settings import MOST_SEED, as_plain, nested, overlaid, setting, storable
 
 LEAST_POINTS = 5  # images of a t-SNE
 OPEN = (("objective", "momentum"), ("views", "scale"))  # options of a method that may be left open, as optimizer.lr
@@ -214,7 +214,10 @@ def _grouped(given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings with each group as a mapping of its own, and no dots in a key; a method alone stays a text."""
     if any(str(key).startswith("method.") for key in given):
         given = {"method": Config.method, **given}
-    groups = {key: dict(value) if isinstance(value, Mapping) else value for key, value in nested(given, SHORT).items()}
+    groups = {
+        key: as_plain(dict(value) if isinstance(value, Mapping) else value)
+        for key, value in nested(given, SHORT).items()
+    }
     apart = [key for key in ("data", "optimizer") if key in groups and not isinstance(groups[key], Mapping)]
     return groups | {key: {SHORT[key]: groups[key]} for key in apart}
 
@@ -300,7 +303,8 @@ def asked_for(
     if isinstance(given, Config):
         if settings:
             raise UserError(f"{', '.join(settings)} beside a Config: set it there, with dataclasses.replace")
-        return given, None
+        groups = {name: dict(vars(own)) if dataclasses.is_dataclass(own) else own for name, own in vars(given).items()}
+        return Config.from_mapping(groups), None
     config = {"method": given} if isinstance(given, str) else {} if given is None else given
     if not isinstance(config, Mapping):
         raise UserError(f"settings are a mapping, such as {{'method': 'simclr', 'epochs': 100}}; got {shown(given)}")

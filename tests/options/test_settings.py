@@ -1,5 +1,7 @@
 """Settings declare their type and range, and every value is checked against them."""
 
+import dataclasses
+import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
+import sslkit
 from sslkit.errors import UserError
-from sslkit.options.settings import Declared, Limits, declared, nested, overlaid, setting, takes_text
-from sslkit.training.config import Config
+from sslkit.options.settings import Declared, Limits, declared, nested, overlaid, setting, storable, takes_text
+from sslkit.training.config import Config, asked_for
 
 
 @dataclass
@@ -74,6 +78,30 @@ def test_what_is_allowed_is_taken() -> None:
     made = overlaid(Outer(), given)
     assert (made.count, made.workers, made.title, made.inner.sizes) == (9, 2, "ä b=c", (2, 3))
     assert made.kind == "a" and made.on is True and Outer().inner.rate == 0.1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"count": np.int64(9)}, {"title": np.str_("ä")}, {"inner": {"rate": np.float32(0.5), "sizes": [np.int16(3), 4]}}],
+)
+def test_what_numpy_computed_becomes_what_files_can_hold(given: dict) -> None:
+    made = storable(dataclasses.asdict(overlaid(Outer(), given)))
+    assert yaml.safe_load(yaml.safe_dump(made)) == json.loads(json.dumps(made)) == made
+    assert yaml.safe_load(yaml.safe_dump(storable(given))) == given
+
+
+def test_a_run_of_numpys_numbers(tmp_path: Path) -> None:
+    one = np.int64(1)
+    data = {"source": "digits", "batch_size": np.int64(512), "image_size": np.int64(8)}
+    given = {"epochs": one, "seed": one, "data": data, "method.dsa.nu": np.float32(0.25), "eval.tsne": np.int64(0)}
+    for settings in (given, Config.from_mapping(given), dataclasses.replace(Config.from_mapping(given), epochs=one)):
+        config, _ = asked_for(settings, {})
+        kept = config.to_dict()
+        assert yaml.safe_load(yaml.safe_dump(kept)) == json.loads(json.dumps(dataclasses.asdict(config))) == kept
+        assert config.method == {"name": "byol+dsa", "dsa": {"nu": 0.25}} and type(config.seed) is int
+    with pytest.raises(UserError, match="epochs must be a whole number"):
+        asked_for(dataclasses.replace(config, epochs=0), {})
+    assert sslkit.method("byol", image_size=np.int64(16), in_chans=one, seed=one).image_size == 16
 
 
 def test_whole_numbers_become_floats_where_those_are_meant() -> None:
