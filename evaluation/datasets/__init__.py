@@ -85,8 +85,10 @@ def open_split(
     options = ImageOptions(split, image_size, channels, fit, on_error, range=range)
     source = reusable(source)
     if entry := published(source):
-        return entry.open(Path(source.partition(":")[2] or root).expanduser(), options, counts)
+        opened = entry.open(Path(source.partition(":")[2] or root).expanduser(), options, counts)
+        return dataclasses.replace(opened, source=source)
     opened = of_source(source, options, {entry.torchvision: entry.metric for entry in map(find, names())})
+    opened = dataclasses.replace(opened, source=source)
     return labelled(opened) if needs_labels else opened
 
 

@@ -41,11 +41,24 @@ def draw_keys(ids: Sequence[str], seed: int, purpose: str = "held out") -> np.nd
     return np.array([hashlib.sha256(start + name).digest() for name in names], dtype="S32")
 
 
-def stratified_folds(y: Tensor, folds: int, generator: torch.Generator) -> Tensor:
-    """Return the fold (N,) of each row: rows of a class go to the folds in turn, in random order."""
-    labels = y.cpu()
+def first_and_member(groups: Tensor | None, n: int) -> tuple[Tensor, Tensor]:
+    """Return the first row (G,) of each group, ascending, and the group (N,) of each row; None: each row is one."""
+    if groups is None:
+        return torch.arange(n), torch.arange(n)
+    _, first, member = np.unique(groups.cpu().numpy(), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return torch.from_numpy(first[order]), torch.from_numpy(np.argsort(order)[member])
+
+
+def stratified_folds(y: Tensor, folds: int, generator: torch.Generator, groups: Tensor | None = None) -> Tensor:
+    """Return the fold (N,) of each row: rows of a class go to the folds in turn, in random order.
+
+    groups: (N,) of rows that stay together, by the class of the first; None: each row is one.
+    """
+    first, member = first_and_member(groups, len(y))
+    labels = y.cpu()[first]
     drawn = torch.randperm(len(labels), generator=generator)
     dealt = drawn[labels[drawn].argsort(stable=True)]
     fold = torch.empty_like(labels)
     fold[dealt] = torch.arange(len(labels)) % folds
-    return fold.to(y.device)
+    return fold[member].to(y.device)

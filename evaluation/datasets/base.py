@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +54,7 @@ class Split:
     boxes: (N, 4) left, upper, right, lower of the object in its whole image, as shares of that; nan for an image of no
     object; None for images that are not parts of others.
     name, split: for tables. note: printed beside a number (which draw, which copy), or "".
+    source: what `open_split` was given, of which this may be a part; None of a split that was made otherwise.
     digest: sha256 of the list of images, their labels and the pixels' options.
     """
 
@@ -66,6 +68,7 @@ class Split:
     groups: np.ndarray | None = field(default=None, repr=False)
     note: str = ""
     boxes: np.ndarray | None = field(default=None, repr=False)
+    source: Any = field(default=None, repr=False)
 
     @property
     def digest(self) -> str:

@@ -26,6 +26,7 @@ from sslkit.terminal.say import counted
 THRESHOLD = 0.85  # cosine of efficientnet_lite0 at 224 pixels; other networks need another
 MOST = 1_000_000  # pairs: a longer list helps nobody
 CANDIDATES = 32  # neighbours of each image that an approximate search compares
+EQUAL = 1 - 1e-12  # the cosine of equal rows is 1 up to rounding
 BLOCK = 2**11  # rows of a block of cosines
 SHOWN = 24  # pairs of the contact sheet
 COLUMNS = 3  # of it
@@ -94,7 +95,7 @@ def similar(x: np.ndarray, rows: np.ndarray, threshold: float, search: str) -> t
     near, cosines, total = [np.empty((0, 2), np.int64)], [np.empty(0)], 0
     for pairs in candidates:
         cosine = pair_cosines(x, pairs[:, 0], x, pairs[:, 1])
-        kept = cosine >= threshold
+        kept = cosine >= min(threshold, EQUAL)
         total += kept.sum()
         if total > MOST:
             raise UserError(
@@ -222,7 +223,9 @@ def _contents(parts: Sequence[Part], paths: Sequence[str]) -> Iterator[Content |
     """Yield the content of each image; a hash of the pixels of one in an array."""
     for part, row in located(parts, paths):
         content = content_of(part.split.images, row)
-        yield str(part.split.ids[row]).partition("-")[0] if content is None else content  # numbered where equal
+        name = str(part.split.ids[row])
+        is_page = hasattr(part.split.images, "path")  # of a file that holds several, which have no content of their own
+        yield content or (name if is_page else name.partition("-")[0])  # hashes are numbered where equal
 
 
 def _pictures(pairs: Duplicates, chosen: np.ndarray, sources: Sequence[Source]) -> dict[int, np.ndarray]:

@@ -37,10 +37,15 @@ _WITH_TRAIN = ("trainval", "all", "base", "novel_val", "novel_test")  # splits t
 
 @dataclass(frozen=True)
 class Judged:
-    """One split of a source that networks are judged on."""
+    """One split of a source that networks are judged on; of a part of an opened `Split` the whole that it is of."""
 
     data: Any
     split: str
+
+    def __post_init__(self) -> None:
+        if isinstance(self.data, Split) and self.data.source is not None:
+            object.__setattr__(self, "split", self.data.split)
+            object.__setattr__(self, "data", self.data.source)
 
     @cached_property
     def published(self) -> str:

@@ -11,7 +11,7 @@ from evaluation.ranking.beliefs import beliefs
 from evaluation.ranking.rounds import Arm, Round, planned, rounds_of
 from evaluation.tuning.classifier import Setting
 from evaluation.tuning.estimate import announce
-from evaluation.tuning.outcomes import best, in_groups, unpacked
+from evaluation.tuning.outcomes import best, in_groups, mean_record, unpacked
 from evaluation.tuning.task import open_task
 from evaluation.tuning.trials import Trial, open_runner
 from sslkit.errors import UserError
@@ -101,7 +101,7 @@ def _arm(
     ordered = []
     left = list(sound)
     while left:
-        ordered.append(left.pop(best([own[0] for own in left], name)))
+        ordered.append(left.pop(best([mean_record(own) for own in left], name)))
     values = np.array([record["value"] for record in ordered[0]])
     known = all(record["right"] is not None for record in ordered[0])
     right = np.stack([unpacked(record["right"], len(task.test)) for record in ordered[0]]) if known else None

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.datasets import Split
 from evaluation.features.zoo_members import Members, members
 from evaluation.ranking.agreement import Agreement, agreement
 from evaluation.ranking.candidates import Candidate, are_arrays, chosen, of_arrays, of_models
@@ -78,6 +79,8 @@ def rank(
     specs = checked_metrics(metrics, bootstrap=bootstrap, runtime=Runtime(device=device, seed=seed))
     choice, reading, runtime = chosen(how | {"device": device, "seed": seed, "say": say}, are_arrays(zoo))
     zoo, dataset = _checked_zoo(zoo, dataset), reusable(dataset)
+    if isinstance(dataset, Split) and "split" not in how:
+        choice = replace(choice, split=dataset.split)
     accuracies = truth_values(truth, tuple(zoo))
     if dataset is None:
         found = Members({one.name: one for one in of_arrays(zoo, runtime)})

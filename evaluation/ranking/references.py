@@ -34,13 +34,14 @@ Statistics = tuple[np.ndarray, np.ndarray]
 class Reference:
     """The reference of every model. asked: the word. split: of a data set. table: of a file, {model: mean and std}.
 
-    A table whose only model is "" is of any model. found: {model: its digest, and its statistics on the data set}.
+    A table whose only model is "" is of any model. found: {model: what its features depend on, and their
+    statistics on the data set}.
     """
 
     asked: str
     split: Split | None = None
     table: Mapping[str, Statistics] = field(default_factory=dict)
-    found: dict[str, tuple[str, Statistics]] = field(default_factory=dict, repr=False)
+    found: dict[str, tuple[tuple[Any, ...], Statistics]] = field(default_factory=dict, repr=False)
 
     def of(self, name: str, model: LoadedModel, reading: Reading, runtime: Runtime) -> Statistics | None:
         """Return mean (D,) and std (D,) of a model's features; None for the task's own.
@@ -53,9 +54,11 @@ class Reference:
             known = model.entry.card.get("features") if model.entry else None
             return (known["mean"], known["std"]) if known and "mean" in known else None
         if self.split is not None:
-            if name not in self.found or self.found[name][0] != model.digest:
+            read = (reading.resize, reading.interpolation, reading.range, runtime.precision)
+            key = (model.digest, model.image_size, model.mean, model.std, *read)
+            if name not in self.found or self.found[name][0] != key:
                 x = features_of(model, self.split, reading, runtime).x
-                self.found[name] = model.digest, (np.mean(x, 0, dtype=np.float64), np.std(x, 0, dtype=np.float64))
+                self.found[name] = key, (np.mean(x, 0, dtype=np.float64), np.std(x, 0, dtype=np.float64))
             return self.found[name][1]
         return self._of_file(name, model.width)
 

@@ -35,8 +35,8 @@ def as_sample(
     """Make the checked input of a metric.
 
     features: (N, D) numpy, torch, or nested lists, any float type; or `Features`, whose labels are taken if `labels`
-        is None (of several labels an image as 1 for yes, and 0 for no and for what does not count); or None, for
-        metrics that need none.
+        is None (of several labels an image as 1 for yes, and 0 for no and for what does not count), and whose groups
+        stay together; or None, for metrics that need none.
     labels: (N,) any hashable values, each value a class; or numbers (N,), (N, K) for regression and multi-label tasks.
     source_probs: (N, S) probabilities of the source classifier; rows must sum to 1 within 0.001 and are divided by
         their sum.
@@ -48,9 +48,11 @@ def as_sample(
     """
     seed = checked_seed(runtime.seed)
     device = torch.device("cpu") if runtime.device == "cpu" else device_of(runtime.device)  # the CPU is always there
+    groups = None
     if labels is None and hasattr(features, "labelled"):  # Features, whose module need not be imported for arrays
         features = features.labelled()
         labels = _yes_or_no(features.y) if features.y.ndim == 2 else features.y
+        groups = _groups(features.groups, device)
     x, largest = (None, None) if features is None else _features(getattr(features, "x", features))
     x = None if x is None else x.to(device)
     y, classes, targets = _labels(labels)
@@ -75,10 +77,20 @@ def as_sample(
         model,
         None if untrained is None else _features(getattr(untrained, "x", untrained))[0].to(device),
         None if boxes is None else _boxes(boxes).to(device),
+        groups,
         seed,
         dim=0 if x is None else x.shape[1],
         largest=largest,
     )
+
+
+def _groups(groups: np.ndarray | None, device: torch.device) -> Tensor | None:
+    if groups is None:
+        return None
+    found = torch.from_numpy(np.unique(groups, return_inverse=True)[1]).to(device)
+    if not found.any():
+        raise UserError(f"all {len(groups)} images are of one group, or file: at least two are needed to judge any")
+    return found
 
 
 def _yes_or_no(y: np.ndarray) -> np.ndarray:
@@ -156,12 +168,19 @@ def _labels(labels: Any) -> tuple[Tensor | None, tuple[str, ...], Tensor | None]
         numbers = torch.from_numpy(array.reshape(len(array), -1).astype(np.float64))
     if array.ndim == 2 and numbers is not None:
         if (classes := of_one_hot(array)) is None:
-            return None, (), numbers
+            yes_or_no = array.shape[1] > 1 and set(np.unique(array).tolist()) in ({-1, 1}, {-1, 0, 1})
+            return None, (), torch.from_numpy(_yes_or_no(array)) if yes_or_no else numbers
         array = classes
     if array.ndim != 1:
         raise UserError(f"labels must be (N,), or numbers (N, K), not of shape {array.shape}")
     if array.dtype.kind == "f" and (array != np.rint(array)).any():
         return None, (), numbers
+    if array.dtype.kind in "fi" and array.min() == -1 and len(np.unique(array)) > 2:
+        missing = int((array == -1).sum())
+        raise UserError(
+            f"{missing} of {len(array)} labels are -1 (no label); leave these rows out with x[y >= 0], y[y >= 0], or "
+            "number the classes from 0 if -1 is one"
+        )
     y, names = _numbered(array)
     return torch.from_numpy(y), names, numbers
 

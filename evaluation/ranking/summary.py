@@ -90,7 +90,8 @@ def rank_tasks(
     rankings = []
     for (task, split), file in zip(opened.items(), file_names(list(tasks)).values(), strict=True):
         accuracies = known.get(task)
-        ranking = rank(models, split, metrics, truth=accuracies, say=line, **drawn, **heads, **how)
+        asked = {**how, "split": split.split}  # an alias, as trainval, is open by its own name
+        ranking = rank(models, split, metrics, truth=accuracies, say=line, **drawn, **heads, **asked)
         if truth is not None and accuracies is None:
             ranking = replace(ranking, notes=(*ranking.notes, f"truth={truth} has no accuracies of {task}"))
         made = {**ranking.made, "image_size": image_size}

@@ -80,6 +80,7 @@ class Sample:
     std of the same model's features on its training images. model: the network, for its size.
     untrained: (N, E) features of the same network with random weights.
     boxes: (N, 4) float64 of the object in its whole image, see `Split`; nan for rows of no object.
+    groups: (N,) int64, equal for images of one object, which judge no other of it; None: each image is one.
     shift: (C, D) float64 added to the rows of each class, or None. origin: the sample without the shift, which has the
     same sums except the means.
     dim: D before `compact`. ones: (D,) the vector of ones after it. diagonal: (D,) the total scatter after it, along
@@ -95,6 +96,7 @@ class Sample:
     model: Any = None
     untrained: Tensor | None = None
     boxes: Tensor | None = None
+    groups: Tensor | None = None
     seed: int = 0
     shift: Tensor | None = None
     origin: "Sample | None" = None
@@ -227,7 +229,7 @@ class Sample:
             present, y = torch.unique(self.y[rows], return_inverse=True)
             classes = tuple(self.classes[k] for k in present.tolist())
             shift = None if self.shift is None else self.shift[present]
-        parts = {name: getattr(self, name) for name in ("x", "targets", "source_probs", "untrained", "boxes")}
+        parts = {name: getattr(self, name) for name in ("x", "targets", "source_probs", "untrained", "boxes", "groups")}
         picked = {name: None if part is None else part[rows] for name, part in parts.items()}
         return replace(self, y=y, classes=classes, shift=shift, origin=None, diagonal=None, **picked)
 

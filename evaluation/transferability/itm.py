@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from evaluation.datasets._splits import first_and_member
 from evaluation.transferability._implicit import (
     BATCH,
     HORIZON,
@@ -29,11 +30,15 @@ WAYS = ("train_kernel", "transductive", "none")
 VARIANTS = {"code": (0.5, 0.0), "paper": ("adaptive", 1.0)}  # eta and centre_weight
 
 
-def split(y: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+def split(y: Tensor, rng: torch.Generator, groups: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Split into training and held-out rows, about 4 : 1 in each class, each in random order.
 
-    Every class keeps a training image. Raises UserError if no image can be held out.
+    groups: (N,) of rows that stay together, in the order of the rows. Every class keeps a training image, or group.
+    Raises UserError if none can be held out.
     """
+    if groups is not None:
+        first, member = first_and_member(groups, len(y))
+        return tuple(torch.isin(member, part).nonzero()[:, 0] for part in split(y[first], rng))
     order = torch.randperm(len(y), generator=rng)
     counts = torch.bincount(y)
     shares = counts.double() / 5
@@ -179,7 +184,7 @@ def _diagnostics(runs: list[_Run], iterations: int, held: int) -> dict[str, Any]
 def _parts(sample: Sample, rng: torch.Generator, standardise: bool = True) -> Parts:
     """Split, and standardise in float64 by the training part, which also determines the constant columns."""
     y = sample.labels
-    rows, held = (part.to(y.device) for part in split(y.cpu(), rng))
+    rows, held = (part.to(y.device) for part in split(y.cpu(), rng, sample.groups))
     both = [sample.take(rows).features, sample.take(held).features]
     x, held_x = _standardised(*both) if standardise else (_as_they_are(part) for part in both)
     return Parts(x, y[rows], held_x, y[held], sample.n_classes)

@@ -9,16 +9,18 @@ from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 
 
-def knn_right(x: Tensor, y: Tensor, k: int = 20, temperature: float = 0.07) -> Tensor:
+def knn_right(x: Tensor, y: Tensor, k: int = 20, temperature: float = 0.07, groups: Tensor | None = None) -> Tensor:
     """Return (N,) 1.0 where the k most similar other rows, weighted by exp(cosine / temperature), vote for the label.
 
     x: (N, D). y: (N,) int64 from 0. Ties go to the smaller class. Similarities are float32. A row votes for no row that
     is equal to it: a copy of an image would answer for it; but where at most half of the rows are distinct, the model
     maps images to few points, and they vote. k is lowered to the number of the other rows.
+    groups: (N,) of rows that do not vote for each other, as images of one object.
     """
     rows, labels = np.arange(len(y)), y.cpu().numpy()
     unit = unit_rows(_in_range(x.cpu().numpy()), "features")
     own = _copies(x.cpu().numpy())
+    own = own if groups is None else _joined(own, groups.cpu().numpy())
     similarity, position = neighbours(unit, rows, unit, min(k, len(y) - int(np.bincount(own).max())), (own, own))
     voted = vote(similarity, labels[position], [k], temperature, int(labels.max()) + 1)[k]
     return torch.from_numpy(voted == labels).double().to(y.device)
@@ -31,6 +33,17 @@ def _copies(x: np.ndarray) -> np.ndarray:
     return groups if 2 * len(number) > len(x) else np.arange(len(x))
 
 
+def _joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the finest groups (N,) in which rows are together that are in either of two groupings (N,)."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    ends = [np.unique(one, return_inverse=True)[1] for one in (first, second)]
+    places = (ends[0].astype(np.int32), (ends[1] + len(first)).astype(np.int32))
+    graph = coo_array((np.ones(len(first), bool), places), shape=(2 * len(first),) * 2)
+    return connected_components(graph, directed=False)[1][ends[0]]
+
+
 def _in_range(x: np.ndarray) -> np.ndarray:
     """Scale rows by powers of 2 to a largest magnitude in [1/2, 1): cosines stay bit-identical and within float32's
     range."""
@@ -41,7 +54,8 @@ def _in_range(x: np.ndarray) -> np.ndarray:
 def score(sample: Sample, *, k: int = 20, temperature: float = 0.07) -> Score:
     """Share of images whose k nearest others by cosine, weighted by exp(s / temperature), vote for the right class.
 
-    Exact copies, images of equal features, do not vote for each other, if more than half of the rows are distinct.
+    Exact copies, images of equal features, do not vote for each other, if more than half of the rows are distinct; nor
+    do images of one group.
 
     k: neighbours, at most N - 1. temperature: the smaller, the more the nearest count; both as in the `knn` protocol.
     Rows of zeros have no cosine: they count as wrong and are nobody's neighbour, with a warning.
@@ -57,7 +71,8 @@ def score(sample: Sample, *, k: int = 20, temperature: float = 0.07) -> Score:
     known = x.any(1)
     right = torch.zeros(len(y), dtype=torch.float64, device=y.device)
     if int(known.sum()) > 1:
-        right[known] = knn_right(x[known], y[known], min(k, int(known.sum()) - 1), temperature)
+        groups = None if sample.groups is None else sample.groups[known]
+        right[known] = knn_right(x[known], y[known], min(k, int(known.sum()) - 1), temperature, groups)
     lost = int((~known).sum())
     warnings = (f"{lost} of {len(y)} rows of features are all zeros and count as wrong",) if lost else ()
     return Score(float(right.mean()), {"k": k}, warnings, terms=right)

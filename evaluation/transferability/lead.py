@@ -176,7 +176,7 @@ def score(
     _check(init, kernel, {"eta": eta, "time": time, "ridge": ridge}, folds)
     y, c = sample.labels, sample.n_classes
     x = _standardised(sample.features)
-    fold = stratified_folds(y, min(folds, len(y)), sample.generator("lead folds"))
+    fold = stratified_folds(y, min(folds, len(y)), sample.generator("lead folds"), sample.groups)
     raw = ridge_scores(x, y, fold, c, ridge) if init == "ridge" else svm_scores(x, y, fold, c, sample.seed)
     start = raw.clamp(FLOOR, 1)
     start /= start.sum(1, keepdim=True)

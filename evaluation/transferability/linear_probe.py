@@ -82,9 +82,9 @@ def score(sample: Sample, *, folds: int = 5, penalty: float | None = None) -> Sc
     rows, y = sample.compact, sample.labels
     penalty = chosen_penalty(rows.scatter) if penalty is None else penalty
     rounding = min(rows.scatter.precision / penalty, COARSEST)
-    fold = stratified_folds(y, min(folds, len(y)), sample.generator("linear_probe"))
+    fold = stratified_folds(y, min(folds, len(y)), sample.generator("linear_probe"), sample.groups)
     right = torch.zeros(len(y), dtype=torch.float64, device=y.device)
-    for number in range(min(folds, len(y))):
+    for number in torch.unique(fold).tolist():
         held = (fold == number).nonzero()[:, 0]
         hot = torch.nn.functional.one_hot(y[held], sample.n_classes).double()
         predictions = held_out_scores(_rows(rows, held), hot, rows.scatter, penalty)

@@ -1,11 +1,13 @@
 """Redrawn scores: their spread is that of other images."""
 
+import dataclasses
 import warnings
 
 import numpy as np
 import pytest
 import torch
 
+from evaluation.features import as_features
 from evaluation.ranking.resampling import Column, half, of_terms, replicates
 from evaluation.ranking.samples import as_sample
 from evaluation.ranking.scoring import Spec, parse, scored
@@ -145,3 +147,14 @@ def test_a_zoo_s_metric_is_of_the_models_that_it_does_not_refuse(monkeypatch: py
     monkeypatch.setattr("evaluation.ranking.resampling.scored", refusing)
     (found,) = replicates(columns, samples, 5, 0)
     assert len(refused) == 5 and np.isnan(found[:, 1]).all() and np.isfinite(found[:, [0, 2]]).all()
+
+
+def test_images_of_one_group_are_drawn_together() -> None:
+    """Each image three times, as one group, varies as the images alone do."""
+    x, y = drawn(90, 0)
+    given = dataclasses.replace(as_features((np.repeat(x, 3, 0), np.repeat(y, 3))), groups=np.repeat(np.arange(90), 3))
+    terms = np.random.default_rng(0).normal(size=(90, 2))
+    groups = torch.arange(90).repeat_interleave(3)
+    assert np.allclose(of_terms(np.repeat(terms, 3, 0), 50, 1, groups), of_terms(terms, 50, 1))
+    rows, alone = half(as_sample(given), 0, 0), half(as_sample(x, y), 0, 0)
+    assert rows.tolist() == [3 * row + k for row in alone.tolist() for k in range(3)]

@@ -1,5 +1,6 @@
 """What metrics see: labels of any kind, features of any type, and one error for what is not sound."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -166,3 +167,24 @@ def test_a_part_of_a_moved_sample_keeps_its_move() -> None:
     part = sample.moved(shift).take(torch.tensor([0, 5]))
     assert torch.equal(part.features, shift)
     assert torch.equal(part.moved(2 * shift).features, 3 * shift)
+
+
+def test_rows_without_a_label_are_no_class() -> None:
+    with pytest.raises(UserError, match=r"2 of 6 labels are -1 \(no label\)"):
+        as_sample(X, [0, 0, 1, 1, -1, -1])
+    assert as_sample(X, [0, 0, 1, 1, -2, -2]).classes == ("-2", "0", "1")
+
+
+def test_yes_and_no_are_the_same_as_an_array_and_as_features() -> None:
+    y = np.array([[1, -1], [-1, 1], [1, 1], [-1, -1], [1, -1], [-1, 1]])
+    assert torch.equal(as_sample(X, y).targets, as_sample(as_features((X, y))).targets)
+    y[0, 1] = 0
+    with pytest.warns(UserWarning, match="do not count"):
+        assert as_sample(X, y).targets.tolist() == (y > 0).tolist()
+
+
+def test_groups_are_those_of_features_also_of_some() -> None:
+    given = dataclasses.replace(as_features((X, Y)), groups=np.array([5, 5, 9, 9, 9, 2]))
+    sample = as_sample(given)
+    assert sample.groups.tolist() == [1, 1, 2, 2, 2, 0] and as_sample(X, Y).groups is None
+    assert sample.take(torch.tensor([0, 5])).groups.tolist() == [1, 0]

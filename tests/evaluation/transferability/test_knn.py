@@ -1,11 +1,15 @@
 """Nearest neighbours: all similarities of all others, by a loop."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import evaluation
 import sslkit
+from evaluation.features import as_features
 from evaluation.ranking.scoring import evaluate_metric
+from evaluation.transferability.knn import _joined
 from sslkit.errors import UserError
 
 
@@ -101,3 +105,24 @@ def test_copies_do_not_vote_for_each_other() -> None:
     copied = np.concatenate([x, x[:30]]), np.concatenate([y, y[:30]])
     found = evaluate_metric("knn", *copied, k=1).details.terms
     assert found[70:].tolist() == found[:30].tolist() == looped(x, y, 1, 0.07)[:30].tolist()
+
+
+def test_images_of_one_group_do_not_vote_for_each_other() -> None:
+    """Three near-equal images of each object, whose class has nothing to do with them: what chance gives is right."""
+    generator = np.random.default_rng(0)
+    objects, y = generator.normal(size=(200, 16)), np.repeat(generator.integers(4, size=200), 3)
+    x = np.repeat(objects, 3, 0) + 1e-3 * generator.normal(size=(600, 16))
+    x[5] = x[4]  # a copy, too
+    groups = np.repeat(np.arange(200), 3)
+    given = dataclasses.replace(as_features((x, y)), groups=groups)
+    for name in ("knn", "linear_probe", "itm"):
+        alone, together = (evaluation.score(name, one, seed=0) for one in (as_features((x, y)), given))
+        assert together < 0.4, name
+        assert name != "knn" or alone > 0.98
+    with pytest.raises(UserError, match="all 600 images are of one group"):
+        evaluation.score("knn", dataclasses.replace(given, groups=np.zeros(600, np.int64)))
+
+
+def test_a_group_and_a_copy_join_what_they_share() -> None:
+    joined = _joined(np.array([0, 1, 1, 2, 3, 4]), np.array([7, 7, 8, 9, 9, 5]))
+    assert [np.flatnonzero(joined == one).tolist() for one in dict.fromkeys(joined)] == [[0, 1, 2], [3, 4], [5]]
