@@ -24,6 +24,7 @@ from evaluation.embedding.sources import open_parts
 from evaluation.embedding.table import embed_parts
 from evaluation.features.extraction import context
 from evaluation.features.models import load_model
+from sslkit import open_images
 from sslkit.errors import UserError
 
 
@@ -99,6 +100,22 @@ def test_equal_arrays_have_the_same_content(tmp_path) -> None:
     parts = open_parts(tmp_path / "a.npz")
     paths = [name for part in parts for name in part.names(part.split.ids)]
     assert same_content([(parts, paths)]).tolist() == [0, 1, 0, 3, 3, 5, 0]
+
+
+def test_pages_of_a_file_are_of_different_content(tmp_path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 2, 8, 8, 3)).astype(np.uint8)
+    for number, pages in enumerate(pixels):
+        first, second = map(Image.fromarray, pages)
+        first.save(tmp_path / f"scan-{number}.tif", save_all=True, append_images=[second])
+    parts = open_parts(open_images(tmp_path, pages="all"))
+    paths = [name for part in parts for name in part.names(part.split.ids)]
+    assert len(paths) == 4 and same_content([(parts, paths)]).tolist() == [0, 1, 2, 3]
+
+
+def test_equal_rows_are_pairs_at_the_highest_threshold() -> None:
+    x = np.random.default_rng(0).normal(size=(50, 19)).astype(np.float32).repeat(2, 0)
+    pairs, _ = similar(x, np.arange(100), 1.0, "exact")
+    assert sorted(map(tuple, pairs.tolist())) == [(row, row + 1) for row in range(0, 100, 2)]
 
 
 def test_similar_pairs_are_those_of_all_pairs(monkeypatch) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,12 @@ from PIL import Image
 
 from evaluation.datasets import open_split
 from evaluation.features.models import LoadedModel, load_model
+from evaluation.protocols.fine_tune import settings_of
+from evaluation.ranking import elimination
 from evaluation.ranking.beliefs import Beliefs, beliefs
 from evaluation.ranking.halving import divided, successive_halving
 from evaluation.ranking.halving_output import lines, next_command
+from evaluation.ranking.rank import rank
 from evaluation.ranking.rounds import Round
 from sslkit.errors import UserError
 
@@ -193,3 +197,33 @@ def test_images_of_more_than_8_bits_are_read_by_the_range_that_is_given(zoo: dic
 def test_two_models_are_one_round(zoo: dict) -> None:
     found = successive_halving(dict(list(zoo.items())[:2]), "digits", **QUICK)
     assert len(found.rounds) == 1 and found.within == pytest.approx(1) and not math.isnan(found.probability)
+
+
+def test_the_rate_of_a_model_is_the_best_by_all_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {(1e-2, 0): 0.9, (1e-2, 1): 0.6, (1e-2, 2): 0.6, (1e-3, 0): 0.89, (1e-3, 1): 0.88, (1e-3, 2): 0.87}
+    sound = {"diverged": False, "loss": 1.0, "seconds": 1.0, "right": None, "weight_decay": 0.0}
+
+    class Runner:
+        def run(self, trials: Sequence[Any], _: str) -> list[dict[str, Any]]:
+            own = [trial.setting for trial in trials]
+            return [{**sound, "lr": one.lr, "value": values[one.lr, one.seed]} for one in own]
+
+    class Task:
+        def rows(self) -> np.ndarray:
+            return np.arange(3)
+
+    monkeypatch.setattr(elimination, "open_runner", lambda *_: nullcontext(Runner()))
+    monkeypatch.setattr(elimination, "open_task", lambda *_: Task())
+    grid = settings_of({"lr": (1e-2, 1e-3), "weight_decay": [0.0], "optimizer": "sgd"}, steps=2)
+    for seeds in ((0, 1, 2), (2, 0, 1)):
+        arm = elimination._arm("a", None, {}, grid, seeds, None)
+        assert arm.lrs == (1e-3, 1e-2) and arm.values.tolist() == [values[1e-3, seed] for seed in seeds]
+
+
+def test_a_split_is_taken_as_it_is_open(zoo: dict) -> None:
+    """Published sets are tuned on their trainval, or on a split that has two names."""
+    given = replace(open_split("digits", "train"), split="trainval")
+    ranking = rank(zoo, given, ["knn"], max_images=40, bootstrap=0, cache=None)
+    assert np.array_equal(ranking.scores, rank(zoo, "digits", ["knn"], max_images=40, bootstrap=0, cache=None).scores)
+    with pytest.raises(UserError, match="is open as its split 'trainval', not 'test'"):
+        rank(zoo, given, ["knn"], split="test", cache=None)

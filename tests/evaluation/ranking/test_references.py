@@ -77,6 +77,14 @@ def test_the_published_statistics_are_of_imagenets_validation_images(
     np.testing.assert_allclose([mean, std], [x.mean(0), x.std(0)], rtol=1e-12)
 
 
+def test_statistics_are_of_what_is_asked_now(place: Path) -> None:
+    reference, model = open_reference("task.npz"), load_model(made(place, "byol", "task.npz"))
+    for how in (HOW, {**HOW, "resize": 40}, HOW):
+        mean, std = reference.of("byol", model, *context(**how))
+        x = np.asarray(evaluation.extract(model, "task.npz", "test", **how).x, np.float64)
+        np.testing.assert_allclose([mean, std], [x.mean(0), x.std(0)], rtol=1e-12)
+
+
 def score(model: Path, reference: object) -> float:
     task = evaluation.extract(model, sampled(open_split("task.npz", "train"), 60, 0), "train", **HOW)
     return evaluation.score("ped+logme", task, reference=reference)

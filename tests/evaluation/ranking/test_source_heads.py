@@ -21,6 +21,7 @@ from evaluation.learners.fitted_head import STRENGTHS
 from evaluation.ranking import source_heads
 from evaluation.ranking.candidates import sampled
 from evaluation.ranking.source_heads import source_head
+from evaluation.ranking.summary import rank_tasks
 from sslkit import backbones, zoo
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
@@ -161,8 +162,10 @@ def test_a_head_that_was_fitted_to_the_labels_of_the_task_gives_no_score(place: 
         entry = zoo.ZooEntry.load(made(place / "zoo", name, "labelled.npz"))
         zoo.update(entry, data={"source": "labelled.npz", "images": 300, "content": data.content_digest})
     how = {"cache": "cache", "progress": False, "workers": 0, "bootstrap": 0, "max_images": 60}
-    for task in ("labelled.npz", "copy.npz"):
-        ranking = evaluation.rank("zoo", task, ["leep", "knn"], **how)
+    whole = evaluation.open_split("labelled.npz", "train")
+    tasks = ("labelled.npz", "copy.npz", whole, whole.take(np.arange(0, 200, 2)))
+    rankings = [evaluation.rank("zoo", task, ["leep", "knn"], **how) for task in tasks]
+    for ranking in [*rankings, *rank_tasks("zoo", tasks[:2], ["leep", "knn"], out="out", pictures=False, **how)]:
         assert np.isnan(ranking.scores[:, 0]).all() and np.isfinite(ranking.scores[:, 1]).all()
         assert any("fitted to the labels of these very images" in note for note in ranking.notes), ranking.notes
     by_clusters = evaluation.rank("zoo", "labelled.npz", ["leep"], source="clusters", clusters=8, **how)
