@@ -104,7 +104,23 @@ def of_arrays(zoo: Mapping[str, Any], runtime: Runtime = ON_CPU) -> list[Candida
             found.append(Candidate(name, as_sample(x, y, runtime=runtime), _notes_of(given)))
         except UserError as error:
             raise UserError(f"{name}: {error}") from error
+    _check_names({name: given.labelled().ids for name, given in zoo.items() if getattr(given, "data", "")})
     return same_images(found)
+
+
+def _check_names(ids: Mapping[str, np.ndarray]) -> None:
+    """Raises UserError for features of other images than the first: equal labels do not make a set the same.
+
+    ids: of features of a data set; those of plain arrays are of the features.
+    """
+    for name, own in ids.items():
+        first, usual = next(iter(ids.items()))
+        if len(own) == len(usual) and (unequal := np.flatnonzero(own != usual)).size:
+            row = int(unequal[0])
+            raise UserError(
+                f"{first} and {name} are features of other images, or in another order: row {row} is {usual[row]} and "
+                f"{own[row]}; a ranking compares models on the same images"
+            )
 
 
 def of_models(

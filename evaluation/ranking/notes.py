@@ -8,7 +8,7 @@ import torch
 from evaluation.features.zoo_members import unlike_sizes
 from evaluation.ranking.agreement import FEWEST
 from evaluation.ranking.candidates import Candidate
-from evaluation.ranking.samples import doubts, row_marks
+from evaluation.ranking.doubts import doubts, row_marks
 from evaluation.ranking.scoring import MetricResult, Spec, takes_numbers
 from evaluation.ranking.source_marks import lines, recorded
 from evaluation.results.choice import levelled

@@ -30,14 +30,14 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sslkit.cli.words import SWEEP, check, joined, lengthened, one_line, quoted, unescaped
+from sslkit.cli.words import SWEEP, check, joined, lengthened, one_line, quoted, quoted_each, unescaped
 
 from sslkit import objectives, regularizers
 from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import RunFailed, UserError
 from sslkit.options import members
 from sslkit.options.members import classes, signature
-from sslkit.options.settings import as_word, declared, overlaid, takes_text
+from sslkit.options.settings import as_word, declared, overlaid, texts_of
 from sslkit.terminal import say
 from sslkit.terminal.say import as_started, as_typed, counted, entry, printable, reflowed
 
@@ -145,12 +145,10 @@ def _one_line(text: str) -> str:
 
 
 def _read(words: Sequence[str], settings: Any, *, shorten: bool = True) -> list[str]:
-    """Words in Hydra's grammar; in a sweep nothing is quoted, since a comma separates values."""
+    """Words in Hydra's grammar; in a sweep commas separate values, each of which is quoted where it must be."""
     words = [lengthened(word) for word in words if word != "experiment=null"] if shorten else list(words)
-    if shorten and SWEEP & set(sys.argv):
-        return words
-    texts = {one.path for one in declared(settings) if takes_text(one.kind)}
-    return [quoted(word, texts) for word in words]
+    as_read = quoted_each if shorten and SWEEP & set(sys.argv) else quoted
+    return [as_read(word, texts_of(settings)) for word in words]
 
 
 def prepare() -> None:

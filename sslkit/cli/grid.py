@@ -11,19 +11,21 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from sslkit.cli.words import check, one_line, quoted
+from sslkit.cli.words import check, of_one_value, one_line, quoted
 
 from sslkit import regularizers
 from sslkit.errors import UserError
 from sslkit.options import members
 from sslkit.options.members import parse, signature
-from sslkit.options.settings import overlaid
+from sslkit.options.settings import overlaid, texts_of
+from sslkit.training.config import Config
 
 LAUNCHERS = {  # Hydra's name and the package that provides it
     "slurm": ("submitit_slurm", "hydra-submitit-launcher"),
     "local": ("submitit_local", "hydra-submitit-launcher"),
     "ray": ("ray", "hydra-ray-launcher"),
 }
+TEXTS = {*texts_of(Config()), "data"}
 ELSEWHERE = {
     "method": "use methods=[...] and plugins=[...]",
     "seed": "write seeds=[...]",
@@ -62,7 +64,7 @@ def read(words: Sequence[str], settings: Any, config: Any) -> tuple[Any, list[st
     for name in _names(settings):
         for part, options in signature(name).items():
             known["method"].setdefault(part, {}).update(options)
-    check(list(words), known)
+    check([word if _key(word) in own else quoted(word, TEXTS) for word in words], known)
     shared = [word for word in words if _key(word) not in own]
     if settings.cluster is None and any(word.startswith("hydra") for word in shared):
         raise UserError("hydra... is for a launcher: choose it with cluster=slurm, local or ray")
@@ -86,7 +88,7 @@ def multiruns(ones: Iterable[tuple[Wanted, bool]]) -> list[list[str]]:
     """
     seeds: dict[tuple[tuple[str, ...], str], list[int]] = defaultdict(list)
     for one, resume in ones:
-        rest = tuple(map(_of_one_value, one.words[2:])) + (("resume=true",) if resume else ())
+        rest = tuple(of_one_value(word, TEXTS) for word in one.words[2:]) + (("resume=true",) if resume else ())
         seeds[rest, one.method].append(one.seed)
     methods: dict[tuple[tuple[str, ...], tuple[int, ...]], list[str]] = defaultdict(list)
     for (rest, method), own in seeds.items():
@@ -95,11 +97,6 @@ def multiruns(ones: Iterable[tuple[Wanted, bool]]) -> list[list[str]]:
         ["-m", f"method={','.join(names)}", f"seed={','.join(map(str, own))}", *rest]
         for (rest, own), names in methods.items()
     ]
-
-
-def _of_one_value(word: str) -> str:
-    """A word as -m takes it: several folders, `data=A,B`, would be a sweep without quotes."""
-    return quoted(word, {_key(word)}) if _key(word) in ("data", "data.source") and "," in word else word
 
 
 def _names(settings: Any) -> list[str]:

@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ CARD = "card.json"  # of a zoo entry
 PLAIN = re.compile(r"[\w./-]{1,200}")  # a name of data or a path, and nothing of another form
 CALL = re.compile(r"""[^\s\[\],"'()][^\[\],"'()]*\([^()"']*\)[^\[\],"'()]*""")  # ped(lam=0.3)+logme
 IN_LIST = re.compile(rf"(?<=[\[, ]){CALL.pattern}")
+PARTS = re.compile(r"""(?:"[^"]*"|'[^']*'|\{[^{}]*\}|\[[^\[\]]*\]|\([^()]*\)|[^,])+""")  # between commas
+SWEEPS = re.compile(r"(choice|range|interval|glob|shuffle|sort|tag|extend_list)\(")  # functions of Hydra's grammar
 
 
 def check_data(words: Sequence[str]) -> None:
@@ -75,9 +77,37 @@ def quoted(word: str, texts: Collection[str] = ()) -> str:
     if not equals or word.startswith("-") or is_quoted or value in ("", "null") or key == "experiment":
         return word  # an experiment is a file's name, in its folder after a /
     if value[0] == "[" and value[-1] == "]":
-        return f"{key}={IN_LIST.sub(lambda call: quote(call.group()), value)}"
+        parts = PARTS.findall(IN_LIST.sub(lambda call: quote(call.group()), value)[1:-1])
+        return f"{key}=[{','.join(part if _parses(f'x=[{part}]') else quote(part.strip()) for part in parts)}]"
     is_text = key.lstrip("+") in texts or "/" in value or CALL.fullmatch(value)
     return f"{key}={quote(value)}" if is_text and value[0] != "{" else word
+
+
+def quoted_each(word: str, texts: Collection[str] = ()) -> str:
+    """Quote as `quoted` does, for a sweep (-m): each of the values between commas, where it is read otherwise."""
+    key, equals, value = word.partition("=")
+    if not equals or "\\" in value or SWEEPS.match(value):
+        return word
+    parts = (part if _is_read_as(part) else quoted(f"{key}={part}", texts) for part in PARTS.findall(value))
+    return f"{key}={','.join(part.removeprefix(f'{key}=') for part in parts)}"
+
+
+def of_one_value(word: str, texts: Collection[str] = ()) -> str:
+    """A word as -m takes it for one value: several folders, `data=A,B`, would be a sweep without quotes."""
+    return word if _is_read_as(word.partition("=")[2]) else quoted(word, texts)
+
+
+def _is_read_as(value: str) -> bool:
+    """Return whether Hydra reads a value as this text, and as no sweep."""
+    return not SWEEPS.match(value) and _parses(f"x={value}", lambda read: read == value)
+
+
+def _parses(word: str, meant: Callable[[Any], bool] = lambda _: True) -> bool:
+    try:
+        override = OverridesParser.create().parse_override(word)
+        return not override.is_sweep_override() and meant(override.value())
+    except (HydraException, ValueError):
+        return False
 
 
 def quote(value: str) -> str:

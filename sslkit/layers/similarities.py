@@ -38,7 +38,8 @@ def log_sum_exp(
         if not tf32 and math.prod(rows.shape[:-1]) * keys.shape[-2] <= PAIRS:
             return torch.logsumexp(_logits(rows, keys, temperature, without), dim=-1)
         if keys.dim() > 2:
-            return torch.stack([log_sum_exp(*one, temperature=temperature) for one in zip(rows, keys, strict=True)])
+            how = {"temperature": temperature, "without": without, "tf32": tf32}
+            return torch.stack([log_sum_exp(*one, **how) for one in zip(rows, keys, strict=True)])
         total = _CrossEntropy.apply(rows.reshape(-1, rows.shape[-1]), keys, None, temperature, without, tf32)
         return total.view(rows.shape[:-1])
 

@@ -242,8 +242,10 @@ def lidar(z: Tensor, groups: Tensor, delta: float = 1e-4, eps: float = 1e-7) -> 
 def uniformity(z: Tensor, t: float = 2.0) -> float:
     """log of the mean of exp(-t d^2) over pairs of l2-normalised rows, lower is more uniform (Wang & Isola 2020).
 
-    z: (N, D).
+    z: (N, D). Raises UserError for fewer than two rows.
     """
+    if len(z) < 2:
+        raise UserError(f"uniformity needs at least two rows, got {len(z)}")
     z = unit_rows(_finite(z))
     return uniformity_of(log_potentials(z.split(BLOCK), t), len(z))
 

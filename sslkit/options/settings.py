@@ -221,6 +221,11 @@ def takes_text(kind: Any) -> bool:
     return set(alternatives(kind)) <= {str, types.NoneType, list[str]} and str in alternatives(kind)
 
 
+def texts_of(settings: Any) -> set[str]:
+    """The paths of the settings of plain text."""
+    return {one.path for one in declared(settings) if takes_text(one.kind)}
+
+
 def fits(value: Any, kind: Any, limits: Limits) -> bool:
     """Return whether a value is of one plain type (no union) and within the limits."""
     if kind in (Any, inspect.Parameter.empty):

@@ -104,9 +104,16 @@ class Frozen(nn.Module):
     def normalize(self, pixels: Tensor) -> Tensor:
         """Normalise pixels (B, C, H, W) or (B, C, T, H, W) for the network: uint8, other integers, floats in [0, 1].
 
-        Integers of more than 8 bits lie in `about.range`, and are clipped to it.
+        Integers of more than 8 bits lie in `about.range`, and are clipped to it; without one those of uint16 have all
+        16 bits. Raises UserError for others without one.
         """
-        low, high = (0.0, 255.0) if pixels.dtype is torch.uint8 else self.about.range or (0.0, 65535.0)
+        whole = {torch.uint8: (0.0, 255.0), torch.uint16: self.about.range or (0.0, 65535.0)}
+        low, high = whole.get(pixels.dtype) or self.about.range or (0.0, 0.0)
+        if high == low and not pixels.is_floating_point():
+            raise UserError(
+                f"{self.name} was trained on pixels of 8 bits, and {pixels.dtype} may hold any: give pixels.byte() of "
+                "0 to 255, or floats in [0, 1]"
+            )
         if not pixels.is_floating_point():
             pixels = ((pixels.float() - low) / (high - low)).clamp(0, 1)
         ones = [1] * (pixels.dim() - 2)

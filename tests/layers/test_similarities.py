@@ -49,6 +49,13 @@ def test_each_row_leaves_its_own_key_out(pairs: int) -> None:
     assert torch.equal(most_similar(rows, keys, without=own), logits.argmax(-1))
 
 
+def test_keys_of_their_own_leave_out_the_same_of_each(pairs: int) -> None:
+    rows, keys = drawn((2, 6, 5), (2, 13, 5))
+    own = torch.tensor([12, 0, 3, 3, 7, 1])
+    logits = (rows @ keys.mT).masked_fill(F.one_hot(own, 13).bool(), float("-inf")) / 0.5
+    check(log_sum_exp(rows, keys, temperature=0.5, without=own), torch.logsumexp(logits, -1), rows, keys)
+
+
 def test_cross_entropy_is_that_of_the_whole_matrix(pairs: int) -> None:
     rows, keys, scores = drawn((6, 5), (13, 5), (6, 13))
     codes = scores.detach().softmax(-1)

@@ -131,6 +131,12 @@ def test_the_rank_from_moments_where_most_directions_are_empty() -> None:
     assert diagnostics.effective_rank(s) == pytest.approx(diagnostics.rankme(x), rel=1e-3)
 
 
+@pytest.mark.parametrize("n", [0, 1])
+def test_uniformity_needs_a_pair(n: int) -> None:
+    with pytest.raises(UserError, match=f"at least two rows, got {n}"):
+        diagnostics.uniformity(torch.ones(n, 3))
+
+
 def test_uniformity_does_not_depend_on_its_blocks(monkeypatch) -> None:
     x, _ = cloud(50)
     whole = diagnostics.uniformity(x)

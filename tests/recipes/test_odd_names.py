@@ -1,6 +1,7 @@
 """Names with signs that Hydra reads, and several folders, on command lines."""
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,22 @@ from omegaconf import OmegaConf
 from PIL import Image
 
 from sslkit.cli import grid
-from sslkit.cli.words import quoted, unescaped
+from sslkit.cli.words import quoted, quoted_each, unescaped
 
+from sslkit.options.settings import setting
 from sslkit.terminal.say import words
+from sslkit.training.config import Config
+
+
+@dataclass
+class Zoo:
+    """The settings of recipes/zoo.py that say which members there are."""
+
+    methods: list[str] | str = setting((), "methods")
+    plugins: list[str] | str = setting(("none",), "plugins")
+    seeds: list[int] | int = setting((0,), "seeds")
+    cluster: str | None = setting(None, "launcher")
+
 
 PLAIN = ("method=simclr", "data.batch_size=128")
 
@@ -67,3 +81,42 @@ def test_several_folders_are_typed_as_they_are_read(typed: str, tmp_path: Path) 
 def test_a_sweep_on_a_cluster_keeps_them_together() -> None:
     ones = [(grid.Wanted("x", 0, ("method=x", "seed=0", "data=a,b", "epochs=3")), False)]
     assert grid.multiruns(ones) == [["-m", "method=x", "seed=0", 'data="a,b"', "epochs=3"]]
+
+
+ODD = (
+    "photos/Ünal",
+    "photos Ü",
+    "d/photos (2024)",
+    "Anna & Bob",
+    "shards:d/imagenet-{train,val}-{000..146}.tar",
+    "2024",
+)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_zoo_and_a_sweep_take_what_one_run_takes(name: str) -> None:
+    word = f"data={name}"
+    _, shared = grid.read(["methods=[byol]", word], Zoo(), Config())
+    ((*_, as_sweep),) = grid.multiruns([(grid.Wanted("x", 0, ("method=x", "seed=0", *shared)), False)])
+    for typed in (as_sweep, *([] if "," in name else [quoted_each(word, {"data"})])):
+        override = OverridesParser.create().parse_override(typed)
+        assert not override.is_sweep_override() and str(getattr(override.value(), "text", override.value())) == name
+    assert parsed(word) == name
+
+
+def test_each_value_of_a_sweep_is_a_text() -> None:
+    typed = quoted_each("data=Ünal/a b,2024,'c,d',plain,null", {"data"})
+    values = list(OverridesParser.create().parse_override(typed).sweep_iterator())
+    assert [getattr(one, "text", one) for one in values] == ["Ünal/a b", "2024", "c,d", "plain", None]
+    for word in ("seed=range(0,3)", "data=choice(a,b)", "epochs=1,2", r"data=a\,b", "method=byol,simclr+dsa", "-m"):
+        assert quoted_each(word, {"data"}) == word
+
+
+def test_names_in_a_list() -> None:
+    typed = "checkpoint=[runs/zoo/byol-Übung-e6-s0,timm:resnet18, a=b ,'c,d',[x,y],ped(lam=0.3)]"
+    value = OverridesParser.create().parse_override(quoted(typed)).value()
+    assert [getattr(one, "text", one) for one in value] == [
+        *("runs/zoo/byol-Übung-e6-s0", "timm:resnet18", "a=b", "c,d"),
+        ["x", "y"],
+        "ped(lam=0.3)",
+    ]

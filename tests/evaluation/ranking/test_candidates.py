@@ -8,6 +8,7 @@ from random_entries import made
 from torch import nn
 
 import evaluation
+from evaluation.features import as_features
 from evaluation.features.zoo_members import Members
 from evaluation.ranking.candidates import chosen, of_arrays, of_models
 from evaluation.ranking.references import open_reference
@@ -44,6 +45,15 @@ def test_the_same_images_are_taken_and_errors_bear_the_models_name() -> None:
     assert len(of_arrays({"a": (X, SEVERAL), "b": (X[:, :2], SEVERAL)})) == 2
     with pytest.raises(UserError, match="b: features are NaN"):
         of_arrays({"a": (X, Y), "b": (X * np.nan, Y)})
+
+
+def test_equal_labels_of_other_images_are_refused() -> None:
+    """Two orders of one pool, sorted by class, have the same labels."""
+    first = replace(as_features((X, Y)), data="pets", ids=np.array(list("abcdef")))
+    second = replace(first, ids=np.array(list("abdcef")))
+    assert len(of_arrays({"a": first, "b": replace(first, x=2 * first.x)})) == 2
+    with pytest.raises(UserError, match="a and b are features of other images, or in another order: row 2 is c and d"):
+        of_arrays({"a": first, "b": second})
 
 
 def of_the_usual(zoo: object, **how: object) -> Members:

@@ -85,3 +85,14 @@ def _header(path: Path) -> str:
     from sslkit.zoo.exporting.timm import header
 
     return header(path)["sslkit"]
+
+
+def test_pixels_of_any_type_are_normalised_alike(exported) -> None:
+    net = zoo.load(exported("timm"))
+    pixels = torch.randint(0, 256, (2, 1, 16, 16), generator=torch.Generator().manual_seed(0))
+    expected = net.normalize(pixels.byte())
+    torch.testing.assert_close(net.normalize(pixels.float() / 255), expected)
+    torch.testing.assert_close(net.normalize((pixels * 257).to(torch.uint16)), expected)
+    for kind in (torch.int64, torch.int32, torch.int16):  # of 0 to 255, or of 16 bits
+        with pytest.raises(UserError, match=r"give pixels\.byte\(\)"):
+            net.normalize(pixels.to(kind))

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation.ranking.samples import as_sample, constant_columns, distinct_rows, doubts, fingerprints
+from evaluation.ranking.doubts import constant_columns, distinct_rows, doubts, fingerprints
+from evaluation.ranking.samples import as_sample
 from evaluation.transferability.base import check_scale
 from sslkit.errors import UserError
 
