@@ -29,7 +29,7 @@ def test_fingerprints_tell_rows_apart_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("block", [2**21, 80])
 def test_rows_and_columns_are_counted(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaluation.ranking.samples.BLOCK", block)
+    monkeypatch.setattr("evaluation.ranking.doubts.BLOCK", block)
     assert distinct_rows(tensor(np.repeat(X[:30], 4, 0))) == 30
     assert distinct_rows(tensor(X)) == 100
     assert distinct_rows(tensor(np.hstack([X, X, X]).T)) == 40
