@@ -50,7 +50,8 @@ class Split:
     are the labels to use (`images` does not carry those of the second kind).
     classes: their names. ids: (N,) unique str per image, independent of the order of the listing: the path below the
     set's folder, or a hash of the pixels for arrays, numbered where images are equal.
-    metric: one of METRICS; it belongs to the data set. groups: (N,) int64, equal for images of one object, or None.
+    metric: one of METRICS; it belongs to the data set. groups: (N,) int64, equal for images of one object, or pages of
+    one file, or None.
     boxes: (N, 4) left, upper, right, lower of the object in its whole image, as shares of that; nan for an image of no
     object; None for images that are not parts of others.
     name, split: for tables. note: printed beside a number (which draw, which copy), or "".

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from evaluation.datasets._listed import PickedImages
 from evaluation.datasets._overlap import Content, content_of
 from evaluation.embedding.neighbours import nearest
 from evaluation.embedding.sources import Part, located
@@ -16,6 +17,7 @@ from evaluation.embedding.table import Embedding
 from evaluation.embedding.thumbnails import shortened, thumbnails
 from evaluation.features.checks import checked
 from evaluation.learners.neighbours import unit_rows
+from sslkit.data.decode.pages import PagedImages
 from sslkit.data.sources.folder import FolderImages
 from sslkit.errors import UserError
 from sslkit.files.writing import write_csv, write_whole
@@ -224,8 +226,9 @@ def _contents(parts: Sequence[Part], paths: Sequence[str]) -> Iterator[Content |
     for part, row in located(parts, paths):
         content = content_of(part.split.images, row)
         name = str(part.split.ids[row])
-        is_page = hasattr(part.split.images, "path")  # of a file that holds several, which have no content of their own
-        yield content or (name if is_page else name.partition("-")[0])  # hashes are numbered where equal
+        images = part.split.images.images if isinstance(part.split.images, PickedImages) else part.split.images
+        is_page = isinstance(images, PagedImages)  # which has no content of its own; hashes are numbered where equal
+        yield content or (name if is_page else name.partition("-")[0])
 
 
 def _pictures(pairs: Duplicates, chosen: np.ndarray, sources: Sequence[Source]) -> dict[int, np.ndarray]:
