@@ -61,15 +61,17 @@ def test_a_zoo_is_ranked(place: Path, typed) -> None:
 
 
 def test_the_heads_of_leep_and_the_reference_of_ped_are_chosen(place: Path, typed) -> None:
-    for name in ("a", "b"):  # pretrained on these digits; the card of c does not say
-        zoo.update(zoo.ZooEntry.load(place / "zoo" / name), data={"source": "digits.npz", "images": 300})
+    images = open_images("digits", split="train")
+    np.savez(place / "others.npz", x_train=images.pixels[300:600, 0], y_train=images.labels[300:600])
+    for name in ("a", "b"):  # pretrained on other digits; the card of c does not say
+        zoo.update(zoo.ZooEntry.load(place / "zoo" / name), data={"source": "others.npz", "images": 300})
     words = ["zoo=zoo", "data=digits.npz", "max_images=100", "bootstrap=0", "pictures=false"]
     done = typed("rank", *words, "metrics=[leep,nce,ped+logme]", "ped.reference=digits", cwd=place)
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
     for expected in (
-        "source head of a: labels of 300 images of digits, fitted once",
-        "source head 10 labels of digits.npz: a linear classifier fitted to 300 of its images (a, b)",
+        "source head of a: labels of 300 images of others, fitted once",
+        "source head 10 labels of others.npz: a linear classifier fitted to 300 of its images (a, b)",
         "its card does not name its pretraining data, to fit a head on: source=none (c)",
         "ped.reference=runs/ranking/ped-reference.npz takes them",
     ):
@@ -78,7 +80,9 @@ def test_the_heads_of_leep_and_the_reference_of_ped_are_chosen(place: Path, type
     assert found["sources"]["a"]["classes"] == 10 and found["made"]["reference"] == "digits"
     assert found["scores"][2][0] is None and None not in [row[2] for row in found["scores"]]
     again = typed("rank", *words, "metrics=[leep]", "source=clusters", "clusters=5", cwd=place)
-    assert again.returncode == 0 and "5 clusters of digits.npz" in again.stdout, again.stdout
+    assert again.returncode == 0 and "clusters of others.npz" in again.stdout, again.stdout
+    its_own = typed("rank", *words, "metrics=[leep,knn]", "source=digits.npz", cwd=place)
+    assert "fitted to the labels of these very images" in " ".join(its_own.stdout.split()), its_own.stdout
     wrong = typed("rank", *words, "source=labelz", cwd=place)
     assert wrong.returncode == 2 and "labelz" in wrong.stderr and "Traceback" not in wrong.stderr
 
