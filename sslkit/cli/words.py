@@ -77,8 +77,8 @@ def quoted(word: str, texts: Collection[str] = ()) -> str:
     if not equals or word.startswith("-") or is_quoted or value in ("", "null") or key == "experiment":
         return word  # an experiment is a file's name, in its folder after a /
     if value[0] == "[" and value[-1] == "]":
-        parts = PARTS.findall(IN_LIST.sub(lambda call: quote(call.group()), value)[1:-1])
-        return f"{key}=[{','.join(part if _parses(f'x=[{part}]') else quote(part.strip()) for part in parts)}]"
+        inside = IN_LIST.sub(lambda call: quote(call.group()), value)[1:-1]
+        return f"{key}=[{','.join(map(_quoted_part, _parts(inside)))}]"
     is_text = key.lstrip("+") in texts or "/" in value or CALL.fullmatch(value)
     return f"{key}={quote(value)}" if is_text and value[0] != "{" else word
 
@@ -88,13 +88,24 @@ def quoted_each(word: str, texts: Collection[str] = ()) -> str:
     key, equals, value = word.partition("=")
     if not equals or "\\" in value or SWEEPS.match(value):
         return word
-    parts = (part if _is_read_as(part) else quoted(f"{key}={part}", texts) for part in PARTS.findall(value))
+    parts = (part if _is_read_as(part) else quoted(f"{key}={part}", texts) for part in _parts(value))
     return f"{key}={','.join(part.removeprefix(f'{key}=') for part in parts)}"
 
 
 def of_one_value(word: str, texts: Collection[str] = ()) -> str:
     """A word as -m takes it for one value: several folders, `data=A,B`, would be a sweep without quotes."""
     return word if _is_read_as(word.partition("=")[2]) else quoted(word, texts)
+
+
+def _parts(values: str) -> list[str]:
+    """The values between commas; all as one, for Hydra to refuse, if one is empty."""
+    parts = PARTS.findall(values)
+    return parts if ",".join(parts) == values else [values]
+
+
+def _quoted_part(part: str) -> str:
+    is_name = not set(part) & set("[]{}") and part.count(",") == 0
+    return quote(part.strip()) if is_name and not _parses(f"x=[{part}]") else part
 
 
 def _is_read_as(value: str) -> bool:

@@ -120,3 +120,11 @@ def test_names_in_a_list() -> None:
         ["x", "y"],
         "ped(lam=0.3)",
     ]
+
+
+@pytest.mark.parametrize(
+    "typed", ["zoo=[a,,b]", "zoo=[a,]", "zoo=[a,[b,[c]]]", "zoo=[[[a,b]],c]", "zoo=[]", "zoo=[[a],{b:c}]"]
+)
+def test_a_list_of_another_form_is_left_to_the_grammar(typed: str) -> None:
+    assert quoted(typed) == typed
+    assert quoted_each("data=a,,b", {"data"}) in ("data=a,,b", 'data="a,,b"')
