@@ -19,7 +19,11 @@ from sslkit.zoo import exporting
 class Settings:
     entry: str | None = setting(None, "folder of a zoo entry, or ready-made weights: efficientnet_lite0, timm:NAME")
     to: str | None = setting(None, f"format: {', '.join(exporting.names())}", choices=exporting.names())
-    out: str | None = setting(None, "file or folder to write; null: exports/ in the entry's folder, or here")
+    out: str | None = setting(
+        None,
+        "file (torchvision: and a .json beside it) or folder to write; an earlier export is replaced, other files of a "
+        "folder stay; null: exports/ in the entry's folder, or here",
+    )
     trust: str | None = setting(None, "package.module:function: own code that a card may name and that is run")
 
 
