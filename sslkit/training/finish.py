@@ -24,8 +24,7 @@ from sslkit.numerics.figures import NoMap, plot_embedding
 from sslkit.runtime.checkpoint import PREVIOUS
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
-from sslkit.training.config import Config
-from sslkit.training.config_checks import LEAST_POINTS
+from sslkit.training.config import LEAST_POINTS, Config
 from sslkit.training.data import Data, capped
 from sslkit.training.monitor import History, features, judge
 from sslkit.training.summary import summary
