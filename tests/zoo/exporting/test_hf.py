@@ -1,7 +1,6 @@
 """The hub folder: timm's config, another head, and a README with the card's numbers and no others."""
 
 import json
-import locale
 from pathlib import Path
 
 import pytest
@@ -98,5 +97,6 @@ def test_into_the_current_folder(entry_of, tmp_path: Path, monkeypatch) -> None:
 
 def test_names_of_any_language_in_any_locale(entry_of, monkeypatch) -> None:
     entry = zoo.update(entry_of("narrow_resnet", 28, 1), data={"source": "Übung 猫", "images": 3})
-    monkeypatch.setattr(locale, "getencoding", lambda: "ascii")
+    write = Path.write_text
+    monkeypatch.setattr(Path, "write_text", lambda path, text, encoding="ascii": write(path, text, encoding=encoding))
     assert "Übung 猫" in (zoo.export(entry, to="hf") / "README.md").read_text(encoding="utf-8")
