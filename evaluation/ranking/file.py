@@ -30,7 +30,7 @@ def read_ranking(path: Path, known: Collection[str]) -> dict[str, Any]:
     Raises UserError for an invalid file, with the reason.
     """
     try:
-        return _fields(json.loads(regular(path).read_text()), known)
+        return _fields(json.loads(regular(path).read_text(encoding="utf-8")), known)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except KeyError as error:

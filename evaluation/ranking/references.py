@@ -147,7 +147,7 @@ def _of_npz(path: Path) -> dict[str, Statistics] | None:
 
 
 def _of_json(path: Path) -> dict[str, Statistics]:
-    found = json.loads(regular(path).read_text())
+    found = json.loads(regular(path).read_text(encoding="utf-8"))
     found = {"": found} if PARTS[0] in found else found
     return {name: (_numbers(one[PARTS[0]]), _numbers(one[PARTS[1]])) for name, one in found.items()}
 

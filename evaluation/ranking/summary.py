@@ -173,7 +173,7 @@ def _listed(data: Any) -> dict[str, Any]:
 def read_truth(path: str | Path) -> Mapping[str, Any]:
     """Read accuracies from a .json file. Raises UserError."""
     try:
-        found = json.loads(regular(Path(path)).read_text())
+        found = json.loads(regular(Path(path)).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"truth={path} cannot be read as JSON: {error}") from error
     if not isinstance(found, dict) or not found:

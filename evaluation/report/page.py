@@ -28,7 +28,7 @@ def page(material: Material, *, command: str, ranking_places: str) -> str:
 
     command: that made the page. ranking_places: description of the places of rankings.
     """
-    style, script = ((TEMPLATE / name).read_text() for name in ("page.css", "page.js"))
+    style, script = ((TEMPLATE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     figure = overview(material)
     groups = judged.groups(material)  # before the problems are shown: it may add some
     unjudged = [member for member in material.members if not member.results]

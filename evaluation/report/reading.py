@@ -138,7 +138,7 @@ def _read_rankings(material: Material, places: Sequence[Path]) -> None:
 def read_json(path: Path) -> Any:
     """Read a JSON file. Raises UserError with the file and the reason."""
     try:
-        return json.loads(regular(path).read_text())
+        return json.loads(regular(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"{path} cannot be read as JSON: {reason}") from error
