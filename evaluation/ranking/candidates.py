@@ -230,8 +230,15 @@ def _beside_untrained(candidate: Candidate, model: LoadedModel, task: Split, how
 
 
 def _notes_of(given: Any) -> tuple[str, ...]:
-    """Return the notes of the data set."""
-    return (given.note,) if getattr(given, "note", "") else ()
+    """Return the notes of the data set, and that images of one group stay together."""
+    notes = (given.note,) if getattr(given, "note", "") else ()
+    groups = getattr(given, "groups", None)
+    if groups is None or (number := len(np.unique(groups))) == len(groups):
+        return notes
+    together = (
+        f"the {len(groups):,} images are of {number:,} groups (objects, or files), which are not judged by their own"
+    )
+    return (*notes, together)
 
 
 def same_images(candidates: list[Candidate]) -> list[Candidate]:

@@ -57,14 +57,13 @@ def replicates(columns: Sequence[Column], samples: Sequence[Sample], count: int,
     by_terms, groups = [column.terms for column in columns], samples[0].groups
     anew = [column for column, terms in zip(columns, by_terms, strict=True) if terms is None and column.models]
     fresh = iter(of_halves(anew, samples, count, seed))
-    return [
-        np.empty((0, 0))
-        if not column.models
-        else next(fresh)
-        if terms is None
-        else of_terms(terms, count, seed, groups)
-        for column, terms in zip(columns, by_terms, strict=True)
-    ]
+    found = []
+    for column, terms in zip(columns, by_terms, strict=True):
+        if not column.models:
+            found.append(np.empty((0, 0)))
+        else:
+            found.append(next(fresh) if terms is None else of_terms(terms, count, seed, groups))
+    return found
 
 
 def of_halves(columns: Sequence[Column], samples: Sequence[Sample], count: int, seed: int) -> list[np.ndarray]:
@@ -130,12 +129,14 @@ def of_terms(terms: np.ndarray, count: int, seed: int, groups: Tensor | None = N
         first, member = first_and_member(groups, n)
         sums = np.zeros((len(first), terms.shape[1]))
         np.add.at(sums, member.numpy(), terms)
-        drawn = np.random.default_rng([seed, len(first)]).multinomial(
-            len(first), np.full(len(first), 1 / len(first)), count
-        )
+        drawn = _draws(len(first), count, seed)
         return drawn @ sums / (drawn @ np.bincount(member.numpy()))[:, None]
-    draws = np.random.default_rng([seed, n]).multinomial(n, np.full(n, 1 / n), size=count)
-    return draws @ terms / n
+    return _draws(n, count, seed) @ terms / n
+
+
+def _draws(n: int, count: int, seed: int) -> np.ndarray:
+    """Return how often each of n is drawn in n draws with replacement, (count, n)."""
+    return np.random.default_rng([seed, n]).multinomial(n, np.full(n, 1 / n), size=count)
 
 
 def half(sample: Sample, seed: int, number: int, largest: int = LARGEST) -> Tensor:

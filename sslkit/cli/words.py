@@ -104,7 +104,7 @@ def _parts(values: str) -> list[str]:
 
 
 def _quoted_part(part: str) -> str:
-    is_name = not set(part) & set("[]{}") and part.count(",") == 0
+    is_name = not set(part) & set("[]{},")
     return quote(part.strip()) if is_name and not _parses(f"x=[{part}]") else part
 
 

@@ -52,6 +52,9 @@ def test_equal_labels_of_other_images_are_refused() -> None:
     first = replace(as_features((X, Y)), data="pets", ids=np.array(list("abcdef")))
     second = replace(first, ids=np.array(list("abdcef")))
     assert len(of_arrays({"a": first, "b": replace(first, x=2 * first.x)})) == 2
+    (grouped,) = of_arrays({"a": replace(first, groups=np.array([0, 0, 1, 2, 3, 3]))})
+    (single,) = of_arrays({"a": replace(first, groups=np.arange(6))})
+    assert "the 6 images are of 4 groups" in grouped.notes[0] and single.notes == ()
     with pytest.raises(UserError, match="a and b are features of other images, or in another order: row 2 is c and d"):
         of_arrays({"a": first, "b": second})
 
