@@ -27,7 +27,7 @@ class Settings:
     metrics: str | list[str] | None = setting(
         None,
         f"some of {', '.join(metrics())}; options in brackets; null, to begin with: knn; logme for several "
-        "labels or numbers; list.py metrics says what each is",
+        "labels or numbers; recipes/list.py metrics says what each is",
     )
     first: int = setting(8, "models that are fine-tuned, the first by the metrics", least=2, most=10**6)
     steps: int = setting(200, "steps of the last round; each round before it has half of the next", least=1, most=10**9)

@@ -20,8 +20,8 @@ from sslkit.options.settings import setting
 class Wanted:
     protocols: str | list[str] | None = setting(
         None,
-        f"of {', '.join(protocols.names())}; null, to begin with: linear, knn, crowding; list.py protocols says what "
-        "each is",
+        f"of {', '.join(protocols.names())}; null, to begin with: linear, knn, crowding; recipes/list.py protocols "
+        "says what each is",
     )
     pictures: bool = setting(True, "bars with intervals, a map and the confusions of each data set")
 

@@ -34,8 +34,7 @@ def main(config: dict[str, Any]) -> None:
     path = exporting.export(config["entry"], config["to"], config["out"], trust=config["trust"])
     say.line(f"written   {path}")
     say.line("load it in its folder, without sslkit:")
-    for line in exporting.lines(path):
-        say.line(f"  {line}")
+    print(say.printable("\n".join(exporting.lines(path))))  # not folded or indented: Python takes it as it is
 
 
 if __name__ == "__main__":

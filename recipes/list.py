@@ -56,7 +56,7 @@ BACKBONES = {
     "MODULE:FUNCTION": "code of your own that returns a torch module",
 }
 WEIGHTS = {
-    "timm:NAME": "timm's weights of a network, which timm downloads; names: list.py backbones 'resnet*'",
+    "timm:NAME": "timm's weights of a network, which timm downloads; names: recipes/list.py backbones 'resnet*'",
     "timm:NAME:FILE": "weights of one of timm's networks in a file",
     "published:NAME:FILE": "a self-supervised ResNet-50 that was published, as byol or swav, in a file",
     "runs/zoo/NAME": "the folder of a zoo entry, which train.py writes",

@@ -48,7 +48,7 @@ class Settings:
     metrics: str | list[str] | None = setting(
         None,
         f"some of {', '.join(metrics())}; options in brackets; null, to begin with: knn; logme for several "
-        "labels or numbers; list.py metrics says what each is",
+        "labels or numbers; recipes/list.py metrics says what each is",
     )
     source: str | None = setting(
         None,

@@ -2,7 +2,7 @@
 
 python recipes/report.py zoo=runs/zoo
 python recipes/report.py zoo=runs/zoo rankings=runs/ranking out=report.html
-python recipes/report.py zoo=runs/zoo study=recipes/benchmarks/ranking/results/study.json
+python recipes/report.py zoo=runs/zoo study=path/to/study.json
 """
 
 import shlex
@@ -24,7 +24,7 @@ class Settings:
     zoo: str = setting("runs/zoo", "folder of zoo entries")
     rankings: str | list[str] = setting("runs/ranking", "folder of recipes/rank.py's JSON files, or a file, or a list")
     evaluation: str = setting("runs/evaluation", "folder of recipes/evaluate.py's results of models outside the zoo")
-    study: str | None = setting(None, "JSON file of a study, such as recipes/benchmarks/ranking/results/study.json")
+    study: str | None = setting(None, "JSON file of a study: a comparison of metrics over many rankings")
     out: str = setting("report.html", "the page")
 
 

@@ -44,7 +44,7 @@ class LoadedModel:
     None. It is not part of the digest.
     """
 
-    backbone: Backbone
+    backbone: Backbone = field(repr=False)
     name: str
     digest: str
     resize: int

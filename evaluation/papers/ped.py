@@ -15,7 +15,7 @@ INNER = ("logme", "sfda", "gbc")
 KS = (0.6, 0.8, 1.0, 1.2, 1.5, 2.0)
 SHARES = (0, 0.05, 0.2, 0.5, 1)  # of the steps
 START, EARLY, END = percent(0), percent(0.05), percent(1)
-TIMES = "costs of all metrics are in recipes/benchmarks/speed and recipes/benchmarks/ranking"
+TIMES = "the benchmarks of speed and of rankings in the source repository have the costs of all metrics"
 GRID = {
     "lr": (1e-1, 1e-2, 1e-3, 1e-4),
     "weight_decay": (1e-6, 1e-5, 1e-4, 1e-3),

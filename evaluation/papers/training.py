@@ -1,6 +1,7 @@
 """Experiments that train networks: rows of words for recipes/train.py, each evaluated by the same protocols."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,8 +21,11 @@ from evaluation.protocols import action
 from evaluation.protocols.detection import sources
 from evaluation.results.result import Result
 from evaluation.results.statistics import over_seeds
-from sslkit.errors import UserError
+from sslkit.errors import RunFailed, UserError
+from sslkit.terminal import say
 from sslkit.training.config import Config
+
+AGAIN = "the same command"
 
 
 @dataclass(frozen=True)
@@ -164,10 +168,22 @@ def trained(words: tuple[str, ...], seed: int, lab: Lab) -> sslkit.ZooEntry:
     place = (f"seed={seed}", f"out={lab.zoo}", f"name={name}", f"resume={(lab.zoo / name).exists()}")
     shown = (f"trainer.progress={lab.runtime.progress}", "eval.tsne=0")
     published = (PAPERS_WEIGHTS,) if "+dsa" in method else ()
-    entry = sslkit.pretrain(composed([*words, *published, *place, *shown], Config(), lab.conf))
+    with _continued_by_this_command():
+        entry = sslkit.pretrain(composed([*words, *published, *place, *shown], Config(), lab.conf))
     if entry is None:
         raise UserError("recipes/reproduce.py runs in one process; train with several GPUs by recipes/train.py first")
     return entry
+
+
+@contextmanager
+def _continued_by_this_command() -> Iterator[None]:
+    """Name reproduce.py's way to continue a stopped run, which is the same command: it has no setting `resume`."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt(str(stop).replace(say.CALL, AGAIN)) from stop
+    except RunFailed as error:
+        raise RunFailed(error.lines[0].replace(say.CALL, AGAIN), error.lines[1:]) from error
 
 
 def check_data(names: Sequence[str], root: Path) -> None:

@@ -24,7 +24,7 @@ SURE = 0.9  # probability of a shortlist
 CHANCES = (
     "P(best), the probability to be the best: how often the model comes first in simulated fine-tunings, whose order "
     f"correlates with the ranking by {AGREEMENT}, and whose accuracies are {SPREAD} times as far apart as those of kNN "
-    "(means of eleven measurements; evaluation/README.md, Rank). Regret: points lost in them."
+    "(means of eleven measurements of ours). Regret: points lost in them."
 )
 
 

@@ -6,12 +6,12 @@ import importlib.metadata
 import json
 import os
 import platform
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from sslkit.files.writing import write_text
 from sslkit.runtime.jobs import processor
+from sslkit.training.finish import commit
 
 FOLDER = Path(__file__).parent
 CONSTANTS = FOLDER / "constants.json"
@@ -59,14 +59,6 @@ def keep_constant(name: str, measured: Any, study: str) -> None:
 
 def about() -> dict[str, Any]:
     return {"machine": machine(), "date": datetime.date.today().isoformat()}
-
-
-def commit() -> str | None:
-    """Commit of this checkout, with "+" if files were changed since; None outside git."""
-    here = ["git", "-C", str(FOLDER)]
-    asked = subprocess.run([*here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    changed = subprocess.run([*here, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=False)
-    return (asked.stdout.strip() + ("+" if changed.stdout.strip() else "")) or None
 
 
 def machine() -> dict[str, str | int | None]:

@@ -147,8 +147,11 @@ def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> 
     """Add bank and query, if there are labels. clean: opens a split for evaluation."""
     train, known = data.train, data.train.splits
     if len(train) < config.data.batch_size:
-        lower = "at least 2 are needed" if len(train) < 2 else f"lower data.batch_size={config.data.batch_size}"
-        raise UserError(f"data {config.data.source!r} has {len(train)} {data.unit}, fewer than one batch; {lower}")
+        lower = "at least 2 are needed" if len(train) < 2 else f"data.batch_size={len(train)} takes all in one step"
+        raise UserError(
+            f"data {config.data.source!r} has {counted(len(train), data.unit[:-1])}, fewer than one batch of "
+            f"{config.data.batch_size}; {lower}"
+        )
     if isinstance(train, DecodedImages):  # a single one that can be read would stand in for all others
         first = int(train.__getitems__([0])["index"][0])
         if int(train.__getitems__([(first + 1) % len(train)])["index"][0]) == first:

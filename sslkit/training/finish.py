@@ -172,7 +172,7 @@ def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:
         "seed": config.seed,
         "epochs": config.epochs,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
+        "commit": commit(),
         "versions": {name: _version(name) for name in PACKAGES},
     }
     return {**card, "load": load_lines(body.recipe.lines, preprocessing(card))}
@@ -216,14 +216,20 @@ def _picture(
         warnings.warn(f"embedding.png could not be drawn: {error}", stacklevel=2)
 
 
-def _commit() -> str | None:
-    """The commit of the checkout that sslkit runs from; None for an installed package, and without git."""
-    here = Path(__file__).parent
+def commit() -> str | None:
+    """The commit of the checkout that sslkit runs from, with "+" if files were changed since.
+
+    None for an installed package, also one inside another project's checkout, and without git.
+    """
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():  # a file in a worktree
+        return None
+    words = ["describe", "--always", "--dirty=+", "--abbrev=40", "--exclude=*"]  # the whole hash, and no tag
     try:
-        asked = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+        described = subprocess.run(["git", "-C", root, *words], capture_output=True, text=True, check=False)
     except OSError:
         return None
-    return asked.stdout.strip() or None
+    return described.stdout.strip() or None
 
 
 @cache

@@ -270,7 +270,7 @@ def _fit(loop: Loop, config: Config, data: Data, folder: Path, checkpoint: Path 
             with processes.others_watched(folder):
                 loop.run(read)
     except OSError as error:  # for example from TensorBoard's writer
-        raise RunFailed(f"stopped: {error.strerror or error} ({folder}); go on with resume=true") from error
+        raise RunFailed(f"stopped: {error.strerror or error}; {say.CALL} continues {folder}") from error
     finally:
         loggers.finish(started)
         processes.leave_group(launched_outside)

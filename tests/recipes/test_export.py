@@ -17,8 +17,7 @@ def test_the_printed_lines_load_what_was_written(to: str, typed, tmp_path: Path)
     assert done.returncode == 0, done.stderr
     path = next((entry / "exports").iterdir())
     assert str(path) in done.stdout
-    lines = done.stdout.partition("without sslkit:\n")[2].splitlines()
-    code = "\n".join([*(line.removeprefix("  ") for line in lines), "print(type(net).__name__)"])
+    code = done.stdout.partition("without sslkit:\n")[2] + "print(type(net).__name__)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=path.parent)
     assert loaded.stdout == "ResNet\n", loaded.stderr
 

@@ -117,7 +117,9 @@ def test_a_full_disk_stops_the_run_in_one_line_and_it_goes_on(small_run, tracker
 
     with monkeypatch.context() as patch:
         patch.setattr(Tracker, "log_metrics", full)
-        with pytest.raises(UserError, match=r"stopped: No space left on device .*go on with resume=true"):
+        with pytest.raises(
+            UserError, match=r"stopped: No space left on device; the same call with resume=True continues"
+        ):
             sslkit.pretrain(logging(small_run, "wandb", name="x", epochs=1))
     assert tracker.made[0].finished == 1
     assert sslkit.pretrain(logging(small_run, "wandb", name="x", epochs=1, resume=True)).folder.name == "x"

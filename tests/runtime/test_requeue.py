@@ -81,7 +81,7 @@ def test_a_process_that_is_killed_is_one_line_of_the_other(place: Path) -> None:
     assert tasks[0].wait(timeout=240) == 1
     said = log.read_text()
     assert "process 0 has lost another one of this run: its own output says why" in said
-    assert "resume=true continues killed/" in said and "Traceback" not in said
+    assert "with resume=true continues killed/" in said and "Traceback" not in said
 
 
 @pytest.mark.nightly

@@ -167,7 +167,10 @@ def test_the_default_network_and_size(config, size, name) -> None:
         ({"data.frames": 0}, "data.frames must be a whole number, at least 1"),
         ({"data.channels": 1}, "videos are read as RGB"),
         ({"data.decoder": "x"}, "decoder"),
-        ({"data.batch_size": 32}, "has 24 videos, fewer than one batch; lower data.batch_size=32"),
+        (
+            {"data.batch_size": 32},
+            "has 24 videos, fewer than one batch of 32; data.batch_size=24 takes all",
+        ),
         ({"data.source": "fashion_mnist"}, "data.frames is for videos, and data='fashion_mnist' are images"),
         ({"data.source": "video:nowhere"}, "folder of videos .*nowhere is not there"),
         ({"eval.k": 25}, "only 24 labelled videos: lower eval.k"),

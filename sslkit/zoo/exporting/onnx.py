@@ -61,22 +61,30 @@ class Onnx(Target):
 
     def load(self, path: Path) -> Frozen:
         _check_whole(path)
-        session = _session(path)
+        network = OnnxNetwork(path)
+        session = network.session
         text = session.get_modelmeta().custom_metadata_map.get(KEY)
         if text is None:
             raise UserError(f"{path} was not exported by sslkit: it has no description of how its images are prepared")
         names = [[value.name for value in values] for values in (session.get_inputs(), session.get_outputs())]
         if names != [["images"], ["features"]]:
             raise UserError(f"{path} was not exported by sslkit: it does not turn images into features")
-        return Frozen(OnnxNetwork(session), About.from_json(text, path))
+        return Frozen(network, About.from_json(text, path))
 
 
 class OnnxNetwork(nn.Module):
-    """A session of onnxruntime, called with tensors: (B, C, S, S) -> (B, width) on the CPU."""
+    """A session of onnxruntime, called with tensors: (B, C, S, S) -> (B, width) on the CPU.
 
-    def __init__(self, session: Any) -> None:
+    A session cannot be copied: a copy of the network opens one of its own, from the file.
+    """
+
+    def __init__(self, path: Path) -> None:
         super().__init__()
-        self.session = session
+        self.path = path
+        self.session = _session(path)
+
+    def __reduce__(self) -> tuple[type["OnnxNetwork"], tuple[Path], dict[str, bool]]:
+        return OnnxNetwork, (self.path,), {"training": self.training}
 
     def forward(self, x: Tensor) -> Tensor:
         (features,) = self.session.run(["features"], {"images": x.detach().cpu().float().contiguous().numpy()})
@@ -115,7 +123,7 @@ def _quiet() -> Iterator[None]:
 @torch.no_grad()
 def _compare(source: Source, path: Path) -> None:
     """Raises UserError unless the file returns the network's features, for one image and for three."""
-    network = OnnxNetwork(_session(path))
+    network = OnnxNetwork(path)
     generator = torch.Generator().manual_seed(0)
     for batch in (1, 3):
         images = torch.randn(batch, *source.about.input_size, generator=generator)

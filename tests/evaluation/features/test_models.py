@@ -310,3 +310,7 @@ def test_a_network_of_clips_is_known_by_its_frames(tmp_path: Path) -> None:
     assert load_model("random:narrow_resnet", image_size=16).frames is None
     with pytest.raises(UserError, match=r"clips uses clips of 4 frames, not images: use recipes/action_eval.py"):
         found.clean(sslkit.open_images("digits"))
+
+
+def test_a_loaded_model_is_told_in_a_line() -> None:
+    assert len(repr(load_model("random:narrow_resnet", image_size=8, in_chans=1))) < 500

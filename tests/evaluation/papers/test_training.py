@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import sslkit
 from evaluation.papers import pictured, training
 from evaluation.papers.claims import Claim
 from evaluation.papers.experiment import AGREES, DISAGREES, OPEN, Lab
@@ -15,7 +16,8 @@ from evaluation.papers.pictured import OVERLAP, TERMS, Bounds, Maps, Swept
 from evaluation.papers.training import Column, Row, Training, check_data
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
-from sslkit.errors import UserError
+from sslkit.errors import RunFailed, UserError
+from sslkit.terminal import say
 
 PNG = b"\x89PNG"
 ON = {"small": "digits", "paper": "imagenet"}
@@ -157,3 +159,14 @@ def test_maps_and_bounds_of_trained_networks(tmp_path: Path, monkeypatch: pytest
         shown = reproduction.reproduce("dsa", what, out=tmp_path, conf=conf)
         assert set(shown.rows) == set(rows)
         assert (tmp_path / "dsa" / f"{what}.png").read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, RunFailed])
+def test_a_stop_names_the_way_to_go_on_that_this_command_has(stop: type, tmp_path: Path, monkeypatch) -> None:
+    def stopped(_: Any) -> None:
+        raise stop(f"stopped; {say.CALL} continues zoo/a")
+
+    monkeypatch.setattr(sslkit, "pretrain", stopped)
+    monkeypatch.setattr(training, "composed", lambda *_: None)
+    with pytest.raises(stop, match=r"^stopped; the same command continues zoo/a$"):
+        training.trained(("method=simclr",), 0, lab(tmp_path))

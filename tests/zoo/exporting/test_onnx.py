@@ -1,7 +1,9 @@
 """The .onnx file in plain onnxruntime: any batch, the same features, the normalisation in its metadata."""
 
+import copy
 import importlib.util
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -68,6 +70,13 @@ def test_a_network_that_timm_does_not_make(entry_of, monkeypatch) -> None:
     for to in ("timm", "hf", "torchvision"):
         with pytest.raises(UserError, match=r"own_network:function, not by timm; possible for this network: onnx$"):
             zoo.export(entry, to=to, trust=trust)
+
+
+def test_a_loaded_file_can_be_copied_and_pickled(entry_of) -> None:
+    net = zoo.load(zoo.export(entry_of("narrow_resnet", 28, 1), to="onnx"))
+    x = torch.randn(2, 1, 28, 28)
+    for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert torch.equal(other(x), net(x)) and not other.net.training
 
 
 @pytest.mark.slow
