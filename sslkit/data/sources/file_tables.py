@@ -3,7 +3,7 @@
 import csv
 import json
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -38,9 +38,15 @@ def _table(file: Path, lines: Sequence[str]) -> Rows:
     try:
         reader = csv.reader(lines, delimiter=_delimiter(lines))
         head = next(reader, [])
-        return _rows(file, head, ((reader.line_num, row) for row in reader if any(cell.strip() for cell in row)))
+        found = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except csv.Error as error:
         raise UserError(f"{file} is no table: {error}") from error
+    columns = _columns(file, head)
+    for number, row in found:
+        if len(row) != len(head):
+            raise UserError(f"{file}, line {number} has {len(row)} cells, and its first line {len(head)}")
+    cells = {what: [row[place] for _, row in found] for what, place in columns.items()}
+    return _rows(file, [number for number, _ in found], cells)
 
 
 def _json_lines(file: Path, lines: Sequence[str]) -> Rows:
@@ -52,7 +58,9 @@ def _json_lines(file: Path, lines: Sequence[str]) -> Rows:
     if not all(isinstance(one, dict) for one in found.values()):
         raise UserError(f"{file} is no table of JSON objects, one a line")
     head = list(dict.fromkeys(key for one in found.values() for key in one))
-    rows = _rows(file, head, ((number, [_cell(one.get(key)) for key in head]) for number, one in found.items()))
+    columns = _columns(file, head)
+    cells = {what: [_cell(one.get(head[place])) for one in found.values()] for what, place in columns.items()}
+    rows = _rows(file, list(found), cells)
     if any(label[:1] in ("[", "{") for label in rows.labels or ()):
         warnings.warn(f"{file}: its labels are lists, and not used", stacklevel=5)
         return replace(rows, labels=None)
@@ -64,17 +72,12 @@ def _cell(value: object) -> str:
     return text.encode(errors="replace").decode()  # it may hold half of a pair of surrogates
 
 
-def _rows(file: Path, head: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]]) -> Rows:
-    """The rows of a table, each with its line. Raises UserError for one that is not as its first line says."""
-    columns = _columns(file, head)
-    rows = list(rows)
-    for number, row in rows:
-        if len(row) != len(head) or not row[columns["path"]].strip():
-            said = "names no file" if len(row) == len(head) else f"has {len(row)} cells, and its first line {len(head)}"
-            raise UserError(f"{file}, line {number} {said}")
-    cells = {what: [row[place] for _, row in rows] for what, place in columns.items()}
+def _rows(file: Path, lines: Sequence[int], cells: Mapping[str, Sequence[str]]) -> Rows:
+    """The rows of a table. cells: of the columns that are used, those of each line. Raises UserError without a path."""
     paths = [path.strip() for path in cells["path"]]
-    return Rows(paths, [number for number, _ in rows], cells.get("label"), cells.get("split"))
+    if "" in paths:
+        raise UserError(f"{file}, line {lines[paths.index('')]} names no file")
+    return Rows(paths, list(lines), cells.get("label"), cells.get("split"))
 
 
 def _delimiter(lines: Sequence[str]) -> str:

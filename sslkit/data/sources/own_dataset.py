@@ -24,10 +24,12 @@ from sslkit.data.file_contents import bar_is_off
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.data.sources.own_labels import labels_of
 from sslkit.errors import UserError
+from sslkit.runtime.jobs import free_memory
 
 PREFIX = "dataset:"  # of the name in settings and cards, which nobody else can open
 _BYTES = 16
 _LOOKED_AT = 8  # rows that are read twice
+_BYTES_OF_A_ROW = 24  # a row's number, its place in the order of an epoch, and its label
 _KINDS = "a PIL image, an array, a tensor, or a pair of one of these and a label"
 
 
@@ -99,6 +101,7 @@ def open_dataset(dataset: Dataset, options: ImageOptions) -> OwnImages:
     name = type(dataset).__name__
     if not len(dataset):
         raise UserError(f"{name} has no items")
+    _check_length(len(dataset), name)
     items = _Items(dataset, name)
     labels, classes = labels_of(dataset, items.item, name)
     images = OwnImages(items, Identity(name, None, ("train",), labels, classes), options)
@@ -109,6 +112,13 @@ def open_dataset(dataset: Dataset, options: ImageOptions) -> OwnImages:
             stacklevel=3,
         )
     return images
+
+
+def _check_length(length: int, name: str) -> None:
+    """Raises UserError for more items than the memory has room to number: some data sets say that they have no end."""
+    if _BYTES_OF_A_ROW * length > (free := free_memory()):
+        said = f"{name} says that it has {length:,} items: their numbers alone need more than the {free:,} free bytes"
+        raise UserError(f"{said} of memory; give one whose __len__ is the number of its items, such as a Subset")
 
 
 class _Items:

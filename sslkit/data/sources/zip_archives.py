@@ -7,6 +7,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO
 
+from sslkit.data.decode.budget import check_unpacked
+from sslkit.data.decode.decoding import looks_like_an_image
+
 ENDING = ".zip"
 MOST = 2**30  # bytes of a member: a megabyte in the file can be a thousand when it is unpacked
 _ENCRYPTED = 1  # of a member's flags
@@ -58,14 +61,29 @@ def unpacked(some: Callable[[int, int], bytes], offset: int, size: int) -> bytes
     place = offset + _HEADER.size + sum(lengths)
     if method == zipfile.ZIP_STORED:
         return some(place, size)
-    inflate, content = zlib.decompressobj(-zlib.MAX_WBITS), bytearray()
     try:
-        while len(content) < size and (packed := some(place, min(size, _AT_ONCE))) and not inflate.eof:
-            content += inflate.decompress(packed, size - len(content))
-            place += len(packed)
+        return b"".join(_inflated(lambda after, most: some(place + after, most), size))
     except zlib.error as error:
         raise OSError(f"the member cannot be unpacked: {error}") from error
-    return bytes(content)
+
+
+def _inflated(some: Callable[[int, int], bytes], size: int) -> Iterator[bytes]:
+    """Yield the parts of a deflated member of `size` bytes. some: up to so many of its packed bytes, from one on.
+
+    Raises OSError where it needs more than its packed bytes allow, see `budget.check_unpacked`.
+    """
+    inflate, packed, length, start = zlib.decompressobj(-zlib.MAX_WBITS), 0, 0, b""
+    while length < size and not inflate.eof:
+        if not (rest := inflate.unconsumed_tail):
+            rest = some(packed, min(size, _AT_ONCE))
+            packed += len(rest)
+        if not rest:
+            return
+        piece = inflate.decompress(rest, min(size - length, _AT_ONCE))
+        start = start or piece
+        length += len(piece)
+        check_unpacked(length, packed, looks_like_an_image(start))
+        yield piece
 
 
 def _unread(member: zipfile.ZipInfo) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from sslkit.data.sources import file_tables
 from sslkit.data.sources.named import open_images, splits
 from sslkit.errors import UserError
 
@@ -124,3 +125,16 @@ def test_what_is_no_table_is_one_line(text: str, said: str, tmp_path: Path) -> N
     (tmp_path / "some.jsonl").write_text(text)
     with pytest.raises(UserError, match=said):
         open_images(tmp_path / "some.jsonl")
+
+
+def test_lines_whose_keys_differ_are_read_in_time_with_their_number(tmp_path: Path, monkeypatch) -> None:
+    """A table of as many columns as lines would have their square of cells."""
+    asked, cell = [], file_tables._cell
+    monkeypatch.setattr(file_tables, "_cell", lambda value: asked.append(value) or cell(value))
+    rows = [{"file_name": f"{number}.png", f"key {number}": number} for number in range(50)]
+    save(tmp_path, *(row["file_name"] for row in rows))
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    with pytest.warns(UserWarning, match="its columns are read as paths from 'file_name'"):
+        assert len(open_images(path, image_size=4)) == 50
+    assert len(asked) <= 4 * len(rows)  # the table is read for its splits and for its files

@@ -306,3 +306,15 @@ def test_threads_read_one_after_the_other() -> None:
     pixels(images)
     thread.join()
     assert max(together) == 1
+
+
+@pytest.mark.parametrize("length", [10**12, 2**62])
+def test_a_length_without_end_is_refused(length: int) -> None:
+    class Endless(Own):
+        def __len__(self) -> int:
+            return length
+
+    endless = Endless(Image.fromarray)
+    with pytest.raises(UserError, match=rf"Endless says that it has {length:,} items: .* more than the .* free bytes"):
+        open_images(endless)
+    assert not endless.read

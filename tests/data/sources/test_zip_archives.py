@@ -1,15 +1,19 @@
 """A .zip of images is read as the folder that was packed: its splits, its classes, its pixels, and what is left out."""
 
+import io
 import pickle
 import shutil
 import subprocess
+import tracemalloc
 import zipfile
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from tars import DIGITS, labels, opened, picture, rows_read
 
+from sslkit.data.decode import budget
 from sslkit.data.sources import zip_archives
 from sslkit.data.sources.named import open_images, splits
 from sslkit.errors import UserError
@@ -158,3 +162,27 @@ def test_the_test_images_of_a_zip_with_numbers_are_named(tmp_path: Path) -> None
     assert said.endswith(
         "train/ and val/ in its members' names are its splits; left out 1 image beside them, such as extra.png"
     )
+
+
+@pytest.mark.parametrize(
+    ("start", "said"), [(b"", "does not begin as an image"), (picture(0)[:64], "times its packed")]
+)
+def test_a_member_of_zeros_takes_no_memory(start: bytes, said: str, tmp_path: Path) -> None:
+    """Of a gigabyte a .zip needs a megabyte; one with the start of an image is unpacked a little farther."""
+    size = 2 * budget.UNPACKED
+    path = packed(tmp_path / "x.zip", {"a.png": picture(1), "b.png": start + bytes(size - len(start))})
+    assert path.stat().st_size < 2**18
+    images, _ = opened(path)
+    tracemalloc.start()
+    assert images.__getitems__([1])["bad"] == [f"{path}/b.png"]
+    assert tracemalloc.get_traced_memory()[1] < 1.2 * budget.UNPACKED
+    tracemalloc.stop()
+    with pytest.raises(OSError, match=f"needed more than 67,108,864 bytes.*{said}"):
+        images.content(1)
+
+
+def test_a_blank_page_may_be_packed_like_zeros(tmp_path: Path) -> None:
+    image = io.BytesIO()
+    Image.new("L", (7000, 7000)).save(image, "BMP")
+    images, _ = opened(packed(tmp_path / "x.zip", {"a.bmp": image.getvalue()}))
+    assert images.__getitems__([0])["bad"] == [] and not images.__getitems__([0])["images"].any()
