@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from sslkit.data.loader import Parts
 from sslkit.errors import UserError
 from sslkit.files.writing import MACHINE, has_locks, of_this_process, refusal
 from sslkit.terminal import say
@@ -69,11 +70,12 @@ class Partial:
             return False
         return array.shape == shape and array.dtype == dtype
 
-    def open(self, rank: int = 0, world_size: int = 1) -> list[list[int]]:
+    def open(self, rank: int = 0, world_size: int = 1) -> Parts:
         """Open the files and return the rows of each block that this process still has to fill."""
         self.x, self.kept, self.done = (np.load(self.folder / s[0], mmap_mode="r+") for s in self._shapes.values())
         blocks = np.flatnonzero(~np.asarray(self.done))[rank::world_size]
-        return [list(range(b * self.block, min((b + 1) * self.block, self.n))) for b in blocks]
+        starts = blocks * self.block
+        return Parts(len(blocks), lambda part: range(starts[part], min(starts[part] + self.block, self.n)))
 
     def write(self, start: int, x: np.ndarray, kept: np.ndarray) -> None:
         """Write a block from row `start`: x (b, D) features; kept (b,) False for unreadable rows."""

@@ -234,7 +234,7 @@ def _publish(job: _Job, partial: Partial, target: Path) -> None:
 
 
 @torch.inference_mode()
-def _run(job: _Job, partial: Partial, blocks: list[list[int]], others: Others) -> None:
+def _run(job: _Job, partial: Partial, blocks: Sequence[list[int]], others: Others) -> None:
     """Extract the blocks of this rank."""
     job.model.backbone.to(job.runtime.device)
     mean, std = (torch.tensor(v, device=job.runtime.device).view(-1, 1, 1) for v in (job.model.mean, job.model.std))
@@ -262,7 +262,7 @@ def _features(job: _Job, pixels: torch.Tensor) -> np.ndarray:
         raise UserError(f"{job.model.name} cannot take images of shape {tuple(pixels.shape)}: {reason}") from error
 
 
-def _batches(job: _Job, blocks: list[list[int]]) -> Iterator[tuple[list[int], torch.Tensor, np.ndarray]]:
+def _batches(job: _Job, blocks: Sequence[list[int]]) -> Iterator[tuple[list[int], torch.Tensor, np.ndarray]]:
     """Yield (rows, images, readable mask) of each block, with a progress bar on a terminal."""
     from tqdm import tqdm
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from sslkit.data.images import Images
-from sslkit.data.loader import without_traceback, workers_for
+from sslkit.data.loader import Parts, without_traceback, workers_for
 from sslkit.data.sources.named import collate
 from sslkit.errors import UserError
 
@@ -68,7 +68,7 @@ class Pixels:
         places: (batches, B) int64 on the CPU, indices into `rows`.
         """
         if not self.resident:
-            yield from self._read(places.tolist())
+            yield from self._read(places)
             return
         self.keep()
         for at, on_device in zip(places, places.to(self.device), strict=True):
@@ -87,13 +87,14 @@ class Pixels:
         self.images = torch.empty(len(self.rows), *shape, dtype=torch.uint8, device=self.device)
         self.aspect = torch.empty(len(self.rows))
         parts = torch.arange(len(self.rows)).split(READ)
-        for part, (images, aspect) in zip(parts, self._read([part.tolist() for part in parts]), strict=True):
+        for part, (images, aspect) in zip(parts, self._read(parts), strict=True):
             self.images[part[0] : part[-1] + 1], self.aspect[part] = images, aspect
 
-    def _read(self, places: list[list[int]]) -> Iterator[tuple[Tensor, Tensor]]:
+    def _read(self, places: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+        """places: of each batch (B,) int64, indices into `rows`."""
         loader = DataLoader(
             self.pool,
-            batch_sampler=[self.rows[part].tolist() for part in places],
+            batch_sampler=Parts(len(places), lambda part: self.rows[places[part].numpy()]),
             collate_fn=collate,
             num_workers=min(workers_for(self.pool, "auto", 1, self.device.type), len(places)),
             pin_memory=self.device.type == "cuda",

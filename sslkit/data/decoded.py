@@ -46,7 +46,7 @@ class DecodedImages(Images):
             image_size=options.image_size or DEFAULT_SIZE,
             native_size=None,
         )
-        self._unreadable: set[int] = set()
+        self._unreadable: dict[int, int] = {}  # rows, and one behind each from which on none has been refused
         self._has_told = False
         self._range: Range | None = None
         self._first = self._first_readable()
@@ -97,7 +97,7 @@ class DecodedImages(Images):
     def part(self, rows: np.ndarray, split: str) -> Self:
         """The images of some rows, see `Images.part`; which of them cannot be read is found anew."""
         other = super().part(rows, split)
-        other._unreadable = set()
+        other._unreadable = {}
         return other
 
     def _open(self, row: int) -> Picture:
@@ -172,25 +172,37 @@ class DecodedImages(Images):
         return index, [self.path(row) for row in bad]
 
     def _next_readable(self, row: int, bad: dict[int, None], decode: Callable[[Picture], None]) -> int:
-        reason = ""
-        for candidate in (*range(row, len(self)), *range(row)):
-            if candidate not in self._unreadable:
-                try:
-                    with self._open(candidate) as image:
-                        decode(image)
-                    return candidate
-                except UnreadableImage as error:
-                    reason = str(error)
-                    self._refuse(candidate, reason)
-                    self._tell_of_size(candidate, error)
-            bad[candidate] = None
-        last = self.path((row - 1) % len(self))
-        raise UserError(f"{self.name}: none of its {len(self)} images can be read; the last was {last}: {reason}")
+        """The first row from `row` on that can be read, after the last one the first; `bad` gets those that cannot."""
+        reason, count = "", len(self)
+        while len(self._unreadable) < count:
+            candidate = self._skipped(row, bad)
+            try:
+                with self._open(candidate) as image:
+                    decode(image)
+                return candidate
+            except UnreadableImage as error:
+                reason = str(error)
+                self._refuse(candidate, reason)
+                self._tell_of_size(candidate, error)
+                bad[candidate] = None
+        last = self.path((row - 1) % count)
+        raise UserError(f"{self.name}: none of its {count} images can be read; the last was {last}: {reason}")
+
+    def _skipped(self, row: int, bad: dict[int, None]) -> int:
+        """The first row from `row` on that has not been refused. A long run of refused ones is passed in few steps."""
+        passed = []
+        while row in self._unreadable:
+            passed.append(row)
+            row = self._unreadable[row]
+        for before in passed:
+            self._unreadable[before] = row
+        bad.update(dict.fromkeys(passed))
+        return row
 
     def _refuse(self, row: int, reason: str) -> None:
         if self.options.on_error == "raise":
             raise UserError(f"cannot read {self.path(row)}: {reason} (data.on_error=skip leaves such images out)")
-        self._unreadable.add(row)
+        self._unreadable[row] = (row + 1) % len(self)
 
     def _tell_of_size(self, row: int, error: UnreadableImage) -> None:
         """Warn of the first image that is left out for its size alone, in each process, unless opening has done it."""

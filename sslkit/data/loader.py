@@ -6,7 +6,8 @@ Clean images are read row by row for evaluation, priors and statistics. Worker p
 import multiprocessing
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import numpy as np
@@ -74,6 +75,24 @@ class EpochBatches(Sampler[list[int]]):
         for start in self._starts:
             own = rows[start : start + self.batch_size][self.rank :: self.world_size]
             yield EpochRows(own.tolist(), self.seed, self.epoch)
+
+
+class Parts(Sequence[list[int]]):
+    """Rows in parts, each a list that is made when it is asked for: those of ten million rows would fill 0.4 GB.
+
+    count: number of parts. rows_of: the rows of a part by its number.
+    """
+
+    def __init__(self, count: int, rows_of: Callable[[int], Iterable[int]]) -> None:
+        self._count, self._rows_of = count, rows_of
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, part: int) -> list[int]:
+        if not 0 <= part < self._count:
+            raise IndexError(f"part {part} of {self._count}")
+        return list(map(int, self._rows_of(part)))
 
 
 class TimedLoader:
@@ -160,7 +179,7 @@ def batches_in_order(
 
     workers, readers: see `batches_of_parts`.
     """
-    parts = [[int(row) for row in rows[start : start + size]] for start in range(0, len(rows), size)]
+    parts = Parts(-(-len(rows) // size), lambda part: rows[part * size : (part + 1) * size])
     return batches_of_parts(images, parts, workers=workers, readers=readers)
 
 
@@ -180,7 +199,7 @@ def batches_of_parts(
     readers: ranks that read at the same time. device: as in `make_loader`.
     Raises the UserError of a worker without the worker's traceback.
     """
-    many = sum(map(len, parts)) >= FEWEST and images.decodes
+    many = images.decodes and any(rows >= FEWEST for rows in accumulate(map(len, parts)))
     count = workers_for(images, images.workers if workers is None else workers, readers, device) if many else 0
     if not count:
         yield from ((part, images.__getitems__(part)) for part in parts)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -149,7 +150,7 @@ class Schedule(Sampler[list[tuple[int, int]]]):
         for epoch in range(self.first // self.per_epoch, self.steps // self.per_epoch):
             self.batches.set_epoch(epoch)
             skipped = max(self.first - epoch * self.per_epoch, 0)
-            for rows in list(self.batches)[skipped:]:
+            for rows in islice(self.batches, skipped, None):
                 yield [(epoch, row) for row in rows]
 
 

@@ -53,18 +53,17 @@ class StepBatches(Sampler[list[int]]):
                 yield parts[step * self.world + self.rank].tolist()
 
 
-def grouped(rows: np.ndarray, upright: np.ndarray, share: int) -> list[np.ndarray]:
-    """Split rows into groups of `share`, each of one orientation, ordered by the position of their last row in `rows`.
+def grouped(rows: np.ndarray, upright: np.ndarray, share: int) -> np.ndarray:
+    """Split rows into groups (N / share, share) of one orientation each, ordered by the place of their last row.
 
     rows: (N,) in any order, N a multiple of share. upright: (any,) bool, by row. The remainders of both orientations
     form one mixed group at the end.
     """
-    kinds = [rows[upright[rows] == kind] for kind in (False, True)]
-    full = [part for kind in kinds for part in np.split(kind, list(range(share, len(kind) + 1, share)))[:-1]]
-    place = {row: number for number, row in enumerate(rows.tolist())}
-    full.sort(key=lambda part: place[int(part[-1])])
+    kinds = [np.flatnonzero(upright[rows] == kind) for kind in (False, True)]
+    full = np.concatenate([kind[: len(kind) - len(kind) % share].reshape(-1, share) for kind in kinds])
     rest = np.concatenate([kind[len(kind) - len(kind) % share :] for kind in kinds])
-    return [*full, rest] if len(rest) else full
+    places = np.concatenate([full[np.argsort(full[:, -1])], rest.reshape(-1, share)])
+    return rows[places]
 
 
 class Mirrored(Dataset):

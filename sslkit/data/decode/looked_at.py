@@ -172,11 +172,10 @@ def _kinds(images: Opened) -> Iterator[np.ndarray]:
 def _endings(names: PathList) -> tuple[Sequence[bytes], np.ndarray]:
     """The last letters that occur, in lower case, and for each name which of them it has, (N,)."""
     block, ends = np.frombuffer(names._block, np.uint8), names._ends
-    places = ends[1:, None] - np.arange(_LETTERS, 0, -1)
-    letters = np.where(places >= ends[:-1, None], block[np.maximum(places, 0)], np.uint8(ord("/")))
     codes = np.zeros(len(names), np.int64)
-    for letter in letters.T:
-        codes = codes << 8 | letter
+    for before in range(_LETTERS, 0, -1):  # one letter of all names at a time takes little memory
+        places = ends[1:] - before
+        codes = codes << 8 | np.where(places >= ends[:-1], block[np.maximum(places, 0)], np.uint8(ord("/")))
     endings, kinds = np.unique(codes, return_inverse=True)
     return [int(code).to_bytes(_LETTERS, "big").lower() for code in endings], kinds
 

@@ -160,7 +160,7 @@ def test_a_later_page_has_the_limit_too(photometric: str, tmp_path: Path) -> Non
         warnings.simplefilter("ignore")
         images = open_images(tmp_path, image_size=8, pages="all", range=(0.0, 65535.0))
     with pytest.warns(UserWarning, match=r"left out .*0\.tif#2: it has 10,000,000,000 pixels, more than 178,956,970"):
-        images._has_told, images._unreadable = False, set()
+        images._has_told, images._unreadable = False, {}
         assert images.__getitems__([1])["bad"] == [f"{tmp_path}/0.tif#2"]
     assert not images.__getitems__([0, 2])["bad"]
 
@@ -206,7 +206,7 @@ def test_what_is_allowed_and_does_not_fit_into_the_memory_is_left_out(folder: Pa
     with pytest.warns(UserWarning, match=r"left out .*1\.png: its 40 x 40 pixels do not fit into the memory"):
         assert images.__getitems__([1])["bad"] == [str(folder / "1.png")]
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10**6)
-    images._unreadable = set()
+    images._unreadable = {}
     with pytest.raises(MemoryError):  # of a small image: the machine's fault
         images.__getitems__([1])
 
