@@ -69,7 +69,6 @@ class Backbone(nn.Module):
         self.patch = net.patch_embed.patch_size[0] if self.is_vit else 1
         if self.is_vit:
             use_products(net.patch_embed)
-        self.layout = torch.channels_last if frames is None else torch.channels_last_3d  # of a convolutional network
         self.norm_is_frozen = False
         self.width = _measure(net, self.input_shape(), recipe.name)  # a lazy layer has its weights from here on
         if self.convolutional:
@@ -99,6 +98,11 @@ class Backbone(nn.Module):
     def laid_out(self, x: Tensor) -> Tensor:
         """The same pixels, channels last in memory for a convolutional network: as its kernels are fastest."""
         return x.contiguous(memory_format=self.layout) if self.convolutional else x
+
+    @property
+    def layout(self) -> torch.memory_format:
+        """Of a convolutional network's memory. No attribute: torch.save cannot write a memory format."""
+        return torch.channels_last if self.frames is None else torch.channels_last_3d
 
     def _lay_out(self) -> None:
         """Store the weights of images' or clips' convolutions channels last; those of another rank stay as they are.

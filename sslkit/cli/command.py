@@ -64,7 +64,7 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, conf: 
         _check(words, dataclasses.asdict(settings), methods, conf)
         _check_values(words, settings)
         _register(settings, methods)
-        sys.argv[1:] = words
+        sys.argv[1:] = _flags_first(words)
         refused: list[str] = []
         hydra.main(version_base="1.3", config_path=str(conf.resolve()), config_name="config")(
             _job(task, refused, STOPPED)
@@ -107,7 +107,7 @@ def run_plain(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, 
             tree |= {part: members.options(own)} if part else members.options(own)
         check(words, {**{name: "" if value is None else value for name, value in tree.items()}, "hydra": None})
         ConfigStore.instance().store(name="plain", node={**QUIET, **tree})
-        sys.argv[1:] = words
+        sys.argv[1:] = _flags_first(words)
         own = {field.name for field in dataclasses.fields(settings)}
 
         def checked(config: dict[str, Any]) -> Any:
@@ -149,6 +149,11 @@ def _read(words: Sequence[str], settings: Any, *, shorten: bool = True) -> list[
     words = [lengthened(word) for word in words if word != "experiment=null"] if shorten else list(words)
     as_read = quoted_each if shorten and SWEEP & set(sys.argv) else quoted
     return [as_read(word, texts_of(settings)) for word in words]
+
+
+def _flags_first(words: Sequence[str]) -> list[str]:
+    """The words with those of a sweep before all others, among which Hydra's parser refuses them."""
+    return sorted(words, key=lambda word: word not in SWEEP)
 
 
 def prepare() -> None:

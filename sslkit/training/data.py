@@ -149,8 +149,8 @@ def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> 
     if len(train) < config.data.batch_size:
         lower = "at least 2 are needed" if len(train) < 2 else f"data.batch_size={len(train)} takes all in one step"
         raise UserError(
-            f"data {config.data.source!r} has {counted(len(train), data.unit[:-1])}, fewer than one batch of "
-            f"{config.data.batch_size}; {lower}"
+            f"data {config.data.source!r} has {counted(len(train), data.unit[:-1])}, fewer than one batch "
+            f"(data.batch_size={config.data.batch_size}): {lower}"
         )
     if isinstance(train, DecodedImages):  # a single one that can be read would stand in for all others
         first = int(train.__getitems__([0])["index"][0])

@@ -77,10 +77,10 @@ def test_a_sweep_with_options_makes_an_entry_for_each(few_digits, tmp_path, type
 
 def test_a_refused_job_of_a_sweep_does_not_end_it(few_digits, tmp_path, typed) -> None:
     words = [f"data={few_digits}", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo", "method=simclr"]
-    done = typed("train", "-m", "data.batch_size=9999,32", *words, cwd=tmp_path)
+    done = typed("train", "data.batch_size=9999,32", "-m", *words, cwd=tmp_path)  # Hydra refuses it there
     assert done.returncode == 1 and len(sslkit.zoo.open(tmp_path / "zoo")) == 1
     lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert len(lines) == 2 and "lower data.batch_size=9999" in lines[0], done.stderr
+    assert len(lines) == 2 and "fewer than one batch (data.batch_size=9999)" in lines[0], done.stderr
     assert "1 job of the sweep failed, the others are done: " in lines[1] and "data.batch_size=9999" in lines[1]
 
 

@@ -169,7 +169,7 @@ def test_the_default_network_and_size(config, size, name) -> None:
         ({"data.decoder": "x"}, "decoder"),
         (
             {"data.batch_size": 32},
-            "has 24 videos, fewer than one batch of 32; data.batch_size=24 takes all",
+            "has 24 videos, fewer than one batch \\(data.batch_size=32\\): data.batch_size=24 takes",
         ),
         ({"data.source": "fashion_mnist"}, "data.frames is for videos, and data='fashion_mnist' are images"),
         ({"data.source": "video:nowhere"}, "folder of videos .*nowhere is not there"),
