@@ -5,6 +5,7 @@ Clean images are read row by row for evaluation, priors and statistics. Worker p
 
 import multiprocessing
 import os
+import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -17,7 +18,7 @@ from torch.utils.data import DataLoader, Sampler
 from sslkit.data.images import Images
 from sslkit.data.sources.named import collate
 from sslkit.data.views.cropped import CroppedImages
-from sslkit.errors import UserError
+from sslkit.errors import UserError, first_line
 from sslkit.runtime.jobs import cores
 
 FEWEST = 256  # rows: fewer are decoded faster in order than workers start
@@ -123,9 +124,21 @@ class TimedLoader:
 
 
 def plain_errors(loader: Iterable[Item]) -> Iterator[Item]:
-    """Yield the loader's items; a UserError of a worker process is raised without the worker's traceback."""
+    """Yield the loader's items; a UserError of a worker process is raised without the worker's traceback.
+
+    Raises UserError for a data set that cannot be sent to workers which are not forked.
+    """
     try:
-        yield from loader
+        batches = iter(loader)
+    except (AttributeError, TypeError, pickle.PicklingError) as error:  # which of them depends on the object
+        if "pickle" not in str(error):
+            raise
+        raise UserError(
+            f"worker processes cannot be sent this data set ({first_line(error)}): define its functions and classes at "
+            "the top of a module, or take workers=0 (data.workers=0)"
+        ) from error
+    try:
+        yield from batches
     except UserError as error:
         raise without_traceback(error) from error
 
@@ -212,18 +225,21 @@ def batches_of_parts(
         pin_memory=device == "cuda",
         generator=torch.Generator(),  # otherwise the loader would draw from the caller's
     )
-    yield from plain_errors(zip(parts, loader, strict=True))
+    yield from zip(parts, plain_errors(loader), strict=True)
 
 
 def workers_for(dataset: Images | CroppedImages, workers: int | str, world_size: int, device: str = "cpu") -> int:
     """Number of worker processes of this rank, see `make_loader`."""
+    is_daemon = multiprocessing.current_process().daemon
     if workers == "auto":
-        if not dataset.decodes or multiprocessing.current_process().daemon:  # daemons may have no children
+        if not dataset.decodes or is_daemon:
             return 0
         most = _MOST_WORKERS["cuda" if device == "cuda" else "cpu"]
         return max(1, min(most, cores() // _ranks_here(world_size, device) - 1))
     if not isinstance(workers, int) or workers < 0:
         raise UserError(f"data.workers={workers} must be auto or a number from 0")
+    if workers and is_daemon:
+        raise UserError(f"data.workers={workers}: this process is a daemon, which can start no workers; take 0 or auto")
     return workers
 
 

@@ -1,5 +1,6 @@
 """The order of the images, over epochs and ranks, and the loader that is timed."""
 
+import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -234,3 +235,17 @@ def test_what_a_worker_says_comes_without_its_traceback() -> None:
     with pytest.raises(UserError) as caught:
         list(plain_errors(loader))
     assert str(caught.value) == "cannot read flower.png: it breaks off"
+
+
+def test_a_data_set_that_cannot_be_sent_to_workers_is_one_line() -> None:
+    loader = DataLoader(Damaged(), num_workers=1, collate_fn=lambda rows: rows, multiprocessing_context="spawn")
+    with pytest.raises(UserError, match=r"worker processes cannot be sent this data set \(.*lambda.*data.workers=0"):
+        list(plain_errors(loader))
+
+
+def test_a_daemon_starts_no_workers(monkeypatch) -> None:
+    images = open_images("digits")
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
+    assert loader_module.workers_for(images, "auto", 1) == 0 == loader_module.workers_for(images, 0, 1)
+    with pytest.raises(UserError, match=r"data.workers=2: this process is a daemon, which can start no workers"):
+        loader_module.workers_for(images, 2, 1)
