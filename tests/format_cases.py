@@ -23,6 +23,7 @@ from image_files import (
     twelve_bits,
 )
 
+OPAQUE, BAND = {"opacity": True}, {"opacity": False, "channels": 4}
 RANGE = r"data\.range=\[0,4095\]"
 
 
@@ -50,6 +51,7 @@ ONE, MANY, MORE = (
     "TIFF, any number of channels, marked as gray",
     "TIFF, more than three channels, marked as RGB",
 )
+HALF = "PNG whose fourth plane is neither 0 nor full"
 TRANSPARENT, DEEP_PNG = "PNG with transparency", "PNG, 16-bit colours, also with transparency"
 PAGES, PER_PAGE = "several pages (GIF, WebP, APNG, TIFF)", "TIFF, one channel per page"
 INSIDE, PLAIN, INTEGERS = (
@@ -89,20 +91,29 @@ CASES = [
     Case("PNG, 1 bit", "a.png", lambda: pillow(flat("u1", 255), "PNG", "1"), [255]),
     Case("PNG, palette", "a.png", lambda: pillow(flat("u1", 255, 0, 0), "PNG", "P"), [255, 0, 0]),
     Case("PNG, palette", "hole.png", lambda: pillow(flat("u1", 9), "PNG", "P", transparency=9), [255, 255, 255]),
-    Case(TRANSPARENT, "a.png", lambda: pillow(flat("u1", 200, 100, 0, 51), "PNG"), [244, 224, 204]),
+    Case(TRANSPARENT, "a.png", lambda: pillow(flat("u1", 200, 100, 0, 0), "PNG"), [255, 255, 255], "laid over white"),
+    Case(TRANSPARENT, "full.png", lambda: pillow(flat("u1", 7, 255), "PNG"), [7], "an image has opacity"),
     Case(
-        TRANSPARENT,
+        TRANSPARENT, "4.png", lambda: pillow(flat("u1", 9, 8, 7, 255), "PNG"), [9, 8, 7, 255], "kept", {"channels": 4}
+    ),
+    Case(HALF, "a.png", lambda: pillow(flat("u1", 200, 100, 0, 51), "PNG"), [200, 100, 0], "above 0 0% are full"),
+    Case(HALF, "told.png", lambda: pillow(flat("u1", 200, 100, 0, 51), "PNG"), [244, 224, 204], "", {"opacity": True}),
+    Case(
+        HALF,
         "4.png",
         lambda: pillow(flat("u1", 200, 100, 0, 51), "PNG"),
         [200, 100, 0, 51],
-        options={"channels": 4},
+        "like the others, and read",
+        {"channels": 4},
     ),
-    Case(TRANSPARENT, "gray.png", lambda: pillow(flat("u1", 100, 51), "PNG"), [224]),
+    Case(HALF, "gray.png", lambda: pillow(flat("u1", 100, 51), "PNG"), [100], "by data.channels=2"),
+    Case(HALF, "2.png", lambda: pillow(flat("u1", 100, 51), "PNG"), [100, 51], "", {"channels": 2}),
     Case("PNG, 16-bit gray", "a.png", lambda: deep_png(2048), [128], RANGE),
     Case(DEEP_PNG, "a.png", lambda: deep_png(0, 1000, 4095), [0, 62, 255], RANGE),
-    Case(DEEP_PNG, "4.png", lambda: deep_png(0, 1000, 4095, 13107), [0, 62, 255, 51], RANGE, {"channels": 4}),
-    Case(DEEP_PNG, "over.png", lambda: deep_png(0, 1000, 4095, 0), [255, 255, 255], RANGE),
-    Case(DEEP_PNG, "gray.png", lambda: deep_png(4000, 65535), [249], RANGE),
+    Case(DEEP_PNG, "4.png", lambda: deep_png(0, 1000, 4095, 13107), [0, 62, 255, 51], RANGE, {"channels": 4} | OPAQUE),
+    Case(DEEP_PNG, "over.png", lambda: deep_png(0, 1000, 4095, 0), [255, 255, 255], RANGE, OPAQUE),
+    Case(DEEP_PNG, "gray.png", lambda: deep_png(4000, 65535), [249], RANGE, OPAQUE),
+    Case(DEEP_PNG, "band.png", lambda: deep_png(0, 1000, 4095, 2048), [0, 62, 255, 128], RANGE, BAND),
     *(
         Case(
             PLAIN,
@@ -175,6 +186,15 @@ CASES = [
         lambda: bands("u2", 0, 1000, 4095, 0, photometric="rgb", extrasamples=["unassalpha"]),
         [255] * 3,
         RANGE,
+        OPAQUE,
+    ),
+    Case(
+        ONE,
+        "band.tif",
+        lambda: bands("u2", 0, 1000, 4095, 2048, photometric="rgb", extrasamples=["unassalpha"]),
+        [0, 62, 255, 128],
+        RANGE,
+        BAND,
     ),
     Case(INTEGERS, "a.tif", lambda: pillow(flat("i4", 2**19), "TIFF"), [128], r"\[0,1048575\]"),
     Case(INTEGERS, "minus.tif", lambda: pillow(flat("i4", -2), "TIFF"), [128], "", {"range": [-4, 0]}),

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from sslkit.data.decode.decoding import EXTENSIONS
-from sslkit.data.decode.scale import Range
+from sslkit.data.decode.scale import Scale
 from sslkit.data.images import Identity, ImageOptions, Images
 from sslkit.data.path_list import PathList
 from sslkit.data.sources.folder import FolderImages
@@ -72,10 +72,10 @@ class PickedImages(Images):
         return other
 
     @property
-    def range(self) -> Range | None:
-        return self.images.range
+    def scale(self) -> Scale:
+        return self.images.scale
 
-    def rescale(self, range: Range) -> None:
+    def rescale(self, scale: Scale) -> None:
         """Nothing to do: `at` does it to the images."""
 
     def _check_channels(self, channels: int) -> None:

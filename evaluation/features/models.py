@@ -21,7 +21,7 @@ from sslkit.backbones.pretrained import take_classifier, timm_network
 from sslkit.backbones.weight_files import parted as parted_file
 from sslkit.backbones.wheels import WHEELS
 from sslkit.composition.method import Method
-from sslkit.data.decode.scale import Range
+from sslkit.data.decode.scale import Scale
 from sslkit.data.images import Images
 from sslkit.errors import UserError
 from sslkit.runtime.device import seeded
@@ -37,7 +37,7 @@ class LoadedModel:
     name: for tables. digest: sha256 of structure and weights.
     image_size: side S in pixels. resize: length of the shorter side of a larger image before the centre crop.
     in_chans, mean, std: of the pixels in [0, 1]. interpolation: "bilinear" or "bicubic".
-    range: the values of pixels of more than 8 bits that were 0 and 255 in its training; None if that is not known.
+    scale: how stored values became bytes in its training; None if that is not known.
     entry: the zoo entry of the network, where results are stored; else None. card: of the entry whose weights these
     are, also where another pooling is no entry; {} for others.
     classifier: the linear layer of its pretraining task on these features, for timm's models and the wheels; else
@@ -51,7 +51,7 @@ class LoadedModel:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     interpolation: str = "bicubic"
-    range: Range | None = None
+    scale: Scale | None = None
     entry: ZooEntry | None = None
     card: Mapping[str, Any] = field(default_factory=dict, repr=False)
     classifier: nn.Module | None = field(default=None, repr=False)
@@ -106,8 +106,8 @@ class LoadedModel:
         return self.ranged(images, image_size=size, channels=self.in_chans, fit="crop", interpolation=how)
 
     def ranged(self, images: Images, **options: Any) -> Images:
-        """Return `images.at(**options)`, pixels of more than 8 bits as in the training unless a range was given."""
-        return as_trained(images, self.range, self.name, **options)
+        """Return `images.at(**options)`, stored values scaled as in the training unless that was given."""
+        return as_trained(images, self.scale, self.name, **options)
 
 
 def load_model(
@@ -208,7 +208,7 @@ def _of_entry(
         raise UserError(f"{entry.folder} takes images of {own['in_chans']} channels, not {in_chans}")
     size = image_size or own["image_size"]
     backbone = _wrapped(entry.backbone(trust=trust), own["name"], size, own["in_chans"], own.get("frames"))
-    own = {"entry": entry, "card": entry.card, "range": entry.range}
+    own = {"entry": entry, "card": entry.card, "scale": entry.scale}
     return _loaded(backbone, entry.folder.name, (norm["mean"], norm["std"]), **own)
 
 
@@ -266,7 +266,7 @@ def _untrained(
     trained = _of_entry(entry, image_size, in_chans, trust)
     backbone = _wrapped(net, trained.backbone.recipe.name, trained.image_size, trained.in_chans, trained.frames)
     name = f"random:{entry.folder.name}{':' if seed else ''}{seed}"
-    return _loaded(backbone, name, (trained.mean, trained.std), range=trained.range)
+    return _loaded(backbone, name, (trained.mean, trained.std), scale=trained.scale)
 
 
 def _wrapped(net: nn.Module, name: str, image_size: int, in_chans: int, frames: int | None = None) -> Backbone:

@@ -1,25 +1,31 @@
-"""Images of more than 8 bits, read as in the training of the model that sees them."""
+"""Images whose stored values are read as in the training of the model that sees them."""
 
 import warnings
 from typing import Any
 
-from sslkit.data.decode.scale import Range, written
+from sslkit.data.decode.scale import Scale
 from sslkit.data.images import Images
 
 
-def as_trained(images: Images, trained: Range | None, model: str, **options: Any) -> Images:
-    """Return `images.at(**options)`, pixels of more than 8 bits by the range of the training, unless one was given.
+def as_trained(images: Images, trained: Scale | None, model: str, **options: Any) -> Images:
+    """Return `images.at(**options)`, stored values by the scale of the training, as far as none was given.
 
     trained: None if it is not known. A warning says where it is another than was found or given.
     """
-    found = images.at(**options, range=trained)
-    if trained is None or images.range in (None, trained):
+    found = images.at(**options, scale=trained)
+    if trained is None:
         return found
-    own, mine = written(images.range), written(trained)
-    warnings.warn(
-        f"{images.name}: read by data.range={mine}, as in the training of {model}, not by its own, {own}"
-        if found.range == trained
-        else f"{images.name}: read by data.range={own}, as given, and {model} was trained with {mine}",
-        stacklevel=1,
-    )
+    own, read = images.scale.words(), found.scale.words()
+    for name, mine in trained.or_else(images.scale).within(images.scale).words().items():
+        if mine != own[name]:
+            warnings.warn(
+                f"{images.name}: read by {mine}, as in the training of {model}, not by its own, {_value(own[name])}"
+                if read[name] == mine
+                else f"{images.name}: read by {own[name]}, as given, and {model} was trained with {_value(mine)}",
+                stacklevel=1,
+            )
     return found
+
+
+def _value(word: str) -> str:
+    return word.partition("=")[2]

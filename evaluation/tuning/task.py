@@ -179,7 +179,7 @@ def _digest(given: Mapping[str, Split], *read: Labelled) -> str:
     for name, split in given.items():
         digest.update(f"{name} {split.digest} ".encode())
         digest.update(np.ascontiguousarray(split.y))
-    ranges = {part.range for one in read for part in one.centres.parts}
-    if ranges - {split.images.range for split in given.values()}:  # those of the model's training
-        digest.update(repr(ranges).encode())
+    scales = {part.scale for one in read for part in one.centres.parts}
+    if scales - {split.images.scale for split in given.values()}:  # those of the model's training
+        digest.update(repr(sorted(map(repr, scales))).encode())
     return digest.hexdigest()

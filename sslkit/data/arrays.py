@@ -1,5 +1,6 @@
 """Images held in memory as one array."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -7,15 +8,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sslkit.data.decode.scale import Range, Scale
 from sslkit.data.images import Identity, ImageOptions, Images
 from sslkit.errors import UserError
 
 _CONVERTIBLE = (1, 3, 4)  # gray, RGB, RGBA
+UNMARKED = (
+    "{name}: nothing tells whether the last of its 4 channels is opacity: it is a channel like the others, and is read "
+    "where 4 are asked for; data.opacity=true lays the others over white by it"
+)
 
 
 class ArrayImages(Images):
     """pixels: (N, C, H, W) uint8. image_size defaults to the larger side, channels to C.
 
+    Nothing in an array tells opacity: the last of four channels is read as it is, unless `options.opacity` says more.
     Raises UserError when C cannot be converted to the requested channels.
     """
 
@@ -30,11 +37,12 @@ class ArrayImages(Images):
                 raise UserError(f"{identity.name} has {n} images and {len(labels)} labels")
         self.pixels = pixels
         self.name = identity.name
-        self._check_channels(options.channels or channels)
+        wanted = options.channels or (3 if channels == 4 and options.opacity else channels)
+        self._check_channels(wanted)
         super().__init__(
             identity,
             options,
-            channels=options.channels or channels,
+            channels=wanted,
             image_size=options.image_size or max(height, width),
             native_size=(height, width),
         )
@@ -44,7 +52,8 @@ class ArrayImages(Images):
 
     def __getitems__(self, rows: list[int]) -> dict[str, Any]:
         index = np.asarray(rows, dtype=np.int64)
-        images = convert_channels(torch.from_numpy(self.pixels[index]), self.channels)
+        pixels = torch.from_numpy(self.pixels[index])
+        images = convert_channels(pixels, self.channels, over_white=bool(self.scale.opacity))
         height, width = self.native_size
         aspect = width / height if self.fit == "squash" else 1.0
         images = fit_square(images, self.image_size, self.fit, self.options.interpolation)
@@ -63,23 +72,35 @@ class ArrayImages(Images):
         digest.update(np.ascontiguousarray(self.pixels))
 
 
-def convert_channels(images: Tensor, channels: int) -> Tensor:
-    """(n, C, H, W) uint8 -> (n, channels, H, W): alpha is laid over white, gray is ITU-R 601 luma as in Pillow.
+def scale_of_array(values: np.ndarray, found: Range | None, options: ImageOptions, name: str) -> Scale:
+    """The scale of pixels (N, C, H, W) of this range, with a line where four channels may be meant as opacity."""
+    if values.shape[1] != 4:
+        return Scale(found)
+    if options.opacity is None:
+        warnings.warn(UNMARKED.format(name=name), stacklevel=1)
+    return Scale(found, bool(options.opacity))
 
-    A picture that is transparent everywhere is shown: some programs leave its alpha empty.
+
+def convert_channels(images: Tensor, channels: int, *, over_white: bool = False) -> Tensor:
+    """(n, C, H, W) uint8 -> (n, channels, H, W): gray is ITU-R 601 luma as in Pillow.
+
+    over_white: a fourth channel is opacity, by which the others are laid over white; False: one that is not read.
+    A picture that is transparent everywhere is shown: some programs leave its opacity empty.
     """
     have = images.shape[1]
     if have == channels:
         return images
     if channels == 4:
         opaque = torch.full_like(images[:, :1], 255)
-        return torch.cat([convert_channels(images, 3), opaque], dim=1)
+        return torch.cat([convert_channels(images, 3, over_white=over_white), opaque], dim=1)
+    if have == 4 and not over_white:
+        return convert_channels(images[:, :3], channels)
     if have == 4:
         color, alpha = images[:, :3].int(), images[:, 3:].int()
         hidden = (alpha.amax((1, 2, 3)) == 0) & (color.amax((2, 3)) > color.amin((2, 3))).any(1)
         alpha[hidden] = 255
-        over_white = (color * alpha + 255 * (255 - alpha) + 127) // 255
-        return convert_channels(over_white.byte(), channels)
+        laid = (color * alpha + 255 * (255 - alpha) + 127) // 255
+        return convert_channels(laid.byte(), channels, over_white=True)
     if have == 1:
         return images.expand(-1, 3, -1, -1).contiguous()
     red, green, blue = images.int().split(1, dim=1)

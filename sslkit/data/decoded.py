@@ -11,10 +11,11 @@ import torch
 
 from sslkit.data.decode.decoding import channels_of, square
 from sslkit.data.decode.large import TooLarge
-from sslkit.data.decode.looked_at import LOOKED_AT, look, range_of
+from sslkit.data.decode.looked_at import LOOKED_AT, look, scale_of
+from sslkit.data.decode.opacity import check_planes, told
 from sslkit.data.decode.opening import Opening, Picture
 from sslkit.data.decode.planes import Planes
-from sslkit.data.decode.scale import BYTE, Range
+from sslkit.data.decode.scale import BYTE, Scale
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.images import Identity, ImageOptions, Images
 from sslkit.data.path_list import PathList
@@ -48,7 +49,7 @@ class DecodedImages(Images):
         )
         self._unreadable: dict[int, int] = {}  # rows, and one behind each from which on none has been refused
         self._has_told = False
-        self._range: Range | None = None
+        self._scale, self._is_decided = options.scale, False
         self._first = self._first_readable()
         if options.channels is None:
             self.channels = self._channels(self._first)
@@ -56,26 +57,27 @@ class DecodedImages(Images):
             self._check_channels(options.channels)
         self._look = look(self)
         self._look.warn(self.name)
-        self._is_decided = False
 
     @property
-    def range(self) -> Range | None:
-        """Decided when it is first asked for, or by `share_range`, in the process that opens the images."""
+    def scale(self) -> Scale:
+        """Decided when it is first asked for, or by `share_scale`, in the process that opens the images."""
         if not self._is_decided:
-            self.range = range_of(self, self._look)
-        return self._range
+            self.scale = scale_of(self, self._look)
+        return self._scale
 
-    @range.setter
-    def range(self, found: Range | None) -> None:
-        self._range, self._is_decided = found, True
+    @scale.setter
+    def scale(self, found: Scale) -> None:
+        self._scale, self._is_decided = found, True
 
-    def share_range(self, opened: Callable[[], Images]) -> None:
-        """Decide the range: that of other images, which are opened if these have more than 8 bits; else the own."""
-        if self._look.deep and not isinstance(self.options.range, tuple) and (shared := opened().range) is not None:
-            self.range = shared
+    def share_scale(self, opened: Callable[[], Images]) -> None:
+        """Decide the scale: that of other images, which are opened if these need one; what is not found there anew."""
+        given = self.options.scale
+        is_asked = (self._look.deep and given.range is None) or (self._look.opaque and given.opacity is None)
+        if is_asked and (shared := given.or_else(opened().scale)) != given:
+            self.scale = shared.or_else(scale_of(self, self._look, shared))
 
     def __getstate__(self) -> dict[str, Any]:
-        _ = self.range  # before another process decides it again
+        _ = self.scale  # before another process decides it again
         return self.__dict__.copy()
 
     @property
@@ -104,6 +106,17 @@ class DecodedImages(Images):
         """The row's image, opened by `opening` but not decoded. Raises UnreadableImage."""
         raise NotImplementedError
 
+    def _as_decided(self, row: int) -> Picture:
+        """The row's image, opened, and its last plane as it was decided of the whole set. Raises UnreadableImage."""
+        image = told(self._open(row), self._scale.opacity)
+        try:
+            if self._scale.opacity is False:
+                check_planes(image, self.channels)
+        except UnreadableImage:
+            image.close()
+            raise
+        return image
+
     def _first_readable(self) -> int:
         """Decode the first image that can be read, and return its row."""
 
@@ -120,7 +133,7 @@ class DecodedImages(Images):
         """
         for row in dict.fromkeys((first, *np.linspace(0, len(self) - 1, LOOKED_AT, dtype=int).tolist())):
             try:
-                with self._open(row) as image:
+                with self._as_decided(row) as image:
                     found = channels_of(image)
             except UnreadableImage:  # told of when it is asked for
                 continue
@@ -135,7 +148,7 @@ class DecodedImages(Images):
         before = self.options
         self.options = replace(before, channels=channels)
         try:
-            with self._open(self._first) as image:
+            with self._as_decided(self._first) as image:
                 have = channels_of(image)
                 fits = image.becomes(channels) if isinstance(image, Planes) else channels in (1, 3, 4)
         finally:
@@ -177,7 +190,7 @@ class DecodedImages(Images):
         while len(self._unreadable) < count:
             candidate = self._skipped(row, bad)
             try:
-                with self._open(candidate) as image:
+                with self._as_decided(candidate) as image:
                     decode(image)
                 return candidate
             except UnreadableImage as error:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from sslkit.data.decode.scale import AUTO, Range
+from sslkit.data.decode.scale import AUTO, Range, Scale
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 
@@ -77,6 +77,7 @@ class ImageOptions:
     range: Range | str | None = None
     pages: str = "first"
     max_pixels: int | None = None
+    opacity: bool | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "range", checked_range(self.range))
@@ -93,6 +94,12 @@ class ImageOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"data.{name}={value} must be at least 1")
+
+    @property
+    def scale(self) -> Scale:
+        """The parts of the scale that are given; of two channels the second is meant as one."""
+        opacity = False if self.channels == 2 and self.opacity is None else self.opacity
+        return Scale(self.range if isinstance(self.range, tuple) else None, opacity)
 
 
 @dataclass(frozen=True)
@@ -123,15 +130,14 @@ class Images(Dataset):
 
     decodes: True if reading a row is slow enough for worker processes.
     is_whole: False for a part of other images.
-    range: the values of pixels of more than 8 bits that become 0 and 255, see `sslkit.data.decode.scale`; None for 8
-        bits.
+    scale: how stored values become bytes, see `sslkit.data.decode.scale`. range: that of pixels of more than 8 bits.
     workers: number of these in `loader.batches_in_order`, or "auto"; a run sets its data.workers.
     """
 
     decodes: ClassVar[bool] = True
     is_whole: bool = True
     workers: int | str = "auto"
-    range: Range | None = None
+    scale: Scale = Scale()
 
     def __init__(
         self,
@@ -158,6 +164,10 @@ class Images(Dataset):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def range(self) -> Range | None:
+        return self.scale.range
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -191,20 +201,23 @@ class Images(Dataset):
         channels: int,
         fit: str,
         interpolation: str = "bilinear",
-        range: Range | None = None,
+        scale: Scale | None = None,
     ) -> Self:
         """The same images with other options, without listing or decoding again. Options as in `open_images`.
 
-        range: in the place of one that was found; one that was given stays, as do pixels of 8 bits.
+        scale: in the place of one that was found; what was given of it stays, as do pixels of 8 bits.
         """
         options = replace(self.options, image_size=image_size, channels=channels, fit=fit, interpolation=interpolation)
         self._check_channels(channels)
         other = self._copied()
         other.options, other.fit = options, fit
         other.image_size, other.channels = image_size, channels
-        if range is not None and self.range not in (None, range) and not isinstance(self.options.range, tuple):
-            other.rescale(range)
+        if scale is not None and (wanted := self._rescaled(scale)) != self.scale:
+            other.rescale(wanted)
         return other
+
+    def _rescaled(self, scale: Scale) -> Scale:
+        return self.options.scale.or_else(scale).or_else(self.scale).within(self.scale)
 
     def part(self, rows: np.ndarray, split: str) -> Self:
         """The images of some rows (n,) int64, in their order, as a split of this name; labels keep their numbers."""
@@ -220,9 +233,9 @@ class Images(Dataset):
         """Keep these rows of what the subclass holds."""
         raise NotImplementedError
 
-    def rescale(self, range: Range) -> None:
-        """Read pixels of more than 8 bits by another range."""
-        self.range = range
+    def rescale(self, scale: Scale) -> None:
+        """Read the stored values by another scale."""
+        self.scale = scale
         self._forget()
 
     def _copied(self) -> Self:
@@ -274,6 +287,7 @@ class Images(Dataset):
         max_pixels, too: another image is read in the place of one that is too large.
         """
         deep = () if self.range is None else (self.range,)
+        deep += (("opacity", False),) if self.scale.opacity is False else ()
         limit = () if self.options.max_pixels is None else ("max_pixels", self.options.max_pixels)
         return (self.channels, self.image_size, self.fit, self.classes, *deep, *limit)
 

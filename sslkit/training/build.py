@@ -95,26 +95,25 @@ def sized(config: Config, data: Data) -> Config:
 
 
 def settled(config: Config, data: Data, begun: Config | None) -> Config:
-    """The config with `data.range` set, where it is not: to that of a run, or as it was found; None for 8 bits.
+    """The config with the scale of the images set, where it is not: to that of a run, or as it was found.
 
     Also `sized`. begun: the settings of the run to continue, None for a new one.
     """
     config = sized(config, data)
-    if isinstance(config.data.range, list):
-        return config
-    found = None if begun is None else begun.data.range
-    if not isinstance(found, list) and data.train.range is not None:
-        found = [int(value) if value.is_integer() else value for value in data.train.range]
-    return replace(config, data=replace(config.data, range=found if isinstance(found, list) else None))
+    known = config.data.scale if begun is None else config.data.scale.or_else(begun.data.scale)
+    scale = known.or_else(data.train.scale)
+    range = None if scale.range is None else [int(value) if value.is_integer() else value for value in scale.range]
+    return replace(config, data=replace(config.data, range=range, opacity=scale.opacity))
 
 
 def rescale(data: Data, config: Config) -> bool:
-    """Read pixels of more than 8 bits by the settings' range, that of a run to go on with; True if it differs."""
-    if config.data.range is None or data.train.range in (None, tuple(config.data.range)):
+    """Read the stored values by the settings' scale, that of a run to go on with; True if it differs."""
+    scale = config.data.scale.or_else(data.train.scale).within(data.train.scale)
+    if scale == data.train.scale:
         return False
     judged = [part.images for part in (data.bank, data.query) if part is not None]
     for images in {id(one): one for one in (data.train, *judged)}.values():
-        images.rescale(tuple(map(float, config.data.range)))
+        images.rescale(scale)
     return True
 
 

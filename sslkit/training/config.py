@@ -7,7 +7,8 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from sslkit.data.images import ON_ERROR, PAGES, checked_range, joined
+from sslkit.data.decode.scale import Scale
+from sslkit.data.images import ON_ERROR, PAGES, ImageOptions, checked_range, joined
 from sslkit.data.sources.objects import as_source, name_of
 from sslkit.errors import UserError, shown
 from sslkit.options.settings import MOST_SEED, as_plain, nested, overlaid, setting, storable
@@ -50,6 +51,11 @@ class DataConfig:
     max_pixels: int | None = setting(
         None, "pixels of an image file that is read; null: 179 million", least=1, most=10**12
     )
+    opacity: bool | None = setting(
+        None,
+        "the plane behind gray or RGB: true, opacity; false, a channel like the others; null: opacity where the file "
+        "declares it and a sample is mostly 0 or full",
+    )
     frames: int | None = setting(None, "videos only: frames of a clip; null: 16", least=1, most=4096)
     stride: int | None = setting(
         None, "videos only: distance in frames between two frames of a clip; null: 2", least=1, most=4096
@@ -62,6 +68,11 @@ class DataConfig:
     def __post_init__(self) -> None:
         self.source = joined(self.source)
         checked_range(self.range)
+
+    @property
+    def scale(self) -> Scale:
+        """The parts of the images' scale that are given."""
+        return ImageOptions(range=self.range, opacity=self.opacity).scale
 
     @property
     def is_video(self) -> bool:
@@ -285,7 +296,7 @@ def check_optimizer(optimizer: OptimizerConfig, epochs: float) -> None:
 def _check_videos(data: DataConfig) -> None:
     if data.is_video and data.channels not in (None, 3):
         raise UserError(f"data.channels={data.channels}: videos are read as RGB, 3 channels")
-    for name, usual in (("range", None), ("pages", "first"), ("max_pixels", None)):
+    for name, usual in (("range", None), ("pages", "first"), ("max_pixels", None), ("opacity", None)):
         if data.is_video and (value := getattr(data, name)) != usual:
             raise UserError(f"data.{name}={value} is for images, and data={data.source!r} are videos: leave it out")
     given = [name for name in ("frames", "stride", "clips", "decoder") if getattr(data, name) is not None]

@@ -103,7 +103,8 @@ def _train_images(config: Config, own: Any) -> tuple[Images, int]:
 
 def _source(config: Config, own: Any) -> tuple[Any, dict[str, Any]]:
     """The images' source and the options of `open_images`."""
-    options = {name: getattr(config.data, name) for name in ("channels", "on_error", "range", "pages", "max_pixels")}
+    names = ("channels", "on_error", "range", "pages", "max_pixels", "opacity")
+    options = {name: getattr(config.data, name) for name in names}
     return config.data.source if own is None else own, {**options, "cache": Path(config.out) / ".cache"}
 
 
@@ -114,7 +115,8 @@ def _open_images(config: Config, own: Any) -> Data:
     def clean(split: str) -> Images:
         if split == train.split:  # not listed again
             return train.at(image_size=size, channels=train.channels, fit="crop")
-        own = {"channels": train.channels, "range": train.range or config.data.range}
+        scale = train.scale.or_else(config.data.scale)
+        own = {"channels": train.channels, "range": scale.range or config.data.range, "opacity": scale.opacity}
         return open_images(source, split=split, **{**options, **own}, image_size=size, fit="crop")
 
     return _with_judges(Data(train, None, None, size), config, clean)

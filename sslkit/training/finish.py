@@ -167,6 +167,7 @@ def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:
             "content": train.content_digest,
             "licence": train.licence,
             "range": None if train.range is None else list(train.range),
+            "opacity": train.scale.opacity,
             "held_out": data.held_out if data.bank else None,
         },
         "seed": config.seed,

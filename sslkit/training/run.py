@@ -183,7 +183,7 @@ def settings_of(folder: Path) -> Config | None:
 def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
     """The settings that affect the weights and differ from those of the run: {name: (old, new)}.
 
-    What was not said of the method has its default. A `data.range` that was not said is the run's, as is what
+    What was not said of the method has its default. A scale of the images that was not said is the run's, as is what
     `sslkit.training.build` chooses.
     Raises UserError for a damaged config.yaml.
     """
@@ -191,8 +191,7 @@ def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
     if settings is None:
         return {}
     before, now = settings.to_dict(), as_in(config, settings).to_dict()
-    if not isinstance(config.data.range, list):
-        now["data"]["range"] = before["data"]["range"]
+    now["data"] |= {name: before["data"][name] for name in unsaid(config)}
     before["method"], now["method"] = filled(before["method"]), filled(now["method"])
     other = {k: (before[k], now[k]) for k in now if k not in MAY_CHANGE and _plain(before[k]) != _plain(now[k])}
     if "method" in other and before["method"]["name"] == now["method"]["name"]:
@@ -200,6 +199,11 @@ def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
     for group in [name for name, (a, b) in other.items() if name != "method" and isinstance(a, dict)]:
         other |= _apart(group, *other.pop(group))
     return other
+
+
+def unsaid(config: Config) -> list[str]:
+    """The settings of the images' scale that are not given."""
+    return [name for name, value in vars(config.data.scale).items() if value is None]
 
 
 def _apart(path: str, before: Any, now: Any) -> dict[str, tuple[object, object]]:
@@ -263,8 +267,8 @@ def done(config: Config, own: Any = None) -> ZooEntry | None:
     if config.data.image_size is None and begun is not None and begun.data.image_size is not None:
         return None
     check_same(folder, config)
-    if begun is not None and not isinstance(config.data.range, list):
-        config = replace(config, data=replace(config.data, range=begun.data.range))
+    if begun is not None:
+        config = replace(config, data=replace(config.data, **{one: getattr(begun.data, one) for one in unsaid(config)}))
     return entry_of(folder, lambda: images_of(config, own))
 
 

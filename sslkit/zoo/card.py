@@ -72,6 +72,7 @@ SCHEMA: dict[str, Any] = _object(
         digest=_field("string", "the data's digest"),
         licence=_field(["string", "null"], "the data's licence or null"),
         range=_RANGE,
+        opacity=_field(["boolean", "null"], "true, false or null"),
         held_out=_field(["boolean", "null"], "true, false or null"),
     ),
     balance=_field("object", "the balance that was chosen of regularisers, by their name"),

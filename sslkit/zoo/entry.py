@@ -18,6 +18,8 @@ from sslkit.zoo import heads, weights
 if TYPE_CHECKING:  # a table of the zoo needs no torch
     from torch import Tensor, nn
 
+    from sslkit.data.decode.scale import Scale
+
 WEIGHTS, CARD = "backbone.safetensors", "card.json"
 CHECKPOINTS = "checkpoints"  # in the folder of a run
 READY_MADE = ("timm:", "published:", "random:")
@@ -55,8 +57,16 @@ class ZooEntry:
     @property
     def range(self) -> tuple[float, float] | None:
         """The values of pixels of more than 8 bits that were 0 and 255 in training; None if it had 8 bits."""
-        limits = self.card.get("data", {}).get("range")
-        return None if limits is None else (float(limits[0]), float(limits[1]))
+        return self.scale.range
+
+    @property
+    def scale(self) -> Scale:
+        """How stored values became bytes in training."""
+        from sslkit.data.decode.scale import Scale
+
+        data = self.card.get("data", {})
+        limits = data.get("range")
+        return Scale(None if limits is None else (float(limits[0]), float(limits[1])), data.get("opacity"))
 
     def fields(self, *names: str) -> tuple[Any, ...]:
         """Return these fields of the card. Raises UserError for the first that it does not have."""

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from sslkit.data.decode.scale import Scale
 from sslkit.data.loader import batches_in_order
 from sslkit.data.sources.named import open_images
 from sslkit.data.views.cropped import CroppedImages
@@ -199,9 +200,9 @@ def test_the_range_is_part_of_the_identity(tmp_path) -> None:
     other = open_images(tmp_path, image_size=8, range=[0, 8191])
     assert usual.digest == given.digest != other.digest
     assert usual.content_digest == other.content_digest
-    as_other = usual.at(image_size=8, channels=1, fit="squash", range=(0.0, 8191.0))
+    as_other = usual.at(image_size=8, channels=1, fit="squash", scale=Scale((0.0, 8191.0)))
     assert as_other.digest == other.digest and usual.range == (0, 4095)
-    stays = given.at(image_size=8, channels=1, fit="squash", range=(0.0, 8191.0))
+    stays = given.at(image_size=8, channels=1, fit="squash", scale=Scale((0.0, 8191.0)))
     assert stays.range == (0, 4095), "what was given stays"
 
 
@@ -245,7 +246,7 @@ def test_arrays_are_read_by_another_range(tmp_path) -> None:
     np.savez(tmp_path / "a.npz", x=values)
     with pytest.warns(UserWarning):
         images = open_images(tmp_path / "a.npz")
-    other = images.at(image_size=8, channels=1, fit="squash", range=(0.0, 8191.0))
+    other = images.at(image_size=8, channels=1, fit="squash", scale=Scale((0.0, 8191.0)))
     given = open_images(tmp_path / "a.npz", range=[0, 8191])
     assert np.array_equal(other.pixels, given.pixels) and other.digest == given.digest != images.digest
     assert other.content_digest == images.content_digest

@@ -70,7 +70,7 @@ def test_arrays_under_an_empty_opacity_are_shown(tmp_path: Path) -> None:
     x = np.zeros((2, 4, 4, 4), np.uint8)
     x[0, :2, :, 0] = 200
     np.savez(tmp_path / "a.npz", x=x)
-    assert colours(open_images(tmp_path / "a.npz", channels=3)) == [[100, 0, 0], [255, 255, 255]]
+    assert colours(open_images(tmp_path / "a.npz", opacity=True)) == [[100, 0, 0], [255, 255, 255]]
 
 
 @pytest.mark.parametrize(

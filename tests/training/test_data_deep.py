@@ -144,7 +144,7 @@ def test_other_models_read_by_the_range_of_the_data(scans) -> None:
 
 
 def test_an_untrained_copy_reads_as_the_entry(entry) -> None:
-    assert load_model(f"random:{entry.folder}").range == (0, 8191)
+    assert load_model(f"random:{entry.folder}").scale.range == (0, 8191)
 
 
 def test_an_export_knows_the_range(entry, tmp_path) -> None:
@@ -200,3 +200,46 @@ def test_many_channels_are_trained_on(small_run, tmp_path) -> None:
     assert len(entry.card["normalize"]["mean"]) == 5
     found = evaluation.extract(entry, str(tmp_path / "scenes"), "test", cache=str(tmp_path / "cache"), progress=False)
     assert found.x.shape[1] == 128 and np.isfinite(found.x).all()
+
+
+def save_bands(folder: Path, infrared: int) -> Path:
+    """PNG of red, green and blue, and near infrared that the format calls opacity, in a class each."""
+    draw = np.random.default_rng(0)
+    for number in range(24):
+        scene = draw.integers(1, 200, (8, 8, 4)).astype(np.uint8)
+        scene[:3, :, 3], scene[3:, :, 3] = 9, infrared
+        path = folder / str(number % 2) / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(scene).save(path)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def of_bands(settings, tmp_path_factory) -> sslkit.ZooEntry:
+    torch.set_num_threads(1)
+    source = str(save_bands(tmp_path_factory.mktemp("bands"), 60))
+    data = {"source": source, "batch_size": 8, "image_size": 8, "workers": 0}
+    out = str(tmp_path_factory.mktemp("zoo"))
+    with pytest.warns(UserWarning, match="it is a channel like the others, and not read"):
+        return sslkit.pretrain({**settings, "method": "simclr", "data": data, "epochs": 1, "out": out, "name": "x"})
+
+
+def test_a_run_keeps_what_its_fourth_plane_is(of_bands) -> None:
+    """In its settings, so that a resumed run does not decide again, and in its card."""
+    kept = yaml.safe_load((of_bands.folder / "config.yaml").read_text())
+    assert kept["data"]["opacity"] is of_bands.card["data"]["opacity"] is of_bands.scale.opacity is False
+    kept["data"]["opacity"] = None
+    assert sslkit.pretrain({**kept, "resume": True}).folder == of_bands.folder
+    kept["data"]["opacity"] = True
+    with pytest.raises(UserError, match=r"data\.opacity was [Ff]alse, is [Tt]rue"):
+        sslkit.pretrain({**kept, "resume": True})
+
+
+def test_evaluation_reads_the_fourth_plane_as_the_training_did(of_bands, tmp_path) -> None:
+    root = save_bands(tmp_path / "snow", 255)
+    with pytest.warns(UserWarning) as record:
+        clean = load_model(of_bands).clean(open_images(root, image_size=8))
+    assert clean.scale.opacity is False
+    assert "read by data.opacity=false, as in the training of x, not by its own, true" in str(record[-1].message)
+    with pytest.warns(UserWarning, match="read by data.opacity=true, as given, and x was trained with false"):
+        assert load_model(of_bands).clean(open_images(root, opacity=True)).scale.opacity is True

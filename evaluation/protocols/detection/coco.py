@@ -15,7 +15,7 @@ import torch
 from evaluation.protocols.detection import run_lengths
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.coco_file import CocoFile, check_boxes, read_coco
-from evaluation.protocols.detection.disk_images import DiskImages, common_range
+from evaluation.protocols.detection.disk_images import DiskImages, common_scale
 from evaluation.protocols.detection.published import Published
 from sslkit.data.decode.scale import Range
 from sslkit.data.images import check_split
@@ -90,7 +90,7 @@ def open_coco_folder(
     pixels = DiskImages(folder, PathList(file.paths), file.sizes)
     pixels.check_presence(name)
     pixels.check_headers(name)
-    pixels = replace(pixels, range=common_range(name, folder, PathList(train.paths), range))
+    pixels = replace(pixels, scale=common_scale(name, folder, PathList(train.paths), range))
     opened = _boxes(file, pixels, name, split, train.categories)
     return opened.to_learn_from() if split == "train" else opened
 

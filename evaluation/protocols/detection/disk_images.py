@@ -12,9 +12,10 @@ import torch
 from PIL import ExifTags, Image, ImageOps
 
 from sslkit.data.decode.decoding import rgb
-from sslkit.data.decode.looked_at import look, range_of
+from sslkit.data.decode.looked_at import look, scale_of
+from sslkit.data.decode.opacity import told
 from sslkit.data.decode.opening import Opening, Picture, open_image, open_picture
-from sslkit.data.decode.scale import Range
+from sslkit.data.decode.scale import Range, Scale
 from sslkit.data.decode.unreadable import UnreadableImage, unreadable
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import CACHE, ImageOptions
@@ -28,18 +29,18 @@ class DiskImages:
     """`Pixels` of files: `paths` below `root`, and the (N, 2) height and width in the annotations.
 
     A file of another size is transposed by its EXIF orientation if that gives the annotated size; otherwise UserError.
-    range: the values of pixels of more than 8 bits that become 0 and 255, see `common_range`.
+    scale: how stored values become bytes, see `common_scale`.
     """
 
     root: Path
     paths: PathList
     sizes: np.ndarray
-    range: Range | None = None
+    scale: Scale = Scale()
 
     def __getitem__(self, row: int) -> torch.Tensor:
         try:
             with open_image(self.path(row)) as image:
-                return torch.from_numpy(rgb(self._upright(image, row), self.range))
+                return torch.from_numpy(rgb(told(self._upright(image, row), self.scale.opacity), self.scale.range))
         except UnreadableImage as error:
             raise UserError(f"cannot read {self.path(row)}: {error}") from error
 
@@ -51,8 +52,9 @@ class DiskImages:
 
     def update_digest(self, digest: Any) -> None:
         FileContents(self.root, self.paths, Path(CACHE)).update_content(digest)
-        if self.range is not None:
-            digest.update(repr(self.range).encode())
+        if self.scale.range is not None:
+            digest.update(repr(self.scale.range).encode())
+        digest.update(b"no opacity" if self.scale.opacity is False else b"")
 
     def check_presence(self, name: str) -> None:
         """Raises UserError for missing files, with their number and the first. Each folder is listed once."""
@@ -124,6 +126,7 @@ class _Looked:
     root: Path
     paths: PathList
     options: ImageOptions
+    channels: int = 3
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -138,8 +141,8 @@ class _Looked:
         return open_picture(self.path(row), Opening())
 
 
-def common_range(name: str, root: Path, paths: PathList, given: Range | str | None = None) -> Range | None:
-    """Return the one range of a set's pixels of more than 8 bits, with a warning that names it; None if all have 8.
+def common_scale(name: str, root: Path, paths: PathList, given: Range | str | None = None) -> Scale:
+    """Return how the stored values of a set become bytes, with a warning that says it.
 
     root, paths: of the images to learn from, of which 256 are read. given: the range, or "auto" to read all of them.
     Another warning says if some have several pages.
@@ -148,7 +151,7 @@ def common_range(name: str, root: Path, paths: PathList, given: Range | str | No
     found = look(images)
     if found.pages:
         warnings.warn(f"{name}: some images have up to {max(found.pages):,} pages; the first is read", stacklevel=2)
-    return range_of(images, found)
+    return scale_of(images, found)
 
 
 def _listed(folder: Path) -> set[str]:

@@ -87,10 +87,10 @@ def is_deep(image: Picture) -> bool:
     return image.is_deep if isinstance(image, Planes) else image.mode.startswith(_DEEP)
 
 
-def values_of(image: Picture) -> np.ndarray:
+def values_of(image: Picture, channels: int | None = None) -> np.ndarray:
     """Decode the values of an image of more than 8 bits, of any shape. Raises UnreadableImage."""
     with as_unreadable(image.size):
-        return image.values() if isinstance(image, Planes) else finite(present(_values(image), _nodata(image)))
+        return image.values(channels) if isinstance(image, Planes) else finite(present(_values(image), _nodata(image)))
 
 
 def square(
@@ -157,12 +157,15 @@ def upright_size(image: Picture) -> tuple[int, int]:
     return (width, height) if _orientation(image) >= QUARTER_TURN else (height, width)
 
 
-def rgb(image: Image.Image, scale: Range | None = None) -> np.ndarray:
+def rgb(image: Picture, scale: Range | None = None) -> np.ndarray:
     """Decode to (3, H, W) uint8 at the image's own size, not rotated. Modes, scale as in `square`.
 
     Raises UnreadableImage.
     """
     with as_unreadable(image.size):
+        if isinstance(image, Planes):
+            image.orientation = 1
+            return image.pixels(3, scale).numpy()
         return np.ascontiguousarray(np.asarray(_with_channels(_eight_bits(image, scale), 3)).transpose(2, 0, 1))
 
 

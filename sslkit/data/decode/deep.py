@@ -23,11 +23,13 @@ _SIZE = b"\xff\x4f\xff\x51"  # in JPEG 2000: the start of the code, and the mark
 _HEAD = 2**16  # bytes that have it
 _SIDES = 8  # from there: width and height, and what is left out of them
 _BITS = 42  # from there: the bits of the first channel, less one
+_DEFINED = b"cdef"  # before the code: what the channels are
+_OPACITY = (1, 2)  # of the type of a channel; 2: the others were multiplied by it
 
 
 def halves_of(image: Image.Image, source: Source) -> Planes | None:
     """The planes of a PNG or TIFF of 16-bit colours that Pillow has opened; None of others."""
-    mode = _mode(image.tile[0]) if image.tile else ""
+    mode = mode_of(image.tile[0]) if image.tile else ""
     if mode == _GRAY:
         return GrayHalves(image, source)
     return ColourHalves(image, source, mode[-1]) if mode[:-1] in _TWO else None
@@ -35,23 +37,23 @@ def halves_of(image: Image.Image, source: Source) -> Planes | None:
 
 class _Halves(Planes):
     def __init__(self, image: Image.Image, source: Source, colours: int, has_alpha: bool) -> None:
-        super().__init__(_turned_size(image), colours + has_alpha, colours=colours, has_alpha=has_alpha, is_deep=True)
+        super().__init__(turned_size(image), colours + has_alpha, colours=colours, has_alpha=has_alpha, is_deep=True)
         self._image, self._source = image, source
         self.n_frames = getattr(image, "n_frames", 1)
-        self.orientation = _orientation(image)
+        self.orientation = orientation_in(image)
 
     def close(self) -> None:
         self._image.close()
 
     def seek(self, page: int) -> None:
         self._image.seek(page)
-        self.size = _turned_size(self._image)
+        self.size = turned_size(self._image)
 
     def _decoded(self, mode: str) -> np.ndarray:
         """Decode as if the pixels were of this mode."""
         with identified(self._source) as image:  # of a size that was allowed
             image.seek(self._image.tell())
-            image.tile = [_with_mode(tile, mode) for tile in image.tile]
+            image.tile = [with_mode(tile, mode) for tile in image.tile]
             return np.asarray(image).astype(np.uint16)
 
 
@@ -60,11 +62,11 @@ class ColourHalves(_Halves):
 
     def __init__(self, image: Image.Image, source: Source, order: str) -> None:
         super().__init__(image, source, 3, image.mode == "RGBA")
-        self.is_associated = _mode(image.tile[0]).startswith("RGBa")
+        self.is_associated = mode_of(image.tile[0]).startswith("RGBa")
         self._is_big = {"B": "big", "L": "little", "N": sys.byteorder}[order] == "big"
 
     def _read(self) -> np.ndarray:
-        name = _mode(self._image.tile[0])[:-1].replace("a", "A")  # Pillow divides the upper bytes of RGBa alone
+        name = mode_of(self._image.tile[0])[:-1].replace("a", "A")  # Pillow divides the upper bytes of RGBa alone
         first, second = self._decoded(f"{name}B"), self._decoded(f"{name}L")
         high, low = (first, second) if self._is_big else (second, first)
         return (high << 8 | low).transpose(2, 0, 1)
@@ -81,21 +83,41 @@ class GrayHalves(_Halves):
         return np.stack([halves[..., 0] << 8 | halves[..., 1], halves[..., 2] << 8 | halves[..., 3]])
 
 
-def _mode(tile: Sequence[Any]) -> str:
+class PlainPlanes(Planes):
+    """The bands of an image of 8 bits that Pillow has opened, gray or RGB and another one behind."""
+
+    def __init__(self, image: Image.Image) -> None:
+        count = 2 if image.mode.startswith("L") else 4
+        super().__init__(turned_size(image), count, colours=count - 1, has_alpha=False, is_deep=False)
+        self.spare, self.itemsize, self.orientation = 1, 1, orientation_in(image)
+        self._image = image
+        tiles = getattr(image, "tile", None)  # none of an image in memory
+        if tiles and (mode := mode_of(tiles[0])).startswith("RGBa"):  # else Pillow divides by the last band
+            image.tile = [with_mode(tile, mode.replace("a", "A")) for tile in tiles]
+
+    def close(self) -> None:
+        self._image.close()
+
+    def _read(self) -> np.ndarray:
+        image = self._image.convert("RGBA") if self._image.mode == "PA" else self._image
+        return np.asarray(image).transpose(2, 0, 1)
+
+
+def mode_of(tile: Sequence[Any]) -> str:
     return tile[3] if isinstance(tile[3], str) else str(tile[3][0]) if tile[3] else ""
 
 
-def _with_mode(tile: Sequence[Any], mode: str) -> Any:
+def with_mode(tile: Sequence[Any], mode: str) -> Any:
     settings = mode if isinstance(tile[3], str) else (mode, *tile[3][1:])
     return tile._replace(args=settings) if hasattr(tile, "_replace") else (*tile[:3], settings)
 
 
-def _turned_size(image: Image.Image) -> tuple[int, int]:
+def turned_size(image: Image.Image) -> tuple[int, int]:
     """Width and height of the pixels as Pillow gives them."""
     return image.size[::-1] if image.format == "TIFF" and orientation_of(image) >= QUARTER_TURN else image.size
 
 
-def _orientation(image: Image.Image) -> int:
+def orientation_in(image: Image.Image) -> int:
     """The orientation of the pixels as Pillow gives them."""
     if image.format == "TIFF":
         return 1
@@ -122,9 +144,9 @@ class DeepJpeg2000(Planes):
     """Planes of 9 to 16 bits."""
 
     def __init__(self, size: tuple[int, int], count: int, source: Source) -> None:
-        has_alpha = count in (2, 4)
-        super().__init__(size, count, colours=count - has_alpha, has_alpha=has_alpha, is_deep=True)
-        self._source = source
+        has_alpha = count in (2, 4) and tells_opacity(source)
+        super().__init__(size, count, colours=count - (count in (2, 4)), has_alpha=has_alpha, is_deep=True)
+        self._source, self.spare = source, count - self.colours - has_alpha
 
     def _read(self) -> np.ndarray:
         import imagecodecs
@@ -137,6 +159,18 @@ def _size(source: Source) -> tuple[int, int]:
     head = start_of(source, _HEAD)
     right, below, left, above = struct.unpack_from(">4I", head, head.find(_SIZE) + _SIDES)
     return right - left, below - above
+
+
+def tells_opacity(source: Source) -> bool:
+    """Return whether a JPEG 2000 says that a channel is opacity; Pillow takes the last of two or four for it."""
+    head = start_of(source, _HEAD)
+    place = head[: max(0, head.find(_SIZE))].find(_DEFINED)
+    if place < 0:
+        return False
+    (count,) = struct.unpack_from(">H", head, place + len(_DEFINED))
+    start = place + len(_DEFINED) + 2
+    types = [struct.unpack_from(">3H", head, at)[1] for at in range(start, start + 6 * min(count, 4), 6)]
+    return any(kind in _OPACITY for kind in types)
 
 
 def _bits(source: Source) -> int:

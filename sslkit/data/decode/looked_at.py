@@ -9,12 +9,14 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
+from sslkit.data.arrays import UNMARKED
 from sslkit.data.decode import scale, tiff
 from sslkit.data.decode.decoding import is_deep, values_of
 from sslkit.data.decode.large import TooLarge
+from sslkit.data.decode.opacity import Opacity, declares_opacity, opacity_of, told
 from sslkit.data.decode.opening import Picture
 from sslkit.data.decode.planes import Planes
-from sslkit.data.decode.scale import Range, Values
+from sslkit.data.decode.scale import UNKNOWN, Range, Scale, Values
 from sslkit.data.decode.unreadable import UnreadableImage, as_unreadable
 from sslkit.data.file_contents import bar_is_off
 from sslkit.data.path_list import PathList
@@ -33,6 +35,7 @@ class Opened(Protocol):
 
     name: str
     options: Any
+    channels: int
 
     def __len__(self) -> int: ...
     def path(self, row: int) -> str: ...
@@ -44,6 +47,7 @@ class Opened(Protocol):
 class Look:
     """The images that were opened. deep: how many have more than 8 bits. candidates: rows of files such as these.
 
+    opaque: rows of images with a plane that they call opacity. unmarked: how many may have one without saying so.
     pages: of each that has several. spare: (channels, of them read) of one that is not read whole.
     large: path and reason of one that is too large.
     """
@@ -51,13 +55,17 @@ class Look:
     images: int = 0
     deep: int = 0
     candidates: list[np.ndarray] = field(default_factory=list)
+    opaque: list[int] = field(default_factory=list)
+    unmarked: int = 0
     pages: list[int] = field(default_factory=list)
     spare: tuple[int, int] | None = None
     large: tuple[str, str] | None = None
 
-    def add(self, image: Picture, reads_pages: bool) -> None:
+    def add(self, row: int, image: Picture, reads_pages: bool) -> None:
         self.images += 1
         self.deep += is_deep(image)
+        self.opaque += [row] if declares_opacity(image) else []
+        self.unmarked += isinstance(image, Planes) and image.is_unmarked and image.count == 4
         spare = image.spare if isinstance(image, Planes) else tiff.spare_of(image)
         if spare:
             read = image.colours if isinstance(image, Planes) else len(image.getbands())
@@ -89,7 +97,7 @@ def look(images: Opened) -> Look:
         for row in rows[np.unique(np.linspace(0, len(rows) - 1, LOOKED_AT, dtype=int))].tolist():
             try:
                 with images._open(row) as image:
-                    seen.add(image, images.options.pages == "all")
+                    seen.add(row, image, images.options.pages == "all")
             except TooLarge as error:
                 seen.large = seen.large or (images.path(row), str(error))
             except UnreadableImage:  # told of when it is asked for
@@ -107,7 +115,38 @@ def pages_of(image: Picture) -> Sequence[int]:
     return tiff.pages_of(image) if is_tiff else range(number)
 
 
-def range_of(images: Opened, seen: Look) -> Range | None:
+def scale_of(images: Opened, seen: Look, known: Scale = UNKNOWN) -> Scale:
+    """The scale that a data set is read by; known: parts that are not looked for.
+
+    Warns of what was found. Raises UserError for integers among floats.
+    """
+    opacity = _opacity(images, seen) if known.opacity is None else known.opacity
+    return Scale(known.range or _range(images, seen, opacity), opacity)
+
+
+def _opacity(images: Opened, seen: Look) -> bool | None:
+    """Whether the last plane is opacity: as given, or as the values show that were declared so; None if none were.
+
+    Warns of what was found.
+    """
+    given = images.options.scale.opacity
+    if given is not None or not (seen.opaque or seen.unmarked):
+        return given
+    found = Opacity()
+    for row in seen.opaque[:LOOKED_AT]:
+        try:
+            with images._open(row) as image:
+                found.add(opacity_of(image))
+        except UnreadableImage:
+            continue
+    if found.images:
+        _warn(f"{images.name}: {found.said(images.channels)}")
+    elif seen.unmarked:
+        _warn(UNMARKED.format(name=images.name))
+    return found.is_shown if found.images else False if seen.unmarked else None
+
+
+def _range(images: Opened, seen: Look, opacity: bool | None) -> Range | None:
     """The range that a data set is read by; None if no image that was looked at has more than 8 bits.
 
     As given; for "auto" from the least to the greatest value of all images; else as of `Values.usual`, of a sample.
@@ -120,7 +159,7 @@ def range_of(images: Opened, seen: Look) -> Range | None:
         return given
     if not seen.deep:
         return None
-    values = _measured(images, np.concatenate(seen.candidates), whole=given == scale.AUTO)
+    values = _measured(images, np.concatenate(seen.candidates), opacity, whole=given == scale.AUTO)
     if not values.images:
         return scale.BYTE
     chosen = values.exact() if given == scale.AUTO else values.usual()
@@ -133,17 +172,17 @@ def range_of(images: Opened, seen: Look) -> Range | None:
     return chosen
 
 
-def _measured(images: Opened, rows: np.ndarray, *, whole: bool) -> Values:
+def _measured(images: Opened, rows: np.ndarray, opacity: bool | None, *, whole: bool) -> Values:
     """The values of all rows, or of a sample that is always the same."""
     measured, pixels = Values(), 0
     if not whole:
         rows = np.random.default_rng(0).permutation(rows)[:MEASURED]
     for row in tqdm(rows.tolist(), desc="range", unit="image", delay=2, disable=bar_is_off()):
         try:
-            with images._open(row) as image:
+            with told(images._open(row), opacity) as image:
                 if not is_deep(image):
                     continue
-                values = values_of(image)
+                values = values_of(image, images.channels)
         except UnreadableImage:
             continue
         if not values.size:

@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image, UnidentifiedImageError
 
 from sslkit.data.decode import dicom, fits, tiff
-from sslkit.data.decode.deep import deep_jpeg2000, halves_of
+from sslkit.data.decode.deep import PlainPlanes, deep_jpeg2000, halves_of, tells_opacity
 from sslkit.data.decode.large import Source, check_size, open_below, release, start_of
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.unreadable import MissingPackage, TooLarge, UnreadableImage, as_unreadable
@@ -91,6 +91,8 @@ def _as_meant(image: Image.Image, source: Source, channels: int | None) -> Pictu
         return fits.FitsPlanes(source)
     if image.format == "JPEG2000":
         deep = deep_jpeg2000(image, source)
+        if deep is None and image.mode in ("LA", "RGBA") and not tells_opacity(source):
+            return PlainPlanes(image)
         return image if deep is None else deep
     if image.format not in ("PNG", "TIFF") or (halves := halves_of(image, source)) is None:
         return image

@@ -9,6 +9,7 @@ from tqdm import tqdm
 
 from sslkit.data.decode.looked_at import pages_of
 from sslkit.data.decode.opening import Picture, checked
+from sslkit.data.decode.scale import Scale
 from sslkit.data.decode.unreadable import UnreadableImage, unreadable
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.file_contents import bar_is_off
@@ -81,7 +82,7 @@ class PagedImages(DecodedImages):
 
 def of_pages(images: DecodedImages) -> PagedImages:
     """The pages of all images, each file opened once for their number; one that cannot be opened is one page."""
-    images.range = None  # that of the pages is decided by them all
+    images.scale = Scale()  # that of the pages is decided by them all
     rows, pages = [], []
     bar = tqdm(range(len(images)), desc="pages", unit="file", delay=2, disable=bar_is_off())
     for row in bar:

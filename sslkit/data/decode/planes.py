@@ -18,7 +18,7 @@ class Planes:
     size: (width, height) as stored. count: of the planes.
     colours: the number of planes that are the picture, the first ones: 1 gray, 3 RGB, or all of `count`.
     has_alpha: the plane behind them is opacity, and they are 1 or 3. is_associated: they were multiplied by it.
-    spare: the number of planes that are not read.
+    is_unmarked: nothing tells what the planes are, as in an array. spare: the number of planes that are not read.
     is_deep: of more than 8 bits. orientation: as of EXIF. is_inverted: the greatest value is black.
     n_frames: pages of the file, of which `seek` chooses one. nodata: the value of pixels that have none, maybe NaN.
     itemsize: bytes of a value.
@@ -28,6 +28,7 @@ class Planes:
     is_inverted = False
     is_associated = False
     n_frames = 1
+    is_unmarked = False
     spare = 0
     nodata: float | None = None
     itemsize = 2
@@ -53,22 +54,30 @@ class Planes:
         """All planes (count, H, W) as stored."""
         raise NotImplementedError
 
-    def values(self) -> np.ndarray:
-        """The planes of the picture (colours, H, W), without opacity; flat, if some pixels have no value.
+    def values(self, channels: int | None = None) -> np.ndarray:
+        """The planes that are read as so many channels (C, H, W), without opacity; flat, if some pixels have no value.
 
         Raises UnreadableImage for NaN and infinity.
         """
-        return finite(present(self._straight()[: self.colours], self.nodata))
+        return finite(present(self._straight()[: self._shown(channels)], self.nodata))
+
+    def _shown(self, channels: int | None) -> int:
+        """The number of planes that are read as so many channels: all of them, or the picture's."""
+        return self.count if channels == self.count and not self.has_alpha else self.colours
+
+    def opacity(self) -> np.ndarray:
+        """The plane of opacity (H, W)."""
+        return self._read()[self.colours]
 
     def _straight(self) -> np.ndarray:
         """All planes (count, H, W), the colours without the opacity that they were multiplied by."""
         planes = self._read()
         if not self.is_associated:
             return planes
-        alpha = planes[self.colours] / _opaque(planes.dtype)
+        alpha = planes[self.colours] / opaque(planes.dtype)
         colours = np.divide(planes[: self.colours], alpha, where=alpha > 0, out=np.zeros((self.colours, *alpha.shape)))
         if planes.dtype.kind != "f":
-            colours = np.rint(colours).clip(0, _opaque(planes.dtype))
+            colours = np.rint(colours).clip(0, opaque(planes.dtype))
         return np.concatenate([colours.astype(planes.dtype), planes[self.colours :]])
 
     def becomes(self, channels: int) -> bool:
@@ -83,9 +92,8 @@ class Planes:
         """
         if not self.becomes(channels):
             raise UnreadableImage(f"{self.colours} channels, which cannot become data.channels={channels}")
-        shown = self.count if channels == self.count and not self.has_alpha else self.colours
         planes = self._straight()
-        values = planes[:shown]
+        values = planes[: self._shown(channels)]
         if self.is_deep:
             scale = scale or guessed(finite(present(values, self.nodata)))
             values = filled(values, self.nodata, scale[0])
@@ -93,18 +101,18 @@ class Planes:
         turned = self._turned(255 - picture if self.is_inverted else picture)
         if self.has_alpha:
             turned = self._with_alpha(turned, planes[self.colours])
-        return convert_channels(turned[None], channels)[0]
+        return convert_channels(turned[None], channels, over_white=self.has_alpha)[0]
 
     def _with_alpha(self, picture: Tensor, alpha: np.ndarray) -> Tensor:
         """RGB and opacity (4, H, W). alpha: (H, W), up to the greatest number of its type, 1 for floats."""
-        opacity = to_bytes(alpha[None], (0.0, _opaque(alpha.dtype)))
+        opacity = to_bytes(alpha[None], (0.0, opaque(alpha.dtype)))
         return torch.cat([picture.expand(3, -1, -1), self._turned(opacity)])
 
     def _turned(self, planes: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(_upright(planes, self.orientation)))
 
 
-def _opaque(dtype: np.dtype) -> float:
+def opaque(dtype: np.dtype) -> float:
     return 1.0 if dtype.kind == "f" else float(np.iinfo(dtype).max)
 
 

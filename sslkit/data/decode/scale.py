@@ -26,6 +26,42 @@ _TAIL = 0.001  # share of the darkest and of the brightest pixels that do not co
 _ENOUGH = 2**16  # pixels of an image for its quantiles
 
 
+@dataclass(frozen=True)
+class Scale:
+    """How stored values become bytes: decided once for a data set, in all its splits.
+
+    range: the values of pixels of more than 8 bits that become 0 and 255; None for 8 bits.
+    opacity: whether the plane behind gray or RGB is opacity where a file declares it so; None if none was met.
+    """
+
+    range: Range | None = None
+    opacity: bool | None = None
+
+    def or_else(self, other: "Scale") -> "Scale":
+        """Each part of this scale that is known, and the other's where it is not."""
+        return Scale(*(theirs if own is None else own for own, theirs in zip(_parts(self), _parts(other), strict=True)))
+
+    def within(self, found: "Scale") -> "Scale":
+        """The parts of this scale that images have of which the other was found."""
+        return Scale(*(None if has is None else own for own, has in zip(_parts(self), _parts(found), strict=True)))
+
+    def words(self) -> dict[str, str]:
+        """Each known part by its name, as a command line writes it."""
+        known = {"range": self.range and written(self.range), "opacity": _word(self.opacity)}
+        return {name: f"data.{name}={word}" for name, word in known.items() if word is not None}
+
+
+UNKNOWN = Scale()
+
+
+def _word(value: bool | None) -> str | None:
+    return None if value is None else str(value).lower()
+
+
+def _parts(scale: Scale) -> tuple[Any, ...]:
+    return scale.range, scale.opacity
+
+
 def written(scale: Range) -> str:
     """A range as a command line writes it: `[0,4095]`."""
     return "[" + ",".join(map(number, scale)) + "]"

@@ -60,6 +60,7 @@ def open_images(
     range: Sequence[float] | str | None = None,
     pages: str = "first",
     max_pixels: int | None = None,
+    opacity: bool | None = None,
     channels_last: bool | None = None,
 ) -> Images:
     """Open one split of a source as square uint8 images.
@@ -73,7 +74,7 @@ def open_images(
     split: see `splits`.
     image_size: side in pixels; default for arrays their larger side, for files 256.
     channels: 1 gray, 3 RGB, 4 RGBA, or the number of those of a TIFF, also where each is a page; default: those of the
-        arrays; for files 3 if any of 32 is coloured, else 1. Transparency is laid over white except with 4 channels.
+        arrays; for files 3 if any of 32 is coloured, else 1. Opacity is laid over white except with 4 channels.
     fit: "squash" resizes the whole image to the square and returns its aspect; "crop" resizes its shorter side to
         image_size and keeps the centre, for evaluation.
     on_error: for a damaged file: "skip" uses the next image instead and reports the path, "raise" raises UserError.
@@ -84,10 +85,13 @@ def open_images(
         splits share it. A warning says what was found.
     pages: of files that have several "first", or "all": each page is an image, `NAME#1`, `NAME#2`, ...
     max_pixels: of an image; None: 179 million, larger ones are unreadable.
+    opacity: whether the plane behind gray or RGB is opacity; False: a channel like the others; None: opacity where the
+        file declares it and the values of a sample are mostly 0 or full. A warning says what was found.
     channels_last: of an array: its shape is (N, H, W, C); None: told by the shape.
     Raises UserError for an unknown source, a source without a readable image, or an option out of range.
     """
-    options = ImageOptions(split, image_size, channels, fit, on_error, interpolation, cache, range, pages, max_pixels)
+    given = (split, image_size, channels, fit, on_error, interpolation, cache, range, pages, max_pixels, opacity)
+    options = ImageOptions(*given)
     if isinstance(source, Images):
         return _reopened(source, options)
     if channels_last is not None:
@@ -157,8 +161,8 @@ def _opened(source: _Source, options: ImageOptions) -> Images:
         return images
     images = of_pages(images) if options.pages == "all" else images
     if images.split != images.splits[0]:
-        images.share_range(lambda: _opened(source, replace(options, split=images.splits[0])))
-    _ = images.range  # said now, and decided before other processes read
+        images.share_scale(lambda: _opened(source, replace(options, split=images.splits[0])))
+    _ = images.scale  # said now, and decided before other processes read
     return images
 
 

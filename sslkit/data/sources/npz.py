@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from sslkit.data.arrays import ArrayImages, checked_pixels, to_nchw
+from sslkit.data.arrays import ArrayImages, checked_pixels, scale_of_array, to_nchw
 from sslkit.data.decode import scale
-from sslkit.data.decode.scale import Range, Values
+from sslkit.data.decode.scale import Range, Scale, Values
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.sources.class_names import listed
 from sslkit.data.sources.label_values import classes_of_splits, warn_of_negative
@@ -47,15 +47,18 @@ class NpzImages(ArrayImages):
     def __init__(
         self, values: np.ndarray, key: str, found: Range | None, identity: Identity, options: ImageOptions
     ) -> None:
-        self.range, self.key = found, key
+        self.key = key
         self.stored = None if found is None else hashlib.sha256(np.ascontiguousarray(values)).digest()
-        super().__init__(_squares(values, found, f"{identity.source}: {key}"), identity, options)
+        pixels = _squares(values, found, f"{identity.source}: {key}")
+        self.scale = scale_of_array(pixels, found, options, str(identity.source))
+        super().__init__(pixels, identity, options)
 
-    def rescale(self, range: Range) -> None:
-        super().rescale(range)
-        with _load(Path(self.source)) as file:
-            values = _read(file, self.key, Path(self.source))
-        self.pixels = _squares(values, range, f"{self.source}: {self.key}")
+    def rescale(self, scale: Scale) -> None:
+        if scale.range != self.range:
+            with _load(Path(self.source)) as file:
+                values = _read(file, self.key, Path(self.source))
+            self.pixels = _squares(values, scale.range, f"{self.source}: {self.key}")
+        super().rescale(scale)
 
     def _update_digest(self, digest: Any) -> None:
         if self.stored is None:

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from sslkit.data.arrays import ArrayImages, checked_pixels, to_nchw
+from sslkit.data.arrays import ArrayImages, checked_pixels, scale_of_array, to_nchw
 from sslkit.data.decode import scale
-from sslkit.data.decode.scale import BYTE, Range, Values
+from sslkit.data.decode.scale import BYTE, Range, Scale, Values, to_bytes
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.data.sources.own_labels import labels_of
 from sslkit.errors import UserError
@@ -46,12 +46,14 @@ class OwnArrays(ArrayImages):
     """values: (N, C, H, W), of which those of more than 8 bits have one range. They cannot be opened by a name."""
 
     def __init__(self, values: np.ndarray, found: Range | None, identity: Identity, options: ImageOptions) -> None:
-        self._values, self.range = (None if found is None else values), found
-        super().__init__(scale.to_bytes(values, found or BYTE), identity, options)
+        self._values = None if found is None else values
+        self.scale = scale_of_array(values, found, options, NAME)
+        super().__init__(to_bytes(values, found or BYTE), identity, options)
 
-    def rescale(self, range: Range) -> None:
-        super().rescale(range)
-        self.pixels = scale.to_bytes(self._values, range)
+    def rescale(self, scale: Scale) -> None:
+        if scale.range != self.range:
+            self.pixels = to_bytes(self._values, scale.range)
+        super().rescale(scale)
 
     def _take(self, rows: np.ndarray) -> None:
         self.pixels = self.pixels[rows]

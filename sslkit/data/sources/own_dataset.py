@@ -70,7 +70,7 @@ class OwnImages(DecodedImages):
         return _BYTES
 
     def _open(self, row: int) -> Picture:
-        return self._items.picture(int(self._rows[row]))
+        return self._items.picture(int(self._rows[row]), self.options.channels)
 
     def _update_listing(self, digest: Any) -> None:
         digest.update(f"{len(self)} {self._items.nonce}".encode())
@@ -156,9 +156,10 @@ class _Items:
             except Exception as error:
                 raise unreadable(error) from error
 
-    def picture(self, row: int) -> Picture:
+    def picture(self, row: int, channels: int | None) -> Picture:
+        """channels: that are wanted, as far as an array of four can lack its last one."""
         found = _image_of(self.item(row))
-        return found if isinstance(found, Image.Image) else _picture(found)
+        return found if isinstance(found, Image.Image) else _picture(found, channels)
 
     def content(self, row: int) -> bytes:
         """`_BYTES` bytes of the sha256 of a row's pixels; zeros if it cannot be read."""
@@ -192,23 +193,24 @@ def _image_of(item: Any) -> Any:
 
 
 class _Array(Planes):
-    """An item that is an array (C, H, W): gray, RGB, RGBA, or any other number of channels."""
+    """An item that is an array (C, H, W): gray, RGB, or any other number of channels. channels: that are wanted."""
 
-    def __init__(self, planes: np.ndarray) -> None:
+    is_unmarked = True
+
+    def __init__(self, planes: np.ndarray, channels: int | None) -> None:
         count, height, width = planes.shape
-        is_rgba = count == 4
-        how = {"colours": 3 if is_rgba else count, "has_alpha": is_rgba, "is_deep": scale.is_deep(planes.dtype)}
-        super().__init__((width, height), count, **how)
+        colours = 3 if count == 4 and channels in (1, 3) else count
+        super().__init__((width, height), count, colours=colours, has_alpha=False, is_deep=scale.is_deep(planes.dtype))
         self.planes = planes
 
     def _read(self) -> np.ndarray:
         return self.planes
 
 
-def _picture(pixels: np.ndarray) -> Planes:
+def _picture(pixels: np.ndarray, channels: int | None) -> Planes:
     """Raises UnreadableImage for an array of another shape, or of what are no numbers."""
     try:
-        return _Array(finite(to_nchw(pixels[None], "an item")[0]))
+        return _Array(finite(to_nchw(pixels[None], "an item")[0]), channels)
     except UserError as error:
         raise UnreadableImage(str(error)) from error
 

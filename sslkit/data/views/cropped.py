@@ -41,6 +41,7 @@ class CroppedImages(Dataset):
         row, also where another image is read because that one is damaged. aspect: that of the whole images.
         """
         seed, epoch = getattr(rows, "seed", 0), getattr(rows, "epoch", 0)
+        _ = self.images.scale  # decided before an image is opened
         channels, count = self.images.channels, len(rows)
         boxes, aspect = np.empty((count, len(self.views), 4), np.float32), np.empty(count, np.float32)
         parts = [np.empty((count, len(list(run)), channels, side, side), np.uint8) for side, run in groupby(self.sides)]

@@ -93,7 +93,8 @@ def test_channels_convert() -> None:
     rgb = torch.tensor([255, 0, 0], dtype=torch.uint8).view(1, 3, 1, 1)
     assert convert_channels(rgb, 1).item() == 76
     rgba = torch.tensor([200, 100, 0, 51], dtype=torch.uint8).view(1, 4, 1, 1)
-    assert convert_channels(rgba, 3).flatten().tolist() == [244, 224, 204]  # a fifth of the colour over white
+    assert convert_channels(rgba, 3, over_white=True).flatten().tolist() == [244, 224, 204]  # a fifth over white
+    assert convert_channels(rgba, 3).flatten().tolist() == [200, 100, 0]
 
 
 def test_six_bands_pass_but_do_not_convert(tmp_path) -> None:

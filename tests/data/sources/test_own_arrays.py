@@ -8,6 +8,7 @@ import torch
 
 import evaluation
 import sslkit
+from sslkit.data.decode.scale import Scale
 from sslkit.data.sources.named import is_divisible, open_images
 from sslkit.data.sources.own_arrays import Arrays
 from sslkit.errors import UserError
@@ -67,7 +68,7 @@ def test_values_of_more_than_8_bits_share_one_range() -> None:
     with pytest.warns(UserWarning, match=r"array: 16-bit images, whose .*data.range=\[0,4095\]"):
         images = open_images(scan)
     assert images.range == (0, 4095) and np.abs(images.pixels.astype(int) - PIXELS[:, :1]).max() <= 1
-    images.rescale((0, 65535))
+    images.rescale(Scale((0, 65535)))
     assert images.pixels.max() == round(int(scan.max()) / 257)
     part = images.part(np.array([1, 2]), "test")
     assert np.array_equal(part.pixels, images.pixels[1:3]) and part.digest != images.digest

@@ -20,6 +20,7 @@ from evaluation.ranking.ground_truth import DETAILS, RESULTS, TRUTH, GroundTruth
 from evaluation.ranking.summary import read_truth
 from evaluation.tuning.task import Task
 from sslkit import backbones, zoo
+from sslkit.data.decode.scale import Scale
 from sslkit.errors import UserError
 
 QUICK = {
@@ -174,7 +175,7 @@ def test_images_of_more_than_8_bits_are_read_by_the_range_that_is_given(tmp_path
     write_images(tmp_path / "deep", seed=0, times=16)  # 0 to 4080, so that the range that is found is [0,4095]
 
     def measured(kind: str, **how: Any) -> GroundTruth:
-        own = {"wide": replace(ZOO["wide"], range=(0.0, 2000.0))}  # of its training
+        own = {"wide": replace(ZOO["wide"], scale=Scale((0.0, 2000.0)))}  # of its training
         return ground_truth(own, str(tmp_path / kind), out=tmp_path / "truth", **how, **QUICK)
 
     plain = measured("plain").results[str(tmp_path / "plain")]["wide"]["values"]

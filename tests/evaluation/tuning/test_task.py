@@ -14,6 +14,7 @@ from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.tuning.task import open_task
 from sslkit.data.arrays import ArrayImages
+from sslkit.data.decode.scale import Scale
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.errors import UserError
 
@@ -44,7 +45,7 @@ def test_the_digest_knows_by_which_range_deep_images_are_read(tmp_path: Path) ->
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(TRAIN.images.pixels[row, 0].astype(np.uint16) * 16).save(path)
     given = {split: open_split(tmp_path, split) for split in ("train", "test")}
-    plain, trained = (open_task(replace(model(), range=own), given) for own in (None, (0.0, 2000.0)))
+    plain, trained = (open_task(replace(model(), scale=own), given) for own in (None, Scale((0.0, 2000.0))))
     found = Reading(range=[0, 4095])
     assert plain.train.centres.parts[0].range == (0, 4095) and trained.test.centres.parts[0].range == (0, 2000)
     assert trained.digest != plain.digest == open_task(trained.model, tmp_path, found).digest

@@ -229,7 +229,7 @@ def test_images_of_12_bits_have_one_range_in_all_splits(own: Path, change: Calla
         for row in range(len(data)):
             wanted = np.rint(pixels[data.ids[row]] * (255 / 4095))
             assert np.abs(data[row][0].numpy() - wanted).max() <= 1
-    assert splits["test"].pixels.take(np.array([0])).range == (0.0, 4095.0)
+    assert splits["test"].pixels.take(np.array([0])).scale.range == (0.0, 4095.0)
 
     given, found = Reading(range=[0, 2047]), splits["train"].digest
     for data in (*open_splits(f"coco:{own}", given), open_label_maps(f"coco:{own}", "test", given)):
@@ -237,7 +237,7 @@ def test_images_of_12_bits_have_one_range_in_all_splits(own: Path, change: Calla
         assert np.abs(data[0][0].numpy() - wanted).max() <= 1 and data.digest != found
     assert not np.array_equal(*(open_objects(f"coco:{own}", "test", how).images.pixels for how in (given, Reading())))
     with pytest.warns(UserWarning, match=r"\(12 of 12 looked at\), whose values 0 to 4095"):
-        assert open_boxes(f"coco:{own}", "test", range="auto").pixels.range == (0.0, 4095.0)
+        assert open_boxes(f"coco:{own}", "test", range="auto").pixels.scale.range == (0.0, 4095.0)
     for judged in (detection.detection, segmentation.segmentation):
         with pytest.raises(UserError, match=r"data.range=\[9, 3\] must be two numbers that rise"):
             judged("random:narrow_resnet", f"coco:{own}", range=[9, 3], schedule="smoke", progress=False)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from evaluation.protocols.detection.disk_images import DiskImages, common_range
+from evaluation.protocols.detection.disk_images import DiskImages, common_scale
 from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
 
@@ -64,4 +64,4 @@ def test_pages_that_are_not_read_are_said(tmp_path: Path) -> None:
     pages = [Image.fromarray(GRAY), Image.fromarray(255 - GRAY)]
     pages[0].save(tmp_path / "a.tif", save_all=True, append_images=pages[1:])
     with pytest.warns(UserWarning, match="own: some images have up to 2 pages; the first is read"):
-        assert common_range("own", tmp_path, PathList(["a.tif"])) is None
+        assert common_scale("own", tmp_path, PathList(["a.tif"])).range is None
