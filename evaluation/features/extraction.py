@@ -20,7 +20,7 @@ from evaluation.features.cache import GROUPS, IDS, LABELS, ROWS, Partial, begun,
 from evaluation.features.checks import MOST_PIXELS, checked, device_of
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.table import Features
-from sslkit.data.images import checked_range
+from sslkit.data.image_options import checked_range
 from sslkit.data.loader import batches_of_parts
 from sslkit.errors import UserError
 from sslkit.files.writing import exclusive

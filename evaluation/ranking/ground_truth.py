@@ -23,7 +23,7 @@ from evaluation.tuning.estimate import announce
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import each_recorded
 from evaluation.tuning.task import open_task
-from sslkit.data.images import checked_range
+from sslkit.data.image_options import checked_range
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text

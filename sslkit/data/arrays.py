@@ -8,11 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sslkit.data.decode import fill, scale
+from sslkit.data.decode.fill import Fill
 from sslkit.data.decode.scale import Range, Scale
 from sslkit.data.images import Identity, ImageOptions, Images
 from sslkit.errors import UserError
 
 _CONVERTIBLE = (1, 3, 4)  # gray, RGB, RGBA
+_SOME = 256  # images in which channels and what stands for no value are looked for
 UNMARKED = (
     "{name}: nothing tells whether the last of its 4 channels is opacity: it is a channel like the others, and is read "
     "where 4 are asked for; data.opacity=true lays the others over white by it"
@@ -72,13 +75,58 @@ class ArrayImages(Images):
         digest.update(np.ascontiguousarray(self.pixels))
 
 
-def scale_of_array(values: np.ndarray, found: Range | None, options: ImageOptions, name: str) -> Scale:
-    """The scale of pixels (N, C, H, W) of this range, with a line where four channels may be meant as opacity."""
-    if values.shape[1] != 4:
-        return Scale(found)
-    if options.opacity is None:
+def scale_of_array(values: np.ndarray, options: ImageOptions, name: str, first: np.ndarray | None = None) -> Scale:
+    """The scale of values (N, C, H, W), with lines that say what was found and not given.
+
+    first: those of the first split, whose scale all splits share; None: the values themselves.
+    """
+    given = options.scale
+    opacity = None if values.shape[1] != 4 else bool(given.opacity)
+    if opacity is False and given.opacity is None:
         warnings.warn(UNMARKED.format(name=name), stacklevel=1)
-    return Scale(found, bool(options.opacity))
+    if not scale.is_deep(values.dtype):
+        if given.range is not None:
+            warnings.warn(scale.unused(given.range, name), stacklevel=1)
+        return Scale(None, opacity)
+    if given.range is not None or not values.size:
+        return Scale(given.range or scale.BYTE, opacity, fill.TAGGED if given.fill is None else given.fill)
+    range, none = _measured(values if first is None else first, given.fill, options.range == scale.AUTO, name)
+    return Scale(range, opacity, none)
+
+
+def _measured(values: np.ndarray, given: Fill | None, whole: bool, name: str) -> tuple[Range, Fill]:
+    """The range of values (N, C, H, W), and what of them stands for none."""
+    some = values[:: max(1, len(values) // _SOME)]
+    none = _fill_of(some) if given is None else given
+    spans = fill.spans_of(none)
+    kept, found = fill.present(values, spans), scale.Values()
+    if not kept.size:
+        return scale.BYTE, none
+    found.add([kept])
+    found.holes = int(kept.size < values.size)
+    found.add_channels([fill.present(some[:, n], spans) for n in range(some.shape[1])] if some.shape[1] > 1 else ())
+    chosen = found.exact() if whole else found.usual()
+    if chosen != scale.BYTE or found.advice(chosen) or found.holes:
+        warnings.warn(f"{name}: {found.kind} images, whose {found.said(chosen, none)}", stacklevel=1)
+    return chosen, none
+
+
+def _fill_of(images: np.ndarray) -> Fill:
+    ends = fill.Ends()
+    for image in images:
+        ends.add(image)
+    found = ends.fill()
+    return fill.TAGGED if found is None else found
+
+
+def as_numpy(values: Any) -> np.ndarray:
+    """An array or a tensor as an array; numbers that NumPy lacks, as bfloat16, as float32, which holds them all."""
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu()
+        is_known = not values.is_floating_point() or values.dtype in (torch.float16, torch.float32, torch.float64)
+        return (values if is_known else values.float()).numpy()
+    values = np.asarray(values)
+    return values.astype(np.float32) if values.dtype.name == "bfloat16" else values
 
 
 def convert_channels(images: Tensor, channels: int, *, over_white: bool = False) -> Tensor:

@@ -107,8 +107,8 @@ class DecodedImages(Images):
         raise NotImplementedError
 
     def _as_decided(self, row: int) -> Picture:
-        """The row's image, opened, and its last plane as it was decided of the whole set. Raises UnreadableImage."""
-        image = told(self._open(row), self._scale.opacity)
+        """The row's image, opened, with what was decided of the whole set. Raises UnreadableImage."""
+        image = told(self._open(row), self._scale)
         try:
             if self._scale.opacity is False:
                 check_planes(image, self.channels)

@@ -3,10 +3,9 @@
 import copy
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,15 +13,11 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from sslkit.data.decode.scale import AUTO, Range, Scale
+from sslkit.data.decode import fill
+from sslkit.data.decode.scale import Range, Scale
+from sslkit.data.image_options import ImageOptions
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
-
-FITS = ("squash", "crop")
-INTERPOLATIONS = ("bilinear", "bicubic")
-ON_ERROR = ("skip", "raise")
-PAGES = ("first", "all")
-CACHE = "runs/cache"
 
 
 def is_array(source: Any) -> bool:
@@ -48,58 +43,6 @@ def joined(source: Any) -> Any:
         name = next(word for word in words if "," in word)
         raise UserError(f"{name!r} has a comma, and cannot be one of several: rename it, or list its files in a .txt")
     return ",".join(words)
-
-
-def checked_range(given: Any) -> Range | str | None:
-    """The option `data.range`: two numbers, "auto" or None. Raises UserError for anything else."""
-    if given is None or given == AUTO:
-        return given
-    is_pair = isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2
-    if not is_pair or not all(isinstance(one, (int, float)) and isfinite(one) for one in given) or given[0] >= given[1]:
-        raise UserError(f"data.range={given!r} must be two numbers that rise, such as [0,4095], auto or null")
-    return float(given[0]), float(given[1])
-
-
-@dataclass(frozen=True)
-class ImageOptions:
-    """Options for reading a source, see `sslkit.data.sources.named.open_images`.
-
-    Raises UserError for values out of range.
-    """
-
-    split: str = "train"
-    image_size: int | None = None
-    channels: int | None = None
-    fit: str = "squash"
-    on_error: str = "skip"
-    interpolation: str = "bilinear"
-    cache: str | Path | None = CACHE
-    range: Range | str | None = None
-    pages: str = "first"
-    max_pixels: int | None = None
-    opacity: bool | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "range", checked_range(self.range))
-        for name, known in (
-            ("fit", FITS),
-            ("on_error", ON_ERROR),
-            ("interpolation", INTERPOLATIONS),
-            ("pages", PAGES),
-        ):
-            value = getattr(self, name)
-            if value not in known:
-                raise UserError(f"data.{name}={value} is not an option: {nearest(str(value), known)}")
-        for name in ("image_size", "channels", "max_pixels"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"data.{name}={value} must be at least 1")
-
-    @property
-    def scale(self) -> Scale:
-        """The parts of the scale that are given; of two channels the second is meant as one."""
-        opacity = False if self.channels == 2 and self.opacity is None else self.opacity
-        return Scale(self.range if isinstance(self.range, tuple) else None, opacity)
 
 
 @dataclass(frozen=True)
@@ -288,6 +231,7 @@ class Images(Dataset):
         """
         deep = () if self.range is None else (self.range,)
         deep += (("opacity", False),) if self.scale.opacity is False else ()
+        deep += () if self.scale.fill in (None, fill.TAGGED) else (("fill", self.scale.fill),)
         limit = () if self.options.max_pixels is None else ("max_pixels", self.options.max_pixels)
         return (self.channels, self.image_size, self.fit, self.classes, *deep, *limit)
 

@@ -17,6 +17,7 @@ from sslkit import backbones
 from sslkit.backbones.base import Backbone
 from sslkit.composition.method import Method, method
 from sslkit.composition.step_checks import check_batch, check_clips
+from sslkit.data.decode.fill import AUTO
 from sslkit.data.images import Images
 from sslkit.data.loader import batches_in_order
 from sslkit.data.views.recipe import SMALL, SMALL_SCALE
@@ -103,7 +104,8 @@ def settled(config: Config, data: Data, begun: Config | None) -> Config:
     known = config.data.scale if begun is None else config.data.scale.or_else(begun.data.scale)
     scale = known.or_else(data.train.scale)
     range = None if scale.range is None else [int(value) if value.is_integer() else value for value in scale.range]
-    return replace(config, data=replace(config.data, range=range, opacity=scale.opacity))
+    found = {"range": range, "opacity": scale.opacity, "fill": AUTO if scale.fill is None else scale.fill}
+    return replace(config, data=replace(config.data, **found))
 
 
 def rescale(data: Data, config: Config) -> bool:

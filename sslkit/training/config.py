@@ -7,8 +7,10 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
+from sslkit.data.decode import fill
 from sslkit.data.decode.scale import Scale
-from sslkit.data.images import ON_ERROR, PAGES, ImageOptions, checked_range, joined
+from sslkit.data.image_options import ON_ERROR, PAGES, ImageOptions
+from sslkit.data.images import joined
 from sslkit.data.sources.objects import as_source, name_of
 from sslkit.errors import UserError, shown
 from sslkit.options.settings import MOST_SEED, as_plain, nested, overlaid, setting, storable
@@ -56,6 +58,12 @@ class DataConfig:
         "the plane behind gray or RGB: true, opacity; false, a channel like the others; null: opacity where the file "
         "declares it and a sample is mostly 0 or full",
     )
+    fill: float | str = setting(
+        "auto",
+        "pixels of more than 8 bits: the value that stands for none, beside those that the files' tags name; auto: one "
+        "apart at an end of the range, in a sample; tagged: those of the tags; none: not even these",
+        choices=fill.WORDS,
+    )
     frames: int | None = setting(None, "videos only: frames of a clip; null: 16", least=1, most=4096)
     stride: int | None = setting(
         None, "videos only: distance in frames between two frames of a clip; null: 2", least=1, most=4096
@@ -67,12 +75,12 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         self.source = joined(self.source)
-        checked_range(self.range)
+        _ = self.scale  # checked
 
     @property
     def scale(self) -> Scale:
         """The parts of the images' scale that are given."""
-        return ImageOptions(range=self.range, opacity=self.opacity).scale
+        return ImageOptions(range=self.range, opacity=self.opacity, fill=self.fill).scale
 
     @property
     def is_video(self) -> bool:
@@ -296,7 +304,8 @@ def check_optimizer(optimizer: OptimizerConfig, epochs: float) -> None:
 def _check_videos(data: DataConfig) -> None:
     if data.is_video and data.channels not in (None, 3):
         raise UserError(f"data.channels={data.channels}: videos are read as RGB, 3 channels")
-    for name, usual in (("range", None), ("pages", "first"), ("max_pixels", None), ("opacity", None)):
+    usual_of = {"range": None, "pages": "first", "max_pixels": None, "opacity": None, "fill": fill.AUTO}
+    for name, usual in usual_of.items():
         if data.is_video and (value := getattr(data, name)) != usual:
             raise UserError(f"data.{name}={value} is for images, and data={data.source!r} are videos: leave it out")
     given = [name for name in ("frames", "stride", "clips", "decoder") if getattr(data, name) is not None]

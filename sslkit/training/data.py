@@ -103,7 +103,7 @@ def _train_images(config: Config, own: Any) -> tuple[Images, int]:
 
 def _source(config: Config, own: Any) -> tuple[Any, dict[str, Any]]:
     """The images' source and the options of `open_images`."""
-    names = ("channels", "on_error", "range", "pages", "max_pixels", "opacity")
+    names = ("channels", "on_error", "range", "pages", "max_pixels", "opacity", "fill")
     options = {name: getattr(config.data, name) for name in names}
     return config.data.source if own is None else own, {**options, "cache": Path(config.out) / ".cache"}
 
@@ -117,6 +117,7 @@ def _open_images(config: Config, own: Any) -> Data:
             return train.at(image_size=size, channels=train.channels, fit="crop")
         scale = train.scale.or_else(config.data.scale)
         own = {"channels": train.channels, "range": scale.range or config.data.range, "opacity": scale.opacity}
+        own |= {} if scale.fill is None else {"fill": scale.fill}
         return open_images(source, split=split, **{**options, **own}, image_size=size, fit="crop")
 
     return _with_judges(Data(train, None, None, size), config, clean)

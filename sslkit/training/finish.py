@@ -168,6 +168,7 @@ def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:
             "licence": train.licence,
             "range": None if train.range is None else list(train.range),
             "opacity": train.scale.opacity,
+            "fill": train.scale.fill,
             "held_out": data.held_out if data.bank else None,
         },
         "seed": config.seed,

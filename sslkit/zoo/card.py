@@ -73,6 +73,7 @@ SCHEMA: dict[str, Any] = _object(
         licence=_field(["string", "null"], "the data's licence or null"),
         range=_RANGE,
         opacity=_field(["boolean", "null"], "true, false or null"),
+        fill=_field(["number", "string", "null"], "a number, a word or null"),
         held_out=_field(["boolean", "null"], "true, false or null"),
     ),
     balance=_field("object", "the balance that was chosen of regularisers, by their name"),

@@ -65,8 +65,9 @@ class ZooEntry:
         from sslkit.data.decode.scale import Scale
 
         data = self.card.get("data", {})
-        limits = data.get("range")
-        return Scale(None if limits is None else (float(limits[0]), float(limits[1])), data.get("opacity"))
+        limits, fill = data.get("range"), data.get("fill")
+        range = None if limits is None else (float(limits[0]), float(limits[1]))
+        return Scale(range, data.get("opacity"), float(fill) if isinstance(fill, int) else fill)
 
     def fields(self, *names: str) -> tuple[Any, ...]:
         """Return these fields of the card. Raises UserError for the first that it does not have."""

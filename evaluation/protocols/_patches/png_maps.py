@@ -22,7 +22,8 @@ from evaluation.protocols.detection.published import Published
 from sslkit.data.decode.opening import open_image
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.file_contents import FileContents
-from sslkit.data.images import CACHE, check_split
+from sslkit.data.image_options import CACHE
+from sslkit.data.images import check_split
 from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
 

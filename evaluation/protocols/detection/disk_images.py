@@ -12,13 +12,14 @@ import torch
 from PIL import ExifTags, Image, ImageOps
 
 from sslkit.data.decode.decoding import rgb
+from sslkit.data.decode.fill import TAGGED
 from sslkit.data.decode.looked_at import look, scale_of
 from sslkit.data.decode.opacity import told
 from sslkit.data.decode.opening import Opening, Picture, open_image, open_picture
 from sslkit.data.decode.scale import Range, Scale
 from sslkit.data.decode.unreadable import UnreadableImage, unreadable
 from sslkit.data.file_contents import FileContents
-from sslkit.data.images import CACHE, ImageOptions
+from sslkit.data.image_options import CACHE, ImageOptions
 from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
 from sslkit.terminal.say import and_more
@@ -40,7 +41,7 @@ class DiskImages:
     def __getitem__(self, row: int) -> torch.Tensor:
         try:
             with open_image(self.path(row)) as image:
-                return torch.from_numpy(rgb(told(self._upright(image, row), self.scale.opacity), self.scale.range))
+                return torch.from_numpy(rgb(told(self._upright(image, row), self.scale), self.scale.range))
         except UnreadableImage as error:
             raise UserError(f"cannot read {self.path(row)}: {error}") from error
 
@@ -55,6 +56,7 @@ class DiskImages:
         if self.scale.range is not None:
             digest.update(repr(self.scale.range).encode())
         digest.update(b"no opacity" if self.scale.opacity is False else b"")
+        digest.update(b"" if self.scale.fill in (None, TAGGED) else repr(self.scale.fill).encode())
 
     def check_presence(self, name: str) -> None:
         """Raises UserError for missing files, with their number and the first. Each folder is listed once."""

@@ -13,7 +13,7 @@ from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
 from evaluation.protocols.detection.coco import open_coco2017, open_coco_folder
 from evaluation.protocols.detection.voc import open_voc
 from sslkit.data.decode.scale import Range
-from sslkit.data.images import checked_range
+from sslkit.data.image_options import checked_range
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 

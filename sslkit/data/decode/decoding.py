@@ -13,9 +13,10 @@ from torch import Tensor
 
 from sslkit.data.arrays import fit_square
 from sslkit.data.decode import opening
+from sslkit.data.decode.fill import Spans, filled, present
 from sslkit.data.decode.opening import Picture
 from sslkit.data.decode.planes import Planes
-from sslkit.data.decode.scale import Range, filled, finite, guessed, present, to_bytes
+from sslkit.data.decode.scale import Range, finite, guessed, to_bytes
 from sslkit.data.decode.tiff import NODATA, ORIENTATION, QUARTER_TURN, is_unsigned, nodata_of, orientation_of
 from sslkit.data.decode.unreadable import as_unreadable
 
@@ -87,10 +88,13 @@ def is_deep(image: Picture) -> bool:
     return image.is_deep if isinstance(image, Planes) else image.mode.startswith(_DEEP)
 
 
-def values_of(image: Picture, channels: int | None = None) -> np.ndarray:
-    """Decode the values of an image of more than 8 bits, of any shape. Raises UnreadableImage."""
+def values_of(image: Picture, channels: int | None = None) -> list[np.ndarray]:
+    """Decode an image of more than 8 bits: the values of each plane, of those pixels that have one.
+
+    Raises UnreadableImage.
+    """
     with as_unreadable(image.size):
-        return image.values(channels) if isinstance(image, Planes) else finite(present(_values(image), _nodata(image)))
+        return image.values(channels) if isinstance(image, Planes) else [finite(present(_values(image), _spans(image)))]
 
 
 def square(
@@ -226,9 +230,9 @@ def _centre(size: tuple[int, int]) -> tuple[float, float, float, float]:
 def _eight_bits(image: Image.Image, scale: Range | None) -> Image.Image:
     """Convert any mode to L, LA, RGB or RGBA."""
     if image.mode.startswith(_DEEP):
-        values, nodata = _values(image), _nodata(image)
-        scale = scale or guessed(finite(present(values, nodata)))
-        return Image.fromarray(to_bytes(finite(filled(values, nodata, scale[0])), scale))
+        values, spans = _values(image), _spans(image)
+        scale = scale or guessed(finite(present(values, spans)))
+        return Image.fromarray(to_bytes(finite(filled(values, spans, scale[0])), scale))
     if image.mode == "1":
         return image.convert("L")
     if image.mode == "La":  # multiplied by its opacity; Pillow converts it to nothing else
@@ -244,8 +248,8 @@ def _values(image: Image.Image) -> np.ndarray:
     return values.view(np.uint32) if is_unsigned(image) else values
 
 
-def _nodata(image: Image.Image) -> float | None:
-    return nodata_of(image.tag_v2.get(NODATA)) if image.format == "TIFF" else None
+def _spans(image: Image.Image) -> Spans:
+    return nodata_of(image.tag_v2.get(NODATA)) if image.format == "TIFF" else ()
 
 
 def _is_unused(image: Image.Image) -> bool:

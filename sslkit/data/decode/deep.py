@@ -14,7 +14,7 @@ from PIL import Image
 
 from sslkit.data.decode.large import Source, identified, release, start_of
 from sslkit.data.decode.planes import Planes
-from sslkit.data.decode.tiff import ORIENTATION, QUARTER_TURN, orientation_of
+from sslkit.data.decode.tiff import NODATA, ORIENTATION, QUARTER_TURN, is_unsigned, nodata_of, orientation_of
 from sslkit.data.decode.unreadable import MissingPackage, UnreadableImage
 
 _TWO = ("RGB;16", "RGBA;16", "RGBa;16", "RGBX;16")  # how Pillow decodes, before a letter for the order of the bytes
@@ -41,6 +41,7 @@ class _Halves(Planes):
         self._image, self._source = image, source
         self.n_frames = getattr(image, "n_frames", 1)
         self.orientation = orientation_in(image)
+        self.tagged = nodata_of(image.tag_v2.get(NODATA)) if image.format == "TIFF" else ()
 
     def close(self) -> None:
         self._image.close()
@@ -84,12 +85,14 @@ class GrayHalves(_Halves):
 
 
 class PlainPlanes(Planes):
-    """The bands of an image of 8 bits that Pillow has opened, gray or RGB and another one behind."""
+    """The bands of an image that Pillow has opened: gray of more than 8 bits, or gray or RGB and another one behind."""
 
     def __init__(self, image: Image.Image) -> None:
-        count = 2 if image.mode.startswith("L") else 4
-        super().__init__(turned_size(image), count, colours=count - 1, has_alpha=False, is_deep=False)
-        self.spare, self.itemsize, self.orientation = 1, 1, orientation_in(image)
+        is_deep = len(image.getbands()) == 1
+        count = 1 if is_deep else 2 if image.mode.startswith("L") else 4
+        super().__init__(turned_size(image), count, colours=count - (not is_deep), has_alpha=False, is_deep=is_deep)
+        self.spare, self.itemsize, self.orientation = count - self.colours, 4 if is_deep else 1, orientation_in(image)
+        self.tagged = nodata_of(image.tag_v2.get(NODATA)) if is_deep and image.format == "TIFF" else ()
         self._image = image
         tiles = getattr(image, "tile", None)  # none of an image in memory
         if tiles and (mode := mode_of(tiles[0])).startswith("RGBa"):  # else Pillow divides by the last band
@@ -100,7 +103,10 @@ class PlainPlanes(Planes):
 
     def _read(self) -> np.ndarray:
         image = self._image.convert("RGBA") if self._image.mode == "PA" else self._image
-        return np.asarray(image).transpose(2, 0, 1)
+        values = np.asarray(image)
+        if self.count > 1:
+            return values.transpose(2, 0, 1)
+        return (values.view(np.uint32) if is_unsigned(image) else values)[None]
 
 
 def mode_of(tile: Sequence[Any]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sslkit.data.decode.fill import Spans
 from sslkit.data.decode.large import Source, check_inflated, rewound
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.unreadable import MissingPackage, UnreadableImage
@@ -52,6 +53,24 @@ class DicomPlanes(Planes):
             raise EOFError(f"there is no frame {page}")
         self._frame = page
 
+    @property
+    def tagged(self) -> Spans:
+        """PixelPaddingValue, or from it to its limit, in the units of the frame."""
+        ends = [self._about.get("PixelPaddingValue")]
+        ends += [self._about.get("PixelPaddingRangeLimit", ends[0])]
+        if self.colours != 1 or None in ends:
+            return ()
+        # Written by some as unsigned numbers where the pixels are signed, and the other way round
+        kind = "i" if self._about.get("PixelRepresentation") else "u"
+        stored = np.array([int(end) for end in ends], np.int64).astype(f"{kind}{self.itemsize}")
+        values = self._in_units(stored)
+        return ((float(values.min()), float(values.max())),)
+
+    def _in_units(self, stored: np.ndarray) -> np.ndarray:
+        from pydicom.pixels import apply_modality_lut
+
+        return apply_modality_lut(stored, self._units())
+
     def _units(self) -> Any:
         """The part of the file that has slope and intercept: that of the frame, of all frames, or the file itself."""
         of_frames = self._about.get("PerFrameFunctionalGroupsSequence") or []
@@ -60,14 +79,14 @@ class DicomPlanes(Planes):
         return next(units, self._about)
 
     def _read(self) -> np.ndarray:
-        from pydicom.pixels import apply_color_lut, apply_modality_lut, pixel_array
+        from pydicom.pixels import apply_color_lut, pixel_array
 
         values = pixel_array(self._about, index=self._frame)
         if self._about.PhotometricInterpretation == "PALETTE COLOR":
             values = apply_color_lut(values, self._about)
             values = (values >> 8).astype(np.uint8) if values.dtype == np.uint16 else values
         elif self.colours == 1:
-            values = apply_modality_lut(values, self._units())
+            values = self._in_units(values)
         return values[None] if values.ndim == 2 else values.transpose(2, 0, 1)
 
 

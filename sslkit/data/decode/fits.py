@@ -1,9 +1,10 @@
 """FITS images that Pillow reads in part or otherwise: of several planes, more than 8 bits, or units of their own."""
 
-from math import prod
+from math import nan, prod
 
 import numpy as np
 
+from sslkit.data.decode.fill import Spans
 from sslkit.data.decode.large import Source, start_of
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.unreadable import UnreadableImage
@@ -34,8 +35,15 @@ class FitsPlanes(Planes):
         self._scale, self._zero = _units(cards)
         self.itemsize = self._type.itemsize
         count = self._shape[0] if len(self._shape) == 3 else 1
+        self.tagged = self._blank(cards)
         is_deep = self.itemsize > 1 or _units(cards) != (1, 0)
         super().__init__(self._shape[:-3:-1], count, colours=count, has_alpha=False, is_deep=is_deep)
+
+    def _blank(self, cards: dict[str, str]) -> Spans:
+        """The value without a meaning: NaN of floats, and of integers the stored BLANK, in the file's units."""
+        if self._type.kind == "f":
+            return ((nan, nan),)
+        return ((int(cards["BLANK"]) * self._scale + self._zero,) * 2,) if "BLANK" in cards else ()
 
     def _read(self) -> np.ndarray:
         length = prod(self._shape) * self._type.itemsize

@@ -2,7 +2,8 @@
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,11 +13,12 @@ from tqdm import tqdm
 from sslkit.data.arrays import UNMARKED
 from sslkit.data.decode import scale, tiff
 from sslkit.data.decode.decoding import is_deep, values_of
+from sslkit.data.decode.fill import TAGGED
 from sslkit.data.decode.large import TooLarge
 from sslkit.data.decode.opacity import Opacity, declares_opacity, opacity_of, told
 from sslkit.data.decode.opening import Picture
 from sslkit.data.decode.planes import Planes
-from sslkit.data.decode.scale import UNKNOWN, Range, Scale, Values
+from sslkit.data.decode.scale import UNKNOWN, Scale, Values
 from sslkit.data.decode.unreadable import UnreadableImage, as_unreadable
 from sslkit.data.file_contents import bar_is_off
 from sslkit.data.path_list import PathList
@@ -118,10 +120,19 @@ def pages_of(image: Picture) -> Sequence[int]:
 def scale_of(images: Opened, seen: Look, known: Scale = UNKNOWN) -> Scale:
     """The scale that a data set is read by; known: parts that are not looked for.
 
-    Warns of what was found. Raises UserError for integers among floats.
+    range: for "auto" from the least to the greatest value of all images; else as of `Values.usual`, of a sample; None
+    if no image that was looked at has more than 8 bits. fill: of the sample, see `fill.Ends`; not looked for in a range
+    that is given.
+    Warns of what was found, and of a range that has no use. Raises UserError for integers among floats.
     """
-    opacity = _opacity(images, seen) if known.opacity is None else known.opacity
-    return Scale(known.range or _range(images, seen, opacity), opacity)
+    given = images.options.scale
+    known = given.or_else(known)
+    known = replace(known, opacity=_opacity(images, seen) if known.opacity is None else known.opacity)
+    if given.range is not None and not seen.deep and seen.images:
+        _warn(scale.unused(given.range, images.name))
+    if not seen.deep:
+        return replace(known, fill=None)
+    return known.or_else(Scale(fill=TAGGED)) if known.range is not None else _measured_scale(images, seen, known)
 
 
 def _opacity(images: Opened, seen: Look) -> bool | None:
@@ -146,50 +157,41 @@ def _opacity(images: Opened, seen: Look) -> bool | None:
     return found.is_shown if found.images else False if seen.unmarked else None
 
 
-def _range(images: Opened, seen: Look, opacity: bool | None) -> Range | None:
-    """The range that a data set is read by; None if no image that was looked at has more than 8 bits.
-
-    As given; for "auto" from the least to the greatest value of all images; else as of `Values.usual`, of a sample.
-    Warns of a range that was found, and of one that has no use. Raises UserError for integers among floats.
-    """
-    given = images.options.range
-    if isinstance(given, tuple):
-        if not seen.deep and seen.images:
-            _warn(scale.unused(given, images.name))
-        return given
-    if not seen.deep:
-        return None
-    values = _measured(images, np.concatenate(seen.candidates), opacity, whole=given == scale.AUTO)
+def _measured_scale(images: Opened, seen: Look, known: Scale) -> Scale:
+    """The known scale with a range, and with what stands for no value; warns of both."""
+    rows, whole = np.concatenate(seen.candidates), images.options.range == scale.AUTO
+    values = _measured(images, rows, known, whole=whole)
+    if known.fill is None:
+        found = values.ends.fill()
+        known = replace(known, fill=TAGGED if found is None else found)
+        values = values if found is None else _measured(images, rows, known, whole=whole)
     if not values.images:
-        return scale.BYTE
-    chosen = values.exact() if given == scale.AUTO else values.usual()
+        return replace(known, range=scale.BYTE)
+    chosen = values.exact() if whole else values.usual()
     others = seen.images - seen.deep
     plain = f"; {others} of {seen.images} images looked at have 8 bits and stay as they are" if others else ""
     _warn(
         f"{images.name}: {values.kind} images ({values.images:,} of {len(images):,} looked at), "
-        f"whose {values.said(chosen)}{plain}"
+        f"whose {values.said(chosen, known.fill)}{plain}"
     )
-    return chosen
+    return replace(known, range=chosen)
 
 
-def _measured(images: Opened, rows: np.ndarray, opacity: bool | None, *, whole: bool) -> Values:
+def _measured(images: Opened, rows: np.ndarray, known: Scale, *, whole: bool) -> Values:
     """The values of all rows, or of a sample that is always the same."""
     measured, pixels = Values(), 0
     if not whole:
         rows = np.random.default_rng(0).permutation(rows)[:MEASURED]
     for row in tqdm(rows.tolist(), desc="range", unit="image", delay=2, disable=bar_is_off()):
         try:
-            with told(images._open(row), opacity) as image:
+            with told(images._open(row), known) as image:
                 if not is_deep(image):
                     continue
-                values = values_of(image, images.channels)
+                planes = values_of(image, images.channels)
         except UnreadableImage:
             continue
-        if not values.size:
-            continue
-        measured.add(values)
-        measured.add_channels(values if values.ndim == 3 and len(values) > 1 else ())
-        pixels += values.size
+        measured.add_image(planes, prod(image.size))
+        pixels += sum(plane.size for plane in planes)
         if not whole and pixels > _PIXELS and measured.images >= _LEAST:
             break
     return measured

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sslkit.data.decode.decoding import is_deep
 from sslkit.data.decode.deep import PlainPlanes
+from sslkit.data.decode.fill import TAGGED
 from sslkit.data.decode.opening import Picture
 from sslkit.data.decode.planes import Planes, opaque
+from sslkit.data.decode.scale import Scale
 from sslkit.data.decode.unreadable import UnreadableImage, as_unreadable
 
 _NEAR = 0.01  # of the greatest value: lossy formats change the opacity of an opaque pixel by a level or two
@@ -64,9 +67,15 @@ def opacity_of(image: Picture) -> np.ndarray:
     return image.opacity() if isinstance(image, Planes) else np.asarray(image.getchannel(len(image.getbands()) - 1))
 
 
-def told(image: Picture, opacity: bool | None) -> Picture:
-    """The image with its last plane as it was decided of its data set; None: as its file declares it."""
-    return image if opacity is None else _with_opacity(image) if opacity else _without_opacity(image)
+def told(image: Picture, scale: Scale) -> Picture:
+    """The image with what was decided of its data set: its last plane, and what stands for no value."""
+    if scale.opacity is not None:
+        image = _with_opacity(image) if scale.opacity else _without_opacity(image)
+    if scale.fill in (None, TAGGED) or not is_deep(image):
+        return image
+    image = image if isinstance(image, Planes) else PlainPlanes(image)
+    image.fill = scale.fill
+    return image
 
 
 def _with_opacity(image: Picture) -> Picture:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from sslkit.data.arrays import convert_channels
-from sslkit.data.decode.scale import BYTE, Range, filled, finite, guessed, present, to_bytes
+from sslkit.data.decode.fill import Fill, Spans, filled, present, spans_of
+from sslkit.data.decode.scale import BYTE, Range, finite, guessed, to_bytes
 from sslkit.data.decode.unreadable import UnreadableImage
 
 
@@ -20,7 +21,8 @@ class Planes:
     has_alpha: the plane behind them is opacity, and they are 1 or 3. is_associated: they were multiplied by it.
     is_unmarked: nothing tells what the planes are, as in an array. spare: the number of planes that are not read.
     is_deep: of more than 8 bits. orientation: as of EXIF. is_inverted: the greatest value is black.
-    n_frames: pages of the file, of which `seek` chooses one. nodata: the value of pixels that have none, maybe NaN.
+    n_frames: pages of the file, of which `seek` chooses one.
+    tagged: the values of pixels that have none, by the file. fill: another one, see `scale.Scale`.
     itemsize: bytes of a value.
     """
 
@@ -30,7 +32,8 @@ class Planes:
     n_frames = 1
     is_unmarked = False
     spare = 0
-    nodata: float | None = None
+    tagged: Spans = ()
+    fill: Fill | None = None
     itemsize = 2
 
     def __init__(self, size: tuple[int, int], count: int, *, colours: int, has_alpha: bool, is_deep: bool) -> None:
@@ -54,12 +57,17 @@ class Planes:
         """All planes (count, H, W) as stored."""
         raise NotImplementedError
 
-    def values(self, channels: int | None = None) -> np.ndarray:
-        """The planes that are read as so many channels (C, H, W), without opacity; flat, if some pixels have no value.
+    @property
+    def spans(self) -> Spans:
+        """The values of pixels that have none."""
+        return spans_of(self.fill, self.tagged)
+
+    def values(self, channels: int | None = None) -> list[np.ndarray]:
+        """The values of each plane that is read as a channel, without opacity: (H, W), or flat if some have none.
 
         Raises UnreadableImage for NaN and infinity.
         """
-        return finite(present(self._straight()[: self._shown(channels)], self.nodata))
+        return [finite(present(plane, self.spans)) for plane in self._straight()[: self._shown(channels)]]
 
     def _shown(self, channels: int | None) -> int:
         """The number of planes that are read as so many channels: all of them, or the picture's."""
@@ -95,8 +103,8 @@ class Planes:
         planes = self._straight()
         values = planes[: self._shown(channels)]
         if self.is_deep:
-            scale = scale or guessed(finite(present(values, self.nodata)))
-            values = filled(values, self.nodata, scale[0])
+            scale = scale or guessed(finite(present(values, self.spans)))
+            values = filled(values, self.spans, scale[int(self.is_inverted)])
         picture = to_bytes(finite(values), scale if self.is_deep else BYTE)
         turned = self._turned(255 - picture if self.is_inverted else picture)
         if self.has_alpha:

@@ -6,18 +6,21 @@ decided once for all images. Values outside are clipped.
 """
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import ceil, floor, isnan
+from math import ceil, floor
 from typing import Any
 
 import numpy as np
 
+from sslkit.data.decode.fill import Ends, Fill, filled, is_filled, spans_of
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.errors import UserError
 
 Range = tuple[float, float]
 AUTO = "auto"
+NO_FILL = "data.fill=none"
 LEVELS = 256
 BYTE = (0.0, 255.0)
 _LONG = 1e15  # from here on whole numbers are written shorter
@@ -32,10 +35,13 @@ class Scale:
 
     range: the values of pixels of more than 8 bits that become 0 and 255; None for 8 bits.
     opacity: whether the plane behind gray or RGB is opacity where a file declares it so; None if none was met.
+    fill: of pixels of more than 8 bits the value that stands for none, beside those of tags; "tagged" for these alone,
+        "none" for not even these.
     """
 
     range: Range | None = None
     opacity: bool | None = None
+    fill: Fill | None = None
 
     def or_else(self, other: "Scale") -> "Scale":
         """Each part of this scale that is known, and the other's where it is not."""
@@ -47,19 +53,19 @@ class Scale:
 
     def words(self) -> dict[str, str]:
         """Each known part by its name, as a command line writes it."""
-        known = {"range": self.range and written(self.range), "opacity": _word(self.opacity)}
+        known = {"range": self.range and written(self.range), "opacity": _word(self.opacity), "fill": _word(self.fill)}
         return {name: f"data.{name}={word}" for name, word in known.items() if word is not None}
 
 
 UNKNOWN = Scale()
 
 
-def _word(value: bool | None) -> str | None:
-    return None if value is None else str(value).lower()
+def _word(value: bool | Fill | None) -> str | None:
+    return None if value is None else number(value) if isinstance(value, float) else str(value).lower()
 
 
 def _parts(scale: Scale) -> tuple[Any, ...]:
-    return scale.range, scale.opacity
+    return scale.range, scale.opacity, scale.fill
 
 
 def written(scale: Range) -> str:
@@ -102,25 +108,6 @@ def finite(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def present(values: np.ndarray, nodata: float | None) -> np.ndarray:
-    """The values of the pixels that have one. nodata: what stands for none in this image, maybe NaN."""
-    return values if nodata is None else values[~_is(values, nodata)]
-
-
-def filled(values: np.ndarray, nodata: float | None, low: float) -> np.ndarray:
-    """The values, and `low`, that of black, where a pixel has none."""
-    if nodata is None or not (none := _is(values, nodata)).any():
-        return values
-    limits = np.iinfo(values.dtype) if values.dtype.kind in "iu" else np.finfo(values.dtype)
-    return np.where(none, values.dtype.type(min(max(low, limits.min), limits.max)), values)
-
-
-def _is(values: np.ndarray, nodata: float) -> np.ndarray:
-    if isnan(nodata):
-        return np.isnan(values)
-    return values == (values.dtype.type(nodata) if values.dtype.kind == "f" else nodata)
-
-
 def guessed(values: np.ndarray) -> Range:
     """The scale of one image that belongs to no set, or whose set seemed to have only 8 bits, with a warning.
 
@@ -140,9 +127,17 @@ def guessed(values: np.ndarray) -> Range:
     return scale
 
 
-def outside(values: np.ndarray, scale: Range) -> tuple[int, int]:
+def bytes_of(values: np.ndarray, scale: Scale) -> np.ndarray:
+    """The pixels of an array: its values by the scale, black where they stand for none."""
+    if scale.range is None:
+        return to_bytes(values, BYTE)
+    return to_bytes(filled(values, spans_of(scale.fill), scale.range[0]), scale.range)
+
+
+def outside(values: np.ndarray, scale: Scale) -> tuple[int, int]:
     """The number of values (N, ...) outside a range, and of the rows that have some."""
-    clipped = (values < scale[0]) | (values > scale[1])
+    low, high = scale.range
+    clipped = ((values < low) | (values > high)) & ~is_filled(values, spans_of(scale.fill))
     return int(clipped.sum()), int(clipped.reshape(len(values), -1).any(axis=1).sum())
 
 
@@ -167,7 +162,7 @@ class Values:
     """The values met in some images of more than 8 bits.
 
     least, most: of all. low, high: of all but a thousandth at either end, in the images where these reach furthest.
-    channels: (low, high) of each, where there are several.
+    channels: (low, high) of each, where there are several. holes: images in which some pixels have no value.
     """
 
     kind: str = ""
@@ -177,19 +172,36 @@ class Values:
     low: float = np.inf
     high: float = -np.inf
     channels: dict[int, Range] = field(default_factory=dict)
+    ends: Ends = field(default_factory=Ends)
+    holes: int = 0
 
-    def add(self, values: np.ndarray) -> None:
-        """The values of one image, or of several. Raises UserError for integers among floats, which share no scale."""
-        kind = "float" if values.dtype.kind == "f" else "16-bit" if values.dtype.itemsize == 2 else "integer"
+    def add(self, planes: Sequence[np.ndarray]) -> None:
+        """The values of one image, of each of its planes that has some, or of several images as one plane.
+
+        Raises UserError for integers among floats, which share no scale.
+        """
+        dtype = planes[0].dtype
+        kind = "float" if dtype.kind == "f" else "16-bit" if dtype.itemsize == 2 else "integer"
         if self.kind and (kind == "float") != (self.kind == "float"):
             raise UserError(f"{self.kind} images among {kind} ones, whose values share no scale: give data.range=")
         self.kind, self.images = self.kind or kind, self.images + 1
-        self.least, self.most = min(self.least, float(values.min())), max(self.most, float(values.max()))
-        self.low, self.high = _wider((self.low, self.high), values)
+        self.least = min(self.least, *(float(values.min()) for values in planes))
+        self.most = max(self.most, *(float(values.max()) for values in planes))
+        self.low, self.high = _wider((self.low, self.high), *planes)
 
-    def add_channels(self, planes: np.ndarray) -> None:
-        """Those of some images by channel, (C, ...)."""
+    def add_image(self, planes: Sequence[np.ndarray], pixels: int) -> None:
+        """The values of one image, of those of its pixels that have one in each plane."""
+        self.holes += any(values.size < pixels for values in planes)
+        if some := [values for values in planes if values.size]:
+            self.add(some)
+            self.ends.add(some)
+            self.add_channels(planes if len(planes) > 1 else ())
+
+    def add_channels(self, planes: Sequence[np.ndarray]) -> None:
+        """Those of some images by channel, C of any shape, of which some may be empty."""
         for channel, values in enumerate(planes):
+            if not values.size:
+                continue
             self.channels[channel] = _wider(self.channels.get(channel, (np.inf, -np.inf)), values)
 
     def exact(self) -> Range:
@@ -207,10 +219,16 @@ class Values:
             return (0.0, 1.0) if self.most <= 1 else (0.0, 255.0) if 128 <= self.most <= 255 else self.exact()
         return 0.0, float(2 ** max(8, int(self.most).bit_length()) - 1)
 
-    def said(self, scale: Range) -> str:
-        """The line's part on the values and their scale."""
+    def said(self, scale: Range, fill: Fill | None = None) -> str:
+        """The line's part on the values and their scale. fill: what stands for no value."""
         text = f"values {number(self.least)} to {number(self.most)} are scaled to 8 bits by data.range={written(scale)}"
-        return "; ".join(filter(None, (text, self.advice(scale))))
+        return "; ".join(filter(None, (text, self.advice(scale), self._without_value(fill))))
+
+    def _without_value(self, fill: Fill | None) -> str:
+        if not self.holes:
+            return ""
+        which = f"pixels of {_word(fill)}" if isinstance(fill, float) else "pixels that their tags name"
+        return f"{which} have no value: they become black and do not count ({NO_FILL} counts them)"
 
     def advice(self, scale: Range) -> str:
         """The line's part on a better scale; "" where the values use enough of the 256 levels."""
@@ -229,10 +247,10 @@ class Values:
         )
 
 
-def _wider(known: Range, values: np.ndarray) -> Range:
+def _wider(known: Range, *planes: np.ndarray) -> Range:
     """The range known, extended to all of the values but a thousandth at either end."""
-    flat = values.reshape(-1)
-    some = np.sort(flat[:: max(1, len(flat) // _ENOUGH)])
+    step = max(1, sum(values.size for values in planes) // _ENOUGH)
+    some = np.sort(np.concatenate([values.reshape(-1)[::step] for values in planes]))
     tail = int(_TAIL * len(some))
     return min(known[0], float(some[tail])), max(known[1], float(some[-1 - tail]))
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from sslkit.data.decode.fill import Spans
 from sslkit.data.decode.large import Source, release, rewound
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.unreadable import MissingPackage, UnreadableImage
@@ -69,12 +70,12 @@ def pages_of(image: Image.Image) -> list[int]:
     return pictures or [0]
 
 
-def nodata_of(written: Any) -> float | None:
-    """The number in GDAL's tag of pixels without a value; None without one."""
+def nodata_of(written: Any) -> Spans:
+    """The number in GDAL's tag of pixels without a value; () without one."""
     try:
-        return None if written is None else float(str(written).strip("\0 "))
+        return () if written is None else ((float(str(written).strip("\0 ")),) * 2,)
     except ValueError:
-        return None
+        return ()
 
 
 def _is_misread(tags: Any) -> bool:
@@ -121,7 +122,7 @@ class TiffPlanes(Planes):
         self.orientation = _orientation(page)
         self.spare = 0 if channels == count else count - colours - has_alpha
         self.itemsize = page.dtype.itemsize
-        self.nodata = nodata_of(page.tags.valueof(NODATA))
+        self.tagged = nodata_of(page.tags.valueof(NODATA))
         self._places = self._sets if self._sets is not None else [[place] for place in _pictures(file)]
         self.n_frames, self._frame = len(self._places), 0
 

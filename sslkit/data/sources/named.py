@@ -61,6 +61,7 @@ def open_images(
     pages: str = "first",
     max_pixels: int | None = None,
     opacity: bool | None = None,
+    fill: float | str = "auto",
     channels_last: bool | None = None,
 ) -> Images:
     """Open one split of a source as square uint8 images.
@@ -87,10 +88,13 @@ def open_images(
     max_pixels: of an image; None: 179 million, larger ones are unreadable.
     opacity: whether the plane behind gray or RGB is opacity; False: a channel like the others; None: opacity where the
         file declares it and the values of a sample are mostly 0 or full. A warning says what was found.
+    fill: of pixels of more than 8 bits the value that stands for none, beside those that the files' tags name; "auto":
+        one that stands apart at an end of the range, in a sample of the training images; "tagged": those of the tags;
+        "none": not even these. Such pixels become black, and do not count for the range.
     channels_last: of an array: its shape is (N, H, W, C); None: told by the shape.
     Raises UserError for an unknown source, a source without a readable image, or an option out of range.
     """
-    given = (split, image_size, channels, fit, on_error, interpolation, cache, range, pages, max_pixels, opacity)
+    given = (split, image_size, channels, fit, on_error, interpolation, cache, range, pages, max_pixels, opacity, fill)
     options = ImageOptions(*given)
     if isinstance(source, Images):
         return _reopened(source, options)

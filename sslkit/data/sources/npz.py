@@ -13,7 +13,7 @@ import numpy as np
 
 from sslkit.data.arrays import ArrayImages, checked_pixels, scale_of_array, to_nchw
 from sslkit.data.decode import scale
-from sslkit.data.decode.scale import Range, Scale, Values
+from sslkit.data.decode.scale import Scale
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.sources.class_names import listed
 from sslkit.data.sources.label_values import classes_of_splits, warn_of_negative
@@ -33,7 +33,6 @@ DAMAGED = (  # raised by NumPy and zipfile for a truncated or changed file
     zipfile.BadZipFile,
     zlib.error,
 )
-_SOME = 256  # images whose channels are looked at
 _KEYS = {  # split -> the pairs of keys that may hold its images and labels
     "train": (("x_train", "y_train"), ("x", "y"), ("images", "labels")),
     "val": (("x_val", "y_val"), ("x_valid", "y_valid")),
@@ -44,20 +43,16 @@ _KEYS = {  # split -> the pairs of keys that may hold its images and labels
 class NpzImages(ArrayImages):
     """Images of one array of a file, under a key. stored: sha256 of pixels of more than 8 bits, as they are stored."""
 
-    def __init__(
-        self, values: np.ndarray, key: str, found: Range | None, identity: Identity, options: ImageOptions
-    ) -> None:
-        self.key = key
-        self.stored = None if found is None else hashlib.sha256(np.ascontiguousarray(values)).digest()
-        pixels = _squares(values, found, f"{identity.source}: {key}")
-        self.scale = scale_of_array(pixels, found, options, str(identity.source))
-        super().__init__(pixels, identity, options)
+    def __init__(self, values: np.ndarray, key: str, found: Scale, identity: Identity, options: ImageOptions) -> None:
+        self.key, self.scale = key, found
+        self.stored = None if found.range is None else hashlib.sha256(np.ascontiguousarray(values)).digest()
+        super().__init__(_pixels(values, found, f"{identity.source}: {key}"), identity, options)
 
     def rescale(self, scale: Scale) -> None:
-        if scale.range != self.range:
+        if (scale.range, scale.fill) != (self.scale.range, self.scale.fill):
             with _load(Path(self.source)) as file:
-                values = _read(file, self.key, Path(self.source))
-            self.pixels = _squares(values, scale.range, f"{self.source}: {self.key}")
+                values = to_nchw(_read(file, self.key, Path(self.source)), self.key)
+            self.pixels = _pixels(values, scale, f"{self.source}: {self.key}")
         super().rescale(scale)
 
     def _update_digest(self, digest: Any) -> None:
@@ -89,8 +84,8 @@ def open_npz(path: Path, options: ImageOptions) -> NpzImages:
     with _load(path) as file:
         keys = _keys(file, path)
         check_split(str(path), options.split, tuple(keys))
-        values = _values(file, keys, options.split, path)
-        found = _range(file, keys, values, options, path)
+        values = to_nchw(_values(file, keys, options.split, path), f"{path}: {keys[options.split][0]}")
+        found = _scale(file, keys, values, options, path)
         labels, classes = _labels(file, keys, options.split, path)
         if others := sorted(set(file.files) - {key for pair in keys.values() for key in pair} - {"classes"}):
             warnings.warn(f"{path}: not used of its arrays: {listed(others)}", stacklevel=1)
@@ -104,39 +99,29 @@ def _values(file: np.lib.npyio.NpzFile, keys: dict[str, tuple[str, str]], split:
     return checked_pixels(_read(file, key, path), f"{path}: {key}")
 
 
-def _range(
+def _scale(
     file: np.lib.npyio.NpzFile, keys: dict[str, tuple[str, str]], values: np.ndarray, options: ImageOptions, path: Path
-) -> Range | None:
-    """The scale of one split's values: as given, or that of the training images, with a warning; None for bytes."""
-    if not scale.is_deep(values.dtype):
-        if isinstance(options.range, tuple):
-            warnings.warn(scale.unused(options.range, str(path)), stacklevel=1)
-        return None
-    if isinstance(options.range, tuple) or not values.size:
-        return options.range or scale.BYTE
-    train = values if options.split == next(iter(keys)) else _values(file, keys, next(iter(keys)), path)
-    shared = scale.is_deep(train.dtype) and (train.dtype.kind == "f") == (values.dtype.kind == "f") and train.size
-    found, values = Values(), train if shared else values
-    found.add(values)
-    some = to_nchw(values[:: max(1, len(values) // _SOME)], str(path))
-    found.add_channels(np.moveaxis(some, 1, 0) if some.shape[1] > 1 else ())
-    chosen = found.exact() if options.range == scale.AUTO else found.usual()
-    if chosen != scale.BYTE or found.advice(chosen):
-        warnings.warn(f"{path}: {found.kind} images, whose {found.said(chosen)}", stacklevel=1)
-    return chosen
+) -> Scale:
+    """The scale of one split's values (N, C, H, W): as given, or that of the training images."""
+    first = next(iter(keys))
+    train = None
+    if options.split != first and scale.is_deep(values.dtype) and options.scale.range is None:
+        train = to_nchw(_values(file, keys, first, path), str(path))
+        shared = scale.is_deep(train.dtype) and (train.dtype.kind == "f") == (values.dtype.kind == "f") and train.size
+        train = train if shared else None
+    return scale_of_array(values, options, str(path), train)
 
 
-def _squares(values: np.ndarray, found: Range | None, where: str) -> np.ndarray:
+def _pixels(values: np.ndarray, found: Scale, where: str) -> np.ndarray:
     """Pixels (N, C, H, W) uint8, with a warning if values lie outside the range."""
-    pixels = to_nchw(scale.to_bytes(values, found or scale.BYTE), where)
-    number, rows = scale.outside(values, found) if found and values.size else (0, 0)
+    number, rows = scale.outside(values, found) if found.range and values.size else (0, 0)
     if number:
         warnings.warn(
             f"{where}: {number:,} values in {rows:,} of {len(values):,} images lie outside data.range="
-            f"{scale.written(found)} and are clipped",
+            f"{scale.written(found.range)} and are clipped",
             stacklevel=1,
         )
-    return pixels
+    return scale.bytes_of(values, found)
 
 
 def _load(path: Path) -> np.lib.npyio.NpzFile:

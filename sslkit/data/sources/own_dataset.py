@@ -13,7 +13,7 @@ from PIL import Image
 from torch.utils.data import Dataset, IterableDataset
 from tqdm import tqdm
 
-from sslkit.data.arrays import to_nchw
+from sslkit.data.arrays import as_numpy, to_nchw
 from sslkit.data.decode import scale
 from sslkit.data.decode.opening import Picture
 from sslkit.data.decode.planes import Planes
@@ -185,10 +185,8 @@ def _image_of(item: Any) -> Any:
     found = item[0] if isinstance(item, (tuple, list)) and item else item
     if isinstance(found, Image.Image):
         return found.copy()
-    if isinstance(found, torch.Tensor):
-        return found.detach().cpu().numpy()
-    if isinstance(found, np.ndarray):
-        return found
+    if isinstance(found, (torch.Tensor, np.ndarray)):
+        return as_numpy(found)
     raise UnreadableImage(f"{type(found).__name__} instead of an image: an item is {_KINDS}")
 
 

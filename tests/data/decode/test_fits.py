@@ -45,8 +45,8 @@ def test_one_plane_without_units_is_read_as_it_is() -> None:
 def test_signed_bytes_are_read_by_a_range(tmp_path) -> None:
     content = fits(STORED[0], BZERO=-128)
     with open_picture(io.BytesIO(content), Opening()) as image:
-        values = values_of(image)
-    assert values.dtype.kind == "i" and np.array_equal(values[0], STORED[0, ::-1].astype(int) - 128)
+        (values,) = values_of(image)
+    assert values.dtype.kind == "i" and np.array_equal(values, STORED[0, ::-1].astype(int) - 128)
     (tmp_path / "a.fits").write_bytes(content)
     images = open_images(tmp_path, image_size=8, range=[-128, 127], cache=None)
     assert np.array_equal(images[0]["images"][0].numpy(), STORED[0, ::-1])

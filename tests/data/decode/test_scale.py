@@ -6,13 +6,13 @@ import pytest
 from sslkit.data.decode import scale
 from sslkit.data.decode.scale import Values
 from sslkit.data.decode.unreadable import UnreadableImage
-from sslkit.data.images import checked_range
+from sslkit.data.image_options import checked_range
 from sslkit.errors import UserError
 
 
 def usual(values: np.ndarray) -> scale.Range:
     found = Values()
-    found.add(values)
+    found.add([values])
     return found.usual()
 
 
@@ -63,17 +63,17 @@ def test_a_constant_image_has_a_range() -> None:
 
 def test_integers_and_floats_share_no_scale() -> None:
     found = Values()
-    found.add(np.array([0, 4095], np.uint16))
+    found.add([np.array([0, 4095], np.uint16)])
     with pytest.raises(UserError, match=r"16-bit images among float ones.*give data.range="):
-        found.add(np.array([0.0, 1.0]))
+        found.add([np.array([0.0, 1.0])])
 
 
 def test_few_levels_are_said_with_a_better_range() -> None:
     found = Values()
-    found.add(np.random.default_rng(0).integers(2000, 2300, (64, 64)).astype(np.uint16))
+    found.add([np.random.default_rng(0).integers(2000, 2300, (64, 64)).astype(np.uint16)])
     text = found.said(found.usual())
     assert "data.range=[0,4095]" in text and "20 of the 256 levels" in text and "data.range=[2000,2299] spreads" in text
-    found.add(np.array([0, 4095], np.uint16))
+    found.add([np.array([0, 4095], np.uint16)])
     assert "levels" not in found.said(found.usual())
 
 

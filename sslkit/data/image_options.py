@@ -1,0 +1,83 @@
+"""The options by which a source of images is read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from sslkit.data.decode import fill
+from sslkit.data.decode.fill import Fill
+from sslkit.data.decode.scale import AUTO, Range, Scale
+from sslkit.errors import UserError
+from sslkit.options.members import nearest
+
+FITS = ("squash", "crop")
+INTERPOLATIONS = ("bilinear", "bicubic")
+ON_ERROR = ("skip", "raise")
+PAGES = ("first", "all")
+CACHE = "runs/cache"
+
+
+def checked_range(given: Any) -> Range | str | None:
+    """The option `data.range`: two numbers, "auto" or None. Raises UserError for anything else."""
+    if given is None or given == AUTO:
+        return given
+    is_pair = isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2
+    if not is_pair or not all(isinstance(one, (int, float)) and isfinite(one) for one in given) or given[0] >= given[1]:
+        raise UserError(f"data.range={given!r} must be two numbers that rise, such as [0,4095], auto or null")
+    return float(given[0]), float(given[1])
+
+
+def checked_fill(given: Any) -> Fill:
+    """The option `data.fill`: a number, or a word. Raises UserError for anything else."""
+    if given in fill.WORDS:
+        return given
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not isfinite(given):
+        raise UserError(f"data.fill={given!r} must be a number, auto, tagged or none")
+    return float(given)
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """Options for reading a source, see `sslkit.data.sources.named.open_images`.
+
+    Raises UserError for values out of range.
+    """
+
+    split: str = "train"
+    image_size: int | None = None
+    channels: int | None = None
+    fit: str = "squash"
+    on_error: str = "skip"
+    interpolation: str = "bilinear"
+    cache: str | Path | None = CACHE
+    range: Range | str | None = None
+    pages: str = "first"
+    max_pixels: int | None = None
+    opacity: bool | None = None
+    fill: Fill = fill.AUTO
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "range", checked_range(self.range))
+        object.__setattr__(self, "fill", checked_fill(self.fill))
+        for name, known in (
+            ("fit", FITS),
+            ("on_error", ON_ERROR),
+            ("interpolation", INTERPOLATIONS),
+            ("pages", PAGES),
+        ):
+            value = getattr(self, name)
+            if value not in known:
+                raise UserError(f"data.{name}={value} is not an option: {nearest(str(value), known)}")
+        for name in ("image_size", "channels", "max_pixels"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"data.{name}={value} must be at least 1")
+
+    @property
+    def scale(self) -> Scale:
+        """The parts of the scale that are given; of two channels the second is meant as one."""
+        opacity = False if self.channels == 2 and self.opacity is None else self.opacity
+        range = self.range if isinstance(self.range, tuple) else None
+        return Scale(range, opacity, None if self.fill == fill.AUTO else self.fill)
