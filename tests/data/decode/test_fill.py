@@ -98,7 +98,7 @@ def test_padding_of_dicom(tmp_path, padding: dict, stored: tuple, slope: int | N
 
 
 def test_padding_of_dicom_that_is_written_without_its_sign(tmp_path) -> None:
-    """pydicom/pydicom#1190 and others: 63536 for -2000, where the pixels are signed."""
+    """63536 for -2000, where the pixels are signed."""
     values = np.full((SIDE, SIDE, 1), -2000, np.int16)
     values[: SIDE // 2] = np.arange(SIDE)[:, None] * 40
     content = dicom(values, PixelPaddingValue=-2000)

@@ -186,7 +186,7 @@ def test_every_kind_of_file_is_cropped_as_its_square_is_decoded(tmp_path, mode: 
         color = np.stack([ramp // 16, ramp % 251, 255 - ramp // 16, ramp // 32 + 100], -1).astype(np.uint8)
         picture = Image.fromarray(color, "RGBA").convert(mode)
     picture.save(tmp_path / "a.png")
-    images = open_images(tmp_path, image_size=24, channels=channels)
+    images = open_images(tmp_path, image_size=24, channels=channels, opacity=True if mode == "RGBA" else None)
     whole = ViewRecipe((replace(PLAIN, scale=(1.0, 1.0), ratio=(1.0, 1.0)),))
     crops = CroppedImages(images, whole, 24, whole=True).__getitems__([0])["images"]
     square = images.__getitems__([0])["images"].int()
