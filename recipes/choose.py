@@ -42,7 +42,7 @@ class Settings:
     crop: list[float] = setting(
         (0.5, 1.0), "smallest and largest share of the image's area in a random crop", above=0, most=1
     )
-    flip: bool = setting(False, "mirror half of the images; not for digits and letters")
+    mirror: bool | None = DECLARED["mirror"]
     max_images: int | None = setting(
         2000, "training images of the task, the same number of each class; null: all", least=2, most=10**9
     )

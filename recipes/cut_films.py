@@ -37,10 +37,13 @@ def main(config: dict[str, Any]) -> None:
         raise UserError("give the folder to write: out=films")
     films = sample_films() if films is None else [films] if isinstance(films, str) else films
     counts = cut_films(films, out, **config)
-    for name, (train, test) in counts.items():
-        say.line(f"{name:<20} {train} pieces in {out}/train/{name}, {test} in {out}/test/{name}")
+    for name, (train, test, unused) in counts.items():
+        rest = (
+            f"; {unused:,} frames are not used: most={config['most']}, pieces of {config['frames']}" if unused else ""
+        )
+        say.line(f"{name:<20} {train} pieces in {out}/train/{name}, {test} in {out}/test/{name}{rest}")
     shape = {"data.frames": config["frames"], "data.stride": 1}
-    shape["data.batch_size"] = min(sum(train for train, _ in counts.values()), 128)
+    shape["data.batch_size"] = min(sum(train for train, *_ in counts.values()), 128)
     typed = words({"method": "byol+dsa", "data": f"video:{out}", **shape})
     say.line(f"next      python recipes/train.py {typed}")
 

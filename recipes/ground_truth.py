@@ -54,7 +54,7 @@ class Settings:
     crop: list[float] = setting(
         (0.5, 1.0), "smallest and largest share of the image's area in a random crop", above=0, most=1
     )
-    flip: bool = setting(False, "mirror half of the images; not for digits and letters")
+    mirror: bool | None = DECLARED["mirror"]
     precision: str = setting("float32", "network precision: float32 or bfloat16", choices=("float32", "bfloat16"))
     root: str = setting("data", "folder of the published data sets")
     range: list[float] | str | None = DECLARED["range"]

@@ -9,7 +9,13 @@ STEPS = {"right": (0, 3), "left": (0, -3), "down": (3, 0), "up": (-3, 0)}
 
 
 def write_motion(
-    path: Path, motion: str = "right", *, frames: int = 9, size: tuple[int, int] = (24, 32), seed: int = 0
+    path: Path,
+    motion: str = "right",
+    *,
+    frames: int = 9,
+    size: tuple[int, int] = (24, 32),
+    seed: int = 0,
+    rate: int = 25,
 ) -> None:
     """size: (height, width)."""
     rng = np.random.default_rng([seed, *motion.encode()])
@@ -23,7 +29,7 @@ def write_motion(
         rows, columns = (np.arange(8) + y + time * down) % height, (np.arange(8) + x + time * right) % width
         picture[np.ix_(rows, columns)] = colour
         pictures.append(picture)
-    encode(path, pictures)
+    encode(path, pictures, rate=rate)
 
 
 def write_motions(root: Path, train: int = 8, test: int = 3) -> Path:

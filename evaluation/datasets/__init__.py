@@ -14,10 +14,11 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from evaluation.datasets._overlap import overlap
+from evaluation.datasets._copies import overlap
 from evaluation.datasets._sources import labelled, note_of, of_source, splits_of
 from evaluation.datasets.base import Entry, Listing, Split, check_counts
 from sslkit.data.images import ImageOptions, Images
+from sslkit.data.mirror import is_mirrored
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.options import members
@@ -98,6 +99,7 @@ class Reading:
 
     root, counts, on_error, range: see `open_split`; without a range pixels of more than 8 bits are read as in the
         training of the model. resize, interpolation: of images for a network, see `LoadedModel.clean`.
+    mirror: whether a mirror image keeps its class, for protocols that train on views, see `sslkit.data.mirror`.
     """
 
     root: str | Path = "data"
@@ -106,6 +108,11 @@ class Reading:
     resize: int | None = None
     interpolation: str | None = None
     range: Sequence[float] | str | None = None
+    mirror: bool | None = None
+
+    def mirrors(self, classes: Sequence[str], name: str) -> bool:
+        """Return whether training images of a set are mirrored at random; of doubtful classes a line says it once."""
+        return is_mirrored(self.mirror, classes, name)
 
     def open(self, source: Any, split: str, **more: Any) -> Split:
         """Open one split; more: further keywords of `open_split`."""

@@ -71,6 +71,11 @@ class PickedImages(Images):
         other.images = self.images.at(**options)
         return other
 
+    def identified(self) -> "PickedImages":
+        other = super().identified()
+        other.images = self.images.identified()
+        return other
+
     @property
     def scale(self) -> Scale:
         return self.images.scale

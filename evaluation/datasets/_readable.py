@@ -1,27 +1,22 @@
 """Leave images that cannot be read out of a split, before anything is computed from it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from evaluation.datasets._copies import looked_at
 from evaluation.datasets.base import Split
-from sslkit.data.loader import batches_in_order
 from sslkit.runtime.distributed import rank
 from sslkit.terminal import say
 
-SIDE = 32  # pixels: a JPEG is decoded faster to a small size, and damage is found all the same
-READ = 64  # images at a time
 SHOWN = 5
 
 
 def readable(split: Split) -> Split:
-    """Return the split without images that cannot be read, and warn of them; images in memory are not looked at."""
-    if not split.images.decodes:
-        return split
-    small = split.images.at(image_size=SIDE, channels=split.images.channels, fit="squash")
-    kept = np.zeros(len(split), dtype=bool)
-    for rows, batch in batches_in_order(small, range(len(split)), READ, workers="auto"):
-        kept[rows] = batch["index"].numpy() == rows  # an unreadable image is replaced by another
+    """Return the split with the digests of its images and without those that cannot be read, and warn of these."""
+    kept, digests = looked_at(split)
+    split = replace(split, pixel_digests=digests)
     if kept.all():
         return split
     warn_of_unreadable(split.ids[~kept].tolist(), len(split), split.name)

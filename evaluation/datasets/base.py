@@ -57,6 +57,7 @@ class Split:
     name, split: for tables. note: printed beside a number (which draw, which copy), or "".
     source: what `open_split` was given, of which this may be a part; None of a split that was made otherwise.
     digest: sha256 of the list of images, their labels and the pixels' options.
+    pixel_digests: (N,) int64, equal for the same image, see `sslkit.data.pixel_digest`; None before they were read.
     """
 
     images: Images
@@ -70,6 +71,7 @@ class Split:
     note: str = ""
     boxes: np.ndarray | None = field(default=None, repr=False)
     source: Any = field(default=None, repr=False)
+    pixel_digests: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def digest(self) -> str:
@@ -80,7 +82,7 @@ class Split:
 
     def take(self, rows: np.ndarray) -> "Split":
         """Select images in the given order. rows: (n,) int64. The classes keep their numbers."""
-        parts = {"groups": self.groups, "boxes": self.boxes}
+        parts = {"groups": self.groups, "boxes": self.boxes, "pixel_digests": self.pixel_digests}
         parts = {name: None if part is None else part[rows] for name, part in parts.items()}
         return replace(self, images=PickedImages(self.images, rows), y=self.y[rows], ids=self.ids[rows], **parts)
 

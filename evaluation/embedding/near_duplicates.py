@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.datasets._listed import PickedImages
-from evaluation.datasets._overlap import Content, content_of
+from evaluation.embedding.contents import Content, content_of
 from evaluation.embedding.neighbours import nearest
 from evaluation.embedding.sources import Part, located
 from evaluation.embedding.table import Embedding

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.datasets._copies import Own
 from evaluation.features.checks import checked
 from evaluation.learners.neighbours import MORE, neighbours, unit_rows
 from sslkit.errors import UserError
@@ -89,7 +90,7 @@ def _stacked(blocks: Iterator[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarra
 
 def _exact(x: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     every = np.arange(len(x))
-    similarity, position = neighbours(x, every, np.asarray(x[rows]), k, (every, rows), rows)
+    similarity, position = neighbours(x, every, np.asarray(x[rows]), k, Own.of(every, rows, None), rows)
     return position, similarity
 
 

@@ -20,8 +20,9 @@ from sslkit.errors import UserError
 from sslkit.files.writing import MACHINE, has_locks, of_this_process, refusal
 from sslkit.terminal import say
 
-FORMAT = 1
+FORMAT = 2
 INDEX, ROWS, LABELS, IDS, GROUPS = "index.json", "features.npy", "labels.npy", "ids.npy", "groups.npy"
+DIGESTS = "pixel_digests.npy"
 _FLUSH_SECONDS = 5.0
 
 
@@ -39,6 +40,7 @@ class Partial:
         self._shapes = {
             "x": (ROWS, np.float32, (n, width)),
             "kept": ("kept.npy", np.bool_, (n,)),
+            "digests": (DIGESTS, np.int64, (n,)),
             "done": (f"done-{block}.npy", np.bool_, (self.blocks,)),
         }
         self._unmarked: list[int] = []
@@ -72,15 +74,17 @@ class Partial:
 
     def open(self, rank: int = 0, world_size: int = 1) -> Parts:
         """Open the files and return the rows of each block that this process still has to fill."""
-        self.x, self.kept, self.done = (np.load(self.folder / s[0], mmap_mode="r+") for s in self._shapes.values())
+        self.x, self.kept, self.digests, self.done = (
+            np.load(self.folder / s[0], mmap_mode="r+") for s in self._shapes.values()
+        )
         blocks = np.flatnonzero(~np.asarray(self.done))[rank::world_size]
         starts = blocks * self.block
         return Parts(len(blocks), lambda part: range(starts[part], min(starts[part] + self.block, self.n)))
 
-    def write(self, start: int, x: np.ndarray, kept: np.ndarray) -> None:
-        """Write a block from row `start`: x (b, D) features; kept (b,) False for unreadable rows."""
-        self.x[start : start + len(x)] = x
-        self.kept[start : start + len(x)] = kept
+    def write(self, start: int, x: np.ndarray, kept: np.ndarray, digests: np.ndarray) -> None:
+        """Write a block from row `start`: x (b, D) features; kept (b,) False for unreadable rows; digests (b,)."""
+        for array, block in ((self.x, x), (self.kept, kept), (self.digests, digests)):
+            array[start : start + len(x)] = block
         self._unmarked.append(start // self.block)
         if time.monotonic() - self._flushed > _FLUSH_SECONDS:
             self.flush()
@@ -88,6 +92,7 @@ class Partial:
     def flush(self) -> None:
         self.x.flush()
         self.kept.flush()
+        self.digests.flush()
         self.done[self._unmarked] = True
         self.done.flush()
         self._unmarked, self._flushed = [], time.monotonic()
@@ -108,7 +113,7 @@ class Partial:
 
     def _publish(self, target: Path, compact: Path, beside: dict[str, np.ndarray], about: dict[str, Any]) -> None:
         kept = np.asarray(self.kept)
-        for name, array in beside.items():
+        for name, array in {**beside, DIGESTS: np.array(self.digests)}.items():
             np.save(self.folder / name, array[kept])
         if not kept.all():
             np.save(compact, self.x[kept])

@@ -16,12 +16,13 @@ import torch
 from evaluation.datasets import Reading, parted
 from evaluation.datasets._readable import warn_of_unreadable
 from evaluation.datasets.base import COUNTS, Split
-from evaluation.features.cache import GROUPS, IDS, LABELS, ROWS, Partial, begun, opened, read_whole
+from evaluation.features.cache import DIGESTS, FORMAT, GROUPS, IDS, LABELS, ROWS, Partial, begun, opened, read_whole
 from evaluation.features.checks import MOST_PIXELS, checked, device_of
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.table import Features
 from sslkit.data.image_options import checked_range
 from sslkit.data.loader import batches_of_parts
+from sslkit.data.pixel_digest import KEY
 from sslkit.errors import UserError
 from sslkit.files.writing import exclusive
 from sslkit.options.settings import MOST_SEED
@@ -110,6 +111,7 @@ def features_of(model: LoadedModel, split: Split, reading: Reading, runtime: Run
         groups=found.get(GROUPS),
         note=prepared.note,
         unreadable=_unreadable(found, prepared, reading.on_error),
+        pixel_digests=found[DIGESTS],
     )
 
 
@@ -151,12 +153,12 @@ def _prepared(split: Split, model: LoadedModel, reading: Reading) -> tuple[Split
         "mean": list(model.mean),
         "std": list(model.std),
     }
-    return replace(split, images=images), transform
+    return replace(split, images=images.identified()), transform
 
 
 def _key(job: _Job) -> str:
     split = job.split
-    about = [job.model.digest, job.transform, split.name, split.split, split.digest, list(split.classes)]
+    about = [FORMAT, job.model.digest, job.transform, split.name, split.split, split.digest, list(split.classes)]
     about += [_digest_of(array) for array in (split.y, split.ids, split.groups)]
     about.append(job.runtime.precision)
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()
@@ -238,14 +240,14 @@ def _run(job: _Job, partial: Partial, blocks: Sequence[list[int]], others: Other
     """Extract the blocks of this rank."""
     job.model.backbone.to(job.runtime.device)
     mean, std = (torch.tensor(v, device=job.runtime.device).view(-1, 1, 1) for v in (job.model.mean, job.model.std))
-    for rows, images, kept in _batches(job, blocks):
+    for rows, images, kept, digests in _batches(job, blocks):
         pixels = _cropped(images, job.model.image_size).to(job.runtime.device, non_blocking=True).float().div_(255)
         x = _features(job, pixels.sub_(mean).div_(std))
         if not np.isfinite(x[kept]).all():
             raise UserError(
                 f"{job.model.name} gives features that are not finite ({job.split.name}, row {rows[0]} ff.)"
             )
-        partial.write(rows[0], x, kept)
+        partial.write(rows[0], x, kept, digests)
         others.check()
     partial.flush()
 
@@ -262,8 +264,10 @@ def _features(job: _Job, pixels: torch.Tensor) -> np.ndarray:
         raise UserError(f"{job.model.name} cannot take images of shape {tuple(pixels.shape)}: {reason}") from error
 
 
-def _batches(job: _Job, blocks: Sequence[list[int]]) -> Iterator[tuple[list[int], torch.Tensor, np.ndarray]]:
-    """Yield (rows, images, readable mask) of each block, with a progress bar on a terminal."""
+def _batches(
+    job: _Job, blocks: Sequence[list[int]]
+) -> Iterator[tuple[list[int], torch.Tensor, np.ndarray, np.ndarray]]:
+    """Yield (rows, images, readable mask, pixel digests) of each block, with a progress bar on a terminal."""
     from tqdm import tqdm
 
     label = f"features of {job.split.name} {job.split.split}, {job.model.name}"
@@ -274,7 +278,7 @@ def _batches(job: _Job, blocks: Sequence[list[int]]) -> Iterator[tuple[list[int]
     ) as bar:
         for rows, batch in batches_of_parts(job.split.images, blocks, **reading):
             kept = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
-            yield rows, batch["images"], kept
+            yield rows, batch["images"], kept, batch[KEY].numpy()
             bar.update(len(rows))
 
 

@@ -3,10 +3,12 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from evaluation.datasets._copies import together
 from evaluation.datasets.base import row_ids
 from evaluation.features.checks import is_no_label, of_column, of_one_hot, refuse_holes
 from sslkit.data.sources.class_names import renumbered, unseen
@@ -25,6 +27,7 @@ class Features:
     metric: of the data set: "top1", "mean_per_class", "map11".
     model, data, split: names for the tables. groups: (N,) int64, equal for images that must stay together, or None.
     note: printed beside their numbers. unreadable: ids of the unreadable images, which are left out.
+    pixel_digests: (N,) int64 of the images, see `sslkit.data.pixel_digest`; None for features that were given.
     """
 
     x: np.ndarray
@@ -39,16 +42,31 @@ class Features:
     groups: np.ndarray | None = field(default=None, repr=False)
     note: str = ""
     unreadable: tuple[str, ...] = ()
+    pixel_digests: np.ndarray | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @cached_property
+    def images(self) -> np.ndarray:
+        """(N,) int64, equal for the same image; of features that were given, for the same id with equal features."""
+        if self.pixel_digests is not None:
+            return self.pixel_digests
+        rows = (f"{name} ".encode() + row.tobytes() for name, row in zip(self.ids, self.x, strict=True))
+        return np.array([int.from_bytes(hashlib.sha256(row).digest()[:8], "little", signed=True) for row in rows])
+
+    @property
+    def together(self) -> np.ndarray | None:
+        """(N,) equal for images that must stay together, of one group or the same; None if each stands alone."""
+        return together(self.images, self.groups)
 
     def take(self, rows: np.ndarray) -> "Features":
         """Select rows in the given order: (n,) int64, or (N,) bool."""
         rows = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows)
         digest = hashlib.sha256(self.digest.encode() + np.ascontiguousarray(rows, dtype=np.int64).tobytes()).hexdigest()
-        groups = None if self.groups is None else self.groups[rows]
-        return replace(self, x=self.x[rows], y=self.y[rows], ids=self.ids[rows], groups=groups, digest=digest)
+        beside = {"groups": self.groups, "pixel_digests": self.pixel_digests}
+        beside = {name: None if array is None else array[rows] for name, array in beside.items()}
+        return replace(self, x=self.x[rows], y=self.y[rows], ids=self.ids[rows], digest=digest, **beside)
 
     def labelled(self) -> "Features":
         """Select the rows that have a label."""
@@ -93,7 +111,7 @@ def matched(train: Any, test: Any) -> tuple[Features, Features]:
 
 
 def joined(first: Features, second: Features) -> Features:
-    """Concatenate two splits of one data set; the ids get the split's name as a prefix (see `parts_of_ids`).
+    """Concatenate two splits of one data set; the ids get the split's name as a prefix.
 
     Labels of the second are renumbered as those of the first. Raises UserError for a class that only the second has.
     """
@@ -115,19 +133,8 @@ def joined(first: Features, second: Features) -> Features:
         digest=hashlib.sha256(f"{first.digest} {second.digest}".encode()).hexdigest(),
         note="; ".join(dict.fromkeys(part.note for part in (first, second) if part.note)),
         unreadable=first.unreadable + second.unreadable,
+        pixel_digests=np.concatenate([first.images, second.images]),
     )
-
-
-def parts_of_ids(features: Features) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return (rows, ids as in its split) of each split that `joined` put together; one pair for a single split."""
-    splits = features.split.split("+")
-    if len(splits) == 1:
-        return [(np.arange(len(features)), features.ids)]
-    found = []
-    for split in splits:
-        rows = np.flatnonzero(np.char.startswith(features.ids, f"{split}/"))
-        found.append((rows, np.array([name[len(split) + 1 :] for name in features.ids[rows]])))
-    return found
 
 
 def _of_pair(given: Any, where: str) -> Features:

@@ -65,6 +65,11 @@ class Place:
         "the least and the greatest; null: as in the training of the model",
         choices=("auto",),
     )
+    mirror: bool | None = setting(
+        None,
+        "whether a mirror image keeps its class, for what is trained on views, as data.mirror of train.py; null: yes, "
+        "unless names of classes differ by left and right",
+    )
     trust: str | list[str] | None = setting(
         None, "package.module:function, or a list: own code that a card may name and that is run"
     )
@@ -77,7 +82,7 @@ class Settings(Place, Asked):
 
 DECLARED = {field.name: field for field in dataclasses.fields(Settings)}  # for other command lines
 FIRST, LAST = ("checkpoint", "zoo"), ("trust",)
-SHARED = ("zoo", "trust", "root", "out", "device")  # declared above for all command lines
+SHARED = ("zoo", "trust", "root", "out", "device", "mirror")  # declared above for all command lines
 
 
 def settings_of(*parts: type) -> type:

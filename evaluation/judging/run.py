@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import protocols as family
-from evaluation.datasets import Reading, Split, open_split, overlap
+from evaluation.datasets import Reading, Split
 from evaluation.features.extraction import context
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.seen import Judged, seen
 from evaluation.judging.pictures import draw
 from evaluation.protocols.base import Subject, Task
-from evaluation.results import store
+from evaluation.results import store, unseen
 from evaluation.results.result import Result
 from evaluation.tuning.processes import process_group
 from sslkit.data.images import Images
@@ -32,7 +32,6 @@ SUITE = {
     "clipart": ("linear", "knn", "crowding"),
     "glyphs": ("few_shot",),
 }
-MOST_FILES = 20_000  # to read in search of test images among the training images
 DEFAULT = ("linear", "knn", "crowding")  # of data that are named
 Tell = Callable[[str, str], None]
 
@@ -95,22 +94,25 @@ class Evaluation:
     def run(self, pictures: bool = False) -> list[Result]:
         """Run every protocol and keep each result at once; see `evaluate`."""
         results: list[Result] = []
-        previous, told = None, set()
+        told: set[tuple[str, str]] = set()
+
+        def tell_once(source: Any, note: str) -> None:
+            if note and (str(source), note) not in told:
+                told.add((str(source), note))
+                self.tell("", f"note: {note}")
+
         make_folder(self.folder)
         for task, opened in self.tasks:
             protocol, subject = family.find(task.name), self.subjects[str(task.source)]
-            images = isinstance(opened, Subject)
             known = _seen(subject, task)
-            notes = (_held_out(subject), _twins(subject)) if images and task.source is not previous else ()
-            notes = [*notes, f"note: {known}"] if known and (str(task.source), known) not in told else notes
-            told.add((str(task.source), known))
-            for note in filter(None, notes):
-                self.tell("", note)
-            previous = task.source if images else previous
+            if isinstance(opened, Subject):
+                tell_once(task.source, _held_out(subject))
+            tell_once(task.source, known)
             for line in protocol.terminal.plan(opened, task, self.runtime):
                 self.tell(*line)
             for result in protocol.run(opened, task.options, self.runtime):
                 results.append(_with_note(subject.noted(result), known))
+                tell_once(task.source, unseen.note_of(results[-1]))
                 if rank() == 0:
                     store.append(self.folder, results[-1])
         if pictures and results and rank() == 0:
@@ -195,23 +197,7 @@ def _seen(subject: Subject, task: Task) -> str:
 
 def _held_out(subject: Subject) -> str:
     """Return a note on test images that the source does not tell apart; "" for others."""
-    return f"note: {subject.data} has no test images of its own; {subject.note}" if subject.note else ""
-
-
-def _twins(subject: Subject) -> str:
-    """Return a note on test images that are also training images; "" without any, or without such splits."""
-    if not {"train", "test"} <= set(subject.splits):
-        return ""
-    how = {"root": subject.reading.root, "counts": "warn", "on_error": "skip"}
-    test, *others = (open_split(subject.data, part, **how) for part in ("test", *subject.learns_from))
-    if test.images.decodes and sum(map(len, others)) > MOST_FILES:
-        return f"note: whether {subject.data} has test images among its training images was not checked, it is large"
-    try:
-        twins = {name for other in others for _, name in overlap(other, test)}
-    except UserError as error:
-        return f"note: whether test images are among the training images was not checked: {error}"
-    said = f"note: {len(twins)} of {len(test)} test images of {subject.data} are also training images of the probe"
-    return said if twins else ""
+    return f"{subject.data} has no test images of its own; {subject.note}" if subject.note else ""
 
 
 def planned(data: Any, protocols: Sequence[str] | None) -> list[tuple[Any, str]]:

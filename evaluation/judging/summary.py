@@ -151,7 +151,8 @@ def shown(results: list[Result]) -> list[Result]:
     for result in results:
         known = result.protocol in family.names()  # a file of results may come from another version
         beside = family.find(result.protocol).beside(result) if known else ()
-        rows += [result, *(replace(result, metric=name, **asdict(result.others[name])) for name in beside)]
+        others = (replace(result, metric=name, others={}, **asdict(result.others[name])) for name in beside)
+        rows += [result, *others]
     several = len({result.model for result in results}) > 1
     return rows if several else [replace(row, model="") for row in rows]
 

@@ -106,8 +106,8 @@ def draw_episodes(
         [evaluation.few_shot(features, table=table) for features in pools]  # of several models, the same images
 
     n_way, k_shot, n_query: classes of an episode, and support and query images of each. seed: of the draw.
-    features: Features or a pair (x, y); only their ids and labels are used. With `features.groups`, no image of a
-    query's group is in its support.
+    features: Features or a pair (x, y); only their ids and labels are used. No copy of a query, and no image of its
+    group where there are groups, is in its support.
     on_small: "error" or "drop" for classes of fewer than shot + query images.
     Raises UserError for such a class (with the numbers), and for more ways than classes.
     """
@@ -116,7 +116,7 @@ def draw_episodes(
         raise UserError(f"on_small is {on_small!r}; known: error, drop")
     features = one_label(as_features(features), "few_shot")
     order = pool_order(features)
-    groups = None if features.groups is None else features.groups[order]
+    groups = None if features.together is None else features.together[order]
     members, left_out = _usable(features, order, groups, (k_shot, n_query), on_small)
     if n_way > len(members):
         dropped = f" of enough images ({len(left_out)} are too small)" if left_out else ""
@@ -159,7 +159,7 @@ def _usable(
     names = [str(features.classes[y[members[i][0]]]) for i in small]
     if small and on_small == "error":
         others = f"; {len(small)} classes have too few" if len(small) > 1 else ""
-        together = "" if groups is None else ", images of one group staying together"
+        together = "" if groups is None else ", copies, and images of one group, staying together"
         raise UserError(
             f"class {names[0]!r} has {len(members[small[0]])} images and an episode needs {needs[small[0]]} "
             f"({shot_query[0]} support + {shot_query[1]} query{together}){others}; lower n_query or k_shot, "

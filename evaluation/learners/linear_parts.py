@@ -4,13 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evaluation.datasets._copies import units
 from evaluation.datasets._splits import held_out
-from evaluation.features.table import Features, parts_of_ids
+from evaluation.features.table import Features
 from evaluation.learners.linear_heads import accuracy, mean_of
 from evaluation.results.measures import map11, top_class
 from sslkit.errors import UserError
-
-SAME = 2.0**-16  # of a row's length: features of the same image in two batches differ by less
 
 
 @dataclass(frozen=True)
@@ -80,22 +79,6 @@ def parts_of(
     return Parts(_part(train, numbers, ~mask), _part(train, numbers, mask), full, chosen_by="held-out train", **about)
 
 
-def in_both(train: Features, test: Features) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows (n,) of train and of test that are the same image: equal ids, and features equal up to rounding.
-
-    Different images with the same name in two folders have equal ids but different features.
-    """
-    common = [(rows, np.intersect1d(ids, test.ids, return_indices=True)) for rows, ids in parts_of_ids(train)]
-    of_train = np.concatenate([rows[found[1]] for rows, found in common])
-    of_test = np.concatenate([found[2] for _, found in common])
-    a, b = (np.asarray(part, dtype=np.float64) for part in (train.x[of_train], test.x[of_test]))
-    middle = np.mean(train.x[:: max(1, len(train) // 1000)], 0, dtype=np.float64)
-    apart, length, spread = (np.linalg.norm(part, axis=1) for part in (a - b, a, a - middle))
-    # Features of the same image in another batch differ by 1e-6 of a row (float32 rounding), of other images far more.
-    same = (apart == 0) | ((apart <= SAME * length) & (apart <= 0.01 * spread))
-    return of_train[same], of_test[same]
-
-
 def _numbers(train: Features) -> tuple[int, np.ndarray | None]:
     """Return the number of classes that occur in train, and the index of each label among them."""
     if train.y.ndim == 2:
@@ -114,9 +97,8 @@ def _part(features: Features, numbers: np.ndarray | None, mask: np.ndarray | Non
 
 
 def _held_out(train: Features, share: float, seed: int) -> np.ndarray:
-    """Return the held-out mask (N,) bool; images of one group stay together."""
-    names = train.ids if train.groups is None else train.groups.astype(str)
-    names, first, member = np.unique(names, return_index=True, return_inverse=True)
+    """Return the held-out mask (N,) bool; images of one group, and copies of one image, stay together."""
+    names, first, member = units(train.ids, train.images, train.groups)
     mask = held_out(train.y[first], names.tolist(), share, seed)[member]
     if not mask.any():
         raise UserError(

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from evaluation.datasets._copies import Own
 from sslkit.errors import UserError
 from sslkit.numerics.ties import among_all, lengths, pair_cosines, settle
 
@@ -33,23 +34,23 @@ def neighbours(
     order: np.ndarray,
     query: np.ndarray,
     k: int,
-    own: tuple[np.ndarray, np.ndarray] | None = None,
+    own: Own | None = None,
     rows: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the k rows of the bank most similar to each query: (similarity (M, k) float64, position (M, k) int64).
 
     bank: (N, D), which may be memory-mapped. order: (N,) its rows in the order of the positions; of equally similar
     rows (see `sslkit.numerics.ties`) the smaller position comes first. query: (M, D), without rows of zeros.
-    own: (N,) groups by position and (M,) groups: the bank's images of a query's own group are left out.
+    own: of the queries and the positions: the bank's images that belong to a query are left out.
     rows: (M,) the numbers of the queries, for messages.
     The same on every processor. Similarities are exact to float64 if another one is near, else to float32.
     Raises UserError for rows of zeros.
     """
     unit, width = unit_rows(query, "test", rows), bank.shape[1]
-    most = 0 if own is None else int(np.unique(own[0], return_counts=True)[1].max())
+    most = 0 if own is None else own.most
     similarity, position = _candidates(bank, order, unit, min(k + most + MORE, len(order)))
     if own is not None:
-        similarity[own[0][position] == own[1][:, None]] = -np.inf
+        similarity[own.holds(np.arange(len(query))[:, None], position)] = -np.inf
     whole = similarity.shape[1] == len(order)
     similarity, position, is_open = settle(
         similarity, position, k, width, lambda some, at: pair_cosines(query, some, bank, order[at])
@@ -108,12 +109,13 @@ def _all(
     query: np.ndarray,
     rows: np.ndarray,
     k: int,
-    own: tuple[np.ndarray, np.ndarray] | None,
+    own: Own | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the k nearest of a few queries among all rows, if more rows than candidates may be tied for place k."""
     step = max(1, BLOCK // 4 // bank.shape[1])
     blocks = (bank[order[start : start + step]] for start in range(0, len(order), step))
-    left_out = np.zeros((len(rows), len(order)), bool) if own is None else own[0] == own[1][rows, None]
+    every = np.arange(len(order))
+    left_out = np.zeros((len(rows), len(order)), bool) if own is None else own.holds(rows[:, None], every)
     return among_all(query[rows], blocks, len(order), left_out, k)
 
 

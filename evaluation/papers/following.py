@@ -93,7 +93,7 @@ def small_subjects(task: str, lab: Lab) -> Subjects:
     found = small_truth(zoo, task, lab)
     zoo = {name: one for name, one in zoo.items() if name not in UNTRAINED}
     results = {name: found.results[task][name] for name in zoo}
-    fixed = {name: found.settings[name] for name in ("steps", "batch_size", "flip", "precision")}
+    fixed = {name: found.settings[name] for name in ("steps", "batch_size", "mirror", "precision")}
     fixed["crop"] = tuple(found.settings["crop"])
     settings = {
         name: Setting(**{key: record["chosen"][key] for key in ("lr", "weight_decay", "optimizer")}, **fixed)

@@ -14,7 +14,7 @@ SOURCE = {
 TARGET = {"small": "glyph_scripts", "paper": "cifar100"}
 TUNED = {
     "small": Setting(
-        lr=1e-2, weight_decay=0.01, optimizer="adamw", steps=60, batch_size=32, crop=(0.5, 1.0), flip=False
+        lr=1e-2, weight_decay=0.01, optimizer="adamw", steps=60, batch_size=32, crop=(0.5, 1.0), mirror=False
     ),
     "paper": Setting(lr=1e-2, weight_decay=1e-4, steps=2000),
 }

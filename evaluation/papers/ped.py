@@ -27,7 +27,7 @@ GRID = {
     "max_images": None,
     "max_test_images": None,
     "crop": (0.08, 1.0),
-    "flip": True,
+    "mirror": True,
 }
 DRAWING = "a drawing of the method, without a measurement"
 

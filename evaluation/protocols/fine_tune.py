@@ -52,8 +52,7 @@ class Options:
     folds: fifths of train that are held out one after the other, 1 to 5. steps: of each run.
     batch_size: images of a step.
     seeds: of the runs that are tested, such as [0,1,2]. crop: share of the image's area in a crop, least and greatest.
-    flip: mirror half of the images; false for digits and letters. precision: float32, or bfloat16 autocast.
-    workers: processes that share the runs. Others as in `fine_tune`.
+    precision: float32, or bfloat16 autocast. workers: processes that share the runs. Others as in `fine_tune`.
     """
 
     grid: str | Mapping = "ped"
@@ -63,7 +62,6 @@ class Options:
     batch_size: AtLeastTwo = 64
     seeds: Seeds = (0,)
     crop: Crop = (0.08, 1.0)
-    flip: bool = True
     precision: Precision = "float32"
     workers: Workers = 1
 
@@ -83,7 +81,7 @@ def fine_tune(
     root: str | Path = "data",
     image_size: int | None = None,
     crop: Sequence[float] = Options.crop,
-    flip: bool = Options.flip,
+    mirror: bool | None = None,
     precision: str = Options.precision,
     device: str = "auto",
     workers: int = Options.workers,
@@ -97,8 +95,8 @@ def fine_tune(
     Each setting is tuned on train without what is held out (the set's own "val", else 20 % of each class), seed
     seeds[0], and tested on that; the best (of equal ones that of the lowest loss) is tuned on train and held-out images
     together, once with each seed, and tested once at the last step. A grid of one setting is tested at once.
-    Images: random resized crop and flip, batch normalisation in training mode; tests on centre crops. No run is
-    stopped early.
+    Images: random resized crop, mirrored at random, batch normalisation in training mode; tests on centre crops. No run
+    is stopped early.
 
     model: see `evaluation.load_model`. dataset, root: see `evaluation.open_split`; or a mapping {"train": Split,
         "test": Split, "val": Split (optional)}.
@@ -116,9 +114,10 @@ def fine_tune(
         first was stopped, a run of more than a minute from its checkpoint; several processes may work there together.
         None: nothing is kept.
     image_size: of the model, where it does not say it. crop: share of the image's area in a crop.
-    flip: mirror half of the images; False for digits and letters. precision: "float32", or "bfloat16" autocast.
-    device: "auto" is a GPU if there is one. workers: processes that share the runs and the threads. Under torchrun the
-        processes share every batch instead, and return the same result.
+    mirror: half of the training images; None: unless names of classes differ by left and right. False for letters.
+    precision: "float32", or "bfloat16" autocast. device: "auto" is a GPU if there is one.
+    workers: processes that share the runs and the threads. Under torchrun the processes share every batch instead, and
+        return the same result.
     counts: "warn" goes on with a published set that has not the published number of images. progress: show lines.
 
     Returns the test accuracy: Wilson's interval over images (bootstrap for map11) for one seed,
@@ -126,17 +125,18 @@ def fine_tune(
     Images that cannot be read are left out, with a warning; of given splits they stop the run.
     Raises UserError for options out of range, missing splits or labels, and if every setting diverges.
     """
-    run = {"grid": grid, "steps": steps, "batch_size": batch_size, "crop": crop, "flip": flip, "precision": precision}
+    run = {"grid": grid, "steps": steps, "batch_size": batch_size, "crop": crop, "precision": precision}
     options = Options(**run, extend=extend, folds=folds, seeds=seeds, workers=workers)
     runtime = Runtime(device=device, out=out, progress=progress)
     _checked(options, select)
-    task = open_task(load_model(model, image_size=image_size), dataset, Reading(root=root, counts=counts))
+    reading = Reading(root=root, counts=counts, mirror=mirror)
+    task = open_task(load_model(model, image_size=image_size), dataset, reading)
     return tuned(task, options, runtime, select)
 
 
 def tuned(task: Task, options: Options, runtime: Runtime, select: str = "held_out") -> Result:
     """Tune the grid on an open task, and test its best setting; see `fine_tune`."""
-    settings, seeds = _checked(options, select)
+    settings, seeds = _checked(options, select, task.mirror)
     with open_runner(task, "fine_tune", replace(runtime, workers=options.workers)) as runner:
         if select == "test":
             tried, tested = _on_test(runner, settings, seeds)
@@ -180,11 +180,11 @@ def settings_of(grid: str | Mapping[str, Any], **fixed: Any) -> list[Setting]:
     return [Setting(lr=lr, weight_decay=decay, optimizer=optimizer, **fixed) for lr, decay in product(rates, decays)]
 
 
-def _checked(options: Options, select: str) -> tuple[list[Setting], list[int]]:
+def _checked(options: Options, select: str, mirror: bool = True) -> tuple[list[Setting], list[int]]:
     """Return the settings of the grid, and the seeds. Raises UserError for options out of range."""
     check_select(select)
-    names = ("steps", "batch_size", "flip", "precision")
-    run = {name: getattr(options, name) for name in names} | {"crop": tuple(as_list("crop", options.crop))}
+    run = {name: getattr(options, name) for name in ("steps", "batch_size", "precision")}
+    run |= {"crop": tuple(as_list("crop", options.crop)), "mirror": mirror}
     seeds, settings = different_seeds(options.seeds), settings_of(options.grid, **run)
     check_extend(options.extend, settings, select)
     return settings, seeds
@@ -267,7 +267,7 @@ def open(subject: Subject, options: Options) -> Subject:
     """Check the grid, the seeds and the labels before anything is computed. Raises UserError."""
     _checked(options, "held_out")
     subject.labelled()  # their notes go into the result
-    open_task(subject.model, subject.tuned_on())
+    open_task(subject.model, subject.tuned_on(), subject.reading)
     return subject
 
 
@@ -275,7 +275,7 @@ def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """All weights, on the whole grid: hours for large networks, and resumed by the same command; see `fine_tune`."""
     runs = runs_of(options)
     announce([(opened.model, runs * options.steps)], runs, options.batch_size, runtime)
-    return [tuned(open_task(opened.model, opened.tuned_on()), options, runtime)]
+    return [tuned(open_task(opened.model, opened.tuned_on(), opened.reading), options, runtime)]
 
 
 def runs_of(options: Options) -> int:

@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.datasets._copies import Own
 from evaluation.features.table import Features, matched
 from evaluation.learners.episodes import one_label
-from evaluation.learners.linear_parts import in_both
 from evaluation.learners.neighbours import neighbours, vote
 from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols._option_types import Neighbours, Positive
 from evaluation.protocols.base import Subject, Terminal
+from evaluation.results import unseen
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, mean_per_class, share
 from sslkit.errors import UserError, shown
 from sslkit.runtime.context import Runtime
 
-Own = tuple[np.ndarray, np.ndarray]
 QUERIES, VOTES = 4096, 2**22  # test images, and class votes, held in memory at a time
 
 
@@ -46,9 +46,9 @@ def knn(
         train, test = (evaluation.extract("runs/zoo/NAME", "digits", split) for split in ("train", "test"))
         evaluation.knn(train, test, k=20).value  # a fraction
 
-    train, test: Features or pairs (x: (N, D), y: (N,)). A test image that is also in train (the same data set, or equal
-    id and features) is excluded from its own neighbours, with the images of its group if train has groups;
-    details["in_train"] is their number.
+    train, test: Features or pairs (x: (N, D), y: (N,)). A test image that is also in train, under whatever name (see
+    `sslkit.data.pixel_digest`), is excluded from its own neighbours, with the images of its groups if train has some;
+    details["in_train"] is their number, and without them the accuracy stands in `others`.
     k: of the main result; every other of `ks` up to the size of train is in `others`, as "k=10".
     temperature: T; smaller values weight the nearest more.
     The metric is that of test, top1 or mean_per_class. Equal votes, and equally similar images at the k-th place, go
@@ -63,14 +63,16 @@ def knn(
     ks = _checked(k, ks, temperature, most, "" if own is None else " (itself, or its group, is left out)")
     labels = predict(train, test, ks, temperature, own)
     right = {count: labels[count] == test.y for count in ks}
+    in_train = np.zeros(len(test), bool) if own is None else own.in_train
+    apart = unseen.beside(in_train, lambda rows: _judge(right[k][rows], test.y[rows], test.metric))
     return Result.of(
-        _judge(right[k], test),
+        _judge(right[k], test.y, test.metric),
         protocol="knn",
         recipe=f"cosine, k={k}, T={temperature:g}" + (", leave one out" if own is not None else ""),
         metric=test.metric,
         model=test.model,
         data=test.data,
-        others={f"k={count}": _judge(right[count], test) for count in ks if count != k},
+        others={f"k={count}": _judge(right[count], test.y, test.metric) for count in ks if count != k} | apart,
         digests={"train": train.digest, "test": test.digest},
         seconds=time.perf_counter() - start,
         details={
@@ -78,7 +80,7 @@ def knn(
             "temperature": float(temperature),
             "bank": len(train),
             "leave_one_out": own is not None,
-            "in_train": 0 if own is None else int((own[1] >= 0).sum()),
+            **unseen.details(in_train),
         },
         outcomes=right[k],
         paired_on=rows_digest(test.ids, test.y),
@@ -94,7 +96,7 @@ def predict(
 ) -> dict[int, np.ndarray]:
     """{k: (M,) int64 predicted label of each test image}, for each of `ks`.
 
-    own: groups (N,) of train and (M,) of test: a test image is not compared with training images of its own group.
+    own: a test image is not compared with the training images that belong to it.
     """
     order = np.lexsort((train.ids, train.y))  # makes labels independent of the order of the rows and of the blocks
     classes, label = np.unique(train.y[order], return_inverse=True)
@@ -102,33 +104,24 @@ def predict(
     step = min(QUERIES, max(1, VOTES // len(classes)))
     by_id = np.argsort(test.ids, kind="stable")
     for rows in np.split(by_id, range(step, len(test), step)):
-        groups = None if own is None else (own[0][order], own[1][rows])
-        similarity, position = neighbours(train.x, order, test.x[rows], max(ks), groups, rows)
+        hidden = None if own is None else own.at(order, rows)
+        similarity, position = neighbours(train.x, order, test.x[rows], max(ks), hidden, rows)
         for k, voted in vote(similarity, label[position], ks, temperature, len(classes)).items():
             labels[k][rows] = classes[voted]
     return labels
 
 
-def _judge(right: np.ndarray, test: Features) -> Estimate:
-    return mean_per_class(right, test.y) if test.metric == "mean_per_class" else share(right)
+def _judge(right: np.ndarray, y: np.ndarray, metric: str) -> Estimate:
+    return mean_per_class(right, y) if metric == "mean_per_class" else share(right)
 
 
 def left_out(train: Features, test: Features) -> tuple[Own | None, int]:
-    """Return the groups whose images are not compared (see `predict`), and the neighbours that every test image has."""
-    own = _own_groups(train, test)
-    return own, len(train) - (0 if own is None else int(np.bincount(own[0])[own[1][own[1] >= 0]].max()))
+    """Return what is not compared with a test image: the same image and its groups in train; and the neighbours left.
 
-
-def _own_groups(train: Features, test: Features) -> Own | None:
-    """Groups of train, and those of the test images that are also in train, otherwise -1. None if no image is."""
-    groups = np.arange(len(train)) if train.groups is None else train.groups
-    groups = np.unique(groups, return_inverse=True)[1]
-    if train.digest == test.digest:
-        return groups, groups
-    of_train, of_test = in_both(train, test)
-    own = np.full(len(test), -1)
-    own[of_test] = groups[of_train]
-    return (groups, own) if len(of_test) else None
+    None if no test image is in train.
+    """
+    own = Own.of(train.images, test.images, train.groups)
+    return (own if own.in_train.any() else None), len(train) - own.most
 
 
 def _checked(k: int, ks: Sequence[int], temperature: float, most: int, why: str) -> list[int]:

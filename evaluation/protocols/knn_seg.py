@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from evaluation.datasets import Reading
+from evaluation.datasets._copies import Own
 from evaluation.features.models import load_model
 from evaluation.learners.neighbours import neighbours
 from evaluation.protocols._option_types import Count, Neighbours, Positive
@@ -21,6 +22,7 @@ from evaluation.protocols._patches import judge
 from evaluation.protocols._patches.features import Patches, patches_of
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
+from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 
 
@@ -74,8 +76,10 @@ def run(opened: judge.Opened, options: Options, runtime: Runtime) -> list[Result
     k = min(options.k, len(bank.x))
     found = judge.judged(
         opened,
-        lambda x: shares(bank, x, k, options.temperature),
+        lambda x, digest: shares(bank, x, k, options.temperature, digest),
         runtime,
+        learned=bank.digest,
+        votes=True,
         protocol="knn_seg",
         recipe=f"cosine, k={k}, T={options.temperature:g}, {opened.grid[0]} x {opened.grid[1]} patches",
         start=start,
@@ -84,9 +88,18 @@ def run(opened: judge.Opened, options: Options, runtime: Runtime) -> list[Result
     return [found]
 
 
-def shares(bank: Patches, x: Tensor, k: int, temperature: float) -> Tensor:
-    """(P, K) the classes' shares of the neighbours of the patches x (P, F)."""
-    similarity, position = neighbours(bank.x, np.arange(len(bank.x)), x.cpu().numpy(), k)
+def shares(bank: Patches, x: Tensor, k: int, temperature: float, digest: int | None = None) -> Tensor:
+    """(P, K) the classes' shares of the neighbours of the patches x (P, F).
+
+    digest: of the image that they are of, whose own patches in the bank are no neighbours. Raises UserError if there
+    are no others.
+    """
+    own, apart = None, bank.digest != digest
+    if not apart.all():
+        own, k = Own.of(bank.digest, np.full(len(x), digest), None), min(k, int(apart.sum()))
+    if not k:
+        raise UserError("knn_seg: all training images are the same image as a test image: there is no other to vote")
+    similarity, position = neighbours(bank.x, np.arange(len(bank.x)), x.cpu().numpy(), k, own)
     weight = np.exp((similarity - similarity[:, :1]) / temperature) * bank.weight[position]
     mean = (weight[..., None] * bank.share[position]).sum(1) / weight.sum(1, keepdims=True)
     return torch.from_numpy(mean).to(x)

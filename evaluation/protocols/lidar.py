@@ -6,7 +6,7 @@ Also alignment (Wang & Isola 2020, arXiv 2005.10242): the distance between the v
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -188,6 +188,8 @@ def open(subject: Subject, options: Options) -> Subject:
 def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """Measure views of the test images; unreadable images are left out and reported; see `lidar`."""
     split, how = opened.opened("test"), {"seed": runtime.seed, "device": runtime.device}
+    if not opened.reading.mirrors(split.classes, split.name):
+        how["view"] = replace(SIMCLR.views[0], flip=0.0)
     return [lidar(opened.model, split, q=options.q, n_images=min(options.n_images, len(split)), **how)]
 
 

@@ -16,12 +16,13 @@ from tqdm import tqdm
 from evaluation.features.checks import checked, device_of, whole_number
 from evaluation.features.table import Features, matched
 from evaluation.learners.linear_heads import SCALES, Grid, Scaling, judge_heads, train_heads
-from evaluation.learners.linear_parts import Parts, in_both, parts_of
+from evaluation.learners.linear_parts import Parts, parts_of
 from evaluation.learners.strengths import STRENGTHS, STRIDE, Tried, best, best_of, fit, problem, scores_of, search
 from evaluation.protocols import linear_aug
 from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols._linear_options import RECIPES, SELECT, Options, check_on_features, check_together
 from evaluation.protocols.base import Subject, Terminal
+from evaluation.results import unseen
 from evaluation.results.measures import measured
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import mean_per_class
@@ -29,7 +30,6 @@ from sslkit.errors import UserError
 from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime
 
-TWINS = 0.01  # a larger share of the test images in train makes the result leaky
 MANY = 200_000  # "auto" is "grid" from this number of rows
 LBFGS = {"c": None, "tol": 1e-6, "max_iter": 10_000}
 SHARE = {"lbfgs": 0.2, "grid": 0.1}  # held-out share of the training images
@@ -63,7 +63,8 @@ def linear_probe(
     recipe: "lbfgs", "grid", or "auto": lbfgs for fewer than 200,000 rows.
     scale: "standardize" by the training rows, "l2" or "none".
     select: "held_out" (or val), or "test" to reproduce results selected on the test set: the result is then `leaky`, as
-        with more than 1 % of test in train or val too (equal id and features): details["in_train"].
+        with more than 1 % of test in train or val too: details["in_train"]. Without these images the metric stands in
+        `others` (see `evaluation.results.unseen`).
     device: "auto" is a GPU if there is one. progress: bars on a terminal.
 
     lbfgs minimises 1/2 |W|^2 + c * sum CE. c: its value; None: the best on validation of 45, in equal ratios from 1e-5
@@ -222,8 +223,10 @@ def _result(
 ) -> Result:
     scores, converged, details = found
     test, metric = given["test"], parts.metric
-    in_train = _in_train(given)
+    in_train = np.isin(test.images, np.concatenate([given[name].images for name in given if name != "test"]))
     estimate, others, right = measured(scores, parts.test.y, metric)
+    sorted_in_train = in_train[parts.test.rows]
+    others |= unseen.beside(sorted_in_train, lambda rows: measured(scores[rows], parts.test.y[rows], metric)[0])
     if metric == "top1":
         others["mean_per_class"] = mean_per_class(right, parts.test.y)
     outcomes = None
@@ -241,26 +244,18 @@ def _result(
         seeds=seeds,
         digests={name: features.digest for name, features in given.items()},
         converged=converged,
-        leaky=parts.chosen_by == "test" or in_train > TWINS * len(test),
+        leaky=parts.chosen_by == "test" or unseen.is_leaky(in_train),
         seconds=seconds,
-        details={**about, "in_train": in_train, **details},
+        details={**about, **unseen.details(in_train), **details},
         outcomes=outcomes,
         paired_on="" if outcomes is None else rows_digest(test.ids, test.y),
     )
 
 
 def _warn_of_doubles(train: Features, val: Features) -> None:
-    if doubles := len(val) if train.digest == val.digest else len(in_both(train, val)[1]):
+    if doubles := int(np.isin(val.images, train.images).sum()):
         warnings.warn(
             f"{doubles} of the {len(val)} validation images are in train too: they favour the weakest penalty, and "
             "count twice in the final fit",
             stacklevel=3,
         )
-
-
-def _in_train(given: dict[str, Features]) -> int:
-    """Number of test images that are also in train or val."""
-    test = given["test"]
-    if any(given[name].digest == test.digest for name in given if name != "test"):
-        return len(test)
-    return len(np.unique(np.concatenate([in_both(given[name], test)[1] for name in given if name != "test"])))

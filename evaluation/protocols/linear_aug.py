@@ -18,12 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from evaluation.datasets import Reading
 from evaluation.datasets._readable import readable
 from evaluation.datasets.base import Split
 from evaluation.features.models import load_model
 from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols._option_types import AtLeastTwo, CountOrNone, Precision
 from evaluation.protocols.base import Subject
+from evaluation.results import unseen
 from evaluation.results.measures import measured
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import generator, mean_per_class
@@ -98,6 +100,7 @@ def linear_on_views(
     seed: int = 0,
     precision: str = Options.precision,
     val: Split | None = None,
+    mirror: bool | None = None,
     out: str | Path | None = None,
     device: str = "auto",
     progress: bool = True,
@@ -108,7 +111,8 @@ def linear_on_views(
     recipe: "simclr90", "moco100" or "vissl28", see the module. epochs: another number than the recipe's, its schedule
     in proportion; the result's recipe then says so. batch_size: the rate is scaled by batch_size / 256.
     precision: "float32", or "bfloat16" autocast of the backbone. seed: of the layer's start, the order and the views.
-    val: a further split to learn from. device: "auto" is a GPU if there is one. progress: show lines meanwhile.
+    val: a further split to learn from. mirror: see `evaluation.fine_tune`.
+    device: "auto" is a GPU if there is one. progress: show lines meanwhile.
     out: folder of a checkpoint, from which the same call goes on after a stop; it is deleted at the end. None: none.
     Under torchrun all processes share every batch. Nothing is chosen, so no images are held out.
     Raises UserError for unknown options, labels that do not fit (see `evaluation.tuning.task.open_task`), and a
@@ -117,17 +121,18 @@ def linear_on_views(
     options = Options(recipe=recipe, epochs=epochs, batch_size=batch_size, precision=precision)
     given = {"train": train, "test": test} | ({} if val is None else {"val": val})
     runtime = Runtime(device=device, out=out, seed=seed, progress=progress)
-    return _on_views(model, given, options, runtime)
+    return _on_views(model, given, options, runtime, Reading(mirror=mirror))
 
 
-def _on_views(model: Any, given: dict[str, Split], options: Options, runtime: Runtime) -> Result:
+def _on_views(model: Any, given: dict[str, Split], options: Options, runtime: Runtime, reading: Reading) -> Result:
     """Train and test the layer; see `linear_on_views`."""
     start = time.perf_counter()
     chosen = _chosen(options.recipe, options.epochs)
-    task, epochs = open_task(load_model(model), given), options.epochs or chosen.epochs
+    task, epochs = open_task(load_model(model), given, reading), options.epochs or chosen.epochs
     size = min(options.batch_size, len(task.train))
     count = epochs * (len(task.train) // max(size, 1))
     how = {"batch_size": options.batch_size, "precision": options.precision, "seed": int(runtime.seed)}
+    how["mirror"] = task.mirror
     setting = Setting(chosen.lr * size / 256, steps=count, **how)
     with process_group(runtime) as runtime:
         checkpoint = _checkpoint(runtime.out, task, chosen, setting)
@@ -151,7 +156,7 @@ def open(subject: Subject, options: Options) -> Subject:
 
 def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """On views of the training images; see `linear_on_views`."""
-    return [_on_views(opened.model, _splits(opened), options, runtime)]
+    return [_on_views(opened.model, _splits(opened), options, runtime, opened.reading)]
 
 
 def beside(result: Result) -> tuple[str, ...]:
@@ -241,6 +246,7 @@ def _head(recipe: Recipe, width: int, classes: int, seed: int) -> nn.Module:
 def _result(task: Task, scores: Tensor, name: str, setting: Setting, seconds: float, runtime: Runtime) -> Result:
     y = task.test.y
     estimate, others, right = measured(scores.numpy(), y, task.metric)
+    others |= unseen.beside(task.in_train, lambda rows: measured(scores.numpy()[rows], y[rows], task.metric)[0])
     if task.metric == "top1":
         others["mean_per_class"] = mean_per_class(right, y)
     return Result.of(
@@ -253,13 +259,15 @@ def _result(task: Task, scores: Tensor, name: str, setting: Setting, seconds: fl
         others=others,
         seeds=[setting.seed],
         digests={"model": task.model.digest, "images": task.digest},
+        leaky=unseen.is_leaky(task.in_train),
         seconds=seconds,
         details={
+            **unseen.details(task.in_train),
             "lr": setting.lr,
             "batch_size": setting.batch_size,
             "steps": setting.steps,
             "crop": list(setting.crop),
-            "flip": setting.flip,
+            "mirror": setting.mirror,
             "precision": setting.precision,
             "device": runtime.device.type,
         },

@@ -6,7 +6,7 @@ learns from pixels by SGD: the same model, without a learning rate.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -85,8 +85,9 @@ def run(opened: judge.Opened, options: Options, runtime: Runtime) -> list[Result
     recipe = f"L-BFGS on class shares of {opened.grid[0]} x {opened.grid[1]} patches"
     found = judge.judged(
         opened,
-        lambda x: x @ weight.T + bias,
+        lambda x, _: x @ weight.T + bias,
         runtime,
+        learned=np.unique(patches.digest),
         protocol="linear_seg",
         recipe=recipe,
         start=start,
@@ -107,7 +108,7 @@ def fitted(patches: Patches, seed: int, max_iter: int) -> tuple[tuple[Tensor, Te
     apart = np.isin(patches.image, order[: max(round(HELD_OUT * len(images)), 1)])
     mean, spread = patches.x.mean(0, dtype=np.float64), patches.x.std(0, dtype=np.float64)
     spread = np.where(spread > 0, spread, 1.0)
-    scaled = Patches(((patches.x - mean) / spread).astype(np.float32), patches.share, patches.weight, patches.image)
+    scaled = replace(patches, x=((patches.x - mean) / spread).astype(np.float32))
     losses = path(scaled.take(~apart), max_iter, scaled.take(apart))
     chosen = int(np.argmin(losses["held_out"]))
     weight, bias = path(scaled, max_iter, None, PENALTIES[: chosen + 1])["head"]

@@ -28,6 +28,7 @@ def segmentation(
     steps: int | None = Options.steps,
     batch_size: int | None = Options.batch_size,
     lr: float | None = Options.lr,
+    empty: str = Options.empty,
     seed: int = Place.seed,
     image_size: int | None = Place.image_size,
     out: str | Path | None = Place.out,
@@ -36,6 +37,7 @@ def segmentation(
     device: str = Place.device,
     workers: int = Place.workers,
     counts: str = Place.counts,
+    mirror: bool | None = Place.mirror,
     range: Sequence[float] | str | None = Place.range,
     every: float = Place.every,
     progress: bool = Place.progress,
@@ -47,10 +49,10 @@ def segmentation(
     and VOC's of boxes (voc_ap50), as `detection` does.
     Raises UserError as `detection` does, and for a set without masks.
     """
-    chosen = {"steps": steps, "batch_size": batch_size, "lr": lr}
+    chosen = {"steps": steps, "batch_size": batch_size, "lr": lr, "empty": empty}
     options = Options(recipe=recipe, arch=arch, schedule=schedule, trials=trials, trainable=trainable, **chosen)
     how = {"image_size": image_size, "device": device, "workers": workers, "counts": counts, "range": range}
-    how |= {"every": every, "progress": progress}
+    how |= {"every": every, "progress": progress, "mirror": mirror}
     place = Place(seed=seed, out=out, root=root, precision=precision, **how)
     return asked("segmentation", model, data, options, place, masks=True)
 

@@ -36,15 +36,13 @@ class Options:
     """fraction: of the labels, 0.01 for 1 %, or a whole number of images of each class. draws: how many of them.
 
     epochs: of each run. batch_size: images of a step; fewer labelled ones are one batch.
-    flip: mirror half of the images; false for digits and letters. precision: float32, or bfloat16 autocast.
-    workers: processes that share the runs. Others as in `semi_supervised`.
+    precision: float32, or bfloat16 autocast. workers: processes that share the runs. Others as in `semi_supervised`.
     """
 
     fraction: Fraction = 0.01
     draws: Count = 5
     epochs: Count = 50
     batch_size: AtLeastTwo = 256
-    flip: bool = True
     precision: Precision = "float32"
     workers: Workers = 1
 
@@ -75,7 +73,7 @@ def semi_supervised(
     root: str | Path = "data",
     image_size: int | None = None,
     crop: tuple[float, float] = Search.crop,
-    flip: bool = Options.flip,
+    mirror: bool | None = None,
     precision: str = Options.precision,
     device: str = "auto",
     workers: int = Options.workers,
@@ -88,9 +86,10 @@ def semi_supervised(
 
     For each draw the rates are chosen on 10 % of the labelled images, held out from them, and the network is then tuned
     on all of the labelled ones and tested once, at the last epoch; a single pair of rates is tested at once. SGD,
-    Nesterov momentum 0.9, no weight decay, cosine; random resized crop and flip, batch normalisation in training mode.
+    Nesterov momentum 0.9, no weight decay, cosine; random resized crop, mirrored at random, batch normalisation in
+    training mode.
 
-    model, dataset, root, out, image_size, crop, flip, precision, device, workers, counts, progress: see `fine_tune`;
+    model, dataset, root, out, image_size, crop, mirror, precision, device, workers, counts, progress: see `fine_tune`;
         the file is `out/semi_supervised.jsonl`.
     fraction: 0.01 for 1 % of the training images, spread equally over the classes (see
         `evaluation.subsets.label_subset`), or a whole number of images of each class, from 2. draws: how many.
@@ -104,17 +103,18 @@ def semi_supervised(
     Raises UserError for options out of range, several labels an image, a class with too few images, missing splits or
     labels, and if every pair of rates diverges. Images that cannot be read are left out, as in `fine_tune`.
     """
-    run = {"epochs": epochs, "batch_size": batch_size, "flip": flip, "precision": precision, "workers": workers}
+    run = {"epochs": epochs, "batch_size": batch_size, "precision": precision, "workers": workers}
     options, search = Options(fraction=fraction, draws=draws, **run), Search(lrs, head_lrs, crop, select)
     runtime = Runtime(device=device, out=out, seed=seed, progress=progress)
     _checked(options, search, runtime)
-    task = open_task(load_model(model, image_size=image_size), dataset, Reading(root=root, counts=counts))
+    reading = Reading(root=root, counts=counts, mirror=mirror)
+    task = open_task(load_model(model, image_size=image_size), dataset, reading)
     return tuned(task, options, runtime, search)
 
 
 def tuned(task: Task, options: Options, runtime: Runtime, search: Search = Search()) -> Result:
     """Tune each draw of the labels on an open task, and test its best pair of rates; see `semi_supervised`."""
-    tuning, rates = _checked(options, search, runtime)
+    tuning, rates = _checked(options, search, runtime, task.mirror)
     subsets = [_labelled_rows(task, options.fraction, draw) for draw in range(options.draws)]
     with open_runner(task, "semi_supervised", replace(runtime, workers=options.workers)) as runner:
         searched = _on_test if search.select == "test" else _on_held_out
@@ -122,11 +122,13 @@ def tuned(task: Task, options: Options, runtime: Runtime, search: Search = Searc
     return _result(task, tuning, options.fraction, subsets, rates, tried, tested, search.select)
 
 
-def _checked(options: Options, search: Search, runtime: Runtime) -> tuple["_Tuning", list[tuple[float, float]]]:
+def _checked(
+    options: Options, search: Search, runtime: Runtime, mirror: bool = True
+) -> tuple["_Tuning", list[tuple[float, float]]]:
     """Return the settings of all runs, and the pairs of rates. Raises UserError for options out of range."""
     check_select(search.select)
     whole_number("draws", options.draws, 1)
-    run = (options.epochs, options.batch_size, runtime.seed, search.crop, options.flip, options.precision)
+    run = (options.epochs, options.batch_size, runtime.seed, search.crop, mirror, options.precision)
     tuning, rates = _Tuning(*run), list(product(as_list("lrs", search.lrs), as_list("head_lrs", search.head_lrs)))
     for lr, head_lr in rates:
         tuning.setting(lr, head_lr, options.batch_size)
@@ -141,7 +143,7 @@ class _Tuning:
     batch_size: int
     seed: int
     crop: tuple[float, float]
-    flip: bool
+    mirror: bool
     precision: str
 
     def __post_init__(self) -> None:
@@ -150,7 +152,7 @@ class _Tuning:
 
     def setting(self, lr: float, head_lr: float, images: int) -> Setting:
         """The setting of a run that learns from so many images."""
-        own = Setting(lr, head_lr, 0.0, 1, self.batch_size, "sgd", self.crop, self.flip, self.precision, self.seed)
+        own = Setting(lr, head_lr, 0.0, 1, self.batch_size, "sgd", self.crop, self.mirror, self.precision, self.seed)
         return replace(own, steps=self.epochs * (images // min(images, self.batch_size)))
 
 
@@ -258,7 +260,7 @@ def _told_draw(task: Task, rows: np.ndarray, tried: list[dict], tested: dict) ->
 def open(subject: Subject, options: Options) -> Subject:
     """Check the labels, and that each draw has enough of them, before anything is computed. Raises UserError."""
     subject.labelled()  # their notes go into the result
-    task = open_task(subject.model, subject.tuned_on())
+    task = open_task(subject.model, subject.tuned_on(), subject.reading)
     for draw in range(options.draws):
         rows = _labelled_rows(task, options.fraction, draw)
         try:
@@ -271,7 +273,7 @@ def open(subject: Subject, options: Options) -> Subject:
 
 def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """All weights, on a share of the labels; resumed by the same command; see `semi_supervised`."""
-    return [tuned(open_task(opened.model, opened.tuned_on()), options, runtime)]
+    return [tuned(open_task(opened.model, opened.tuned_on(), opened.reading), options, runtime)]
 
 
 def beside(result: Result) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from evaluation.features.zoo_members import Failure, error_line, load_zoo
 from evaluation.protocols.fine_tune import Options, runs_of, settings_of, tuned
 from evaluation.ranking.candidates import sampled
 from evaluation.results.records import Records, check_fields, run_id
+from evaluation.results.result import Result
 from evaluation.tuning.estimate import announce
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import each_recorded
@@ -67,7 +68,7 @@ def ground_truth(
     closest: int = 0,
     more_seeds: Sequence[int] = (3, 4),
     crop: Sequence[float] = (0.5, 1.0),
-    flip: bool = False,
+    mirror: bool | None = None,
     precision: str = "float32",
     root: str | Path = "data",
     range: Sequence[float] | str | None = None,
@@ -84,7 +85,7 @@ def ground_truth(
     image_size: side in pixels for models outside a zoo; None: their own, 224 for most. Entries keep theirs.
     trust: see `evaluation.load_model`. root, range: of the images, see `evaluation.extract`.
     lr, weight_decay, optimizer: the grid; the best setting of each model on a held-out fifth of the training images
-        is trained on all of them with every seed. extend, folds, steps, batch_size, seeds, crop, flip, precision,
+        is trained on all of them with every seed. extend, folds, steps, batch_size, seeds, crop, mirror, precision,
         device, workers: see `evaluation.fine_tune`; a grid of one rate is not extended.
     closest: number of models of each task, those with the highest accuracies, that are also trained with `more_seeds`.
     out: folder of results.jsonl (a line for every model and task), of fine_tune.jsonl (a line for every run of them),
@@ -99,7 +100,7 @@ def ground_truth(
     """
     lr, weight_decay, crop = as_list("lr", lr), as_list("weight_decay", weight_decay), tuple(as_list("crop", crop))
     grid = {"lr": lr, "weight_decay": weight_decay, "optimizer": optimizer}
-    run = {"steps": steps, "batch_size": batch_size, "crop": crop, "flip": flip, "precision": precision}
+    run = {"steps": steps, "batch_size": batch_size, "crop": crop, "precision": precision}
     settings_of(grid, **run)
     device_of(device)
     checked("workers", workers, int, least=1, most=256)
@@ -110,9 +111,9 @@ def ground_truth(
     if checked("folds", folds, int, least=1, most=5) > 1:
         run["folds"] = folds  # keys of one fold are as before there were several
     sizes = {"max_images": max_images, "max_test_images": max_test_images, "image_size": image_size}
-    reading = Reading(root=root, range=checked_range(range))
+    reading = Reading(root=root, range=checked_range(range), mirror=mirror)
     sizes |= {} if range is None else {"range": reading.range}  # likewise
-    settings = json.loads(json.dumps({**run, **sizes}))
+    settings = json.loads(json.dumps({**run, **sizes, "mirror": mirror}))
     tasks = {str(one): opened_splits(one, reading, max_images, max_test_images) for one in _listed(data)}
     for task, splits in tasks.items():
         if splits["test"].note:
@@ -126,15 +127,19 @@ def ground_truth(
     runtime = Runtime(device=device, out=out, progress=progress, say=say)
     with process_group(runtime):
         runtime = runtime if rank() == 0 else replace(runtime, say=silent)
-        return _Measurement(models, tasks, records, settings, options, failures, runtime).all(closest, more)
+        return _Measurement(models, tasks, reading, records, settings, options, failures, runtime).all(closest, more)
 
 
 @dataclass(frozen=True, eq=False)
 class _Measurement:
-    """The models and tasks of `ground_truth`, and where their results go. options: of `fine_tune`."""
+    """The models and tasks of `ground_truth`, and where their results go.
+
+    options: of `fine_tune`. reading: of the tasks.
+    """
 
     models: Mapping[str, LoadedModel]
     tasks: Mapping[str, Mapping[str, Split]]
+    reading: Reading
     records: Records
     settings: Mapping[str, Any]
     options: Options
@@ -164,7 +169,7 @@ class _Measurement:
         key = _key(name, model, task, splits, {**self.settings, "seeds": seeds})
         done = self.records.find(key) is not None
         try:
-            (record,) = each_recorded([key], self.records, lambda _: _measured(model, splits, options, self.runtime))
+            (record,) = each_recorded([key], self.records, lambda _: self._measured(model, splits, options))
         except Exception as error:  # an error of one network does not stop the others
             if world_size() > 1:  # the ranks must do the same calls
                 raise
@@ -174,6 +179,9 @@ class _Measurement:
         self.runtime.say(_told(task, name, record, done))
         if not done:
             self.write()
+
+    def _measured(self, model: LoadedModel, splits: Mapping[str, Split], options: Options) -> dict[str, Any]:
+        return _record(tuned(open_task(model, splits, self.reading), options, self.runtime), splits)
 
     def highest(self, task: str, count: int) -> list[str]:
         """Return the `count` models with the highest accuracies by the seeds that all models have, best first."""
@@ -247,8 +255,7 @@ def _digests(splits: Mapping[str, Split]) -> list[str]:
     return [split.digest for split in splits.values()]
 
 
-def _measured(model: LoadedModel, splits: Mapping[str, Split], options: Options, runtime: Runtime) -> dict[str, Any]:
-    result = tuned(open_task(model, splits), options, runtime)
+def _record(result: Result, splits: Mapping[str, Split]) -> dict[str, Any]:
     told = json.loads(result.to_json())
     details = told.pop("details")
     told = {name: value for name, value in told.items() if name not in ("model", "data")}

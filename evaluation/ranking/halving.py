@@ -6,13 +6,14 @@ found.winner, found.probability, found.steps
 
 import math
 from collections.abc import Callable, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evaluation.datasets import Reading, Split, published
+from evaluation.datasets._copies import identified, units
 from evaluation.datasets._readable import readable
 from evaluation.datasets._splits import held_out
 from evaluation.features.checks import as_list, checked, checked_images, device_of, different_seeds
@@ -89,7 +90,7 @@ def successive_halving(
     weight_decay: float = 0.01,
     batch_size: int = 32,
     crop: Sequence[float] = (0.5, 1.0),
-    flip: bool = False,
+    mirror: bool | None = None,
     precision: str = "float32",
     max_images: int | None = 2000,
     rank_images: int | None = 500,
@@ -113,7 +114,7 @@ def successive_halving(
     lr: the grid of the first round; each round keeps the better half of each model's rates, the last but one the best.
     seeds: of the last round; the others have the first of them. Two models have a single round, of every rate and seed.
     sure: stop once a model is the best with this probability; 1: never.
-    optimizer, weight_decay, batch_size, crop, flip, precision, device, workers: see `evaluation.fine_tune`.
+    optimizer, weight_decay, batch_size, crop, mirror, precision, device, workers: see `evaluation.fine_tune`.
     max_images: of the task, the same number of each class; rank_images: of these for the metrics; None: all.
     out: folder of halving.jsonl, with a line for each finished run, from which a stopped call goes on.
     The accuracy of the winner was used to choose it, so it is optimistic; `evaluation.fine_tune` measures on test
@@ -123,7 +124,7 @@ def successive_halving(
     scores every model, or fewer than 2 can be ranked; and if all models diverge.
     """
     seeds, rates = tuple(different_seeds(seeds)), as_list("lr", lr)
-    how = {"batch_size": batch_size, "crop": tuple(as_list("crop", crop)), "flip": flip, "precision": precision}
+    how = {"batch_size": batch_size, "crop": tuple(as_list("crop", crop)), "precision": precision}
     grid = {"lr": rates, "weight_decay": [weight_decay], "optimizer": optimizer}
     settings = settings_of(grid, steps=steps, **how)
     checked("first", first, int, least=2)
@@ -134,8 +135,9 @@ def successive_halving(
     given = members(zoo)
     models = open_all(given, lambda one: load_member(one, image_size, trust=trust))
     _at_least_two(models, models.left_out)
-    reading = Reading(root=root, range=range)
+    reading = Reading(root=root, range=range, mirror=mirror)
     train, held = divided(_opened(data, reading, max_images), seeds[0])
+    settings = [replace(one, mirror=reading.mirrors(train.classes, train.name)) for one in settings]
     ranked = sampled(train, rank_images, seeds[0])
     ranking = rank(models, ranked, metrics, seed=seeds[0], say=say, cache=cache, progress=progress)
     _at_least_two(ranking.models, ranking.left_out)
@@ -167,9 +169,9 @@ def _at_least_two(models: Sized, left_out: Mapping[str, str]) -> None:
 
 
 def divided(split: Split, seed: int, share: float = SHARE) -> tuple[Split, Split]:
-    """Return a split without the held-out images, and these: a share of each class; a group stays together."""
-    names = split.ids if split.groups is None else split.groups.astype(str)
-    names, start, member = np.unique(np.asarray(names).astype(str), return_index=True, return_inverse=True)
+    """Return a split without the held-out images, and these: a share of each class; a group stays together,
+    and so do copies of an image."""
+    names, start, member = units(split.ids, identified(split).pixel_digests, split.groups)
     out = held_out(split.y[start], names.tolist(), share, seed)[member]
     if not out.any():
         raise UserError(f"{split.name}: no class has 2 labelled images, so none can be held out to compare models")

@@ -96,11 +96,11 @@ def _percent(arm: Arm) -> str:
 def next_command(found: Halving, data: Any, how: Mapping[str, Any]) -> str:
     """Return the command that measures the winner on test images, with its learning rate. how: the options here."""
     grid = {"lr": [found.lr], "weight_decay": [how["weight_decay"]], "optimizer": how["optimizer"]}
-    tuned = {f"fine_tune.{name}": how[name] for name in ("steps", "batch_size", "seeds", "crop", "flip")}
+    tuned = {f"fine_tune.{name}": how[name] for name in ("steps", "batch_size", "seeds", "crop")}
     tuned |= {"fine_tune.precision": how["precision"]} if how["precision"] != Options.precision else {}
     kept = {name: how[name] for name in ("image_size", "trust") if how[name]}
     kept |= {"root": how["root"]} if how["root"] != "data" else {}
-    kept |= {"range": how["range"]} if how["range"] is not None else {}
+    kept |= {name: how[name] for name in ("range", "mirror") if how[name] is not None}
     asked = {"checkpoint": found.checkpoint, "data": data, "protocols": ["fine_tune"], "fine_tune.grid": grid}
     return f"python recipes/evaluate.py {words({**asked, **tuned, **kept})}"
 

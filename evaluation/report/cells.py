@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.results import unseen
+from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate, share
 
 NOTHING = "–"
@@ -75,6 +77,12 @@ def of_estimate(estimate: Estimate | None, how: str, digits: int = 1) -> Cell:
     ends = [f"{scale * end:.{digits}f}" for end in estimate.interval or ()]
     shown = f" ({' to '.join(ends)})" if ends else ""
     return Cell(f"{scale * estimate.value:.{digits}f}{unit}{shown}", how, estimate.value)
+
+
+def of_result(result: Result, how: str, digits: int = 1) -> Cell:
+    """Make a cell of a result; where test images were trained on it says so, and has the number without these."""
+    cell = of_estimate(result.estimate, how, digits)
+    return replace(cell, text=cell.text + unseen.told(result, lambda other: of_estimate(other, "", digits).text))
 
 
 def decimals(values: Sequence[float], unit: str) -> int:

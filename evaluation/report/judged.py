@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, replace
 
 from evaluation.judging.summary import shown
 from evaluation.report import commands
-from evaluation.report.cells import NOTHING, Cell, Column, Table, decimals, made, of_estimate, of_text
+from evaluation.report.cells import NOTHING, Cell, Column, Table, decimals, made, of_result, of_text
 from evaluation.report.reading import Material, Member
 from evaluation.results.comparison import LEVEL, Comparison, compare_all
 from evaluation.results.result import Result
@@ -41,7 +41,7 @@ def results_table(material: Material) -> Table | None:
 def further_table(material: Material) -> Table | None:
     """Return all further numbers of the same results; None if there are none."""
     rows = [
-        (member, replace(result, metric=name, **asdict(other)))
+        (member, replace(result, metric=name, others={}, **asdict(other)))
         for member in material.judged
         for result in member.results
         for name, other in result.others.items()
@@ -147,7 +147,7 @@ def _row(member: Member, result: Result, digits: int) -> list[Cell]:
         of_text(result.data),
         Cell(result.protocol),
         Cell(f"{result.metric} {direction(result)}".rstrip()),
-        of_estimate(result.estimate, how(member, result), digits),
+        of_result(result, how(member, result), digits),
         Cell(f"{result.n:,}", key=result.n) if result.n else Cell(NOTHING, key=""),
         of_text(result.kind),
         of_text(result.recipe),

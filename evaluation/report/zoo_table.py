@@ -14,6 +14,7 @@ from evaluation.report.cells import (
     made,
     of_estimate,
     of_number,
+    of_result,
     of_share,
     of_text,
 )
@@ -173,10 +174,7 @@ def _row(member: Member, place: str, tasks: Sequence[tuple[str, str]]) -> list[C
     about_data = made(**{name: dig(card, "data", name) for name in ("images", "digest", "licence")})
     return [
         Cell(member.name, link=place),
-        *(
-            of_estimate(results[task].estimate, how(member, results[task])) if task in results else MISSING
-            for task in tasks
-        ),
+        *(of_result(results[task], how(member, results[task])) if task in results else MISSING for task in tasks),
         *(_quick(member, key) for key in QUICK),
         Cell(str(data), about_data) if data else MISSING,
         of_number(dig(card, "epochs"), "{:g}", origin(card)),

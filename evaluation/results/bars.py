@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from evaluation.results import unseen
 from evaluation.results.names import in_words, short, wrapped
 from evaluation.results.result import Result
 from evaluation.results.tables import DOWN, direction, with_interval
@@ -161,5 +162,6 @@ def _notes(results: Sequence[Result]) -> list[str]:
     kinds = list(dict.fromkeys(one.kind.replace("wilson", "Wilson") for one in results if one.interval and one.kind))
     notes = [f"Lines: 95 % intervals ({'; '.join(kinds)})." if kinds else ""]
     notes += ["Gray: random weights."] if any(map(_is_random, results)) else []
-    notes += ["Leaky: chosen on test data."] if any(one.leaky for one in results) else []
+    notes += ["Leaky: test images were chosen by, or trained on."] if any(one.leaky for one in results) else []
+    notes += [f"{note}." for note in dict.fromkeys(map(unseen.note_of, results)) if note]
     return [" ".join(filter(None, notes))]

@@ -73,7 +73,7 @@ class Comparison:
             return self.turned.verdict
         p = self.decisive_p
         name = "p" if self.p_adjusted is None else f"Holm-adjusted p ({counted(self.pairs, 'pair')})"
-        note = "; one of the two was chosen on test data" if self.leaky else ""
+        note = "; one of the two was chosen on test data, or trained on it" if self.leaky else ""
         if self.interval is None:
             return self._without_interval(f"{self.test} {name} {_p(p)}", p) + note
         low, high = self.interval

@@ -28,7 +28,8 @@ class Result:
     seeds: of the random draws behind the number; empty if there are none.
     digests: of the inputs: {"train": ..., "test": ..., "episodes": ...}.
     converged: True if the solver reached its tolerance, None without a solver.
-    leaky: True if test data was used for selection; such a number only reproduces others.
+    leaky: True if test data was used for selection, or more than 1 % of the test images were trained on (`unseen`);
+        such a number only reproduces others.
     seconds: wall time of the protocol, without the extraction.
     details: the choices made (c, lr, k, ...), JSON types only.
     outcomes: (n,) per image right or wrong, or per episode accuracy: for paired tests, not in the JSON.

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 
+from evaluation.results import unseen
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
 from sslkit.errors import UserError
@@ -15,7 +16,7 @@ STYLES = ("text", "markdown")
 COLUMNS = ("model", "data", "protocol", "metric", "value", "n", "interval", "recipe", "flags")
 ALIGNED_RIGHT = ("value", "n")
 SYMMETRIC = 0.02  # ends that differ by less than this share of the half width are written as one ±
-DROPPED = ("in_train", "left_out", "dropped", "classes_of_one_image")  # details that count left-out items
+DROPPED = ("left_out", "dropped", "classes_of_one_image")  # details that count left-out items
 HIGHER, LOWER = ("distance", "rank", "ratio", "silhouette"), ("squared distance",)  # units, and which is better
 UP, DOWN = "↑", "↓"
 
@@ -26,7 +27,7 @@ def table(results: Sequence[Result], style: str = "text") -> str:
     results: of `evaluation.evaluate` or of single protocols, in the order of the rows.
     style: "text", aligned columns, or "markdown". Empty columns are left out. A text that is wider than the terminal
     (80 columns where there is none) has model and data as headings and the recipes below the table.
-    Fractions are shown in percent, other numbers in their unit. Flags: leaky (chosen on test data), not converged,
+    Fractions are shown in percent, other numbers in their unit. Flags: leaky (see `Result`), not converged,
     and counts of left-out items. Below a text stand the notes of each data set, see `notes_of`.
     Raises UserError for an empty list and for an unknown style.
     """
@@ -81,6 +82,11 @@ def with_interval(estimate: Estimate) -> str:
     if abs((low + high) / 2 - value) <= SYMMETRIC * half or ends == [_rounded(low, digits), _rounded(high, digits)]:
         return f"{shown} ± {_rounded(half, digits)}"
     return f"{shown} ({_rounded(low, digits)} to {_rounded(high, digits)})"
+
+
+def value_of(result: Result) -> str:
+    """Return the value with its interval; where test images were trained on, also the value without these."""
+    return with_interval(result.estimate) + unseen.told(result, with_interval)
 
 
 def flags(result: Result) -> list[str]:
@@ -138,7 +144,7 @@ def _cells(result: Result, whole: bool) -> dict[str, str]:
         "data": result.data,
         "protocol": result.protocol,
         "metric": f"{result.metric} {direction(result)}".rstrip(),
-        "value": with_interval(result.estimate),
+        "value": value_of(result),
         "n": f"{result.n:,}" if result.n else "",
         "interval": result.kind,
         "recipe": result.recipe,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from evaluation.results.comparison import LEVEL, Comparison
 from evaluation.results.result import Result
-from evaluation.results.tables import with_interval
+from evaluation.results.tables import value_of
 
 RANDOM = "random:"  # begin of the name of an untrained network: a control, which needs no mention where it is worse
 BEST_FIRST = ("fine_tune", "linear", "knn")  # protocols, of which the first on a data set says which model to take
@@ -64,7 +64,7 @@ def of_pairs(results: Sequence[Result], pairs: Sequence[Comparison], decides: bo
     first, *others = sorted(range(len(results)), key=lambda k: -results[k].value)
     tied = [k for k in others if between[frozenset((first, k))].decisive_p >= LEVEL]
     models = [[results[k].model for k in some] for some in (tied, [k for k in others if k not in tied])]
-    return Verdict(results[first].model, with_interval(results[first].estimate), *models, decides)
+    return Verdict(results[first].model, value_of(results[first]), *models, decides)
 
 
 def listed(names: Sequence[str]) -> str:

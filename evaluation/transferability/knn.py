@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evaluation.datasets._copies import Own
 from evaluation.learners.neighbours import neighbours, unit_rows, vote
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
@@ -19,9 +20,9 @@ def knn_right(x: Tensor, y: Tensor, k: int = 20, temperature: float = 0.07, grou
     """
     rows, labels = np.arange(len(y)), y.cpu().numpy()
     unit = unit_rows(_in_range(x.cpu().numpy()), "features")
-    own = _copies(x.cpu().numpy())
-    own = own if groups is None else _joined(own, groups.cpu().numpy())
-    similarity, position = neighbours(unit, rows, unit, min(k, len(y) - int(np.bincount(own).max())), (own, own))
+    copies = _copies(x.cpu().numpy())
+    own = Own.of(copies, copies, None if groups is None else groups.cpu().numpy())
+    similarity, position = neighbours(unit, rows, unit, min(k, len(y) - own.most), own)
     voted = vote(similarity, labels[position], [k], temperature, int(labels.max()) + 1)[k]
     return torch.from_numpy(voted == labels).double().to(y.device)
 
@@ -31,17 +32,6 @@ def _copies(x: np.ndarray) -> np.ndarray:
     number: dict[bytes, int] = {}
     groups = np.array([number.setdefault(row.tobytes(), len(number)) for row in x + 0.0])  # + 0.0: no -0.0
     return groups if 2 * len(number) > len(x) else np.arange(len(x))
-
-
-def _joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the finest groups (N,) in which rows are together that are in either of two groupings (N,)."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    ends = [np.unique(one, return_inverse=True)[1] for one in (first, second)]
-    places = (ends[0].astype(np.int32), (ends[1] + len(first)).astype(np.int32))
-    graph = coo_array((np.ones(len(first), bool), places), shape=(2 * len(first),) * 2)
-    return connected_components(graph, directed=False)[1][ends[0]]
 
 
 def _in_range(x: np.ndarray) -> np.ndarray:

@@ -41,7 +41,7 @@ class Setting:
     weight_decay: of all weights, as defined by the optimizer (SGD: added to the gradient; AdamW: decoupled).
     steps: of the optimizer. batch_size: images per step; a smaller set is one batch.
     optimizer: "sgd" (momentum 0.9, Nesterov) or "adamw" (PyTorch's betas).
-    crop: minimum and maximum share of the image's area in a random crop. flip: mirror half of the images.
+    crop: minimum and maximum share of the image's area in a random crop. mirror: half of the images, see `Task.mirror`.
     precision: "float32", or "bfloat16" autocast. seed: of the order, the crops and the network's own dropout.
     Raises UserError for a value out of range.
     """
@@ -53,7 +53,7 @@ class Setting:
     batch_size: int = 64
     optimizer: str = "sgd"
     crop: tuple[float, float] = (0.08, 1.0)
-    flip: bool = True
+    mirror: bool = True
     precision: str = "float32"
     seed: int = 0
 
@@ -79,7 +79,7 @@ class Setting:
 
     def views(self) -> ViewRecipe:
         """Return random resized crop and flip, without colour changes."""
-        flip = 0.5 if self.flip else 0.0
+        flip = View.flip if self.mirror else 0.0
         return ViewRecipe((View(scale=self.crop, flip=flip, jitter=0.0, grayscale=0.0, blur=0.0),))
 
 

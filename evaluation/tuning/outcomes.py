@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.results import unseen
 from evaluation.results.choice import highest_of, lowest_of
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, over_seeds
@@ -88,6 +89,8 @@ def result_of(task: Task, records: Sequence[dict[str, Any]], names: Sequence[str
         others |= {name: _estimate(record) for name, record in zip(names, records, strict=True)}
         outcomes = np.array(values)
         paired_on = hashlib.sha256(f"{test_rows} {list(names)}".encode()).hexdigest()
+    fields["leaky"] = fields.get("leaky", False) or unseen.is_leaky(task.in_train)
+    fields["details"] = {**fields.get("details", {}), **unseen.details(task.in_train), "mirror": task.mirror}
     return Result.of(
         estimate,
         metric=task.metric,

@@ -3,12 +3,14 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from evaluation import datasets
 from evaluation.datasets import AS_USUAL, Reading
+from evaluation.datasets._copies import identified, units
 from evaluation.datasets._labels import check_classes
 from evaluation.datasets._readable import readable
 from evaluation.datasets._splits import held_out
@@ -26,7 +28,7 @@ class Labelled:
 
     crops: for training views (whole, squashed to a square). centres: for testing (centre squares).
     y: (N,) int64, or (N, K) int8. ids: (N,) unique names; with two splits they begin with "SPLIT/".
-    groups: (N,) int64 or None.
+    images: (N,) int64, equal for the same image. groups: (N,) int64 or None.
     own_val: (N,) bool, the data set's own validation images, or None where it has none.
     """
 
@@ -34,6 +36,7 @@ class Labelled:
     centres: Pool
     y: np.ndarray
     ids: np.ndarray
+    images: np.ndarray
     groups: np.ndarray | None = None
     own_val: np.ndarray | None = None
 
@@ -45,7 +48,7 @@ class Labelled:
 class Task:
     """A model with its training and test images; the labels of both are indices into `classes`.
 
-    digest: sha256 of all images and labels, as the splits were opened.
+    digest: sha256 of all images and labels, as the splits were opened. mirror: training images at random.
     """
 
     model: LoadedModel
@@ -55,6 +58,12 @@ class Task:
     metric: str
     name: str
     digest: str
+    mirror: bool = True
+
+    @cached_property
+    def in_train(self) -> np.ndarray:
+        """(M,) bool: test images that are also training images."""
+        return np.isin(self.test.images, self.train.images)
 
     def rows(self, chosen: np.ndarray | None = None) -> np.ndarray:
         """Return the chosen (N,) bool training rows sorted by name, so that no result depends on the listing.
@@ -65,15 +74,15 @@ class Task:
         return rows[np.argsort(self.train.ids[rows], kind="stable")]
 
     def held_out(self, chosen: np.ndarray, share: float, seed: int, fold: int = 0) -> np.ndarray:
-        """Return (N,) bool: about `share` of each class of the chosen training rows; images of one group stay together.
+        """Return (N,) bool: about `share` of each class of the chosen training rows; images of one group, and copies of
+        one image, stay together.
 
         fold: see `evaluation.datasets._splits.held_out`.
         Raises UserError if no class has two images (or groups) to split.
         """
         rows = np.flatnonzero(chosen)
-        groups = self.train.groups
-        names = self.train.ids[rows] if groups is None else groups[rows].astype(str)
-        names, first, member = np.unique(names, return_index=True, return_inverse=True)
+        groups = None if self.train.groups is None else self.train.groups[rows]
+        names, first, member = units(self.train.ids[rows], self.train.images[rows], groups)
         out = np.zeros(len(chosen), bool)
         out[rows] = held_out(self.train.y[rows][first], names.tolist(), share, seed, fold)[member]
         if not out.any():
@@ -89,18 +98,20 @@ def open_task(model: LoadedModel, dataset: Any, reading: Reading = AS_USUAL) -> 
 
     dataset: any source of `evaluation.datasets.open_split`, or a mapping of "train", "test" and optionally "val" to
         open `Split`s. Without a "test" split, "val" is the test.
-        Of a source, images that cannot be read are left out; of given splits, `open_splits` has done it.
+        Of a source, images that cannot be read are left out; of given splits, `open_splits` has done it. Splits that
+        have no digests of their images yet are read for them.
     Raises UserError if a split or its labels are missing, for -1 labels, and for classes that occur only in test.
     """
     given = _checked(dataset) if isinstance(dataset, Mapping) else open_splits(dataset, reading)
     first = given["train"]
     check_classes([first], "fine-tuning")
-    given = {name: _renumbered(split, first) for name, split in given.items()}
+    given = {name: identified(_renumbered(split, first)) for name, split in given.items()}
     train = _labelled({name: given[name] for name in ("train", "val") if name in given}, model)
     test = _labelled({"test": given["test"]}, model)
     if train.y.ndim == 1:
         unseen(test.y, train.y, first.classes, first.name)
-    return Task(model, train, test, first.classes, first.metric, first.name, _digest(given, train, test))
+    digest, mirror = _digest(given, train, test), reading.mirrors(first.classes, first.name)
+    return Task(model, train, test, first.classes, first.metric, first.name, digest, mirror)
 
 
 def open_splits(dataset: Any, reading: Reading = AS_USUAL) -> dict[str, Split]:
@@ -137,6 +148,7 @@ def _labelled(given: Mapping[str, Split], model: LoadedModel) -> Labelled:
         centres=Pool([model.clean(split.images) for split in parts]),
         y=np.concatenate([split.y for split in parts]),
         ids=_names(given),
+        images=np.concatenate([split.pixel_digests for split in parts]),
         groups=None if any(group is None for group in groups) else np.concatenate(groups),
         own_val=np.repeat([False, True], [len(split) for split in parts]) if len(parts) > 1 else None,
     )

@@ -12,6 +12,7 @@ from sslkit.data.decode import fill, scale
 from sslkit.data.decode.fill import Fill
 from sslkit.data.decode.scale import Range, Scale
 from sslkit.data.images import Identity, ImageOptions, Images
+from sslkit.data.pixel_digest import KEY, digests_of_arrays
 from sslkit.errors import UserError
 
 _CONVERTIBLE = (1, 3, 4)  # gray, RGB, RGBA
@@ -60,7 +61,14 @@ class ArrayImages(Images):
         height, width = self.native_size
         aspect = width / height if self.fit == "squash" else 1.0
         images = fit_square(images, self.image_size, self.fit, self.options.interpolation)
-        return self.batch(images, index, torch.full((len(index),), aspect), [])
+        more = {KEY: torch.from_numpy(self._pixel_digests(index))} if self.identifies else {}
+        return self.batch(images, index, torch.full((len(index),), aspect), [], **more)
+
+    def _pixel_digests(self, index: np.ndarray) -> np.ndarray:
+        pixels = self.pixels[index]
+        if pixels.shape[1] == 4 and self.scale.opacity:  # shown over white, as those of files
+            pixels = convert_channels(torch.from_numpy(pixels), 3, over_white=True).numpy()
+        return digests_of_arrays(pixels)
 
     def _check_channels(self, channels: int) -> None:
         have = self.pixels.shape[1]

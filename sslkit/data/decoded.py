@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import torch
 
-from sslkit.data.decode.decoding import channels_of, square
+from sslkit.data.decode.decoding import channels_of, digest_of, square
 from sslkit.data.decode.large import TooLarge
 from sslkit.data.decode.looked_at import LOOKED_AT, look, scale_of
 from sslkit.data.decode.opacity import check_planes, told
@@ -19,6 +19,7 @@ from sslkit.data.decode.scale import BYTE, Scale
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.images import Identity, ImageOptions, Images
 from sslkit.data.path_list import PathList
+from sslkit.data.pixel_digest import KEY
 from sslkit.errors import UserError
 
 DEFAULT_SIZE = 256
@@ -162,16 +163,19 @@ class DecodedImages(Images):
     def __getitems__(self, rows: list[int]) -> dict[str, Any]:
         images = np.empty((len(rows), self.channels, self.image_size, self.image_size), dtype=np.uint8)
         aspect = np.empty(len(rows), dtype=np.float32)
-
+        digests = np.empty(len(rows) if self.identifies else 0, dtype=np.int64)
         scale = self.range
 
         def decode(image: Picture, *, place: int) -> None:
+            if self.identifies:  # first, while the image can still be decoded at its full size
+                digests[place] = digest_of(image)
             images[place], aspect[place] = square(
                 image, self.image_size, self.channels, self.fit, self.options.interpolation, scale
             )
 
         index, unread = self.read(rows, decode)
-        return self.batch(torch.from_numpy(images), index, torch.from_numpy(aspect), unread)
+        more = {KEY: torch.from_numpy(digests)} if self.identifies else {}
+        return self.batch(torch.from_numpy(images), index, torch.from_numpy(aspect), unread, **more)
 
     def read(self, rows: Sequence[int], decode: Decode) -> tuple[np.ndarray, list[str]]:
         """Open the image of each row, or the next readable one, and call `decode(image, place=its place in rows)`.

@@ -75,12 +75,14 @@ class Images(Dataset):
     is_whole: False for a part of other images.
     scale: how stored values become bytes, see `sslkit.data.decode.scale`. range: that of pixels of more than 8 bits.
     workers: number of these in `loader.batches_in_order`, or "auto"; a run sets its data.workers.
+    identifies: batches also have `pixel_digest`: (n,) int64, equal for the same image, see `sslkit.data.pixel_digest`.
     """
 
     decodes: ClassVar[bool] = True
     is_whole: bool = True
     workers: int | str = "auto"
     scale: Scale = Scale()
+    identifies: bool = False
 
     def __init__(
         self,
@@ -161,6 +163,12 @@ class Images(Dataset):
 
     def _rescaled(self, scale: Scale) -> Scale:
         return self.options.scale.or_else(scale).or_else(self.scale).within(self.scale)
+
+    def identified(self) -> Self:
+        """The same images, whose batches have the digests of the pixels that were decoded; see `identifies`."""
+        other = copy.copy(self)
+        other.identifies = True
+        return other
 
     def part(self, rows: np.ndarray, split: str) -> Self:
         """The images of some rows (n,) int64, in their order, as a split of this name; labels keep their numbers."""

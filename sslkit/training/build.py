@@ -20,6 +20,7 @@ from sslkit.composition.step_checks import check_batch, check_clips
 from sslkit.data.decode.fill import AUTO
 from sslkit.data.images import Images
 from sslkit.data.loader import batches_in_order
+from sslkit.data.mirror import is_mirrored
 from sslkit.data.views.recipe import SMALL, SMALL_SCALE
 from sslkit.errors import UserError, nearest
 from sslkit.options import members
@@ -49,7 +50,7 @@ def steps(config: Config, data: Data) -> int:
 
 
 def with_options(config: Config, data: Data) -> Config:
-    """The settings with the method's options that are chosen by the data: crops and teacher's momentum.
+    """The settings with the method's options that are chosen by the data: crops, mirroring and teacher's momentum.
 
     Crops of at least a fifth of the area for images of at most 64 pixels, if the recipe has the papers' 8 %; a momentum
     of 1 - 8 / steps for an objective with momentum=None, from 0.9 to 0.996.
@@ -61,6 +62,8 @@ def with_options(config: Config, data: Data) -> Config:
     views = classes(name)["objective"].views
     if data.image_size <= SMALL and data.clips is None and views.has_papers_scale():
         chosen["views", "scale"] = list(SMALL_SCALE)
+    if not is_mirrored(config.data.mirror, data.train.classes, str(config.data.source), "data.mirror"):
+        chosen["views", "flip"] = 0.0
     return filled(config, chosen)
 
 
@@ -84,6 +87,7 @@ def chosen_line(asked: Config, config: Config) -> list[str]:
     parts += [f"crops from {100 * scale[0]:g} % of the area for small images"] if scale else []
     if asked.data.image_size is None and config.data.image_size == CPU_SIZE:
         parts.append(f"{CPU_SIZE} px, which a CPU finishes (as published: data.image_size={PUBLISHED_SIZE})")
+    parts += ["no mirror images"] if known.get(("views", "flip")) == 0 else []
     parts += [f"teacher's momentum {momentum:g} for the run's length"] if momentum else []
     return [f"chosen    {'; '.join(parts)}"] if parts else []
 

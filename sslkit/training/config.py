@@ -16,7 +16,11 @@ from sslkit.errors import UserError, shown
 from sslkit.options.settings import MOST_SEED, as_plain, nested, overlaid, setting, storable
 
 LEAST_POINTS = 5  # images of a t-SNE
-OPEN = (("objective", "momentum"), ("views", "scale"))  # options of a method that may be left open, as optimizer.lr
+OPEN = (
+    ("objective", "momentum"),
+    ("views", "scale"),
+    ("views", "flip"),
+)  # options of a method that may be left open, as optimizer.lr
 SHORT = {"data": "source", "optimizer": "name", "method": "name"}  # {"data": X} is {"data": {"source": X}}
 
 
@@ -63,6 +67,9 @@ class DataConfig:
         "pixels of more than 8 bits: the value that stands for none, beside those that the files' tags name; auto: one "
         "apart at an end of the range, in a sample; tagged: those of the tags; none: not even these",
         choices=fill.WORDS,
+    )
+    mirror: bool | None = setting(
+        None, "whether a mirror image keeps its class; null: yes, unless names of classes differ by left and right"
     )
     frames: int | None = setting(None, "videos only: frames of a clip; null: 16", least=1, most=4096)
     stride: int | None = setting(

@@ -18,7 +18,7 @@ from sslkit import backbones
 from sslkit.data.sources.named import open_images
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-TUNED = {"crop": (0.6, 1.0), "flip": False}
+TUNED = {"crop": (0.6, 1.0), "mirror": False}
 OPTIONS: dict[str, dict[str, Any]] = {
     "action": {"epochs": 1, "batch_size": 8, "stride": 2, "clips": 2, "crops": 1},
     "detection": {"schedule": "smoke", "steps": 1, "batch_size": 2},
@@ -31,7 +31,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "linear_aug": {"epochs": 1, "batch_size": 16},
     "linear_seg": {"patches": 500, "max_iter": 3},
     "segmentation": {"schedule": "smoke", "steps": 1, "batch_size": 2},
-    "semi_supervised": {"fraction": 2, "draws": 1, "epochs": 1, "flip": False},
+    "semi_supervised": {"fraction": 2, "draws": 1, "epochs": 1},
 }
 LONG = {"action", "detection", "segmentation", "linear_seg", "semi_supervised"}
 ON_DEVICES = [

@@ -13,6 +13,7 @@ from evaluation.features.checks import device_of
 from evaluation.features.models import LoadedModel
 from evaluation.protocols._patches.label_maps import IGNORED, LabelMaps
 from evaluation.results.statistics import generator
+from sslkit.data.pixel_digest import digest_of_pixels
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
@@ -27,17 +28,19 @@ class Patches:
     """P patches of some images.
 
     x: (P, F) float32 features. share: (P, K) float32, of each class in the pixels that count; rows sum to 1.
-    weight: (P,) float32, share of the pixels that count, above 0. image: (P,) int64 row of the image.
+    weight: (P,) float32, share of the pixels that count, above 0. image: (P,) int64 row of the image, of
+    copies that of the first. digest: (P,) int64 of the image's pixels.
     """
 
     x: np.ndarray
     share: np.ndarray
     weight: np.ndarray
     image: np.ndarray
+    digest: np.ndarray
 
     def take(self, rows: np.ndarray) -> "Patches":
         """A subset, in the order given. rows: (n,) int64 or (P,) bool."""
-        return Patches(self.x[rows], self.share[rows], self.weight[rows], self.image[rows])
+        return Patches(*(part[rows] for part in vars(self).values()))
 
 
 def check_network(model: LoadedModel, protocol: str) -> tuple[int, int]:
@@ -94,7 +97,7 @@ def class_shares(classes: Tensor, count: int, grid: tuple[int, int]) -> tuple[np
 def each_map(
     model: LoadedModel, images: LabelMaps, what: str, runtime: Runtime
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Yield row, features (F, h, w) on the device, and label map (H, W) of each image, with a progress bar.
+    """Yield pixel digest, features (F, h, w) on the device, and label map (H, W) of each image, with a progress bar.
 
     Raises UserError for features that are not finite.
     """
@@ -106,20 +109,18 @@ def each_map(
         _Prepared(images, model), BATCH, num_workers=0 if workers == "auto" else workers, collate_fn=list
     )
     hidden = None if runtime.progress and rank() == 0 else True  # None: only on a terminal
-    row = 0
     for batch in tqdm(loader, desc=printable(what, keep=""), unit="batch", disable=hidden, leave=False):
         with torch.inference_mode():
-            maps = place_features(model, torch.stack([pixels for pixels, _ in batch]).to(device))
+            maps = place_features(model, torch.stack([pixels for pixels, *_ in batch]).to(device))
         if not maps.isfinite().all():
             raise UserError(f"{model.name} returns features that are not finite: the model may have diverged")
-        for one, (_, classes) in zip(maps, batch, strict=True):
-            yield row, one, classes
-            row += 1
+        for one, (_, classes, digest) in zip(maps, batch, strict=True):
+            yield digest, one, classes
 
 
 @dataclass(frozen=True, eq=False)
 class _Prepared(torch.utils.data.Dataset):
-    """Normalised images with their label maps."""
+    """Normalised images with their label maps and pixel digests."""
 
     images: LabelMaps
     model: LoadedModel
@@ -127,9 +128,9 @@ class _Prepared(torch.utils.data.Dataset):
     def __len__(self) -> int:
         return len(self.images)
 
-    def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor, int]:
         image, classes = self.images[row]
-        return prepared(image, self.model), classes
+        return prepared(image, self.model), classes, digest_of_pixels(image.permute(1, 2, 0).numpy())
 
 
 def patches_of(model: LoadedModel, images: LabelMaps, most: int, runtime: Runtime) -> Patches:
@@ -140,13 +141,15 @@ def patches_of(model: LoadedModel, images: LabelMaps, most: int, runtime: Runtim
     quota = max(most // len(images), 1)
     draw = generator(runtime.seed, "patches")
     kept: list[Patches] = []
-    for row, features, classes in each_map(model, images, "patches", runtime):
+    row_of: dict[int, int] = {}
+    for row, (digest, features, classes) in enumerate(each_map(model, images, "patches", runtime)):
         share, weight = class_shares(classes, len(images.classes), tuple(features.shape[-2:]))
         rows = np.flatnonzero(weight > 0)
         if len(rows) > quota:
             rows = np.sort(draw.choice(rows, quota, replace=False))
         x = features.flatten(1).T.cpu().numpy()
-        kept.append(Patches(x[rows], share[rows], weight[rows], np.full(len(rows), row)))
+        numbers = (np.full(len(rows), one) for one in (row_of.setdefault(digest, row), digest))
+        kept.append(Patches(x[rows], share[rows], weight[rows], *numbers))
     found = Patches(*(np.concatenate([getattr(one, name) for one in kept]) for name in vars(kept[0])))
     if not len(found.x):
         raise UserError(f"{images.name} ({images.split}): no pixel has a class")

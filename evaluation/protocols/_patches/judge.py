@@ -17,12 +17,13 @@ from evaluation.protocols._patches.miou import counts, estimates, miou, predicte
 from evaluation.protocols._patches.pictures import SHOWN, draw_maps
 from evaluation.protocols._patches.sources import open_label_maps
 from evaluation.protocols.base import Judged, Subject, Task, Terminal
+from evaluation.results import unseen
 from evaluation.results.result import Result
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
 
-Scores = Callable[[Tensor], Tensor]  # (P, F) features of an image's patches -> (P, K) scores
+Scores = Callable[[Tensor, int], Tensor]  # (P, F) features of an image's patches, its pixel digest -> (P, K) scores
 USUAL = "clipart_boxes"
 OTHERS = ("pixel_accuracy", "class_accuracy")
 
@@ -62,19 +63,26 @@ def judged(
     scores: Scores,
     runtime: Runtime,
     *,
+    learned: np.ndarray,
     protocol: str,
     recipe: str,
     start: float,
     details: dict[str, Any],
+    votes: bool = False,
 ) -> Result:
-    """Predict the classes of every pixel of the test images, and make the result."""
-    k, tables, shown = len(opened.test.classes), [], []
-    for row, features, classes in each_map(opened.model, opened.test, "test images", runtime):
+    """Predict the classes of every pixel of the test images, and make the result.
+
+    learned: pixel digests of the training images, in any order. votes: no image answers for itself, so that test images
+    in train do not make the result leaky.
+    """
+    k, tables, digests, shown = len(opened.test.classes), [], [], []
+    for digest, features, classes in each_map(opened.model, opened.test, "test images", runtime):
         grid = features.shape[-2:]
-        found = scores(features.flatten(1).T).T.unflatten(1, grid)
+        found = scores(features.flatten(1).T, digest).T.unflatten(1, grid)
         guess = predicted(found.float(), tuple(classes.shape))
         tables.append(counts(classes.to(found.device), guess, k))
-        if row < SHOWN:
+        digests.append(digest)
+        if len(shown) < SHOWN:
             shown.append(guess.cpu().numpy())
     table = np.stack(tables)
     if runtime.out is not None and rank() == 0:
@@ -82,6 +90,8 @@ def judged(
         Path(runtime.out).mkdir(parents=True, exist_ok=True)
         draw_maps(opened.test, shown, Path(runtime.out) / f"{protocol}.png", title=title)
     value, others = estimates(table)
+    in_train = np.isin(digests, learned)
+    others |= unseen.beside(in_train, lambda rows: estimates(table[rows])[0])
     right, truth, given = table.sum(0)
     union = np.maximum(truth + given - right, 1)
     per_class = dict(zip(opened.test.classes, (right / union).round(4).tolist(), strict=True))
@@ -95,9 +105,11 @@ def judged(
         others=others,
         seeds=[runtime.seed],
         digests={"model": opened.model.digest, "train": opened.train.digest, "test": opened.test.digest},
+        leaky=not votes and unseen.is_leaky(in_train),
         seconds=time.perf_counter() - start,
         details={
             **details,
+            **unseen.details(in_train),
             "grid": list(opened.grid),
             "image_size": opened.model.image_size,
             "iou": per_class,
@@ -115,10 +127,12 @@ def terminal(protocol: str) -> Terminal:
 
     def plan(opened: Opened, task: Task, runtime: Runtime) -> list[tuple[str, str]]:
         train, test = opened.train, opened.test
+        left_out = f" ({train.left_out:,} without an object are left out)" if train.left_out else ""
         return [
             (
                 "data",
-                f"{train.name}: {len(train):,} images with {len(train.classes)} classes of pixels, {len(test):,} test",
+                f"{train.name}: {len(train):,} images with {len(train.classes)} classes of pixels{left_out}, "
+                f"{len(test):,} test",
             ),
             ("plan", f"{protocol} on maps of {opened.grid[0]} x {opened.grid[1]} at {opened.model.image_size} pixels"),
         ]

@@ -37,7 +37,7 @@ class Maps(Protocol):
 class LabelMaps(Dataset):
     """One split of a segmentation set; set[i] -> (image (3, H, W) uint8, label map (H, W) uint8).
 
-    ids: N unique image names. note: remark printed beside a result, or "".
+    ids: N unique image names. note: remark printed beside a result, or "". left_out: see `Boxes`.
     """
 
     name: str
@@ -47,6 +47,7 @@ class LabelMaps(Dataset):
     pixels: Pixels = field(repr=False)
     maps: Maps = field(repr=False)
     note: str = ""
+    left_out: int = 0
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.classes) <= MOST_CLASSES:
@@ -94,7 +95,8 @@ def of_boxes(boxes: Boxes) -> LabelMaps:
     if not boxes.has_masks:
         raise UserError(f"{boxes.name} has boxes and no masks, which {boxes.split} pixels' classes are made of")
     classes = ("background", *boxes.classes)
-    return LabelMaps(boxes.name, boxes.split, classes, boxes.ids, boxes.pixels, _Painted(boxes), boxes.note)
+    about = (boxes.pixels, _Painted(boxes), boxes.note, boxes.left_out)
+    return LabelMaps(boxes.name, boxes.split, classes, boxes.ids, *about)
 
 
 @dataclass(frozen=True, eq=False)

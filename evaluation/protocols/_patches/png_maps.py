@@ -8,7 +8,7 @@ be judged by; value 0 is what has no class, and ignored.
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from PIL import Image
 
 from evaluation.datasets.voc07 import CLASSES as VOC_CLASSES
 from evaluation.protocols._patches.label_maps import IGNORED, LabelMaps
-from evaluation.protocols.detection.disk_images import DiskImages
+from evaluation.protocols.detection.disk_images import DiskImages, orientation_of_header
 from evaluation.protocols.detection.published import Published
 from sslkit.data.decode.opening import open_image
+from sslkit.data.decode.tiff import QUARTER_TURN
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.file_contents import FileContents
 from sslkit.data.image_options import CACHE
@@ -118,13 +119,38 @@ def _opened(
     first: int = 0,
 ) -> LabelMaps:
     pixels = AnySize(folder, PathList(images), np.zeros((len(images), 2), np.int64))
-    for paths in (pixels, AnySize(folder, PathList(maps), pixels.sizes)):
+    named = AnySize(folder, PathList(maps), pixels.sizes)
+    for paths in (pixels, named):
         paths.check_presence(name)
-    return LabelMaps(name, split, tuple(classes), images, pixels, PngMaps(folder, maps, first), note)
+    return LabelMaps(name, split, tuple(classes), images, pixels.beside(named), PngMaps(folder, maps, first), note)
 
 
 class AnySize(DiskImages):
-    """`Pixels` of files whose size no annotation tells."""
+    """`Pixels` of files whose size no annotation tells: 0 in `sizes`, where `beside` has not found it."""
 
     def _upright(self, image: Image.Image, row: int) -> Image.Image:
-        return image
+        return super()._upright(image, row) if self.sizes[row].any() else image
+
+    def beside(self, maps: "AnySize") -> "AnySize":
+        """The same images, turned upright by their EXIF orientation where their label maps are upright.
+
+        Only headers are read. Raises UserError where the size does not tell which of the two a map belongs to.
+        """
+        sizes = self.sizes.copy()
+        for row in range(len(self.paths)):
+            try:
+                with open_image(self.path(row)) as image:
+                    orientation, (width, height) = orientation_of_header(image), image.size
+                if orientation == 1:
+                    continue
+                with open_image(maps.path(row)) as image:
+                    size = image.size
+            except UnreadableImage:  # told when it is read
+                continue
+            if orientation < QUARTER_TURN or width == height or size != (height, width):
+                raise UserError(
+                    f"{self.path(row)} has an EXIF orientation, and the size of its label map does not tell "
+                    "whether that belongs to the stored or to the rotated image: save both upright, without EXIF"
+                )
+            sizes[row] = width, height
+        return replace(self, sizes=sizes)

@@ -15,7 +15,7 @@ from evaluation.features.checks import device_of, whole_number
 from evaluation.features.models import load_model
 from evaluation.features.seen import seen_films
 from evaluation.protocols.action import datasets, recipes
-from evaluation.protocols.action.films import survey
+from evaluation.protocols.action.films import noted, rates_line, survey
 from evaluation.protocols.action.opening import Opened, opened, planned
 from evaluation.protocols.action.options import Options, Place
 from evaluation.protocols.action.output import TERMINAL
@@ -56,6 +56,7 @@ def action(
     out: str | Path = Place.out,
     cache: str | Path | None = Place.cache,
     counts: str = Place.counts,
+    mirror: bool | None = Place.mirror,
     on_error: str = Options.on_error,
     device: str = Place.device,
     workers: int | str = Place.workers,
@@ -82,7 +83,8 @@ def action(
     out: folder of `action.jsonl`, to which every finished split is added, and of checkpoints: the same call takes up
         a stopped training at its last one, and ends with the same numbers. A video that is changed is trained on and
         tested anew. cache: folder of the index of videos; None: none is kept.
-    root, counts: see `open_films`. on_error: "skip" leaves out and names videos that cannot be decoded, or "raise".
+    root, counts: see `open_films`. mirror: training clips at random; None: unless classes differ by left and right.
+    on_error: "skip" leaves out and names videos that cannot be decoded, or "raise".
     device: "auto" is a GPU if there is one. workers: processes that decode. save_seconds: between two checkpoints.
     progress: show lines meanwhile. say: called with a line when something is done.
 
@@ -94,7 +96,14 @@ def action(
     seen = {"frames": frames, "stride": stride, "clips": clips, "crops": crops, "rule": rule, "features": features}
     how = {"precision": precision, "on_error": on_error, "save_seconds": save_seconds}
     options = Options(protocol=protocol, recipe=recipe, folds=folds, **changes, **seen, **how)
-    read = {"root": root, "cache": cache, "counts": counts, "workers": workers, "image_size": image_size}
+    read = {
+        "root": root,
+        "cache": cache,
+        "counts": counts,
+        "mirror": mirror,
+        "workers": workers,
+        "image_size": image_size,
+    }
     place = Place(seed=seed, out=out, device=device, progress=progress, say=say, **read)
     return asked(model, data, options, place)
 
@@ -129,11 +138,14 @@ def run(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
             runtime.say(f"{test.films.name}, split {test.films.fold}: {counted}")
             for part in (train.films, test.films):
                 _say_unreadable(part, runtime.say)
+            if rates := rates_line(train, test):
+                runtime.say(f"note: {rates}")
+                test = noted(test, rates)
             if saw := seen_films(opened.model.card, test.films.root, test.index, runtime.cache):
                 runtime.say(f"note: {saw}")
-                note = "; ".join(filter(None, (test.films.note, saw)))
-                test = replace(test, films=replace(test.films, note=note))
+                test = noted(test, saw)
             fitted = recipes.fitted(plan, len(train.films), scale=options.lr is None)
+            fitted = fitted if opened.mirror else recipes.unmirrored(fitted)
             runs.append(Run(opened.model, train, test, fitted, opened.shape, views, options.features, own))
         return [result_of(runs, done(runs, folder), plan, description)]
 

@@ -23,11 +23,15 @@ CHANGES = ("epochs", "batch_size", "lr", "weight_decay", "dropout")  # of a reci
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A network of clips, the training and the test videos of each official split, and what they are cut to."""
+    """A network of clips, the training and the test videos of each official split, and what they are cut to.
+
+    mirror: training clips at random.
+    """
 
     model: LoadedModel
     films: list[tuple[datasets.Films, datasets.Films]]
     shape: ClipShape
+    mirror: bool = True
 
 
 def opened(subject: Subject, options: Options) -> Opened:
@@ -39,7 +43,9 @@ def opened(subject: Subject, options: Options) -> Opened:
     source = source_of(model, subject.data, options.recipe) or plan.data
     used = _folds(source, options.folds, plan.folds)
     shape = _shape(model, options.frames, options.stride)
-    return Opened(model, [_listed(source, fold, subject.reading) for fold in used], shape)
+    films = [_listed(source, fold, subject.reading) for fold in used]
+    mirror = subject.reading.mirrors(films[0][0].classes, films[0][0].name)
+    return Opened(model, films, shape, mirror)
 
 
 def planned(options: Options) -> tuple[recipes.Recipe, str]:

@@ -88,6 +88,7 @@ class Place:
     image_size: pixels; null: the network's
     cache: folder of the index of videos
     counts: a published set with another number of videos than published: raise, or warn
+    mirror: training clips at random; null: unless names of classes differ by left and right
     workers: processes that decode
     progress: bars on a terminal
     """
@@ -98,6 +99,7 @@ class Place:
     cache: str | Path | None = "runs/cache"
     out: str | Path = "runs/evaluation"
     counts: CountsRule = "raise"
+    mirror: bool | None = None
     device: str = "auto"
     workers: ReadersOrAuto = "auto"
     progress: bool = True

@@ -127,6 +127,11 @@ def fitted(recipe: Recipe, films: int, *, scale: bool) -> Recipe:
     return replace(recipe, batch_size=films, lr=recipe.lr * films / recipe.batch_size if scale else recipe.lr)
 
 
+def unmirrored(recipe: Recipe) -> Recipe:
+    """Return the recipe for films whose mirror images are of another class."""
+    return replace(recipe, view=recipe.view.replace(flip=0.0))
+
+
 def fit_of(planned: Recipe, used: Sequence[Recipe]) -> str:
     """Describe the changes by `fitted`, one recipe per split: "batches of all 29 videos, lr 0.227", or "" for none."""
     fewer = [recipe for recipe in used if recipe.batch_size < planned.batch_size]

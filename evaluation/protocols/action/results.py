@@ -9,6 +9,7 @@ import numpy as np
 from evaluation.protocols.action import datasets
 from evaluation.protocols.action.recipes import Recipe, fit_of
 from evaluation.protocols.action.runs import FEATURES, ONCE, Run
+from evaluation.results import unseen
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, over_seeds
 from evaluation.tuning.outcomes import spread, unpacked
@@ -41,6 +42,7 @@ def result_of(runs: list[Run], records: list[dict[str, Any]], planned: Recipe, d
         others=others,
         seeds=[first.runtime.seed],
         digests=_digests(runs),
+        leaky=any(record["leaky"] for record in records),
         seconds=sum(record["seconds"] for record in records),
         details={**_details(runs, records), **(spread(records) if several else {})},
         outcomes=outcomes,
@@ -58,7 +60,7 @@ def _several(runs: list[Run], records: list[dict[str, Any]]) -> tuple[Estimate, 
     kind = f"t over {len(runs)} splits, which share videos"
     values = [record["value"] for record in records]
     others = {}
-    for name in records[0]["others"]:
+    for name in (name for name in records[0]["others"] if all(name in record["others"] for record in records)):
         others[name] = replace(over_seeds([record["others"][name]["value"] for record in records]), kind=kind)
     others |= {fold_name(run.test.films.fold): _estimate(record) for run, record in zip(runs, records, strict=True)}
     tested = " ".join(_tested(run, record) for run, record in zip(runs, records, strict=True))
@@ -110,10 +112,12 @@ def _details(runs: list[Run], records: list[dict[str, Any]]) -> dict[str, Any]:
         **asdict(first.shape),
         **asdict(first.views),
         "features": first.features,
+        "mirror": any(view.flip > 0 for view in first.recipe.view.each()),
         "precision": first.runtime.precision,
         "decoder": first.train.reader.name,
         "device": records[0]["device"],
         "films": [[len(run.train.films), len(run.test.films)] for run in runs],
+        **{name: sum(record[name] for record in records) for name in (unseen.IN_TRAIN, unseen.TESTED)},
         "losses": [[record["losses"][0], record["losses"][-1]] for record in records],
         **{name: value for name, value in remarks.items() if value},
     }

@@ -10,11 +10,12 @@ import numpy as np
 from evaluation.features.models import LoadedModel
 from evaluation.protocols.action.cached import train_head
 from evaluation.protocols.action.classifier import build_classifier
-from evaluation.protocols.action.films import SurveyedVideos
+from evaluation.protocols.action.films import SurveyedVideos, in_train
 from evaluation.protocols.action.reading import ClipShape, EvalViews, FilmViews, TrainingClips
 from evaluation.protocols.action.recipes import Recipe
 from evaluation.protocols.action.testing import FilmScores, score_films, view_features
 from evaluation.protocols.action.training import train
+from evaluation.results import unseen
 from evaluation.results.measures import measured
 from evaluation.results.records import Records
 from evaluation.tuning.checkpoint import Checkpoint
@@ -25,7 +26,7 @@ from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
 
-NEEDS = ("value", "interval", "kind", "n", "unit", "others", "right", "seconds")  # of every record
+NEEDS = ("value", "interval", "kind", "n", "unit", "others", "right", "seconds", "in_train", "leaky")  # of every record
 FEATURES = ("live", "once")
 ONCE = EvalViews(clips=10, crops=1, rule="endpoints")  # of a training film whose features are extracted once
 
@@ -128,13 +129,16 @@ class Run:
         films = self.test.films
         if not len(scores.rows):
             raise UserError(f"{films.name}: none of the {len(films)} test videos can be read")
-        estimate, others, right = measured(scores.probabilities, films.y[scores.rows], "top1")
-        ids = [films.paths[row] for row in scores.rows.tolist()]
+        y = films.y[scores.rows]
+        estimate, others, right = measured(scores.probabilities, y, "top1")
+        seen = in_train(self.train, self.test)[scores.rows]
+        others |= unseen.beside(seen, lambda rows: measured(scores.probabilities[rows], y[rows], "top1")[0])
         return {
             **asdict(estimate),
             "others": {name: asdict(other) for name, other in others.items()},
             "right": packed(np.asarray(right)),
-            "tested": len(ids),
+            **unseen.details(seen),
+            "leaky": unseen.is_leaky(seen),
             "left_out": [films.paths[row] for row in scores.unreadable],
         }
 

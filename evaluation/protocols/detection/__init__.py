@@ -13,6 +13,7 @@ from evaluation.protocols.detection.options import Options, Place
 from evaluation.protocols.detection.output import TERMINAL
 from evaluation.protocols.detection.results import seed_name
 from evaluation.results.result import Result
+from evaluation.results.unseen import UNSEEN
 from sslkit.runtime.context import Runtime
 
 
@@ -28,6 +29,7 @@ def detection(
     steps: int | None = Options.steps,
     batch_size: int | None = Options.batch_size,
     lr: float | None = Options.lr,
+    empty: str = Options.empty,
     seed: int = Place.seed,
     image_size: int | None = Place.image_size,
     out: str | Path | None = Place.out,
@@ -36,6 +38,7 @@ def detection(
     device: str = Place.device,
     workers: int = Place.workers,
     counts: str = Place.counts,
+    mirror: bool | None = Place.mirror,
     range: Sequence[float] | str | None = Place.range,
     every: float = Place.every,
     progress: bool = Place.progress,
@@ -47,11 +50,13 @@ def detection(
     model: see `evaluation.load_model`: a ResNet, or a plain ViT for arch="vit_pyramid". It is copied.
         Images of colour become gray (luma) for a network of one channel.
     data: see `evaluation.detection.open_boxes`, or {"train": Boxes, "test": Boxes}. root, counts, range: likewise.
+    mirror: training images at random; None: unless names of classes differ by left and right.
     recipe: a name of RECIPES, which says data, schedule, arch and trials where they are None; without one they are
         none, "full", "c4" and 1.
     arch: "c4", "fpn" or "vit_pyramid". trainable: "full", or "frozen" for the backbone as it is.
     schedule: "full" (MoCo's for VOC 07 and 07+12, 1x for COCO), "full_2x", "short" or "smoke"; all but full are marked
         as not comparable to published numbers. steps, batch_size, lr: others than the schedule's, which are marked so.
+    empty: training images without an object: "skip" (their number is printed, as published) or "keep" as background.
     trials: seeds seed, seed + 1, ...: new layers, order and draws. MoCo's authors advise the mean of 5 on VOC.
     out: folder of `detection.jsonl`, to which every finished trial is added, and of `detection/`: checkpoints from
         which a killed run goes on to the same weights, the detectors' weights, pictures. None: nothing is kept.
@@ -64,10 +69,10 @@ def detection(
     Raises UserError for options out of range, missing files, a network that does not fit, missing packages, and a
     loss that is NaN or infinite.
     """
-    chosen = {"steps": steps, "batch_size": batch_size, "lr": lr}
+    chosen = {"steps": steps, "batch_size": batch_size, "lr": lr, "empty": empty}
     options = Options(recipe=recipe, arch=arch, schedule=schedule, trials=trials, trainable=trainable, **chosen)
     how = {"image_size": image_size, "device": device, "workers": workers, "counts": counts, "range": range}
-    how |= {"every": every, "progress": progress}
+    how |= {"every": every, "progress": progress, "mirror": mirror}
     place = Place(seed=seed, out=out, root=root, precision=precision, **how)
     return asked("detection", model, data, options, place, masks=False)
 
@@ -84,7 +89,8 @@ def run(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
 
 def beside(result: Result) -> tuple[str, ...]:
     """Every number under its own name, without the trials."""
-    return tuple(name for name in result.others if name not in map(seed_name, result.seeds))
+    hidden = {UNSEEN, *map(seed_name, result.seeds)}  # the former stands in the cell
+    return tuple(name for name in result.others if name not in hidden)
 
 
 terminal = TERMINAL

@@ -84,8 +84,9 @@ class Mirrored(Dataset):
 
 
 class _WithFlips(Sampler[list[tuple[int, bool]]]):
-    def __init__(self, batches: StepBatches, seed: int, rank: int) -> None:
+    def __init__(self, batches: StepBatches, seed: int, rank: int, mirror: bool) -> None:
         self.batches, self.seed, self.rank = batches, seed, rank
+        self.share = 0.5 if mirror else 0.0
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -93,7 +94,7 @@ class _WithFlips(Sampler[list[tuple[int, bool]]]):
     def __iter__(self) -> Iterator[list[tuple[int, bool]]]:
         for step, rows in enumerate(self.batches, self.batches.first):
             generator = torch.Generator().manual_seed(seed_of("mirror", self.seed, step, self.rank))
-            flips = torch.rand(len(rows), generator=generator) < 0.5
+            flips = torch.rand(len(rows), generator=generator) < self.share
             yield list(zip(rows, flips.tolist(), strict=True))
 
 
@@ -121,19 +122,21 @@ def training_batches(
     seed: int,
     first: int,
     last: int,
+    mirror: bool = True,
     rank: int = 0,
     world: int = 1,
 ) -> Iterator[tuple[list[Tensor], list[dict[str, Tensor]]]]:
     """Yield images (in_chans, H, W) in [0, 1] and targets of the steps from `first` to `last`, on the device.
 
     data: see `Boxes.to_learn_from`. batch_size: of all ranks together. seed: of this purpose.
+    mirror: half of the images.
     """
     device, workers = runtime.device, readers(runtime)
     upright = data.sizes[:, 0] > data.sizes[:, 1]
     batches = StepBatches(upright, batch_size, seed, first, last, rank, world)
     loader = DataLoader(
         Mirrored(data, in_chans),
-        batch_sampler=_WithFlips(batches, seed, rank),
+        batch_sampler=_WithFlips(batches, seed, rank, mirror),
         num_workers=workers,
         collate_fn=_as_lists,
         pin_memory=device.type == "cuda",

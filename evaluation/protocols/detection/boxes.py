@@ -14,9 +14,12 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
+from evaluation.datasets._copies import same_of_shape
+from sslkit.data.pixel_digest import digest_of_pixels
 from sslkit.errors import UserError
 
 Target = dict[str, Any]
+EMPTY = ("skip", "keep")  # what is done with training images without an object
 LEAST_SIDE = 0.01  # pixels: a smaller side may round to 0 in float32 when a box is mirrored or scaled
 
 
@@ -120,6 +123,7 @@ class Boxes(Dataset):
     whole: True if all images of the split are here, for a published set the published number; train may lack images
         without a trainable object.
     note: remark printed beside a result, or "". licence: of the images, in a line.
+    left_out: images without a trainable object that train lacks.
     """
 
     name: str
@@ -136,6 +140,7 @@ class Boxes(Dataset):
     whole: bool = True
     note: str = ""
     licence: str = ""
+    left_out: int = 0
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -186,12 +191,27 @@ class Boxes(Dataset):
             whole=self.whole and np.array_equal(np.sort(rows), np.arange(len(self))),
         )
 
-    def to_learn_from(self) -> "Boxes":
-        """The images with an object left by `for_training`. Raises UserError if there is none."""
-        kept = learnable(self.instances, self.sizes)
-        if not kept.any():
+    def to_learn_from(self, empty: str = "skip") -> "Boxes":
+        """The images with an object left by `for_training`; empty="keep": and those without any, as background.
+
+        Images whose objects are all crowds, or have no area, are left out. Raises UserError if no object is left.
+        """
+        with_object = learnable(self.instances, self.sizes)
+        if not with_object.any():
             raise UserError(f"{self.name}: its split {self.split!r} has no object to train on: all are crowds")
-        return self if kept.all() else replace(self.take(kept), whole=self.whole)
+        kept = with_object | (self.instances.counts == 0) if empty == "keep" else with_object
+        if kept.all():
+            return self
+        return replace(self.take(kept), whole=self.whole, left_out=self.left_out + int((~kept).sum()))
+
+    def digest_of(self, row: int) -> int:
+        """The digest of an image's pixels, see `sslkit.data.pixel_digest`. Raises UserError for an unreadable image."""
+        return digest_of_pixels(self.pixels[row].permute(1, 2, 0).numpy())
+
+    def copies_in(self, train: "Boxes") -> np.ndarray:
+        """Return (N,) bool: images that are also training images. Those of a size that both splits have are read."""
+        sizes = [list(map(tuple, split.sizes.tolist())) for split in (train, self)]
+        return same_of_shape(*sizes, train.digest_of, self.digest_of)
 
     def without_masks(self) -> "Boxes":
         """The same images with boxes only."""

@@ -1,8 +1,8 @@
 """COCO 2017 (Lin et al. 2014), and custom data sets in COCO format.
 
 COCO's 80 categories have ids from 1 to 90 with gaps; labels are 1 to 80 in the order of the ids, and
-`coco_results` converts them back. Train leaves out images without a trainable object; test keeps them, since
-detections there are false positives.
+`coco_results` converts them back. Train leaves out images without a trainable object, unless empty="keep"; test keeps
+them, since detections there are false positives.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +16,7 @@ from evaluation.protocols.detection import run_lengths
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.coco_file import CocoFile, check_boxes, read_coco
 from evaluation.protocols.detection.disk_images import DiskImages, common_scale
+from evaluation.protocols.detection.plausible import check_plausible
 from evaluation.protocols.detection.published import Published
 from sslkit.data.decode.scale import Range
 from sslkit.data.images import check_split
@@ -37,13 +38,13 @@ _PUBLISHED = Published(
 
 
 def open_coco2017(
-    split: str = "train", root: Path = Path("data"), *, masks: bool = True, counts: str = "raise"
+    split: str = "train", root: Path = Path("data"), *, masks: bool = True, counts: str = "raise", empty: str = "skip"
 ) -> Boxes:
     """Open COCO 2017 from root/coco/annotations, root/coco/train2017 and root/coco/val2017 (or coco2017, or root).
 
     split: "train", 118,287 images of which 117,266 have a trainable object; or "test", COCO's val, 5,000 images.
         "val" is an alias of "test"; the labels of COCO's own test set are not public.
-    masks, counts: see `open_boxes`. Image files must exist, but are not opened.
+    masks, counts, empty: see `open_boxes`. Image files must exist, but are not opened.
     Raises UserError for an unknown split, missing files (all are named) and a file not in the published format.
     """
     split = {"val": "test"}.get(split, split)
@@ -60,11 +61,17 @@ def open_coco2017(
     pixels = DiskImages(folder / _FILES[split], PathList(file.paths), file.sizes)
     pixels.check_presence("coco2017")
     opened = _boxes(file, pixels, "coco2017", split, file.categories, note, licence)
-    return opened.to_learn_from() if split == "train" else opened
+    check_plausible(opened, refuse=False)
+    return opened.to_learn_from(empty) if split == "train" else opened
 
 
 def open_coco_folder(
-    folder: Path, split: str = "train", *, masks: bool = True, range: Range | str | None = None
+    folder: Path,
+    split: str = "train",
+    *,
+    masks: bool = True,
+    range: Range | str | None = None,
+    empty: str = "skip",
 ) -> Boxes:
     """Open a custom data set: folder/train.json and folder/test.json (and folder/val.json) in COCO format.
 
@@ -92,7 +99,8 @@ def open_coco_folder(
     pixels.check_headers(name)
     pixels = replace(pixels, scale=common_scale(name, folder, PathList(train.paths), range))
     opened = _boxes(file, pixels, name, split, train.categories)
-    return opened.to_learn_from() if split == "train" else opened
+    check_plausible(opened, refuse=True)
+    return opened.to_learn_from(empty) if split == "train" else opened
 
 
 def coco_results(data: Boxes, row: int, prediction: Mapping[str, torch.Tensor]) -> list[dict[str, Any]]:

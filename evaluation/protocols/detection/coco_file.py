@@ -1,6 +1,7 @@
 """Read a json file in COCO format into columns, with one-line errors for invalid content."""
 
 import json
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from evaluation.protocols.detection import run_lengths
-from evaluation.protocols.detection.boxes import LEAST_SIDE, Instances
+from evaluation.protocols.detection.boxes import Instances
+from evaluation.protocols.detection.plausible import are_corners, corners_line, flaws
 from evaluation.protocols.detection.run_lengths import RunLengths
 from sslkit.errors import UserError
 from sslkit.files.reading import regular
@@ -31,6 +33,7 @@ class CocoFile:
     image_ids: (N,) int64. paths: N file names. sizes: (N, 2) int64 height and width. categories: names by their ids.
     image: (M,) int64, the index of each annotation's image. ids, category: (M,) int64.
     boxes: (M, 4) float64 xyxy. area: (M,) float64. iscrowd: (M,) bool. segmentations: M as in the file, None if absent.
+    extents: (M, 4) float64 xyxy of polygons, nan for others.
     """
 
     path: Path
@@ -45,6 +48,7 @@ class CocoFile:
     area: np.ndarray
     iscrowd: np.ndarray
     segmentations: list[Any]
+    extents: np.ndarray
 
     @property
     def annotated(self) -> set[int]:
@@ -83,7 +87,8 @@ def read_coco(path: Path, masks: bool = True) -> CocoFile:
     """Read a file. masks: False leaves the segmentations out.
 
     Raises UserError if it is missing, is not json, lacks a key, has no image, no category or no annotation, has a
-    duplicate id, or has annotations with an unknown image or category, or whose box is not four finite numbers.
+    duplicate id, or has annotations with an unknown image or category, or whose box is not four finite numbers, or is
+    rotated.
     """
     content = _content(path)
     images, annotations, categories = (content[part] for part in _KEYS)
@@ -98,6 +103,7 @@ def read_coco(path: Path, masks: bool = True) -> CocoFile:
     _check_known(path, annotations, "image_id", place)
     _check_known(path, annotations, "category_id", names)
     annotations = sorted(annotations, key=lambda annotation: place[annotation["image_id"]])
+    _check_upright(path, annotations)
     boxes = _boxes(path, annotations)
     return CocoFile(
         path=path,
@@ -112,28 +118,29 @@ def read_coco(path: Path, masks: bool = True) -> CocoFile:
         area=_areas(path, annotations, boxes),
         iscrowd=_crowds(path, annotations),
         segmentations=[annotation.get("segmentation") if masks else None for annotation in annotations],
+        extents=np.array([_extent(annotation.get("segmentation")) for annotation in annotations], np.float64),
     )
 
 
 def check_boxes(file: CocoFile) -> None:
-    """Raises UserError for boxes without area or outside their image; one pixel over the edge is allowed."""
-    size = file.sizes[file.image][:, ::-1]  # width, height
-    sides = file.boxes[:, 2:] - file.boxes[:, :2]
-    outside = (file.boxes[:, :2] < -1).any(1) | (file.boxes[:, 2:] > size + 1).any(1)
-    for wrong, flaw in (
-        (~(sides >= LEAST_SIDE).all(1), f"no area, a width or height below {LEAST_SIDE} pixels"),
-        (outside, "a box outside its image"),
-    ):
+    """Raises UserError for annotations that cannot be right, see `flaws`; warns of sizes that look like corners."""
+    sizes = file.sizes[file.image]
+    for wrong, flaw in flaws(file.boxes, sizes, file.area, file.iscrowd, file.extents):
         rows = np.flatnonzero(wrong)
         if len(rows):
             row = rows[0]
             left, top, right, bottom = file.boxes[row].tolist()
-            width, height = size[row].tolist()
+            height, width = sizes[row].tolist()
+            corners = "; as [left, top, right, bottom] it would be a box, too"
+            corners = corners if are_corners(file.boxes[row : row + 1])[0] and "shares" not in flaw else ""
             more = f", {len(rows)} annotations in all" if len(rows) > 1 else ""
             raise UserError(
                 f"{file.path}: annotation {file.ids[row]} has {flaw}: x {left:g} to {right:g}, y {top:g} to {bottom:g} "
-                f"in {file.paths[file.image[row]]} of {width} x {height}{more}; bbox is [x, y, width, height] in pixels"
+                f"in {file.paths[file.image[row]]} of {width} x {height}{more}; bbox is [x, y, width, height] in "
+                f"pixels{corners}"
             )
+    if doubt := corners_line(file.boxes, str(file.path)):
+        warnings.warn(doubt, stacklevel=3)
 
 
 def _content(path: Path) -> dict[str, list[dict[str, Any]]]:
@@ -168,6 +175,31 @@ def _check_known(path: Path, annotations: list[dict[str, Any]], key: str, known:
             f"{path}: {len(wrong)} annotations have an unknown {key}: {and_more(ids)} (the first is annotation "
             f"{wrong[0]['id']}); known are those of {'images' if key == 'image_id' else 'categories'}"
         )
+
+
+def _check_upright(path: Path, annotations: list[dict[str, Any]]) -> None:
+    """Raises UserError for boxes that are rotated, as CVAT and others write it beside them."""
+    rotated = [row for row in annotations if any(map(_turn, (row, row.get("attributes"))))]
+    if rotated:
+        raise UserError(
+            f"{path}: {len(rotated)} of {len(annotations)} annotations are rotated, the first is {rotated[0]['id']}: a "
+            "box here is upright; export the upright box around each object, and rotation 0"
+        )
+
+
+def _turn(about: Any) -> bool:
+    values = [about.get(name) for name in ("rotation", "angle")] if isinstance(about, dict) else []
+    return any(_number(value) and value % 360 != 0 for value in values)
+
+
+def _extent(segmentation: Any) -> tuple[float, ...]:
+    """Left, top, right, bottom of polygons; nan for anything else."""
+    try:
+        polygons = [polygon for polygon in segmentation if len(polygon) >= 6]
+        x, y = ([value for polygon in polygons for value in polygon[start::2]] for start in (0, 1))
+        return float(min(x)), float(min(y)), float(max(x)), float(max(y))
+    except (TypeError, ValueError, KeyError):  # absent, run lengths, or damaged, which `encode` tells
+        return (np.nan,) * 4
 
 
 def _boxes(path: Path, annotations: list[dict[str, Any]]) -> np.ndarray:

@@ -112,11 +112,16 @@ class DiskImages:
         )
 
 
+def orientation_of_header(image: Image.Image) -> int:
+    """Return the EXIF orientation of an opened file by its header: `getexif` decodes a whole PNG."""
+    exif = Image.Exif()
+    exif.load(image.info.get("exif"))
+    return exif.get(ExifTags.Base.Orientation, 1)
+
+
 def _turns_unseen(image: Image.Image) -> bool:
     """Return True if the EXIF orientation rotates or mirrors the image without changing its size."""
-    exif = Image.Exif()
-    exif.load(image.info.get("exif"))  # from the header; `getexif` decodes a whole PNG
-    orientation = exif.get(ExifTags.Base.Orientation, 1)
+    orientation = orientation_of_header(image)
     return orientation in (2, 3, 4) or (orientation in (5, 6, 7, 8) and image.width == image.height)
 
 

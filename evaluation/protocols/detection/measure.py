@@ -30,17 +30,22 @@ from sslkit.runtime.context import Runtime
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """Checked model and data of the trials of protocol `name`."""
+    """Checked model and data of the trials of protocol `name`. mirror: training images at random."""
 
     name: str
     model: LoadedModel
     train: Boxes
     test: Boxes
     masks: bool
+    mirror: bool = True
 
 
-def open_splits(data: Any, reading: Reading = AS_USUAL, *, masks: bool = False) -> tuple[Boxes, Boxes]:
+def open_splits(
+    data: Any, reading: Reading = AS_USUAL, *, masks: bool = False, empty: str = "skip"
+) -> tuple[Boxes, Boxes]:
     """Train and test of a detection set: a source of `open_boxes`, or {"train": Boxes, "test": Boxes}.
+
+    empty: see `open_boxes`.
 
     Raises one UserError for all that is missing of both, for splits of different classes, and with `masks` for a set
     that has none.
@@ -48,16 +53,16 @@ def open_splits(data: Any, reading: Reading = AS_USUAL, *, masks: bool = False) 
     if isinstance(data, dict):
         if not {"train", "test"} <= set(data):
             raise UserError(f"data must have the splits train and test; it has {', '.join(data) or 'none'}")
-        train, test = data["train"], data["test"]
+        train, test = (open_boxes(data[split], split, masks=masks) for split in ("train", "test"))
     else:
-        train, test = _both(data, reading, masks)
+        train, test = _both(data, reading, masks, empty)
     if train.classes != test.classes:
         raise UserError(f"{train.name}: train and test have different classes: {train.classes} and {test.classes}")
     if not (~(test.instances.iscrowd | test.instances.difficult)).any():
         raise UserError(f"{test.name}: no object of its split {test.split!r} counts: all are crowds or difficult")
     if masks and not (train.has_masks and test.has_masks):
         raise UserError(f"{train.name} has boxes but no masks: take task=boxes (protocol detection)")
-    return train, test
+    return train.to_learn_from(empty), test
 
 
 def asked(name: str, model: Any, data: Any, options: Options, place: Place, *, masks: bool) -> list[Result]:
@@ -76,19 +81,20 @@ def opened(name: str, subject: Subject, options: Options, *, masks: bool) -> Ope
     check_fit(subject.model, options.arch)
 
     def read() -> tuple[Boxes, Boxes]:
-        train, test = open_splits(source, subject.reading, masks=masks)
+        train, test = open_splits(source, subject.reading, masks=masks, empty=options.empty)
         return (train, test) if masks else (train.without_masks(), test.without_masks())
 
-    train, test = subject.once(("boxes", masks, options.recipe), read)
-    planned(train, options, Runtime(), masks=masks)
-    return Opened(name, subject.model, train, test, masks)
+    train, test = subject.once(("boxes", masks, options.recipe, options.empty), read)
+    found = Opened(name, subject.model, train, test, masks, subject.reading.mirrors(train.classes, train.name))
+    planned(found, options, Runtime())
+    return found
 
 
 def measured(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
     """The results of the trials; see `evaluation.protocols.detection.detection`."""
     options = options.settled()
     _check_runtime(options, runtime)
-    training = planned(opened.train, options, runtime, masks=opened.masks)
+    training = planned(opened, options, runtime)
     seeds = list(range(runtime.seed, runtime.seed + options.trials))
     with ExitStack() as stack:
         own = stack.enter_context(process_group(runtime))
@@ -113,17 +119,18 @@ def check_trials(trials: int, seed: int) -> None:
     checked("seed", seed, int, least=0, most=MOST_SEED + 1 - trials)
 
 
-def planned(train: Boxes, options: Options, runtime: Runtime, *, masks: bool) -> Training:
-    """Return the training of a detector on a set, from settled options. Raises UserError for options out of range."""
+def planned(opened: Opened, options: Options, runtime: Runtime) -> Training:
+    """Return the training of a detector, from settled options. Raises UserError for options out of range."""
     check_trainable(options.trainable)
-    schedule = find_schedule(options.schedule, train.name)
+    schedule = find_schedule(options.schedule, opened.train.name)
     chosen = schedule.changed(options.steps, options.batch_size, options.lr)
-    return Training(chosen, options.arch, masks, options.trainable, runtime.precision, runtime.seed)
+    how = (options.trainable, runtime.precision, runtime.seed, opened.mirror)
+    return Training(chosen, options.arch, opened.masks, *how)
 
 
-def _both(data: Any, reading: Reading, masks: bool) -> tuple[Boxes, Boxes]:
+def _both(data: Any, reading: Reading, masks: bool, empty: str) -> tuple[Boxes, Boxes]:
     opened, missing = [], []
-    how = {"counts": reading.counts, "range": reading.range}
+    how = {"counts": reading.counts, "range": reading.range, "empty": empty}
     for split in ("train", "test"):
         try:
             opened.append(open_boxes(data, split, reading.root, masks=masks, **how))

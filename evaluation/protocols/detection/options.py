@@ -18,6 +18,7 @@ from evaluation.protocols._option_types import (
 )
 from evaluation.protocols.detection import recipes
 from evaluation.protocols.detection.body import TRAINABLE
+from evaluation.protocols.detection.boxes import EMPTY
 from evaluation.protocols.detection.detector import ARCHITECTURES
 from evaluation.protocols.detection.recipes import TASKS
 from evaluation.tuning.checkpoint import EVERY
@@ -50,6 +51,7 @@ class Options:
     steps: null: the schedule's; so are the next two
     batch_size: images a step, of all processes; the rate goes with it
     lr: learning rate at that batch
+    empty: training images without an object: skip (counted, as published), or keep (as background)
     """
 
     recipe: str | None = None
@@ -60,6 +62,7 @@ class Options:
     steps: CountOrNone = None
     batch_size: CountOrNone = None
     lr: PositiveOrNone = None
+    empty: Annotated[str, Limits(choices=EMPTY)] = "skip"
 
     def settled(self) -> "Options":
         """Return them with what the recipe or else the usual says of None. Raises UserError for an unknown recipe."""
@@ -76,6 +79,7 @@ class Place:
     image_size: pixels, for random:NAME, whose stem depends on it; null: 224
     root: of the data, see `open_boxes`
     counts: a published set with another number of images than published: raise, or warn
+    mirror: training images at random; null: unless names of classes differ by left and right
     range: pixels of more than 8 bits: [low,high], the values that become 0 and 255; auto: the least and the greatest
         of the training images; null: found in a sample of them
     out: folder of NAME.jsonl (the records) and of NAME/ (checkpoints, finished detectors' weights, pictures); None: a
@@ -91,6 +95,7 @@ class Place:
     image_size: SizeOrNone = None
     root: str | Path = "data"
     counts: CountsRule = "raise"
+    mirror: bool | None = None
     range: RangeOrNone = None
     out: str | Path | None = None
     every: Seconds = EVERY

@@ -26,13 +26,14 @@ def fits(model: LoadedModel, options: Options) -> None:
 def plan(opened: Opened, task: Task, runtime: Runtime) -> list[tuple[str, str]]:
     """The sizes of the data, the schedule, and the number of trials."""
     options, train, test = task.options.settled(), opened.train, opened.test
-    training = planned(train, options, runtime, masks=opened.masks)
+    training = planned(opened, options, runtime)
     schedule = training.schedule
+    left_out = f" ({train.left_out:,} without an object are left out: empty=keep takes them)" if train.left_out else ""
     objects = f"{int(train.instances.counts.sum()):,} objects of {len(train.classes)} classes"
     ranks = f" on {world_size()} processes" if world_size() > 1 else ""
     trials = "1 trial" if options.trials == 1 else f"{options.trials} trials"
     return [
-        ("data", f"{train.name}: {len(train):,} training images with {objects}, {len(test):,} test images"),
+        ("data", f"{train.name}: {len(train):,} training images with {objects}{left_out}, {len(test):,} test images"),
         ("plan", described(training, opened.model, train, test)),
         ("", f"{trials} of {schedule.steps:,} steps of {schedule.batch_size} images{ranks}"),
     ]

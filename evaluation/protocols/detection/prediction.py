@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -15,6 +16,7 @@ from evaluation.protocols.detection.boxes import Boxes, Pixels, Target
 from evaluation.protocols.detection.coco_ap import CocoAP
 from evaluation.protocols.detection.voc_ap import voc_ap
 from sslkit.data.loader import plain_errors
+from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 
 if TYPE_CHECKING:  # importing it takes more than a second
@@ -65,23 +67,57 @@ def predictions(
         yield {name: value.cpu() for name, value in found.items()}
 
 
-def average_precisions(found: Iterator[Prediction], data: Boxes, masks: bool) -> dict[str, float]:
-    """COCO's and VOC's AP of boxes, and with `masks` COCO's AP of masks, as fractions.
+class AveragePrecisions:
+    """COCO's and VOC's AP of boxes, and with `masks` COCO's AP of masks, accumulated image by image.
 
-    {"coco_ap", "coco_ap50", "coco_ap75", "voc_ap", "voc_ap50", "voc_ap75"} and {"coco_mask_ap", ...}.
-    Masks are not kept: one image is in memory at a time. Raises UserError if the test set has no counted object, or
-    torchmetrics or faster-coco-eval is not installed.
+    Masks are not kept: one image is in memory at a time. Raises UserError if torchmetrics or faster-coco-eval is not
+    installed.
     """
-    kinds = [CocoAP(kind) for kind in (("box", "mask") if masks else ("box",))]
-    boxes: list[Prediction] = []
-    targets: list[Target] = []
+
+    def __init__(self, voc_form: str, masks: bool) -> None:
+        self.voc_form = voc_form
+        self.kinds = [CocoAP(kind) for kind in (("box", "mask") if masks else ("box",))]
+        self.boxes: list[Prediction] = []
+        self.targets: list[Target] = []
+
+    def update(self, prediction: Prediction, target: Target) -> None:
+        """Add an image."""
+        for kind in self.kinds:
+            kind.update(prediction, target)
+        self.boxes.append({name: value for name, value in prediction.items() if name != "masks"})
+        self.targets.append({name: value for name, value in target.items() if name != "masks"})
+
+    def compute(self) -> dict[str, float]:
+        """{"coco_ap", "coco_ap50", "coco_ap75", "voc_ap", "voc_ap50", "voc_ap75"} and {"coco_mask_ap", ...}: fractions.
+
+        Raises UserError if no image has a counted object.
+        """
+        values = self.kinds[0].compute() | voc_ap(self.boxes, self.targets, self.voc_form)
+        for kind in self.kinds[1:]:
+            values |= {name.replace("coco_", "coco_mask_"): value for name, value in kind.compute().items()}
+        return values
+
+
+def average_precisions(found: Iterator[Prediction], data: Boxes, masks: bool) -> dict[str, float]:
+    """The AP of the predictions of all images of `data`, see `AveragePrecisions`. Raises UserError as that does."""
+    return precisions_apart(found, data, masks, np.zeros(len(data), bool))[0]
+
+
+def precisions_apart(
+    found: Iterator[Prediction], data: Boxes, masks: bool, in_train: np.ndarray
+) -> tuple[dict[str, float], dict[str, float]]:
+    """The AP of all images, and that without the images in train, which is empty where no image or no object is left.
+
+    in_train: (N,) bool of `data`; without any True the second is empty, too.
+    """
+    whole, rest = (AveragePrecisions(data.voc_form, masks) for _ in range(2))
     for row, prediction in enumerate(found):
         target = data.target(row)
-        for kind in kinds:
-            kind.update(prediction, target)
-        boxes.append({name: value for name, value in prediction.items() if name != "masks"})
-        targets.append({name: value for name, value in target.items() if name != "masks"})
-    values = kinds[0].compute() | voc_ap(boxes, targets, data.voc_form)
-    if masks:
-        values |= {name.replace("coco_", "coco_mask_"): value for name, value in kinds[1].compute().items()}
-    return values
+        whole.update(prediction, target)
+        if in_train.any() and not in_train[row]:
+            rest.update(prediction, target)
+    values = whole.compute()
+    try:
+        return values, rest.compute() if rest.boxes else {}
+    except UserError:  # no object is left
+        return values, {}

@@ -11,6 +11,7 @@ from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.sources import VOC
 from evaluation.protocols.detection.training import Training
 from evaluation.protocols.detection.trials import Bench
+from evaluation.results import unseen
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate, over_seeds
 
@@ -52,6 +53,7 @@ def described(training: Training, model: LoadedModel, train: Boxes, test: Boxes)
     kind = f"{TITLES[training.arch]} {'Mask' if training.masks else 'Faster'} R-CNN"
     frozen = "" if training.trainable == "full" else ", frozen backbone"
     precision = "" if training.precision == "float32" else f", {training.precision}"
+    precision += "" if training.mirror else ", no mirror images"
     published = comparable(training, model, train, test)
     found = f"as {schedule.published}" if published else "not comparable to published numbers"
     return f"{kind}{frozen}, schedule {schedule.name}{precision}, {found}"
@@ -63,7 +65,7 @@ def comparable(training: Training, model: LoadedModel, train: Boxes, test: Boxes
     What torchvision does in another way than detectron2 is named in `evaluation.protocols.detection.c4`.
     """
     schedule, how = training.schedule, (training.arch, training.trainable, training.precision, training.masks)
-    if not schedule.published or how != ("c4", "full", "float32", schedule.masks):
+    if not (schedule.published and training.mirror) or how != ("c4", "full", "float32", schedule.masks):
         return False
     resnet50 = model.in_chans == 3 and sum(p.numel() for p in model.net.parameters()) == RESNET50
     return resnet50 and train.whole and test.whole
@@ -80,6 +82,9 @@ def _result(
     metric, beside = family
     values = {name: [record["ap"][name] for record in records] for name in (metric, *beside)}
     others = {name: over_seeds(values[name]) for name in beside}
+    if all(record["unseen"] for record in records):
+        others[unseen.UNSEEN] = over_seeds([record["unseen"][metric] for record in records])
+    in_train, tested = records[0]["in_train"], len(bench.test)
     several = len(seeds) > 1
     if several:
         each = zip(seeds, values[metric], strict=True)
@@ -96,7 +101,10 @@ def _result(
         seeds=list(seeds),
         digests={"model": bench.model.digest, "train": bench.train.digest, "test": bench.test.digest},
         seconds=seconds,
-        details=_details(bench, training, metric) | {"pictures": [record["picture"] for record in records]},
+        leaky=in_train > unseen.FEW * tested,
+        details=_details(bench, training, metric)
+        | {unseen.IN_TRAIN: in_train, unseen.TESTED: tested}
+        | {"pictures": [record["picture"] for record in records]},
         outcomes=np.array(values[metric]) if several else None,
         paired_on=paired if several else "",
     )
@@ -119,7 +127,9 @@ def _details(bench: Bench, training: Training, metric: str) -> dict[str, Any]:
         "optimizer": schedule.optimizer,
         "sides": list(schedule.sizes.sides),
         "precision": training.precision,
+        "mirror": training.mirror,
         "images": [len(bench.train), len(test)],
+        "without_an_object": bench.train.left_out,
     }
     if metric == FAMILIES["voc"][0]:
         found["voc_form"] = test.voc_form

@@ -29,6 +29,12 @@ class RunLengths:
         coded = [{"size": [height, width], "counts": self._counts(row)} for row in objects]
         return np.ascontiguousarray(mask_functions().decode(coded).transpose(2, 0, 1))
 
+    def extents(self, sizes: np.ndarray) -> np.ndarray:
+        """(M, 4) float64 xyxy of all masks. sizes: (M, 2) height and width of each one's image."""
+        coded = [{"size": size, "counts": self._counts(row)} for row, size in enumerate(sizes.tolist())]
+        found = np.asarray(mask_functions().toBbox(coded), np.float64).reshape(-1, 4)
+        return np.concatenate([found[:, :2], found[:, :2] + found[:, 2:]], 1)
+
     def take(self, objects: np.ndarray) -> "RunLengths":
         return RunLengths.of([self._counts(row) for row in objects])
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
 from evaluation.protocols.detection.coco import open_coco2017, open_coco_folder
+from evaluation.protocols.detection.plausible import check_plausible
 from evaluation.protocols.detection.voc import open_voc
 from sslkit.data.decode.scale import Range
 from sslkit.data.image_options import checked_range
@@ -29,6 +30,7 @@ def open_boxes(
     masks: bool = True,
     counts: str = "raise",
     range: Sequence[float] | str | None = None,
+    empty: str = "skip",
 ) -> Boxes:
     """Open one split of a detection data set. Nothing is downloaded.
 
@@ -39,6 +41,7 @@ def open_boxes(
     counts: reaction to a number of images other than the published one: "raise" or "warn".
     range: of coco:FOLDER, the values of pixels of more than 8 bits that become 0 and 255 in both splits; "auto": the
         least and the greatest of the training images; None: found in a sample of them.
+    empty: training images without an object: "skip", counted in `left_out`, as published, or "keep" as background.
     Raises UserError for an unknown source or split, missing files (all are named, with their source), and for
     invalid annotations.
     """
@@ -46,22 +49,26 @@ def open_boxes(
         if source.split != split:
             raise UserError(f"{source.name} is open with its split {source.split!r}, not {split!r}")
         opened = source
+        check_plausible(opened, refuse=True)
     else:
-        opened = _opened(source, split, Path(root).expanduser(), masks, counts, checked_range(range))
+        how = {"masks": masks, "counts": counts, "range": checked_range(range), "empty": empty}
+        opened = _opened(source, split, Path(root).expanduser(), **how)
     return opened if masks else opened.without_masks()
 
 
-def _opened(source: str, split: str, root: Path, masks: bool, counts: str, range: Range | str | None) -> Boxes:
+def _opened(
+    source: str, split: str, root: Path, *, masks: bool, counts: str, range: Range | str | None, empty: str
+) -> Boxes:
     name, _, own_root = source.partition(":")
     root = Path(own_root).expanduser() if own_root else root
     if source == "clipart_boxes":
         return open_clipart_boxes(split)
     if name in VOC:
-        return open_voc(name, split, root, counts)
+        return open_voc(name, split, root, counts, empty)
     if name == "coco2017":
-        return open_coco2017(split, root, masks=masks, counts=counts)
+        return open_coco2017(split, root, masks=masks, counts=counts, empty=empty)
     if name == "coco" and own_root:
-        return open_coco_folder(root, split, masks=masks, range=range)
+        return open_coco_folder(root, split, masks=masks, range=range, empty=empty)
     raise UserError(
         f"there is no detection set {source!r}: {nearest(name, (*NAMES, 'coco:FOLDER'))}. For a custom data set use "
         "coco:FOLDER, with FOLDER/train.json and FOLDER/test.json in COCO format"

@@ -39,6 +39,7 @@ class Training:
 
     arch, masks, trainable: see `build_detector`. precision: "float32", or "bfloat16" within layers, see
     `evaluation.protocols.detection.precision`. seed: of the new layers and of every draw.
+    mirror: half of the images.
     Raises UserError for an unknown precision.
     """
 
@@ -48,6 +49,7 @@ class Training:
     trainable: str = "full"
     precision: str = "float32"
     seed: int = 0
+    mirror: bool = True
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
@@ -75,7 +77,9 @@ def train_detector(
     checkpoint: Checkpoint | None = None,
     title: str = "training",
 ) -> Trained:
-    """Train a detector on a copy of the model's network, on the images of `data` that have objects; see `loop.fit`.
+    """Train a detector on a copy of the model's network, on the images of `data`; see `loop.fit`.
+
+    data: see `Boxes.to_learn_from`.
 
     Objects marked difficult are learned from, crowds are not, as in detectron2. Every draw is a function of
     (seed, step, rank).
@@ -86,14 +90,14 @@ def train_detector(
     Raises UserError for a checkpoint that is damaged or of another run, too few images, and a loss that is NaN or
     infinite.
     """
-    rows = (data if training.masks else data.without_masks()).to_learn_from()
+    rows = data if training.masks else data.without_masks()
     schedule, seed = training.schedule, training.seed
     own = {"arch": training.arch, "masks": training.masks, "trainable": training.trainable, "seed": seed}
     detector = build_detector(model, len(data.classes), sizes=schedule.sizes, **own).to(runtime.device)
     detector = set_precision(detector, training.precision)
 
     def batches(purpose: str, first: int, last: int) -> Iterator[Any]:
-        drawn = {"batch_size": schedule.batch_size, "seed": seed_of(purpose, seed) % 2**32}
+        drawn = {"batch_size": schedule.batch_size, "mirror": training.mirror, "seed": seed_of(purpose, seed) % 2**32}
         steps = {"first": first, "last": last, "rank": rank(), "world": world_size()}
         return training_batches(rows, model.in_chans, runtime, **drawn, **steps)
 

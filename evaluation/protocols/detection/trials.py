@@ -14,7 +14,7 @@ from tqdm import tqdm
 from evaluation.features.models import LoadedModel
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.pictures import draw_predictions
-from evaluation.protocols.detection.prediction import Prediction, average_precisions, predictions
+from evaluation.protocols.detection.prediction import Prediction, precisions_apart, predictions
 from evaluation.protocols.detection.training import Trained, Training, train_detector
 from evaluation.results.records import Records, run_id
 from evaluation.tuning.checkpoint import EVERY, Checkpoint
@@ -43,7 +43,7 @@ class Bench:
         training: its seed is replaced. A record has the APs (fractions), the losses (step, loss), seconds, and the
         names of the picture and of the weights in `folder`. Under torchrun every rank trains, rank 0 tests and
         records, and the others get [].
-        Raises UserError; see `train_detector` and `average_precisions`.
+        Raises UserError; see `train_detector` and `precisions_apart`.
         """
         records = Records(self.folder.with_name(f"{self.name}.jsonl"))
         trials = [replace(training, seed=seed) for seed in seeds]
@@ -100,7 +100,8 @@ class Bench:
 
         found = predictions(trained.detector, self.test, self.model.in_chans, self.runtime)
         first: list[Prediction] = []
-        values = average_precisions(_kept(found, first), self.test, training.masks)
+        seen = self.test.copies_in(self.train)
+        values, rest = precisions_apart(_kept(found, first), self.test, training.masks, seen)
         picture, weights = f"{re.sub(r'[^-+.0-9A-Za-z_]+', '_', self.test.name)}-{run}.png", f"{run}.safetensors"
         draw_predictions(self.test, first, self.folder / picture, title=f"{self.model.name} on {self.test.name}")
         with write_whole(self.folder / weights) as partial:
@@ -108,7 +109,14 @@ class Bench:
             state = trained.detector.state_dict()
             own = {name: value.cpu().clone(memory_format=torch.contiguous_format) for name, value in state.items()}
             safetensors.torch.save_file(own, partial)
-        return {"ap": values, "losses": trained.losses, "picture": picture, "weights_file": weights}
+        return {
+            "ap": values,
+            "unseen": rest,
+            "in_train": int(seen.sum()),
+            "losses": trained.losses,
+            "picture": picture,
+            "weights_file": weights,
+        }
 
 
 def _kept(found: Iterator[Prediction], first: list[Prediction]) -> Iterator[Prediction]:

@@ -18,6 +18,7 @@ import numpy as np
 from evaluation.datasets.voc07 import CLASSES
 from evaluation.protocols.detection.boxes import Boxes, Instances
 from evaluation.protocols.detection.disk_images import DiskImages
+from evaluation.protocols.detection.plausible import check_plausible
 from evaluation.protocols.detection.published import Published
 from sslkit.data.images import check_split
 from sslkit.data.path_list import PathList
@@ -52,11 +53,13 @@ class _Image:
     difficult: list[bool]
 
 
-def open_voc(name: str, split: str = "train", root: Path = Path("data"), counts: str = "raise") -> Boxes:
+def open_voc(
+    name: str, split: str = "train", root: Path = Path("data"), counts: str = "raise", empty: str = "skip"
+) -> Boxes:
     """Open a split of voc07, voc0712 or voc0712_paper below `root`: root/VOCdevkit/VOC2007, ... or root/VOC2007.
 
     split: "train" (alias "trainval") or "test". Difficult objects stay in both.
-    counts: reaction to a number of images other than the published one: "raise" or "warn".
+    counts: reaction to a number of images other than the published one: "raise" or "warn". empty: see `open_boxes`.
     Raises UserError for an unknown split, for missing files (all are named) and for invalid annotation files.
     """
     split = {"trainval": "train"}.get(split, split)
@@ -93,7 +96,8 @@ def open_voc(name: str, split: str = "train", root: Path = Path("data"), counts:
         note=note,
         licence="images of Flickr, under its terms of use",
     )
-    return opened.to_learn_from() if split == "train" else opened
+    check_plausible(opened, refuse=False)
+    return opened.to_learn_from(empty) if split == "train" else opened
 
 
 def _files(year: str, image_set: str) -> tuple[str, ...]:
@@ -154,6 +158,9 @@ def _parsed(image: str, root: ElementTree.Element) -> _Image:
     boxes, labels, difficult = [], [], []
     for thing in root.findall("object"):
         left, top, right, bottom = (float(_text(thing, f"bndbox/{side}")) for side in ("xmin", "ymin", "xmax", "ymax"))
+        turn = [_text(one, "value") for one in thing.iter("attribute") if one.findtext("name") == "rotation"]
+        if thing.find("robndbox") is not None or any(float(value) % 360 for value in turn):
+            raise ValueError("a rotated box, where boxes are upright: export the upright box around each object")
         boxes.append((left - 1, top - 1, right, bottom))
         labels.append(_label(_text(thing, "name")))
         difficult.append(thing.findtext("difficult", "0").strip() == "1")

@@ -141,7 +141,7 @@ def choice(
 ) -> dict[str, Any]:
     """Choose once, by the default metric of recipes/rank.py. place: further options of `successive_halving`."""
     seeds = [SEEDS * repeat + seed for seed in range(SEEDS)]
-    same = {name: settings[name] for name in ("steps", "batch_size", "crop", "flip", "precision", "max_images")}
+    same = {name: settings[name] for name in ("steps", "batch_size", "crop", "mirror", "precision", "max_images")}
     grid = settings["grid"]
     if len(grid["weight_decay"]) > 1:
         raise UserError(f"{task}: the truth has several weight decays, recipes/choose.py takes one")

@@ -19,6 +19,7 @@ from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.scale import Range, finite, guessed, to_bytes
 from sslkit.data.decode.tiff import NODATA, ORIENTATION, QUARTER_TURN, is_unsigned, nodata_of, orientation_of
 from sslkit.data.decode.unreadable import as_unreadable
+from sslkit.data.pixel_digest import digest_of_pixels
 
 # Of the pictures that Pillow opens. Not eps and ps, for which it runs another program, nor what it cannot decode or is
 # no raster image: wmf and emf (drawings), mpg (films), bufr, grib and hdf (data), iim (texts about a picture). Nor rare
@@ -159,6 +160,24 @@ def upright_size(image: Picture) -> tuple[int, int]:
     """Height and width of the image as `regions` and `square` rotate it; does not decode."""
     width, height = image.size
     return (width, height) if _orientation(image) >= QUARTER_TURN else (height, width)
+
+
+def digest_of(image: Picture) -> int:
+    """Decode at full size and return the digest of the upright pixels, see `sslkit.data.pixel_digest`.
+
+    Of at most 8 bits: the RGB values as shown, over white. Of more: the values as stored, by no range.
+    Raises UnreadableImage.
+    """
+    with as_unreadable(image.size):
+        if isinstance(image, Planes):
+            image.hold()
+            shown = not image.is_deep and image.becomes(3)
+            pixels = image.pixels(3, None).numpy() if shown else image.stored()
+            return digest_of_pixels(pixels.transpose(1, 2, 0))
+        if is_deep(image):
+            values = _values(ImageOps.exif_transpose(image) if _orientation(image) != 1 else image)
+            return digest_of_pixels(values[..., None])
+        return digest_of_pixels(np.asarray(_upright(image, 3, None)))
 
 
 def rgb(image: Picture, scale: Range | None = None) -> np.ndarray:

@@ -35,6 +35,7 @@ class Planes:
     tagged: Spans = ()
     fill: Fill | None = None
     itemsize = 2
+    _held: np.ndarray | None = None
 
     def __init__(self, size: tuple[int, int], count: int, *, colours: int, has_alpha: bool, is_deep: bool) -> None:
         self.size, self.count, self.colours, self.has_alpha, self.is_deep = size, count, colours, has_alpha, is_deep
@@ -77,9 +78,20 @@ class Planes:
         """The plane of opacity (H, W)."""
         return self._read()[self.colours]
 
+    def stored(self) -> np.ndarray:
+        """All planes (count, H, W) as stored, upright."""
+        return _upright(self._planes(), self.orientation)
+
+    def hold(self) -> None:
+        """Read the planes of this page, and keep them for whatever is asked for next."""
+        self._held = self._read()
+
+    def _planes(self) -> np.ndarray:
+        return self._read() if self._held is None else self._held
+
     def _straight(self) -> np.ndarray:
         """All planes (count, H, W), the colours without the opacity that they were multiplied by."""
-        planes = self._read()
+        planes = self._planes()
         if not self.is_associated:
             return planes
         alpha = planes[self.colours] / opaque(planes.dtype)

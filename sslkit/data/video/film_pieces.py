@@ -57,13 +57,13 @@ def cut_films(
     most: int = 300,
     recolor: bool = False,
     progress: bool = True,
-) -> dict[str, tuple[int, int]]:
+) -> dict[str, tuple[int, int, int]]:
     """Cut videos into pieces, MPEG-4 without sound: the first two thirds to OUT/train/NAME, the rest to OUT/test/NAME.
 
     frames: of a piece; pieces do not overlap. side: the shorter side of a piece in pixels.
     most: number of frames used of a video, from its start.
     recolor: give every piece its own colours (`recolored`), so that colours alone do not identify a video.
-    Returns {video: (pieces for training, pieces for tests)}.
+    Returns {video: (pieces for training, pieces for tests, frames that are in no piece)}.
     Raises UserError, with nothing written to `out`, for a video that is missing, cannot be read, is shorter than three
     pieces or has the name of another, for numbers out of range, and for an `out` that exists.
     """
@@ -84,7 +84,10 @@ def cut_films(
         raise UserError(f"{film.path} cannot be read to its end: {error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return {film.path.stem: (film.learned, film.pieces - film.learned) for film in surveyed}
+    return {
+        film.path.stem: (film.learned, film.pieces - film.learned, film.facts.frames - film.pieces * frames)
+        for film in surveyed
+    }
 
 
 def recolored(pictures: np.ndarray, film: str, number: int) -> np.ndarray:

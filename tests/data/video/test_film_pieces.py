@@ -17,8 +17,8 @@ from sslkit.errors import UserError
 def test_pieces_have_all_frames_in_order_and_tests_come_from_the_end(tmp_path: Path) -> None:
     long, short = write_film(tmp_path / "long.mp4", 43), write_film(tmp_path / "short.mp4", 15)
     assert cut_films([long, short], tmp_path / "out", frames=5, side=32, progress=False) == {
-        "long": (6, 2),
-        "short": (2, 1),
+        "long": (6, 2, 3),
+        "short": (2, 1, 0),
     }
     reader = open_reader("pyav")
     for name, pieces in (("long", 8), ("short", 3)):
@@ -34,7 +34,7 @@ def test_pieces_have_all_frames_in_order_and_tests_come_from_the_end(tmp_path: P
 
 def test_most_says_how_much_of_a_film_is_used(tmp_path: Path) -> None:
     film = write_film(tmp_path / "film.mp4", 43)
-    assert cut_films([film], tmp_path / "out", frames=5, most=19, progress=False) == {"film": (2, 1)}
+    assert cut_films([film], tmp_path / "out", frames=5, most=19, progress=False) == {"film": (2, 1, 28)}
 
 
 def test_recoloured_pieces_differ_in_colour_and_not_in_shape(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluation.features.cache import GROUPS, IDS, INDEX, LABELS, ROWS, Partial, read_whole
+from evaluation.features.cache import DIGESTS, GROUPS, IDS, INDEX, LABELS, ROWS, Partial, read_whole
 
 N, WIDTH = 10, 4
 X = np.random.default_rng(0).normal(size=(N, WIDTH)).astype(np.float32)
+DIGEST = np.arange(N) - 2**62
 BESIDE = {LABELS: np.arange(N), IDS: np.array([f"image {i}" for i in range(N)]), GROUPS: np.arange(N) // 2}
 
 
@@ -18,7 +19,7 @@ def filled(root: Path, lost: int | None = None) -> Path:
     partial.prepare()
     for rows in partial.open():
         kept = np.array([row != lost for row in rows])
-        partial.write(rows[0], X[rows], kept)
+        partial.write(rows[0], X[rows], kept, DIGEST[rows])
     partial.flush()
     partial.publish(root / "key", BESIDE, {"model": "m"})
     return root / "key"
@@ -36,17 +37,17 @@ def test_unreadable_rows_are_left_out_of_all(tmp_path: Path) -> None:
     found = read_whole(filled(tmp_path, lost=4))
     others = np.delete(np.arange(N), 4)
     assert (found[ROWS] == X[others]).all() and (found[LABELS] == others).all()
-    assert (found[GROUPS] == others // 2).all()
+    assert (found[GROUPS] == others // 2).all() and (found[DIGESTS] == DIGEST[others]).all()
 
 
 def test_a_second_process_fills_only_what_the_first_has_not(tmp_path: Path) -> None:
     first = Partial(tmp_path, "key", N, WIDTH, block=3)
     first.prepare()
     assert len(first.open()) == 4
-    first.write(0, X[0:3], np.ones(3, bool))
-    first.write(3, X[3:6], np.ones(3, bool))
+    first.write(0, X[0:3], np.ones(3, bool), DIGEST[0:3])
+    first.write(3, X[3:6], np.ones(3, bool), DIGEST[3:6])
     first.flush()
-    first.write(9, X[9:], np.ones(1, bool))  # never flushed: lost with the process
+    first.write(9, X[9:], np.ones(1, bool), DIGEST[9:])  # never flushed: lost with the process
     second = Partial(tmp_path, "key", N, WIDTH, block=3)
     second.prepare()
     assert second.open() == [[6, 7, 8], [9]]
@@ -63,7 +64,7 @@ def test_another_block_size_starts_again(tmp_path: Path) -> None:
     first = Partial(tmp_path, "key", N, WIDTH, block=3)
     first.prepare()
     first.open()
-    first.write(0, X[:3], np.ones(3, bool))
+    first.write(0, X[:3], np.ones(3, bool), DIGEST[:3])
     first.flush()
     second = Partial(tmp_path, "key", N, WIDTH, block=5)
     second.prepare()

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from evaluation.features import as_features, matched
-from evaluation.features.table import joined, parts_of_ids
-from evaluation.learners.linear_parts import in_both
+from evaluation.features.table import joined
 from sslkit.errors import UserError
 
 X = np.random.default_rng(0).normal(size=(6, 3))
@@ -91,11 +90,8 @@ def test_two_splits_become_one_with_the_classes_of_the_first() -> None:
     second = replace(second, classes=["dog", "cat"], y=1 - second.y)
     both = joined(first, second)
     assert [both.classes[label] for label in both.y] == ["dog", "cat", "cat", "cat", "dog", "dog"]
-    parts = parts_of_ids(both)
-    assert [ids.tolist() for _, ids in parts] == [["a", "b", "c"], ["a", "d", "e"]]
-    assert [rows.tolist() for rows, _ in parts] == [[0, 1, 2], [3, 4, 5]]
-    of_both, of_test = in_both(both, second.take(np.array([0, 2])))
-    assert of_both.tolist() == [3, 5] and of_test.tolist() == [0, 1]
+    assert both.ids.tolist() == ["train/a", "train/b", "train/c", "val/a", "val/d", "val/e"]
+    assert np.isin(both.images, second.take(np.array([0, 2])).images).tolist() == [False] * 3 + [True, False, True]
 
 
 def test_classes_that_only_the_test_has_are_named() -> None:

@@ -80,7 +80,9 @@ def test_no_query_shares_a_group_with_its_support() -> None:
 
 def test_groups_raise_what_a_class_needs() -> None:
     pool = make(dict.fromkeys(SIZES, 24), groups=True)
-    with pytest.raises(UserError, match=r"has 24 images and an episode needs 25 \(5 support \+ 15 query, images of on"):
+    with pytest.raises(
+        UserError, match=r"has 24 images and an episode needs 25 \(5 support \+ 15 query, copies, and im"
+    ):
         draw_episodes(pool, k_shot=5)
     assert len(draw_episodes(pool, k_shot=4, episodes=2)) == 2
 

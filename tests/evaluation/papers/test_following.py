@@ -17,7 +17,7 @@ from evaluation.papers.stages import ACCURACY, LOGME, Curves, Stages, row
 from evaluation.ranking.ground_truth import opened_splits
 from evaluation.tuning.classifier import Setting
 
-SETTING = Setting(lr=1e-2, optimizer="adamw", steps=4, batch_size=8, crop=(0.5, 1.0), flip=False)
+SETTING = Setting(lr=1e-2, optimizer="adamw", steps=4, batch_size=8, crop=(0.5, 1.0), mirror=False)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from sslkit.errors import UserError
 
 TRAIN, TEST = open_split("digits", "train"), open_split("digits", "test")
 GRID = {"lr": [0.3, 1e-4, 0.03], "weight_decay": [0.0, 1e-3]}
-QUICK = {"steps": 12, "batch_size": 32, "crop": (0.6, 1.0), "flip": False, "progress": False, "device": "cpu"}
+QUICK = {"steps": 12, "batch_size": 32, "crop": (0.6, 1.0), "mirror": False, "progress": False, "device": "cpu"}
 
 
 def network() -> torch.nn.Module:
@@ -82,7 +82,7 @@ def test_the_best_setting_on_held_out_images_is_tuned_again_on_all_and_tested(tm
     result = fine_tune(model(), data, grid=GRID, out=tmp_path, **QUICK)
     held = held_out(data["train"].y, data["train"].ids, 0.2, 0)
     learn, judge = some(data["train"], np.flatnonzero(~held)), some(data["train"], np.flatnonzero(held))
-    options = {name: QUICK[name] for name in ("steps", "batch_size", "crop", "flip")}
+    options = {name: QUICK[name] for name in ("steps", "batch_size", "crop", "mirror")}
     settings = [Setting(lr=lr, weight_decay=wd, **options) for lr in GRID["lr"] for wd in GRID["weight_decay"]]
     shares = [by_hand(learn, judge, setting).mean() for setting in settings]
     assert [entry["value"] for entry in result.details["grid"]] == pytest.approx(shares, abs=1e-12)

@@ -13,7 +13,7 @@ from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.fine_tune import fine_tune
 from sslkit.errors import UserError
 
-QUICK = {"steps": 20, "batch_size": 32, "crop": (0.6, 1.0), "flip": False, "progress": False, "device": "cpu"}
+QUICK = {"steps": 20, "batch_size": 32, "crop": (0.6, 1.0), "mirror": False, "progress": False, "device": "cpu"}
 GRID = {"lr": [0.3, 1e-5]}
 
 

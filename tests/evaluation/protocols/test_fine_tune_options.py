@@ -18,7 +18,7 @@ from evaluation.protocols.fine_tune import fine_tune
 from evaluation.results.result import Result
 from sslkit.runtime.context import Runtime
 
-QUICK = {"steps": 5, "batch_size": 32, "crop": (0.6, 1.0), "flip": False, "progress": False, "device": "cpu"}
+QUICK = {"steps": 5, "batch_size": 32, "crop": (0.6, 1.0), "mirror": False, "progress": False, "device": "cpu"}
 
 
 def model() -> LoadedModel:
@@ -80,14 +80,13 @@ def test_a_damaged_file_is_left_out_and_said_before_the_first_step(
 def test_a_grid_may_be_given_as_an_option_and_counts_is_passed_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = {"grid": {"lr": [0.3]}, "steps": 2, "batch_size": 8, "flip": False}
-    (result,) = evaluate(
-        model(), faces(tmp_path / "data"), ["fine_tune"], options={"fine_tune": given}, out=tmp_path, device="cpu"
-    )
+    given = {"grid": {"lr": [0.3]}, "steps": 2, "batch_size": 8}
+    how = {"out": tmp_path, "device": "cpu", "mirror": False}
+    (result,) = evaluate(model(), faces(tmp_path / "data"), ["fine_tune"], options={"fine_tune": given}, **how)
     assert result.recipe.startswith("one setting") and result.recipe.endswith("2 steps of 8")
     asked = []
     monkeypatch.setattr("evaluation.protocols.base.open_splits", lambda data, reading: asked.append(reading.counts))
-    monkeypatch.setattr(module, "open_task", lambda model, splits: None)
+    monkeypatch.setattr(module, "open_task", lambda model, splits, reading: None)
     monkeypatch.setattr(module, "tuned", lambda *_: None)
     for how in ({}, {"counts": "warn"}):
         module.run(Subject(model(), "digits", Reading(**how)), module.Options(), Runtime())

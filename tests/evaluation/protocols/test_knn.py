@@ -112,14 +112,16 @@ def test_images_of_test_that_are_in_train_are_left_out_of_their_own_neighbours(t
     assert renamed.details["in_train"] == 0 and (renamed.outcomes == (apart == some.y)).all()
 
 
-def test_the_images_of_its_group_are_left_out_too(train) -> None:
+def test_its_copies_and_the_images_of_its_group_are_left_out_too(train) -> None:
     """Every image twice: a bank that keeps the copy answers all."""
     few = train.take(np.arange(300))
     twice = few.take(np.repeat(np.arange(300), 2))
-    assert knn(twice, twice, k=1, ks=()).value == 1
-    grouped = replace(twice, groups=np.repeat(np.arange(300), 2))
+    others = replace(twice, pixel_digests=np.arange(600))  # other images of equal features
+    assert knn(others, others, k=1, ks=()).value == 1
+    grouped = replace(others, groups=np.repeat(np.arange(300), 2))
     alone = knn(few, few, k=1, ks=()).outcomes
-    assert (knn(grouped, grouped, k=1, ks=()).outcomes == np.repeat(alone, 2)).all()
+    for one in (grouped, replace(twice, pixel_digests=np.repeat(np.arange(300), 2), ids=np.arange(600).astype(str))):
+        assert (knn(one, one, k=1, ks=()).outcomes == np.repeat(alone, 2)).all()
 
 
 def test_the_order_of_the_rows_does_not_matter(train, test) -> None:

@@ -20,7 +20,8 @@ def patches(n: int = 200, features: int = 6, classes: int = 3, seed: int = 0) ->
     x = rng.normal(size=(n, features)).astype(np.float32)
     logits = x @ rng.normal(size=(features, classes)) + rng.normal(size=(n, classes))
     share = np.exp(2 * logits) / np.exp(2 * logits).sum(1, keepdims=True)
-    return Patches(x, share.astype(np.float32), rng.uniform(0.2, 1, n).astype(np.float32), np.arange(n) // 10)
+    image = np.arange(n) // 10
+    return Patches(x, share.astype(np.float32), rng.uniform(0.2, 1, n).astype(np.float32), image, image)
 
 
 @pytest.mark.parametrize("penalty", [1.0, 0.01])

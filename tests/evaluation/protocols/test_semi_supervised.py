@@ -25,7 +25,7 @@ from sslkit.runtime.context import Runtime
 TRAIN, TEST = open_split("digits", "train"), open_split("digits", "test")
 DATA = {"train": TRAIN, "test": TEST}
 QUICK = {"epochs": 6, "batch_size": 32, "draws": 2, "lrs": (0.3, 0.01), "head_lrs": (0.3,), "crop": (0.6, 1.0)}
-QUICK |= {"flip": False, "progress": False, "device": "cpu"}
+QUICK |= {"mirror": False, "progress": False, "device": "cpu"}
 
 
 def model() -> LoadedModel:
@@ -174,7 +174,7 @@ def test_one_pair_of_rates_is_not_chosen_and_the_seed_is_told(select: str) -> No
 def test_counts_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr("evaluation.protocols.base.open_splits", lambda data, reading: asked.append(reading.counts))
-    monkeypatch.setattr(module, "open_task", lambda model, splits: None)
+    monkeypatch.setattr(module, "open_task", lambda model, splits, reading: None)
     monkeypatch.setattr(module, "tuned", lambda *_: None)
     for how in ({}, {"counts": "warn"}):
         module.run(Subject(model(), "digits", Reading(**how)), module.Options(), Runtime())

@@ -165,7 +165,7 @@ def test_without_a_score_of_every_model_none_is_tuned(zoo: dict) -> None:
 
 def test_the_next_command_has_the_recipe_of_the_choice(zoo: dict) -> None:
     found = successive_halving(zoo, "digits", **QUICK)
-    how = {"weight_decay": 0.01, "optimizer": "adamw", "steps": 8, "batch_size": 32, "seeds": [0], "flip": False}
+    how = {"weight_decay": 0.01, "optimizer": "adamw", "steps": 8, "batch_size": 32, "seeds": [0], "mirror": False}
     how |= {"image_size": None, "trust": (), "root": "data", "crop": (0.5, 1.0), "range": None}
     told = next_command(found, "digits", {**how, "precision": "bfloat16"})
     assert "fine_tune.crop=[0.5,1.0]" in told and "fine_tune.precision=bfloat16" in told

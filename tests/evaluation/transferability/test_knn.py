@@ -9,7 +9,6 @@ import evaluation
 import sslkit
 from evaluation.features import as_features
 from evaluation.ranking.scoring import evaluate_metric
-from evaluation.transferability.knn import _joined
 from sslkit.errors import UserError
 
 
@@ -120,8 +119,3 @@ def test_images_of_one_group_do_not_vote_for_each_other() -> None:
         assert alone > 0.9 and together < 0.4 if name != "lead" else together < alone - 0.1, name
     with pytest.raises(UserError, match="all 600 images are of one group"):
         evaluation.score("knn", dataclasses.replace(given, groups=np.zeros(600, np.int64)))
-
-
-def test_a_group_and_a_copy_join_what_they_share() -> None:
-    joined = _joined(np.array([0, 1, 1, 2, 3, 4]), np.array([7, 7, 8, 9, 9, 5]))
-    assert [np.flatnonzero(joined == one).tolist() for one in dict.fromkeys(joined)] == [[0, 1, 2], [3, 4], [5]]

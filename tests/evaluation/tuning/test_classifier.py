@@ -91,7 +91,7 @@ def test_sgd_is_nesterov_momentum_along_a_cosine_with_decay_of_all_weights() -> 
 
 
 def test_adamw_decays_apart_from_the_gradient() -> None:
-    setting = Setting(lr=0.01, weight_decay=0.5, steps=4, batch_size=25, optimizer="adamw", flip=False)
+    setting = Setting(lr=0.01, weight_decay=0.5, steps=4, batch_size=25, optimizer="adamw", mirror=False)
     model = loaded()
     net = with_head(model, 10).train()
     weights = list(net.parameters())
@@ -156,18 +156,18 @@ def test_fewer_images_than_a_batch_are_one_batch() -> None:
     assert not torch.equal(batches[0][1], batches[1][1])
 
 
-@pytest.mark.parametrize("flip", [False, True])
-def test_images_are_mirrored_only_if_asked_for(flip: bool) -> None:
+@pytest.mark.parametrize("mirror", [False, True])
+def test_images_are_mirrored_only_if_asked_for(mirror: bool) -> None:
     from sslkit.data.arrays import ArrayImages
     from sslkit.data.images import Identity, ImageOptions
 
     bright_right = np.zeros((40, 1, 8, 8), np.uint8)
     bright_right[..., 4:] = 255
     images = ArrayImages(bright_right, Identity("half", labels=np.zeros(40)), ImageOptions())
-    setting = Setting(lr=0.1, steps=1, batch_size=40, flip=flip, crop=(1.0, 1.0))
+    setting = Setting(lr=0.1, steps=1, batch_size=40, mirror=mirror, crop=(1.0, 1.0))
     ((view, _),) = training_batches(loaded(), pixels(np.arange(40), images), setting)
     mirrored = (view[..., :4].mean((1, 2, 3)) > view[..., 4:].mean((1, 2, 3))).float().mean().item()
-    assert (0.2 < mirrored < 0.8) if flip else mirrored == 0
+    assert (0.2 < mirrored < 0.8) if mirror else mirrored == 0
 
 
 def test_scores_are_those_of_centre_crops_in_eval_mode() -> None:
@@ -245,7 +245,7 @@ def test_a_whole_number_and_the_same_fraction_are_one_setting() -> None:
 
 
 def test_it_learns_digits() -> None:
-    setting = Setting(lr=0.2, steps=150, batch_size=64, flip=False, crop=(0.6, 1.0))
+    setting = Setting(lr=0.2, steps=150, batch_size=64, mirror=False, crop=(0.6, 1.0))
     train, test = DIGITS, open_images("digits", split="test")
     given = pixels(np.arange(len(train)))
     net = train_classifier(loaded(), given, torch.from_numpy(train.labels), setting, classes=10, progress=False)

@@ -96,7 +96,7 @@ def test_two_processes_end_with_the_weights_of_one(work: str, labels: np.ndarray
 
 def whole_protocols(folder: Path) -> list[float]:
     digits = {split: open_split("digits", split) for split in ("train", "test")}
-    how = {"steps": 6, "batch_size": 32, "crop": (0.6, 1.0), "flip": False, "progress": False, "device": "cpu"}
+    how = {"steps": 6, "batch_size": 32, "crop": (0.6, 1.0), "mirror": False, "progress": False, "device": "cpu"}
     grid = {"lr": [0.3, 0.03]}
     found = fine_tune(convolution(), digits, grid=grid, seeds=[0, 1], out=folder / "shared", **how)
     again = fine_tune(convolution(), digits, grid=grid, seeds=[0, 1], out=folder / "shared", **how)

@@ -137,7 +137,8 @@ def test_files_of_one_name_in_two_splits_stay_two_images(tmp_path: Path) -> None
         for name in "ab":
             (tmp_path / split / name).mkdir(parents=True)
             for number in range(3):
-                Image.new("RGB", (20, 20)).save(tmp_path / split / name / f"{number}.png")
+                colour = (40 * number, 90 * ["train", "val", "test"].index(split), 99 * (name == "a"))
+                Image.new("RGB", (20, 20), colour).save(tmp_path / split / name / f"{number}.png")
     task = open_task(load_model(nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten()), image_size=16), tmp_path)
     wanted = [f"{split}/{name}/{number}.png" for split in ("train", "val") for name in "ab" for number in range(3)]
     assert sorted(task.train.ids) == wanted and "a/0.png" in task.test.ids

@@ -94,4 +94,4 @@ def test_a_split_without_damage_is_the_same_one(tmp_path: Path, warned: list[str
     write_jpegs(tmp_path / "one", 3)
     write_jpegs(tmp_path / "two", 3)
     split = open_split(str(tmp_path), "all")
-    assert readable(split) is split and not warned
+    assert readable(split).images is split.images and len(readable(split).pixel_digests) == 6 and not warned

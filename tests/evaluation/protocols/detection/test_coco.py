@@ -66,6 +66,8 @@ def test_ids_are_turned_back_in_results(own: Path) -> None:
 
 def test_masks_of_polygons_and_run_lengths_are_pycocotools(own: Path, change: Callable[..., None]) -> None:
     coco_module = pytest.importorskip("pycocotools.coco")
+    from pycocotools import mask as mask_module
+
     rng = np.random.default_rng(0)
 
     def other_shapes(content: Json) -> None:
@@ -80,6 +82,14 @@ def test_masks_of_polygons_and_run_lengths_are_pycocotools(own: Path, change: Ca
                 {"size": [128, 128], "counts": counts},
                 annotation["segmentation"],
             )[number % 4]
+            whole = truth_of(annotation["segmentation"])
+            annotation["bbox"], annotation["area"] = mask_module.toBbox(whole).tolist(), float(mask_module.area(whole))
+
+    def truth_of(shape: Any) -> Json:
+        if isinstance(shape, list):
+            parts = [part for part in shape if len(part) >= 6]
+            return mask_module.merge(mask_module.frPyObjects(parts, 128, 128))
+        return mask_module.frPyObjects(shape, 128, 128) if isinstance(shape["counts"], list) else shape
 
     change(other_shapes)
     data = open_boxes(f"coco:{own}", "train")
@@ -120,7 +130,8 @@ def test_train_leaves_out_images_with_nothing_to_learn_and_test_keeps_them(own: 
 
 
 def test_a_pixel_over_the_edge_is_let_pass_and_cut_for_training(own: Path, change: Callable) -> None:
-    change(lambda content: content["annotations"][0].update(bbox=[-0.5, 10, 129, 20]))
+    shape = [[-0.5, 10, 128.5, 10, 128.5, 30, -0.5, 30]]
+    change(lambda content: content["annotations"][0].update(bbox=[-0.5, 10, 129, 20], area=2580, segmentation=shape))
     target = open_boxes(f"coco:{own}", "train").target(0)
     assert [-0.5, 10, 128.5, 30] in target["boxes"].tolist()
     assert [0, 10, 128, 30] in for_training(target, 128, 128)["boxes"].tolist()
@@ -156,7 +167,7 @@ def test_an_image_lying_on_its_side_is_turned_where_the_json_says_so(own: Path, 
     def keep_inside(content: Json) -> None:
         for row in content["annotations"]:
             if row["image_id"] == content["images"][0]["id"]:
-                row.update(bbox=[1, 1, 20, 20])
+                row.update(bbox=[1, 1, 20, 20], area=400)
 
     change(keep_inside)
     as_stored = open_boxes(f"coco:{own}", "train", masks=False)[0][0]

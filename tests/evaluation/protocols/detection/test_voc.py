@@ -1,5 +1,6 @@
 """VOC's layout, written to disk from generated pictures; torchvision's reader says the same of it."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -179,3 +180,27 @@ def test_an_image_of_another_size_is_refused_when_it_is_read(root: Path) -> None
 def test_an_unknown_split_is_said(root: Path) -> None:
     with pytest.raises(UserError, match="voc07 has no split 'val'"):
         open_boxes("voc07", "val", root)
+
+
+def spoil(root: Path, old: str, new: str, name: str = "*") -> None:
+    for path in root.rglob(f"VOC2007/Annotations/{name}.xml"):
+        path.write_text(re.sub(old, new, path.read_text()))
+
+
+def test_boxes_that_cannot_be_right_are_counted_in_a_published_set(root: Path) -> None:
+    spoil(root, r"<xmax>\d+</xmax>", "<xmax>1</xmax>", "000001")  # a width of 1 in the place of the right edge
+    with pytest.warns(UserWarning, match=r"voc07 \(train\): \d+ of \d+ objects have no area"):
+        open_boxes("voc07", "train", root)
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        "<attributes><attribute><name>rotation</name><value>30.0</value></attribute></attributes>",
+        "<robndbox><cx>1</cx><cy>1</cy><w>1</w><h>1</h><angle>0.2</angle></robndbox>",
+    ],
+)
+def test_rotated_boxes_are_refused(root: Path, added: str) -> None:
+    spoil(root, "</object>", f"{added}</object>")
+    with pytest.raises(UserError, match=r"000000\.xml .*a rotated box, where boxes are upright"):
+        open_boxes("voc07", "train", root)

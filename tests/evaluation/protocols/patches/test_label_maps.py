@@ -145,3 +145,38 @@ def test_unknown_sources_and_splits_are_named() -> None:
         open_label_maps(opened, "train")
     boxes: Boxes = open_clipart_boxes("test")
     assert len(open_label_maps(boxes, "test")) == len(boxes)
+
+
+def stored(path: Path, orientation: int, size: tuple[int, int]) -> None:
+    """A photograph that is dark above and bright below once it is turned upright by its orientation."""
+    upright = np.zeros((size[1], size[0], 3), np.uint8)
+    upright[size[1] // 2 :] = 250
+    turn = {1: None, 3: Image.Transpose.ROTATE_180, 6: Image.Transpose.ROTATE_90}[orientation]
+    image, exif = Image.fromarray(upright), Image.Exif()
+    exif[0x0112] = orientation
+    (image if turn is None else image.transpose(turn)).save(path, quality=95, exif=exif)
+
+
+def test_a_photograph_is_turned_to_its_upright_map(tmp_path: Path) -> None:
+    root = voc(tmp_path)
+    stored(root / "VOCdevkit/VOC2012/JPEGImages/2007_000001.jpg", 6, (8, 6))
+    with pytest.warns(UserWarning):
+        maps = open_label_maps(f"voc12_seg:{root}", "train", Reading(counts="warn"))
+    image, _ = maps[0]
+    assert image.shape == (3, 6, 8) and image[:, :2].float().mean() < 40 and image[:, 4:].float().mean() > 200
+    assert torch.equal(maps.take(np.array([1, 0]))[1][0], image) and maps[1][0].shape == (3, 6, 8)
+
+
+@pytest.mark.parametrize(("orientation", "size"), [(3, (8, 6)), (6, (6, 8)), (6, (7, 7))])
+def test_a_turned_photograph_whose_map_may_be_either_is_refused(
+    tmp_path: Path, orientation: int, size: tuple[int, int]
+) -> None:
+    root = voc(tmp_path)
+    stored(root / "VOCdevkit/VOC2012/JPEGImages/2007_000001.jpg", orientation, size)
+    if size == (7, 7):
+        Image.new("L", size).save(root / "VOCdevkit/VOC2012/SegmentationClass/2007_000001.png")
+    with (
+        pytest.warns(UserWarning),
+        pytest.raises(UserError, match=r"000001\.jpg has an EXIF orientation, and"),
+    ):
+        open_label_maps(f"voc12_seg:{root}", "train", Reading(counts="warn"))

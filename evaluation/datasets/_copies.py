@@ -1,0 +1,150 @@
+"""The same image in two splits, or twice in one, by the digests of its pixels (`sslkit.data.pixel_digest`).
+
+Images of one group, such as the pages of a file, and copies of one image stay together.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evaluation.datasets.base import Split
+from sslkit.data.loader import batches_in_order
+from sslkit.data.pixel_digest import KEY
+from sslkit.runtime.jobs import cores
+
+SIDE = 32  # pixels: the smallest copy of an image that is looked at only for its digest and for damage
+READ = 64  # images at a time
+
+
+def looked_at(split: Split) -> tuple[np.ndarray, np.ndarray]:
+    """Decode all images once: (readable (N,) bool, pixel digests (N,) int64, of an unreadable image another's)."""
+    images = split.images
+    if images.decodes:
+        images = images.at(image_size=SIDE, channels=images.channels, fit="squash")
+    readable, digests = np.zeros(len(split), bool), np.zeros(len(split), np.int64)
+    for rows, batch in batches_in_order(images.identified(), range(len(split)), READ, workers="auto"):
+        readable[rows] = batch["index"].numpy() == rows  # an unreadable image is replaced by another
+        digests[rows] = batch[KEY].numpy()
+    return readable, digests
+
+
+def identified(split: Split) -> Split:
+    """Return the split with the digests of its images, which are read for it unless they have them."""
+    return split if split.pixel_digests is not None else replace(split, pixel_digests=looked_at(split)[1])
+
+
+def overlap(a: Split, b: Split) -> list[tuple[str, str]]:
+    """Return the images of `b` that are also in `a`: sorted pairs (id in a, id in b), one pair per image of `b`.
+
+    Images are the same if their decoded pixels are equal at full size, upright, in whatever format they are stored.
+    Every image of both is read; those that cannot be read are in neither.
+    """
+    first: dict[int, str] = {}
+    for digest, name in sorted(_named(a), key=lambda pair: pair[1]):
+        first.setdefault(digest, name)
+    return sorted((first[digest], name) for digest, name in _named(b) if digest in first)
+
+
+def _named(split: Split) -> list[tuple[int, str]]:
+    readable, digests = looked_at(split)
+    return [(digest, str(name)) for digest, name in zip(digests[readable].tolist(), split.ids[readable], strict=True)]
+
+
+def same_of_shape(
+    learned: Sequence[Hashable],
+    tested: Sequence[Hashable],
+    digests: Callable[[int], int | None],
+    digests_of_test: Callable[[int], int | None],
+) -> np.ndarray:
+    """Return (M,) bool: test items that are also training items; only those of a shape that both have are decoded.
+
+    learned, tested: the shape of each item. digests, digests_of_test: of the pixels of a row; None if unreadable.
+    """
+    shared = set(learned) & set(tested)
+    rows, rows_of_test = ([row for row, shape in enumerate(one) if shape in shared] for one in (learned, tested))
+    with ThreadPoolExecutor(cores()) as pool:  # decoders work outside the GIL
+        known = set(pool.map(digests, rows)) - {None}
+        found = dict(zip(rows_of_test, pool.map(digests_of_test, rows_of_test), strict=True))
+    return np.array([found.get(row) in known for row in range(len(tested))], dtype=bool)
+
+
+def together(images: np.ndarray, groups: np.ndarray | None) -> np.ndarray | None:
+    """Return the finest groups (N,) that hold copies of one image, and the images of one group; None for no such.
+
+    images: (N,) int64, equal for the same image. groups: (N,), or None. With groups and no copies these are returned.
+    """
+    distinct, image = np.unique(images, return_inverse=True)
+    if len(distinct) == len(images):
+        return groups
+    if groups is None:
+        return image
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    places = (image, np.unique(groups, return_inverse=True)[1] + len(images))
+    graph = coo_array((np.ones(len(images), bool), places), shape=(2 * len(images),) * 2)
+    return connected_components(graph, directed=False)[1][image]
+
+
+def units(ids: np.ndarray, images: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what a part is drawn from, see `together`: (names (G,), first row (G,), number (N,) of each row's unit).
+
+    A unit has the name of its image, or of its group; of several the first in the alphabet.
+    """
+    names = np.asarray(ids if groups is None else groups).astype(str)
+    whole = together(images, groups)
+    if whole is not None and whole is not groups:
+        order = np.argsort(names, kind="stable")
+        first, member = np.unique(whole[order], return_index=True, return_inverse=True)[1:]
+        names[order] = names[order][first][member]
+    return np.unique(names, return_index=True, return_inverse=True)
+
+
+@dataclass(frozen=True)
+class Own:
+    """What a test image must not be compared with: the same image, and the training images of the groups it is in.
+
+    image: (M,) number of each test image. group: (N,) of each training image. pairs: sorted image * `groups` + group of
+    every group that has a copy of the image. groups: their number.
+    """
+
+    image: np.ndarray
+    group: np.ndarray
+    pairs: np.ndarray
+    groups: int
+
+    @classmethod
+    def of(cls, learned: np.ndarray, tested: np.ndarray, groups: np.ndarray | None) -> "Own":
+        """learned, tested: (N,), (M,) int64, equal for the same image. groups: (N,) of the training images, or None."""
+        numbers = np.unique(np.concatenate([learned, tested]), return_inverse=True)[1]
+        learned, tested = np.split(numbers, [len(learned)])
+        group = learned if groups is None else np.unique(groups, return_inverse=True)[1]
+        count = int(group.max()) + 1
+        pairs = np.unique(learned * count + group)
+        return cls(tested, group, pairs[np.isin(pairs // count, tested)], count)
+
+    def at(self, order: np.ndarray, rows: np.ndarray) -> "Own":
+        """Return that of the test images `rows` beside the training images in another order."""
+        return replace(self, image=self.image[rows], group=self.group[order])
+
+    def holds(self, rows: np.ndarray, position: np.ndarray) -> np.ndarray:
+        """Return True where a training image belongs to a test image. rows, position: any shapes that broadcast."""
+        if not len(self.pairs):
+            return np.zeros(np.broadcast_shapes(rows.shape, position.shape), bool)
+        pair = self.image[rows] * self.groups + self.group[position]
+        return self.pairs[np.searchsorted(self.pairs, pair).clip(max=len(self.pairs) - 1)] == pair
+
+    @property
+    def in_train(self) -> np.ndarray:
+        """(M,) bool: test images that are also training images."""
+        return np.isin(self.image, self.pairs // self.groups)
+
+    @property
+    def most(self) -> int:
+        """The largest number of training images that belong to one image."""
+        if not len(self.pairs):
+            return 0
+        sizes = np.bincount(self.group, minlength=self.groups)[self.pairs % self.groups]
+        return int(np.bincount(self.pairs // self.groups, sizes).max())

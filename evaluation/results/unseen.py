@@ -1,0 +1,54 @@
+"""Numbers whose test images were trained on: they say so beside the value, and stand again without these images."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from evaluation.results.result import Result
+from evaluation.results.statistics import Estimate
+from sslkit.errors import UserError
+
+UNSEEN = "without images of train"  # a name in `Result.others`
+IN_TRAIN, TESTED = "in_train", "tested"  # in `Result.details`
+FEW = 0.01  # a smaller share of the test images moves an accuracy by less than its interval: counted, not leaky
+
+
+def beside(in_train: np.ndarray, measure: Callable[[np.ndarray], Estimate]) -> dict[str, Estimate]:
+    """Return {UNSEEN: the estimate of the test images that are not in train}; {} where all or none are.
+
+    in_train: (M,) bool. measure: of chosen rows (m,) int64; where they have no such number, it raises UserError.
+    """
+    if not in_train.any() or in_train.all():
+        return {}
+    try:
+        return {UNSEEN: measure(np.flatnonzero(~in_train))}
+    except UserError:  # as a mean over classes of which the rest has none
+        return {}
+
+
+def details(in_train: np.ndarray) -> dict[str, Any]:
+    """Return the entries of `Result.details` on test images (M,) bool that are also training images."""
+    return {IN_TRAIN: int(in_train.sum()), TESTED: len(in_train)}
+
+
+def is_leaky(in_train: np.ndarray) -> bool:
+    return bool(in_train.sum() > FEW * len(in_train))
+
+
+def told(result: Result, written: Callable[[Estimate], str]) -> str:
+    """Return "; without 40 images of train: 71.0 % ± 4.1" to stand behind a value, "" where none was trained on."""
+    count, tested = result.details.get(IN_TRAIN), result.details.get(TESTED)
+    if not count or result.metric == UNSEEN:
+        return ""
+    if UNSEEN in result.others:
+        return f"; without {count:,} images of train: {written(result.others[UNSEEN])}"
+    return f"; all {count:,} images are of train" if count == tested else f"; {count:,} images are of train"
+
+
+def note_of(result: Result) -> str:
+    """Return a line on test images that are also training images, "" without any."""
+    count, tested = result.details.get(IN_TRAIN), result.details.get(TESTED)
+    if not count or not tested:
+        return ""
+    return f"{count:,} of {tested:,} test images of {result.data} are also training images"

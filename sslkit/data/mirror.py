@@ -1,0 +1,41 @@
+"""Whether a mirror image keeps its class: that belongs to the data, and whatever mirrors images asks here."""
+
+import re
+from collections.abc import Sequence
+from functools import cache
+
+from sslkit.runtime.distributed import rank
+from sslkit.terminal import say
+
+_SIDES = {"left": "right", "right": "left"}
+_TOKEN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_A-Za-z]+")  # of turn_left, turn-left, TurnLeft
+
+
+def is_mirrored(given: bool | None, classes: Sequence[str] | None, name: str, option: str = "mirror") -> bool:
+    """Return whether images of a data set may be mirrored in training. One line says what its classes make doubtful.
+
+    given: what the person says; None: yes, unless two classes are each other's name with left and right exchanged.
+    classes: their names, or None. name: of the data set. option: the word that decides, for the line.
+    """
+    return _settled(given, tuple(map(str, classes or ())), name, option)
+
+
+@cache  # each line once in a process
+def _settled(given: bool | None, classes: tuple[str, ...], name: str, option: str) -> bool:
+    sided = [one for one in classes if _SIDES.keys() & set(_tokens(one))]
+    of_tokens = {_tokens(one): one for one in sided}
+    swapped = {one: of_tokens.get(tuple(_SIDES.get(token, token) for token in _tokens(one))) for one in sided}
+    pair = next(((one, other) for one, other in swapped.items() if other is not None), None)
+    mirrored = pair is None if given is None else given
+    if sided and given is not False and rank() == 0:
+        first = f"classes {pair[0]} and {pair[1]}" if pair else f"class {sided[0]}"
+        said = "are" if mirrored else "are not"
+        other = (
+            f"{option}=true if their mirror image keeps its class" if not mirrored else f"{option}=false leaves it out"
+        )
+        say.line(f"note      {name} has the {first}, and images {said} mirrored in training: {other}")
+    return mirrored
+
+
+def _tokens(name: str) -> tuple[str, ...]:
+    return tuple(token.lower() for token in _TOKEN.findall(name))
