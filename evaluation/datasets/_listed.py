@@ -64,7 +64,8 @@ class PickedImages(Images):
         asked = self.rows[rows]
         batch = self.images.__getitems__(asked.tolist())
         same = batch["index"].numpy() == asked  # an unreadable image is replaced by another, also from outside `rows`
-        return batch | {"index": torch.from_numpy(np.where(same, rows, -1))}
+        batch["index"] = torch.from_numpy(np.where(same, rows, -1))
+        return batch
 
     def at(self, **options: Any) -> "PickedImages":
         other = super().at(**options)

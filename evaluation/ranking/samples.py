@@ -94,7 +94,8 @@ def _groups(groups: np.ndarray | None, device: torch.device) -> Tensor | None:
 def _yes_or_no(y: np.ndarray) -> np.ndarray:
     """(N, K) 1, -1, and 0 for what does not count, as 1, 0 and 0, with a warning: a score knows no third answer."""
     if ignored := float((y == 0).mean()):
-        warnings.warn(f"{ignored:.1%} of the labels do not count (0); a score takes them as no", stacklevel=3)
+        said = f"-1 is read as no, and {ignored:.1%} of the labels, 0, do not count"
+        warnings.warn(f"of labels -1, 0 and 1 {said}; a score takes both as no", stacklevel=3)
     return (y > 0).astype(np.float64)
 
 

@@ -23,6 +23,7 @@ from sslkit.data.pixel_digest import KEY
 from sslkit.errors import UserError
 
 DEFAULT_SIZE = 256
+_COLOURED = frozenset(("RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"))  # modes; palettes may be gray
 
 
 class Decode(Protocol):
@@ -49,11 +50,12 @@ class DecodedImages(Images):
             native_size=None,
         )
         self._unreadable: dict[int, int] = {}  # rows, and one behind each from which on none has been refused
-        self._has_told = False
+        self._has_told = self._is_gray = False  # _is_gray: as far as was looked, which nobody asked for
         self._scale, self._is_decided = options.scale, False
         self._first = self._first_readable()
         if options.channels is None:
             self.channels = self._channels(self._first)
+            self._is_gray = self.channels == 1
         elif options.channels not in (1, 3, 4):
             self._check_channels(options.channels)
         self._look = look(self)
@@ -195,6 +197,7 @@ class DecodedImages(Images):
             candidate = self._skipped(row, bad)
             try:
                 with self._as_decided(candidate) as image:
+                    self._tell_of_colour(candidate, image)
                     decode(image)
                 return candidate
             except UnreadableImage as error:
@@ -226,3 +229,13 @@ class DecodedImages(Images):
         if isinstance(error, TooLarge) and not self._has_told:
             self._has_told = True
             warnings.warn(f"{self.name}: left out {self.path(row)}: {error}", stacklevel=2)
+
+    def _tell_of_colour(self, row: int, image: Picture) -> None:
+        """Warn of the first coloured image of those that are read as gray since none that was looked at had colours."""
+        if self._is_gray and self.channels == 1 and getattr(image, "mode", "") in _COLOURED:
+            self._is_gray = False
+            warnings.warn(
+                f"{self.name}: {self.path(row)} is coloured and is read as gray, since all of the {LOOKED_AT} images "
+                "that were looked at are gray: data.channels=3 keeps the colours",
+                stacklevel=2,
+            )

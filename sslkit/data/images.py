@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from torch.utils.data import Dataset
+from torch.utils.data._utils.collate import default_collate_fn_map  # the place that torch's pages name for own types
 
 from sslkit.data.decode import fill
 from sslkit.data.decode.scale import Range, Scale
@@ -66,10 +67,23 @@ class Identity:
     multi_labels: np.ndarray | None = None
 
 
+class Batch(dict[str, Any]):
+    """A batch of rows. torch's DataLoader, which looks at the first item of a list of rows, passes it on as it is."""
+
+    def __missing__(self, key: Any) -> "Batch":
+        if key == 0:
+            return self
+        raise KeyError(key)
+
+
+default_collate_fn_map[Batch] = lambda batch, *, collate_fn_map=None: batch
+
+
 class Images(Dataset):
     """N square uint8 images (C, S, S), read in batches.
 
     Subclasses implement `__len__`, `__getitems__` and `_update_digest`, and must be picklable: workers may be spawned.
+    A plain torch DataLoader gives their batches: DataLoader(images, batch_size=64, shuffle=True).
 
     decodes: True if reading a row is slow enough for worker processes.
     is_whole: False for a part of other images.
@@ -253,11 +267,11 @@ class Images(Dataset):
 
     def batch(
         self, images: Any, index: np.ndarray, aspect: torch.Tensor, bad: list[str], **more: torch.Tensor
-    ) -> dict[str, Any]:
+    ) -> Batch:
         """The batch of `__getitems__` for these rows, with their labels. images: a tensor or `crops.Crops`."""
         label = torch.full((len(index),), -1) if self.labels is None else torch.from_numpy(self.labels[index])
         found = {"images": images, "index": torch.from_numpy(index), "label": label, "aspect": aspect}
-        return {**found, **more, "bad": bad}
+        return Batch(**found, **more, bad=bad)
 
 
 def check_split(name: str, split: str, splits: tuple[str, ...]) -> None:

@@ -83,6 +83,8 @@ class DataConfig:
     def __post_init__(self) -> None:
         self.source = joined(self.source)
         _ = self.scale  # checked
+        if isinstance(self.range, tuple):  # of a Python program: the list that config.yaml has
+            self.range = list(self.range)
 
     @property
     def scale(self) -> Scale:

@@ -128,6 +128,11 @@ def is_files(text: str) -> bool:
     return bool(_items(text))
 
 
+def is_several(text: str) -> bool:
+    """Return whether a source is several folders, lists and patterns. Raises UserError if one of them is missing."""
+    return len(_items(text)) > 1
+
+
 def splits_of_files(text: str) -> tuple[str, ...]:
     items = _items(text)
     found = _by_word(items) or {split for item in items for split in item.splits()}

@@ -11,7 +11,9 @@ from typing import Any
 from sslkit.data.sources.class_names import as_read, listed, matched
 
 _NUMBER = re.compile(r"[+-]?(0|[1-9]\d{0,17})(\.\d*)?(e[+-]?\d{1,2})?", re.IGNORECASE)  # not 007, which is a code
-_NOTHING = frozenset(("nan", "null", "none", "na", "n/a", "<na>", "#n/a"))  # as tables are written without a label
+_NOTHING = frozenset(
+    ("nan", "null", "none", "na", "n/a", "<na>", "#n/a", "unlabeled", "unlabelled")
+)  # as tables are written without a label
 _BETWEEN = re.compile("[|;,]")  # the names of several classes in one text
 
 

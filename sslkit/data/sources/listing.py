@@ -11,7 +11,7 @@ import numpy as np
 
 from sslkit.data.images import check_split
 from sslkit.data.sources.class_names import as_read, matched
-from sslkit.data.sources.split_words import asked, split_like, split_of, usual
+from sslkit.data.sources.split_words import asked, is_unlabelled, split_like, split_of, usual
 from sslkit.terminal.say import counted
 
 _DIGITS = 19  # of a class that is a number
@@ -63,6 +63,7 @@ def listing(parts: Mapping[str, Part], split: str, where: str) -> Listing:
     classes = in_order(set(of_name.values()))
     _warn_of_splits(where, classes)
     _warn_of_masks(where, classes)
+    _warn_of_unlabelled(where, part)
     number = {None: -1, **{name: classes.index(chosen) for name, chosen in of_name.items()}}
     labels = np.array([number[name] for name in part.classes], np.int64)
     return Listing(part.folder, part.paths, tuple(parts), labels, classes)
@@ -74,10 +75,11 @@ def in_order(classes: Collection[str]) -> list[str]:
     return sorted(classes, key=lambda name: (int(name), name) if are_numbers else name)
 
 
-def class_folders(paths: Sequence[str], known: Collection[str] = ()) -> list[str] | None:
+def class_folders(paths: Sequence[str], known: Collection[str] = ()) -> list[str | None] | None:
     """The top-level folder of each path; None if a path has none, or there are fewer than two unless all are `known`.
 
-    known: classes of another split, whose files are all of one class here.
+    The class of those in a folder such as `unlabeled` is None. known: classes of another split, whose files are all of
+    one class here.
     """
     tops = []
     for path in paths:
@@ -85,8 +87,11 @@ def class_folders(paths: Sequence[str], known: Collection[str] = ()) -> list[str
         if not separator:
             return None
         tops.append(sys.intern(top))
-    inside = set(map(as_read, set(tops)))
-    return tops if len(set(tops)) >= 2 or (inside and inside <= set(map(as_read, known))) else None
+    class_of = {top: None if is_unlabelled(top) else top for top in set(tops)}
+    there = {name for name in class_of.values() if name is not None}
+    inside = set(map(as_read, there))
+    is_divided = len(there) >= 2 or (inside and inside <= set(map(as_read, known)))
+    return [class_of[top] for top in tops] if is_divided else None
 
 
 def part_of(folder: Path, paths: list[str], where: str, top: int = 0, known: Collection[str] = ()) -> Part:
@@ -126,6 +131,14 @@ def divided(folder: Path, paths: Sequence[str], where: str) -> dict[str, Part]:
 def _warn_of_missing_classes(where: str, split: str, others: Sequence[str]) -> None:
     if others:
         warnings.warn(f"{where}: its images of {' and '.join(others)} have labels, those of {split} none", stacklevel=4)
+
+
+def _warn_of_unlabelled(where: str, part: Part) -> None:
+    without = [path for path, name in part.named() if name is None and is_unlabelled(path.partition(os.sep)[0])]
+    if without:
+        folder = without[0].partition(os.sep)[0]
+        said = f"no label for {counted(len(without), 'file')} in {folder}/, which by its name is no class"
+        warnings.warn(f"{where}: {said}", stacklevel=4)
 
 
 def _warn_of_files_beside(where: str, paths: Sequence[str]) -> None:

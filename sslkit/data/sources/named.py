@@ -127,8 +127,9 @@ def name_of_tables(source: str) -> str | None:
     if source.startswith(own_dataset.PREFIX):
         return source.removeprefix(own_dataset.PREFIX)
     text = clips.files_of(source)
-    is_one = source in builtin.NAMES or _expanded(text).exists()
-    return None if is_one or not file_sources.is_files(text) else file_sources.name_of_files(text)
+    if source in builtin.NAMES or not (file_sources.is_several(text) or not _expanded(text).exists()):
+        return None
+    return file_sources.name_of_files(text) if file_sources.is_files(text) else None
 
 
 def is_divisible(source: Source) -> bool:
@@ -201,6 +202,8 @@ def _find(source: Source, cache: str | Path | None = None) -> _Source:
         return _Source(partial(shards.open_shards, text), partial(shards.splits_of_shards, text, cache))
     if isinstance(source, str) and text.startswith(hf.PREFIX):
         return _Source(partial(hf.open_hf, text), partial(hf.splits_of_hf, text))
+    if file_sources.is_several(text):  # together longer than a path may be
+        return _Source(partial(file_sources.open_files, text), partial(file_sources.splits_of_files, text))
     path = _expanded(text)
     if path.is_dir():
         return _Source(partial(open_folder, path), partial(splits_of_folder, path))

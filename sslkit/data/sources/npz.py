@@ -5,7 +5,7 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ DAMAGED = (  # raised by NumPy and zipfile for a truncated or changed file
     zipfile.BadZipFile,
     zlib.error,
 )
+_NOT_KNOWN = "not_known"  # the array with the value that is neither yes nor no
 _KEYS = {  # split -> the pairs of keys that may hold its images and labels
     "train": (("x_train", "y_train"), ("x", "y"), ("images", "labels")),
     "val": (("x_val", "y_val"), ("x_valid", "y_valid")),
@@ -75,8 +76,10 @@ def open_npz(path: Path, options: ImageOptions) -> NpzImages:
     Pixels of more than 8 bits have the scale of the training images, in all splits; a warning says it, and how many
     values lie outside.
 
-    Labels (N, K) of 1 and 0 are those of several classes an image: 1 (yes), 0 (no); if some are -1, these are the no,
-    and 0 is not known. With a single 1 in every row they are one class an image, with a warning.
+    Labels (N, K) of 1 and 0 are those of several classes an image: 1 (yes), 0 (no), NaN not known; of 1 and -1 alone
+    these are the no, with a warning. Of labels that are -1, 0 and 1 the array `not_known` holds the one that is not
+    known: 0 as in VOC, or -1 as in CheXpert, where it means uncertain. With a single 1 in every row they are one class
+    an image, with a warning.
     Keys: x_train, y_train, x_test, y_test (x_val, y_val), or x, y, or images, labels; labels and `classes`,
     the names of the labels, may be missing. Pickled objects are refused.
     Raises UserError for other keys, types, shapes, and for NaN pixels.
@@ -87,7 +90,9 @@ def open_npz(path: Path, options: ImageOptions) -> NpzImages:
         values = to_nchw(_values(file, keys, options.split, path), f"{path}: {keys[options.split][0]}")
         found = _scale(file, keys, values, options, path)
         labels, classes = _labels(file, keys, options.split, path)
-        if others := sorted(set(file.files) - {key for pair in keys.values() for key in pair} - {"classes"}):
+        if others := sorted(
+            set(file.files) - {key for pair in keys.values() for key in pair} - {"classes", _NOT_KNOWN}
+        ):
             warnings.warn(f"{path}: not used of its arrays: {listed(others)}", stacklevel=1)
     named = {"classes": classes, "labels" if labels is None or labels.ndim == 1 else "multi_labels": labels}
     identity = Identity(path.stem, path, tuple(keys), **named)
@@ -194,8 +199,8 @@ def _raw_labels(file: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
         labels = labels[:, 0]
     if labels.ndim == 2 and labels.dtype.kind in "iub":
         return labels
-    if labels.ndim == 2 and labels.dtype.kind == "f" and np.isin(labels, (-1, 0, 1)).all():
-        return labels.astype(np.int8)
+    if labels.ndim == 2 and labels.dtype.kind == "f" and (np.isin(labels, (-1, 0, 1)) | np.isnan(labels)).all():
+        return labels
     if labels.ndim == 1 and labels.dtype.kind == "f":
         return _whole(labels, f"{path}: {key}")
     if labels.ndim != 1 or labels.dtype.kind not in "iubU":
@@ -223,15 +228,33 @@ def _several(
     shapes = {labels.shape[1:] for labels in raw.values()}
     if len(shapes) > 1:
         raise UserError(f"{path}: the labels of its splits are of different shapes: {', '.join(map(str, shapes))}")
-    labels = raw[split].astype(np.int64)
-    if not np.isin(labels, (-1, 0, 1)).all():
-        raise UserError(f"{path}: labels (N, K) are 1 for yes and 0 for no (or -1 for no); got {labels.max()}")
-    if not any((one == -1).any() for one in raw.values() if one.dtype.kind == "i"):
-        labels = np.where(labels == 1, 1, -1)
+    labels = raw[split]
+    if (wrong := labels[~(np.isin(labels, (-1, 0, 1)) | (labels != labels))]).size:
+        raise UserError(f"{path}: labels (N, K) are 1 for yes and 0 for no (or -1 for no); got {wrong[0]}")
+    no = _value_of_no(file, raw.values(), path)
+    labels = np.where(labels == 1, 1, np.where(labels == no, -1, 0))
     names = _read(file, "classes", path) if "classes" in file.files else np.arange(labels.shape[1])
     if names.shape != labels.shape[1:]:
         raise UserError(f"{path}: classes has shape {names.shape}, but the labels are of {labels.shape[1]} classes")
     return labels.astype(np.int8), [str(name) for name in names]
+
+
+def _value_of_no(file: np.lib.npyio.NpzFile, labels: Collection[np.ndarray], path: Path) -> int:
+    """The value of the labels (N, K) of all splits that means no. Raises UserError where it may be -1 or 0."""
+    there = [value for value in (-1, 0) if any((one == value).any() for one in labels)]
+    if _NOT_KNOWN in file.files:
+        given = _read(file, _NOT_KNOWN, path)
+        if given.size != 1 or given.item() not in (-1, 0):
+            raise UserError(f"{path}: {_NOT_KNOWN} is {given.tolist()}; it is the label that means so, -1 or 0")
+        return -1 - int(given.item())
+    if there == [-1, 0]:
+        raise UserError(
+            f"{path}: its labels are -1, 0 and 1, and either -1 is no and 0 not known, as in VOC, or 0 is no and -1 "
+            f"not known, as the uncertain ones of CheXpert and MIMIC: add the array {_NOT_KNOWN}, 0 or -1, to the file"
+        )
+    if there == [-1]:
+        warnings.warn(f"{path}: its labels are 1 and -1, which is read as no", stacklevel=1)
+    return there[0] if there else 0
 
 
 def _named(labels: np.ndarray, classes: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:

@@ -12,7 +12,7 @@ from sslkit.data.sources.class_names import matched
 from sslkit.data.sources.label_lists import LabelLists
 from sslkit.data.sources.label_values import for_two_classes
 from sslkit.data.sources.listing import in_order
-from sslkit.data.sources.split_words import split_like, split_of
+from sslkit.data.sources.split_words import is_unlabelled, split_like, split_of
 from sslkit.data.sources.tar_index import TarIndex
 from sslkit.data.sources.tar_labels import CAPTION, is_class, is_number
 from sslkit.data.sources.tar_names import parsed
@@ -153,14 +153,19 @@ def _of_folders(index: TarIndex, split: np.ndarray, rows: np.ndarray, where: str
     if "" in different and len(different) > 2:
         beside = index.names[int(np.argmax(tops == ""))]
         warnings.warn(f"{where} has no labels, for there are images beside its folders, such as {beside}", stacklevel=5)
-    if "" in different or len(different) < 2:
+    without = set(map(str, filter(is_unlabelled, different)))
+    if "" in different or len(different - without) < 2:
         return {}
-    chosen = matched({one: set(tops[split == one].tolist()) for one in _in_order(split)}, where)
+    if without:
+        number = counted(int(np.isin(tops[rows], list(without)).sum()), "image")
+        said = f"no label for {number} in {', '.join(sorted(without))}/, which by its name is no class"
+        warnings.warn(f"{where}: {said}", stacklevel=5)
+    chosen = matched({one: set(tops[split == one].tolist()) - without for one in _in_order(split)}, where)
     classes = in_order(set(chosen.values()))
     if found := split_like(classes):
         said = f"its folders are taken for classes, but some look like splits: {', '.join(found[:4])}"
         warnings.warn(f"{where}: {said}. All of their images are learned from", stacklevel=5)
-    number = {top: classes.index(name) for top, name in chosen.items()}
+    number = {**dict.fromkeys(without, -1), **{top: classes.index(name) for top, name in chosen.items()}}
     return {"labels": np.array([number[top] for top in tops[rows].tolist()], np.int64), "classes": classes}
 
 

@@ -149,7 +149,9 @@ def open_shards(source: str, options: ImageOptions) -> ShardImages:
         index, split = index.rows(np.flatnonzero(kept)), split[kept]
     rows = np.flatnonzero(split == wanted)
     labels, unused = labels_of(index, split, wanted, where)
-    for said in filter(None, (line, *_said(index, rows, others, left_out + unused, used))):
+    for said in filter(
+        None, (line, _of_no_split(shards, wanted), *_said(index, rows, others, left_out + unused, used))
+    ):
         warnings.warn(f"{where}: {said}", stacklevel=3)
     identity = Identity(where, source, known, **labels)
     return ShardImages(files, index.rows(rows) if len(rows) < len(index) else index, identity, options)
@@ -157,16 +159,33 @@ def open_shards(source: str, options: ImageOptions) -> ShardImages:
 
 def _by_split(shards: list[str]) -> dict[str, list[str]]:
     """The shards of each split by their names; {} if none is called like a split, and for a single one."""
+    found = _by_word(shards)
+    if found.keys() == {""} or len(shards) == 1:
+        return {}
+    found["train"] = sorted([*found.get("train", []), *found.pop("", [])])
+    return usual({split: names for split, names in found.items() if names}) or {"train": shards}
+
+
+def _by_word(shards: Sequence[str]) -> dict[str, list[str]]:
+    """The shards by the split that a word of their names tells, "" for none."""
     found: dict[str, list[str]] = {}
     shared = _shared(shards)
     for name in shards:
         words = re.findall(r"[a-z]+", name[shared:].lower())
         split = next((SPLIT_OF_WORD[word] for word in reversed(words) if word in SPLIT_OF_WORD), "")
         found.setdefault(split, []).append(name)
-    if found.keys() == {""} or len(shards) == 1:
-        return {}
-    found["train"] = sorted([*found.get("train", []), *found.pop("", [])])
-    return usual({split: names for split, names in found.items() if names}) or {"train": shards}
+    return found
+
+
+def _of_no_split(shards: Sequence[str], wanted: str) -> str:
+    """A line on shards that are learned from beside those that are called train; "" without such."""
+    found = _by_word(shards)
+    if wanted != "train" or not {"", "train"} <= found.keys():
+        return ""
+    name = found[""][0][_shared(shards) :]
+    number = counted(len(found[""]), "shard")
+    said = f"{number} whose names tell no split, such as {name}, are learned from beside those called train"
+    return f"{said}; to hold them out call them test or val, or name the others alone"
 
 
 def _inside(index: TarIndex) -> tuple[tuple[str, ...], np.ndarray, str]:

@@ -11,10 +11,15 @@ SPLIT_OF_WORD: dict[str, str] = {
     "valid": "val",
     "validation": "val",
     "dev": "val",
+    "eval": "val",
+    "evaluation": "val",
     "test": "test",
     "testing": "test",
+    "heldout": "test",
+    "holdout": "test",
 }
-_PARTS = frozenset(("fold", "split", "holdout"))  # of data, too, but which one is held out is not known
+_UNLABELLED = frozenset(("unlabeled", "unlabelled", "nolabel", "nolabels", "unsup", "unsupervised"))
+_PARTS = frozenset(("fold", "split"))  # of data, too, but which one is held out is not known
 _FILLERS = frozenset(("data", "dataset", "image", "images", "img", "imgs", "photos", "set", "out"))
 T = TypeVar("T")
 
@@ -22,6 +27,14 @@ T = TypeVar("T")
 def split_of(name: str) -> str | None:
     """The split that a folder's name, or a value in a column of splits, stands for, in any case."""
     return SPLIT_OF_WORD.get(name.strip().lower())
+
+
+def is_unlabelled(name: str) -> bool:
+    """Return whether a folder beside those of classes is called as the images without a class: unlabeled, no_label."""
+    words = re.findall("[a-z]+", name.lower())
+    return "".join(words) in _UNLABELLED or any(
+        word in _UNLABELLED and set(words) <= {word, *_FILLERS} for word in words
+    )
 
 
 def usual(found: Mapping[str, T]) -> dict[str, T]:

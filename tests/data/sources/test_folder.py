@@ -3,6 +3,7 @@
 import os
 import pickle
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -315,3 +316,29 @@ def test_real_pictures_survive_the_way_through_files(tmp_path) -> None:
     assert torch.equal(back["images"], clipart.__getitems__(rows)["images"])
     names = [images.classes[label] for label in back["label"]]
     assert names == [clipart.classes[label] for label in clipart.labels[rows]]
+
+
+@pytest.mark.parametrize("name", ["unlabeled", "Unlabelled", "no_label", "unlabeled_images", "unsup"])
+def test_a_folder_of_unlabelled_images_beside_classes_is_no_class(name: str, tmp_path) -> None:
+    for folder in ("ant", "bee", name):
+        (tmp_path / folder).mkdir()
+        Image.new("L", (8, 8)).save(tmp_path / folder / "a.png")
+    with pytest.warns(UserWarning, match=f"no label for 1 file in {name}/, which by its name is no class"):
+        images = open_images(tmp_path, image_size=8)
+    assert images.classes == ["ant", "bee"] and sorted(images.labels.tolist()) == [-1, 0, 1]
+
+
+def test_colours_that_were_not_looked_at_are_said_once(tmp_path) -> None:
+    """3 of 600, and none of the 32 that are looked at."""
+    for row in range(600):
+        Image.new("RGB" if row in (5, 300, 592) else "L", (8, 8)).save(tmp_path / f"{row:03}.png")
+    images = open_images(tmp_path, image_size=8, cache=None)
+    assert images.channels == 1
+    with pytest.warns(UserWarning, match=r"005.png is coloured and is read as gray.* data.channels=3 keeps") as said:
+        for rows in (range(300), range(300, 600), range(600)):
+            images.__getitems__(list(rows))
+    assert sum("is coloured" in str(one.message) for one in said) == 1
+    asked = open_images(tmp_path, image_size=8, cache=None, channels=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asked.__getitems__([5])

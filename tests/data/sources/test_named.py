@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from PIL import Image
+from torch.utils.data import DataLoader, Subset
 
 from sslkit.data.arrays import ArrayImages, convert_channels, to_nchw
 from sslkit.data.images import Identity, ImageOptions
@@ -204,3 +205,34 @@ def test_the_same_images_read_in_another_way(tmp_path: Path) -> None:
         assert other.digest == opened.digest != before == plain.digest
         with pytest.raises(UserError, match="channels"):
             plain.at(image_size=16, channels=5, fit="crop")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", ["arrays", "files", "part", "subset"])
+def test_a_plain_data_loader_of_torch_reads_them(kind: str, workers: int, tmp_path: Path) -> None:
+    for label in "ab":
+        (tmp_path / label).mkdir()
+        for row in range(3):
+            Image.new("RGB", (8, 8), (row, 0, 0)).save(tmp_path / label / f"{row}.png")
+    images = open_images("digits" if kind == "arrays" else tmp_path, image_size=8)
+    rows = np.array([0, 1, 3, 4, 5])
+    images = {"part": lambda: images.part(rows, "train"), "subset": lambda: Subset(images, rows.tolist())}.get(
+        kind, lambda: images
+    )()
+    read = list(DataLoader(images, batch_size=2, shuffle=True, num_workers=workers))
+    assert [len(batch["images"]) for batch in read[:2]] == [2, 2] and read[0]["images"].shape[2:] == (8, 8)
+    there = sorted(row for batch in read for row in batch["index"].tolist())
+    assert there == (rows.tolist() if kind == "subset" else list(range(len(images))))
+    labels = images.dataset.labels if kind == "subset" else images.labels
+    assert all((labels[batch["index"]] == batch["label"].numpy()).all() for batch in read)
+
+
+def test_a_list_of_many_folders_may_be_longer_than_a_path(tmp_path: Path) -> None:
+    folders = [tmp_path / f"{'a long name of a folder of pictures ' * 3}{number:02}" for number in range(60)]
+    for folder in folders:
+        folder.mkdir()
+        Image.new("RGB", (8, 8)).save(folder / "a.png")
+    assert len(open_images(folders, image_size=8)) == 60 == len(open_images(",".join(map(str, folders)), image_size=8))
+    assert splits(folders) == ("train",)
+    with pytest.raises(UserError, match=r"names '.*/none', and there is no such folder or list of files"):
+        open_images([*folders, tmp_path / "none"])

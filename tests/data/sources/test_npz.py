@@ -54,12 +54,33 @@ def test_several_classes_an_image_are_yes_or_no(tmp_path, dtype: type) -> None:
     assert images[0]["label"] == -1
 
 
-def test_with_a_minus_one_in_any_split_it_is_the_no_and_zero_is_not_known(tmp_path) -> None:
+@pytest.mark.parametrize("dtype", [np.int64, np.float32])
+def test_of_minus_one_and_zero_the_file_says_which_is_not_known(tmp_path, dtype: type) -> None:
+    """-1 is uncertain in CheXpert and no in VOC, in whatever split it stands."""
+    x, y = np.zeros((2, 4, 4), np.uint8), {"y_train": [[1, 0], [0, 1]], "y_test": [[-1, 0], [1, 1]]}
+    both = {"x_train": x, "x_test": x, **{name: np.array(labels, dtype) for name, labels in y.items()}}
+    np.savez(tmp_path / "a.npz", **both)
+    for split in ("train", "test"):
+        with pytest.raises(UserError, match=r"either -1 is no and 0 not known.* add the array not_known, 0 or -1"):
+            open_images(tmp_path / "a.npz", split=split)
+    np.savez(tmp_path / "voc.npz", **both, not_known=0)
+    assert open_images(tmp_path / "voc.npz").multi_labels.tolist() == [[1, 0], [0, 1]]
+    assert open_images(tmp_path / "voc.npz", split="test").multi_labels.tolist() == [[-1, 0], [1, 1]]
+    np.savez(tmp_path / "chexpert.npz", **both, not_known=-1)
+    assert open_images(tmp_path / "chexpert.npz").multi_labels.tolist() == [[1, -1], [-1, 1]]
+    assert open_images(tmp_path / "chexpert.npz", split="test").multi_labels.tolist() == [[0, -1], [1, 1]]
+    np.savez(tmp_path / "wrong.npz", **both, not_known=2)
+    with pytest.raises(UserError, match="not_known is 2; it is the label that means so, -1 or 0"):
+        open_images(tmp_path / "wrong.npz")
+
+
+def test_several_labels_without_a_zero_or_with_holes(tmp_path) -> None:
     x = np.zeros((2, 4, 4), np.uint8)
-    np.savez(tmp_path / "a.npz", x_train=x, y_train=[[1, 0], [0, 1]], x_test=x, y_test=[[-1, 0], [1, 1]])
-    assert open_images(tmp_path / "a.npz").multi_labels.tolist() == [[1, 0], [0, 1]]
-    assert open_images(tmp_path / "a.npz", split="test").multi_labels.tolist() == [[-1, 0], [1, 1]]
-    assert open_images(tmp_path / "a.npz").classes == ["0", "1"]
+    np.savez(tmp_path / "two.npz", x=x, y=[[1, -1], [-1, -1]])
+    with pytest.warns(UserWarning, match="its labels are 1 and -1, which is read as no"):
+        assert open_images(tmp_path / "two.npz").multi_labels.tolist() == [[1, -1], [-1, -1]]
+    np.savez(tmp_path / "holes.npz", x=x, y=[[1, np.nan], [0, 1]])
+    assert open_images(tmp_path / "holes.npz").multi_labels.tolist() == [[1, 0], [-1, 1]]
 
 
 @pytest.mark.parametrize(

@@ -104,3 +104,31 @@ def test_names_that_are_no_utf_8(kind: int, tmp_path: Path) -> None:
                errors="surrogateescape")  # fmt: skip
     images, _ = opened(path)
     assert labels(images) == ["1", "2"] and names(images) == ["caf\udce9.png", "b.png"]
+
+
+@pytest.mark.parametrize(("held_out", "split"), [("heldout", "test"), ("holdout", "test"), ("eval", "test")])
+def test_shards_called_held_out_in_another_way_are_not_learned_from(held_out: str, split: str, tmp_path: Path) -> None:
+    tar(tmp_path / "train-0.tar", pngs("a.png", "b.png"))
+    tar(tmp_path / f"{held_out}-0.tar", pngs("c.png"))
+    images, _ = opened(tmp_path)
+    assert images.splits == ("train", split) and len(images) == 2
+
+
+def test_shards_of_no_split_beside_train_are_said(tmp_path: Path) -> None:
+    tar(tmp_path / "train-0.tar", pngs("a.png", "b.png"))
+    tar(tmp_path / "query-0.tar", pngs("c.png"))
+    images, said = opened(tmp_path)
+    assert len(images) == 3 and any(
+        "1 shard whose names tell no split, such as query-0.tar, are learned" in one for one in said
+    )
+    tar(tmp_path / "val-0.tar", pngs("d.png"))
+    assert any("such as query-0.tar" in one for one in opened(tmp_path)[1])
+    assert not any("tell no split" in one for one in opened(tmp_path, split="test")[1])
+    (tmp_path / "query-0.tar").unlink()
+    assert not any("tell no split" in one for one in opened(tmp_path)[1])
+
+
+def test_members_in_a_folder_of_unlabelled_ones_have_no_label(tmp_path: Path) -> None:
+    images, said = opened(tar(tmp_path / "a.tar", pngs("ant/a.png", "bee/b.png", "unlabeled/c.png")))
+    assert images.classes == ["ant", "bee"] and images.labels.tolist() == [0, 1, -1]
+    assert any("no label for 1 image in unlabeled/" in one for one in said)
