@@ -187,14 +187,16 @@ class DecodedImages(Images):
         index = np.empty(len(rows), dtype=np.int64)
         bad: dict[int, None] = {}
         for place, row in enumerate(rows):
-            index[place] = self._next_readable(int(row), bad, partial(decode, place=place))
+            index[place] = self._next_readable(int(row), partial(decode, place=place))
+            if index[place] != row:
+                bad[int(row)] = None
         return index, [self.path(row) for row in bad]
 
-    def _next_readable(self, row: int, bad: dict[int, None], decode: Callable[[Picture], None]) -> int:
-        """The first row from `row` on that can be read, after the last one the first; `bad` gets those that cannot."""
+    def _next_readable(self, row: int, decode: Callable[[Picture], None]) -> int:
+        """The first row from `row` on that can be read; after the last one comes the first."""
         reason, count = "", len(self)
         while len(self._unreadable) < count:
-            candidate = self._skipped(row, bad)
+            candidate = self._skipped(row)
             try:
                 with self._as_decided(candidate) as image:
                     self._tell_of_colour(candidate, image)
@@ -204,11 +206,10 @@ class DecodedImages(Images):
                 reason = str(error)
                 self._refuse(candidate, reason)
                 self._tell_of_size(candidate, error)
-                bad[candidate] = None
         last = self.path((row - 1) % count)
         raise UserError(f"{self.name}: none of its {count} images can be read; the last was {last}: {reason}")
 
-    def _skipped(self, row: int, bad: dict[int, None]) -> int:
+    def _skipped(self, row: int) -> int:
         """The first row from `row` on that has not been refused. A long run of refused ones is passed in few steps."""
         passed = []
         while row in self._unreadable:
@@ -216,7 +217,6 @@ class DecodedImages(Images):
             row = self._unreadable[row]
         for before in passed:
             self._unreadable[before] = row
-        bad.update(dict.fromkeys(passed))
         return row
 
     def _refuse(self, row: int, reason: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType, SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ from sslkit.data.kept import KeptImages
 from sslkit.data.loader import EpochBatches, batches_in_order, make_loader
 from sslkit.data.sources.named import open_images
 from sslkit.data.sources.npz import NpzImages
-from sslkit.data.sources.objects import Files
+from sslkit.data.sources.objects import Files, Table
 from sslkit.data.sources.own_arrays import Arrays, OwnArrays
 from sslkit.data.sources.torchvision_sets import TorchvisionImages
 from sslkit.data.video.clips import open_videos
@@ -76,6 +76,12 @@ class Blank(Dataset):
 
     def __getitem__(self, row: int) -> np.ndarray:
         return np.zeros((8, 8, 3), np.uint8)
+
+
+class Features(Blank):
+    """A table, as far as `Table` looks at it."""
+
+    features: ClassVar = {}
 
 
 class Same:
@@ -205,6 +211,7 @@ SETS: dict[str, Callable[[Path, int], Read]] = {
     "OwnArrays": lambda _, n: OwnArrays(pixels(n, 3, 2, 2), None, Identity("a"), ImageOptions()).__getitems__,
     "Arrays": lambda _, n: one_by_one(Arrays(pixels(n, 3, 2, 2))),
     "Files": lambda folder, n: one_by_one(paths_of(folder, n)),
+    "Table": lambda _, n: one_by_one(Table(Features(n))),
     "FolderImages": lambda folder, n: files(folder, n).__getitems__,
     "ListedImages": lambda folder, n: listed(folder, n).__getitems__,
     "PickedImages": lambda folder, n: PickedImages(files(folder, FEW), np.arange(n) % FEW).__getitems__,

@@ -10,6 +10,7 @@ from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.unreadable import UnreadableImage
 
 _BLOCK, _CARD, _MOST = 2880, 80, 1000  # bytes of a block and of a card; blocks of a header
+_PARTS = 16  # that are looked at for the first image
 _TYPES = {8: ">u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}
 
 
@@ -20,9 +21,9 @@ def is_misread(source: Source) -> bool:
 
 
 class FitsPlanes(Planes):
-    """The image at the start of a FITS file, or its planes, in the file's units.
+    """The first image in a FITS file, or its planes, in the file's units.
 
-    Raises UnreadableImage for a file whose first part is no image.
+    Raises UnreadableImage for a file without an image.
     """
 
     def __init__(self, source: Source) -> None:
@@ -30,7 +31,7 @@ class FitsPlanes(Planes):
         cards, self._begin = _header(source)
         self._shape = tuple(int(cards[f"NAXIS{axis}"]) for axis in range(int(cards["NAXIS"]), 0, -1))
         if len(self._shape) not in (2, 3):
-            raise UnreadableImage(f"a FITS file with {len(self._shape)} axes at its start")
+            raise UnreadableImage(f"a FITS file whose first image has {len(self._shape)} axes")
         self._type = np.dtype(_TYPES[int(cards["BITPIX"])])
         self._scale, self._zero = _units(cards)
         self.itemsize = self._type.itemsize
@@ -65,9 +66,32 @@ def _units(cards: dict[str, str]) -> tuple[float, float]:
 
 
 def _header(source: Source) -> tuple[dict[str, str], int]:
-    """The values by their names, and the place of the data."""
+    """The values of the first part that holds an image, by their names, and the place of its data.
+
+    Telescopes leave the first part empty, and the image is an extension.
+    """
+    cards, place = _cards(source, 0)
+    for _ in range(_PARTS):
+        if int(cards.get("NAXIS", 0)) and cards.get("XTENSION", "IMAGE").strip("' ") == "IMAGE":
+            return cards, place
+        try:
+            cards, place = _cards(source, place + _length(cards))
+        except UnreadableImage:
+            break
+    raise UnreadableImage("a FITS file without an image in its parts")
+
+
+def _length(cards: dict[str, str]) -> int:
+    """Bytes of the data of a part, in whole blocks (FITS standard 4.0, equation 2)."""
+    sides = [int(cards[f"NAXIS{axis}"]) for axis in range(1, int(cards.get("NAXIS", 0)) + 1)]
+    count = prod(sides) + int(cards.get("PCOUNT", 0)) if sides else 0
+    return -(-abs(int(cards["BITPIX"])) // 8 * int(cards.get("GCOUNT", 1)) * count // _BLOCK) * _BLOCK
+
+
+def _cards(source: Source, start: int) -> tuple[dict[str, str], int]:
+    """The values of the part whose header starts there, by their names, and the place of its data."""
     cards, content = {}, b""
-    for begin in range(0, _BLOCK * _MOST, _CARD):
+    for begin in range(start, start + _BLOCK * _MOST, _CARD):
         if begin % _BLOCK == 0 and len(content := start_of(source, begin + _BLOCK)) < begin + _BLOCK:
             break
         name, _, rest = content[begin : begin + _CARD].decode("latin-1").partition("=")

@@ -30,15 +30,16 @@ def is_list(path: Path) -> bool:
     return path.suffix.lower() in (*TEXTS, *TABLES)
 
 
-def parts_of_list(file: Path, root: Path | None, kind: Kind) -> dict[str, Part]:
+def parts_of_list(file: Path, root: Path | None, kind: Kind, label: str = "") -> dict[str, Part]:
     """The files of each split of a list, "train" first, in the order of the list.
 
+    label: the column of the classes in a table; "": that of a usual name.
     root: that its paths are relative to; None: the folder of the list. Names are relative to the folder that all share.
     Splits are those of a column, or else the first folders of the paths, as of a folder; so are classes, by the next
     folder. Files of another kind are left out, with a warning.
     Raises UserError for a list that cannot be read, for files that are missing, and for one that is named twice.
     """
-    rows = _read(file)
+    rows = _read(file, label)
     base = os.path.abspath(file.parent if root is None else root)
     paths = [_found(os.path.join(base, path)) for path in rows.paths]
     if missing := [row for row, path in enumerate(paths) if path is None]:
@@ -81,9 +82,9 @@ def labels_of_metadata(file: Path, paths: Sequence[str]) -> list[str | None] | N
     return found if missing < len(paths) else None
 
 
-def splits_of_list(file: Path) -> tuple[str, ...]:
-    """The splits of a list, "train" first, without a look at its files."""
-    rows = _read(file)
+def splits_of_list(file: Path, label: str = "") -> tuple[str, ...]:
+    """The splits of a list, "train" first, without a look at its files. label: as of `parts_of_list`."""
+    rows = _read(file, label)
     if rows.splits is not None:
         return tuple(_of_column(file, rows, range(len(rows.paths))))
     return tuple(divided(Path(), [os.path.normpath(path) for path in rows.paths], ""))
@@ -174,13 +175,13 @@ def _check_once(file: Path, rows: Rows, paths: Sequence[str]) -> None:
             raise UserError(f"{file}: {lines} name the same file, {path}: leave one out")
 
 
-def _read(file: Path) -> Rows:
+def _read(file: Path, label: str = "") -> Rows:
     about = file.stat()
-    return _parsed(file, about.st_size, about.st_mtime_ns)
+    return _parsed(file, about.st_size, about.st_mtime_ns, label)
 
 
 @lru_cache(maxsize=2)  # its splits are asked for several times
-def _parsed(file: Path, size: int, changed: int) -> Rows:
+def _parsed(file: Path, size: int, changed: int, label: str) -> Rows:
     """The rows of a list. size, changed: of the file, so that a changed one is read again."""
     if size > _MOST:
         raise UserError(f"{file} has {size / 2**30:.1f} GiB, which is no list of files")
@@ -192,7 +193,9 @@ def _parsed(file: Path, size: int, changed: int) -> Rows:
         raise UserError(f"{file} is no list of files: {first_line(error)}") from error
     if any("\0" in line for line in lines):
         raise UserError(f"{file} is no list of files: it has bytes of zero")
-    rows = rows_of_table(file, lines) if file.suffix.lower() in TABLES else _paths(file, lines)
+    if label and file.suffix.lower() not in TABLES:
+        raise UserError(f"{file}#{label}: a list of paths has no columns, and {label!r} would be one")
+    rows = rows_of_table(file, lines, label) if file.suffix.lower() in TABLES else _paths(file, lines)
     if not rows.paths:
         raise UserError(f"{file} names no file")
     return rows

@@ -1,7 +1,8 @@
 """Files named in another way than by one folder: several folders, lists of files, patterns of paths, and mixtures.
 
 - `A,B`: folders, lists and patterns together, as one set
-- `FILE.txt`, `FILE.csv`, also with `:FOLDER` behind, which their paths are relative to: see `file_lists`
+- `FILE.txt`, `FILE.csv`, also with `:FOLDER` behind, which their paths are relative to, and `#COLUMN`, the label: see
+  `file_lists`
 - `photos/**/*.jpg`: the files that a pattern matches
 """
 
@@ -9,7 +10,7 @@ import glob
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -60,10 +61,11 @@ class _Folder:
 
 @dataclass(frozen=True)
 class _List:
-    """root: that its paths are relative to; None: its own folder."""
+    """root: that its paths are relative to; None: its own folder. label: the column of classes; "": of a usual name."""
 
     path: Path
     root: Path | None = None
+    label: str = ""
 
     @property
     def name(self) -> str:
@@ -74,10 +76,10 @@ class _List:
         return self.path.stem
 
     def parts(self, kind: Kind) -> dict[str, Part]:
-        return parts_of_list(self.path, self.root, kind)
+        return parts_of_list(self.path, self.root, kind, self.label)
 
     def splits(self) -> Sequence[str]:
-        return splits_of_list(self.path)
+        return splits_of_list(self.path, self.label)
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,9 @@ def _one(text: str) -> _Folder | _List | None:
         return _Folder(path)
     if path.is_file() and is_list(path):
         return _List(path)
+    before, mark, label = text.rpartition("#")
+    if mark and label and isinstance(found := _one(before), _List):
+        return replace(found, label=label)
     before, colon, after = text.rpartition(":")
     if colon and is_list(Path(before)) and _expanded(before).is_file():
         root = _expanded(after)

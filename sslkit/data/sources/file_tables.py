@@ -2,12 +2,14 @@
 
 import csv
 import json
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sslkit.errors import UserError, first_line
+from sslkit.options.members import nearest
 
 JSON_LINES = ".jsonl"
 TABLES = (".csv", ".tsv", JSON_LINES)
@@ -15,7 +17,10 @@ COLUMNS = {  # what a column holds: its names, in small letters and without blan
     "path": ("path", "file", "filename", "filepath", "image", "imagepath", "img", "imageid", "video", "videopath"),
     "label": ("label", "labels", "class", "classname", "target", "category"),
     "split": ("split", "set", "subset", "fold"),
+    "split by yes or no": ("istrain",),
 }
+_OF_TRAIN = {"1": "train", "true": "train", "yes": "train", "0": "test", "false": "test", "no": "test"}  # is_train
+_LIKE_A_LABEL = re.compile(r"[_ -](label|class|category|target)$|^(label|class|category|target)[_ -](id|name|idx)$")
 _SHOWN = 4  # columns
 
 
@@ -29,19 +34,22 @@ class Rows:
     splits: list[str] | None = None
 
 
-def rows_of_table(file: Path, lines: Sequence[str]) -> Rows:
-    """The rows of a table, of the kind that its ending says. Raises UserError."""
-    return _json_lines(file, lines) if file.suffix.lower() == JSON_LINES else _table(file, lines)
+def rows_of_table(file: Path, lines: Sequence[str], label: str = "") -> Rows:
+    """The rows of a table, of the kind that its ending says.
+
+    label: the column of the classes; "": that of a usual name. Raises UserError.
+    """
+    return _json_lines(file, lines, label) if file.suffix.lower() == JSON_LINES else _table(file, lines, label)
 
 
-def _table(file: Path, lines: Sequence[str]) -> Rows:
+def _table(file: Path, lines: Sequence[str], label: str) -> Rows:
     try:
         reader = csv.reader(lines, delimiter=_delimiter(lines))
         head = next(reader, [])
         found = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except csv.Error as error:
         raise UserError(f"{file} is no table: {error}") from error
-    columns = _columns(file, head)
+    columns = _columns(file, head, label)
     for number, row in found:
         if len(row) != len(head):
             raise UserError(f"{file}, line {number} has {len(row)} cells, and its first line {len(head)}")
@@ -49,7 +57,7 @@ def _table(file: Path, lines: Sequence[str]) -> Rows:
     return _rows(file, [number for number, _ in found], cells)
 
 
-def _json_lines(file: Path, lines: Sequence[str]) -> Rows:
+def _json_lines(file: Path, lines: Sequence[str], label: str) -> Rows:
     """The keys of the objects are the columns. A list is no label."""
     try:
         found = {number: json.loads(line) for number, line in enumerate(lines, start=1) if line.strip()}
@@ -58,10 +66,10 @@ def _json_lines(file: Path, lines: Sequence[str]) -> Rows:
     if not all(isinstance(one, dict) for one in found.values()):
         raise UserError(f"{file} is no table of JSON objects, one a line")
     head = list(dict.fromkeys(key for one in found.values() for key in one))
-    columns = _columns(file, head)
+    columns = _columns(file, head, label)
     cells = {what: [_cell(one.get(head[place])) for one in found.values()] for what, place in columns.items()}
     rows = _rows(file, list(found), cells)
-    if any(label[:1] in ("[", "{") for label in rows.labels or ()):
+    if any(cell[:1] in ("[", "{") for cell in rows.labels or ()):
         warnings.warn(f"{file}: its labels are lists, and not used", stacklevel=5)
         return replace(rows, labels=None)
     return rows
@@ -77,7 +85,10 @@ def _rows(file: Path, lines: Sequence[int], cells: Mapping[str, Sequence[str]]) 
     paths = [path.strip() for path in cells["path"]]
     if "" in paths:
         raise UserError(f"{file}, line {lines[paths.index('')]} names no file")
-    return Rows(paths, list(lines), cells.get("label"), cells.get("split"))
+    splits = cells.get("split")
+    if splits is None and (yes_or_no := cells.get("split by yes or no")) is not None:
+        splits = [_OF_TRAIN.get(cell.strip().lower(), cell) for cell in yes_or_no]
+    return Rows(paths, list(lines), cells.get("label"), splits)
 
 
 def _delimiter(lines: Sequence[str]) -> str:
@@ -85,10 +96,21 @@ def _delimiter(lines: Sequence[str]) -> str:
     return max(",;\t", key=head.count)
 
 
-def _columns(file: Path, head: Sequence[str]) -> dict[str, int]:
-    """The place of each column that is used, with a warning that names them. Raises UserError without paths."""
+def _columns(file: Path, head: Sequence[str], label: str) -> dict[str, int]:
+    """The place of each column that is used, with a warning that names them.
+
+    Raises UserError without paths, without a column of the label's name, and for several that may be the label.
+    """
     places: Mapping[str, int] = {_plain(name): place for place, name in reversed(list(enumerate(head)))}
     found = {what: next((places[name] for name in names if name in places), None) for what, names in COLUMNS.items()}
+    if label and _plain(label) not in places:
+        raise UserError(f"{file} has no column {label!r}: {nearest(label, [name.strip() for name in head])}")
+    if label:
+        found["label"] = places[_plain(label)]
+    elif found["label"] is None:
+        found["label"] = _like_a_label(file, head)
+    if found["split"] is not None:
+        found["split by yes or no"] = None
     if found["path"] is None:
         raise UserError(
             f"{file}: its first line names no column of files, called {', '.join(COLUMNS['path'][:5])}; it is "
@@ -99,9 +121,21 @@ def _columns(file: Path, head: Sequence[str]) -> dict[str, int]:
     others = [repr(name.strip()) for place, name in enumerate(head) if place not in used.values()][:_SHOWN]
     unused = f"; of the others, such as {', '.join(others)}, none is used" if others else ""
     if others and found["label"] is None:
-        unused += f" (a column of classes is called {_called('label')})"
+        column = others[0].strip("'\"")
+        unused += f" (a column of classes is called {_called('label')}, or is named behind the file: {file}#{column})"
     warnings.warn(f"{file}: its columns are read as {said}{unused}", stacklevel=5)
     return used
+
+
+def _like_a_label(file: Path, head: Sequence[str]) -> int | None:
+    """The place of the column called like one of labels, as fine_label and class_id. Raises UserError for several."""
+    like = [place for place, name in enumerate(head) if _LIKE_A_LABEL.search(name.strip().lower())]
+    if len(like) > 1:
+        names = [head[place].strip() for place in like]
+        raise UserError(
+            f"{file}: any of its columns {', '.join(names)} may be the label: name it, data={file}#{names[0]}"
+        )
+    return like[0] if like else None
 
 
 def _called(what: str) -> str:

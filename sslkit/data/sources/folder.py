@@ -14,7 +14,7 @@ from sslkit.data.decoded import DecodedImages
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.path_list import PathList
-from sslkit.data.sources.file_lists import labels_of_metadata, metadata_of
+from sslkit.data.sources.file_lists import METADATA, labels_of_metadata, metadata_of
 from sslkit.data.sources.listing import Listing, Part, class_folders, listing, part_of
 from sslkit.data.sources.split_words import SPLIT_OF_WORD, asked, split_of, usual
 from sslkit.data.sources.walk import IMAGES, VIDEOS, Found, Kind, is_usual, kind_of, walk
@@ -87,8 +87,8 @@ def open_folder(root: Path, options: ImageOptions) -> FolderImages:
     Labels: if the folder (of each split) has images in at least two sub-folders and none beside them, the sub-folders
     are the classes, ordered by name, over all splits together. Names that differ between splits in letter case, blanks
     or the code of an accent alone are one class, with a warning. Another names folders that look like splits. Without
-    such folders the labels are those of a metadata.csv or metadata.jsonl in the folder (of each split), as of a Hugging
-    Face `imagefolder`, with the columns of a list of files.
+    such folders the labels are those of a metadata.csv or metadata.jsonl in the folder (of each split), or beside the
+    folders of the splits, as of a Hugging Face `imagefolder`, with the columns of a list of files.
     Raises UserError when there is no image, or none that can be read.
     """
     found = list_folder(root, options.split, IMAGES)
@@ -149,8 +149,10 @@ def _part(root: Path, folder: Path, kind: Kind, known: Collection[str], *, is_as
     if is_asked and not found.paths:
         raise UserError(_nothing(folder, found, kind))
     paths = sorted(found.paths)
-    table = metadata_of(folder)
-    by_table = None if table is None or class_folders(paths, known) else labels_of_metadata(table, paths)
+    table = metadata_of(folder) or metadata_of(root)
+    below = os.path.relpath(folder, table.parent) if table else "."
+    named = paths if below == "." else [os.path.join(below, path) for path in paths]
+    by_table = None if table is None or class_folders(paths, known) else labels_of_metadata(table, named)
     part = Part(folder, paths, by_table) if by_table else part_of(folder, paths, where if is_asked else "", known=known)
     if is_asked:
         found.left_out -= Counter([kind_of(table.name)] if by_table else ())
@@ -180,7 +182,7 @@ def _warn_of_beside(root: Path, folders: Sequence[Path]) -> None:
         others = sorted(
             f"{one.name}/" if one.is_dir() else one.name
             for one in entries
-            if one.name not in used and one.name[0] != "." and not is_usual(one.name)
+            if one.name not in {*used, *METADATA} and one.name[0] != "." and not is_usual(one.name)
         )
     if others:
         named = " and ".join(f"{folder.name}/" for folder in folders)

@@ -3,8 +3,9 @@
 import hashlib
 import io
 import os
+import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,24 +92,24 @@ def splits_of_hf(source: str) -> tuple[str, ...]:
 
 
 def open_hf(source: str, options: ImageOptions) -> HfImages:
-    """One split of `hf:PATH[#COLUMN]` or `hf:NAME[#COLUMN]`.
+    """One split of `hf:PATH[#COLUMN]` or `hf:NAME[#COLUMN]`; `hf:PATH#COLUMN#COLUMN` names images and labels.
 
     PATH: a folder that `save_to_disk` wrote, or one with Parquet or Arrow files, which the library converts once in its
-    own cache. NAME: on the hub, from where the library downloads to its cache. COLUMN: of the images; default: the only
-    one.
+    own cache. NAME: on the hub, from where the library downloads to its cache. COLUMN: of the images, by default the
+    only one, or of the labels.
     Splits: "train" first, or the first there is, with a warning, as of those that are not read; they are called as of a
     folder, and a single held-out split is "test". Labels: see `hf_labels.labels_of`.
     Raises UserError if the package datasets is missing, for what cannot be loaded, for a data set without images, and
     for streamed ones.
     """
-    where, column = _parsed(source)
+    where, columns = _parsed(source)
     tables = _loaded(where)
     known = _usual(tables)
     wanted = asked(options.split, known)
     check_split(source, wanted, tuple(known))
     _warn_of_splits(name_of_hf(source), known, tables)
     chosen = {split: tables[own] for split, own in known.items()}
-    return of_tables(chosen, wanted, name_of_hf(source), column, source, options)
+    return of_tables(chosen, wanted, name_of_hf(source), columns, source, options)
 
 
 def name_of_hf(source: str) -> str:
@@ -117,9 +118,11 @@ def name_of_hf(source: str) -> str:
 
 
 def of_tables(
-    tables: dict[str, Any], split: str, name: str, column: str | None, source: str | None, options: ImageOptions
+    tables: dict[str, Any], split: str, name: str, columns: Sequence[str], source: str | None, options: ImageOptions
 ) -> HfImages:
     """Images of one split of several `datasets.Dataset`.
+
+    columns: up to two, of the images and of the labels; without one the usual, see `hf_labels.labels_of`.
 
     Raises UserError for a streamed one, for one without rows, and one without a column of images.
     """
@@ -134,13 +137,22 @@ def of_tables(
         )
     if not len(table):
         raise UserError(f"{name}, split {options.split}: there are no rows")
-    identity = Identity(name, source, tuple(tables), **labels_of(table, list(tables.values()), name))
-    return HfImages(table, _image_column(table, column, name), identity, options)
+    image, label = _columns(table, columns, name)
+    identity = Identity(name, source, tuple(tables), **labels_of(table, list(tables.values()), name, label))
+    return HfImages(table, image, identity, options)
 
 
-def _parsed(source: str) -> tuple[str, str | None]:
-    where, _, column = source.removeprefix(PREFIX).partition("#")
-    return where, column or None
+def is_table(source: Any) -> bool:
+    """Return whether an object is a split of a Hugging Face data set, or several, without importing the package."""
+    datasets = sys.modules.get("datasets")
+    return datasets is not None and isinstance(
+        source, (datasets.Dataset, datasets.DatasetDict, datasets.IterableDataset, datasets.IterableDatasetDict)
+    )
+
+
+def _parsed(source: str) -> tuple[str, list[str]]:
+    where, *columns = source.removeprefix(PREFIX).split("#")
+    return where, list(filter(None, columns))
 
 
 def _loaded(where: str) -> dict[str, Any]:
@@ -232,14 +244,17 @@ def _warn_of_splits(name: str, known: Mapping[str, str], tables: Mapping[str, An
         warnings.warn(f"{name}: its splits {', '.join(others)} are not read", stacklevel=5)
 
 
-def _image_column(table: Any, wanted: str | None, name: str) -> str:
+def _columns(table: Any, wanted: Sequence[str], name: str) -> tuple[str, str | None]:
+    """The column of the images, and that of the labels if one of those that are wanted is no column of images."""
     import datasets
 
     images = [column for column, kind in table.features.items() if isinstance(kind, datasets.Image)]
-    if wanted is not None and wanted not in images:
-        raise UserError(f"{name} has no column of images {wanted!r}: {nearest(wanted, images)}")
+    for column in wanted:
+        if column not in table.features:
+            raise UserError(f"{name} has no column {column!r}: {nearest(column, list(table.features))}")
     if not images:
         raise UserError(f"{name} has no column of images: its columns are {', '.join(table.features)}")
-    if wanted is None and len(images) > 1:
+    chosen = [column for column in wanted if column in images] or images
+    if len(chosen) > 1:
         raise UserError(f"{name} has several columns of images, {', '.join(images)}: name one, hf:...#{images[0]}")
-    return wanted or images[0]
+    return chosen[0], next((column for column in wanted if column not in images), None)

@@ -8,35 +8,39 @@ import numpy as np
 
 from sslkit.data.sources.label_lists import LabelLists
 from sslkit.data.sources.label_values import Measured, classes_of_splits
+from sslkit.errors import UserError
 
 NAMES = ("label", "labels")  # of the column that holds the classes, if there are several that could
 Column = Any  # pyarrow.ChunkedArray
 
 
-def labels_of(table: Any, tables: Sequence[Any], name: str) -> dict[str, Any]:
+def labels_of(table: Any, tables: Sequence[Any], name: str, label: str | None = None) -> dict[str, Any]:
     """labels (N,) int64, -1 for unlabelled rows, or multi_labels (N, K) int8, and classes; {} without labels.
 
     table: the split. tables: all splits; the classes of plain integers and texts are those of all of them together.
     The column of classes (ClassLabel) is used, or of several the one named label or labels; without one, a column
     label or labels of whole numbers (2.0 is one, too), -1 for none, of yes or no, or of texts. A column of lists gives
     each row several classes.
-    name: of the data set, in the warnings that a column is not used: one of several, of measurements, or another kind.
+    name: of the data set, in the warnings that a column is not used: one of measurements, or another kind.
+    label: the column, None for the usual one. Raises UserError for several columns of classes without a usual name.
     """
     import datasets
 
     kinds = {column: getattr(kind, "feature", kind) for column, kind in table.features.items()}  # of a list: its items
+    names = NAMES if label is None else (label,)
+    kinds = kinds if label is None else {label: kinds[label]}
     classes = [column for column, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)]
-    named = [column for column in NAMES if column in classes]
+    named = [column for column in names if column in classes]
     if len(classes) > 1 and not named:
-        warnings.warn(f"{name} has several columns of classes, {', '.join(classes)}, and none is used", stacklevel=5)
-        return {}
+        which = ", ".join(classes)
+        raise UserError(f"{name} has several columns of classes, {which}: name the label, hf:...#{classes[0]}")
     if classes:
         column = (named or classes)[0]
         several = hasattr(table.features[column], "feature")
         return _numbered(_column(table, column), list(kinds[column].names), several)
-    column = next((column for column in NAMES if _is_plain(kinds.get(column))), None)
+    column = next((column for column in names if _is_plain(kinds.get(column))), None)
     if column is None:
-        _warn_of_unusable(kinds, name)
+        _warn_of_unusable(kinds, names, name)
         return {}
     alike = [one for one in tables if _kind(one.features.get(column)) == _kind(table.features[column])]
     try:
@@ -67,8 +71,12 @@ def _kind(kind: Any) -> str | None:
     return {"bool": "yes or no", "string": "text", "large_string": "text"}.get(dtype)
 
 
-def _warn_of_unusable(kinds: dict[str, Any], name: str) -> None:
-    for column in NAMES:
+def _warn_of_unusable(kinds: dict[str, Any], names: Sequence[str], name: str) -> None:
+    others = [column for column, kind in kinds.items() if _is_plain(kind)]
+    if others and not kinds.keys() & set(names):
+        said = f"has no labels, for no column is called label: hf:...#{others[0]} reads those of {others[0]}"
+        warnings.warn(f"{name} {said}", stacklevel=5)
+    for column in names:
         if column in kinds:
             said = f"its column {column} is of {type(kinds[column]).__name__}, which gives no classes"
             warnings.warn(f"{name}: {said}, and is not used", stacklevel=5)

@@ -35,7 +35,7 @@ from sslkit.data.sources.builtin import open_builtin, splits_of_builtin
 from sslkit.data.sources.folder import open_folder, splits_of_folder
 from sslkit.data.sources.names import unknown
 from sslkit.data.sources.npz import open_npz, splits_of_npz
-from sslkit.data.sources.objects import Files, as_source
+from sslkit.data.sources.objects import Files, Table, as_source
 from sslkit.data.sources.own_arrays import Arrays, OwnArrays
 from sslkit.data.video import clips
 from sslkit.errors import UserError
@@ -223,6 +223,8 @@ def _open_own(dataset: Dataset, options: ImageOptions) -> Images:
     check_split(type(dataset).__name__, options.split, ("train",))
     if isinstance(dataset, Files):
         return file_sources.open_file_list(dataset.paths, options)
+    if isinstance(dataset, Table):
+        return hf.of_tables({"train": dataset.table}, "train", "table", (), None, options)
     if isinstance(dataset, Arrays):
         return own_arrays.open_arrays(dataset, options)
     return own_dataset.open_dataset(dataset, options)

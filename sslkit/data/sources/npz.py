@@ -35,9 +35,9 @@ DAMAGED = (  # raised by NumPy and zipfile for a truncated or changed file
 )
 _NOT_KNOWN = "not_known"  # the array with the value that is neither yes nor no
 _KEYS = {  # split -> the pairs of keys that may hold its images and labels
-    "train": (("x_train", "y_train"), ("x", "y"), ("images", "labels")),
-    "val": (("x_val", "y_val"), ("x_valid", "y_valid")),
-    "test": (("x_test", "y_test"),),
+    "train": (("x_train", "y_train"), ("train_images", "train_labels"), ("x", "y"), ("images", "labels")),
+    "val": (("x_val", "y_val"), ("x_valid", "y_valid"), ("val_images", "val_labels")),
+    "test": (("x_test", "y_test"), ("test_images", "test_labels")),
 }
 
 
@@ -80,7 +80,8 @@ def open_npz(path: Path, options: ImageOptions) -> NpzImages:
     these are the no, with a warning. Of labels that are -1, 0 and 1 the array `not_known` holds the one that is not
     known: 0 as in VOC, or -1 as in CheXpert, where it means uncertain. With a single 1 in every row they are one class
     an image, with a warning.
-    Keys: x_train, y_train, x_test, y_test (x_val, y_val), or x, y, or images, labels; labels and `classes`,
+    Keys: x_train, y_train, x_test, y_test (x_val, y_val), or train_images, train_labels (as of MedMNIST), or x, y, or
+    images, labels; labels and `classes`,
     the names of the labels, may be missing. Pickled objects are refused.
     Raises UserError for other keys, types, shapes, and for NaN pixels.
     """

@@ -11,6 +11,7 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from sslkit.data.images import Images, is_array, joined
+from sslkit.data.sources.hf import is_table
 from sslkit.data.sources.own_arrays import NAME, Arrays
 from sslkit.data.sources.own_dataset import PREFIX
 from sslkit.errors import UserError
@@ -34,11 +35,29 @@ class Files(Dataset):
         return Image.open(self.paths[row])
 
 
+class Table(Dataset):
+    """A split of a Hugging Face data set as a data set of torch; its images are read as those of `hf:`."""
+
+    def __init__(self, table: Any) -> None:
+        if not hasattr(table, "features") or not hasattr(table, "__len__") or isinstance(table, dict):
+            raise UserError(
+                f"data is a {type(table).__name__} of Hugging Face: give one split, loaded whole: data['train']"
+            )
+        self.table = table
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        return self.table[row]
+
+
 def as_source(source: Any, *, channels_last: bool | None = None) -> Any:
     """A source that is no name in the form in which it is opened; anything else unchanged.
 
-    An array or tensor, or a pair of one and its labels, becomes `Arrays`; a list of image files `Files`; a list of
-    folders the text `A,B`. channels_last: of an array: its shape is (N, H, W, C); None: told by the shape.
+    An array or tensor, or a pair of one and its labels, becomes `Arrays`; a split of a Hugging Face data set `Table`; a
+    list of image files `Files`; a list of folders the text `A,B`. channels_last: of an array: its shape is (N, H, W,
+    C); None: told by the shape.
     Raises UserError for another list, and for `channels_last` of what is no array.
     """
     if is_array(source):
@@ -47,6 +66,8 @@ def as_source(source: Any, *, channels_last: bool | None = None) -> Any:
         return Arrays(*source, channels_last=channels_last)
     if channels_last is not None:
         raise UserError(f"channels_last={channels_last} is for an array or a tensor, and data is none")
+    if is_table(source):
+        return Table(source)
     return Files(source) if _are_files(source) else joined(source)
 
 

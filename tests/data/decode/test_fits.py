@@ -56,3 +56,18 @@ def test_a_factor_counts(tmp_path) -> None:
     (tmp_path / "a.fits").write_bytes(fits(STORED, BSCALE=16))
     images = open_images(tmp_path, image_size=8, range=[0, 4080], cache=None)
     assert np.array_equal(images[0]["images"].numpy(), STORED[:, ::-1])
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_an_image_behind_an_empty_first_part(deep: bool, tmp_path) -> None:
+    """Telescopes write a first part without data, and tables before the image."""
+    values = STORED[0].astype(">i2") * 16 if deep else STORED[0]
+    empty = "".join(
+        line.ljust(80) for line in (f"SIMPLE  = {'T':>20}", f"BITPIX  = {8:>20}", f"NAXIS   = {0:>20}", "END")
+    )
+    rows = fits(STORED[0]).replace(b"SIMPLE  =                    T", b"XTENSION= 'BINTABLE'          ")
+    image = fits(STORED[0], **({"BITPIX": 16} if deep else {}))[:2880] + values.tobytes().ljust(2880, b"\0")
+    image = image.replace(b"SIMPLE  =                    T", b"XTENSION= 'IMAGE   '          ")
+    (tmp_path / "a.fits").write_bytes(empty.ljust(2880).encode() + rows + image)
+    images = open_images(tmp_path, image_size=8, cache=None, **({"range": [0, 4080]} if deep else {}))
+    assert np.array_equal(images[0]["images"][0].numpy(), STORED[0, ::-1])

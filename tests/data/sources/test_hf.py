@@ -66,7 +66,8 @@ def test_every_row_is_the_image_and_the_label_that_was_stored(folder: Path) -> N
 
 
 def opened(given, column: str | None = None):
-    return of_tables({"train": given}, "train", "mine", column, None, ImageOptions(image_size=8))
+    columns = () if column is None else column.split("#")
+    return of_tables({"train": given}, "train", "mine", columns, None, ImageOptions(image_size=8))
 
 
 def test_columns_are_found_or_named() -> None:
@@ -74,8 +75,8 @@ def test_columns_are_found_or_named() -> None:
     assert np.array_equal(opened(two, "thumbnail").__getitems__([1])["images"], DIGITS.pixels[[6]])
     with pytest.raises(UserError, match="several columns of images, image, thumbnail: name one, hf:"):
         opened(two)
-    with pytest.raises(UserError, match="no column of images 'label': known: image, thumbnail"):
-        opened(two, "label")
+    with pytest.raises(UserError, match="has no column 'imag': did you mean 'image'"):
+        opened(two, "imag")
     with pytest.raises(UserError, match="no column of images: its columns are label"):
         opened(table(range(4)).remove_columns("image"))
 
@@ -89,7 +90,7 @@ def test_missing_labels_and_several_columns_of_classes() -> None:
     hidden = table(range(4)).remove_columns("label").add_column("label", [-1] * 4, feature=other[0])
     assert opened(hidden).labels is None
     two = unlabelled.add_column("kind", [0, 0, 1, 1], feature=other[0]).add_column("sort", [0] * 4, feature=other[0])
-    with pytest.warns(UserWarning, match="several columns of classes, kind, sort, and none is used"):
+    with pytest.raises(UserError, match=r"several columns of classes, kind, sort: name the label, hf:\.\.\.#kind"):
         assert opened(two).labels is None
 
 
@@ -109,7 +110,7 @@ def test_whole_numbers_and_texts_named_label_are_classes_of_all_splits(kind: str
 
     tables = {"train": split(range(4), [7, 2, None, 7]), "test": split(range(4, 6), [5, 2])}
     for name, labels in (("train", [2, 0, -1, 2]), ("test", [1, 0])):
-        images = of_tables(tables, name, "mine", None, None, ImageOptions(image_size=8))
+        images = of_tables(tables, name, "mine", (), None, ImageOptions(image_size=8))
         assert images.labels.tolist() == labels and images.classes == ["2", "5", "7"]
     if kind == "int64":
         assert opened(split(range(4), [-1] * 4)).labels is None
@@ -148,7 +149,7 @@ def test_whole_floats_and_integers_of_two_splits_are_the_same_classes() -> None:
     whole = table(range(4)).remove_columns("label").add_column("label", [0, 1, 2, 3], feature=datasets.Value("int64"))
     floats = table(range(2)).remove_columns("label").add_column("label", [3.0, 2.0], feature=datasets.Value("float32"))
     for name, labels in (("train", [0, 1, 2, 3]), ("test", [3, 2])):
-        images = of_tables({"train": whole, "test": floats}, name, "mine", None, None, ImageOptions(image_size=8))
+        images = of_tables({"train": whole, "test": floats}, name, "mine", (), None, ImageOptions(image_size=8))
         assert images.labels.tolist() == labels and images.classes == ["0", "1", "2", "3"]
 
 
@@ -168,7 +169,7 @@ def test_texts_of_two_splits_are_compared_as_names() -> None:
 
     tables = {"train": split(["Cat", "dog"]), "test": split(["cat", "dog"])}
     with pytest.warns(UserWarning, match="mine: 'Cat' and 'cat' are one class"):
-        images = of_tables(tables, "test", "mine", None, None, ImageOptions(image_size=8))
+        images = of_tables(tables, "test", "mine", (), None, ImageOptions(image_size=8))
     assert images.classes == ["Cat", "dog"] and images.labels.tolist() == [0, 1]
 
 
@@ -253,3 +254,41 @@ def test_several_classes_an_image() -> None:
     assert images.labels is None and images.classes == ["x", "y", "z"]
     assert images.multi_labels.tolist() == [[1, -1, 1], [-1] * 3, [0] * 3, [-1, 1, -1]]
     assert images.part(np.array([3, 0]), "some").multi_labels.tolist() == [[-1, 1, -1], [1, -1, 1]]
+
+
+def test_the_column_of_labels_can_be_named(folder: Path) -> None:
+    coarse = (datasets.ClassLabel(names=["few", "many"]), [0, 1, 1, 0])
+    fine = (datasets.ClassLabel(names=["a", "b"]), [1, 1, 0, 0])
+    both = table(range(4), coarse_label=coarse, fine_label=fine, breed=(datasets.Value("string"), [*"xyxy"]))
+    both = both.remove_columns("label")
+    assert opened(both, "fine_label").labels.tolist() == [1, 1, 0, 0]
+    assert opened(both, "image#coarse_label").classes == ["few", "many"]
+    assert opened(both, "breed").classes == ["x", "y"]
+    with pytest.warns(UserWarning, match=r"no column is called label: hf:\.\.\.#breed reads those of breed"):
+        assert opened(both.remove_columns(["fine_label", "coarse_label"])).labels is None
+
+
+def test_a_split_that_a_program_has_loaded() -> None:
+    given = table(range(12))
+    images = open_images(given, image_size=8)
+    assert np.array_equal(images.__getitems__([3])["images"], DIGITS.pixels[[3]]) and images.classes == NAMES
+    assert images.labels.tolist() == DIGITS.labels[:12].tolist() and splits(given) == ("train",)
+    with pytest.raises(UserError, match="data is a DatasetDict of Hugging Face: give one split"):
+        open_images(datasets.DatasetDict({"train": given}))
+    with pytest.raises(UserError, match="data is a IterableDataset of Hugging Face: give one split, loaded whole"):
+        open_images(given.to_iterable_dataset())
+
+
+@pytest.mark.parametrize("labels", ["label", "fine_label"])
+def test_a_table_beside_the_folders_of_the_splits_is_read_as_by_hugging_face(labels: str, tmp_path: Path) -> None:
+    rows = {"train": range(3), "test": range(3, 6)}
+    lines = [f"file_name,{labels}"]
+    for split, some in rows.items():
+        (tmp_path / "mine" / split).mkdir(parents=True)
+        for row in some:
+            (tmp_path / "mine" / split / f"{row}.png").write_bytes(cell(row)["bytes"])
+            lines.append(f"{split}/{row}.png,{'odd' if row % 2 else 'even'}")
+    (tmp_path / "mine" / "metadata.csv").write_text("\n".join(lines))
+    for split, some in rows.items():
+        images = open_images(tmp_path / "mine", split=split, image_size=8)
+        assert [images.classes[label] for label in images.labels] == ["odd" if row % 2 else "even" for row in some]

@@ -12,6 +12,7 @@ from torch.utils.data import Dataset, Subset
 
 from sslkit.data.images import Images
 from sslkit.data.sources.named import open_images
+from sslkit.errors import UserError
 
 
 def classes(images: Images) -> list[str | None]:
@@ -182,3 +183,43 @@ def test_images_and_masks_are_said_to_be_taken_for_classes(tmp_path: Path) -> No
     """Data sets of segmentation: the masks were learned from as images."""
     with pytest.warns(UserWarning, match="images/ and masks/ are taken for classes, and all their files learned from"):
         open_images(pictures(tmp_path, "images/1.png", "masks/1.png"))
+
+
+def test_a_column_called_like_one_of_labels_is_the_label(tmp_path: Path) -> None:
+    images, _ = of_table(tmp_path, "path,fine_label\na.png,ant\nb.png,bee\n")
+    assert classes(images) == ["ant", "bee"]
+
+
+def test_of_several_columns_like_labels_one_must_be_named(tmp_path: Path) -> None:
+    """CIFAR-100 and iNaturalist have two; another word is named in the same way."""
+    text = "path,coarse_label,fine_label,breed\na.png,1,ant,x\nb.png,1,bee,y\n"
+    with pytest.raises(UserError, match=r"coarse_label, fine_label may be the label: name it, data=.*#coarse_label"):
+        of_table(tmp_path, text)
+    assert classes(open_images(f"{tmp_path}/list.csv#fine_label")) == ["ant", "bee"]
+    assert classes(open_images(f"{tmp_path}/list.csv:{tmp_path}#breed")) == ["x", "y"]
+    with pytest.raises(UserError, match="has no column 'breeds': did you mean 'breed'"):
+        open_images(f"{tmp_path}/list.csv#breeds")
+
+
+def test_is_train_divides_a_table(tmp_path: Path) -> None:
+    """CUB-200 has 1 and 0, other sets True and False."""
+    for yes, no in (("1", "0"), ("True", "False")):
+        images, _ = of_table(tmp_path, f"path,label,is_train\na.png,ant,{yes}\nb.png,bee,{yes}\nc.png,ant,{no}\n")
+        assert images.splits == ("train", "test") and len(images) == 2
+
+
+def test_a_label_that_says_it_is_none_is_said(tmp_path: Path) -> None:
+    _, said = of_table(tmp_path, "path,label\na.png,ant\nb.png,unlabeled\n")
+    assert any("'unlabeled'" in one for one in said)
+
+
+def test_the_keys_of_medmnist(tmp_path: Path) -> None:
+    x = np.zeros((2, 4, 4), np.uint8)
+    parts = {
+        f"{split}_{what}": x if what == "images" else [[0], [1]]
+        for split in ("train", "val", "test")
+        for what in ("images", "labels")
+    }
+    np.savez(tmp_path / "pathmnist.npz", **parts)
+    images = open_images(tmp_path / "pathmnist.npz", split="test")
+    assert images.splits == ("train", "val", "test") and images.labels.tolist() == [0, 1]
