@@ -200,7 +200,7 @@ def test_a_corrupt_image_is_replaced_and_reported(folder) -> None:
     images = open_images(folder, image_size=4)
     batch = images.__getitems__([3, 4, 9, 5])
     assert batch["index"].tolist() == [3, 6, 0, 6] and values(batch) == [3, 6, 0, 6]
-    assert batch["bad"] == [str(folder / name) for name in ("4.png", "5.png", "9.png")]
+    assert batch["bad"] == [str(folder / name) for name in ("4.png", "9.png", "5.png")]
     assert images.__getitems__([4])["bad"] == [str(folder / "4.png")], "those that were asked for"
     assert images.__getitems__([3])["bad"] == []
 
