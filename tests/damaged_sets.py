@@ -140,7 +140,7 @@ def _of_a_detector(path: Path) -> Kind:
 
     def train() -> None:
         runtime = Runtime(device=torch.device("cpu"), workers=0, progress=False)
-        training.train_detector(model, data, settings, runtime, checkpoint=Checkpoint(path, every=0))
+        training.train_detector(model, data, settings, runtime, checkpoint=Checkpoint(path, seconds=0))
 
     return Kind(path.name, (path,), _stopped(train, path, training, "step_seed", after=2), may_mend=True)
 
@@ -167,7 +167,7 @@ def _of_films(path: Path, root: Path) -> Kind:
 
     def train() -> None:
         net = build_classifier(model, recipe.protocol, 2, dropout=0.0, seed=0)
-        training.train(net, model, clips, recipe, options, Checkpoint(path, every=0))
+        training.train(net, model, clips, recipe, options, Checkpoint(path, seconds=0))
 
     return Kind(path.name, (path,), _stopped(train, path, training, "dropout_seed", after=2), may_mend=True)
 

@@ -111,7 +111,7 @@ def fine_tune(
     select: "test" takes the highest test accuracy of the grid (mean over the seeds) as ITM and others do, over the
         settings, not over epochs; it only reproduces their numbers, and the result is marked leaky.
     out: folder of `fine_tune.jsonl`, to which every finished run is added, so that a second call goes on where the
-        first was stopped, a run of more than a minute from its checkpoint; several processes may work there together.
+        first was stopped, a run from its checkpoint; several processes may work there together.
         None: nothing is kept.
     image_size: of the model, where it does not say it. crop: share of the image's area in a crop.
     mirror: half of the training images; None: unless names of classes differ by left and right. False for letters.

@@ -39,7 +39,7 @@ def segmentation(
     counts: str = Place.counts,
     mirror: bool | None = Place.mirror,
     range: Sequence[float] | str | None = Place.range,
-    every: float = Place.every,
+    save_seconds: float = Place.save_seconds,
     progress: bool = Place.progress,
 ) -> list[Result]:
     """AP of the masks and boxes of a Mask R-CNN, the mean over trials; the arguments are those of `detection`.
@@ -52,7 +52,7 @@ def segmentation(
     chosen = {"steps": steps, "batch_size": batch_size, "lr": lr, "empty": empty}
     options = Options(recipe=recipe, arch=arch, schedule=schedule, trials=trials, trainable=trainable, **chosen)
     how = {"image_size": image_size, "device": device, "workers": workers, "counts": counts, "range": range}
-    how |= {"every": every, "progress": progress, "mirror": mirror}
+    how |= {"save_seconds": save_seconds, "progress": progress, "mirror": mirror}
     place = Place(seed=seed, out=out, root=root, precision=precision, **how)
     return asked("segmentation", model, data, options, place, masks=True)
 

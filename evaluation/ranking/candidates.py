@@ -80,7 +80,7 @@ def chosen(given: Mapping[str, Any], at_hand: bool = False) -> tuple[Choice, Rea
     at_hand: True for given features, which take no keyword of a data set. Raises UserError with the nearest name.
     """
     own = {field.name for field in fields(Choice)}
-    rest = {field.name for part in (Reading, Runtime) for field in fields(part)} - {"out", "every"}
+    rest = {field.name for part in (Reading, Runtime) for field in fields(part)} - {"out", "save_seconds"}
     for name in given:
         if name not in own | rest:
             raise UserError(f"rank has no option {name!r}: {nearest(name, sorted(own | rest - OF_METRICS))}")

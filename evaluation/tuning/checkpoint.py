@@ -8,18 +8,17 @@ import torch
 from sslkit.errors import UserError
 from sslkit.files import checksums
 from sslkit.files.writing import write_whole
-
-EVERY = 60.0  # seconds between two checkpoints
+from sslkit.runtime.context import SAVE_SECONDS
 
 
 class Checkpoint:
     """A checkpoint file and the run that it belongs to.
 
-    path: None saves nothing. key: of the run; a file with another key is refused. every: seconds between two saves.
+    path: None saves nothing. key: of the run; a file with another key is refused. seconds: between two saves.
     """
 
-    def __init__(self, path: Path | None = None, key: str = "", every: float = EVERY) -> None:
-        self.path, self.key, self.every = path, key, every
+    def __init__(self, path: Path | None = None, key: str = "", seconds: float = SAVE_SECONDS) -> None:
+        self.path, self.key, self.seconds = path, key, seconds
 
     def save(self, state: dict[str, Any]) -> None:
         """Write the file whole or not at all, so that a killed process leaves the one before.

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.optimizers import set_rates
-from evaluation.tuning.processes import fabric_of, from_rank_0, same_on_all_ranks, union_of_ranks
+from evaluation.tuning.processes import fabric_of, same_on_all_ranks, union_of_ranks
 from evaluation.tuning.progress import Progress
 from sslkit.errors import UserError, first_line
+from sslkit.runtime.checkpoint import Saving
 from sslkit.runtime.device import generators_restored, seed_generators
 from sslkit.runtime.loop import Hook, Loop, Misfit
 
@@ -83,8 +84,9 @@ def fit(
     """Train `training.net` in place to the last step, on its device, and return the final state.
 
     state: filled in place; give one if the training's functions add notes to it.
-    checkpoint: written every `checkpoint.every` seconds and after the last step. An existing file is resumed: on one
-        CPU and number of threads the weights are bit-identical to those of a run that was not stopped.
+    checkpoint: written every `checkpoint.seconds`, at a signal that stops the training, and after the last step. An
+        existing file is resumed: on one CPU and number of threads the weights are bit-identical to those of a run that
+        was not stopped.
     progress: show a bar on a terminal; a string is its title.
     PyTorch's global generators are restored afterwards. In a process group (see `processes.py`) gradients are averaged,
     batch norm is synchronised and rank 0 writes the checkpoint.
@@ -96,7 +98,7 @@ def fit(
     history = History(training, state)
     hooks = [RatesAndSeeds(training), history]
     if checkpoint.path is not None:
-        hooks.append(Save(checkpoint, training, state))
+        hooks.append(Save(checkpoint))
     loop = Loop(
         fabric_of(device, training.precision),
         training.net,
@@ -185,8 +187,15 @@ class History(Hook):
             raise Diverged(f"the loss became NaN or infinite by step {loop.step}")
         return total / ((loop.step - 1) % self.training.period + 1)
 
+    def before_save(self, loop: Loop) -> None:
+        """Gather the state of all ranks."""
+        kept = self.kept
+        kept.notes[:] = union_of_ranks(kept.notes)
+        if kept.pending is not None:
+            kept.pending = loop.fabric.all_reduce(kept.pending.clone(), reduce_op="mean")
+
     def state(self) -> dict[str, Any]:
-        return dict(vars(self.kept))
+        return {name: list(value) if isinstance(value, list) else value for name, value in vars(self.kept).items()}
 
     def restore(self, state: dict[str, Any]) -> None:
         vars(self.kept).update(state)
@@ -194,38 +203,21 @@ class History(Hook):
         self.kept.before = self.kept.seconds
 
 
-class Save(Hook):
-    """Writes the checkpoint between two steps, every `checkpoint.every` seconds.
+class Save(Saving):
+    """Writes the checkpoint of a training, always after the last step: what follows may be killed."""
 
-    Always after the last step: what follows, such as the test, may be killed too.
-    """
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        super().__init__(checkpoint.seconds)
+        self.checkpoint = checkpoint
 
-    def __init__(self, checkpoint: Checkpoint, training: Training, state: State) -> None:
-        self.checkpoint, self.training, self.kept = checkpoint, training, state
+    def is_due(self, is_last: bool) -> bool:
+        return super().is_due(is_last) or is_last
 
-    def begin(self, loop: Loop) -> None:
-        self.saved = time.monotonic()
-
-    def batch_end(self, loop: Loop, outputs: Mapping[str, Any], batch: Any) -> None:
-        if self._due(loop):
-            self._save(loop)
-            self.saved = time.monotonic()
-
-    def _due(self, loop: Loop) -> bool:
-        """Return whether to save now; ranks agree on it at checks of the loss."""
-        if loop.step == self.training.steps:
-            return True
-        late = time.monotonic() - self.saved >= self.checkpoint.every
-        return late if loop.world_size == 1 else loop.step % self.training.check == 0 and from_rank_0(late)
-
-    def _save(self, loop: Loop) -> None:
-        """Gather the state of all ranks, and write it on rank 0; not after a loss that diverged."""
-        kept = self.kept
-        kept.notes[:] = union_of_ranks(kept.notes)
-        if kept.pending is not None:
-            kept.pending = loop.fabric.all_reduce(kept.pending.clone(), reduce_op="mean")
-        if loop.is_main and (kept.pending is None or kept.pending.isfinite()):
-            self.checkpoint.save(_content(loop.state()))
+    def write(self, state: dict[str, Any]) -> None:
+        """Write a state of the loop, unless its loss has diverged."""
+        pending = state["hooks"]["History"]["pending"]
+        if pending is None or pending.isfinite():
+            self.checkpoint.save(_content(state))
 
 
 def _read(checkpoint: Checkpoint, steps: int) -> dict[str, Any] | None:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.results.records import Records, check_fields, each_once, run_id
-from evaluation.tuning.checkpoint import EVERY, Checkpoint
+from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.processes import from_rank_0
+from sslkit.runtime.context import SAVE_SECONDS
 from sslkit.runtime.distributed import rank, world_size
 
 Key = Mapping[str, Any]
@@ -33,10 +34,10 @@ def each_recorded(
     return [_together(number, key, records, work, needs, done) for number, key in enumerate(keys)]
 
 
-def checkpoint_of(records: Path, key: Key, every: float = EVERY) -> Checkpoint:
+def checkpoint_of(records: Path, key: Key, seconds: float = SAVE_SECONDS) -> Checkpoint:
     """Return the checkpoint of a run, a hidden file beside the file of its records."""
     run = run_id(key)
-    return Checkpoint(records.parent / f".{records.stem}-{run}.ckpt", f"{run} {world_size()} ranks", every)
+    return Checkpoint(records.parent / f".{records.stem}-{run}.ckpt", f"{run} {world_size()} ranks", seconds)
 
 
 def of_ranks() -> dict[str, int]:

@@ -1,6 +1,8 @@
 """Trials: fine-tuning runs on a task with some setting, each recorded once."""
 
+import os
 import pickle
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
@@ -32,6 +34,7 @@ from evaluation.tuning.task import Task
 from sslkit.errors import RunFailed, UserError
 from sslkit.runtime.context import Runtime, silent
 from sslkit.runtime.distributed import rank, world_size
+from sslkit.runtime.jobs import GRACE
 from sslkit.terminal.say import printable
 
 NEEDS = ("value", "diverged", "seconds")  # fields of every record
@@ -217,11 +220,19 @@ class Runner:
 
 @contextmanager
 def _ended_with_this_process() -> Iterator[None]:
-    """Kill the processes of a pool when the block is left by a signal; the pool would wait for their work."""
+    """End the processes of a pool when the block is left by a signal; the pool would wait for their work.
+
+    Each of them saves its training after the step that it computes, see `sslkit.runtime.stops`.
+    """
     try:
         yield
     except KeyboardInterrupt:
-        for process in active_children():
+        processes = active_children()
+        for process in processes:
+            process.terminate()
+        end = time.monotonic() + GRACE
+        for process in processes:
+            process.join(max(0.0, end - time.monotonic()))
             process.kill()
         raise
 
@@ -229,6 +240,8 @@ def _ended_with_this_process() -> Iterator[None]:
 def _share(sent: bytes, threads: int) -> None:
     """Run the trials of one process. sent: pickled, because torch's sharing keeps a file open for every tensor."""
     torch.set_num_threads(threads)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # otherwise the pool would take a stop for a result
+        signal.signal(signal.SIGTERM, lambda number, frame: os._exit(128 + number))
     runner, keys, trials = pickle.loads(sent)
     each_recorded(keys, runner.records, runner._work(keys, trials))
 

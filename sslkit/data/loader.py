@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import pickle
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -47,6 +47,7 @@ class EpochBatches(Sampler[list[int]]):
     batch_size: of all ranks together.
     drop_last: leave out the last batch if it is not full; otherwise cut it to a multiple of world_size, as ranks
         with unequal batches would wait for each other for ever.
+    first: the batch with which the next epoch that is read begins, 0 for those after it.
     Raises UserError when the ranks cannot share a batch evenly, or the images do not fill one.
     """
 
@@ -57,7 +58,7 @@ class EpochBatches(Sampler[list[int]]):
             raise UserError(f"data.batch_size={batch_size} must be a multiple of the number of processes, {world_size}")
         if n < (batch_size if drop_last else world_size):
             raise UserError(f"data.batch_size={batch_size} is more than the {n} images: lower data.batch_size")
-        self.n, self.seed, self.epoch = n, seed, 0
+        self.n, self.seed, self.epoch, self.first = n, seed, 0, 0
         self.batch_size = batch_size
         self.rank = rank
         self.world_size = world_size
@@ -73,7 +74,8 @@ class EpochBatches(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[EpochRows]:
         rows = order_of(self.n, self.seed, self.epoch)[: self._used]
-        for start in self._starts:
+        first, self.first = self.first, 0
+        for start in self._starts[first:]:
             own = rows[start : start + self.batch_size][self.rank :: self.world_size]
             yield EpochRows(own.tolist(), self.seed, self.epoch)
 
@@ -102,6 +104,7 @@ class TimedLoader:
     waited: seconds spent in getting batches; images: rows delivered; both since construction.
     sampler, batch_sampler: the loader's `EpochBatches`, whose `set_epoch` is called before each epoch;
         Lightning's Trainer does so, too.
+    delivered: batches of the current epoch, with those before a stop inside it.
     """
 
     def __init__(self, loader: DataLoader) -> None:
@@ -109,15 +112,25 @@ class TimedLoader:
         self.dataset = loader.dataset
         self.sampler = self.batch_sampler = loader.batch_sampler
         self.waited = 0.0
-        self.images = 0
+        self.images = self.delivered = 0
 
     def __len__(self) -> int:
         return len(self.loader)
 
+    def state_dict(self) -> dict[str, int]:
+        """The place in an epoch, which Lightning's Trainer keeps in its checkpoints."""
+        return {"first": self.delivered % len(self)}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Begin the next epoch that is read where `state_dict` was called."""
+        self.sampler.first = state["first"]
+
     def __iter__(self) -> Iterator[dict[str, Any]]:
         start = time.perf_counter()
+        self.delivered = self.sampler.first
         for batch in plain_errors(self.loader):
             self.waited += time.perf_counter() - start
+            self.delivered += 1
             self.images += len(batch["index"])
             yield batch
             start = time.perf_counter()
@@ -162,6 +175,7 @@ def make_loader(
     rank: int = 0,
     world_size: int = 1,
     device: str = "cpu",
+    first: int = 0,
 ) -> TimedLoader:
     """Shuffled full batches for training.
 
@@ -170,12 +184,15 @@ def make_loader(
     workers: decoding processes of this rank; "auto" is 0 for arrays, otherwise this rank's share of the cores minus
         one, 1 to 8, and up to 32 for a GPU.
     device: type of the device that the batches go to; for "cuda" they lie in pinned memory.
+    first: batch with which the first epoch begins, where a training goes on inside it.
     Raises UserError as `EpochBatches` does, and for a number of workers that is invalid.
     """
     count = workers_for(dataset, workers, world_size, device)
+    batches = EpochBatches(len(dataset), batch_size, seed, rank, world_size)
+    batches.first = first
     loader = DataLoader(
         dataset,
-        batch_sampler=EpochBatches(len(dataset), batch_size, seed, rank, world_size),
+        batch_sampler=batches,
         collate_fn=collate,
         num_workers=count,
         pin_memory=device == "cuda",

@@ -1,9 +1,11 @@
-"""checkpoints/last.ckpt: written whole after each epoch, with a checksum; previous.ckpt is the one before it.
+"""checkpoints/last.ckpt: written whole, with a checksum; previous.ckpt is the one before it.
 
-For the checksum see `sslkit.files.checksums`.
+It is written after each epoch, inside an epoch every so many seconds, and when a signal stops the training. For the
+checksum see `sslkit.files.checksums`.
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,17 @@ import torch
 from sslkit.errors import UserError, first_line
 from sslkit.files import checksums
 from sslkit.files.writing import write_whole
+from sslkit.runtime.context import SAVE_SECONDS
 from sslkit.runtime.loop import Hook, Loop
+from sslkit.runtime.stops import Stops
+from sslkit.runtime.waiting import Orders
+from sslkit.terminal import say
 
 LAST, PREVIOUS = Path("checkpoints", "last.ckpt"), Path("checkpoints", "previous.ckpt")  # in a run's folder
 Hooks = Mapping[str, Sequence[str]]  # the states that a run needs of its hooks, by the hook's class
 KINDS = {  # parts of a checkpoint that a run needs
     "epoch": int,
+    "batch": int,
     "step": int,
     "module": dict,
     "optimizer": dict,
@@ -28,27 +35,120 @@ KINDS = {  # parts of a checkpoint that a run needs
 }
 
 
-class SaveLast(Hook):
-    """The last hook of a loop, so that it saves the final state of all others.
+class Saving(Hook):
+    """Writes checkpoints between two steps, every so many seconds and at a signal; the last hook of a loop.
 
-    close: called before it saves. resumed: the checkpoint that the run continues from. Any other last.ckpt is damaged:
-    the next checkpoint replaces it, and a whole previous.ckpt is kept.
+    It is the last one so that it saves the final state of all others. Of several processes the first decides, and all
+    of them take part. A signal is obeyed once the state is saved, see `sslkit.runtime.stops`.
+    seconds: between two checkpoints. signals: see `Stops`.
     """
 
-    def __init__(self, folder: Path, close: Callable[[Loop], None], resumed: Path | None = None) -> None:
+    def __init__(self, seconds: float, signals: Mapping[int, Callable[[], None]] | None = None) -> None:
+        self.seconds = seconds
+        self.stops = Stops(self._save_at_once, signals or {})
+        self.loop: Loop | None = None
+        self.orders: Orders | None = None
+
+    def write(self, state: dict[str, Any]) -> None:
+        """Write a state of the loop; called on the first process."""
+        raise NotImplementedError
+
+    def begin(self, loop: Loop) -> None:
+        self.loop, self.orders = loop, Orders(self.seconds) if loop.world_size > 1 else None
+        self.saved, self.when = loop.step, time.monotonic()
+        self.stops.begin()
+
+    def is_due(self, is_last: bool) -> bool:
+        """Return whether to save after this step, on all processes; is_last: of its epoch."""
+        asked = self.stops.asked is not None
+        if self.orders is None:
+            return asked or self._is_late()
+        if asked:
+            self.orders.ask()
+        return self.orders.given(self.loop.step, self._is_late, now=is_last)
+
+    def batch_begin(self, loop: Loop) -> None:
+        self.stops.busy = True
+
+    def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
+        if not loop.is_between_steps:
+            return
+        is_last = loop.batch + 1 == loop.batches
+        if self.is_due(is_last):
+            loop.save(self.write)
+            self._note_saved()
+        # Several processes save together alone, at the end of a batch; the end of an epoch is awaited otherwise.
+        self.stops.busy = self.orders is not None and not is_last
+        self._obey_saved()
+
+    def end(self, loop: Loop) -> None:
+        self.stops.end()
+
+    def _is_late(self) -> bool:
+        return time.monotonic() - self.when >= self.seconds
+
+    def _note_saved(self) -> None:
+        self.saved, self.when = self.loop.step, time.monotonic()
+
+    def _obey_saved(self) -> None:
+        """Obey a signal that has waited for the state of this step."""
+        if self.stops.asked is not None and self.saved == self.loop.step:
+            self.stops.obey(self.stops.asked)
+
+    def _save_at_once(self) -> None:
+        """Save outside a step, as at a signal while data are awaited or an epoch is evaluated."""
+        loop = self.loop
+        if self.saved == loop.step:
+            return
+        if self.orders is None:
+            loop.save(self.write)
+        elif loop.is_main and loop.is_whole:
+            self.write(loop.state_before_end())
+        self._note_saved()
+
+
+class SaveLast(Saving):
+    """The checkpoints of a run, also after each epoch.
+
+    close: called before it saves an epoch. resumed: the checkpoint that the run continues from. Any other last.ckpt is
+    damaged: the next checkpoint replaces it, and a whole previous.ckpt is kept.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        close: Callable[[Loop], None],
+        resumed: Path | None = None,
+        seconds: float = SAVE_SECONDS,
+        signals: Mapping[int, Callable[[], None]] | None = None,
+    ) -> None:
+        super().__init__(seconds, signals)
         self.path, self.previous = folder / LAST, folder / PREVIOUS
         self.close = close
         self.is_whole = resumed == self.path
 
     def epoch_end(self, loop: Loop) -> None:
+        self.stops.busy = True
         self.close(loop)
-        if not loop.is_main:
-            return
+        if loop.is_main:
+            self.write(loop.state())
+        self._note_saved()
+        self.stops.busy = False
+        self._obey_saved()
+
+    def write(self, state: dict[str, Any]) -> None:
         with write_whole(self.path) as partial:
-            checksums.save(loop.state(), partial)
+            checksums.save(state, partial)
             if self.is_whole:
                 os.replace(self.path, self.previous)
         self.is_whole = True
+
+
+def how_to_go_on(folder: Path, command: str = say.CALL) -> str:
+    """The end of a message on a run that has stopped: what the command does with its folder."""
+    if (folder / LAST).is_file() or (folder / PREVIOUS).is_file():
+        return f"{command} continues {folder}"
+    return f"nothing was saved yet, so that {command} begins {folder} anew"
 
 
 def damage(path: Path, hooks: Hooks) -> str | None:

@@ -9,6 +9,9 @@ if TYPE_CHECKING:  # importing it takes a second
     import torch
 
 
+SAVE_SECONDS = 600.0  # between two checkpoints of a training: what a killed process loses at most
+
+
 def silent(line: str) -> None:
     """Say nothing."""
 
@@ -23,7 +26,7 @@ class Runtime:
     workers: processes that decode, or that share the runs of a grid; "auto": as many as help.
     cache: folder of what is computed once; None: nothing is kept.
     out: folder of finished runs, checkpoints and pictures; None: nothing is kept.
-    every: seconds between two checkpoints; None: the function's own.
+    save_seconds: between two checkpoints of a training.
     seed: of every draw. progress: bars on a terminal. say: called with a line when something is done.
     """
 
@@ -33,7 +36,7 @@ class Runtime:
     workers: int | str = "auto"
     cache: str | Path | None = "runs/cache"
     out: str | Path | None = None
-    every: float | None = None
+    save_seconds: float = SAVE_SECONDS
     seed: int = 0
     progress: bool = True
     say: Callable[[str], None] = silent

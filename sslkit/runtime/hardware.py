@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sslkit.errors import RunFailed, UserError
-from sslkit.runtime.checkpoint import LAST, PREVIOUS
+from sslkit.runtime.checkpoint import how_to_go_on
 from sslkit.runtime.jobs import free_memory
 from sslkit.runtime.loop import Loop
 from sslkit.terminal import say
@@ -163,7 +163,7 @@ def explained(asked: Demand, folder: Path, loop: Loop) -> Iterator[None]:
 def _killed(asked: Demand, folder: Path) -> str:
     return (
         f"a worker process of the loader was killed, mostly because memory or /dev/shm was full: lower data.workers "
-        f"({asked.workers} now) or data.batch_size; {say.CALL} continues {folder}, "
+        f"({asked.workers} now) or data.batch_size; {how_to_go_on(folder)}, "
         "another batch size needs a new run"
     )
 
@@ -176,12 +176,10 @@ def _line(said: str, asked: Demand, folder: Path, loop: Loop) -> str:
     each = asked.batch_size // asked.processes
     step = f"with {each} of {asked.image_size} px a step in each process"
     lower = ", ".join(_lower(asked, loop, each, peak + more))
-    kept = (folder / LAST).is_file() or (folder / PREVIOUS).is_file()
-    state = "the last checkpoint is whole" if kept else "no epoch has ended yet"
     new = "more trainer.devices" if asked.recomputed else "trainer.checkpoint_activations=true"
     return (
-        f"out of memory on {loop.device} in {where}: {', '.join(of)}, {step}; lower it by {lower}; {state}: "
-        f"{say.CALL} and {new} continues {folder}, the other settings need a new run"
+        f"out of memory on {loop.device} in {where}: {', '.join(of)}, {step}; lower it by {lower}; "
+        f"{how_to_go_on(folder, f'{say.CALL} and {new}')}, the other settings need a new run"
     )
 
 

@@ -3,8 +3,8 @@
 A step reads the batch, computes the loss, and after `accumulate` batches moves the weights. Everything else that a run
 does, such as its metrics, its checkpoints and its bar, is a hook. Nothing waits for the device inside a step.
 
-Pretraining (`sslkit.training.pretrain.train`) has epochs of a data set, and resumes after one of them. Fine-tuning
-(`evaluation.tuning.loop`) is one epoch, whose batches are its steps, and resumes inside it.
+Pretraining (`sslkit.training.pretrain.train`) has epochs of a data set. Fine-tuning (`evaluation.tuning.loop`) is one
+epoch, whose batches are its steps. Both resume inside an epoch.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,11 +44,11 @@ class Hook:
     begin: once on every process, with the weights on the device and a state that is restored. epoch_begin, batch_begin.
     before_step: all gradients of a step are there. after_step: the weights have moved; `loop.step` counts that.
     batch_end: also gets the outputs of the module, and the batch. epoch_end.
-    end: the training has ended, also with an error.
+    before_save: on every process, before a checkpoint inside an epoch. end: the training has ended, also with an error.
     """
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps of it."""
+        """Return what a checkpoint keeps of it, of which nothing changes later."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ class Loop:
     epochs: of the whole training. accumulate: batches of a step; the last step of an epoch may have fewer.
     clip: largest norm of a step's gradient; None for any. around_backward: makes a context for each backward pass.
     hooks: by their classes' names in checkpoints. saved: the part of the module in checkpoints; None: all.
-    epoch, batch: the current ones, from 0. step: finished steps. batches: of an epoch.
+    epoch, batch: the current ones, from 0. step: finished steps. batches: of an epoch. processes: of the checkpoint.
     """
 
     def __init__(
@@ -93,7 +93,10 @@ class Loop:
         self.epochs, self.accumulate, self.clip, self.around_backward = epochs, accumulate, clip, around_backward
         self.hooks = list(hooks)
         self.epoch = self.batch = self.step = self.batches = 0
+        self.processes: int | None = None
         self.loggers: list[Any] = []
+        self._next = (0, 0)  # epoch and batch to go on from
+        self._ending: dict[str, Any] = {}
         self._whole_optimizer: dict[str, Any] | None = None
 
     @property
@@ -117,26 +120,54 @@ class Loop:
         try:
             self.fabric.launch()
             self._train(*self._set_up(checkpoint))
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             self._end_others()
             raise
         finally:
             self._tell("end")
 
+    @property
+    def is_between_steps(self) -> bool:
+        """Return whether the current batch moves the weights, so that after it there is a state to go on from."""
+        return (self.batch + 1) % self.accumulate == 0 or self.batch + 1 == self.batches
+
+    def save(self, write: Callable[[dict[str, Any]], None]) -> None:
+        """Let the first process write the state between two steps; all processes call this."""
+        self._tell("before_save")
+        with self._whole() if self._in_shares else nullcontext():
+            if self.is_main:
+                write(self.state_before_end())
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether this process can read all weights and the optimiser's state without the others."""
+        return not self._in_shares or self._whole_optimizer is not None
+
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds after an epoch, or at the end of a batch that moved the weights."""
-        epoch, batch = divmod(self.epoch * self.batches + self.batch + 1, self.batches)  # to go on from
+        """Return what a checkpoint holds after an epoch, or at the end of a batch that moved the weights.
+
+        The epoch of the last batch has still to be ended: its "batch" is the number of batches.
+        """
+        epoch, batch = self._next
         return {
             "epoch": epoch,
             "batch": batch,
             "step": self.step,
+            "processes": self.world_size,
             "module": self.saved.state_dict(),
             "buffers": self._unsaved(),
             "optimizer": self._whole_optimizer or self.optimizer.state_dict(),
             "schedule": {} if self.schedule is None else self.schedule.state_dict(),
             "precision": self.fabric.strategy.precision.state_dict(),
-            "hooks": {type(hook).__name__: state for hook in self.hooks if (state := hook.state())},
+            "hooks": self._states(),
         }
+
+    def state_before_end(self) -> dict[str, Any]:
+        """Like `state`, but while hooks end an epoch the one before it: to be written where they are stopped."""
+        return {**self.state(), **self._ending}
+
+    def _states(self) -> dict[str, dict[str, Any]]:
+        return {type(hook).__name__: state for hook in self.hooks if (state := hook.state())}
 
     def _unsaved(self) -> dict[str, torch.Tensor]:
         """The buffers that PyTorch leaves out of a state dict: some change with every batch."""
@@ -159,20 +190,25 @@ class Loop:
         loader = self.load(self)
         self.batches = len(loader)
         self._tell("begin")
-        first = self.batch  # of the epoch in which the checkpoint was written; of the others 0
-        for epoch in range(self.epoch, self.epochs):
-            self.epoch = epoch
-            loader.sampler.set_epoch(epoch)
+        while self.epoch < self.epochs:
+            loader.sampler.set_epoch(self.epoch)
             self._tell("epoch_begin")
-            for number, batch in enumerate(loader, first):
+            for number, batch in enumerate(loader, self.batch):
                 self.batch = number
                 self._tell("batch_begin")
                 outputs = self._step(wrapped, optimizer, self.move(batch, self.device))
+                self._next = self.epoch, number + 1
                 self._tell("batch_end", outputs, batch)
-            self._tell("epoch_end")
-            first = 0
+            self._end_epoch()
         if self._in_shares:
             self.fabric.strategy.end(self.module)
+
+    def _end_epoch(self) -> None:
+        self._ending = {"epoch": self.epoch, "batch": self.batches, "hooks": self._states()}
+        self._next = self.epoch + 1, 0
+        self._tell("epoch_end")
+        self._ending = {}
+        self.epoch, self.batch = self._next
 
     def _step(self, wrapped: nn.Module, optimizer: Any, batch: Any) -> Mapping[str, Any]:
         """One batch; with the last one of a step the weights are moved."""
@@ -250,4 +286,5 @@ class Loop:
         if self.schedule is not None:
             self.schedule.load_state_dict(state["schedule"])
         self.fabric.strategy.precision.load_state_dict(state["precision"])
-        self.epoch, self.batch, self.step = state["epoch"], state.get("batch", 0), state["step"]
+        self.epoch, self.batch = self._next = state["epoch"], state["batch"]
+        self.step, self.processes = state["step"], state.get("processes")

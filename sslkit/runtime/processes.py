@@ -20,7 +20,7 @@ from lightning_fabric.utilities.rank_zero import rank_zero_only
 
 from sslkit.errors import RunFailed, UserError, first_line
 from sslkit.runtime import hardware
-from sslkit.terminal import say
+from sslkit.runtime.checkpoint import how_to_go_on
 
 LOST = ("gloo/transport", "Connection reset by peer", "Connection closed by peer")  # in torch's errors
 LAUNCHERS = {"torchrun": TorchElasticEnvironment, "srun": SLURMEnvironment}
@@ -167,7 +167,7 @@ def others_watched(folder: Path) -> Iterator[None]:
         why = first_line(error).rpartition("] ")[2].partition(". This is")[0]
         raise RunFailed(
             f"process {dist.get_rank()} has lost another one of this run: its own output says why, or it was killed, "
-            f"for example for lack of memory; {say.CALL} continues {folder} ({why})"
+            f"for example for lack of memory; {how_to_go_on(folder)} ({why})"
         ) from error
 
 

@@ -31,6 +31,7 @@ class Bar(Hook):
         self.started = (time.perf_counter(), self.waited())
         self.bar = tqdm(
             total=loop.batches * self.batch_size,
+            initial=loop.batch * self.batch_size,
             desc=f"epoch {loop.epoch + 1}/{loop.epochs}",
             unit=f" {self.unit}",
             leave=False,

@@ -1,78 +1,45 @@
 """Slurm: a job that is about to be stopped goes back into the queue, and resumes its run when it starts again.
 
 `sbatch --signal=USR1@90 --requeue` sends SIGUSR1 to the processes of `srun` 90 seconds before the time limit or the
-end of a preemption's grace time. A run always goes on after the last whole epoch, with the weights of an unbroken one.
+end of a preemption's grace time. The run is saved first, and goes on after that step.
 """
 
 import os
 import signal
 import subprocess
 import sys
-import threading
-from types import FrameType
-from typing import Any
+from collections.abc import Callable
 
-from sslkit.runtime.loop import Hook, Loop
+from sslkit.runtime.distributed import rank
 from sslkit.terminal import say
 
 JOB = "SLURM_JOB_ID"  # in the environment of a job; elsewhere none of this is needed
 SIGNAL = getattr(signal, "SIGUSR1", None)  # not on Windows
 
 
-class Requeue(Hook):
-    """On SIGUSR1 in a Slurm job: requeue it and end the process, after the step if one is being computed.
+def handlers() -> dict[int, Callable[[], None]]:
+    """What a run does at signals of Slurm, once its state is saved; nothing outside a job."""
+    return {SIGNAL: requeue} if SIGNAL and JOB in os.environ else {}
 
-    Rank 0 requeues the job, and Slurm ends its other processes. If Slurm refuses, training goes on.
+
+def requeue() -> None:
+    """Requeue the job and end this process. If Slurm refuses, training goes on.
+
+    The first process does this, and Slurm ends the others.
     """
-
-    def __init__(self) -> None:
-        self.is_main = False
-        self.in_step = False
-        self.asked = False
-        self._before: Any = None
-
-    def begin(self, loop: Loop) -> None:
-        self.is_main = loop.is_main
-        if SIGNAL and _in_main_thread():
-            self._before = signal.signal(SIGNAL, self._ask)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
-        if not self.in_step:
-            self._stop()
-
-    def batch_begin(self, loop: Loop) -> None:
-        self.in_step = True
-
-    def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
-        self.in_step = False
-        if self.asked:
-            self._stop()
-
-    def _stop(self) -> None:
-        self.asked = False
-        if not self.is_main:
-            return
-        job = _job()
-        if refusal := _refusal(job):
-            say.warning(f"warning: Slurm did not requeue job {job} ({refusal}); training goes on until it is stopped")
-            return
-        say.line(f"job {job} is back in the queue; it will resume this run")
-        sys.exit(0)
-
-    def end(self, loop: Loop) -> None:
-        if self._before is not None:
-            signal.signal(SIGNAL, self._before)
-            self._before = None
+    if rank() != 0:
+        return
+    job = _job()
+    if refusal := _refusal(job):
+        say.warning(f"warning: Slurm did not requeue job {job} ({refusal}); training goes on until it is stopped")
+        return
+    say.line(f"job {job} is back in the queue; it will resume this run")
+    sys.exit(0)
 
 
 def is_requeued() -> bool:
     """Return whether this is a Slurm job that has run before."""
     return os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0")
-
-
-def _in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
 
 
 def _job() -> str:

@@ -20,6 +20,7 @@ from sslkit.runtime.distributed import rank, world_size
 SILENCE = 600.0  # seconds without a sign of life after which a rank counts as dead
 _LOOK = 0.02  # seconds between two looks into the store at first, _RARELY later on
 _RARELY = 0.2
+APART = 1.0  # seconds between two orders: what a signal waits, far below the half minute that schedulers leave
 _LAST_WORDS = 5.0  # seconds that a failed rank leaves the others to read why
 
 
@@ -191,3 +192,51 @@ def from_all(work: str, value: Any) -> list[Any]:
         others.say(value)
         others.meet()
         return [others.said(other) for other in range(world_size())]
+
+
+class Orders:
+    """What the first process orders all to do between two steps; they read it in the store, without a collective.
+
+    They look again after as many steps as take about so many seconds, so that a step costs nothing.
+    seconds: between two looks, at most `APART`.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._apart = min(seconds, APART)
+        self._store = dist.distributed_c10d._get_default_store()
+        self._prefix = f"sslkit/orders/{self._store.add(f'sslkit/orders/{rank()}', 1)}"
+        self._number = self._next = 0
+        self._looked: tuple[int, float] | None = None  # step, and when
+        self._has_asked = False
+
+    def ask(self) -> None:
+        """Ask the first process for the order, once."""
+        if not self._has_asked:
+            self._store.set(f"{self._prefix}/asked", "")
+            self._has_asked = True
+
+    def given(self, step: int, due: Callable[[], bool], *, now: bool = False) -> bool:
+        """Return whether it is ordered. All processes call this after every step.
+
+        due: whether the first process gives the order; it also does if any process asked. now: look in any case.
+        """
+        if step < self._next and not now:
+            return False
+        self._number += 1
+        key = f"{self._prefix}/{self._number}"
+        if rank() == 0:
+            is_asked = self._store.check([f"{self._prefix}/asked"])
+            if is_asked:
+                self._store.delete_key(f"{self._prefix}/asked")
+            is_given = is_asked or due()
+            self._store.set(key, f"{int(is_given)} {self._steps_apart(step)}")
+        is_given, apart = map(int, self._store.get(key).split())
+        self._next = step + apart
+        self._has_asked &= not is_given
+        return bool(is_given)
+
+    def _steps_apart(self, step: int) -> int:
+        now = time.monotonic()
+        before, when = self._looked or (step, now)
+        self._looked = step, now
+        return max(1, int(self._apart * (step - before) / max(now - when, 1e-3)))

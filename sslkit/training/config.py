@@ -14,6 +14,7 @@ from sslkit.data.images import joined
 from sslkit.data.sources.objects import as_source, name_of
 from sslkit.errors import UserError, shown
 from sslkit.options.settings import MOST_SEED, as_plain, nested, overlaid, setting, storable
+from sslkit.runtime.context import SAVE_SECONDS
 
 LEAST_POINTS = 5  # images of a t-SNE
 OPEN = (
@@ -172,6 +173,9 @@ class TrainerConfig:
         least=1,
         most=10**9,
         choices=("auto",),
+    )
+    save_seconds: float = setting(
+        SAVE_SECONDS, "seconds between two checkpoints inside an epoch; each epoch and each stop has one too", least=0
     )
     progress: bool = setting(True, "progress bar on a terminal, else a line a minute")
 

@@ -274,6 +274,11 @@ class Loading:
     loader: TimedLoader | None = None
 
     def load(self, loop: Loop) -> TimedLoader:
+        if loop.is_main and loop.processes not in (None, loop.world_size):
+            say.line(
+                f"note      {counted(loop.world_size, 'process')} instead of {loop.processes}: the run goes on with "
+                "the same batches, but sums are rounded otherwise, and dropout draws other numbers"
+            )
         self.loader = make_loader(
             self.rows,
             batch_size=self.config.data.batch_size,
@@ -282,6 +287,7 @@ class Loading:
             rank=loop.rank,
             world_size=loop.world_size,
             device=loop.device.type,
+            first=loop.batch,
         )
         return self.loader
 
@@ -301,11 +307,13 @@ class Unreadable(Hook):
     def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
         self.paths.update(batch["bad"])
 
-    def epoch_end(self, loop: Loop) -> None:
+    def before_save(self, loop: Loop) -> None:
         if loop.world_size > 1:
             ranks: list[set[str]] = [set()] * loop.world_size
             torch.distributed.all_gather_object(ranks, self.paths)
             self.paths = set().union(*ranks)
+
+    epoch_end = before_save
 
     def state(self) -> dict[str, Any]:
         return {"paths": sorted(self.paths)}

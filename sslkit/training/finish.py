@@ -26,7 +26,8 @@ from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
 from sslkit.training.config import LEAST_POINTS, Config
 from sslkit.training.data import Data, capped
-from sslkit.training.monitor import History, features, judge
+from sslkit.training.monitor import History
+from sslkit.training.quick_evaluation import features, judge
 from sslkit.training.summary import summary
 from sslkit.zoo.entry import CARD, ZooEntry, load_lines, newest, preprocessing, save, update
 from sslkit.zoo.heads import LABELS, PROTOTYPES, Head

@@ -37,12 +37,13 @@ class LightningMethod(pl.LightningModule):
             distributed.synchronize_batch_norm(self.method, self.trainer.strategy.root_device.type)
 
     def on_train_epoch_start(self) -> None:
-        self.method.epoch, self.method.batch = self.current_epoch, 0
+        self.method.epoch = self.current_epoch
 
     def transfer_batch_to_device(self, batch: dict[str, Any], device: torch.device, _: int) -> dict[str, Any]:
         return to_device(batch, device)
 
     def training_step(self, batch: Mapping[str, Any], number: int) -> Tensor:
+        self.method.batch = number  # not counted: the Trainer may go on inside an epoch
         found = self.pretraining(batch, number)
         self.log_dict(found["terms"])
         return found["loss"]

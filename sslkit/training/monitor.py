@@ -1,33 +1,33 @@
 """Measure a run: its loss, and after each epoch its learning and collapse; write metrics.csv and tell the trackers."""
 
+import copy
 import math
 import time
 import warnings
 from collections import deque
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from sslkit.composition.method import Method
-from sslkit.data.kept import KeptImages
-from sslkit.errors import RunFailed, UserError
 from sslkit.files.writing import write_csv
 from sslkit.numerics import diagnostics
-from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy, scale_of
+from sslkit.numerics.accuracy import knn_accuracy, scale_of
 from sslkit.runtime import loggers
 from sslkit.runtime.device import Late
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.runtime.waiting import together
 from sslkit.terminal import say
 from sslkit.terminal.epoch_lines import Epoch, epoch_lines
-from sslkit.training.data import Data, Loading, too_few
+from sslkit.training.data import Data, Loading
+from sslkit.training.quick_evaluation import Probe, collapse, features, harm, of_largest_class, zeros
 
 MOST_STEPS, ROWS = 20, 200  # steps between two rows, and rows of the loss in a short run
+LOWER = "training may be ruining the backbone: lower optimizer.lr, or set optimizer.clip=1"
 WINDOW = 1024  # embeddings for rank and spread, which both depend on the number
 
 
@@ -47,14 +47,18 @@ class History(Hook):
         self.terms: list[str] = []
         self.seconds = 0.0
         self.made = time.perf_counter()
-        self.started = (0.0, 0.0, 0)
+        self.before = np.zeros(3)  # seconds, seconds of waiting and images of this epoch, before a stop inside it
+        self.started: np.ndarray | None = None  # of the same three, while an epoch is trained
+        self.restored: dict[str, Any] = {}
 
     def begin(self, loop: Loop) -> None:
         if self.log_every == "auto":
             self.log_every = max(loop.accumulate, min(MOST_STEPS, loop.batches * loop.epochs // ROWS))
+        loop.module.method.terms_of |= self.restored.get("terms_of", {})
+        self.method = loop.module.method
 
     def epoch_begin(self, loop: Loop) -> None:
-        self.started = (time.perf_counter(), self.loading.loader.waited, self.loading.loader.images)
+        self.started = self._counts()
         self.noted = {}
 
     def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
@@ -71,11 +75,18 @@ class History(Hook):
         self._add_unread(loop)
         self._flush(loop)
         self._add_unread(loop)
-        start, waited, images = self.started
-        seconds = time.perf_counter() - start
+        seconds, waited, images = self._of_epoch().tolist()
         self.seconds += seconds
-        rate = (self.loading.loader.images - images) * loop.world_size / seconds
-        self.noted |= {"images_per_second": rate, "waiting": (self.loading.loader.waited - waited) / seconds}
+        self.before, self.started = np.zeros(3), None
+        self.noted |= {"images_per_second": images * loop.world_size / seconds, "waiting": waited / seconds}
+
+    def _counts(self) -> np.ndarray:
+        """Seconds, seconds of waiting for data and images of this process, from some start."""
+        return np.array([time.perf_counter(), self.loading.loader.waited, self.loading.loader.images])
+
+    def _of_epoch(self) -> np.ndarray:
+        """Seconds, seconds of waiting and images of this epoch so far."""
+        return self.before if self.started is None else self.before + self._counts() - self.started
 
     def close_epoch(self, loop: Loop) -> None:
         """Add the epoch's row, write the file and log its lines. Call after all hooks have noted their values."""
@@ -127,37 +138,53 @@ class History(Hook):
             loggers.log(loop.loggers, {k: v for k, v in row.items() if k != "step"}, int(row["step"]))
 
     def state(self) -> dict[str, Any]:
-        return {"rows": self.rows, "seconds": self.seconds, "terms": self.terms}
+        pending = [{name: value.cpu() for name, value in step.items()} for step in self.pending]
+        unread = None if self.unread is None else (*self.unread[:2], self.unread[2].read().clone(), self.unread[3])
+        inside = {"pending": pending, "unread": unread, "epoch": self._of_epoch().tolist()}
+        inside |= {"terms_of": {name: list(own) for name, own in self.method.terms_of.items()}}
+        return {"rows": list(self.rows), "seconds": self.seconds, "terms": self.terms, **inside}
 
     def restore(self, state: dict[str, Any]) -> None:
         self.rows, self.seconds, self.terms = state["rows"], state["seconds"], state["terms"]
+        self.pending, self.before = state["pending"], np.array(state["epoch"])
+        if state["unread"] is not None:
+            place, names, values, lr = state["unread"]
+            self.unread = place, names, Late(values), lr
+        self.restored = state
 
 
 class Monitor(Hook):
-    """Evaluates every `every` epochs, writes into the history, warns when the embedding collapses.
+    """Evaluates every `every` epochs, writes into the history, warns of a collapse and of a backbone that gets worse.
 
-    data: bank and query are used if it has labels; only rank 0 reads them.
+    data: bank and query are used if it has labels; only rank 0 reads them. before: the evaluation of the first weights.
     """
 
-    def __init__(self, data: Data, history: History, *, every: int, k: int) -> None:
+    def __init__(
+        self, data: Data, history: History, *, every: int, k: int, before: Callable[[], Mapping[str, float] | None]
+    ) -> None:
         self.bank, self.query = data.bank, data.query
         self.history = history
-        self.every, self.k = every, k
+        self.every, self.k, self.before = every, k, before
+        self.told: set[str] = set()
         self.z: deque[Tensor] = deque()
+        self.to_come = 0  # embeddings in the rest of the epoch
         self.probe: Probe | None = None
         self.restored: dict[str, Any] | None = None
 
     def begin(self, loop: Loop) -> None:
+        if self.restored and "z" in self.restored:
+            self.z.append(self.restored["z"].to(loop.device))
         if self.bank is None:
             return
         with torch.random.fork_rng(devices=[]):
             self.probe = Probe(loop.module.method.backbone.width, len(self.bank.images.classes)).to(loop.device)
-        if self.restored:
+        if self.restored and "probe" in self.restored:
             self.probe.load_state_dict(self.restored["probe"])
             self.probe.optimizer.load_state_dict(self.restored["optimizer"])
 
     def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
         self.z.append(outputs["z"])
+        self.to_come = (loop.batches - loop.batch - 1) * len(outputs["z"])
         while sum(map(len, self.z)) - len(self.z[0]) >= WINDOW:
             self.z.popleft()
 
@@ -185,108 +212,26 @@ class Monitor(Hook):
         mean, std = scale_of(x)
         self.probe.learn(((x - mean) / std).to(device), y.to(device))
         probe = self.probe.accuracy(((query - mean) / std).to(device), query_y.to(device))
-        return {"knn": knn_accuracy(x, y, query, query_y, k=self.k), "probe": probe}
+        knn = knn_accuracy(x, y, query, query_y, k=self.k)
+        self._warn(loop.epoch + 1, knn, len(query), zeros(x, query))
+        return {"knn": knn, "probe": probe}
+
+    def _warn(self, epoch: int, knn: float, n: int, dead: str | None) -> None:
+        """Warn once of an accuracy below the start's or the largest class's, and once of features that are zero."""
+        worse = harm(knn, n, self.before() or {}, of_largest_class(self.query))
+        lines = {"worse": worse and f"{self.k}-NN is {100 * knn:.1f} %, below {' and '.join(worse)}", "dead": dead}
+        for kind, line in lines.items():
+            if line and kind not in self.told:
+                self.told.add(kind)
+                say.warning(f"warning: epoch {epoch}: {line}; {LOWER}")
 
     def state(self) -> dict[str, Any]:
-        if self.probe is None:
-            return {}
-        return {"probe": self.probe.state_dict(), "optimizer": self.probe.optimizer.state_dict()}
+        state = {}
+        if self.z and self.to_come < WINDOW:  # otherwise the window has none of these at the end of the epoch
+            state["z"] = torch.cat(list(self.z))[-WINDOW:].cpu()
+        if self.probe is not None:  # which learns while an epoch ends
+            state |= copy.deepcopy({"probe": self.probe.state_dict(), "optimizer": self.probe.optimizer.state_dict()})
+        return state
 
     def restore(self, state: dict[str, Any]) -> None:
         self.restored = state
-
-
-class Probe(nn.Module):
-    """A linear classifier trained during the run, on detached features of clean images, with its own optimiser.
-
-    It keeps its weights between evaluations, so a few steps are enough to follow the backbone.
-    """
-
-    def __init__(self, width: int, classes: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(width, classes)
-        nn.init.zeros_(self.linear.weight)
-        nn.init.zeros_(self.linear.bias)
-        self.optimizer = torch.optim.Adam(self.linear.parameters(), lr=0.03)
-
-    def learn(self, x: Tensor, y: Tensor, steps: int = 100) -> None:
-        """Train for `steps` full-batch steps. x: (N, F) standardised features, y: (N,) classes."""
-        with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
-            for _ in range(steps):
-                self.optimizer.zero_grad()
-                F.cross_entropy(self.linear(x), y).backward()
-                self.optimizer.step()
-
-    @torch.no_grad()
-    def accuracy(self, x: Tensor, y: Tensor) -> float:
-        return (self.linear(x).argmax(1) == y).float().mean().item()
-
-
-def collapse(rank: float, std: float, n: int, dim: int) -> str | None:
-    """The reason why the embedding counts as collapsed, or None."""
-    if std < 0.1:
-        return (
-            f"all images land on nearly one point (spread {std:.3f}, healthy is near 1). "
-            "Lower optimizer.lr, raise the batch size, or check the views"
-        )
-    if rank < max(2.0, 0.02 * min(n, dim)):
-        return (
-            f"the {dim} dimensions hold only {rank:.1f} directions (RankMe over {n} images). "
-            "Lower optimizer.lr, or add a term that spreads them: +koleo"
-        )
-    return None
-
-
-def judge(method: Method, data: Data, k: int) -> dict[str, float]:
-    """kNN, the quick probe and crowding of the current backbone; empty without labels, or if too few can be read."""
-    if data.bank is None:
-        return {}
-    bank, query = (features(method, part) for part in (data.bank, data.query))
-    if too_few(bank[1].numpy(), query[1].numpy()):
-        return {}
-    crowded = diagnostics.crowding(*query)
-    return {
-        "knn": knn_accuracy(*bank, *query, k=k),
-        "probe": probe_accuracy(*bank, *query),
-        "inter": crowded.inter,
-        "intra": crowded.intra,
-        "n": len(query[0]),
-    }
-
-
-@torch.no_grad()
-def features(method: Method, clean: KeptImages, *, batch_size: int = 256) -> tuple[Tensor, Tensor]:
-    """Backbone features of clean images, in eval mode: (x: (N, F) float32 on the CPU, y: (N,) int64, -1 unlabelled).
-
-    clean: also videos, whose features are the mean over their clips.
-    batch_size: in images; for videos 4 * batch_size frames.
-    Unreadable images are left out, so N may be smaller than the number of rows.
-    """
-    images = clean.images
-    if method.backbone.frames is not None:
-        batch_size = max(1, 4 * batch_size // (images.frames * images.clips))
-    device = next(method.parameters()).device
-    training = method.training
-    method.eval()
-    x, y = [], []
-    for asked, batch in clean.batches(batch_size):
-        # An unreadable image was replaced by its neighbour, which may be of the other split: leave it out.
-        own = np.flatnonzero(batch["index"].numpy() == asked)
-        if len(own):
-            pixels = batch["images"][own].to(device, non_blocking=True).float() / 255
-            x.append(_embedded(method, pixels).float().cpu())
-            y.append(batch["label"][own])
-    method.train(training)
-    if not x:
-        raise UserError(f"none of {len(clean.rows)} images of {images.name} can be read")
-    x = torch.cat(x)
-    if not x.isfinite().all():
-        raise RunFailed("the backbone's features are not finite")
-    return x, torch.cat(y)
-
-
-def _embedded(method: Method, pixels: Tensor) -> Tensor:
-    """Images (N, C, H, W) or clips (N, R, C, T, H, W), in [0, 1] -> (N, F)."""
-    if pixels.dim() == 4:
-        return method.backbone(method.normalized(pixels))
-    return method.backbone(method.normalized(pixels.flatten(0, 1))).unflatten(0, pixels.shape[:2]).mean(1)

@@ -20,12 +20,12 @@ from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import RunFailed, UserError
 from sslkit.files.writing import sweep
 from sslkit.runtime import loggers, processes
-from sslkit.runtime.checkpoint import SaveLast
+from sslkit.runtime.checkpoint import SaveLast, how_to_go_on
 from sslkit.runtime.device import generators_restored
 from sslkit.runtime.hardware import deterministic, explained, fuses, one_float32, statistics_kept
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.runtime.progress import Bar, Lines
-from sslkit.runtime.requeue import JOB, Requeue, is_requeued
+from sslkit.runtime.requeue import JOB, handlers, is_requeued
 from sslkit.runtime.waiting import together
 from sslkit.terminal import say
 from sslkit.training import build, run
@@ -34,8 +34,9 @@ from sslkit.training.data import Data, Loading, Unreadable, open_data, rows_to_l
 from sslkit.training.estimate import announce_cost
 from sslkit.training.finish import Newest, finish
 from sslkit.training.machine import check_trainer, compiled_networks, computed, demand, fabric_of
-from sslkit.training.monitor import History, Monitor, judge
+from sslkit.training.monitor import History, Monitor
 from sslkit.training.pictures import save_views
+from sslkit.training.quick_evaluation import judge, of_start
 from sslkit.training.step import Pretraining, Progress, make_optimizer, make_schedule, peak_lr
 from sslkit.training.summary import announce
 from sslkit.zoo.entry import ZooEntry
@@ -119,7 +120,7 @@ def _started(asked: Config, config: Config, data: Data, model: Method) -> tuple[
         begun = run.settings_of(folder)
         config = build.settled(config if begun is None else as_in(asked, begun), data, begun)
         if checkpoint is None and processes.is_main() and not run.finished(folder):
-            run.create(folder, config)  # no epoch ended: config.yaml may be missing
+            run.create(folder, config)  # nothing was saved: config.yaml may be missing
         return config, folder, checkpoint
     return chosen, run.begin(out, name, chosen) if processes.is_main() else run.fresh(out, name), None
 
@@ -140,7 +141,11 @@ def train(
     try:
         return _train(config, data, method, folder, checkpoint, asked)
     except KeyboardInterrupt as stop:
-        raise KeyboardInterrupt(f"stopped; {say.CALL} continues {folder}") from stop
+        raise KeyboardInterrupt(f"stopped; {how_to_go_on(folder)}") from stop
+    except SystemExit as stop:
+        if stop.code:  # a signal that ends a program without a handler of its own; a job that is requeued has 0
+            say.line(f"stopped; {how_to_go_on(folder)}")
+        raise
 
 
 def _train(
@@ -155,22 +160,22 @@ def _train(
     loading = Loading(config, data, rows_to_learn(config, data, method, whole=method.needs_images))
     history = History(folder, loading, log_every=config.trainer.log_every)
     unreadable = Unreadable()
-    # History comes before the monitor, so that its clock stops before the evaluation starts.
-    monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k)
     shown = rows_to_learn(config, data, method, whole=True)
     content = same_data.Content(data.train, read=processes.is_main())
     origin = method.backbone.recipe.origin
     start = Start(data, shown, folder, config.eval.k, origin and origin.sha256, content)
+    # History comes before the monitor, so that its clock stops before the evaluation starts.
+    monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k, before=lambda: start.judged)
     module, count = Pretraining(method), build.steps(config, data)
     prepare = Prepare(data, Path(config.out) / ".cache", count)  # early: a prior that does not fit ends the run
     # First: what it compiles is removed before kNN and probe.
     hooks: list[Hook] = [compiled_networks(config, method)] if config.trainer.compile else []
     hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor, unreadable]
-    hooks += [Requeue()] if JOB in os.environ else []
     if config.trainer.progress:
         bar = Bar(config.data.batch_size, data.unit, lambda: loading.loader.waited)
         hooks.append(bar if sys.stderr.isatty() else Lines())
-    hooks += [Newest(config, data, method, folder, content), SaveLast(folder, history.close_epoch, checkpoint)]
+    saving = SaveLast(folder, history.close_epoch, checkpoint, config.trainer.save_seconds, handlers())
+    hooks += [Newest(config, data, method, folder, content), saving]
     loop = make_loop(config, module, loading, peak_lr(config, build.batches(config, data)), count, hooks)
     _fit(loop, config, data, folder, checkpoint)
     if not loop.is_main:
@@ -201,8 +206,8 @@ class Start(Hook):
             if loop.is_main and self.judged is None:
                 save_views(loop.module.method, self.shown, self.folder / "views.png")
                 self.judged = judge(loop.module.method, self.data, self.k)
-                if self.data.bank is not None and not self.judged:
-                    say.line(f"too few of the labelled {self.data.unit} can be read: this run is not evaluated")
+                if self.data.bank is not None:
+                    say.line(of_start(self.judged, self.data, self.k))
 
     def state(self) -> dict[str, Any]:
         return {"judged": self.judged, **self.content.state(), "init": self.init}
@@ -270,7 +275,7 @@ def _fit(loop: Loop, config: Config, data: Data, folder: Path, checkpoint: Path 
             with processes.others_watched(folder):
                 loop.run(read)
     except OSError as error:  # for example from TensorBoard's writer
-        raise RunFailed(f"stopped: {error.strerror or error}; {say.CALL} continues {folder}") from error
+        raise RunFailed(f"stopped: {error.strerror or error}; {how_to_go_on(folder)}") from error
     finally:
         loggers.finish(started)
         processes.leave_group(launched_outside)

@@ -35,10 +35,11 @@ MAY_CHANGE_INSIDE = (
     "checkpoint_activations",
     "logger",
     "log_every",
+    "save_seconds",
     "progress",
 )
 JUDGES = ("k", "max_images")  # of eval, which the accuracies of all epochs share
-HOOKS = {"Start": ("judged", "digest"), "History": ("rows", "seconds", "terms"), "Unreadable": ("paths",)}
+HOOKS = {"Start": ("judged", "digest"), "History": ("rows", "seconds", "terms", "pending"), "Unreadable": ("paths",)}
 
 
 def base_name(config: Config, backbone: str) -> str:
@@ -138,7 +139,7 @@ def create(folder: Path, config: Config, *, exist_ok: bool = True) -> None:
 
 
 def to_resume(out: Path, name: str, *configs: Config) -> tuple[Path, Path | None]:
-    """The folder to continue and its checkpoint, None if the run stopped before the first epoch ended.
+    """The folder to continue and its checkpoint, None if the run stopped before the first one.
 
     Of several runs the newest with the settings of `configs`, see `of_settings`. A damaged checkpoint is replaced by
     the one before it, with a warning.

@@ -99,7 +99,7 @@ class Progress(Hook):
         self.module.steps_done = loop.step
 
     def epoch_begin(self, loop: Loop) -> None:
-        self.module.method.epoch, self.module.method.batch = loop.epoch, 0
+        self.module.method.epoch, self.module.method.batch = loop.epoch, loop.batch
 
     def before_step(self, loop: Loop) -> None:
         set_weight_decay(loop.optimizer, self.optimizer, loop.step, self.steps)
@@ -113,9 +113,11 @@ class Progress(Hook):
         self.module.steps_done = step
         self.module.method.after_step(min(step / self.steps, 1.0))
 
-    def epoch_end(self, loop: Loop) -> None:
+    def before_save(self, loop: Loop) -> None:
         self.module.check()
         self.module.check_weights()
+
+    epoch_end = before_save
 
 
 def compiled_parts(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:

@@ -21,6 +21,7 @@ from sslkit.training.build import batches, chosen_line, cpu_default, steps
 from sslkit.training.config import Config
 from sslkit.training.data import Data
 from sslkit.training.machine import reading, shared, uncompiled
+from sslkit.training.quick_evaluation import harm, of_largest_class
 from sslkit.training.step import images_of_step, peak_lr
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
 
@@ -176,6 +177,10 @@ def summary(entry: ZooEntry, data: Data, asked: Config, elapsed: float) -> str:
     took = f"in {elapsed:.0f} s, {card['seconds']:.0f} s of them" if is_whole else f"after {card['seconds']:.0f} s of"
     lines = ["", f"done {took} training: {folder}", "", *_results(card, data)]
     gentler = {}
+    after = card.get("after")
+    if after and (low := harm(after["knn"], after["n"], {}, of_largest_class(data.query))):
+        k = card["config"]["eval"]["k"]
+        lines += ["", f"  {k}-NN {100 * after['knn']:.1f} % is worse than {low[0]}"]
     if worse := _harmed(card):
         gentler = _gentler(entry.state_dict(), asked)
         ways = ", ".join(filter(None, (words(gentler), "more epochs")))

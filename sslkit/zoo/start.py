@@ -117,7 +117,8 @@ def _check_use(
         sees, are = ("images", "videos") if clip is None else ("clips of videos", "images")
         raise UserError(f"init={word}: its network {name} takes {sees}, and the data are {are}: give another init=")
     if takes != in_chans:
-        change = f"data.channels={takes} converts them" if takes in (1, 3) else "give another init="
+        converted = {takes, in_chans} == {1, 3}  # gray and colour; of other channels nothing says which are meant
+        change = f"data.channels={takes} converts them" if converted else f"give an init= of {in_chans}, or none"
         raise UserError(
             f"init={word}: its network {name} takes {takes} channel{'s' if takes > 1 else ''}, and the images have "
             f"{in_chans}: {change}"

@@ -176,12 +176,13 @@ def test_it_goes_on_inside_an_epoch(accumulate: int) -> None:
     assert len(saved.states) == EPOCHS * per_epoch
     for step in (1, per_epoch, per_epoch + 2, EPOCHS * per_epoch):
         state, told = saved.states[step - 1], Told()
-        epoch, steps = divmod(step, per_epoch)
-        assert (state["epoch"], state["batch"], state["step"]) == (epoch, steps * accumulate, step)
+        epoch, steps = divmod(step - 1, per_epoch)
+        batch = min((steps + 1) * accumulate, BATCHES)
+        assert (state["epoch"], state["batch"], state["step"]) == (epoch, batch, step)
         resumed = made([told], accumulate)
         resumed.run(lambda state=state: state)
         assert equal(resumed.module, whole.module) and resumed.step == whole.step
-        expected = EPOCHS * BATCHES - epoch * BATCHES - steps * accumulate
+        expected = EPOCHS * BATCHES - epoch * BATCHES - batch
         assert sum(said.startswith("batch") for said in told.said) == expected
 
 

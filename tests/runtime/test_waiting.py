@@ -12,7 +12,7 @@ from forks import WORLD, free_port, set_timeout, start_ranks, started
 
 from sslkit.errors import UserError
 from sslkit.runtime import waiting
-from sslkit.runtime.waiting import from_all, from_first, together
+from sslkit.runtime.waiting import Orders, from_all, from_first, together
 
 TIMEOUT = 0.4  # seconds of the group's own barriers
 
@@ -38,6 +38,27 @@ def meetings(rank: int, port: int, folder: Path) -> None:
 
 def test_a_slow_rank_is_waited_for_beyond_the_time_out_of_the_group(tmp_path: Path) -> None:
     start_ranks(meetings, free_port(), tmp_path)
+
+
+def orders(rank: int, port: int) -> None:
+    """Rank 0 gives an order at step 3; at step 5 rank 1 asks for one, which comes with the next look of rank 0."""
+    join(rank, port)
+    for _ in range(2):  # a second training of the group does not read the orders of the first
+        own, given = Orders(60.0), []
+        for step in range(1, 10):
+            if rank == 1 and step == 5:
+                own.ask()
+                own.ask()
+            from_all("a step", None)  # as the gradients
+            if own.given(step, lambda step=step: step == 3, now=step in (3, 6)):
+                given.append(step)
+        assert len(given) == 2 and given[0] == 3 and given[1] in (5, 6), given
+        assert from_all("the orders", given) == [given] * WORLD
+    dist.destroy_process_group()
+
+
+def test_the_first_rank_orders_for_all_and_any_may_ask() -> None:
+    start_ranks(orders, free_port())
 
 
 def barrier_of_torch(rank: int, port: int) -> None:

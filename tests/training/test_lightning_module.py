@@ -50,7 +50,10 @@ def fitted(epochs: int, folder, resume: object = None) -> pl.LightningModule:
         enable_model_summary=False,
         use_distributed_sampler=False,
         limit_train_batches=None,
-        callbacks=[pl.callbacks.LambdaCallback(on_train_epoch_end=lambda t, m: setattr(t, "should_stop", epochs == 1))],
+        callbacks=[
+            pl.callbacks.LambdaCallback(on_train_epoch_end=lambda t, m: setattr(t, "should_stop", epochs == 1)),
+            pl.callbacks.ModelCheckpoint(folder / "inside", "{step}", every_n_train_steps=4, save_top_k=-1),
+        ],
         min_epochs=epochs,
         **HOW,
     )
@@ -73,8 +76,9 @@ def test_a_trainer_of_ones_own_ends_with_the_weights_of_ours(tmp_path) -> None:
     ours = entry.state_dict()
     assert all(torch.equal(value, ours[name]) for name, value in module.method.backbone.export().items())
     fitted(1, tmp_path)
-    resumed = fitted(2, tmp_path, resume=tmp_path / "own.ckpt")
-    assert all(torch.equal(value, ours[name]) for name, value in resumed.method.backbone.export().items())
+    for place in ("own.ckpt", "inside/step=4.ckpt", "inside/step=12.ckpt"):  # 11 steps an epoch
+        resumed = fitted(2, tmp_path, resume=tmp_path / place)
+        assert all(torch.equal(value, ours[name]) for name, value in resumed.method.backbone.export().items()), place
 
 
 def test_no_checkpoint_is_written_of_a_step_whose_loss_is_not_finite() -> None:

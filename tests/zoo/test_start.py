@@ -135,6 +135,8 @@ def test_damaged_entries_and_networks_of_another_kind_are_refused(tmp_path) -> N
         start(word, image_size=28, in_chans=3, frames=4)
     with pytest.raises(UserError, match="takes 3 channels, and the images have 1"):
         start(word, image_size=28, in_chans=1)
+    with pytest.raises(UserError, match=r"takes 3 channels, and the images have 5: give an init= of 5, or none$"):
+        start(word, image_size=28, in_chans=5)
     weights.write_bytes(weights.read_bytes()[:-100])
     with pytest.raises(UserError, match="not a whole safetensors file"):
         start(word, image_size=28, in_chans=3)

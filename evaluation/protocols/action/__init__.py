@@ -129,7 +129,7 @@ def run(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
     folder = Path(runtime.out)
     folder.mkdir(parents=True, exist_ok=True)
     with process_group(runtime) as runtime:
-        own = {"precision": options.precision, "every": float(options.save_seconds)}
+        own = {"precision": options.precision, "save_seconds": float(options.save_seconds)}
         own = replace(runtime, seed=seed, **own)
         runs = []
         for films in opened.films:

@@ -21,9 +21,8 @@ from evaluation.protocols._option_types import (
 )
 from evaluation.protocols.action.recipes import PROTOCOLS
 from evaluation.protocols.action.runs import FEATURES
-from evaluation.protocols.action.training import SAVE_SECONDS
 from sslkit.options.settings import Limits
-from sslkit.runtime.context import silent
+from sslkit.runtime.context import SAVE_SECONDS, silent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +57,7 @@ class Options:
     features: once: the linear protocol on features that are extracted once, not augmented
     precision: of the network: float32 or bfloat16
     on_error: a video that cannot be decoded: skip (counted and named), or raise
-    save_seconds: between two checkpoints
+    save_seconds: between two checkpoints; a stop by a signal has one too
     """
 
     protocol: Annotated[str | None, Limits(choices=PROTOCOLS)] = None

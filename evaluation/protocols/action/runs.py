@@ -152,7 +152,7 @@ def done(runs: list[Run], folder: Path) -> list[dict[str, Any]]:
 
     def work(number: int) -> dict[str, Any]:
         run = runs[number]
-        values = run.values(checkpoint_of(records.path, keys[number], run.runtime.every))
+        values = run.values(checkpoint_of(records.path, keys[number], run.runtime.save_seconds))
         if values:
             films, losses = run.test.films, values["losses"]
             loss = f"loss {losses[0]:.3f} to {losses[-1]:.3f}"

@@ -23,8 +23,6 @@ from sslkit.numerics.schedules import cosine
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
 
-SAVE_SECONDS = 300.0  # between two checkpoints
-
 
 def rate_factor(recipe: Recipe, epoch: float) -> float:
     """Return the factor of the learning rate after `epoch` epochs: a cosine to 0, in the warm-up a line up to it."""

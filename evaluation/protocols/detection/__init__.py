@@ -40,7 +40,7 @@ def detection(
     counts: str = Place.counts,
     mirror: bool | None = Place.mirror,
     range: Sequence[float] | str | None = Place.range,
-    every: float = Place.every,
+    save_seconds: float = Place.save_seconds,
     progress: bool = Place.progress,
 ) -> list[Result]:
     """AP on the test images of a detector trained on the training images, the mean over trials.
@@ -61,7 +61,7 @@ def detection(
     out: folder of `detection.jsonl`, to which every finished trial is added, and of `detection/`: checkpoints from
         which a killed run goes on to the same weights, the detectors' weights, pictures. None: nothing is kept.
     precision: "float32", or "bfloat16" autocast. device: "auto" is a GPU if there is one. workers: processes that read
-        images. image_size: of random:NAME. every: seconds between two checkpoints. progress: show lines meanwhile.
+        images. image_size: of random:NAME. save_seconds: between two checkpoints. progress: show lines meanwhile.
 
     Under torchrun the ranks share every batch, with synchronised batch norm; ranks other than 0 return [].
     Returns COCO's result (coco_ap; coco_ap50 and coco_ap75 in `others`) and VOC's (voc_ap50; voc_ap, voc_ap75), each
@@ -72,7 +72,7 @@ def detection(
     chosen = {"steps": steps, "batch_size": batch_size, "lr": lr, "empty": empty}
     options = Options(recipe=recipe, arch=arch, schedule=schedule, trials=trials, trainable=trainable, **chosen)
     how = {"image_size": image_size, "device": device, "workers": workers, "counts": counts, "range": range}
-    how |= {"every": every, "progress": progress, "mirror": mirror}
+    how |= {"save_seconds": save_seconds, "progress": progress, "mirror": mirror}
     place = Place(seed=seed, out=out, root=root, precision=precision, **how)
     return asked("detection", model, data, options, place, masks=False)
 

@@ -21,8 +21,8 @@ from evaluation.protocols.detection.body import TRAINABLE
 from evaluation.protocols.detection.boxes import EMPTY
 from evaluation.protocols.detection.detector import ARCHITECTURES
 from evaluation.protocols.detection.recipes import TASKS
-from evaluation.tuning.checkpoint import EVERY
 from sslkit.options.settings import Limits
+from sslkit.runtime.context import SAVE_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class Place:
         of the training images; null: found in a sample of them
     out: folder of NAME.jsonl (the records) and of NAME/ (checkpoints, finished detectors' weights, pictures); None: a
         temporary one
-    every: seconds between two checkpoints
+    save_seconds: between two checkpoints; a stop by a signal has one too
     device: "auto" is a GPU if there is one
     workers: processes that read images, for each process that trains
     progress: bars on a terminal
@@ -98,7 +98,7 @@ class Place:
     mirror: bool | None = None
     range: RangeOrNone = None
     out: str | Path | None = None
-    every: Seconds = EVERY
+    save_seconds: Seconds = SAVE_SECONDS
     device: str = "auto"
     workers: Readers = 0
     progress: bool = True

@@ -15,7 +15,7 @@ from sslkit.runtime.distributed import world_size
 from sslkit.terminal.say import words
 
 OUT = "runs/evaluation"
-UNTOLD = ("progress", "workers", "every", "device")  # they change no number
+UNTOLD = ("progress", "workers", "save_seconds", "device")  # they change no number
 
 
 def fits(model: LoadedModel, options: Options) -> None:

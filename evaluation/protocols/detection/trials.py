@@ -17,7 +17,7 @@ from evaluation.protocols.detection.pictures import draw_predictions
 from evaluation.protocols.detection.prediction import Prediction, precisions_apart, predictions
 from evaluation.protocols.detection.training import Trained, Training, train_detector
 from evaluation.results.records import Records, run_id
-from evaluation.tuning.checkpoint import EVERY, Checkpoint
+from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.recorded import checkpoint_of, each_recorded
 from sslkit.files.writing import write_whole
 from sslkit.runtime.context import Runtime
@@ -50,12 +50,10 @@ class Bench:
         keys = [self.key(trial) for trial in trials]
         for number in sorted(set(range(len(keys))) - set(records.missing(keys))):
             self._say(f"{self._title(number, seeds)}: was done before, its numbers are kept")
-        every = EVERY if self.runtime.every is None else self.runtime.every
 
         def work(number: int) -> dict[str, Any]:
-            return self._trial(
-                trials[number], checkpoint_of(records.path, keys[number], every), self._title(number, seeds)
-            )
+            checkpoint = checkpoint_of(records.path, keys[number], self.runtime.save_seconds)
+            return self._trial(trials[number], checkpoint, self._title(number, seeds))
 
         found = each_recorded(keys, records, work)
         return found if rank() == 0 else []

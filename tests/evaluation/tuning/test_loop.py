@@ -1,6 +1,8 @@
 """The loop of all fine-tuning: against steps by hand, stopped and resumed, on two processes, and what it refuses."""
 
 import errno
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,7 +68,7 @@ def test_a_network_on_the_cpu_is_tuned_there_beside_gpus(precision: str, beside_
 
 @pytest.mark.parametrize("stop", [1, 3, 5])
 def test_a_stopped_training_ends_with_the_same_weights_and_losses(stop: int, tmp_path: Path) -> None:
-    file = Checkpoint(tmp_path / "a.ckpt", "run", every=0)
+    file = Checkpoint(tmp_path / "a.ckpt", "run", seconds=0)
 
     def stopping(first: int) -> Iterator[tuple[Tensor, Tensor]]:
         for step, batch in enumerate(batches(first), first):
@@ -86,8 +88,25 @@ def test_a_stopped_training_ends_with_the_same_weights_and_losses(stop: int, tmp
     assert not list(tmp_path.iterdir())
 
 
+def test_a_signal_loses_no_step(tmp_path: Path) -> None:
+    """It comes within the fifth step, minutes before the next checkpoint."""
+    file = Checkpoint(tmp_path / "a.ckpt", "run")
+
+    def loss(net: nn.Module, batch: tuple[Tensor, Tensor], step: int) -> Tensor:
+        if step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return F.cross_entropy(net(batch[0]), batch[1])
+
+    with pytest.raises(SystemExit):
+        fit(training(network(), loss=loss), checkpoint=file, progress=False)
+    assert file.load()["step"] == 5 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    found, state = trained(checkpoint=file)
+    expected, whole = trained()
+    assert same(found, expected) and state.losses == whole.losses
+
+
 def test_notes_are_kept_over_a_stop(tmp_path: Path) -> None:
-    file, state = Checkpoint(tmp_path / "a.ckpt", every=0), State()
+    file, state = Checkpoint(tmp_path / "a.ckpt", seconds=0), State()
 
     def loss(net: nn.Module, batch: tuple[Tensor, Tensor], step: int) -> Tensor:
         state.notes.append(f"step {step}")
@@ -101,7 +120,7 @@ def test_notes_are_kept_over_a_stop(tmp_path: Path) -> None:
 
 
 def test_the_last_step_is_saved_whatever_the_time_between_checkpoints(tmp_path: Path) -> None:
-    file = Checkpoint(tmp_path / "a.ckpt", every=1e9)
+    file = Checkpoint(tmp_path / "a.ckpt", seconds=1e9)
     trained(checkpoint=file)
     assert file.load()["step"] == STEPS
 
@@ -144,7 +163,7 @@ def test_a_full_disk_is_one_line_and_leaves_the_file_before(tmp_path: Path, monk
 
 
 def test_a_loss_that_is_not_finite_is_neither_trained_on_nor_saved(tmp_path: Path) -> None:
-    file = Checkpoint(tmp_path / "a.ckpt", every=0)
+    file = Checkpoint(tmp_path / "a.ckpt", seconds=0)
 
     def loss(net: nn.Module, batch: tuple[Tensor, Tensor], step: int) -> Tensor:
         return net(batch[0]).square().mean() * (torch.inf if step >= 4 else 1)

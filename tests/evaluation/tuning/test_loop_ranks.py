@@ -143,7 +143,7 @@ def notes_of_both(folder: Path) -> tuple[list[str], list]:
     """A training on two ranks that is stopped after step 4 and resumed: its notes, and its mean losses."""
     with process_group(Runtime(device="cpu")):
         for stop in (4, STEPS):
-            file, state = Checkpoint(folder / "a.ckpt", every=0), State()
+            file, state = Checkpoint(folder / "a.ckpt", seconds=0), State()
 
             def loss(net: nn.Module, batch: tuple[Tensor, Tensor], step: int, state: State = state) -> Tensor:
                 state.notes += [f"rank {rank()} step {step}"]

@@ -111,7 +111,7 @@ def test_a_stopped_training_ends_with_the_same_bits(
     """Stopped in the middle of an epoch and at its end, with dropout and momentum."""
     recipe = replace(TUNE, protocol=protocol)
     whole, expected = unstopped(protocol)
-    file = Checkpoint(tmp_path / "a.ckpt", "run", every=0.0)
+    file = Checkpoint(tmp_path / "a.ckpt", "run", seconds=0.0)
 
     def stopping(seed: int, step: int) -> int:
         if step == stop:

@@ -59,7 +59,7 @@ def test_a_stopped_run_ends_with_the_same_weights(
             raise KeyboardInterrupt
         return real(seed, step)
 
-    file = Checkpoint(tmp_path / "run.ckpt", every=0)
+    file = Checkpoint(tmp_path / "run.ckpt", seconds=0)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(module, "step_seed", stop)
         train_detector(model, data, settings, QUIET, checkpoint=file)
@@ -136,7 +136,7 @@ from sslkit.runtime.distributed import SyncBatchNorm, rank
 module.PERIOD = 2
 with process_group(Runtime(device="cpu", progress=False)) as runtime:
     model = narrow()
-    checkpoint = Checkpoint(Path(sys.argv[1]), every=0)
+    checkpoint = Checkpoint(Path(sys.argv[1]), seconds=0)
     done = train_detector(model, images(), Training(schedule({steps})), runtime, checkpoint=checkpoint)
     synced = sum(isinstance(m, SyncBatchNorm) for m in done.detector.modules())
     torch.save({{"state": done.detector.state_dict(), "synced": synced}}, f"{{sys.argv[2]}}-{{rank()}}.pt")

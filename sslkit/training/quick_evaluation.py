@@ -1,0 +1,142 @@
+"""The quick evaluation of a run's backbone: kNN and a probe on clean images, and what shows that training harms it."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sslkit.composition.method import Method
+from sslkit.data.kept import KeptImages
+from sslkit.errors import RunFailed, UserError
+from sslkit.numerics import diagnostics
+from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy, wilson_interval
+from sslkit.training.data import Data, too_few
+
+MOST_ZERO = 0.01  # share of images without features: a few images of one colour may have none in a healthy network
+
+
+class Probe(nn.Module):
+    """A linear classifier trained during the run, on detached features of clean images, with its own optimiser.
+
+    It keeps its weights between evaluations, so a few steps are enough to follow the backbone.
+    """
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, classes)
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+        self.optimizer = torch.optim.Adam(self.linear.parameters(), lr=0.03)
+
+    def learn(self, x: Tensor, y: Tensor, steps: int = 100) -> None:
+        """Train for `steps` full-batch steps. x: (N, F) standardised features, y: (N,) classes."""
+        with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
+            for _ in range(steps):
+                self.optimizer.zero_grad()
+                F.cross_entropy(self.linear(x), y).backward()
+                self.optimizer.step()
+
+    @torch.no_grad()
+    def accuracy(self, x: Tensor, y: Tensor) -> float:
+        return (self.linear(x).argmax(1) == y).float().mean().item()
+
+
+def collapse(rank: float, std: float, n: int, dim: int) -> str | None:
+    """The reason why the embedding counts as collapsed, or None."""
+    if std < 0.1:
+        return (
+            f"all images land on nearly one point (spread {std:.3f}, healthy is near 1). "
+            "Lower optimizer.lr, raise the batch size, or check the views"
+        )
+    if rank < max(2.0, 0.02 * min(n, dim)):
+        return (
+            f"the {dim} dimensions hold only {rank:.1f} directions (RankMe over {n} images). "
+            "Lower optimizer.lr, or add a term that spreads them: +koleo"
+        )
+    return None
+
+
+def of_largest_class(images: KeptImages) -> float:
+    """The share of the largest class: the accuracy of always answering it."""
+    return float(np.bincount(images.images.labels[images.rows]).max() / len(images.rows))
+
+
+def of_start(judged: Mapping[str, float], data: Data, k: int) -> str:
+    """The line on the first weights, before they are trained. judged: by `judge`."""
+    if not judged:
+        return f"too few of the labelled {data.unit} can be read: this run is not evaluated"
+    return (
+        f"before    {k}-NN {100 * judged['knn']:.1f} %  quick probe {100 * judged['probe']:.1f} %  on {judged['n']:,} "
+        f"{'held-out ' if data.held_out else ''}{data.unit}, where the largest class has "
+        f"{100 * of_largest_class(data.query):.1f} %"
+    )
+
+
+def harm(knn: float, n: int, before: Mapping[str, float], largest: float) -> list[str]:
+    """What an accuracy is below, beyond its interval: the start, the largest class. knn: of n images, by neighbours."""
+    most = wilson_interval(knn, n)[1]
+    than = {"before training": before.get("knn", 0.0), "by always answering the largest class": largest}
+    return [f"{100 * share:.1f} % {how}" for how, share in than.items() if share > most]
+
+
+def zeros(*parts: Tensor) -> str | None:
+    """The number of images whose features (N, F) are all zero, in words; None for at most `MOST_ZERO` of them."""
+    n, dead = sum(map(len, parts)), sum(int((~x.any(1)).sum()) for x in parts)
+    return f"the features of {dead:,} of {n:,} images are zero" if dead > MOST_ZERO * n else None
+
+
+def judge(method: Method, data: Data, k: int) -> dict[str, float]:
+    """kNN, the quick probe and crowding of the current backbone; empty without labels, or if too few can be read."""
+    if data.bank is None:
+        return {}
+    bank, query = (features(method, part) for part in (data.bank, data.query))
+    if too_few(bank[1].numpy(), query[1].numpy()):
+        return {}
+    crowded = diagnostics.crowding(*query)
+    return {
+        "knn": knn_accuracy(*bank, *query, k=k),
+        "probe": probe_accuracy(*bank, *query),
+        "inter": crowded.inter,
+        "intra": crowded.intra,
+        "n": len(query[0]),
+    }
+
+
+@torch.no_grad()
+def features(method: Method, clean: KeptImages, *, batch_size: int = 256) -> tuple[Tensor, Tensor]:
+    """Backbone features of clean images, in eval mode: (x: (N, F) float32 on the CPU, y: (N,) int64, -1 unlabelled).
+
+    clean: also videos, whose features are the mean over their clips.
+    batch_size: in images; for videos 4 * batch_size frames.
+    Unreadable images are left out, so N may be smaller than the number of rows.
+    """
+    images = clean.images
+    if method.backbone.frames is not None:
+        batch_size = max(1, 4 * batch_size // (images.frames * images.clips))
+    device = next(method.parameters()).device
+    training = method.training
+    method.eval()
+    x, y = [], []
+    for asked, batch in clean.batches(batch_size):
+        # An unreadable image was replaced by its neighbour, which may be of the other split: leave it out.
+        own = np.flatnonzero(batch["index"].numpy() == asked)
+        if len(own):
+            pixels = batch["images"][own].to(device, non_blocking=True).float() / 255
+            x.append(_embedded(method, pixels).float().cpu())
+            y.append(batch["label"][own])
+    method.train(training)
+    if not x:
+        raise UserError(f"none of {len(clean.rows)} images of {images.name} can be read")
+    x = torch.cat(x)
+    if not x.isfinite().all():
+        raise RunFailed("the backbone's features are not finite")
+    return x, torch.cat(y)
+
+
+def _embedded(method: Method, pixels: Tensor) -> Tensor:
+    """Images (N, C, H, W) or clips (N, R, C, T, H, W), in [0, 1] -> (N, F)."""
+    if pixels.dim() == 4:
+        return method.backbone(method.normalized(pixels))
+    return method.backbone(method.normalized(pixels.flatten(0, 1))).unflatten(0, pixels.shape[:2]).mean(1)
