@@ -218,11 +218,12 @@ def of_this_process() -> str:
 
 def sweep(folder: Path) -> None:
     """Remove the partial files and folders of a killed writer; those on another machine when they are a day old."""
-    for partial in folder.rglob(".*.part"):
-        written = PARTIAL.fullmatch(partial.name)
-        with suppress(FileNotFoundError):  # one that ends at this moment
-            if written and not _is_written(partial, written[1], int(written[2])):
-                partial.unlink() if partial.is_file() else shutil.rmtree(partial)
+    for above, folders, files in os.walk(folder):  # passes over what goes meanwhile, which `rglob` fails at
+        for name in (*folders, *files):
+            written, partial = PARTIAL.fullmatch(name), Path(above, name)
+            with suppress(FileNotFoundError):  # one that ends at this moment
+                if written and not _is_written(partial, written[1], int(written[2])):
+                    partial.unlink() if partial.is_file() else shutil.rmtree(partial)
 
 
 def _is_written(partial: Path, machine: str, pid: int) -> bool:

@@ -7,7 +7,6 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -29,7 +28,6 @@ from sslkit.numerics.figures import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-matplotlib.use("Agg")
 
 Rows = Sequence[Mapping[str, float]]
 

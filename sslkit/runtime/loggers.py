@@ -4,21 +4,26 @@ import errno
 import importlib.util
 import json
 import os
+import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from sslkit.errors import UserError, first_line
 from sslkit.files import reading
 from sslkit.files.writing import write_text
+from sslkit.runtime.callers import environment_kept
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
 
 PROJECT = "sslkit"  # of runs for which the tracker's own variable names no other
 IDS = "loggers.json"  # in the run's folder: the trackers' identifiers of the run, so that a resumed run goes on there
+SENT = Path("checkpoints", "logged")  # in the run's folder: step of the last row that was sent, and 1 for an epoch's
+EVENTS = "events.out.tfevents*"  # files of TensorBoard
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
@@ -61,51 +66,115 @@ def check(asked: str | list[str]) -> None:
             )
 
 
-def start(asked: str | list[str], folder: Path, settings: dict[str, Any]) -> dict[str, "Logger"]:
-    """Start the loggers of a run and log its settings, on the first process only. A resumed run goes on in each.
+@contextmanager
+def opened(asked: str | list[str], folder: Path, settings: dict[str, Any]) -> Iterator["Trackers"]:
+    """The loggers of a run for the block, on the first process only, with its settings. A resumed run goes on in each.
 
-    Raises UserError, with the reason, for one that cannot start.
+    They are closed with the block: as failed where it raises an error or is stopped. The process's variables are left
+    as they were. Raises UserError, with the reason, for one that cannot start.
     """
-    from pytorch_lightning import loggers as lightning
-
-    known, started = _ids(folder), {}
-    for name in chosen(asked):
-        try:
-            logger = getattr(lightning, KINDS[name].name)(**_options(name, folder, known.get(name)))
-            _ = logger.experiment  # connects, or opens the files
-            if name not in known:
-                logger.log_hyperparams(settings)
-        except Exception as error:  # trackers raise any class
-            if _is_of_the_disk(error):
-                raise
-            raise UserError(
-                f"trainer.logger={name} cannot start: {first_line(error)}; {KINDS[name].offline}trainer.logger=csv no "
-                f"tracker; with resume=true the run {folder} goes on"
-            ) from error
-        started[name] = logger
-    found = known | {name: logger.version for name, logger in started.items() if logger.version}
-    if found != known:
-        write_text(folder / IDS, json.dumps(found, indent=1) + "\n")
-    return started
+    trackers = Trackers(folder)
+    try:
+        with environment_kept():
+            trackers.start(chosen(asked), settings)
+        yield trackers
+    except BaseException:
+        trackers.close("failed")
+        raise
+    trackers.close("success")
 
 
-def log(loggers: Iterable["Logger"], values: Mapping[str, float], step: int) -> None:
-    """Log values to each logger; a warning says which of them does not take them, and the run goes on."""
-    for logger in loggers:
-        try:
-            logger.log_metrics(dict(values), step=step)
-        except Exception as error:  # a server that is gone, for example
-            if _is_of_the_disk(error):
-                raise
-            warnings.warn(
-                f"{type(logger).__name__} takes no metrics: {first_line(error)}; metrics.csv has all", stacklevel=2
-            )
+class Trackers:
+    """The trackers of one run, which alone opens and closes them; each row is sent to them once, also over a crash.
+
+    folder: of the run. The place of the last row that was sent is written down before it is sent, so that a run that
+    goes on from an earlier checkpoint does not send its rows twice.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.loggers: dict[str, Logger] = {}
+        self._sent = (-1, 0)
+        self._mark: IO[bytes] | None = None
+
+    def start(self, names: Sequence[str], settings: dict[str, Any]) -> None:
+        """Start the loggers of these names, see `opened`."""
+        if not names:
+            return
+        from pytorch_lightning import loggers as lightning
+
+        known = _ids(self.folder)
+        for name in names:
+            is_new = not any(self.folder.glob(EVENTS)) if name == "tensorboard" else name not in known
+            try:
+                logger = getattr(lightning, KINDS[name].name)(**_options(name, self.folder, known.get(name)))
+                _ = logger.experiment  # connects, or opens the files
+                self.loggers[name] = logger
+                if is_new:
+                    logger.log_hyperparams(settings)
+            except Exception as error:  # trackers raise any class
+                if _is_of_the_disk(error):
+                    raise
+                raise UserError(
+                    f"trainer.logger={name} cannot start: {first_line(error)}; {KINDS[name].offline}trainer.logger=csv "
+                    f"no tracker; with resume=true the run {self.folder} goes on"
+                ) from error
+        found = known | {name: logger.version for name, logger in self.loggers.items() if logger.version}
+        if found != known:
+            write_text(self.folder / IDS, json.dumps(found, indent=1) + "\n")
+        self._open_mark()
+
+    def log(self, values: Mapping[str, float], step: int, *, closes_epoch: bool) -> None:
+        """Send a row to each; a warning says which of them does not take it, and the run goes on."""
+        place = (step, int(closes_epoch))
+        if not self.loggers or place <= self._sent:
+            return
+        self._sent = place
+        self._mark.seek(0)
+        self._mark.write(b"%15d %d\n" % place)  # at once, since it is not buffered
+        for logger in self.loggers.values():
+            try:
+                logger.log_metrics(dict(values), step=step)
+                if hasattr(logger.experiment, "flush"):  # TensorBoard would lose what it holds
+                    logger.experiment.flush()
+            except Exception as error:  # a server that is gone, for example
+                if _is_of_the_disk(error):
+                    raise
+                warnings.warn(
+                    f"{type(logger).__name__} takes no metrics: {first_line(error)}; metrics.csv has all", stacklevel=2
+                )
+
+    def close(self, status: str) -> None:
+        """Close the trackers. status: "success" or "failed". A warning says which of them cannot be."""
+        if self._mark is not None:
+            self._mark.close()
+        for name, logger in self.loggers.items():
+            try:
+                _close(name, logger, status)
+            except Exception as error:
+                warnings.warn(f"{type(logger).__name__} cannot be closed: {first_line(error)}", stacklevel=2)
+        if status == "success" and self.loggers:
+            (self.folder / SENT).unlink(missing_ok=True)
+        self.loggers = {}
+
+    def _open_mark(self) -> None:
+        path = self.folder / SENT
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+        self._mark = path.open("r+b", buffering=0)
+        if written := self._mark.read().split():
+            self._sent = tuple(map(int, written))
 
 
-def finish(loggers: Mapping[str, "Logger"]) -> None:
-    """Close W&B's run, which would otherwise take the metrics of the next run of this process as well."""
-    if "wandb" in loggers:
-        loggers["wandb"].experiment.finish()
+def _close(name: str, logger: "Logger", status: str) -> None:
+    if name == "tensorboard":
+        logger.experiment.close()  # its `finalize` would write the settings once more
+        return
+    logger.finalize(status)
+    if name == "wandb":
+        logger.experiment.finish(exit_code=0 if status == "success" else 1)
+    if name == "comet":
+        logger.experiment.end()
 
 
 def _options(name: str, folder: Path, known: str | None) -> dict[str, Any]:
@@ -114,7 +183,8 @@ def _options(name: str, folder: Path, known: str | None) -> dict[str, Any]:
         return {"save_dir": folder, "name": "", "version": ""}
     if name == "wandb":
         project = os.environ.get("WANDB_PROJECT", PROJECT)
-        return {"name": folder.name, "project": project, "save_dir": folder, "id": known}
+        own = {"name": folder.name, "project": project, "save_dir": folder, "id": known}
+        return own | _beside_another(own)
     if name == "mlflow":
         local = folder.absolute()
         return {
@@ -129,6 +199,15 @@ def _options(name: str, folder: Path, known: str | None) -> dict[str, Any]:
         return given | ({"experiment_key": known, "mode": "get_or_create"} if known else {})
     # With save_logs it would start this program once more, to record what it prints.
     return {"root_dir": folder, "name": folder.name, "save_logs": False}
+
+
+def _beside_another(own: Mapping[str, Any]) -> dict[str, Any]:
+    """A run of its own where the caller has one of W&B open, into which Lightning would write; {} otherwise."""
+    wandb = sys.modules.get("wandb")
+    if getattr(wandb, "run", None) is None:
+        return {}
+    how = {"name": own["name"], "project": own["project"], "dir": own["save_dir"], "id": own["id"]}
+    return {"experiment": wandb.init(**how, resume="allow", reinit="create_new")}
 
 
 def _is_of_the_disk(error: Exception) -> bool:

@@ -20,6 +20,8 @@ from sslkit.runtime.distributed import synchronize_batch_norm
 if TYPE_CHECKING:  # importing it takes a second
     from lightning_fabric import Fabric
 
+    from sslkit.runtime.loggers import Trackers
+
 
 BETWEEN = ("begin", "epoch_end")  # events at which hooks read the weights
 
@@ -94,7 +96,7 @@ class Loop:
         self.hooks = list(hooks)
         self.epoch = self.batch = self.step = self.batches = 0
         self.processes: int | None = None
-        self.loggers: list[Any] = []
+        self.trackers: Trackers | None = None  # of the first process
         self._next = (0, 0)  # epoch and batch to go on from
         self._ending: dict[str, Any] = {}
         self._whole_optimizer: dict[str, Any] | None = None

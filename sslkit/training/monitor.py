@@ -17,7 +17,6 @@ from torch import Tensor
 from sslkit.files.writing import write_csv
 from sslkit.numerics import diagnostics
 from sslkit.numerics.accuracy import knn_accuracy, scale_of
-from sslkit.runtime import loggers
 from sslkit.runtime.device import Late
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.runtime.waiting import together
@@ -90,7 +89,7 @@ class History(Hook):
 
     def close_epoch(self, loop: Loop) -> None:
         """Add the epoch's row, write the file and log its lines. Call after all hooks have noted their values."""
-        self._add({"epoch": loop.epoch + 1, "step": loop.step, **self.noted}, loop)
+        self._add({"epoch": loop.epoch + 1, "step": loop.step, **self.noted}, loop, closes_epoch=True)
         if loop.is_main:
             self.write()
             latest = self._latest(loop.epoch + 1)
@@ -132,10 +131,11 @@ class History(Hook):
         means = {name: torch.stack(given).mean().item() for name, given in found.items() if given}
         self._add({**place, **means, "lr": lr}, loop)
 
-    def _add(self, row: dict[str, float], loop: Loop) -> None:
+    def _add(self, row: dict[str, float], loop: Loop, *, closes_epoch: bool = False) -> None:
         self.rows.append(row)
-        if loop.is_main:
-            loggers.log(loop.loggers, {k: v for k, v in row.items() if k != "step"}, int(row["step"]))
+        if loop.trackers is not None:
+            values = {name: value for name, value in row.items() if name != "step"}
+            loop.trackers.log(values, int(row["step"]), closes_epoch=closes_epoch)
 
     def state(self) -> dict[str, Any]:
         pending = [{name: value.cpu() for name, value in step.items()} for step in self.pending]

@@ -18,8 +18,10 @@ from sslkit.data import same_data
 from sslkit.data.images import Images
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import RunFailed, UserError
+from sslkit.files.leases import owned
 from sslkit.files.writing import sweep
 from sslkit.runtime import loggers, processes
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.checkpoint import SaveLast, how_to_go_on
 from sslkit.runtime.device import generators_restored
 from sslkit.runtime.hardware import deterministic, explained, fuses, one_float32, statistics_kept
@@ -45,6 +47,7 @@ _TRAINED: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # module objects that 
 
 
 @say.printed_by_default()
+@process_kept()
 def pretrain(
     config: Mapping[str, Any] | Config | str | None = None,
     *,
@@ -65,6 +68,7 @@ def pretrain(
     init: the weights to start from, see `sslkit.zoo.start`; they name the backbone.
     Its lines are printed, unless logging is configured; `logging.getLogger("sslkit.say").setLevel("WARNING")` leaves
     only warnings.
+    The process is as it was afterwards: its environment, filters of warnings, threads and random numbers.
     Returns the entry on rank 0, None on other ranks and for dry=True. Raises UserError for bad input, before anything
     is computed.
     """
@@ -139,7 +143,8 @@ def train(
     Raises KeyboardInterrupt, with the way to go on, when a signal stops it.
     """
     try:
-        return _train(config, data, method, folder, checkpoint, asked)
+        with owned(folder, "trains in") if processes.is_main() else nullcontext():
+            return _train(config, data, method, folder, checkpoint, asked)
     except KeyboardInterrupt as stop:
         raise KeyboardInterrupt(f"stopped; {how_to_go_on(folder)}") from stop
     except SystemExit as stop:
@@ -257,9 +262,8 @@ def make_loop(
 
 
 def _fit(loop: Loop, config: Config, data: Data, folder: Path, checkpoint: Path | None) -> None:
-    """Train, with the settings' loggers, which are finished in any case, as is the process group."""
+    """Train, with the settings' loggers, which are closed in any case, as is the process group."""
     launched_outside = "LOCAL_RANK" in os.environ
-    started: dict[str, Any] = {}
     read = None if checkpoint is None else partial(torch.load, checkpoint, map_location="cpu", weights_only=True)
     device = loop.fabric.device if torch.cuda.is_initialized() else torch.device("cpu")  # a step seeds the generators
     try:
@@ -269,13 +273,10 @@ def _fit(loop: Loop, config: Config, data: Data, folder: Path, checkpoint: Path 
             one_float32(),
             explained(demand(config, data), folder, loop),
         ):
-            if processes.is_main():
-                started = loggers.start(config.trainer.logger, folder, config.to_dict())
-                loop.loggers = list(started.values())
-            with processes.others_watched(folder):
+            asked = config.trainer.logger if processes.is_main() else []
+            with loggers.opened(asked, folder, config.to_dict()) as loop.trackers, processes.others_watched(folder):
                 loop.run(read)
     except OSError as error:  # for example from TensorBoard's writer
         raise RunFailed(f"stopped: {error.strerror or error}; {how_to_go_on(folder)}") from error
     finally:
-        loggers.finish(started)
         processes.leave_group(launched_outside)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 from pytorch_lightning import loggers as lightning
 from pytorch_lightning.loggers import Logger
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import sslkit
 from sslkit.errors import UserError
@@ -46,8 +48,9 @@ class Tracker(Logger):
             raise ConnectionRefusedError("the server is gone\nand more")  # an OSError, but not of the disk
         self.rows.append((step, metrics))
 
-    def finish(self) -> None:
+    def finish(self, exit_code: int) -> None:
         self.finished += 1
+        self.failed = bool(exit_code)
 
 
 @pytest.fixture
@@ -72,7 +75,7 @@ def test_a_tracker_gets_the_settings_and_every_row_of_metrics_csv(small_run, tra
     assert one.settings == [yaml.safe_load((entry.folder / "config.yaml").read_text())]
     assert [step for step, _ in one.rows] == [1, 2, 3, 3] and one.finished == 1
     assert {"loss", "lr", "align"} <= one.rows[0][1].keys() and "knn" in one.rows[-1][1]
-    assert (entry.folder / "metrics.csv").is_file() and not list(entry.folder.glob("events*"))
+    assert not one.failed and (entry.folder / "metrics.csv").is_file() and not list(entry.folder.glob("events*"))
     assert json.loads((entry.folder / "loggers.json").read_text()) == {"wandb": "run1"}
 
 
@@ -87,6 +90,44 @@ def test_a_resumed_run_goes_on_in_its_tracker(small_run, tracker, monkeypatch) -
     assert first.options["id"] is None and second.options["id"] == "run1"
     assert first.settings and not second.settings, "the settings are logged once"
     assert first.finished == second.finished == 1
+
+
+class Cut:
+    """Ends a run in its second epoch, as a kill would: nothing of the epoch is in the checkpoint."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, loop: object) -> None:
+        self.calls += 1
+        if self.calls == 2:
+            raise RuntimeError("cut")
+
+
+def cut(run: dict) -> None:
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError, match="cut"):
+        patch.setattr(pretrain.Unreadable, "epoch_end", staticmethod(Cut()))
+        sslkit.pretrain(run)
+
+
+def test_rows_of_a_cut_epoch_are_sent_once_and_the_run_is_closed_as_it_ended(small_run, tracker) -> None:
+    run = logging(small_run, "wandb", "tensorboard", name="x")
+    cut(run)
+    entry = sslkit.pretrain({**run, "resume": True})
+    first, second = tracker.made
+    assert [step for step, _ in first.rows] == [1, 2, 3, 3, 4, 5, 6] and [step for step, _ in second.rows] == [6]
+    assert (first.failed, second.failed) == (True, False) and not (entry.folder / loggers.SENT).exists()
+    events = EventAccumulator(str(entry.folder)).Reload()
+    assert [row.step for row in events.Scalars("loss")] == [1, 2, 3, 4, 5, 6]
+    assert [row.step for row in events.Scalars("knn")] == [3, 6]
+    assert len(events.Scalars("hp_metric")) == 1, "the settings are logged once"
+
+
+def test_no_thread_and_no_variable_is_left(small_run) -> None:
+    threads, variables = threading.active_count(), dict(os.environ)
+    for name in ("a", "b"):
+        sslkit.pretrain(logging(small_run, "tensorboard", name=name, epochs=1))
+    assert threading.active_count() == threads and dict(os.environ) == variables
 
 
 def test_a_tracker_that_fails_on_the_way_is_warned_of_and_the_run_goes_on(small_run, tracker, monkeypatch) -> None:
@@ -118,7 +159,7 @@ def test_a_full_disk_stops_the_run_in_one_line_and_it_goes_on(small_run, tracker
     with monkeypatch.context() as patch:
         patch.setattr(Tracker, "log_metrics", full)
         with pytest.raises(
-            UserError, match=r"stopped: No space left on device; the same call with resume=True continues"
+            UserError, match=r"stopped: No space left on device; nothing was saved yet, .*resume=True begins"
         ):
             sslkit.pretrain(logging(small_run, "wandb", name="x", epochs=1))
     assert tracker.made[0].finished == 1
@@ -185,6 +226,33 @@ def test_wandb_offline(small_run, monkeypatch) -> None:
         (written,) = (entry.folder / "wandb").glob(f"offline-run-*-{known}/run-{known}.wandb")
         content = written.read_bytes()
         assert b"images_per_second" in content and b"batch_size" in content
+
+
+@pytest.mark.slow
+def test_a_run_of_wandb_that_the_caller_has_open_stays_the_callers(small_run, monkeypatch, tmp_path) -> None:
+    import wandb
+
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    with wandb.init(project="mine", dir=tmp_path) as mine:
+        entry = sslkit.pretrain(logging(small_run, "wandb", name="a", epochs=1))
+        assert wandb.run is mine and "loss" not in dict(mine.summary)
+        mine.log({"after": 1})
+    known = json.loads((entry.folder / "loggers.json").read_text())["wandb"]
+    assert known != mine.id and list((entry.folder / "wandb").glob(f"offline-run-*-{known}"))
+
+
+@pytest.mark.nightly
+def test_each_run_has_a_database_of_mlflow_and_a_status(small_run, monkeypatch) -> None:
+    from mlflow.tracking import MlflowClient
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    first = sslkit.pretrain(logging(small_run, "mlflow", name="a", epochs=1))
+    cut(logging(small_run, "mlflow", name="b"))
+    assert "MLFLOW_TRACKING_URI" not in os.environ
+    for folder, status in ((first.folder, "FINISHED"), (first.folder.with_name("b"), "FAILED")):
+        client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
+        (kept,) = [run for e in client.search_experiments() for run in client.search_runs([e.experiment_id])]
+        assert (kept.info.run_name, kept.info.status) == (folder.name, status)
 
 
 @pytest.mark.nightly

@@ -1,5 +1,13 @@
 """A call of `sslkit.pretrain` keeps its caller's random state, and warns of a module that is given twice."""
 
+import os
+import random
+import subprocess
+import sys
+import warnings
+
+import matplotlib
+import numpy as np
 import pytest
 import timm
 import torch
@@ -14,6 +22,28 @@ def test_the_caller_s_generator_is_left_alone(small_run) -> None:
     torch.manual_seed(7)
     sslkit.pretrain({**small_run, "epochs": 1})
     assert torch.equal(torch.rand(3), expected)
+
+
+def test_the_caller_s_process_is_left_alone(small_run) -> None:
+    """A notebook's backend, the environment, threads, filters of warnings, random numbers of NumPy and Python."""
+    matplotlib.use("svg")
+    np.random.seed(3)
+    random.seed(3)
+
+    def state() -> tuple[object, ...]:
+        numbers = repr(np.random.get_state()), random.getstate()
+        return matplotlib.get_backend(), dict(os.environ), torch.get_num_threads(), list(warnings.filters), numbers
+
+    before = state()
+    sslkit.pretrain({**small_run, "epochs": 1, "trainer": {**small_run["trainer"], "deterministic": True}})
+    assert state() == before
+
+
+@pytest.mark.slow
+def test_importing_the_pictures_leaves_the_backend() -> None:
+    code = "import matplotlib; matplotlib.use('svg'); import sslkit.numerics.curves, sslkit.training.finish; "
+    code += "assert matplotlib.get_backend() == 'svg', matplotlib.get_backend()"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_module_object_is_trained_itself_and_a_second_run_with_it_warns(small_run, capsys) -> None:

@@ -234,7 +234,7 @@ def test_a_loss_read_late_stops_the_run_before_anything_of_its_step_is_written(
     monkeypatch.setattr(sslkit.Method, "step", broken)
     monkeypatch.setattr("sslkit.training.step.Late", LateOnCPU)
     monkeypatch.setattr("sslkit.training.monitor.Late", LateOnCPU)
-    monkeypatch.setattr(History, "_add", lambda self, row, loop: rows.append(row) or add(self, row, loop))
+    monkeypatch.setattr(History, "_add", lambda self, row, loop, **how: rows.append(row) or add(self, row, loop, **how))
     with pytest.raises(RunFailed, match=f"the loss is not finite at epoch 1, step {2 + bad}: loss = inf"):
         sslkit.pretrain({**small_run, "name": "broken"})
     assert all(math.isfinite(value) for row in rows for value in row.values())

@@ -1,0 +1,142 @@
+"""Leases: one process at a time owns a folder, and the folder of one that was killed can be taken over.
+
+The lease is a file in the folder that names its owner, who renews it every few seconds as long as it lives. On the same
+machine a process can be asked for; on another one the file is watched: it is compared with what it was a moment ago,
+never with a clock. Unlike a lock of the system (`sslkit.files.writing.lock`) it works on file systems without locks.
+"""
+
+import json
+import os
+import platform
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sslkit.errors import UserError
+from sslkit.files.writing import MACHINE, refusal
+from sslkit.terminal import say
+
+NAME = ".owner"
+RENEWED = 5.0  # seconds between two signs of life
+SILENCE = 60.0  # seconds without one after which an owner on another machine counts as dead; file systems cache times
+
+
+@contextmanager
+def owned(folder: Path, work: str) -> Iterator[None]:
+    """Own a folder for the block. work: what the owner does there, for the message of a second one.
+
+    Raises UserError if a living process owns it, or if it cannot be written.
+    """
+    path, token = folder / NAME, secrets.token_hex(8)
+    _take(path, token, work)
+    ended = threading.Event()
+    renewing = threading.Thread(target=_renew, args=(path, ended), daemon=True)
+    renewing.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        renewing.join()
+        if (_owner(path) or {}).get("token") == token:
+            path.unlink(missing_ok=True)
+
+
+def _take(path: Path, token: str, work: str) -> None:
+    """Write the lease, once nobody else has one who lives."""
+    own = {"machine": MACHINE, "host": platform.node(), "pid": os.getpid(), "token": token, "work": work}
+    own["began"] = _began(os.getpid())
+    while not _written(path, own):
+        other = _owner(path)
+        if other is None:  # it has just ended
+            continue
+        if _lives(path, other):
+            who = f"process {other['pid']}" + ("" if other["machine"] == MACHINE else f" on {other['host']}")
+            raise UserError(f"{who} {other['work']} {path.parent}: wait until it has ended, or end it")
+        _remove(path, other["token"], path.with_name(f"{NAME}-{token}"))
+
+
+def _remove(path: Path, token: str, aside: Path) -> None:
+    """Remove the lease of this token, of several processes that take it over one alone; a newer lease stays."""
+    with suppress(FileNotFoundError):
+        os.rename(path, aside)
+        if (_owner(aside) or {}).get("token") != token:
+            with suppress(FileExistsError):
+                os.link(aside, path)
+        aside.unlink()
+
+
+def _written(path: Path, own: dict[str, Any]) -> bool:
+    """Return whether the lease is ours: written whole under another name, and linked, which fails if there is one."""
+    draft = path.with_name(f"{NAME}-{own['token']}")
+    try:
+        draft.write_text(json.dumps(own), encoding="utf-8")
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return False
+        except OSError:  # a file system without links
+            try:
+                with path.open("x", encoding="utf-8") as file:
+                    file.write(json.dumps(own))
+            except FileExistsError:
+                return False
+    except OSError as error:
+        raise refusal(error)(f"cannot write into {path.parent}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+    return True
+
+
+def _owner(path: Path) -> dict[str, Any] | None:
+    """What a lease says; None without one. A damaged one is that of a machine nobody knows."""
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        return {name: said[name] for name in ("machine", "host", "pid", "token", "work", "began")}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError):
+        return {"machine": "", "host": "another machine", "pid": "?", "token": "", "work": "writes", "began": 0}
+
+
+def _lives(path: Path, other: dict[str, Any]) -> bool:
+    """Return whether the owner lives: here it is asked for, elsewhere its signs are awaited."""
+    if other["machine"] == MACHINE:
+        return other["began"] is not None and _began(other["pid"]) == other["began"]
+    say.line(f"{path.parent} belongs to a process on {other['host']}: looking for a minute whether it lives")
+    end, seen = time.monotonic() + SILENCE, _sign(path)
+    while time.monotonic() < end:
+        time.sleep(RENEWED / 10)
+        if (now := _sign(path)) != seen:
+            return now is not None
+    return False
+
+
+def _sign(path: Path) -> int | None:
+    """The time of the last sign, which only the file system's clock has set; None without a lease."""
+    try:
+        with path.open("rb") as file:  # opening it lets NFS ask its server
+            return os.fstat(file.fileno()).st_mtime_ns
+    except OSError:
+        return None
+
+
+def _began(pid: int) -> float | None:
+    """When a process here began, which tells it from a later one of the same number; None if it has ended."""
+    import psutil  # 15 ms, and help has none
+
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.Error:
+        return None
+
+
+def _renew(path: Path, ended: threading.Event) -> None:
+    while not ended.wait(RENEWED):
+        with suppress(OSError):  # a folder that was moved, a server that is away
+            os.utime(path)

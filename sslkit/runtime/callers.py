@@ -1,0 +1,32 @@
+"""What belongs to the caller's process, and is as it was when a function has ended."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def environment_kept() -> Iterator[None]:
+    """Put the environment variables back after the block: libraries set some for the processes that they start."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update({name: value for name, value in before.items() if os.environ.get(name) != value})
+
+
+@contextmanager
+def process_kept() -> Iterator[None]:
+    """Put environment, filters of warnings and the number of threads back after the block."""
+    threads = torch.get_num_threads()
+    try:
+        with environment_kept(), warnings.catch_warnings():
+            yield
+    finally:
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)

@@ -1,0 +1,114 @@
+"""A folder has one owner at a time: a second is refused in one line, the folder of a dead one is taken over."""
+
+import json
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from sslkit.errors import UserError
+from sslkit.files import leases
+from sslkit.files.leases import NAME, owned
+
+
+def written(folder: Path, **other: object) -> Path:
+    """The lease of another process."""
+    about = {"machine": leases.MACHINE, "host": "far", "pid": 1, "token": "t", "work": "trains in", "began": 0.0}
+    path = folder / NAME
+    path.write_text(json.dumps({**about, **other}))
+    return path
+
+
+def test_a_second_owner_is_refused_and_the_folder_is_free_afterwards(tmp_path: Path) -> None:
+    line = rf"^process {os.getpid()} trains in .*: wait until it has ended, or end it$"
+    with owned(tmp_path, "trains in"):
+        with pytest.raises(UserError, match=line), owned(tmp_path, "trains in"):
+            pytest.fail("two owners")
+        assert [path.name for path in tmp_path.iterdir()] == [NAME]
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_that_was_killed_is_followed_and_a_later_process_of_its_number_is_not_it(tmp_path: Path) -> None:
+    other = subprocess.Popen(["sleep", "60"])
+    written(tmp_path, pid=other.pid, began=leases._began(other.pid))
+    with pytest.raises(UserError, match=f"process {other.pid} trains in"), owned(tmp_path, "trains in"):
+        pytest.fail("two owners")
+    other.kill()  # it stays as a zombie until `wait`
+    time.sleep(0.2)
+    with owned(tmp_path, "trains in"):
+        assert json.loads((tmp_path / NAME).read_text())["pid"] == os.getpid()
+    other.wait()
+    written(tmp_path, pid=os.getpid(), began=0.0)  # the number is in use again
+    with owned(tmp_path, "trains in"):
+        pass
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "RENEWED", 0.05)
+    monkeypatch.setattr(leases, "SILENCE", 1.0)
+
+
+def test_on_another_machine_signs_are_compared_and_no_clocks(quick: None, tmp_path: Path) -> None:
+    """The other machine's clock is a year behind: its file is old by ours, and it lives all the same."""
+    path, past = written(tmp_path, machine="other"), time.time() - 365 * 24 * 3600
+    os.utime(path, (past, past))
+    ended = threading.Event()
+
+    def live() -> None:
+        for second in range(1000):
+            if ended.wait(0.05):
+                return
+            os.utime(path, (past + second, past + second))
+
+    living = threading.Thread(target=live)
+    living.start()
+    with pytest.raises(UserError, match="process 1 on far trains in"), owned(tmp_path, "trains in"):
+        pytest.fail("two owners")
+    ended.set()
+    living.join()
+    os.utime(path, (time.time() + 1e6,) * 2)  # a sign from the future, and none after it
+    with owned(tmp_path, "trains in"):
+        assert json.loads(path.read_text())["machine"] == leases.MACHINE
+
+
+def test_a_lease_is_renewed(quick: None, tmp_path: Path) -> None:
+    with owned(tmp_path, "trains in"):
+        first = leases._sign(tmp_path / NAME)
+        end = time.monotonic() + 30
+        while leases._sign(tmp_path / NAME) == first:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+
+def test_of_several_that_take_over_one_wins(tmp_path: Path) -> None:
+    written(tmp_path, pid=2**22 + 1, began=1.0)
+    held, refused, together = threading.Event(), [], threading.Barrier(8)
+    owners: list[int] = []
+
+    def take(number: int) -> None:
+        together.wait()
+        try:
+            with owned(tmp_path, "trains in"):
+                owners.append(number)
+                held.wait(30)
+        except UserError as error:
+            refused.append(str(error))
+            if len(refused) == 7:
+                held.set()
+
+    threads = [threading.Thread(target=take, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(owners) == 1 and len(refused) == 7 and not list(tmp_path.iterdir())
+
+
+def test_a_damaged_lease_is_watched_like_one_of_another_machine(quick: None, tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text("{")
+    with owned(tmp_path, "trains in"):
+        pass
