@@ -20,7 +20,7 @@ from sslkit.runtime.loop import Hook, Loop
 from sslkit.training.config import Config, OptimizerConfig
 from sslkit.training.lars import LARS
 
-REMEDY = "Lower optimizer.lr, set optimizer.clip=1, or use trainer.precision=32-true; the last checkpoint is whole"
+REMEDY = "Lower optimizer.lr, set optimizer.clip=1, or use trainer.precision=32-true; no checkpoint holds that step"
 IMAGES = 256  # of a step, for which optimizer.lr is given when it is scaled
 
 
