@@ -63,6 +63,10 @@ class LightningMethod(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.pretraining.check()
         self.pretraining.check_weights()
+        if "loops" in checkpoint:  # not where weights alone are saved
+            progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
+            for count in progress["total"], progress["current"]:  # counted after the callbacks that save the batch
+                count["completed"] = count["processed"]
 
     def configure_optimizers(self) -> dict[str, Any]:
         optimizer = make_optimizer(self.method, self.optimizer, self.optimizer.lr)
