@@ -33,7 +33,7 @@ def main(config: dict[str, Any]) -> None:
             raise UserError(f"give {name}=, as in: python recipes/export.py entry=runs/zoo/NAME to=hf")
     path = exporting.export(config["entry"], config["to"], config["out"], trust=config["trust"])
     say.line(f"written   {path}")
-    say.line("load it in its folder, without sslkit:")
+    say.line("load it without sslkit:")
     print(say.printable("\n".join(exporting.lines(path))))  # not folded or indented: Python takes it as it is
 
 

@@ -68,8 +68,7 @@ def extract(
         `digest.weights_digest`), transform, list of images, labels, ids, groups, split and precision, so that different
         features have different keys. progress: show lines meanwhile.
     image_size, in_chans: side of the centre crop and number of channels, if the model does not define them.
-    resize: length of the shorter side before the crop; interpolation: "bilinear", "bicubic"; None: the model's own,
-        but arrays of at most image_size pixels are resized to it and not cropped.
+    resize: length of the shorter side before the crop; interpolation: "bilinear", "bicubic"; None: the model's own.
     precision: "bfloat16" runs the network under autocast; features are stored as float32.
     batch_size: images per forward pass; None: 256 on a GPU, on the CPU as many as fit in its cache.
     device: "auto" is a GPU if there is one, or the module's device. workers: as in training.
@@ -147,8 +146,9 @@ def _prepared(split: Split, model: LoadedModel, reading: Reading) -> tuple[Split
     """Return the split with its images at the model's size, and a description of the transform."""
     images = model.clean(split.images, resize=reading.resize, interpolation=reading.interpolation)
     transform = {
-        "resize": images.image_size,
-        "crop": model.image_size,
+        "resize": images.options.resize,
+        "crop": images.image_size,
+        "fit": images.fit,
         "interpolation": images.options.interpolation,
         "mean": list(model.mean),
         "std": list(model.std),
@@ -241,7 +241,7 @@ def _run(job: _Job, partial: Partial, blocks: Sequence[list[int]], others: Other
     job.model.backbone.to(job.runtime.device)
     mean, std = (torch.tensor(v, device=job.runtime.device).view(-1, 1, 1) for v in (job.model.mean, job.model.std))
     for rows, images, kept, digests in _batches(job, blocks):
-        pixels = _cropped(images, job.model.image_size).to(job.runtime.device, non_blocking=True).float().div_(255)
+        pixels = images.to(job.runtime.device, non_blocking=True).float().div_(255)
         x = _features(job, pixels.sub_(mean).div_(std))
         if not np.isfinite(x[kept]).all():
             raise UserError(
@@ -280,11 +280,6 @@ def _batches(
             kept = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
             yield rows, batch["images"], kept, batch[KEY].numpy()
             bar.update(len(rows))
-
-
-def _cropped(images: torch.Tensor, size: int) -> torch.Tensor:
-    start = (images.shape[-1] - size) // 2
-    return images[..., start : start + size, start : start + size]
 
 
 def _unreadable(found: dict[str, Any], split: Split, on_error: str) -> tuple[str, ...]:

@@ -23,10 +23,12 @@ from sslkit.backbones.wheels import WHEELS
 from sslkit.composition.method import Method
 from sslkit.data.decode.scale import Scale
 from sslkit.data.images import Images
+from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 from sslkit.runtime.device import seeded
 from sslkit.terminal import say
 from sslkit.zoo.entry import CARD, ZooEntry
+from sslkit.zoo.frozen import normalized
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +37,8 @@ class LoadedModel:
 
     net: plain module in eval mode, normalised (B, C, S, S) -> (B, width). backbone: the same, in sslkit's wrapper.
     name: for tables. digest: sha256 of structure and weights.
-    image_size: side S in pixels. resize: length of the shorter side of a larger image before the centre crop.
-    in_chans, mean, std: of the pixels in [0, 1]. interpolation: "bilinear" or "bicubic".
+    image_size: side S in pixels. resizing: how pictures become squares of it.
+    in_chans, mean, std: of the pixels in [0, 1].
     scale: how stored values became bytes in its training; None if that is not known.
     entry: the zoo entry of the network, where results are stored; else None. card: of the entry whose weights these
     are, also where another pooling is no entry; {} for others.
@@ -47,10 +49,9 @@ class LoadedModel:
     backbone: Backbone = field(repr=False)
     name: str
     digest: str
-    resize: int
+    resizing: Resizing
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    interpolation: str = "bicubic"
     scale: Scale | None = None
     entry: ZooEntry | None = None
     card: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -83,27 +84,23 @@ class LoadedModel:
             return self.net(images)
 
     def normalize(self, pixels: Tensor) -> Tensor:
-        """Return pixels (B, C, S, S), uint8 or floats in [0, 1], less `mean` and over `std`."""
-        pixels = pixels.float() / 255 if pixels.dtype is torch.uint8 else pixels
-        mean, std = (pixels.new_tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
-        return (pixels - mean) / std
+        """Return pixels (B, C, S, S) less `mean` and over `std`; see `sslkit.zoo.frozen.normalized`."""
+        return normalized(pixels, self.mean, self.std, self.name, self.scale and self.scale.range)
 
     def clean(self, images: Images, *, resize: int | None = None, interpolation: str | None = None) -> Images:
-        """Return the images resized to squares, of which the network sees the centre `image_size` pixels.
+        """Return the images as the squares that the network sees.
 
-        resize: length of the shorter side; None: the model's own, but arrays of at most image_size pixels are resized
-        to that and not cropped. Raises UserError for a size below image_size, and for videos or a network of clips,
-        which only the protocol "action" supports.
+        resize: length of the shorter side before the crop; None: the model's own. Raises UserError for a size below
+        image_size, and for videos or a network of clips, which only the protocol "action" supports.
         """
         for sees, who in ((self.frames, self.name), (getattr(images, "frames", None), images.name)):
             if sees is not None:
                 raise UserError(f"{who} uses clips of {sees} frames, not images: use recipes/action_eval.py")
-        small = images.native_size is not None and max(images.native_size) <= self.image_size
-        size = resize or (self.image_size if small else self.resize)
-        if size < self.image_size:
-            raise UserError(f"resize={size} is less than the crop of {self.image_size} pixels that {self.name} takes")
-        how = interpolation or self.interpolation
-        return self.ranged(images, image_size=size, channels=self.in_chans, fit="crop", interpolation=how)
+        asked = {"resize": resize, "interpolation": interpolation}
+        how = self.resizing.of_images() | {name: value for name, value in asked.items() if value is not None}
+        if how["resize"] < self.image_size:
+            raise UserError(f"resize={resize} is less than the crop of {self.image_size} pixels that {self.name} takes")
+        return self.ranged(images, channels=self.in_chans, **how)
 
     def ranged(self, images: Images, **options: Any) -> Images:
         """Return `images.at(**options)`, stored values scaled as in the training unless that was given."""
@@ -229,14 +226,12 @@ def _of_timm(text: str, name: str, weights: str, *, image_size: int | None) -> L
     if made.line and text not in WHEELS:
         say.line(f"weights   {made.line}")
     classifier = take_classifier(net, config["input_size"])
-    size = image_size or min(config["input_size"][1:])
-    resize = size if config.get("crop_mode") == "squash" else round(size / config["crop_pct"])
-    backbone = _wrapped(net, name, size, config["input_size"][0])
-    cubic = "bilinear" if config["interpolation"] == "bilinear" else "bicubic"
+    resizing = Resizing.of_timm(config, image_size)
+    backbone = _wrapped(net, name, resizing.image_size, config["input_size"][0])
     normalize = config["mean"], config["std"]
     path, part = parted_file(weights)
     called = text if text in WHEELS else ":".join(filter(None, (name, path.stem, part)))
-    return _loaded(backbone, called, normalize, resize=resize, interpolation=cubic, classifier=classifier)
+    return _loaded(backbone, called, normalize, resizing=resizing, classifier=classifier)
 
 
 def _of_published(text: str, rest: str, image_size: int) -> LoadedModel:
@@ -278,16 +273,14 @@ def _loaded(
     name: str,
     normalize: tuple[Sequence[float], Sequence[float]] | None = None,
     *,
-    resize: int | None = None,
+    resizing: Resizing | None = None,
     **more: Any,
 ) -> LoadedModel:
-    """normalize: mean and std; None: ImageNet's for three channels, else one half each."""
+    """normalize: mean and std; None: ImageNet's for three channels, else one half each. resizing: None is the usual."""
     gray = (0.5,) * backbone.in_chans
     mean, std = normalize or (published.IMAGENET if backbone.in_chans == 3 else (gray, gray))
-    # 256 pixels for 224; small images are not cropped
-    size = backbone.image_size
-    resize = resize or (round(size * 8 / 7) if size > backbones.SMALL else size)
+    resizing = resizing or Resizing.usual(backbone.image_size)
     if backbone.unseen:
         warnings.warn(f"{name}: {backbone.unseen} (image_size)", stacklevel=2)
     digest = weights_digest(backbone.net)
-    return LoadedModel(backbone.eval(), name, digest, resize, tuple(mean), tuple(std), **more)
+    return LoadedModel(backbone.eval(), name, digest, resizing, tuple(mean), tuple(std), **more)

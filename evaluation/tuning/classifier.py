@@ -220,14 +220,8 @@ def predict(net: nn.Module, model: LoadedModel, pixels: Pixels, precision: str =
     for places in (own[:full].view(-1, PREDICT_BATCH), own[None, full:]):
         for images, _ in pixels.batches(places) if places.numel() else ():
             with autocast(precision, images):
-                parts.append(net(normalize(centre_crop(images, model.image_size))).float())
+                parts.append(net(normalize(images.float() / 255)).float())
     scores = rows_of_ranks(torch.cat(parts) if parts else None, n)
     if not scores.isfinite().all():
         raise Diverged("the tuned network gives NaN or infinite scores")
     return scores
-
-
-def centre_crop(images: Tensor, size: int) -> Tensor:
-    """Crop (n, C, s, s) uint8, s >= size, to the centre (n, C, size, size), in [0, 1]."""
-    start = (images.shape[-1] - size) // 2
-    return images[:, :, start : start + size, start : start + size].float() / 255

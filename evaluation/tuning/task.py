@@ -164,7 +164,7 @@ def _names(given: Mapping[str, Split]) -> np.ndarray:
 def _whole(images: Images, model: LoadedModel) -> Images:
     """Return the images for crops: arrays unchanged, files decoded a little larger than the crops."""
     size = round(model.image_size * 8 / 7) if images.native_size is None else max(images.native_size)
-    how = {"channels": model.in_chans, "fit": "squash", "interpolation": model.interpolation}
+    how = {"channels": model.in_chans, "fit": "squash", "interpolation": model.resizing.interpolation}
     return model.ranged(images, image_size=size, **how)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
@@ -76,9 +76,7 @@ def key(task: Task, trial: Trial) -> dict[str, Any]:
 
 def of_model(model: LoadedModel) -> dict[str, Any]:
     """Return the entries of a key for a model and the preparation of its images."""
-    prepared = [model.image_size, model.resize, list(model.mean), list(model.std)]
-    if model.interpolation != LoadedModel.interpolation:  # keys of the default are as before it was a part of them
-        prepared.append(model.interpolation)
+    prepared = [*astuple(model.resizing), list(model.mean), list(model.std)]
     return {"model": model.name, "weights": model.digest, "input": prepared}
 
 

@@ -9,7 +9,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
     __name__,
     {
         "NARROW": "sslkit.backbones.builder:NARROW",
-        "SMALL": "sslkit.backbones.base:SMALL",
+        "SMALL": "sslkit.data.resizing:SMALL",
         "Backbone": "sslkit.backbones.base:Backbone",
         "Recipe": "sslkit.backbones.base:Recipe",
         "build": "sslkit.backbones.builder:build",

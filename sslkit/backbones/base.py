@@ -10,9 +10,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from sslkit.errors import UserError
 from sslkit.layers.patch_convolution import use_products
 
-SMALL = 64  # pixels: up to this size a stem that shrinks the image by four loses most of it
-
-
 CLASSIFIERS = ("fc", "classifier", "head", "heads")  # attributes of torchvision's and timm's networks
 
 

@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 from sslkit.backbones import clips, timm_allowed
-from sslkit.backbones.base import SMALL, Backbone, Recipe, reason
+from sslkit.backbones.base import Backbone, Recipe, reason
 from sslkit.backbones.network_lines import TimmNetwork
+from sslkit.data.resizing import SMALL
 from sslkit.errors import UserError
 from sslkit.options import own_code
 

@@ -8,7 +8,8 @@ frames. Nothing strides along time, so any number of frames is accepted.
 from torch import Tensor, nn
 from torchvision.models import video
 
-from sslkit.backbones.base import SMALL, Recipe
+from sslkit.backbones.base import Recipe
+from sslkit.data.resizing import SMALL
 from sslkit.errors import UserError
 
 NAMES = ("slow_r18", "slow_r50", "r3d_18", "narrow_slow")

@@ -13,6 +13,7 @@ from sslkit.data.decode.fill import Fill
 from sslkit.data.decode.scale import Range, Scale
 from sslkit.data.images import Identity, ImageOptions, Images
 from sslkit.data.pixel_digest import KEY, digests_of_arrays
+from sslkit.data.resizing import centre, middle, resized
 from sslkit.errors import UserError
 
 _CONVERTIBLE = (1, 3, 4)  # gray, RGB, RGBA
@@ -60,7 +61,8 @@ class ArrayImages(Images):
         images = convert_channels(pixels, self.channels, over_white=bool(self.scale.opacity))
         height, width = self.native_size
         aspect = width / height if self.fit == "squash" else 1.0
-        images = fit_square(images, self.image_size, self.fit, self.options.interpolation)
+        options = self.options
+        images = fit_square(images, self.image_size, self.fit, options.interpolation, options.resize)
         more = {KEY: torch.from_numpy(self._pixel_digests(index))} if self.identifies else {}
         return self.batch(images, index, torch.full((len(index),), aspect), [], **more)
 
@@ -163,20 +165,23 @@ def convert_channels(images: Tensor, channels: int, *, over_white: bool = False)
     return ((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16).byte()
 
 
-def fit_square(images: Tensor, size: int, fit: str, interpolation: str = "bilinear") -> Tensor:
-    """(n, C, H, W) uint8 -> (n, C, size, size), antialiased.
+def fit_square(
+    images: Tensor, size: int, fit: str, interpolation: str = "bilinear", resize: int | None = None
+) -> Tensor:
+    """(n, C, H, W) uint8 -> (n, C, size, size), antialiased: as files by `decoding.square`, up to two gray levels.
 
-    fit: "squash" resizes the whole image; "crop" resizes the shorter side to `size` and keeps the centre.
+    fit: "squash" resizes the whole image; "crop" resizes the shorter side. resize: to this length, and the square at
+    the centre is kept; None: to `size`.
     """
-    height, width = images.shape[-2:]
-    if fit == "crop" and height != width:
-        side = min(height, width)
-        top, left = (height - side) // 2, (width - side) // 2
-        images = images[..., top : top + side, left : left + side]
-    if images.shape[-2:] == (size, size):
-        return images.contiguous()
-    resized = F.interpolate(images.float(), (size, size), mode=interpolation, antialias=True)
-    return resized.round_().clamp_(0, 255).byte()
+    if fit == "crop" and (box := middle(*images.shape[-2:])):
+        left, top, right, bottom = box
+        images = images[..., top:bottom, left:right]
+    height, width = resized(*images.shape[-2:], resize or size, fit)
+    if images.shape[-2:] != (height, width):
+        # in bytes, which torch rounds after each axis as Pillow does; in floats pixels differ by up to 27 levels
+        images = F.interpolate(images, (height, width), mode=interpolation, antialias=True)
+    top, left = centre(height, width, size)
+    return images[..., top : top + size, left : left + size].contiguous()
 
 
 def to_nchw(images: np.ndarray, where: str) -> np.ndarray:

@@ -125,7 +125,7 @@ class DecodedImages(Images):
 
         def decode(image: Picture, *, place: int) -> None:
             channels = self.options.channels if self.options.channels in (1, 3, 4) else channels_of(image)
-            square(image, self.image_size, channels, self.fit, self.options.interpolation, BYTE)
+            square(image, self.image_size, channels, self.fit, self.options.interpolation, BYTE, self.options.resize)
 
         return int(self.read([0], decode)[0][0])
 
@@ -166,13 +166,13 @@ class DecodedImages(Images):
         images = np.empty((len(rows), self.channels, self.image_size, self.image_size), dtype=np.uint8)
         aspect = np.empty(len(rows), dtype=np.float32)
         digests = np.empty(len(rows) if self.identifies else 0, dtype=np.int64)
-        scale = self.range
+        scale, options = self.range, self.options
 
         def decode(image: Picture, *, place: int) -> None:
             if self.identifies:  # first, while the image can still be decoded at its full size
                 digests[place] = digest_of(image)
             images[place], aspect[place] = square(
-                image, self.image_size, self.channels, self.fit, self.options.interpolation, scale
+                image, self.image_size, self.channels, self.fit, options.interpolation, scale, options.resize
             )
 
         index, unread = self.read(rows, decode)

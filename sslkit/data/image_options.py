@@ -57,6 +57,7 @@ class ImageOptions:
     max_pixels: int | None = None
     opacity: bool | None = None
     fill: Fill = fill.AUTO
+    resize: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "range", checked_range(self.range))
@@ -70,10 +71,12 @@ class ImageOptions:
             value = getattr(self, name)
             if value not in known:
                 raise UserError(f"data.{name}={value} is not an option: {nearest(str(value), known)}")
-        for name in ("image_size", "channels", "max_pixels"):
+        for name in ("image_size", "channels", "max_pixels", "resize"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"data.{name}={value} must be at least 1")
+        if self.resize is not None and self.resize < (self.image_size or self.resize):
+            raise UserError(f"resize={self.resize} is less than the square of {self.image_size} pixels that is cut out")
 
     @property
     def scale(self) -> Scale:

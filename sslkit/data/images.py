@@ -161,12 +161,14 @@ class Images(Dataset):
         fit: str,
         interpolation: str = "bilinear",
         scale: Scale | None = None,
+        resize: int | None = None,
     ) -> Self:
         """The same images with other options, without listing or decoding again. Options as in `open_images`.
 
         scale: in the place of one that was found; what was given of it stays, as do pixels of 8 bits.
         """
-        options = replace(self.options, image_size=image_size, channels=channels, fit=fit, interpolation=interpolation)
+        fitting = {"image_size": image_size, "fit": fit, "interpolation": interpolation, "resize": resize}
+        options = replace(self.options, channels=channels, **fitting)
         self._check_channels(channels)
         other = self._copied()
         other.options, other.fit = options, fit
@@ -255,7 +257,9 @@ class Images(Dataset):
         deep += (("opacity", False),) if self.scale.opacity is False else ()
         deep += () if self.scale.fill in (None, fill.TAGGED) else (("fill", self.scale.fill),)
         limit = () if self.options.max_pixels is None else ("max_pixels", self.options.max_pixels)
-        return (self.channels, self.image_size, self.fit, self.classes, *deep, *limit)
+        resize = self.options.resize or self.image_size
+        whole = () if self.fit == "squash" and self.options.resize is None else ("resize", resize)
+        return (self.channels, self.image_size, self.fit, self.classes, *deep, *limit, *whole)
 
     def _update_digest(self, digest: Any) -> None:
         """Feed the identity of the content to a hashlib object."""

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sslkit.data.resizing import centre, resized
 from sslkit.errors import UserError
 from sslkit.priors._structure import digest_of
 
@@ -150,9 +151,8 @@ def resize_and_crop(pixels: Tensor, size: int, interpolation: str, *, squash: bo
     both sides to `size`, so that nothing is cut off.
     """
     height, width = pixels.shape[-2:]
-    shorter = min(height, width)
-    shape = [size, size] if squash else [size * side // shorter for side in (height, width)]
-    if shape != [height, width]:
+    shape = resized(height, width, size, "squash" if squash else "crop")
+    if shape != (height, width):
         pixels = F.interpolate(pixels, shape, mode=interpolation, antialias=True, align_corners=False).clamp_(0, 1)
-    top, left = (round((length - size) / 2) for length in shape)
+    top, left = centre(*shape, size)
     return pixels[..., top : top + size, left : left + size]

@@ -15,6 +15,7 @@ from sslkit.data.decode.pages import PagedImages
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.kept import KeptImages, Room
 from sslkit.data.loader import TimedLoader, make_loader
+from sslkit.data.resizing import Resizing
 from sslkit.data.sources import class_names
 from sslkit.data.sources.named import Images, open_images, splits
 from sslkit.data.video.clips import DEFAULT_SIZE, open_videos
@@ -114,13 +115,18 @@ def _open_images(config: Config, own: Any) -> Data:
 
     def clean(split: str) -> Images:
         if split == train.split:  # not listed again
-            return train.at(image_size=size, channels=train.channels, fit="crop")
+            return clean_images(train, size)
         scale = train.scale.or_else(config.data.scale)
         own = {"channels": train.channels, "range": scale.range or config.data.range, "opacity": scale.opacity}
         own |= {} if scale.fill is None else {"fill": scale.fill}
-        return open_images(source, split=split, **{**options, **own}, image_size=size, fit="crop")
+        return clean_images(open_images(source, split=split, **{**options, **own}), size)
 
     return _with_judges(Data(train, None, None, size), config, clean)
+
+
+def clean_images(images: Images, size: int) -> Images:
+    """The images as the network is judged on, and as its card says."""
+    return images.at(channels=images.channels, **Resizing.usual(size).of_images())
 
 
 def _open_videos(config: Config) -> Data:

@@ -25,12 +25,13 @@ from sslkit.runtime.checkpoint import PREVIOUS
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
 from sslkit.training.config import LEAST_POINTS, Config
-from sslkit.training.data import Data, capped
+from sslkit.training.data import Data, capped, clean_images
 from sslkit.training.monitor import History
 from sslkit.training.quick_evaluation import features, judge
 from sslkit.training.summary import summary
-from sslkit.zoo.entry import CARD, ZooEntry, load_lines, newest, preprocessing, save, update
+from sslkit.zoo.entry import CARD, ZooEntry, newest, preprocessing, save, update
 from sslkit.zoo.heads import LABELS, PROTOTYPES, Head
+from sslkit.zoo.loading import load_lines
 
 PACKAGES = ("sslkit", "torch", "torchvision", "timm", "pytorch-lightning", "numpy", "faiss-cpu")
 
@@ -178,7 +179,8 @@ def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:
         "commit": commit(),
         "versions": {name: _version(name) for name in PACKAGES},
     }
-    return {**card, "load": load_lines(body.recipe.lines, preprocessing(card))}
+    load = load_lines(body.recipe.lines, preprocessing(card), range=train.range)
+    return {**card, "load": "\n".join(load)}
 
 
 def _init(method: Method) -> dict[str, Any]:
@@ -195,7 +197,7 @@ def _training_features(config: Config, data: Data, method: Method) -> tuple[torc
         return features(method, data.bank)
     clean = data.clean
     if clean is None:
-        clean = data.train.at(image_size=data.image_size, channels=data.train.channels, fit="crop")
+        clean = clean_images(data.train, data.image_size)
     return features(method, capped(clean, config))
 
 

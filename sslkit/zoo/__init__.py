@@ -20,7 +20,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "ZooEntry": "sslkit.zoo.entry:ZooEntry",
         "export": "sslkit.zoo.exporting:export",
         "load": "sslkit.zoo.exporting:load",
-        "load_lines": "sslkit.zoo.entry:load_lines",
+        "load_lines": "sslkit.zoo.loading:load_lines",
         "open": "sslkit.zoo.table:open",
         "save": "sslkit.zoo.entry:save",
         "update": "sslkit.zoo.entry:update",

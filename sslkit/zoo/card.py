@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sslkit.backbones.timm_allowed import MAX_CHANNELS, MAX_SIZE
+from sslkit.data.resizing import MODES
 from sslkit.errors import UserError
 from sslkit.files import reading
 
@@ -126,7 +127,8 @@ EXPORT: dict[str, Any] = _object(
     mean=_CHANNELS,
     std=_CHANNELS,
     crop_pct=_field("number", "a share above 0 and up to 1", exclusiveMinimum=0, maximum=1),
-    interpolation=_field("string", "how images are resized"),
+    interpolation=_field("string", "bilinear or bicubic", enum=["bilinear", "bicubic"]),
+    crop_mode=_field("string", "center or squash", enum=list(MODES)),
     range=_RANGE,
     **_INPUT,
 )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sslkit import backbones
 from sslkit.backbones.wheels import WHEELS
+from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 from sslkit.files.reading import escaped
 from sslkit.files.writing import write_text, write_whole
@@ -153,26 +153,8 @@ def preprocessing(card: Mapping[str, Any]) -> dict[str, Any]:
         "input_size": (body["in_chans"], *time, size, size),
         "mean": tuple(card["normalize"]["mean"]),
         "std": tuple(card["normalize"]["std"]),
-        "interpolation": "bicubic",
-        "crop_pct": 0.875 if size > backbones.SMALL else 1.0,  # small images are not cropped
+        **Resizing.usual(size).of_card(),
     }
-
-
-def load_lines(build: list[str], overlay: Mapping[str, Any] | None = None) -> str:
-    """Python that loads a backbone without sslkit, in its entry's folder; the last line is an expression.
-
-    build: lines that bind `net`; without any the expression is the weights.
-    overlay: a card's `preprocessing`, for `net.pretrained_cfg` of one of timm's networks.
-    """
-    if overlay:
-        end = f", pretrained_cfg_overlay={dict(overlay)!r})"
-        build = [line[:-1] + end if line.startswith("net = timm.create_model(") else line for line in build]
-    read = f"load_file({WEIGHTS!r})"
-    if not build:
-        return f"from safetensors.torch import load_file\n{read}"
-    return "\n".join(
-        [*build, "from safetensors.torch import load_file", f"net.load_state_dict({read}, strict=True)", "net.eval()"]
-    )
 
 
 def save(folder: str | Path, state: dict[str, Tensor], card: dict[str, Any]) -> ZooEntry:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from sslkit.files import reading
 from sslkit.zoo import card
 
 FORMAT = 1
+BEYOND = (
+    0.5  # bicubic resizing overshoots by up to 0.2 at an edge; normalised pixels and those of 0 to 255 are farther out
+)
 
 
 @dataclass(frozen=True)
@@ -22,8 +26,8 @@ class About:
 
     name: of the entry. method: of its training. lines: Python that makes the network.
     width: number of features. image_size: side in pixels. in_chans: channels.
-    mean, std: of each channel of pixels in [0, 1]. crop_pct: share of a resized image's side that the network uses.
-    interpolation: of the resize.
+    mean, std: of each channel of pixels in [0, 1].
+    crop_pct, interpolation, crop_mode: how pictures become squares, see `sslkit.data.resizing.Resizing`.
     frames, stride: of the network's clips, and the distance between two of the frames; None for images.
     range: the values of pixels of more than 8 bits that are 0 and 1; None for a network of 8 bits.
     """
@@ -38,6 +42,7 @@ class About:
     std: tuple[float, ...]
     crop_pct: float
     interpolation: str = "bicubic"
+    crop_mode: str = "center"
     frames: int | None = None
     stride: int | None = None
     range: tuple[float, float] | None = None
@@ -70,7 +75,7 @@ class About:
             card.check_export(given, path)
         except UserError as error:
             raise UserError(f"{error}: the metadata written by sslkit are damaged, export again") from error
-        known = {f.name: given.get(f.name) for f in dataclasses.fields(cls)}
+        known = {f.name: given.get(f.name, f.default) for f in dataclasses.fields(cls)}
         return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in known.items()})
 
     @property
@@ -102,23 +107,46 @@ class Frozen(nn.Module):
         return self.net(x)
 
     def normalize(self, pixels: Tensor) -> Tensor:
-        """Normalise pixels (B, C, H, W) or (B, C, T, H, W) for the network: uint8, other integers, floats in [0, 1].
-
-        Integers of more than 8 bits lie in `about.range`, and are clipped to it; without one those of uint16 have all
-        16 bits. Raises UserError for others without one.
-        """
-        whole = {torch.uint8: (0.0, 255.0), torch.uint16: self.about.range or (0.0, 65535.0)}
-        low, high = whole.get(pixels.dtype) or self.about.range or (0.0, 0.0)
-        if high == low and not pixels.is_floating_point():
-            raise UserError(
-                f"{self.name} was trained on pixels of 8 bits, and {pixels.dtype} may hold any: give pixels.byte() of "
-                "0 to 255, or floats in [0, 1]"
-            )
-        if not pixels.is_floating_point():
-            pixels = ((pixels.float() - low) / (high - low)).clamp(0, 1)
-        ones = [1] * (pixels.dim() - 2)
-        mean, std = (pixels.new_tensor(values).view(-1, *ones) for values in (self.mean, self.std))
-        return (pixels - mean) / std
+        """Normalise pixels (B, C, H, W) or (B, C, T, H, W) for the network, see `normalized`."""
+        return normalized(pixels, self.mean, self.std, self.name, self.about.range)
 
     def extra_repr(self) -> str:
         return f"{self.name}: {self.about.input_size} -> {self.width}, mean={self.mean}, std={self.std}"
+
+
+def normalized(
+    pixels: Tensor,
+    mean: Sequence[float],
+    std: Sequence[float],
+    name: str,
+    range: tuple[float, float] | None = None,
+) -> Tensor:
+    """Pixels (B, C, H, W) or (B, C, T, H, W) in [0, 1], less `mean` and over `std` of each channel.
+
+    pixels: uint8, other integers, or floats in [0, 1]. Integers of more than 8 bits lie in `range`, and are clipped to
+    it; without one those of uint16 have all 16 bits. name: of the network, for messages.
+    Raises UserError for other integers without a range, and for floats beyond what resizing adds to [0, 1].
+    """
+    if pixels.is_floating_point():
+        _check_share(pixels, name)
+    else:
+        whole = {torch.uint8: (0.0, 255.0), torch.uint16: range or (0.0, 65535.0)}
+        low, high = whole.get(pixels.dtype) or range or (0.0, 0.0)
+        if high == low:
+            raise UserError(
+                f"{name} was trained on pixels of 8 bits, and {pixels.dtype} may hold any: give pixels.byte() of "
+                "0 to 255, or floats in [0, 1]"
+            )
+        pixels = ((pixels.float() - low) / (high - low)).clamp(0, 1)
+    ones = [1] * (pixels.dim() - 2)
+    centre, scale = (pixels.new_tensor(values).view(-1, *ones) for values in (mean, std))
+    return (pixels - centre) / scale
+
+
+def _check_share(pixels: Tensor, name: str) -> None:
+    least, most = (pixels.amin().item(), pixels.amax().item()) if pixels.numel() else (0, 0)
+    if not (least >= -BEYOND and most <= 1 + BEYOND):
+        raise UserError(
+            f"{name} takes floats in [0, 1], and these are from {least:.3g} to {most:.3g}: divide pixels up to 255 by "
+            "255 or give them as pixels.byte(), and give what is normalised already to the network itself"
+        )

@@ -34,7 +34,7 @@ def test_export_loads_strict_into_plain_timm_and_gives_the_same_features(
     if name == "resnet18":  # the plain published network takes the same weights
         plain = timm.create_model("resnet18", num_classes=0, in_chans=in_chans)
         plain.load_state_dict(body.export(), strict=True)
-    entry = zoo.save(tmp_path, body.export(), {"load": zoo.load_lines(body.recipe.lines)})
+    entry = zoo.save(tmp_path, body.export(), {"load": "\n".join(zoo.load_lines(body.recipe.lines))})
     *lines, last = entry.card["load"].splitlines()
     scope: dict = {}
     exec("\n".join(lines), scope)

@@ -18,7 +18,7 @@ def test_the_printed_lines_load_what_was_written(to: str, typed, tmp_path: Path)
     path = next((entry / "exports").iterdir())
     assert str(path) in done.stdout
     code = done.stdout.partition("without sslkit:\n")[2] + "print(type(net).__name__)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=path.parent)
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert loaded.stdout == "ResNet\n", loaded.stderr
 
 

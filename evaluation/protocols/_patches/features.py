@@ -72,7 +72,7 @@ def prepared(image: Tensor, model: LoadedModel) -> Tensor:
     if model.in_chans == 1:
         pixels = (pixels * torch.tensor(GRAY).view(3, 1, 1)).sum(0, keepdim=True)
     size = (model.image_size, model.image_size)
-    pixels = F.interpolate(pixels[None], size, mode=model.interpolation, antialias=True)[0].clamp(0, 1)
+    pixels = F.interpolate(pixels[None], size, mode=model.resizing.interpolation, antialias=True)[0].clamp(0, 1)
     mean, std = (torch.tensor(one).view(-1, 1, 1) for one in (model.mean, model.std))
     return (pixels - mean) / std
 

@@ -62,6 +62,7 @@ def open_images(
     max_pixels: int | None = None,
     opacity: bool | None = None,
     fill: float | str = "auto",
+    resize: int | None = None,
     channels_last: bool | None = None,
 ) -> Images:
     """Open one split of a source as square uint8 images.
@@ -76,8 +77,10 @@ def open_images(
     image_size: side in pixels; default for arrays their larger side, for files 256.
     channels: 1 gray, 3 RGB, 4 RGBA, or the number of those of a TIFF, also where each is a page; default: those of the
         arrays; for files 3 if any of 32 is coloured, else 1. Opacity is laid over white except with 4 channels.
-    fit: "squash" resizes the whole image to the square and returns its aspect; "crop" resizes its shorter side to
-        image_size and keeps the centre, for evaluation.
+    fit: "squash" resizes the whole image to the square and returns its aspect; "crop" resizes its shorter side and
+        keeps the centre, for evaluation.
+    resize: length of the shorter side, or of both, before image_size pixels are cut out at the centre; None:
+        image_size.
     on_error: for a damaged file: "skip" uses the next image instead and reports the path, "raise" raises UserError.
     interpolation: "bilinear" or "bicubic", both antialiased.
     cache: folder of the index of shards; None builds it anew.
@@ -95,7 +98,7 @@ def open_images(
     Raises UserError for an unknown source, a source without a readable image, or an option out of range.
     """
     given = (split, image_size, channels, fit, on_error, interpolation, cache, range, pages, max_pixels, opacity, fill)
-    options = ImageOptions(*given)
+    options = ImageOptions(*given, resize=resize)
     if isinstance(source, Images):
         return _reopened(source, options)
     if channels_last is not None:

@@ -7,11 +7,11 @@ Caron et al. 2020, arXiv 2006.09882.
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
+from sslkit.data.resizing import SMALL
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 from sslkit.options.settings import Limits, fits
 
-SMALL = 64  # pixels: up to this size the recipes for small images apply
 SMALL_SCALE = (0.2, 1.0)  # 8 % of 28 x 28 pixels, the papers' smallest crop at 224, would be 8 x 8 of them
 CROPS, PIXELS = Limits(least=0, most=64), Limits(least=1, most=4096)
 PUBLISHED = 224  # pixels: image size of the published recipes

@@ -57,10 +57,13 @@ def export(
 
 
 def lines(path: str | Path) -> list[str]:
-    """Python that loads an exported network without sslkit: run in the folder of `path`, it binds `net`."""
+    """Python that loads an exported network without sslkit: run here, it binds `net`, `transform` and `read`.
+
+    `read(path)` is the batch of one picture, see `sslkit.zoo.loading`; networks of clips have none.
+    """
     path = Path(path)
     target = _owner(path)
-    return target.lines(target.load(path).about, path.name)
+    return target.lines(target.load(path).about, path.as_posix())
 
 
 def load(path: str | Path, *, trust: str | Sequence[str] | None = ()) -> "Frozen":

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sslkit.backbones import network_lines, wheels
+from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 from sslkit.zoo.entry import ZooEntry
 from sslkit.zoo.exporting.base import Source, about_card
@@ -25,7 +26,7 @@ def source(word: str) -> Source:
         "normalize": {"mean": mean, "std": std},
     }
     about = about_card(card, name_of(word), body.width)
-    about = replace(about, **{name: config[name] for name in ("crop_pct", "interpolation") if name in config})
+    about = replace(about, **(Resizing.of_timm(config).of_card() if config else {}))
     net = body.net.eval()
     return Source(ZooEntry(Path(word), card), net, network_lines.parse(body.recipe.lines), about)
 

@@ -74,8 +74,10 @@ class Target:
         return ""
 
     def lines(self, about: About, name: str) -> list[str]:
-        """Python that loads the network without sslkit, run in the folder of `name`; the last line binds `net` or puts
-        it into eval mode."""
+        """Python that loads the network without sslkit and reads pictures for it; it binds `net`.
+
+        name: of the file or folder, as from the folder where the lines are run.
+        """
         raise NotImplementedError
 
     def owns(self, path: Path) -> bool:
@@ -149,6 +151,7 @@ def pretrained_cfg(about: About) -> dict[str, object]:
         "input_size": about.input_size,
         "mean": about.mean,
         "std": about.std,
-        "interpolation": about.interpolation,
         "crop_pct": about.crop_pct,
+        "interpolation": about.interpolation,
+        "crop_mode": about.crop_mode,
     }

@@ -16,6 +16,7 @@ from sslkit.errors import UserError
 from sslkit.files import reading
 from sslkit.zoo.exporting.base import Source, Target, filled, network_of, pretrained_cfg
 from sslkit.zoo.frozen import About, Frozen
+from sslkit.zoo.loading import TIMM_TRANSFORM, load_lines, picture_lines
 from sslkit.zoo.table import NOTES, measured
 
 CONFIG, WEIGHTS, README = "config.json", "model.safetensors", "README.md"
@@ -33,11 +34,14 @@ class HuggingFace(Target):
 
         (path / WEIGHTS).write_bytes(safetensors.torch.save(source.state_dict(), metadata={"format": "pt"}))
         (path / CONFIG).write_text(json.dumps(self._config(source), indent=2) + "\n", encoding="utf-8")
-        (path / README).write_text(_model_card(source, self.lines(source.about, name)), encoding="utf-8")
+        (path / README).write_text(_model_card(source, self.lines(source.about, ".")), encoding="utf-8")
 
     def lines(self, about: About, name: str) -> list[str]:
-        changes = network_of(about, Path(name)).change_lines
-        return ["import timm", timm_call(f"local-dir:{name}", {"pretrained": True}), *changes, "net.eval()"]
+        network, pixels = network_of(about, Path(name)), pretrained_cfg(about)
+        if network.changes:
+            return load_lines(network.lines(), pixels, f"{name}/{WEIGHTS}", about.range)
+        made = ["import timm", timm_call(f"local-dir:{name}", {"pretrained": True})]
+        return [*made, *picture_lines([TIMM_TRANSFORM], pixels, about.range), "net.eval()"]
 
     def owns(self, path: Path) -> bool:
         return path.is_dir() and all((path / name).is_file() for name in (CONFIG, WEIGHTS))
@@ -103,10 +107,9 @@ def _model_card(source: Source, load: list[str]) -> str:
             "",
             "```python",
             *load,
-            "transform = timm.data.create_transform(**timm.data.resolve_model_data_config(net))",
             "```",
             "",
-            "From the hub, write `hf-hub:USER/NAME` for `local-dir:...`. " + _stem(source),
+            "Run it in this folder. " + _from_hub(source),
             "",
             *_training(card),
             *_numbers(source),
@@ -120,10 +123,11 @@ def _front_matter(card: dict[str, Any]) -> list[str]:
     return ["---", "library_name: timm", "pipeline_tag: image-feature-extraction", "tags:", *tags, "---", ""]
 
 
-def _stem(source: Source) -> str:
-    if not source.network.change_lines:
-        return "The architecture is timm's as it stands."
+def _from_hub(source: Source) -> str:
+    if not source.network.changes:
+        return "From the hub, write `hf-hub:USER/NAME` for `local-dir:.`. The architecture is timm's as it stands."
     return (
+        "From the hub, `huggingface_hub.snapshot_download('USER/NAME')` is the folder. "
         f"The stem was changed for small images ({source.entry.card['backbone'].get('stem', 'see the lines')}): "
         "without the lines after `create_model` the weights load, but the features differ from those measured."
     )

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.errors import UserError, first_line
-from sslkit.zoo.exporting.base import Source, Target
+from sslkit.zoo.exporting.base import Source, Target, pretrained_cfg
 from sslkit.zoo.frozen import About, Frozen
+from sslkit.zoo.loading import numpy_transform, picture_lines
 
 KEY = "sslkit"
 LARGEST = 2**31 - 2**20  # bytes of tensors: a protobuf message holds at most 2 GiB
@@ -49,11 +50,13 @@ class Onnx(Target):
             _compare(source, path)
 
     def lines(self, about: About, name: str) -> list[str]:
+        pixels = pretrained_cfg(about)
+        use = "net.run(None, {'images': read('picture.jpg')})[0]"
         return [
             "import onnxruntime",
+            *picture_lines(numpy_transform(pixels), pixels, about.range, use),
             f"net = onnxruntime.InferenceSession({name!r})",
-            "# features, = net.run(None, {'images': images})  # float32 numpy, "
-            f"{('batch', *about.input_size)}, (pixels in [0, 1] - {about.mean}) / {about.std} by channel",
+            f"# images: float32 {('batch', *about.input_size)}, (pixels in [0, 1] - {about.mean}) / {about.std}",
         ]
 
     def owns(self, path: Path) -> bool:

@@ -5,11 +5,11 @@ Its header holds sslkit's description of the network and the lines that load it.
 
 from pathlib import Path
 
-from sslkit.backbones.network_lines import timm_call
 from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
 from sslkit.zoo.exporting.base import Source, Target, filled, network_of, pretrained_cfg
 from sslkit.zoo.frozen import About, Frozen
+from sslkit.zoo.loading import load_lines
 
 KEY = "sslkit"
 
@@ -26,9 +26,7 @@ class Timm(Target):
         path.write_bytes(safetensors.torch.save(source.state_dict(), metadata=header))
 
     def lines(self, about: About, name: str) -> list[str]:
-        network = network_of(about, Path(name))
-        options = network.arguments | {"checkpoint_path": name, "pretrained_cfg_overlay": pretrained_cfg(about)}
-        return ["import timm", timm_call(network.model, options), *network.change_lines, "net.eval()"]
+        return load_lines(network_of(about, Path(name)).lines(), pretrained_cfg(about), name, about.range)
 
     def owns(self, path: Path) -> bool:
         return path.is_file() and path.suffix == self.suffix and KEY in header(path)

@@ -13,8 +13,9 @@ from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
 from sslkit.files import reading
 from sslkit.zoo import weights
-from sslkit.zoo.exporting.base import Source, Target, filled, network_of
+from sslkit.zoo.exporting.base import Source, Target, filled, network_of, pretrained_cfg
 from sslkit.zoo.frozen import About, Frozen
+from sslkit.zoo.loading import picture_lines, torchvision_transform
 
 # timm and torchvision have these under the same name, with the same tensors.
 RESNETS = (
@@ -54,6 +55,7 @@ class Torchvision(Target):
             *([channels] if about.in_chans != 3 else []),
             *(line for line in network.change_lines if not line.startswith("import")),
             f"net.load_state_dict(torch.load({name!r}, weights_only=True), strict=True)",
+            *picture_lines(torchvision_transform(pixels := pretrained_cfg(about)), pixels, about.range),
             "net.eval()",
         ]
 

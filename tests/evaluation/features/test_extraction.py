@@ -215,7 +215,7 @@ def test_a_cache_remembers_what_could_not_be_read(folder: Path, tmp_path: Path, 
 
 def test_large_images_are_resized_and_cut_small_ones_are_not(folder: Path) -> None:
     loaded = load_model(Counting(3), image_size=224)
-    assert loaded.resize == 256
+    assert loaded.resizing.resize == 256
     with pytest.raises(UserError, match="resize=100 is less than the crop of 224 pixels"):
         evaluation.extract(loaded, folder, cache=None, resize=100)
     found = evaluation.extract(loaded, folder, cache=None, workers=0)

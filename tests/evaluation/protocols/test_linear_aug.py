@@ -141,7 +141,8 @@ def test_bad_input(model, splits) -> None:
 def test_a_checkpoint_is_of_these_images_and_this_preparation(model, splits, tmp_path) -> None:
     task = open_task(model, dict(zip(("train", "test"), splits, strict=True)))
     others = [replace(task, digest="replaced images")]
-    others += [replace(task, model=replace(model, **how)) for how in ({"resize": 9}, {"interpolation": "bilinear"})]
+    changed = [replace(model.resizing, **how) for how in ({"crop_pct": 0.5}, {"interpolation": "bilinear"})]
+    others += [replace(task, model=replace(model, resizing=how)) for how in changed]
     places = [
         module._checkpoint(tmp_path, one, RECIPES["simclr90"], Setting(0.1)).path for one in (task, task, *others)
     ]

@@ -89,5 +89,5 @@ def test_an_untrained_network_has_other_weights_and_the_same_images() -> None:
     model = load_model("random:resnet10t:3", image_size=32)
     one, again = untrained(model), untrained(model)
     assert one.digest == again.digest != model.digest
-    assert (one.image_size, one.mean, one.resize, one.width) == (32, model.mean, model.resize, model.width)
+    assert (one.image_size, one.mean, one.resizing, one.width) == (32, model.mean, model.resizing, model.width)
     assert torch.equal(*(next(found.net.parameters()) for found in (one, again)))

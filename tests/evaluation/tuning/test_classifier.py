@@ -175,7 +175,8 @@ def test_scores_are_those_of_centre_crops_in_eval_mode() -> None:
     net = train_classifier(
         model, pixels(), torch.from_numpy(DIGITS.labels[ROWS]), Setting(lr=0.1, steps=4, batch_size=16), classes=10
     )
-    scores = predict(net, model, pixels(np.arange(300)))
+    images = DIGITS.at(image_size=6, channels=1, fit="crop", resize=8)
+    scores = predict(net, model, pixels(np.arange(300), images))
     middle = torch.from_numpy(DIGITS.pixels[:300, :, 1:7, 1:7]).float() / 255
     with torch.no_grad():
         expected = net.eval()((middle - 0.5) / 0.5)

@@ -89,7 +89,7 @@ def test_sizes_small_arrays_are_whole_and_larger_ones_cut() -> None:
     task = open_task(model(8), "digits")
     assert task.train.crops.image_size == task.test.centres.image_size == 8
     shrunk = open_task(model(6), "digits")
-    assert shrunk.train.crops.image_size == 8 and shrunk.test.centres.image_size == model(6).resize
+    assert shrunk.train.crops.image_size == 8 and shrunk.test.centres.image_size == 6
 
 
 def test_files_are_cut_whole_and_judged_as_features_are(tmp_path: Path) -> None:
@@ -101,7 +101,8 @@ def test_files_are_cut_whole_and_judged_as_features_are(tmp_path: Path) -> None:
                 flat.save(tmp_path / split / name / f"{number}.png")
     wide = load_model(nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten()), image_size=70)
     task = open_task(wide, tmp_path)
-    assert task.train.crops.image_size == 80 and task.test.centres.image_size == wide.resize == 80
+    assert task.train.crops.image_size == 80 and task.test.centres.image_size == 70
+    assert task.test.centres.parts[0].options.resize == wide.resizing.resize == 80
     assert task.train.crops.__getitems__([0])["aspect"].item() == pytest.approx(40 / 60)
     assert task.train.centres.__getitems__([0])["aspect"].item() == 1
 

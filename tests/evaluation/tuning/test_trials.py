@@ -30,7 +30,9 @@ def trial(seed: int = 0) -> trials.Trial:
 def test_a_run_is_of_its_images_and_of_how_they_are_prepared(task: Task) -> None:
     usual = trials.key(task, trial())
     assert trials.key(task, trial()) == usual
-    for change in ({"interpolation": "bilinear"}, {"resize": 9}, {"std": (0.2,)}):
+    how = task.model.resizing
+    wider, bilinear = replace(how, crop_pct=0.8), replace(how, interpolation="bilinear")
+    for change in ({"resizing": bilinear}, {"resizing": wider}, {"std": (0.2,)}):
         assert trials.key(replace(task, model=replace(task.model, **change)), trial()) != usual
     assert trials.key(replace(task, digest="other images"), trial()) != usual
 

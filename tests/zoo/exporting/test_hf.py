@@ -35,7 +35,7 @@ def test_readme(exported) -> None:
     assert yaml.safe_load(front)["tags"] == ["timm", "sslkit", "self-supervised", "byol", "dsa"]
     for said in (
         "# byol-entry",
-        "net = timm.create_model('local-dir:byol-entry-hf', pretrained=True)",
+        "net.load_state_dict(load_file('./model.safetensors'), strict=True)",
         "net.conv1.stride, net.maxpool = (1, 1), torch.nn.Identity()",
         "without the lines after `create_model` the weights load, but the features differ",
         "| quick probe | 78.5 % | 52.1 % | at the end of training |",
@@ -92,7 +92,7 @@ def test_into_the_current_folder(entry_of, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "hub").mkdir()
     monkeypatch.chdir(tmp_path / "hub")
     assert zoo.export(entry_of("narrow_resnet", 28, 1), to="hf", out=".") == tmp_path / "hub"
-    assert "local-dir:hub" in (tmp_path / "hub" / "README.md").read_text()
+    assert "load_file('./model.safetensors')" in (tmp_path / "hub" / "README.md").read_text()
 
 
 def test_names_of_any_language_in_any_locale(entry_of, monkeypatch) -> None:

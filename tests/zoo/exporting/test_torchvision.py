@@ -27,7 +27,7 @@ def test_plain_torchvision_gives_the_same_features(size: int, in_chans: int, ent
     x = torch.randn(2, in_chans, size, size)
     torch.testing.assert_close(net(x), entry.backbone()(x), rtol=1e-6, atol=1e-6)
     side = json.loads(path.with_suffix(".json").read_text())
-    assert side["load"] == exporting.lines(path)
+    assert side["load"] == exporting.lines(path.name)
     assert (side["mean"], side["image_size"]) == (entry.card["normalize"]["mean"], size)
 
 
