@@ -237,6 +237,13 @@ def test_trust_is_given_by_name(trust: object, entry) -> None:
         "net.maxpool = (1, 1)",
         "net.conv_stem.stride = (1, 1)",
         "net.conv1 = torch.nn.Identity()",
+        "net.conv1 = torch.nn.Conv2d(3, 64, 3, (1, 1), 1)",
+        "net.conv1 = torch.nn.Conv2d(5, 64, 3, (1, 1), 1, bias=False)",
+        "net.conv1 = torch.nn.Conv2d(3, 10**9, 3, (1, 1), 1, bias=False)",
+        "net.conv1 = torch.nn.Conv2d(*[3, 64], 3, (1, 1), 1, bias=False)",
+        "net.layer1 = torch.nn.Sequential(net.layer1)",
+        "net.conv_stem = torch.nn.Sequential(net.conv1)",
+        "net.conv_stem = torch.nn.Sequential(net.conv_stem)",
     ],
 )
 def test_other_changes_than_sslkits_are_refused(change: str, entry) -> None:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -33,14 +32,12 @@ class Recipe:
     """Instructions of a card to rebuild a network in plain Python.
 
     lines: Python whose last line binds `net`. stem: description of the change for small images.
-    padded_stem: conv1 is exported as a larger kernel, padded with zeros.
     origin: the weights that it started from; None: random ones.
     """
 
     name: str
     lines: list[str] = field(default_factory=list)
     stem: str = "as published"
-    padded_stem: bool = False
     origin: Origin | None = None
 
 
@@ -185,11 +182,8 @@ class Backbone(nn.Module):
         return last.shape[1]
 
     def export(self) -> dict[str, Tensor]:
-        """The state dict of the plain network; a 3x3 stem is padded with zeros to 7x7."""
-        state = {k: v.detach().cpu().contiguous() for k, v in self.net.state_dict().items()}
-        if self.recipe.padded_stem:
-            state["conv1.weight"] = F.pad(state["conv1.weight"], (2, 2, 2, 2)).contiguous()
-        return state
+        """The state dict of the plain network."""
+        return {k: v.detach().cpu().contiguous() for k, v in self.net.state_dict().items()}
 
 
 def reason(error: Exception) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sslkit.backbones import clips, timm_allowed
+from sslkit.backbones import clips, network_lines, timm_allowed
 from sslkit.backbones.base import Backbone, Recipe, reason
 from sslkit.backbones.network_lines import TimmNetwork
 from sslkit.data.resizing import SMALL
@@ -105,7 +105,7 @@ def _of_size(
             arguments = {"num_classes": 0, "in_chans": in_chans, **made_of[1], **sizes}
             net, recipe = _timm_network(name, made_of[0], arguments)
             if adapt:
-                _keep_resolution(net, recipe, wide_stride=name == "narrow_resnet")
+                net = _keep_resolution(net, recipe, wide_stride=name == "narrow_resnet")
             return Backbone(net, recipe, image_size=image_size, in_chans=in_chans)
         except Exception as error:  # timm's constructors raise many classes
             faults.append(error)
@@ -172,22 +172,26 @@ def _size_arguments(timm_name: str, image_size: int) -> list[dict[str, Any]]:
     return tries
 
 
-def _keep_resolution(net: nn.Module, recipe: Recipe, *, wide_stride: bool) -> None:
-    """Give a ResNet a 3x3 stem (a deep stem keeps its own) without pooling, other nets a first stride of 1."""
-    if isinstance(getattr(net, "conv1", None), nn.Conv2d) and hasattr(net, "maxpool"):
-        old = net.conv1
-        stride = old.stride if wide_stride else (1, 1)
-        net.conv1 = nn.Conv2d(old.in_channels, old.out_channels, 3, stride, 1, bias=False)
-        nn.init.kaiming_normal_(net.conv1.weight, mode="fan_out", nonlinearity="relu")
-        net.maxpool = nn.Identity()
-        recipe.padded_stem = True
+def _keep_resolution(net: nn.Module, recipe: Recipe, *, wide_stride: bool) -> nn.Module:
+    """Give a ResNet a 3x3 stem (a deep stem keeps its own) without pooling, other nets a first stride of 1.
+
+    The weights of a changed stem have another shape or another name than timm's, so that no other network takes them.
+    """
+    stem = getattr(net, "conv1", getattr(net, "conv_stem", None))
+    pooled = hasattr(net, "conv1") and hasattr(net, "maxpool")
+    if pooled and isinstance(stem, nn.Conv2d):
+        stride = stem.stride if wide_stride else (1, 1)
         recipe.stem = f"3x3 with stride {stride[0]} and no pooling, for images of {SMALL} pixels or less"
-        recipe.lines += ["import torch", f"net.conv1.stride, net.maxpool = {stride}, torch.nn.Identity()"]
-    elif isinstance(getattr(net, "conv1", None), nn.Sequential) and hasattr(net, "maxpool"):
-        net.conv1[0].stride, net.maxpool = (1, 1), nn.Identity()
+        made = f"torch.nn.Conv2d({stem.in_channels}, {stem.out_channels}, 3, {stride}, 1, bias=False)"
+        changes = [f"net.conv1, net.maxpool = {made}, torch.nn.Identity()"]
+    elif pooled and isinstance(stem, nn.Sequential):
         recipe.stem = f"stride 1 and no pooling, for images of {SMALL} pixels or less"
-        recipe.lines += ["import torch", "net.conv1[0].stride, net.maxpool = (1, 1), torch.nn.Identity()"]
-    elif isinstance(getattr(net, "conv_stem", None), nn.Conv2d):
-        net.conv_stem.stride = (1, 1)
+        changes = ["net.conv1[0], net.maxpool = torch.nn.Sequential(net.conv1[0]), torch.nn.Identity()"]
+        changes.append("net.conv1[0][0].stride = (1, 1)")
+    elif isinstance(stem, nn.Conv2d) and not hasattr(net, "conv1"):
         recipe.stem = f"stride 1, for images of {SMALL} pixels or less"
-        recipe.lines += ["net.conv_stem.stride = (1, 1)"]
+        changes = ["net.conv_stem = torch.nn.Sequential(net.conv_stem)", "net.conv_stem[0].stride = (1, 1)"]
+    else:
+        return net
+    recipe.lines += ["import torch", *changes]
+    return network_lines.parse(recipe.lines).change(net, recipe.name)

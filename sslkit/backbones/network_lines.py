@@ -16,21 +16,44 @@ import torch
 from torch import nn
 
 from sslkit.backbones import clips, timm_allowed
+from sslkit.backbones.timm_allowed import MAX_WIDTH
 from sslkit.errors import UserError
 from sslkit.options import own_code
 
 IDENTITY = "torch.nn.Identity()"
-STRIDES = ("conv1.stride", "conv1.0.stride", "conv_stem.stride", "stem.0.stride")
+WRAPPED = "torch.nn.Sequential"  # of the layer itself: its weights get another name
+STRIDES = ("conv1.stride", "conv1.0.0.stride", "conv_stem.0.stride", "stem.0.stride")
 DROPPED = ("maxpool", "fc")
+RENAMED = ("conv1.0", "conv_stem")
+NARROWED = "conv1"
 LONGEST = 10_000  # characters; sslkit writes a few hundred
+
+
+@dataclass(frozen=True)
+class Stem:
+    """A 3x3 convolution in the place of a larger one."""
+
+    in_channels: int
+    out_channels: int
+    stride: tuple[int, int]
+
+    def written(self) -> str:
+        return f"torch.nn.Conv2d({self.in_channels}, {self.out_channels}, 3, {self.stride}, 1, bias=False)"
+
+    def made(self) -> nn.Conv2d:
+        """With the random weights that timm gives it."""
+        layer = nn.Conv2d(self.in_channels, self.out_channels, 3, self.stride, 1, bias=False)
+        nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+        return layer
 
 
 @dataclass(frozen=True)
 class TimmNetwork:
     """A network made by timm.
 
-    model, arguments: of `timm.create_model`. changes: attributes set afterwards, ("conv1.stride", (1, 1)); IDENTITY
-    means a torch.nn.Identity. change_lines: the same changes as Python, to run after `net` is made.
+    model, arguments: of `timm.create_model`. changes: attributes set afterwards, ("conv1", Stem(3, 64, (1, 1))) or
+    ("conv_stem.0.stride", (1, 1)); IDENTITY means a torch.nn.Identity, WRAPPED a Sequential of the layer.
+    change_lines: the same changes as Python, to run after `net` is made.
     """
 
     model: str
@@ -51,10 +74,15 @@ class TimmNetwork:
 
         try:
             with torch.random.fork_rng(devices=[]):
-                net = timm.create_model(self.model, pretrained=False, **self.arguments)
+                return self.change(timm.create_model(self.model, pretrained=False, **self.arguments), where)
+        except UserError:
+            raise
         except Exception as error:  # timm's constructors raise many classes
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             raise UserError(f"{where}: timm cannot make {self.model} with {self.arguments}: {reason}") from error
+
+    def change(self, net: nn.Module, where: str) -> nn.Module:
+        """Apply the changes to timm's network. Raises UserError for a layer that it does not have."""
         return _changed(net, self.changes, where)
 
 
@@ -170,23 +198,45 @@ def _changes(node: ast.stmt) -> list[tuple[str, Any]]:
 
 
 def _change(path: str, value: Any) -> tuple[str, Any]:
-    """Return the change if sslkit writes it: a stride, or a removed layer. Raises ValueError otherwise."""
-    is_stride = isinstance(value, tuple) and all(type(step) is int and 1 <= step <= 4 for step in value)
-    if not (path in STRIDES and is_stride) and not (path in DROPPED and value == IDENTITY):
+    """Return the change if sslkit writes it: a stride, a stem, another name, or a removed layer.
+
+    Raises ValueError otherwise.
+    """
+    is_own = {
+        "a stride": path in STRIDES and _is_stride(value),
+        "a stem": path == NARROWED and isinstance(value, Stem),
+        "a name": path in RENAMED and value == (WRAPPED, path),
+        "nothing": path in DROPPED and value == IDENTITY,
+    }
+    if not any(is_own.values()):
         raise ValueError(f"net.{path} is set to something that sslkit does not write")
     return path, value
 
 
+def _is_stride(value: Any) -> bool:
+    return isinstance(value, tuple) and all(type(step) is int and 1 <= step <= 4 for step in value)
+
+
 def _path(node: ast.expr) -> str:
     """`net.conv1[0].stride` -> "conv1.0.stride"."""
-    path = re.fullmatch(r"net((?:\.[a-zA-Z]\w*|\[\d+\])*\.[a-zA-Z]\w*)", ast.unparse(node))
+    path = re.fullmatch(r"net((?:\.[a-zA-Z]\w*|\[\d+\])+)", ast.unparse(node))
     if path is None:
         raise ValueError("not an attribute of net")
     return re.sub(r"\[(\d+)\]", r".\1", path[1]).removeprefix(".")
 
 
 def _value(node: ast.expr) -> Any:
-    return IDENTITY if ast.unparse(node) == IDENTITY else ast.literal_eval(node)
+    text = ast.unparse(node)
+    if text == IDENTITY or not isinstance(node, ast.Call):
+        return IDENTITY if text == IDENTITY else ast.literal_eval(node)
+    if ast.unparse(node.func) == WRAPPED and len(node.args) == 1:
+        return WRAPPED, _path(node.args[0])
+    inputs, outputs, _, stride = [ast.literal_eval(given) for given in node.args[:4]] if len(node.args) > 3 else [0] * 4
+    stem = Stem(inputs, outputs, stride)
+    is_small = all(type(count) is int and 1 <= count <= MAX_WIDTH for count in (inputs, outputs))
+    if not is_small or not _is_stride(stride) or text != stem.written():
+        raise ValueError(f"{text[:60]} is no layer that sslkit writes")
+    return stem
 
 
 def _change_lines(nodes: Sequence[ast.stmt], text: str) -> tuple[str, ...]:
@@ -205,7 +255,21 @@ def _changed(net: nn.Module, changes: Sequence[tuple[str, Any]], where: str) -> 
             raise UserError(
                 f"{where}: its backbone.lines change net.{path}, which the network does not have"
             ) from error
-        if value != IDENTITY and (not isinstance(before, tuple) or len(before) != len(value)):
-            raise UserError(f"{where}: its backbone.lines set net.{path} to {value}, which was {before}")
-        setattr(layer, name, nn.Identity() if value == IDENTITY else value)
+        setattr(layer, name, _new(before, value, f"{where}: its backbone.lines set net.{path} to"))
     return net
+
+
+def _new(before: Any, value: Any, told: str) -> Any:
+    """The layer or the stride in the place of one. Raises UserError, which begins with `told`, if it does not fit."""
+    if value == IDENTITY:
+        return nn.Identity()
+    if isinstance(value, Stem):
+        sides = isinstance(before, nn.Conv2d) and (before.in_channels, before.out_channels)
+        if sides != (value.in_channels, value.out_channels):
+            raise UserError(f"{told} {value.written()}, which was {before}")
+        return value.made()
+    if value[0] == WRAPPED:
+        return nn.Sequential(before)
+    if not isinstance(before, tuple) or len(before) != len(value):
+        raise UserError(f"{told} {value}, which was {before}")
+    return value

@@ -97,7 +97,6 @@ def _of_entry(word: str, image_size: int, in_chans: int, frames: int | None, bac
     state = weights.read(folder / WEIGHTS)
     net, recipe = _network(entry, image_size, backbone)
     note = _filled(net, state, about["name"], str(folder / WEIGHTS))
-    _narrow_stem(net, recipe)
     body = Backbone(net, recipe, image_size=image_size, in_chans=in_chans, frames=frames)
     digest = weights.sha256(folder / WEIGHTS)
     body.recipe.origin = Origin(word, digest, (tuple(norm["mean"]), tuple(norm["std"])), (note,))
@@ -142,21 +141,6 @@ def _network(entry: ZooEntry, image_size: int, backbone: str) -> tuple[nn.Module
         resized = dataclasses.replace(of_timm, arguments=of_timm.arguments | {"img_size": image_size})
         net, recipe.lines = resized.build(where), resized.lines()
     return net, recipe
-
-
-@torch.no_grad()
-def _narrow_stem(net: nn.Module, recipe: Recipe) -> None:
-    """Turn a stem that was exported as 7x7 with a ring of zeros back into the 3x3 that it was trained as."""
-    changed = any("net.conv1.stride" in line for line in recipe.lines)
-    conv = getattr(net, "conv1", None)
-    if not changed or not isinstance(conv, nn.Conv2d) or conv.kernel_size != (7, 7):
-        return
-    inner = conv.weight[..., 2:5, 2:5].clone()
-    if conv.weight.count_nonzero() != inner.count_nonzero():
-        return
-    net.conv1 = nn.Conv2d(conv.in_channels, conv.out_channels, 3, conv.stride, 1, bias=False)
-    net.conv1.weight.copy_(inner)
-    recipe.padded_stem = True
 
 
 def _filled(net: nn.Module, state: dict[str, Tensor], name: str, file: str, head: Sequence[str] = ()) -> str:

@@ -1,6 +1,7 @@
 """A folder for the Hugging Face hub: config.json in timm's format, model.safetensors and a README.md.
 
-Plain `timm.create_model("local-dir:FOLDER", pretrained=True)` loads it, and "hf-hub:USER/NAME" once it is uploaded.
+Plain `timm.create_model("local-dir:FOLDER", pretrained=True)` loads it, and "hf-hub:USER/NAME" once it is uploaded. A
+network with a changed stem is refused there, and is made by the lines in README.md.
 """
 
 import json
@@ -24,7 +25,7 @@ KEY = "sslkit"
 
 
 class HuggingFace(Target):
-    """timm's hub folder; a changed stem adds one line, in README.md and config.json."""
+    """timm's hub folder; a network with a changed stem is made by the lines in README.md."""
 
     suffix = ""
     last = CONFIG
@@ -63,11 +64,13 @@ class HuggingFace(Target):
 
     def _config(self, source: Source) -> dict[str, Any]:
         about, network = source.about, source.network
+        architecture = network.model.partition(".")[0]
         own = source.net.pretrained_cfg  # of the architecture: the layers changed by another head or other channels
         kept = {key: own[key] for key in ("classifier", "fixed_input_size") if key in own}
         kept["first_conv"] = _first_conv(source.net, own.get("first_conv"))
         return {
-            "architecture": network.model.partition(".")[0],
+            # of a changed network a name that timm and transformers refuse: they would make another one
+            "architecture": architecture + (", its stem changed as README says" if network.changes else ""),
             "num_classes": 0,
             "num_features": about.width,
             "pretrained_cfg": {"tag": KEY, "custom_load": False, "num_classes": 0, **pretrained_cfg(about), **kept},
@@ -129,7 +132,7 @@ def _from_hub(source: Source) -> str:
     return (
         "From the hub, `huggingface_hub.snapshot_download('USER/NAME')` is the folder. "
         f"The stem was changed for small images ({source.entry.card['backbone'].get('stem', 'see the lines')}): "
-        "without the lines after `create_model` the weights load, but the features differ from those measured."
+        "without the lines after `create_model` the weights do not fit, and timm and transformers refuse the folder."
     )
 
 

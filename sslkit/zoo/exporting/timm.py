@@ -1,4 +1,4 @@
-"""A safetensors file that plain `timm.create_model(NAME, checkpoint_path=FILE, ...)` loads strictly.
+"""A safetensors file that plain `timm.create_model(NAME, checkpoint_path=FILE, ...)` loads strictly, or refuses.
 
 Its header holds sslkit's description of the network and the lines that load it.
 """
@@ -15,7 +15,7 @@ KEY = "sslkit"
 
 
 class Timm(Target):
-    """timm's names and shapes; a changed stem adds one line."""
+    """timm's names and shapes, but of a changed stem, which a line makes."""
 
     suffix = ".safetensors"
 

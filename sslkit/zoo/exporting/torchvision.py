@@ -52,7 +52,7 @@ class Torchvision(Target):
             "import torch, torchvision",
             f"net = torchvision.models.{_name(network.model)}(weights=None)",
             "net.fc = torch.nn.Identity()",
-            *([channels] if about.in_chans != 3 else []),
+            *([channels] if about.in_chans != 3 and not network.changes else []),
             *(line for line in network.change_lines if not line.startswith("import")),
             f"net.load_state_dict(torch.load({name!r}, weights_only=True), strict=True)",
             *picture_lines(torchvision_transform(pixels := pretrained_cfg(about)), pixels, about.range),

@@ -115,6 +115,13 @@ def test_transformers_gives_them_too(backbone: str, size: int, entry_of, five: P
     assert min(cosines(features, judged(entry.folder, five))) > 0.9999
 
 
+@pytest.mark.slow
+def test_transformers_refuses_a_changed_stem(entry_of) -> None:
+    transformers = pytest.importorskip("transformers")
+    with pytest.raises(RuntimeError, match="Unknown model"):
+        transformers.AutoModel.from_pretrained(zoo.export(entry_of("resnet18", 40), to="hf"))
+
+
 @cache
 def exif_upright(path: Path) -> Image.Image:
     from PIL import ImageOps

@@ -22,7 +22,7 @@ def test_another_head_keeps_the_backbone(entry_of) -> None:
 
 
 def test_other_channels_are_adapted_by_timm(entry_of) -> None:
-    entry = entry_of("narrow_resnet", 28, 3)  # its first layer has another name than in timm's resnet10t
+    entry = entry_of("narrow_resnet", 72, 3)  # its first layer has another name than in timm's resnet10t
     net = timm.create_model(f"local-dir:{zoo.export(entry, to='hf')}", pretrained=True, in_chans=1)
     torch.testing.assert_close(net.conv1.weight, entry.state_dict()["conv1.weight"].sum(1, keepdim=True))
     torch.testing.assert_close(net.layer1[0].conv1.weight.detach(), entry.state_dict()["layer1.0.conv1.weight"])
@@ -36,8 +36,8 @@ def test_readme(exported) -> None:
     for said in (
         "# byol-entry",
         "net.load_state_dict(load_file('./model.safetensors'), strict=True)",
-        "net.conv1.stride, net.maxpool = (1, 1), torch.nn.Identity()",
-        "without the lines after `create_model` the weights load, but the features differ",
+        "net.conv1, net.maxpool = torch.nn.Conv2d(1, 64, 3, (1, 1), 1, bias=False), torch.nn.Identity()",
+        "timm and transformers refuse the folder",
         "| quick probe | 78.5 % | 52.1 % | at the end of training |",
         "| quick kNN | 75.0 % | 48.1 % | at the end of training |",
         "| RankMe | 44.5 | - | at the end of training |",

@@ -8,17 +8,18 @@ import timm
 import torch
 
 from sslkit import zoo
+from sslkit.backbones import NARROW, network_lines
 from sslkit.errors import UserError
 from sslkit.zoo import exporting
 
 NETWORKS = [
-    ("resnet18", 16, 1, "conv1.stride"),
+    ("resnet18", 16, 1, "conv1, net.maxpool = torch.nn.Conv2d(1, 64, 3, (1, 1), 1, bias=False)"),
     pytest.param("resnet18", 72, 3, None, marks=pytest.mark.slow),
-    ("resnet10t", 32, 3, "conv1[0].stride"),
+    ("resnet10t", 32, 3, "conv1[0][0].stride"),
     pytest.param("vit_tiny_patch16_224", 32, 3, None, marks=pytest.mark.slow),
-    ("narrow_resnet", 28, 1, "conv1.stride"),
+    ("narrow_resnet", 28, 1, "torch.nn.Conv2d(1, 16, 3, (2, 2), 1, bias=False)"),
     ("narrow_vit", 28, 1, None),
-    ("tf_efficientnet_lite0", 32, 3, "conv_stem.stride"),
+    ("tf_efficientnet_lite0", 32, 3, "conv_stem[0].stride"),
     ("convnext_atto", 72, 3, None),
 ]
 
@@ -48,6 +49,22 @@ def test_plain_timm_gives_the_same_numbers(name, size, in_chans, changed, entry_
         assert config["input_size"] == (in_chans, size, size)
         assert {key: list(config[key]) for key in ("mean", "std")} == entry.card["normalize"]
         assert config["crop_pct"] == (1.0 if size <= 64 else 0.875) and config["interpolation"] == "bicubic"
+
+
+CHANGED = [(*case[:3], case[0]) for case in NETWORKS if isinstance(case, tuple) and case[3]]
+
+
+@pytest.mark.parametrize(("name", "size", "in_chans", "architecture"), CHANGED)
+def test_another_network_refuses_the_weights_of_a_changed_stem(name, size, in_chans, architecture, entry_of) -> None:
+    entry = entry_of(name, size, in_chans)
+    arguments = network_lines.parse(entry.card["backbone"]["lines"]).arguments
+    plain = NARROW.get(architecture, (architecture,))[0]
+    for file in (zoo.export(entry, to="timm"), entry.folder / "backbone.safetensors"):
+        with pytest.raises(RuntimeError, match=r"size mismatch|Missing key"):
+            timm.create_model(plain, checkpoint_path=str(file), **arguments)
+    folder = zoo.export(entry, to="hf")
+    with pytest.raises(RuntimeError, match=f"Unknown model .{plain}, its stem changed as README says"):
+        timm.create_model(f"local-dir:{folder}", pretrained=True)
 
 
 def test_the_lines_stand_in_the_file(exported, monkeypatch) -> None:
