@@ -144,6 +144,7 @@ def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:
     card = {
         "format": 1,
         "method": method.name,
+        "labels": method.objective.needs_labels,
         "options": {} if isinstance(config.method, str) else config.to_dict()["method"],
         "config": config.to_dict(),
         "balance": {

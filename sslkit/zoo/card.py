@@ -45,6 +45,7 @@ SCHEMA: dict[str, Any] = _object(
     "a JSON object",
     format=_field("integer", f"the whole number {FORMAT}", minimum=1),
     method=_field("string", 'a method such as "byol+dsa"', minLength=1),
+    labels=_field("boolean", "whether the loss reads labels"),
     options=_field("object", "the method's options"),
     config=_field("object", "the settings of the run"),
     backbone=_object(

@@ -23,6 +23,7 @@ def source(word: str) -> Source:
     mean, std = body.recipe.origin.normalize
     card = {
         "backbone": {"name": word, "lines": body.recipe.lines, "image_size": size, "in_chans": channels},
+        "init": {"source": body.recipe.origin.source, "sha256": body.recipe.origin.sha256},
         "normalize": {"mean": mean, "std": std},
     }
     about = about_card(card, name_of(word), body.width)

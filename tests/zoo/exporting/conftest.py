@@ -25,6 +25,7 @@ def make_entry(folder: Path, backbone, image_size: int, in_chans: int = 3) -> zo
     card = {
         "format": 1,
         "method": "byol+dsa",
+        "labels": False,
         "config": {},
         "backbone": recipe,
         "normalize": {"mean": [0.25, 0.5, 0.75][:in_chans], "std": [0.3, 0.4, 0.5][:in_chans]},

