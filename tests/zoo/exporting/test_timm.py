@@ -51,7 +51,7 @@ def test_plain_timm_gives_the_same_numbers(name, size, in_chans, changed, entry_
         assert config["crop_pct"] == (1.0 if size <= 64 else 0.875) and config["interpolation"] == "bicubic"
 
 
-CHANGED = [(*case[:3], case[0]) for case in NETWORKS if isinstance(case, tuple) and case[3]]
+CHANGED = [(*case[:3], case[0]) for case in NETWORKS if len(case) == 4 and case[3]]
 
 
 @pytest.mark.parametrize(("name", "size", "in_chans", "architecture"), CHANGED)
