@@ -45,15 +45,24 @@ class BarlowTwins(Objective):
     redundancy: weight of the off-diagonal sum, lambda in the paper.
     hidden: width of the three-layer projector; None takes four times the backbone's (8192 for a ResNet-50, as
         published). dim: width of z; None likewise.
+    view_by_view: True: one pass for each view, whose batch norms see it alone, as in the authors' code; False: one for
+        all views, as in all numbers of this package.
     """
 
     views = BYOL
     least_images = 3  # with two images every correlation is 1 or -1 for any network: there is no gradient
 
     def __init__(
-        self, backbone: nn.Module, *, redundancy: Weight = 0.005, hidden: Width | None = None, dim: Width | None = None
+        self,
+        backbone: nn.Module,
+        *,
+        redundancy: Weight = 0.005,
+        hidden: Width | None = None,
+        dim: Width | None = None,
+        view_by_view: bool = False,
     ) -> None:
         super().__init__(backbone)
+        self.view_by_view = view_by_view
         self.redundancy = redundancy
         self.dim = dim or 4 * backbone.width
         self.projector = mlp(backbone.width, hidden or 4 * backbone.width, self.dim, layers=3)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import ViewRecipe
-from sslkit.embeddings import Embeddings, Predicted, stacked
+from sslkit.embeddings import Embeddings, Predicted, wide
 from sslkit.errors import UserError
 from sslkit.layers import teacher
 from sslkit.numerics import schedules
@@ -53,6 +54,8 @@ class Objective(nn.Module):
         or a label or target of each.
     most_views: full-size views that the loss can compare; None: any number.
     lengths_vary: whether the network gets another number of patches in each step.
+    view_by_view: whether a step has one pass for each view, whose batch norms then see that view alone, or one pass for
+        all views together; they differ where views differ, as in brightness. Subclasses may make it an option.
     least_images: smallest number of images in a step, over all ranks; least_images_hint: remedy in the error besides a
         larger batch.
     epoch, progress: for schedules; set by `Method` before every step and restored with it: the epoch of the step, and
@@ -68,6 +71,7 @@ class Objective(nn.Module):
     compares_views: ClassVar[bool] = True
     most_views: ClassVar[int | None] = None
     lengths_vary: ClassVar[bool] = False
+    view_by_view: bool = False
     dim: int
     least_images: int = 2
     least_images_hint: str = ""
@@ -100,9 +104,14 @@ class Objective(nn.Module):
             rank has the rows rank, rank + world_size, ... of the batch. None is torch's own.
         Autocast ends here: the losses get fp32.
         """
-        h = self.backbone(torch.cat(list(views)))
-        z, h = stacked(len(views), self.projector(h), h)
+        h, z = self.passed(views, self.backbone, self.projector)
         return Embeddings(z=z, h=h, target=None, index=index)
+
+    def passed(self, views: Sequence[Tensor], *modules: nn.Module) -> list[Tensor]:
+        """The outputs (V, N, ...) of each of the modules, in sequence, for views (N, C, H, W), by `view_by_view`."""
+        batches = views if self.view_by_view else [torch.cat(list(views))]
+        steps = [list(accumulate(modules, lambda x, module: module(x), initial=batch))[1:] for batch in batches]
+        return [wide(torch.cat(parts)).unflatten(0, (len(views), -1)) for parts in zip(*steps, strict=True)]
 
     def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Hidden]:
         """Captions and masks of the patches that are hidden from the network in a step, for its picture.
@@ -153,14 +162,10 @@ class WithTeacher(Objective):
         self.teacher = teacher.copy_of(self.backbone, self.projector)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Predicted:
-        """One forward of the student and one of the teacher over all views."""
-        pixels = torch.cat(list(views))
-        h = self.backbone(pixels)
-        z = self.projector(h)
-        prediction = self.predictor(z)
+        """The student's and the teacher's passes, over all views or each, see `Objective.view_by_view`."""
+        h, z, prediction = self.passed(views, self.backbone, self.projector, self.predictor)
         with teacher.inference(self.teacher):
-            target = self.teacher(pixels)
-        h, z, prediction, target = stacked(len(views), h, z, prediction, target)
+            (target,) = self.passed(views, self.teacher)
         return Predicted(z=z, h=h, target=target, index=index, prediction=prediction)
 
     def after_step(self, progress: float) -> None:

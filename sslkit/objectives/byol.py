@@ -29,14 +29,23 @@ class BYOL(WithTeacher):
         steps. It rises to 1 as a cosine.
     hidden: width of projector and predictor; None takes twice the backbone's (4096 for a ResNet-50, as published).
     dim: width of z.
+    view_by_view: True: one pass for each view, whose batch norms see it alone, as in the authors' code; False: one for
+        all views, as in all numbers of this package.
     """
 
     views = BYOL_VIEWS
 
     def __init__(
-        self, backbone: nn.Module, *, momentum: Share | None = None, hidden: Width | None = None, dim: Width = 256
+        self,
+        backbone: nn.Module,
+        *,
+        momentum: Share | None = None,
+        hidden: Width | None = None,
+        dim: Width = 256,
+        view_by_view: bool = False,
     ) -> None:
         super().__init__(backbone)
+        self.view_by_view = view_by_view
         self.dim = dim
         hidden = hidden or 2 * backbone.width
         self.projector = mlp(backbone.width, hidden, dim)

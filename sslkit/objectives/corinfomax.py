@@ -32,6 +32,7 @@ class CorInfoMax(Objective):
     hidden: width of the three-layer projector; None takes four times the backbone's (8192 for a ResNet-50, as
         published).
     dim: width of z; None takes a quarter of the backbone's (512 for a ResNet-50, as published).
+    view_by_view: one pass for each view, whose batch norms see it alone, as in the authors' code; False: one for all.
     """
 
     views = BYOL
@@ -45,8 +46,10 @@ class CorInfoMax(Objective):
         forgetting: Share = 0.1,
         hidden: Width | None = None,
         dim: Width | None = None,
+        view_by_view: bool = True,
     ) -> None:
         super().__init__(backbone)
+        self.view_by_view = view_by_view
         self.attraction, self.forgetting = attraction, forgetting
         self.dim = dim or max(backbone.width // 4, 1)
         self.projector = mlp(backbone.width, hidden or 4 * backbone.width, self.dim, layers=3)

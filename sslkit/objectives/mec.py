@@ -52,6 +52,7 @@ class MEC(WithTeacher):
     hidden: width of the three-layer projector; None takes the backbone's (2048 for a ResNet-50, as published).
     dim: width of z; None takes the backbone's (2048, as published).
     bottleneck: width inside the predictor; None takes a quarter of dim (512, as published).
+    view_by_view: one pass for each view, whose batch norms see it alone, as in the authors' code; False: one for all.
     """
 
     views = ViewRecipe(tuple(replace(view, scale=(0.2, 1.0)) for view in BYOL.views))
@@ -66,8 +67,10 @@ class MEC(WithTeacher):
         hidden: Width | None = None,
         dim: Width | None = None,
         bottleneck: Width | None = None,
+        view_by_view: bool = True,
     ) -> None:
         super().__init__(backbone)
+        self.view_by_view = view_by_view
         check_above_zero(distortion=distortion)
         self.distortion, self.warmup = distortion, warmup
         self.dim = dim or backbone.width

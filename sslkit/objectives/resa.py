@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import BYOL, WEAK, ViewRecipe
-from sslkit.embeddings import Predicted, along, wide
+from sslkit.embeddings import Predicted, along
 from sslkit.layers import teacher
 from sslkit.layers.heads import mlp
 from sslkit.layers.prototypes import sinkhorn
@@ -59,6 +59,7 @@ class ReSA(WithTeacher):
 
     families = ("resnet", "vit")
     views = ViewRecipe((WEAK, _STRONG))
+    view_by_view = True
 
     def __init__(
         self,
@@ -90,15 +91,10 @@ class ReSA(WithTeacher):
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Assigned:
         """One forward of the student and one of the teacher for each view; both features of the first one are kept."""
-        h = [self.backbone(view) for view in views]
-        z = [self.projector(features) for features in h]
-        prediction = [self.predictor(projection) for projection in z]
-        slow_backbone, slow_projector = self.teacher
+        h, z, prediction = self.passed(views, self.backbone, self.projector, self.predictor)
         with teacher.inference(self.teacher):
-            slow = [slow_backbone(view) for view in views]
-            target = [slow_projector(features) for features in slow]
-        h, z, prediction, target = (wide(torch.stack(each)) for each in (h, z, prediction, target))
-        own = {"features": h[0].detach(), "teacher_features": wide(slow[0])}
+            slow, target = self.passed(views, *self.teacher)
+        own = {"features": h[0].detach(), "teacher_features": slow[0]}
         return Assigned(z=z, h=h, target=target, index=index, prediction=prediction, **own)
 
     def align(self, e: Assigned) -> Tensor:

@@ -67,6 +67,7 @@ class SSLHSIC(WithTeacher):
     momentum: of the teacher at the start; it rises to 1 as a cosine.
     hidden: width of projector and predictor; None takes twice the backbone's (4096 for a ResNet-50, as published).
     dim: width of z.
+    view_by_view: one pass for each view, whose batch norms see it alone, as in the authors' code; False: one for all.
     """
 
     views = BYOL
@@ -80,8 +81,10 @@ class SSLHSIC(WithTeacher):
         momentum: Share = 0.99,
         hidden: Width | None = None,
         dim: Width = 256,
+        view_by_view: bool = True,
     ) -> None:
         super().__init__(backbone)
+        self.view_by_view = view_by_view
         self.gamma, self.features = gamma, features
         self.dim = dim
         hidden = hidden or 2 * backbone.width

@@ -19,6 +19,7 @@ import argparse
 import itertools
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -51,12 +52,18 @@ from sslkit.training.build import NARROW
 from sslkit.training.data import held_out_rows
 
 TUNING_EPOCHS, TUNING_SEED = 3, 100
+PASSED, PASSED_EPOCHS = ("corinfomax", "mec", "ssl_hsic"), 2  # whose authors give batch norms one view at a time
+PASSES = "one view a pass"
 
 
 def main() -> None:
     args = arguments()
     if args.experiments:
         write_experiments()
+    elif args.passes:
+        as_in_training(args.threads)
+        for job in passes(args.only or PASSED, args.seeds):
+            print(in_passes(*job), flush=True)
     elif not args.table:
         names = args.only or sorted(FIXED)
         missing = set(sslkit.methods()) - set(FIXED)
@@ -77,6 +84,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--plugins", nargs="*", choices=plugins, default=plugins[:2], help="regularisers of the runs")
     parser.add_argument("--epochs", type=int, default=EPOCHS, help="if not the table's: stored separately, plain only")
     parser.add_argument("--tune", action="store_true", help="learning rates, temperatures")
+    parser.add_argument("--passes", action="store_true", help="one pass a view against one for all; 2 epochs, plain")
     parser.add_argument("--experiments", action="store_true", help="write recipes/conf/experiment")
     return parser.parse_args()
 
@@ -131,6 +139,27 @@ def runs(names: list[str], seeds: list[int], epochs: int, plugins: list[str]) ->
     added = ["" if name == "none" else f"+{name}" for name in plugins]
     wanted = itertools.product(seeds, names, added if epochs == EPOCHS else ("",))
     return [(name, plugin, seed, epochs) for seed, name, plugin in wanted if f"{name}{plugin} | {seed}" not in done]
+
+
+def passes(names: Sequence[str], seeds: list[int]) -> list[tuple]:
+    """Every run with and without `view_by_view` that has no result, seed by seed."""
+    done = load(RESULTS).get(PASSES, {})
+    wanted = itertools.product(seeds, names, (True, False))
+    return [(name, apart, seed) for seed, name, apart in wanted if passes_key(name, apart, seed) not in done]
+
+
+def passes_key(name: str, apart: bool, seed: int) -> str:
+    return f"{name} | {'each view' if apart else 'all views'} | {seed}"
+
+
+def in_passes(name: str, apart: bool, seed: int) -> str:
+    """Train and evaluate an objective whose batch norms see each view alone, or all."""
+    options = settings(name)["objective"] | {"view_by_view": apart}
+    with tempfile.TemporaryDirectory() as scratch:
+        card = train(name, best(name)["lr"], options, seed, Path(scratch), "fashion_mnist", PASSED_EPOCHS)
+    numbers = judged(card, "probe", "knn") | {"rankme": round(card["diagnostics"]["rankme"], 2)}
+    keep(RESULTS, passes_key(name, apart, seed), numbers, part=PASSES)
+    return f"{passes_key(name, apart, seed):<30} probe {100 * numbers['probe']:.1f}"
 
 
 def part_of(epochs: int) -> str:
