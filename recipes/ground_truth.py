@@ -57,6 +57,7 @@ class Settings:
     mirror: bool | None = DECLARED["mirror"]
     precision: str = setting("float32", "network precision: float32 or bfloat16", choices=("float32", "bfloat16"))
     root: str = setting("data", "folder of the published data sets")
+    cache: str = setting("runs/cache", "folder of the digests of files")
     range: list[float] | str | None = DECLARED["range"]
     trust: str | list[str] | None = DECLARED["trust"]
     device: str = setting("auto", "auto, cpu, cuda")

@@ -14,7 +14,8 @@ from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split, row_ids
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.decode.pages import PagedImages
-from sslkit.data.images import ImageOptions, Images, check_split
+from sslkit.data.image_options import CACHE, ImageOptions
+from sslkit.data.images import Images, check_split
 from sslkit.data.sources.folder import FolderImages
 from sslkit.data.sources.hf import HfImages
 from sslkit.data.sources.named import is_divisible, open_images, splits
@@ -30,21 +31,27 @@ PARTS = ("train", "test", "all")  # of a source without held-out images: four fi
 HELD_OUT = "test: a fifth of each class, held out by name"
 
 
-def splits_of(source: str | Path | Images) -> tuple[str, ...]:
-    """Return the splits of a source that `of_source` opens: its own, or PARTS if it has only training images."""
-    return PARTS if _is_undivided(source) else splits(source)
+def splits_of(source: str | Path | Images, cache: str | Path | None = CACHE) -> tuple[str, ...]:
+    """Return the splits of a source that `of_source` opens: its own, or PARTS if it has only training images.
+
+    cache: as of `open_images`.
+    """
+    return PARTS if _is_undivided(source, cache) else splits(source, cache)
 
 
-def note_of(source: Any) -> str:
-    """Return the note on a source whose test images are held out of its only split; "" for others."""
-    return HELD_OUT if _is_undivided(source) else ""
+def note_of(source: Any, cache: str | Path | None = CACHE) -> str:
+    """Return the note on a source whose test images are held out of its only split; "" for others.
+
+    cache: as of `open_images`.
+    """
+    return HELD_OUT if _is_undivided(source, cache) else ""
 
 
-def _is_undivided(source: Any) -> bool:
+def _is_undivided(source: Any, cache: str | Path | None) -> bool:
     """Return whether a source has only training images, of which some can be held out."""
     if isinstance(source, Split):
         return False
-    return is_divisible(source) and splits(source) == ("train",)
+    return is_divisible(source) and splits(source, cache) == ("train",)
 
 
 def of_source(source: str | Path | Images, options: ImageOptions, torchvision_metrics: Mapping[str, str]) -> Split:
@@ -57,7 +64,7 @@ def of_source(source: str | Path | Images, options: ImageOptions, torchvision_me
         raise UserError(
             f"these are the images of {source.name}: give the Split itself, which has its labels and metric"
         )
-    if _is_undivided(source):
+    if _is_undivided(source, options.cache):
         check_split(str(source), options.split, PARTS)
         return _part(_whole(source, replace(options, split="train"), torchvision_metrics), options.split)
     return _whole(source, options, torchvision_metrics)

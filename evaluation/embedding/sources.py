@@ -33,7 +33,7 @@ def open_parts(source: Any, split: str | None = None, reading: Reading = AS_USUA
     set share is taken once. Raises UserError for a source that cannot be opened, and for one without images.
     """
     source = reusable(source)
-    known = _splits(source)
+    known = _splits(source, reading.cache)
     how = {"on_error": "skip", "needs_labels": False}
     opened = [reading.open(source, name, **how) for name in ((split,) if split else known)]
     return list(_parts(opened, len(known) > 1))
@@ -58,14 +58,14 @@ def located(parts: Sequence[Part], paths: Sequence[str]) -> Iterator[tuple[Part,
         yield from ((part, row) for row, name in enumerate(part.names(part.split.ids)) if name in known)
 
 
-def _splits(source: Any) -> tuple[str, ...]:
+def _splits(source: Any, cache: Any) -> tuple[str, ...]:
     if isinstance(source, Split):
         return (source.split,)
     if isinstance(source, Images) and source.source is None and not is_divisible(source):
         return (source.split,)
     if entry := datasets.published(source):
         return tuple(entry.counts)
-    known = datasets.splits_of(source)
+    known = datasets.splits_of(source, cache)
     return ("all",) if "all" in known else known
 
 

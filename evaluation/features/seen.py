@@ -15,6 +15,7 @@ from typing import Any
 from evaluation.datasets import Split, find, published
 from sslkit import objectives
 from sslkit.data.file_contents import FileContents
+from sslkit.data.image_options import CACHE
 from sslkit.data.images import Images
 from sslkit.data.sources import torchvision_sets
 from sslkit.data.sources.file_sources import list_files
@@ -37,10 +38,14 @@ _WITH_TRAIN = ("trainval", "all", "base", "novel_val", "novel_test")  # splits t
 
 @dataclass(frozen=True)
 class Judged:
-    """One split of a source that networks are judged on; of a part of an opened `Split` the whole that it is of."""
+    """One split of a source that networks are judged on; of a part of an opened `Split` the whole that it is of.
+
+    cache: as of `open_images`.
+    """
 
     data: Any
     split: str
+    cache: str | Path | None = CACHE
 
     def __post_init__(self) -> None:
         if isinstance(self.data, Split) and self.data.source is not None:
@@ -65,7 +70,7 @@ class Judged:
             return None
         for one in (self.split, "train"):
             try:
-                return open_images(self.data, split=one)
+                return open_images(self.data, split=one, cache=self.cache)
             except UserError:  # no such split
                 continue
         return None
@@ -86,7 +91,7 @@ def seen_films(card: Card, root: Path, index: VideoIndex, cache: str | Path | No
     def share(known: Mapping[str, Any]) -> str:
         if known.get("content") and len(index) == known.get("images"):
             digest = hashlib.sha256(index.manifest().encode())  # as of `clips.Videos`
-            FileContents(root, index.paths, cache and Path(cache)).update_content(digest)
+            FileContents(root, index.paths, cache).update_content(digest)
             if digest.hexdigest() == known["content"]:
                 return _ALL
         return _share_of_files(known, str(root), root, [index.paths[row] for row in range(len(index))], VIDEOS)

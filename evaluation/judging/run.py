@@ -192,7 +192,8 @@ def _seen(subject: Subject, task: Task) -> str:
     if not subject.model.card:  # before anything is opened
         return ""
     split = "train" if subject.note else subject.novel_split if task.name == "few_shot" else "test"
-    return seen(subject.model.card, subject.once(("whole", split), lambda: Judged(subject.data, split)))
+    judged = subject.once(("whole", split), lambda: Judged(subject.data, split, subject.reading.cache))
+    return seen(subject.model.card, judged)
 
 
 def _held_out(subject: Subject) -> str:

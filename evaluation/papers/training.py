@@ -165,7 +165,13 @@ def trained(words: tuple[str, ...], seed: int, lab: Lab) -> sslkit.ZooEntry:
     words = tuple(word.replace("ROOT", str(lab.root)) for word in words)
     method = next((word.partition("=")[2] for word in words if word.startswith("method=")), "run")
     name = f"{method}-{digest(words)}-s{seed}"
-    place = (f"seed={seed}", f"out={lab.zoo}", f"name={name}", f"resume={(lab.zoo / name).exists()}")
+    place = (
+        f"seed={seed}",
+        f"out={lab.zoo}",
+        f"name={name}",
+        f"cache={lab.runtime.cache or 'null'}",
+        f"resume={(lab.zoo / name).exists()}",
+    )
     shown = (f"trainer.progress={lab.runtime.progress}", "eval.tsne=0")
     published = (PAPERS_WEIGHTS,) if "+dsa" in method else ()
     with _continued_by_this_command():

@@ -133,12 +133,12 @@ class Subject:
 
     @cached_property
     def splits(self) -> tuple[str, ...]:
-        return tuple(self.entry.counts) if self.entry else datasets.splits_of(self.data)
+        return tuple(self.entry.counts) if self.entry else datasets.splits_of(self.data, self.reading.cache)
 
     @property
     def note(self) -> str:
         """Return the note on held-out test images, if the source has no test images of its own."""
-        return "" if self.entry else datasets.note_of(self.data)
+        return "" if self.entry else datasets.note_of(self.data, self.reading.cache)
 
     @property
     def learns_from(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from evaluation.tuning.estimate import announce
 from evaluation.tuning.outcomes import best, in_groups, mean_record, require_sound, result_of, seconds_of, spread, told
 from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import Runner, Trial, open_runner
+from sslkit.data.image_options import CACHE
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime
@@ -79,6 +80,7 @@ def fine_tune(
     select: str = "held_out",
     out: str | Path | None = None,
     root: str | Path = "data",
+    cache: str | Path | None = CACHE,
     image_size: int | None = None,
     crop: Sequence[float] = Options.crop,
     mirror: bool | None = None,
@@ -98,7 +100,7 @@ def fine_tune(
     Images: random resized crop, mirrored at random, batch normalisation in training mode; tests on centre crops. No run
     is stopped early.
 
-    model: see `evaluation.load_model`. dataset, root: see `evaluation.open_split`; or a mapping {"train": Split,
+    model: see `evaluation.load_model`. dataset, root, cache: see `evaluation.open_split`; or a mapping {"train": Split,
         "test": Split, "val": Split (optional)}.
     grid: "ped" (SGD with Nesterov momentum, 4 rates from 1e-1 to 1e-4, 5 decays 0, 1e-6 to 1e-3 divided by the rate),
         "itm" (AdamW, 3 rates, 2 decays), or {"lr": [...], "weight_decay": [...], "optimizer": "sgd" | "adamw"}.
@@ -129,7 +131,7 @@ def fine_tune(
     options = Options(**run, extend=extend, folds=folds, seeds=seeds, workers=workers)
     runtime = Runtime(device=device, out=out, progress=progress)
     _checked(options, select)
-    reading = Reading(root=root, counts=counts, mirror=mirror)
+    reading = Reading(root=root, counts=counts, mirror=mirror, cache=cache)
     task = open_task(load_model(model, image_size=image_size), dataset, reading)
     return tuned(task, options, runtime, select)
 

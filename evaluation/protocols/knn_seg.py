@@ -22,6 +22,7 @@ from evaluation.protocols._patches import judge
 from evaluation.protocols._patches.features import Patches, patches_of
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
+from sslkit.data.image_options import CACHE
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 
@@ -48,6 +49,7 @@ def knn_seg(
     seed: int = 0,
     image_size: int | None = None,
     root: str | Path = "data",
+    cache: str | Path | None = CACHE,
     device: str = "auto",
     workers: int = 0,
     counts: str = "raise",
@@ -58,7 +60,7 @@ def knn_seg(
     k, temperature: as published. patches: largest number of training patches, drawn evenly from all images.
     Other arguments and errors as in `linear_seg`; k above the number of patches is lowered to it.
     """
-    subject = Subject(load_model(model, image_size=image_size), data, Reading(root=root, counts=counts))
+    subject = Subject(load_model(model, image_size=image_size), data, Reading(root=root, counts=counts, cache=cache))
     runtime = Runtime(device=device, workers=workers, seed=seed, progress=progress)
     options = Options(k=k, temperature=temperature, patches=patches)
     return run(open(subject, options), options, runtime)[0]

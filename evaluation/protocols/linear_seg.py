@@ -25,6 +25,7 @@ from evaluation.protocols._patches.features import Patches, patches_of
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import generator
+from sslkit.data.image_options import CACHE
 from sslkit.errors import UserError
 from sslkit.options.settings import Limits
 from sslkit.runtime.context import Runtime
@@ -51,6 +52,7 @@ def linear_seg(
     seed: int = 0,
     image_size: int | None = None,
     root: str | Path = "data",
+    cache: str | Path | None = CACHE,
     device: str = "auto",
     workers: int = 0,
     counts: str = "raise",
@@ -61,11 +63,12 @@ def linear_seg(
     model: see `evaluation.load_model`; a ViT, or any network of timm with a feature map. data: see
         `evaluation.protocols._patches.sources`, or {"train": ..., "test": ...}.
     patches: largest number to learn from, drawn evenly from all images. max_iter: of L-BFGS, for each penalty.
+    cache: folder that remembers the digests of files.
     image_size: pixels, if the model takes any size; images are squeezed to a square of that.
     The penalty is chosen by the cross-entropy of a fifth of the training images, and the classifier fitted to all.
     Raises UserError for a network without a feature map and for data without classes of pixels.
     """
-    subject = Subject(load_model(model, image_size=image_size), data, Reading(root=root, counts=counts))
+    subject = Subject(load_model(model, image_size=image_size), data, Reading(root=root, counts=counts, cache=cache))
     runtime = Runtime(device=device, workers=workers, seed=seed, progress=progress)
     options = Options(patches=patches, max_iter=max_iter)
     return run(open(subject, options), options, runtime)[0]

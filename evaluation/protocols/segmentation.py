@@ -33,6 +33,7 @@ def segmentation(
     image_size: int | None = Place.image_size,
     out: str | Path | None = Place.out,
     root: str | Path = Place.root,
+    cache: str | Path | None = Place.cache,
     precision: str = Place.precision,
     device: str = Place.device,
     workers: int = Place.workers,
@@ -53,7 +54,7 @@ def segmentation(
     options = Options(recipe=recipe, arch=arch, schedule=schedule, trials=trials, trainable=trainable, **chosen)
     how = {"image_size": image_size, "device": device, "workers": workers, "counts": counts, "range": range}
     how |= {"save_seconds": save_seconds, "progress": progress, "mirror": mirror}
-    place = Place(seed=seed, out=out, root=root, precision=precision, **how)
+    place = Place(seed=seed, out=out, root=root, cache=cache, precision=precision, **how)
     return asked("segmentation", model, data, options, place, masks=True)
 
 

@@ -25,6 +25,7 @@ from evaluation.tuning.classifier import Setting
 from evaluation.tuning.outcomes import best, in_groups, mean_record, require_sound, result_of, seconds_of, spread, told
 from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import Runner, Trial, open_runner
+from sslkit.data.image_options import CACHE
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 
@@ -71,6 +72,7 @@ def semi_supervised(
     select: str = Search.select,
     out: str | Path | None = None,
     root: str | Path = "data",
+    cache: str | Path | None = CACHE,
     image_size: int | None = None,
     crop: tuple[float, float] = Search.crop,
     mirror: bool | None = None,
@@ -89,8 +91,8 @@ def semi_supervised(
     Nesterov momentum 0.9, no weight decay, cosine; random resized crop, mirrored at random, batch normalisation in
     training mode.
 
-    model, dataset, root, out, image_size, crop, mirror, precision, device, workers, counts, progress: see `fine_tune`;
-        the file is `out/semi_supervised.jsonl`.
+    model, dataset, root, cache, out, image_size, crop, mirror, precision, device, workers, counts, progress: see
+        `fine_tune`; the file is `out/semi_supervised.jsonl`.
     fraction: 0.01 for 1 % of the training images, spread equally over the classes (see
         `evaluation.subsets.label_subset`), or a whole number of images of each class, from 2. draws: how many.
     epochs, batch_size: of each run; where fewer images than batch_size are labelled, they are one batch, see `details`.
@@ -107,7 +109,7 @@ def semi_supervised(
     options, search = Options(fraction=fraction, draws=draws, **run), Search(lrs, head_lrs, crop, select)
     runtime = Runtime(device=device, out=out, seed=seed, progress=progress)
     _checked(options, search, runtime)
-    reading = Reading(root=root, counts=counts, mirror=mirror)
+    reading = Reading(root=root, counts=counts, mirror=mirror, cache=cache)
     task = open_task(load_model(model, image_size=image_size), dataset, reading)
     return tuned(task, options, runtime, search)
 

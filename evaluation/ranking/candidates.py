@@ -142,7 +142,7 @@ def of_models(
     checked_source(choice.source, choice.clusters)
     models, how = open_all(zoo, load), (reading, replace(runtime, device="auto"))
     task = sampled(reading.open(dataset, choice.split), choice.max_images, runtime.seed)
-    judged = Judged(dataset, choice.split)  # opened if a card may know its images
+    judged = Judged(dataset, choice.split, reading.cache)  # opened if a card may know its images
 
     def candidate(name: str, one: LoadedModel | Closed) -> Candidate:
         model = one.open() if isinstance(one, Closed) else one

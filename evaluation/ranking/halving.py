@@ -135,7 +135,7 @@ def successive_halving(
     given = members(zoo)
     models = open_all(given, lambda one: load_member(one, image_size, trust=trust))
     _at_least_two(models, models.left_out)
-    reading = Reading(root=root, range=range, mirror=mirror)
+    reading = Reading(root=root, range=range, mirror=mirror, cache=cache)
     train, held = divided(_opened(data, reading, max_images), seeds[0])
     settings = [replace(one, mirror=reading.mirrors(train.classes, train.name)) for one in settings]
     ranked = sampled(train, rank_images, seeds[0])

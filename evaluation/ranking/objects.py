@@ -39,7 +39,7 @@ def open_objects(source: str | Boxes, split: str = "train", reading: Reading = A
     rank by the classes and the background together. Objects of a crowd and difficult ones are left out.
     Raises UserError for an unknown set, and for one without objects.
     """
-    boxes = open_boxes(source, split, reading.root, masks=False, range=reading.range)
+    boxes = open_boxes(source, split, reading.root, masks=False, range=reading.range, cache=reading.cache)
     rng = generator(seed, "background of objects")
     pixels, labels, names, where, objects = [], [], [], [], 0
     order = np.argsort(draw_keys([str(name) for name in boxes.ids], seed, "objects"), kind="stable")

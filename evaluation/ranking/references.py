@@ -100,7 +100,7 @@ def open_reference(asked: Any, reading: Reading = AS_USUAL) -> Reference:
     text = str(asked)
     if Path(text).suffix in FILES and (found := _table(Path(text))) is not None:
         return Reference(text, table=found)
-    parts = splits_of(text) if not note_of(text) else ("all",)
+    parts = splits_of(text, reading.cache) if not note_of(text, reading.cache) else ("all",)
     split = "test" if "test" in parts else parts[0]
     return Reference(text, reading.open(text, split, needs_labels=False))
 

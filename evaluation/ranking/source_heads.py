@@ -83,7 +83,7 @@ def source_head(
         raise UserError(f"its training has kept no prototypes: {_remedy(kept)}")
     if name in kept and (source == CLUSTERS or (source is None and not kept[name].get("labelled", True))):
         return _kept(model, entry, name)
-    whole = _pretraining(entry, kept)
+    whole = _pretraining(entry, kept, reading.cache)
     labelled = has_labels(whole)
     if source == LABELS and not labelled:
         raise UserError(f"its pretraining data {whole.name} has no two classes of one label an image: source=clusters")
@@ -135,15 +135,15 @@ def has_labels(split: Split) -> bool:
     return split.y.ndim == 1 and int((np.bincount(split.y[split.y >= 0]) >= 2).sum()) >= 2
 
 
-def _pretraining(entry: ZooEntry, kept: Collection[str]) -> Split:
+def _pretraining(entry: ZooEntry, kept: Collection[str], cache: str | Path | None) -> Split:
     """Open the images that an entry was trained on, with labels where there are some. Raises UserError."""
     source = entry.card.get("data", {}).get("source")
     if source is None:
         raise UserError(f"its card does not name its pretraining data, to fit a head on: {_remedy(kept)}")
     try:
-        parts = splits_of(_place(source))
+        parts = splits_of(_place(source), cache)
         split = "all" if "all" in parts else parts[0]
-        return open_split(_place(source), split, on_error="skip", needs_labels=False)
+        return open_split(_place(source), split, on_error="skip", needs_labels=False, cache=cache)
     except UserError as error:
         raise UserError(
             f"its pretraining data {source} cannot be opened, to fit a head on ({error}): put the images back, or give "
@@ -186,7 +186,7 @@ def _fitted(
     images = _drawn(whole, kind)
     runtime.say(f"source head of {model.name}: {kind} of {len(images):,} images of {images.name}, fitted once")
     features = features_of(model, images, reading, replace(runtime, precision="float32"))  # kept for all rankings
-    made = f"a linear classifier fitted to {len(features):,} of its images{_changed(data, whole)}"
+    made = f"a linear classifier fitted to {len(features):,} of its images{_changed(data, whole, reading.cache)}"
     recipe = {"data": data["source"], "images": len(features)}
     y = features.y
     if kind == CLUSTERS:
@@ -204,11 +204,12 @@ def _fitted(
     return head, SourceHead(layers, kind, data["source"], made)
 
 
-def _changed(data: Mapping[str, Any], whole: Split) -> str:
+def _changed(data: Mapping[str, Any], whole: Split, cache: str | Path | None) -> str:
     """Say if these are not the images of the training: another number, or another content."""
     if data.get("images") not in (None, len(whole)):
         return f"; its training had {data['images']:,} images, there are {len(whole):,} now"
-    now = open_images(_place(data["source"]), split=splits(_place(data["source"]))[0])
+    place = _place(data["source"])
+    now = open_images(place, split=splits(place, cache)[0], cache=cache)
     known = data.get("content", now.content_digest)
     return "" if now.content_digest == known else "; these are not the images of its training"
 

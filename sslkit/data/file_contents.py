@@ -1,7 +1,7 @@
 """Files of data, identified by their content.
 
 Copying, unpacking or checking out the same bytes gives files other times, and changes no identity here. A file is read
-for its digest once: a cache remembers it while the file's size and modification time are unchanged.
+for its digest once: a cache remembers it while the file's stamp is unchanged, see `sslkit.files.stamps`.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ import re
 import stat
 import threading
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,9 +23,11 @@ import numpy as np
 from sslkit.data.path_list import PathList
 from sslkit.data.sources.npz import DAMAGED
 from sslkit.errors import UserError
+from sslkit.files.stamps import Stamp, stamp_of, wait_for_tick
 from sslkit.files.writing import exclusive, write_whole
 
-_ROW = np.dtype([("name", "<u8"), ("bytes", "<i8"), ("changed", "<i8"), ("content", "S16")])
+STAMP = [(name, "<i8") for name in Stamp._fields]
+_ROW = np.dtype([("name", "<u8"), *STAMP, ("content", "S16")])
 _CHUNK = 2**20  # bytes of a file that are read at once
 _LARGE = 2**16  # bytes of a file from which threads help
 _AT_ONCE = 1000  # files between two steps of the bar
@@ -38,11 +41,12 @@ class FileContents:
     Copies of one object share what was found. Safe in threads.
     """
 
-    def __init__(self, root: Path, paths: PathList, cache: Path | None) -> None:
+    def __init__(self, root: Path, paths: PathList, cache: str | Path | None) -> None:
         self.root = root
         self.paths = paths
         self.cache = cache
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._stamps: np.ndarray | None = None
         self._content: bytes | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -59,7 +63,7 @@ class FileContents:
         """Feed names and sizes to a hashlib object. Raises UserError for a file that has gone."""
         digest.update(self.paths._ends.tobytes())
         digest.update(self.paths._block)
-        digest.update(np.ascontiguousarray(self._looked_up()["bytes"]))
+        digest.update(np.ascontiguousarray(self.stamps()["bytes"]))
 
     def update_content(self, digest: Any) -> None:
         """Feed names, sizes and content to a hashlib object; of a file that cannot be read its name and size.
@@ -68,36 +72,50 @@ class FileContents:
         gone.
         """
         self.update_listing(digest)
+        digest.update(self.contents())
+
+    def contents(self) -> bytes:
+        """16 bytes of the sha256 of each file, one after the other; see `update_content`."""
         with self._lock:
             if self._content is None:
                 self._content = self._read()["content"].tobytes()
-        digest.update(self._content)
+            return self._content
 
-    def _looked_up(self) -> np.ndarray:
-        """(N,) of _ROW, without the content."""
-        rows = np.zeros(len(self.paths), _ROW)
-        start = os.path.join(os.fsencode(self.root), b"")
-        for row, path in enumerate(self.paths.encoded()):
+    def stamps(self) -> np.ndarray:
+        """(N,) of `Stamp` as fields, asked for once."""
+        with self._lock:
+            if self._stamps is None:
+                self._stamps = self._stamped()
+            return self._stamps
+
+    @property
+    def _start(self) -> bytes:
+        return os.path.join(os.fsencode(self.root), b"")
+
+    def _stamped(self) -> np.ndarray:
+        start, numbers = self._start, array("q")
+        for path in self.paths.encoded():
             try:
-                found = os.stat(start + path)
+                numbers.extend(stamp_of(os.stat(start + path)))
             except FileNotFoundError as error:
-                gone = os.fsdecode(start + path)
-                raise UserError(f"{gone} has gone, or is a link to nothing: put it back, or remove it") from error
+                raise _gone(start + path) from error
             except OSError as error:
                 raise UserError(f"cannot read {os.fsdecode(start + path)}: {error.strerror}; remove it") from error
-            rows[row] = (_name(path), found.st_size, found.st_mtime_ns, b"")
-        return rows
+        return np.frombuffer(numbers, np.dtype(STAMP))
 
     def _read(self) -> np.ndarray:
         """(N,) of _ROW, with the content: remembered, or read now and remembered."""
-        rows = self._looked_up()
+        rows = np.zeros(len(self.paths), _ROW)
+        rows[list(Stamp._fields)] = self.stamps()
+        rows["name"] = np.fromiter(map(_name, self.paths.encoded()), "<u8", len(rows))
         known = self._remembered()
         place = np.minimum(np.searchsorted(known["name"], rows["name"]), max(0, len(known) - 1))
         old = np.zeros(len(rows), bool)
         if len(known):
-            old = np.logical_and.reduce([known[name][place] == rows[name] for name in ("name", "bytes", "changed")])
+            old = np.logical_and.reduce([known[name][place] == rows[name] for name in ("name", *Stamp._fields)])
             rows["content"][old] = known["content"][place[old]]
         new = np.flatnonzero(~old)
+        wait_for_tick(rows["changed"][new])
         saved = time.monotonic()
         for row, content in self._digests(new, rows["bytes"][new]):
             rows["content"][row] = content
@@ -112,7 +130,7 @@ class FileContents:
         """(row, content) of some rows. Hashing frees the GIL, so that several threads help with large files."""
         from tqdm import tqdm
 
-        start = os.path.join(os.fsencode(self.root), b"")
+        start = self._start
         ends, block = self.paths._ends, self.paths._block
         paths = (start + block[ends[row] : ends[row + 1]] for row in wanted.tolist())
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -121,8 +139,12 @@ class FileContents:
         with bar, ThreadPoolExecutor(threads) as pool:
             for first in range(0, len(wanted), _AT_ONCE):
                 rows, those = wanted[first : first + _AT_ONCE].tolist(), islice(paths, _AT_ONCE)
-                yield from zip(rows, pool.map(_digest, those) if threads > 1 else map(_digest, those), strict=True)
+                apply = pool.map if threads > 1 else map
+                yield from zip(rows, apply(self._content_of, those), strict=True)
                 bar.update(len(rows))
+
+    def _content_of(self, path: bytes) -> bytes:
+        return _digest(path)
 
     @property
     def _file(self) -> Path | None:
@@ -175,10 +197,19 @@ def _name(path: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(path, digest_size=8).digest(), "little")
 
 
+def _gone(path: bytes) -> UserError:
+    return UserError(f"{os.fsdecode(path)} has gone, or is a link to nothing: put it back, or remove it")
+
+
 def _digest(path: bytes) -> bytes:
-    """16 bytes of the sha256 of a file; none of one that is no file or cannot be read: it is skipped as data, too."""
+    """16 bytes of the sha256 of a file; none of one that is no file or cannot be read: it is skipped as data, too.
+
+    Raises UserError for one that has gone.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except FileNotFoundError as error:
+        raise _gone(path) from error
     except OSError:
         return b""
     digest = hashlib.sha256()

@@ -2,8 +2,10 @@
 
 import hashlib
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Images
@@ -13,6 +15,7 @@ from sslkit.runtime.waiting import from_all
 from sslkit.terminal import say
 
 _PATIENCE = 3  # seconds of waiting without a word
+_ASSUMED: WeakKeyDictionary[Images, Callable[[], None]] = WeakKeyDictionary()  # images with the digest of a checkpoint
 
 
 def check(images: Images) -> None:
@@ -48,38 +51,60 @@ def fingerprint(images: Images) -> str:
 class Content:
     """The identity of the images of a run, whose files are read for it beside the training.
 
+    A resumed run trains with the digest of its checkpoint until all files are read, for which a copy on another disk
+    takes long; before it writes anything, the two are compared.
     read: start that now; a process that writes no checkpoint needs none.
     """
 
     def __init__(self, images: Images, *, read: bool) -> None:
         self.images = images
+        self._digest: str | None = None
         self._error: UserError | None = None
-        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._begun: tuple[str, Path] | None = None  # digest of the checkpoint, and the run's folder
+        self._reader = threading.Thread(target=self._read, args=(images._copied(),), daemon=True)
         if read:
             self._reader.start()
 
     def state(self) -> dict[str, Any]:
-        """Return the entries of a checkpoint; digest is None if the files are not all read yet."""
-        return {"listing": self.images.listing, "digest": self.images.digest if self.is_known else None}
+        """Return the entries of a checkpoint; digest is None if the files are not all read yet.
 
-    @property
-    def is_known(self) -> bool:
-        """True once all files are read."""
-        return not self._reader.is_alive() and self._error is None and "digest" in vars(self.images)
+        Raises UserError if a resumed run was begun with other images.
+        """
+        if self._begun is not None:
+            self.wait()
+        return {"listing": self.images.listing, "digest": self._digest if self.known() else None}
+
+    def known(self) -> bool:
+        """Return whether all files are read. Raises UserError if a resumed run was begun with other images."""
+        if self._reader.is_alive() or self._digest is None:
+            return False
+        if self._begun is not None:
+            digest, folder = self._begun
+            _ASSUMED.pop(self.images, None)
+            if digest != self._digest:
+                raise _changed(folder)
+            self._begun = None
+        return True
 
     def check(self, state: dict[str, Any], folder: Path) -> None:
-        """Raises UserError if a checkpoint of the run in `folder` was made with other images."""
-        self.wait()
-        if state["listing"] != self.images.listing or state["digest"] not in (None, self.images.digest):
-            raise UserError(f"the images have changed since {folder} was started: start a new run")
+        """Compare the images with those of a checkpoint of the run in `folder`: names and sizes now, content once read.
+
+        Raises UserError if they are others.
+        """
+        if state["listing"] != self.images.listing:
+            raise _changed(folder)
         if state["digest"] is None:
             say.line(
                 f"{self.images.name}: the run was stopped before all files were read, so that only names and sizes of "
                 f"its {len(self.images):,} images are known to be the same"
             )
+            return
+        self._begun = state["digest"], folder
+        if not self.known():
+            self.images.__dict__["digest"], _ASSUMED[self.images] = state["digest"], self.wait
 
     def wait(self) -> None:
-        """Wait until the files are read. Raises UserError for one that has gone."""
+        """Wait until the files are read. Raises UserError for one that has gone, and as `known` does."""
         if self._reader.is_alive():
             self._reader.join(_PATIENCE)
             if self._reader.is_alive():
@@ -87,9 +112,20 @@ class Content:
                 self._reader.join()
         if self._error is not None:
             raise self._error
+        self.known()
 
-    def _read(self) -> None:
+    def _read(self, images: Images) -> None:
         try:
-            _ = self.images.digest
+            self._digest = self.images.__dict__["digest"] = images.digest
         except UserError as error:
             self._error = error
+
+
+def confirm(images: Images) -> None:
+    """To be called before anything is kept under the digest of images. Raises UserError if theirs is another."""
+    if images in _ASSUMED:
+        _ASSUMED[images]()
+
+
+def _changed(folder: Path) -> UserError:
+    return UserError(f"the images have changed since {folder} was started: start a new run")

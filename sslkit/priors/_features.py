@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sslkit.data import same_data
 from sslkit.data.loader import batches_in_order
 from sslkit.errors import UserError
 from sslkit.priors.base import Prior
@@ -89,7 +89,11 @@ def _tabulated(prior: Prior, dataset: "Images", cache: Path | None, device: torc
             return np.concatenate(list(_batches(prior, dataset, device, rows)))
     digest = from_first("the content of the images", lambda: dataset.digest)  # for which files may have to be read
     path = Path(cache) / f"prior-{key_of(prior.identity, digest)}.npy"
-    compute = partial(_batches, prior, dataset, device)
+
+    def compute(own: range) -> Iterator[np.ndarray]:
+        same_data.confirm(dataset)
+        yield from _batches(prior, dataset, device, own)
+
     return stored(path, len(rows), compute, what=what, unit=_rows_at_once(dataset))
 
 

@@ -209,6 +209,9 @@ class Config:
     epochs: int = setting(6, "passes over the data", least=1, most=10**9)
     seed: int = setting(0, "fixes weights, order and views", least=0, most=MOST_SEED)
     out: str = setting("runs/zoo", "folder for the run's own folder")
+    cache: str | None = setting(
+        "runs/cache", "folder of what is computed once: indices and digests of files, features of priors; null: nothing"
+    )
     name: str | None = setting(None, "name of the run's folder; null: from method, data, backbone, epochs and seed")
     resume: bool = setting(False, "continue the newest run of this name from its last checkpoint")
     dry: bool = setting(False, "only print the memory by batch and the least time on some cards, and end")

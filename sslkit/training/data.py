@@ -106,7 +106,7 @@ def _source(config: Config, own: Any) -> tuple[Any, dict[str, Any]]:
     """The images' source and the options of `open_images`."""
     names = ("channels", "on_error", "range", "pages", "max_pixels", "opacity", "fill")
     options = {name: getattr(config.data, name) for name in names}
-    return config.data.source if own is None else own, {**options, "cache": Path(config.out) / ".cache"}
+    return config.data.source if own is None else own, {**options, "cache": config.cache}
 
 
 def _open_images(config: Config, own: Any) -> Data:
@@ -146,7 +146,7 @@ def _train_videos(config: Config) -> tuple[Images, int, dict[str, Any]]:
     """The training videos, the size of their views, and the options of `open_videos`."""
     given = {name: getattr(config.data, name) for name in ("frames", "stride", "decoder")}
     options = {name: value for name, value in given.items() if value is not None}
-    options |= {"on_error": config.data.on_error, "cache": Path(config.out) / ".cache"}
+    options |= {"on_error": config.data.on_error, "cache": config.cache}
     size = config.data.image_size or DEFAULT_SIZE
     train = open_videos(config.data.source, **options, clips=config.data.clips, image_size=round(size * 8 / 7))
     return train, size, options
@@ -167,7 +167,7 @@ def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> 
             raise UserError(f"only one of {len(train)} images of {train.name} can be read, {train.path(first)}")
     if train.labels is None or len(train.classes) < 2:
         return data
-    room = Room(Path(config.out) / ".cache")
+    room = Room(Path(config.cache or config.out))
     bank = clean(known[0])
     held_out = next((name for name in ("test", "val") if name in known), None)
     query = clean(held_out) if held_out else None

@@ -98,7 +98,7 @@ class Newest(Hook):
     content: Content
 
     def epoch_end(self, loop: Loop) -> None:
-        if not loop.is_main or loop.epoch + 1 == loop.epochs or not self.content.is_known:
+        if not loop.is_main or loop.epoch + 1 == loop.epochs or not self.content.known():
             return
         folder, card = newest(self.run), make_card(self.config, self.data, self.method)
         shutil.rmtree(folder, ignore_errors=True)  # with the results of the epoch before

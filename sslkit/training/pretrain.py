@@ -172,7 +172,7 @@ def _train(
     # History comes before the monitor, so that its clock stops before the evaluation starts.
     monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k, before=lambda: start.judged)
     module, count = Pretraining(method), build.steps(config, data)
-    prepare = Prepare(data, Path(config.out) / ".cache", count)  # early: a prior that does not fit ends the run
+    prepare = Prepare(data, config.cache and Path(config.cache), count)  # early: a prior that does not fit ends the run
     # First: what it compiles is removed before kNN and probe.
     hooks: list[Hook] = [compiled_networks(config, method)] if config.trainer.compile else []
     hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor, unreadable]
@@ -214,6 +214,9 @@ class Start(Hook):
                 if self.data.bank is not None:
                     say.line(of_start(self.judged, self.data, self.k))
 
+    def batch_end(self, *_: object) -> None:
+        self.content.known()  # ends a resumed run whose images are found to be others
+
     def state(self) -> dict[str, Any]:
         return {"judged": self.judged, **self.content.state(), "init": self.init}
 
@@ -230,7 +233,7 @@ class Prepare(Hook):
     """Lets the regularisers read the clean images, on all ranks at the same time, once these see the same ones."""
 
     data: Data
-    cache: Path
+    cache: Path | None
     steps: int
 
     def begin(self, loop: Loop) -> None:

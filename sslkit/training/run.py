@@ -23,7 +23,7 @@ from sslkit.zoo import card
 from sslkit.zoo.entry import CARD, ZooEntry
 
 # Settings that do not affect the weights.
-MAY_CHANGE = ("resume", "dry", "out", "name", "eval")
+MAY_CHANGE = ("resume", "dry", "out", "cache", "name", "eval")
 MAY_CHANGE_INSIDE = (
     "source",  # where the images lie: whether they are the same is compared by their content
     "workers",

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,13 @@ from forks import exit_code, free_port, start_ranks
 from photographs import write_jpegs
 
 import sslkit
-from sslkit.data import same_data
+from sslkit.data import file_contents, same_data
 from sslkit.errors import UserError
+from sslkit.priors import _features
+from sslkit.priors import build as build_prior
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.training import pretrain
+from sslkit.training.pretrain import Start
 
 
 def check_in_group(rank: int, port: int, sources: list[str], said: str | None) -> None:
@@ -128,6 +132,40 @@ def test_a_killed_run_goes_on_with_a_copy_of_its_images(of_files, tmp_path: Path
         sslkit.pretrain(other)
 
 
+def test_a_resumed_run_does_not_wait_for_the_content_of_a_copy(of_files, tmp_path: Path, monkeypatch) -> None:
+    """It is compared before anything is written, and the features of the prior are found meanwhile."""
+    run = {**of_files, "cache": str(tmp_path / "cache")}
+    assert exit_code(tmp_path / "said", killed, run) == -signal.SIGKILL, (tmp_path / "said").read_text()
+    stepped, real, tables = threading.Event(), file_contents._digest, _features._batches
+    monkeypatch.setattr(file_contents, "_digest", lambda path: stepped.wait(60) and real(path))
+    monkeypatch.setattr(Start, "batch_end", lambda self, *_: stepped.set())
+    monkeypatch.setattr(_features, "_batches", lambda *_: pytest.fail("the features of the prior are computed again"))
+    last, other = tmp_path / "zoo" / "run" / "checkpoints" / "last.ckpt", copied(run, tmp_path / "other" / "photos")
+    before, file = last.read_bytes(), tmp_path / "other" / "photos" / "b" / "03.jpg"
+    content = bytearray(file.read_bytes())
+    content[-20] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(UserError, match="the images have changed since"):
+        sslkit.pretrain(other)
+    assert stepped.is_set() and last.read_bytes() == before, "found out at the end of the epoch"
+    stepped.clear()
+    assert sslkit.pretrain(copied(run, tmp_path / "scratch" / "photos")).card["epochs"] == 2 and stepped.is_set()
+    monkeypatch.setattr(_features, "_batches", tables)
+
+
+def test_features_of_other_images_are_not_kept_under_the_digest_of_a_checkpoint(of_files, tmp_path: Path) -> None:
+    images = sslkit.open_images(of_files["data"]["source"], image_size=16, cache=None)
+    begun = {"listing": images.listing, "digest": "of others"}
+    content = same_data.Content(images, read=True)
+    content.known = lambda: False  # it is not read yet
+    content.check(begun, tmp_path)
+    assert images.digest == "of others"
+    del content.known
+    with pytest.raises(UserError, match="have changed"):
+        _features.tabulate(build_prior("hog", size=16), images, cache=tmp_path / "cache", device=torch.device("cpu"))
+    assert not list((tmp_path / "cache").glob("prior-*.npy"))
+
+
 def test_a_run_that_was_stopped_before_its_files_were_read_says_so(of_files, tmp_path: Path, capsys) -> None:
     images = sslkit.open_images(of_files["data"]["source"], image_size=16, cache=None)
     content = same_data.Content(images, read=False)
@@ -136,7 +174,6 @@ def test_a_run_that_was_stopped_before_its_files_were_read_says_so(of_files, tmp
     content.check(unread, tmp_path)
     said = " ".join(capsys.readouterr().out.split())
     assert said.endswith("only names and sizes of its 24 images are known to be the same")
-    content.check({**unread, "digest": images.digest}, tmp_path)
     with pytest.raises(UserError, match="have changed"):
         content.check({**unread, "listing": "another"}, tmp_path)
     reading = same_data.Content(sslkit.open_images(of_files["data"]["source"], image_size=16, cache=None), read=True)

@@ -42,7 +42,7 @@ def test_a_run_from_shards_is_the_run_from_the_folder(digits: Path, typed) -> No
         assert other.card["after"] == folder.card["after"] and other.card["data"]["images"] == 30
         for name, value in folder.state_dict().items():
             assert torch.equal(other.state_dict()[name], value)
-    assert list((where / "shards" / ".cache").glob("shards-*.npz")) and not (where / "runs").exists()
+    assert list((where / "runs" / "cache").glob("shards-*.npz")) and not (where / "shards" / ".cache").exists()
 
 
 def test_shards_that_changed_cannot_continue_a_run(digits: Path, monkeypatch) -> None:

@@ -56,6 +56,7 @@ def config(films, tmp_path) -> dict:
         "data": {"source": f"video:{films}", "batch_size": 8, "image_size": 16, "frames": 4, "stride": 3, "workers": 0},
         "epochs": 2,
         "out": str(tmp_path / "zoo"),
+        "cache": str(tmp_path / "cache"),
         "eval": {"k": 3, "tsne": 12},
         "trainer": {"progress": False, "precision": "32-true", "log_every": 1},
     }
@@ -82,7 +83,7 @@ def test_a_run_leaves_an_entry_of_clips(config, films, capsys) -> None:
     assert entry.card["features"]["images"] == 24
     for picture in ("views.png", "loss.png", "embedding.png"):
         assert np.asarray(Image.open(entry.folder / picture).convert("L")).std() > 5, f"{picture} is blank"
-    assert list((entry.folder.parent / ".cache").glob("prior-*.npy"))
+    assert list(Path(config["cache"]).glob("prior-*.npy"))
 
 
 def test_the_entry_gives_the_features_of_its_card(config, films) -> None:

@@ -35,11 +35,15 @@ ADE_CLASSES = 150
 
 @dataclass(frozen=True, eq=False)
 class PngMaps:
-    """`Maps` of PNG files of one channel: `paths` below `root`; first: the value of class 0, 0 below it is ignored."""
+    """`Maps` of PNG files of one channel: `paths` below `root`; first: the value of class 0, 0 below it is ignored.
+
+    cache: folder that remembers the digests of the files.
+    """
 
     root: Path
     paths: Sequence[str]
     first: int = 0
+    cache: str | Path | None = CACHE
 
     def __getitem__(self, row: int) -> np.ndarray:
         path = os.path.join(self.root, self.paths[row])
@@ -56,10 +60,10 @@ class PngMaps:
         return np.where((values < self.first) | (values == IGNORED), IGNORED, shifted).astype(np.uint8)
 
     def take(self, rows: np.ndarray) -> "PngMaps":
-        return PngMaps(self.root, [self.paths[row] for row in rows], self.first)
+        return replace(self, paths=[self.paths[row] for row in rows])
 
     def update_digest(self, digest: Any) -> None:
-        FileContents(self.root, PathList(list(self.paths)), Path(CACHE)).update_content(digest)
+        FileContents(self.root, PathList(list(self.paths)), self.cache).update_content(digest)
 
 
 def open_voc12(split: str, root: Path, counts: str = "raise") -> LabelMaps:

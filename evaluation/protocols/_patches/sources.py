@@ -5,6 +5,7 @@
 - coco:FOLDER: custom, FOLDER/train.json and FOLDER/test.json in COCO format, with masks
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from evaluation.datasets import AS_USUAL, Reading
@@ -36,7 +37,10 @@ def open_label_maps(source: str | LabelMaps | Boxes, split: str = "train", readi
         return of_boxes(open_boxes(source, split))
     name, _, own = str(source).partition(":")
     if name in PNG:
-        return PNG[name](split, Path(own or reading.root).expanduser(), reading.counts)
+        opened = PNG[name](split, Path(own or reading.root).expanduser(), reading.counts)
+        parts = {part: replace(getattr(opened, part), cache=reading.cache) for part in ("pixels", "maps")}
+        return replace(opened, **parts)
     if name in MASKS:
-        return of_boxes(open_boxes(str(source), split, reading.root, counts=reading.counts, range=reading.range))
+        how = {"counts": reading.counts, "range": reading.range, "cache": reading.cache}
+        return of_boxes(open_boxes(str(source), split, reading.root, **how))
     raise UserError(f"there is no segmentation set {source!r}: {nearest(name, NAMES)}")

@@ -82,7 +82,7 @@ def action(
     precision: "float32", or "bfloat16" autocast. seed: of everything drawn. image_size: where the model does not say.
     out: folder of `action.jsonl`, to which every finished split is added, and of checkpoints: the same call takes up
         a stopped training at its last one, and ends with the same numbers. A video that is changed is trained on and
-        tested anew. cache: folder of the index of videos; None: none is kept.
+        tested anew, a copy is not. cache: folder of the index and the digests of videos; None: none is kept.
     root, counts: see `open_films`. mirror: training clips at random; None: unless classes differ by left and right.
     on_error: "skip" leaves out and names videos that cannot be decoded, or "raise".
     device: "auto" is a GPU if there is one. workers: processes that decode. save_seconds: between two checkpoints.

@@ -9,6 +9,8 @@ import numpy as np
 
 from evaluation.datasets._copies import same_of_shape
 from evaluation.protocols.action.datasets.base import Films
+from sslkit.data.file_contents import FileContents
+from sslkit.data.path_list import PathList
 from sslkit.data.pixel_digest import digest_of_pixels
 from sslkit.data.video.index import VideoIndex, index_videos
 from sslkit.data.video.reader import UnreadableVideo, VideoFacts, VideoReader, open_reader
@@ -19,17 +21,23 @@ RATES = 1.1  # ratio of frame rates that are told apart: 23.976, 24 and 25 count
 
 @dataclass(frozen=True)
 class SurveyedVideos:
-    """films: the decodable videos. index: their frame counts and sizes, at `places`. reader: of their frames."""
+    """films: the decodable videos. index: their frame counts and sizes, at `places`. reader: of their frames.
+
+    cache: folder that remembers the digests of the files.
+    """
 
     films: Films
     index: VideoIndex
     places: np.ndarray
     reader: VideoReader
+    cache: str | Path | None = None
 
     @cached_property
-    def changed(self) -> str:
-        """sha256 (hex) of each file's modification time in ns, which detects changed content of the same size."""
-        return hashlib.sha256(self.index.numbers["changed"][self.places].tobytes()).hexdigest()
+    def content(self) -> str:
+        """sha256 (hex) of the files: that of any copy."""
+        digest = hashlib.sha256()
+        FileContents(self.films.root, PathList(list(self.films.paths)), self.cache).update_content(digest)
+        return digest.hexdigest()
 
     @property
     def shapes(self) -> np.ndarray:
@@ -87,7 +95,7 @@ def survey(
             f"{films.name}: {len(unreadable)} of {len(films)} videos cannot be read, the first is {films.path(row)}: "
             f"{reason}; on_error=skip leaves them out"
         )
-    return SurveyedVideos(films.without(unreadable) if unreadable else films, index, places[sound], reader)
+    return SurveyedVideos(films.without(unreadable) if unreadable else films, index, places[sound], reader, cache)
 
 
 def noted(videos: SurveyedVideos, note: str) -> SurveyedVideos:

@@ -25,6 +25,7 @@ from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
+from sslkit.runtime.waiting import from_first
 
 NEEDS = ("value", "interval", "kind", "n", "unit", "others", "right", "seconds", "in_train", "leaky")  # of every record
 FEATURES = ("live", "once")
@@ -59,7 +60,7 @@ class Run:
             "fold": films.fold,
             "train": self.train.films.digest,
             "test": films.digest,
-            "changed": [self.train.changed, self.test.changed],
+            "content": from_first("the content of the videos", lambda: [self.train.content, self.test.content]),
             "decoder": self.train.reader.name,
             "recipe": asdict(self.recipe),
             "shape": asdict(self.shape),

@@ -34,6 +34,7 @@ def detection(
     image_size: int | None = Place.image_size,
     out: str | Path | None = Place.out,
     root: str | Path = Place.root,
+    cache: str | Path | None = Place.cache,
     precision: str = Place.precision,
     device: str = Place.device,
     workers: int = Place.workers,
@@ -49,7 +50,8 @@ def detection(
 
     model: see `evaluation.load_model`: a ResNet, or a plain ViT for arch="vit_pyramid". It is copied.
         Images of colour become gray (luma) for a network of one channel.
-    data: see `evaluation.detection.open_boxes`, or {"train": Boxes, "test": Boxes}. root, counts, range: likewise.
+    data: see `evaluation.detection.open_boxes`, or {"train": Boxes, "test": Boxes}. root, cache, counts and
+        range: likewise.
     mirror: training images at random; None: unless names of classes differ by left and right.
     recipe: a name of RECIPES, which says data, schedule, arch and trials where they are None; without one they are
         none, "full", "c4" and 1.
@@ -73,7 +75,7 @@ def detection(
     options = Options(recipe=recipe, arch=arch, schedule=schedule, trials=trials, trainable=trainable, **chosen)
     how = {"image_size": image_size, "device": device, "workers": workers, "counts": counts, "range": range}
     how |= {"save_seconds": save_seconds, "progress": progress, "mirror": mirror}
-    place = Place(seed=seed, out=out, root=root, precision=precision, **how)
+    place = Place(seed=seed, out=out, root=root, cache=cache, precision=precision, **how)
     return asked("detection", model, data, options, place, masks=False)
 
 

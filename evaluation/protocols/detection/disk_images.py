@@ -30,13 +30,14 @@ class DiskImages:
     """`Pixels` of files: `paths` below `root`, and the (N, 2) height and width in the annotations.
 
     A file of another size is transposed by its EXIF orientation if that gives the annotated size; otherwise UserError.
-    scale: how stored values become bytes, see `common_scale`.
+    scale: how stored values become bytes, see `common_scale`. cache: folder that remembers the digests of the files.
     """
 
     root: Path
     paths: PathList
     sizes: np.ndarray
     scale: Scale = Scale()
+    cache: str | Path | None = CACHE
 
     def __getitem__(self, row: int) -> torch.Tensor:
         try:
@@ -52,7 +53,7 @@ class DiskImages:
         return replace(self, paths=self.paths.take(np.asarray(rows)), sizes=self.sizes[rows])
 
     def update_digest(self, digest: Any) -> None:
-        FileContents(self.root, self.paths, Path(CACHE)).update_content(digest)
+        FileContents(self.root, self.paths, self.cache).update_content(digest)
         if self.scale.range is not None:
             digest.update(repr(self.scale.range).encode())
         digest.update(b"no opacity" if self.scale.opacity is False else b"")

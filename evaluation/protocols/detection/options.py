@@ -21,6 +21,7 @@ from evaluation.protocols.detection.body import TRAINABLE
 from evaluation.protocols.detection.boxes import EMPTY
 from evaluation.protocols.detection.detector import ARCHITECTURES
 from evaluation.protocols.detection.recipes import TASKS
+from sslkit.data.image_options import CACHE
 from sslkit.options.settings import Limits
 from sslkit.runtime.context import SAVE_SECONDS
 
@@ -78,6 +79,7 @@ class Place:
     precision: float32 or bfloat16
     image_size: pixels, for random:NAME, whose stem depends on it; null: 224
     root: of the data, see `open_boxes`
+    cache: folder of the digests of files; null: none is kept
     counts: a published set with another number of images than published: raise, or warn
     mirror: training images at random; null: unless names of classes differ by left and right
     range: pixels of more than 8 bits: [low,high], the values that become 0 and 255; auto: the least and the greatest
@@ -94,6 +96,7 @@ class Place:
     precision: Precision = "float32"
     image_size: SizeOrNone = None
     root: str | Path = "data"
+    cache: str | Path | None = CACHE
     counts: CountsRule = "raise"
     mirror: bool | None = None
     range: RangeOrNone = None

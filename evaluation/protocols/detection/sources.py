@@ -6,15 +6,17 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
 from evaluation.protocols.detection.coco import open_coco2017, open_coco_folder
+from evaluation.protocols.detection.disk_images import DiskImages
 from evaluation.protocols.detection.plausible import check_plausible
 from evaluation.protocols.detection.voc import open_voc
 from sslkit.data.decode.scale import Range
-from sslkit.data.image_options import checked_range
+from sslkit.data.image_options import CACHE, checked_range
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 
@@ -31,6 +33,7 @@ def open_boxes(
     counts: str = "raise",
     range: Sequence[float] | str | None = None,
     empty: str = "skip",
+    cache: str | Path | None = CACHE,
 ) -> Boxes:
     """Open one split of a detection data set. Nothing is downloaded.
 
@@ -42,6 +45,7 @@ def open_boxes(
     range: of coco:FOLDER, the values of pixels of more than 8 bits that become 0 and 255 in both splits; "auto": the
         least and the greatest of the training images; None: found in a sample of them.
     empty: training images without an object: "skip", counted in `left_out`, as published, or "keep" as background.
+    cache: folder that remembers the digests of files; None: nothing is remembered.
     Raises UserError for an unknown source or split, missing files (all are named, with their source), and for
     invalid annotations.
     """
@@ -53,6 +57,8 @@ def open_boxes(
     else:
         how = {"masks": masks, "counts": counts, "range": checked_range(range), "empty": empty}
         opened = _opened(source, split, Path(root).expanduser(), **how)
+        if isinstance(opened.pixels, DiskImages):
+            opened = replace(opened, pixels=replace(opened.pixels, cache=cache))
     return opened if masks else opened.without_masks()
 
 

@@ -17,6 +17,7 @@ from sslkit.data.sources.split_words import split_of, usual
 from sslkit.data.sources.walk import Kind, chosen
 from sslkit.errors import UserError, first_line
 from sslkit.files.reading import regular
+from sslkit.files.stamps import Stamp, stamp_of, wait_for_tick
 from sslkit.terminal.say import counted
 
 TEXTS = (".txt", ".lst", ".list")
@@ -176,15 +177,15 @@ def _check_once(file: Path, rows: Rows, paths: Sequence[str]) -> None:
 
 
 def _read(file: Path, label: str = "") -> Rows:
-    about = file.stat()
-    return _parsed(file, about.st_size, about.st_mtime_ns, label)
+    return _parsed(file, stamp_of(file.stat()), label)
 
 
 @lru_cache(maxsize=2)  # its splits are asked for several times
-def _parsed(file: Path, size: int, changed: int, label: str) -> Rows:
-    """The rows of a list. size, changed: of the file, so that a changed one is read again."""
-    if size > _MOST:
-        raise UserError(f"{file} has {size / 2**30:.1f} GiB, which is no list of files")
+def _parsed(file: Path, stamp: Stamp, label: str) -> Rows:
+    """The rows of a list. stamp: of the file, so that a changed one is read again."""
+    if stamp.bytes > _MOST:
+        raise UserError(f"{file} has {stamp.bytes / 2**30:.1f} GiB, which is no list of files")
+    wait_for_tick(stamp.changed)
     try:
         lines = re.split("\r\n|\n|\r", _text(regular(file).read_bytes()))
     except OSError as error:

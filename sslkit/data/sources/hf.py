@@ -1,9 +1,12 @@
 """Hugging Face data sets with an image column: on disk (Arrow or Parquet), or by their name on the hub."""
 
+import atexit
 import hashlib
 import io
 import os
+import shutil
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,18 +16,22 @@ import numpy as np
 import yaml
 from tqdm import tqdm
 
+from sslkit.data.decode.decoding import EXTENSIONS
 from sslkit.data.decode.opening import Picture, open_picture
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.decoded import DecodedImages
-from sslkit.data.file_contents import bar_is_off, remembered
+from sslkit.data.file_contents import FileContents, bar_is_off, remembered
 from sslkit.data.images import Identity, ImageOptions, check_split
+from sslkit.data.path_list import PathList
 from sslkit.data.sources.hf_labels import labels_of
 from sslkit.data.sources.split_words import asked, split_of, usual
 from sslkit.errors import UserError, first_line
 from sslkit.files.reading import regular
+from sslkit.files.stamps import stamp_of, wait_for_tick
 from sslkit.options.members import nearest
 
 PREFIX = "hf:"
+_ROWS_AT_ONCE = 1000
 
 
 class HfImages(DecodedImages):
@@ -75,35 +82,51 @@ class HfImages(DecodedImages):
 
     def _update_digest(self, digest: Any) -> None:
         self._update_listing(digest)
-        files = [os.stat(file["filename"]) for file in self._table.cache_files]
-        about = (self._table._fingerprint, self._column, [(file.st_size, file.st_mtime_ns) for file in files])
+        stamps = [stamp_of(os.stat(file["filename"])) for file in self._table.cache_files]
+        wait_for_tick(np.array([stamp.changed for stamp in stamps], np.int64))
+        about = (self._table._fingerprint, self._column, stamps)
         digest.update(remembered(self.options.cache, repr(about), self._content).encode())
+        if paths := list(self._paths()):
+            root = os.path.commonpath([os.path.dirname(path) for path in paths])
+            below = PathList([os.path.relpath(path, root) for path in paths])
+            FileContents(Path(root), below, self.options.cache).update_content(digest)
+
+    def _paths(self) -> Iterator[str]:
+        """The files of the rows whose images are not in the table."""
+        import pyarrow.compute as pc  # comes with datasets
+
+        for batch in self._table.with_format("arrow").iter(_ROWS_AT_ONCE):
+            for chunk in batch.column(self._column).chunks:
+                outside = pc.and_(pc.is_null(chunk.field("bytes")), pc.is_valid(chunk.field("path")))
+                yield from chunk.field("path").filter(outside).to_pylist()
 
     def _content(self) -> str:
-        """sha256 (hex) of the encoded images; the table's own fingerprint depends on where it lies."""
+        """sha256 (hex) of the images in the table, whose own fingerprint depends on where it lies."""
         digest = hashlib.sha256()
         for row in tqdm(range(len(self)), desc="content", unit="image", delay=2, disable=bar_is_off()):
-            digest.update(hashlib.sha256(self.content(row)).digest())
+            image = self._table[row][self._column]
+            digest.update(hashlib.sha256((image and image["bytes"]) or b"").digest())
         return digest.hexdigest()
 
 
-def splits_of_hf(source: str) -> tuple[str, ...]:
-    return tuple(_usual(_loaded(_parsed(source)[0])))
+def splits_of_hf(source: str, cache: str | Path | None) -> tuple[str, ...]:
+    """cache: as of `open_hf`."""
+    return tuple(_usual(_loaded(_parsed(source)[0], cache)))
 
 
 def open_hf(source: str, options: ImageOptions) -> HfImages:
     """One split of `hf:PATH[#COLUMN]` or `hf:NAME[#COLUMN]`; `hf:PATH#COLUMN#COLUMN` names images and labels.
 
-    PATH: a folder that `save_to_disk` wrote, or one with Parquet or Arrow files, which the library converts once in its
-    own cache. NAME: on the hub, from where the library downloads to its cache. COLUMN: of the images, by default the
-    only one, or of the labels.
+    PATH: a folder that `save_to_disk` wrote, or one with Parquet or Arrow files, which the library converts once below
+    `options.cache`. NAME: on the hub, from where the library downloads to its cache. COLUMN: of the images, by default
+    the only one, or of the labels.
     Splits: "train" first, or the first there is, with a warning, as of those that are not read; they are called as of a
     folder, and a single held-out split is "test". Labels: see `hf_labels.labels_of`.
     Raises UserError if the package datasets is missing, for what cannot be loaded, for a data set without images, and
     for streamed ones.
     """
     where, columns = _parsed(source)
-    tables = _loaded(where)
+    tables = _loaded(where, options.cache)
     known = _usual(tables)
     wanted = asked(options.split, known)
     check_split(source, wanted, tuple(known))
@@ -155,7 +178,7 @@ def _parsed(source: str) -> tuple[str, list[str]]:
     return where, list(filter(None, columns))
 
 
-def _loaded(where: str) -> dict[str, Any]:
+def _loaded(where: str, cache: str | Path | None) -> dict[str, Any]:
     """The splits of a data set by their own names."""
     try:
         import datasets
@@ -175,12 +198,30 @@ def _loaded(where: str) -> dict[str, Any]:
     if path.is_dir():
         _check_local(path, whole)
     try:
-        found = load(str(path) if path.exists() else where)
+        how = {"cache_dir": _converted(path, cache)} if path.is_dir() and not whole else {}
+        found = load(str(path) if path.exists() else where, **how)
     except IndexError as error:  # of datasets, which does not look whether there is a file
         raise UserError(f"cannot load hf:{where}: it has no rows") from error
     except Exception as error:  # of datasets, the hub and Arrow
         raise UserError(f"cannot load hf:{where}: {type(error).__name__}: {first_line(error)}") from error
     return dict(found) if isinstance(found, datasets.DatasetDict) else {"train": found}
+
+
+def _converted(folder: Path, cache: str | Path | None) -> str:
+    """The folder for what the library makes of a local one, which it would use again for changed files of equal times.
+
+    Its name tells the names of all files, and the content of those that are no images: of an image file the library
+    keeps the path alone. Without a cache it is removed when the process ends.
+    """
+    if cache is None:
+        scratch = tempfile.mkdtemp(prefix="sslkit-hf-")
+        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+        return scratch
+    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    digest = hashlib.sha256(os.fsencode("\0".join([str(folder.resolve()), *files])))
+    read = [name for name in files if name.rpartition(".")[2].lower() not in EXTENSIONS]
+    FileContents(folder, PathList(read), cache).update_content(digest)
+    return str(Path(cache).absolute() / f"tables-{digest.hexdigest()[:32]}")
 
 
 def _check_local(folder: Path, whole: bool) -> None:

@@ -204,7 +204,7 @@ def _find(source: Source, cache: str | Path | None = None) -> _Source:
     if isinstance(source, str) and text.startswith(shards.PREFIX):
         return _Source(partial(shards.open_shards, text), partial(shards.splits_of_shards, text, cache))
     if isinstance(source, str) and text.startswith(hf.PREFIX):
-        return _Source(partial(hf.open_hf, text), partial(hf.splits_of_hf, text))
+        return _Source(partial(hf.open_hf, text), partial(hf.splits_of_hf, text, cache))
     if file_sources.is_several(text):  # together longer than a path may be
         return _Source(partial(file_sources.open_files, text), partial(file_sources.splits_of_files, text))
     path = _expanded(text)

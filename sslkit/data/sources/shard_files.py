@@ -15,21 +15,29 @@ from typing import IO, Any
 from sslkit.data.sources.zip_archives import ENDING, is_zip, unpacked
 from sslkit.errors import UserError, first_line
 from sslkit.files.reading import regular
+from sslkit.files.stamps import stamp_of
 
 _OPEN_AT_ONCE = 64  # local files that a process keeps open
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d{1,100})\.\.(\d{1,100})")
 _MOST = 1_000_000  # names of a pattern; the largest sets of today have some 250,000 shards
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
+_TAGS = ("ETag", "etag", "md5", "md5Hash", "Content-MD5", "sha")  # what the file systems of fsspec know
+_TIMES = ("mtime", "LastModified", "last_modified", "Last-Modified", "created")
 _KINDS = (".tar", *_COMPRESSED)  # of the files that a folder is searched for
 
 
 @dataclass(frozen=True)
 class State:
-    """Size in bytes of a shard, and its modification time in ns or its tag, as text: both change if the shard does."""
+    """What is known of a shard without reading it. bytes: its size.
+
+    stamp: text that is another one if the shard has changed, see `sslkit.files.stamps`; "" if there is none.
+    tag: that of an object store, which stands for the content; "" for a file, and for a server that gives times alone.
+    """
 
     bytes: int
-    changed: str
+    stamp: str
+    tag: str = ""
 
 
 @dataclass
@@ -67,13 +75,13 @@ class ShardFiles:
         """Raises UserError if the file is missing or cannot be reached."""
         try:
             if not self.is_remote:
-                stat = os.stat(regular(shard))
-                return State(stat.st_size, str(stat.st_mtime_ns))
+                stamp = stamp_of(os.stat(regular(shard)))
+                return State(stamp.bytes, stamp.text)
             about = self._remote(shard).info(_path(shard, self._remote(shard)))
         except Exception as error:  # each file system of fsspec raises its own
             raise UserError(f"cannot reach the shard {shard}: {type(error).__name__}: {first_line(error)}") from error
-        tag = next((about[key] for key in ("ETag", "etag", "md5", "mtime", "LastModified") if about.get(key)), "")
-        return State(int(about["size"] or 0), str(tag))
+        tag, when = (next((str(about[key]) for key in keys if about.get(key)), "") for keys in (_TAGS, _TIMES))
+        return State(int(about["size"] or 0), tag or when, tag)
 
     def _descriptor(self, shard: str) -> int:
         if self._process != os.getpid():  # after a fork: the parent may close its own

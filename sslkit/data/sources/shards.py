@@ -20,6 +20,7 @@ from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.path_list import PathList
 from sslkit.data.sources import shard_files
 from sslkit.data.sources.sample_images import is_image_of_sample, kinds_of
+from sslkit.data.sources.shard_contents import StoredContents
 from sslkit.data.sources.shard_files import ShardFiles
 from sslkit.data.sources.shard_labels import first_folders, labels_of
 from sslkit.data.sources.split_words import SPLIT_OF_WORD, asked, split_of, usual
@@ -81,25 +82,20 @@ class ShardImages(DecodedImages):
 
     def _update_listing(self, digest: Any) -> None:
         self.index.update_digest(digest)
-        if self._contents is None:
-            for shard in self.index.used:
-                state = shard.state
-                digest.update(f"{shard.name[self._shared :]}\0{state.bytes} {state.changed}\n".encode())
-        else:
-            self._contents.update_listing(digest)
+        self._contents.update_listing(digest)
 
     def _update_digest(self, digest: Any) -> None:
-        self._update_listing(digest)
-        if self._contents is not None:
-            self._contents.update_content(digest)
+        self.index.update_digest(digest)
+        self._contents.update_content(digest)
 
     @property
-    def _contents(self) -> FileContents | None:
-        """The shards that are used; None behind a URL, where a tag stands for the content."""
+    def _contents(self) -> FileContents:
+        """The shards that are used."""
+        used, start = self.index.used, self.index.shards[0].name[: self._shared]
+        paths = PathList([shard.name[self._shared :] for shard in used])
         if self.files.is_remote:
-            return None
-        shards = [shard.name[self._shared :] for shard in self.index.used]
-        return FileContents(Path(self.index.shards[0].name[: self._shared]), PathList(shards), self.options.cache)
+            return StoredContents(self.files, start, paths, [shard.state for shard in used], self.options.cache)
+        return FileContents(Path(start), paths, self.options.cache)
 
 
 def splits_of_shards(source: str, cache: str | Path | None) -> tuple[str, ...]:

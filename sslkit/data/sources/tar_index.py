@@ -1,6 +1,6 @@
 """An index of the images in shards: read once from the tar headers, in parallel, and kept in one file.
 
-A shard's rows are valid while its size and its modification time, or tag, are unchanged.
+A shard's rows are valid while its size and its stamp, or the tag of an object store, are unchanged.
 """
 
 import hashlib
@@ -21,9 +21,10 @@ from sslkit.data.sources.shard_files import ShardFiles, State
 from sslkit.data.sources.tar_samples import Label, Members
 from sslkit.data.sources.tar_scan import scan
 from sslkit.errors import UserError, first_line
+from sslkit.files.stamps import wait_for_tick
 from sslkit.files.writing import exclusive, write_whole
 
-FORMAT = 4
+FORMAT = 5
 _BAR_FROM = 20  # shards
 _NUMBERS = ("offset", "size", "sample")
 _COLUMNS = (*_NUMBERS, "role", "label")
@@ -136,10 +137,12 @@ def _scanned(
     def members(shard: str) -> Members:
         state = files.state(shard)
         old = known.get(shard)
-        if old is not None and old.state == state and (refused or not old.reason):
+        if old is not None and old.state == state and state.stamp and (refused or not old.reason):
             return old
         if refused:
             raise refused
+        if not files.is_remote:
+            wait_for_tick(int(state.stamp.split()[1]))
         return scan(files, shard, state)
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -163,7 +166,8 @@ def _write(file: Path, found: dict[str, Members]) -> None:
     about = {
         "counts": np.array([len(one.names) for one in members], np.int64),
         "bytes": np.array([one.state.bytes for one in members], np.int64),
-        "changed": _packed([one.state.changed for one in members]),
+        "stamps": _packed([one.state.stamp for one in members]),
+        "tags": _packed([one.state.tag for one in members]),
         "shards": _packed(list(found)),
         "names": np.frombuffer(index.names._block, np.uint8),
         "ends": index.names._ends,
@@ -197,7 +201,7 @@ def _unpacked(kept: dict[str, np.ndarray]) -> dict[str, Members]:
     names = PathList.of_block(kept["names"].tobytes(), ends)
     said, roles, labels = json.loads(kept["tables"].tobytes())
     labels = [some if some is None else tuple(Label(*one) for one in some) for some in labels]
-    states = map(State, kept["bytes"].tolist(), _texts(kept["changed"]))
+    states = map(State, kept["bytes"].tolist(), _texts(kept["stamps"]), _texts(kept["tags"]))
     for name, state, count, more in zip(_texts(kept["shards"]), states, kept["counts"].tolist(), said, strict=True):
         stop = start + count
         columns = {column: kept[column][start:stop] for column in _COLUMNS}

@@ -1,6 +1,6 @@
 """An index of a folder's videos: surveyed once, kept in one .npz file, updated where files change.
 
-A row is valid while the file's size and modification time are unchanged.
+A row is valid while the file's stamp is unchanged, see `sslkit.files.stamps`.
 """
 
 import hashlib
@@ -17,14 +17,14 @@ import numpy as np
 from sslkit.data.path_list import PathList
 from sslkit.data.video.reader import UnreadableVideo, VideoFacts, VideoReader
 from sslkit.errors import UserError
+from sslkit.files.stamps import Stamp, stamp_of, wait_for_tick
 from sslkit.files.writing import exclusive, write_whole
 
-FORMAT = 2
+FORMAT = 3
 _BAR_FROM = 20  # videos
 _SAVE_EVERY = 1000  # surveyed videos: the most that a stopped run loses
 _NUMBERS = {  # one number per video
-    "bytes": np.int64,
-    "changed": np.int64,
+    **dict.fromkeys(Stamp._fields, np.int64),
     "frames": np.int64,
     "fps": np.float64,
     "height": np.int32,
@@ -36,13 +36,9 @@ _NUMBERS = {  # one number per video
 
 @dataclass(frozen=True)
 class Entry:
-    """One file. bytes, changed: its size, and its modification time in ns. facts: None if unreadable.
+    """One file. facts: None if unreadable. reason: why it cannot be read, "" if it can."""
 
-    reason: why it cannot be read, "" if it can.
-    """
-
-    bytes: int
-    changed: int
+    stamp: Stamp
     facts: VideoFacts | None
     reason: str = ""
 
@@ -86,7 +82,7 @@ class VideoIndex:
         keys = slice(self.key_ends[place], self.key_ends[place + 1])
         shape = (n["frames"], n["fps"], n["height"], n["width"], n["aspect"], "decoded" if n["decoded"] else "packets")
         facts = VideoFacts(*shape, self.key_pts[keys], self.key_numbers[keys]) if n["frames"] else None
-        return Entry(n["bytes"], n["changed"], facts, self.reasons[place])
+        return Entry(Stamp(*(n[name] for name in Stamp._fields)), facts, self.reasons[place])
 
     def entries(self) -> dict[str, Entry]:
         return {self.paths[place]: self.row(place) for place in range(len(self))}
@@ -102,8 +98,8 @@ class VideoIndex:
 
 
 def _number(entry: Entry, name: str) -> int | float | bool:
-    if name in ("bytes", "changed"):
-        return getattr(entry, name)
+    if name in Stamp._fields:
+        return getattr(entry.stamp, name)
     if entry.facts is None:
         return 0
     return entry.facts.counted == "decoded" if name == "decoded" else getattr(entry.facts, name)
@@ -133,39 +129,35 @@ def index_videos(root: Path, paths: Sequence[str], reader: VideoReader, cache: P
     return VideoIndex.of({path: known[path] for path in paths})
 
 
-def _changed(
-    root: Path, paths: Sequence[str], known: dict[str, Entry], again: bool = True
-) -> list[tuple[str, int, int]]:
-    """(path, size, modification time) of the files whose rows are missing or outdated.
+def _changed(root: Path, paths: Sequence[str], known: dict[str, Entry], again: bool = True) -> list[tuple[str, Stamp]]:
+    """The files whose rows are missing or outdated.
 
     again: survey an unreadable file again: the obstacle may be gone without a change of the file.
     """
     changed = []
     for path in paths:
         try:
-            stat = os.stat(root / path)
+            stamp = stamp_of(os.stat(root / path))
         except OSError as error:
             raise UserError(f"cannot read the video {root / path}: {error.strerror}") from error
         entry = known.get(path)
-        is_old = entry is None or (entry.bytes, entry.changed) != (stat.st_size, stat.st_mtime_ns)
-        if is_old or (again and entry.facts is None):
-            changed.append((path, stat.st_size, stat.st_mtime_ns))
+        if entry is None or entry.stamp != stamp or (again and entry.facts is None):
+            changed.append((path, stamp))
     return changed
 
 
-def _survey(
-    root: Path, files: list[tuple[str, int, int]], reader: VideoReader, known: dict[str, Entry]
-) -> Iterator[None]:
+def _survey(root: Path, files: list[tuple[str, Stamp]], reader: VideoReader, known: dict[str, Entry]) -> Iterator[None]:
     """Put the entries of these files into `known`; yields whenever they should be saved, and at the end."""
     from tqdm import tqdm
 
-    def entry(file: tuple[str, int, int]) -> tuple[str, Entry]:
-        path, size, changed = file
+    def entry(file: tuple[str, Stamp]) -> tuple[str, Entry]:
+        path, stamp = file
         try:
-            return path, Entry(size, changed, reader.survey(str(root / path)))
+            return path, Entry(stamp, reader.survey(str(root / path)))
         except UnreadableVideo as error:
-            return path, Entry(size, changed, None, str(error))
+            return path, Entry(stamp, None, str(error))
 
+    wait_for_tick(np.array([stamp.changed for _, stamp in files], np.int64))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     bar = tqdm(total=len(files), desc="index", unit="video", disable=True if len(files) <= _BAR_FROM else None)
     with bar, ThreadPoolExecutor(cores) as pool:  # FFmpeg works outside the GIL

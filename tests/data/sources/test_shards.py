@@ -163,9 +163,9 @@ def test_a_read_only_index_is_used_if_it_knows_all_shards(monkeypatch, tmp_path:
     with pytest.warns(UserWarning, match="is damaged"):
         known = open_images(source, cache=cache).digest
     monkeypatch.setattr(tar_index, "scan", lambda *_: 1 / 0)
-    assert read_only(tmp_path, lambda: open_images(source, cache=cache).digest) == known
+    assert read_only(cache, lambda: open_images(source, cache=cache).digest) == known
     tar(first, labelled(range(30)))
-    said = read_only(tmp_path, lambda: open_images(source, cache=cache).digest)
+    said = read_only(cache, lambda: open_images(source, cache=cache).digest)
     assert said.startswith(f"UserError: cannot write the index of shards in {cache}: Permission denied; choose")
 
 

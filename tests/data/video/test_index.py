@@ -60,7 +60,7 @@ def test_it_says_what_the_reader_finds(root: Path) -> None:
         assert repr(row.facts) == repr(facts) and found.paths[place] == name
         assert np.array_equal(row.facts.key_pts, facts.key_pts)
         assert np.array_equal(row.facts.key_numbers, facts.key_numbers)
-        assert row.bytes == (root / name).stat().st_size
+        assert row.stamp.bytes == (root / name).stat().st_size
     assert found.row(3).facts is None and "not a video" in found.row(3).reason
 
 
@@ -97,10 +97,10 @@ def test_a_read_only_index_is_used_if_it_knows_all_videos(tmp_path: Path) -> Non
     (tmp_path / "text.mp4").write_text("no film")
     names = ["a.avi", "text.mp4"]
     index(tmp_path, tmp_path / "cache", names)
-    said = read_only(tmp_path, lambda: str(index(tmp_path, tmp_path / "cache", names)[1]))
+    said = read_only(tmp_path / "cache", lambda: str(index(tmp_path, tmp_path / "cache", names)[1]))
     assert said == "[]", "not even what could not be read"
     shutil.copy(tmp_path / "a.avi", tmp_path / "b.avi")
-    said = read_only(tmp_path, lambda: str(index(tmp_path, tmp_path / "cache", [*names, "b.avi"])))
+    said = read_only(tmp_path / "cache", lambda: str(index(tmp_path, tmp_path / "cache", [*names, "b.avi"])))
     assert said.startswith(f"UserError: cannot write the index of videos in {tmp_path / 'cache'}: Permission denied")
 
 

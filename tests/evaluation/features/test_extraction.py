@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import signal
 import tempfile
 import time
@@ -20,8 +21,9 @@ from torch import Tensor, nn
 
 import evaluation
 import sslkit
-from evaluation.features import cache
+from evaluation.features import cache, extraction
 from evaluation.features.models import load_model
+from sslkit.data import file_contents
 from sslkit.errors import UserError
 from sslkit.files import writing
 
@@ -284,3 +286,36 @@ def test_ids_and_groups_are_those_of_this_split(tmp_path: Path) -> None:
     found = evaluation.extract(net, own, "test", cache=tmp_path)
     assert plain.groups is None and (found.groups == own.groups).all() and (found.ids == own.ids).all()
     assert (found.x == plain.x).all()
+
+
+def test_folders_exchanged_by_mv_have_features_of_their_own(tmp_path: Path, monkeypatch) -> None:
+    """Bitmaps of one size and one time, as the usual repair of wrong labels leaves them."""
+    rng, root = np.random.default_rng(0), tmp_path / "set"
+    for number in range(80):
+        path = root / ("test" if number % 8 < 2 else "train") / "ab"[number % 2] / f"{number // 2:02}.bmp"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8) // 2 + 100 * (number % 2)).save(path)
+        os.utime(path, (10**9, 10**9))
+    how = {"image_size": 8, "cache": tmp_path / "cache", "progress": False, "workers": 0}
+
+    def extracted(source: Path, **more) -> list[evaluation.Features]:
+        return [
+            evaluation.extract("random:narrow_resnet", str(source), part, **how | more) for part in ("train", "test")
+        ]
+
+    before = extracted(root)
+    classes = [root / "train" / name for name in "ab"]
+    classes[0].rename(root / "between")
+    classes[1].rename(classes[0])
+    (root / "between").rename(classes[1])
+    train, test = extracted(root)
+    assert np.array_equal(train.x, extracted(root, cache=None)[0].x) and train.digest != before[0].digest
+    half = len(train) // 2
+    np.testing.assert_allclose(train.x, np.roll(before[0].x, half, axis=0), rtol=1e-4, atol=1e-5)
+    monkeypatch.setattr(extraction, "_run", lambda *_: pytest.fail("features were extracted again"))
+    monkeypatch.setattr(file_contents, "_digest", lambda path: pytest.fail(f"{path} was read again"))
+    assert [part.digest for part in extracted(root)] == [train.digest, test.digest]
+    monkeypatch.undo()
+    monkeypatch.setattr(extraction, "_run", lambda *_: pytest.fail("features were extracted again"))
+    shutil.copytree(root, tmp_path / "copy" / "set", copy_function=shutil.copyfile)
+    assert [part.digest for part in extracted(tmp_path / "copy" / "set")] == [train.digest, test.digest]

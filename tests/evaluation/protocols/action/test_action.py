@@ -1,6 +1,8 @@
 """Action recognition from films to a Result: one split and several, resumed, and bad input in one line each."""
 
 import json
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -144,14 +146,19 @@ def copied(films: Path, to: Path) -> Path:
 def test_a_film_that_is_overwritten_is_judged_anew(
     split: str, motion: Path, network: LoadedModel, tmp_path: Path, monkeypatch
 ) -> None:
-    """By other content of the same size."""
+    """By other content of the same size and time; what was only copied is not."""
     films = copied(motion, tmp_path / "set")
     how = {**QUICK, **QUIET, "features": "once", "cache": tmp_path / "cache", "out": tmp_path / "out"}
     first = action(network, f"video:{films}", **how)
-    action(network, f"video:{films}", **how)
-    assert len(read_records(tmp_path / "out" / "action.jsonl")) == 1
     path = films / split / "down" / "0.mp4"
+    path.touch()
+    action(network, f"video:{films}", **how)
+    shutil.copytree(films, tmp_path / "copy" / "set", copy_function=shutil.copyfile)
+    action(network, f"video:{tmp_path / 'copy' / 'set'}", **how)
+    assert len(read_records(tmp_path / "out" / "action.jsonl")) == 1
+    about = path.stat()
     path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
     again = action(network, f"video:{films}", **how)
     assert len(read_records(tmp_path / "out" / "action.jsonl")) == 2
     assert again.digests == first.digests, "which compare copies of a set"

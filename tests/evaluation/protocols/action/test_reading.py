@@ -1,6 +1,8 @@
 """Clips of films whose frames say their number: which frames, which squares of them, in which order."""
 
 import math
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -152,17 +154,25 @@ def test_random_crops_reach_all_edges_of_the_frames(numbered: Path, monkeypatch)
     assert (set(tops), set(lefts)) == (set(range(7)), set(range(39)))
 
 
-def test_a_film_that_is_overwritten_has_changed(tmp_path: Path) -> None:
-    for name in ("a", "b"):
+def test_a_film_that_is_overwritten_has_changed_and_a_copy_has_not(tmp_path: Path) -> None:
+    for name, frames in (("a", 9), ("b", 10)):
         (tmp_path / "films" / "train" / name).mkdir(parents=True)
-        write_film(tmp_path / "films" / "train" / name / "1.mp4", 9)
-    (tmp_path / "cache").mkdir()
-    first, again = (survey(open_films(f"video:{tmp_path}/films", "train"), cache=tmp_path / "cache") for _ in range(2))
-    assert first.changed == again.changed
+        write_film(tmp_path / "films" / "train" / name / "1.mp4", frames)
+
+    def opened(folder: str) -> SurveyedVideos:
+        return survey(open_films(f"video:{tmp_path / folder}", "train"), cache=tmp_path / "cache")
+
+    first = opened("films")
     path = tmp_path / "films" / "train" / "a" / "1.mp4"
-    path.write_bytes(path.read_bytes())
-    other = survey(open_films(f"video:{tmp_path}/films", "train"), cache=tmp_path / "cache")
-    assert other.changed != first.changed and other.films.digest == first.films.digest, "the manifest is that of a copy"
+    content, about = path.read_bytes(), path.stat()
+    path.touch()
+    shutil.copytree(tmp_path / "films", tmp_path / "copy" / "films", copy_function=shutil.copyfile)
+    assert {opened(name).content for name in ("films", "copy/films")} == {first.content}
+    path.write_bytes(content[:-9] + bytes(8) + content[-1:])
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert opened("films").content != first.content
+    path.write_bytes(content)
+    assert opened("films").content == first.content
 
 
 def test_a_schedule_goes_on_where_it_was_stopped() -> None:
