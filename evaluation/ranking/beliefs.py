@@ -32,14 +32,16 @@ DRAWS = 4000
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """mean: {model: expected accuracy, up to a constant}. best: {model: probability that it is the best}."""
+    """regret: {model: accuracy expected to be lost by taking it}. best: {model: probability that it is the best}."""
 
-    mean: Mapping[str, float]
+    regret: Mapping[str, float]
     best: Mapping[str, float]
 
     def order(self) -> list[str]:
-        """Return the models, highest expected accuracy first; equal ones as they came."""
-        return [list(self.mean)[place] for place in np.argsort(-levelled(list(self.mean.values())), kind="stable")]
+        """Return the models, lowest regret first, then highest probability; equal ones as they came."""
+        names = list(self.regret)
+        regret, best = (levelled(list(values.values())) for values in (self.regret, self.best))
+        return [names[place] for place in np.lexsort((-best, regret))]
 
 
 def beliefs(rounds: Sequence[Round], planned: int, seed: int = 0) -> Beliefs | None:
@@ -53,18 +55,19 @@ def beliefs(rounds: Sequence[Round], planned: int, seed: int = 0) -> Beliefs | N
     if not last or any(arm.right is None for arm, _ in last.values()):
         return None
     y, noise = measured(rounds, last), noise_of(list(last.values()), planned)
-    likelihoods, means, draws = [], [], []
+    likelihoods, regrets, draws = [], [], []
     rng = generator(seed, "beliefs of successive halving")
     standard = rng.standard_normal((DRAWS, len(y)))
+    standard -= standard.mean(0)  # so that expected accuracies are exact, and equal models have equal regrets
     for spread in SPREADS:
         mean, covariance, likelihood = posterior(y - y.mean(), noise, spread**2)
-        likelihoods.append(likelihood), means.append(mean)
-        draws.append((mean + standard @ np.linalg.cholesky(covariance).T).argmax(1))
+        theta = mean + standard @ np.linalg.cholesky(covariance).T
+        likelihoods.append(likelihood), regrets.append(theta.max(1).mean() - mean), draws.append(theta.argmax(1))
     weights = np.exp(np.array(likelihoods) - max(likelihoods))
     weights /= weights.sum()
     shares = np.stack([np.bincount(best, minlength=len(y)) / DRAWS for best in draws])
     return Beliefs(
-        dict(zip(last, (weights @ np.stack(means)).tolist(), strict=True)),
+        dict(zip(last, (weights @ np.stack(regrets)).tolist(), strict=True)),
         dict(zip(last, (weights @ shares).tolist(), strict=True)),
     )
 

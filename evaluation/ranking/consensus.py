@@ -20,6 +20,7 @@ from evaluation.results.verdict import Verdict
 AGREEMENT = 0.51  # correlation of kNN's scores with the accuracy after fine-tuning, both as normal scores
 SPREAD = 0.51  # the best accuracy less the mean, after fine-tuning over that of kNN
 DRAWS = 2000  # at least, of images, metrics and fine-tuning
+ROUNDS = 32  # of the noise of a draw over the models; more cost seconds for hundreds of models
 SURE = 0.9  # probability of a shortlist
 CHANCES = (
     "P(best), the probability to be the best: how often the model comes first in simulated fine-tunings, whose order "
@@ -47,20 +48,26 @@ class Consensus:
     regret: np.ndarray
 
     def order(self) -> np.ndarray:
-        """Return the models (M,), best first; models without a score last."""
-        return np.argsort(self.rank, kind="stable")
+        """Return the models (M,) by expected regret, then by P(best), then by rank; models without a score last.
+
+        What no model has decides nothing: without accuracies P(best) does, without probabilities the rank.
+        """
+        return np.lexsort((self.rank, levelled(-self.best), levelled(self.regret)))
 
     def shortlist(self, sure: float = SURE) -> list[int]:
-        """Return the fewest models, most likely first, that contain the best with probability `sure`."""
+        """Return the first models of the order that contain the best with probability `sure`."""
         if np.isnan(self.best).all():
             return []
-        order = np.argsort(-np.nan_to_num(self.best), kind="stable")
-        reached = np.cumsum(self.best[order]) >= sure - 1e-9
+        order = self.order()
+        reached = np.cumsum(np.nan_to_num(self.best[order])) >= sure - 1e-9
         return order[: int(reached.argmax()) + 1].tolist()
 
     def first(self) -> list[int]:
-        """Return the models in the first place, several if tied; none without a consensus."""
-        return [] if np.isnan(self.rank).all() else np.flatnonzero(self.rank == np.nanmin(self.rank)).tolist()
+        """Return the first model of the order, then those that share its rank; none without a consensus."""
+        if np.isnan(self.rank).all():
+            return []
+        m = int(self.order()[0])
+        return [m, *(k for k in np.flatnonzero(self.rank == self.rank[m]).tolist() if k != m)]
 
     def verdict(self, models: Sequence[str]) -> Verdict:
         """Return which of the models (M names) to take; those that share its place, or are in the shortlist, may be as
@@ -111,10 +118,10 @@ def consensus(
     drawn = _drawn(own, [redrawn[k] for k in chosen] if redrawn else [], seed)
     found["interval"][scored] = np.percentile(drawn, [2.5, 97.5], axis=0).T
     places = _places_after_fine_tuning(drawn, agreement, seed)
-    found["best"][scored] = (places == 0).mean(0)
+    found["best"][scored] = places[:, 0]
     if accuracies is not None and not np.isnan(accuracies[scored]).any():
         falling = -np.sort(-accuracies[scored])
-        found["regret"][scored] = spread * (falling[0] - falling[places]).mean(0)
+        found["regret"][scored] = spread * (places @ (falling[0] - falling))
     return Consensus(tuple(names[k] for k in chosen), **found)
 
 
@@ -163,9 +170,18 @@ def _filled(redrawn: Sequence, scores: np.ndarray, count: int) -> np.ndarray:
 
 
 def _places_after_fine_tuning(drawn: np.ndarray, agreement: float, seed: int) -> np.ndarray:
-    """Return places (draws, M) from 0, the best, of a simulated fine-tuning of each draw."""
+    """Return how often each model takes each place (M, M), the best one first, in simulated fine-tunings of each draw.
+
+    drawn: (draws, M). The noise of a draw goes round the models, so that each has the same noise as often, up to
+    ROUNDS: without it, models of equal scores would be ordered by the random numbers.
+    """
+    draws, m = drawn.shape
     noise = generator(seed, "consensus: fine-tuning").standard_normal(drawn.shape)
     apart = drawn.std(1, keepdims=True)
     standard = np.divide(drawn - drawn.mean(1, keepdims=True), apart, out=np.zeros_like(drawn), where=apart > 0)
-    tuned = agreement * standard + np.sqrt(1 - agreement**2) * noise
-    return np.argsort(np.argsort(-tuned, axis=1), axis=1)
+    counts, rounds = np.zeros((m, m)), min(m, ROUNDS)
+    for step in range(rounds):
+        tuned = agreement * standard + np.sqrt(1 - agreement**2) * np.roll(noise, step * m // rounds, axis=1)
+        order = np.argsort(-tuned, axis=1, kind="stable")
+        counts += np.bincount((order * m + np.arange(m)).ravel(), minlength=m * m).reshape(m, m)
+    return counts / (draws * rounds)

@@ -69,7 +69,7 @@ def _judged(one: Round, before: Sequence[Round], planned: int) -> Round:
         return replace(one, arms=tuple(sorted(one.arms, key=lambda arm: -arm.value)))
     places = {name: place for place, name in enumerate(found.order())}
     arms = sorted(one.arms, key=lambda arm: places.get(arm.model, len(places)))
-    return replace(one, arms=tuple(arms), best=found.best)
+    return replace(one, arms=tuple(arms), best=found.best, regret=found.regret)
 
 
 def _told(arms: Sequence[Arm], rates: Sequence[Sequence[float]]) -> str:

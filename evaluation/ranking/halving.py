@@ -109,7 +109,7 @@ def successive_halving(
 
     zoo, metrics, image_size, trust, root, range: see `evaluation.rank`. data: a source of `evaluation.open_split`;
         only its training split is used, of which a fifth of each class is held out to compare the models.
-    first: models that are fine-tuned, the first by consensus. steps: of the last round; each round before it has half
+    first: models that are fine-tuned, the first of the ranking. steps: of the last round; each round before it has half
         as many as the next.
     lr: the grid of the first round; each round keeps the better half of each model's rates, the last but one the best.
     seeds: of the last round; the others have the first of them. Two models have a single round, of every rate and seed.

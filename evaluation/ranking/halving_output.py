@@ -84,9 +84,13 @@ def _round(number: int, one: Round, n: int, last: bool) -> list[str]:
     ]
     for place, arm in enumerate(one.arms):
         goes = "dropped" if place >= one.kept else "chosen" if last else "kept"
-        sure = f"  best {100 * one.best.get(arm.model, 0):3.0f} %" if one.best else ""
-        told.append(f"  {_percent(arm)}{sure}  lr {arm.lrs[0] if arm.lrs else math.nan:<7g} {goes:<8} {arm.model}")
+        told.append(f"  {_percent(arm)}{_sure(one, arm)}  lr {arm.lrs[0] if arm.lrs else math.nan:<7g} {goes:<8} {arm.model}")
     return told
+
+
+def _sure(one: Round, arm: Arm) -> str:
+    lost = f"{100 * one.regret[arm.model]:.1f}" if arm.model in one.regret else "-"
+    return f"  regret {lost:>4}  best {100 * one.best.get(arm.model, 0):3.0f} %" if one.best else ""
 
 
 def _percent(arm: Arm) -> str:
@@ -112,7 +116,7 @@ def write(found: Halving, path: Path) -> Path:
             "steps": one.steps,
             "seeds": list(one.seeds),
             "kept": [arm.model for arm in one.arms[: one.kept]],
-            "models": {arm.model: _arm(arm) | _best(one, arm) for arm in one.arms},
+            "models": {arm.model: _arm(arm) | _chances(one, arm) for arm in one.arms},
         }
         for one in found.rounds
     ]
@@ -139,8 +143,9 @@ def _arm(arm: Arm) -> dict[str, Any]:
     return {"lrs": list(arm.lrs), "values": list(map(float, arm.values)), "steps": arm.steps, "seconds": arm.seconds}
 
 
-def _best(one: Round, arm: Arm) -> dict[str, float]:
-    return {"best": one.best.get(arm.model, 0.0)} if one.best else {}
+def _chances(one: Round, arm: Arm) -> dict[str, float | None]:
+    """Return regret and probability to be the best of a model; none for several labels, no regret if it diverged."""
+    return {"regret": one.regret.get(arm.model), "best": one.best.get(arm.model, 0.0)} if one.best else {}
 
 
 def plot(found: Halving, path: Path) -> Path:

@@ -37,7 +37,7 @@ PLACES = ((5, 0), (5, 5), (5, -5), (0, 7), (0, -7), (-5, 5), (-5, 0), (-5, -5), 
 
 
 def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
-    """Plot a panel for each metric: the models by consensus, dots of scores, lines of 95 % over images, and the ranks.
+    """Plot a panel for each metric: the models in the order of the ranking, dots of scores, lines of 95 % over images, and the ranks.
 
     Before them, where they are known, the probabilities to fine-tune best, with the expected regrets.
 
@@ -61,7 +61,7 @@ def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
         for label in axis.get_yticklabels():
             label.set_parse_math(False)
     notes = [
-        "From above: by consensus. Dot: score, hollow if tied with the metric's best; line: 95 % over images. Axes of "
+        f"From above: by {_order(ranking)}. Dot: score, hollow if tied with the metric's best; line: 95 % over images. Axes of "
         "scores do not start at 0, and scores of different metrics cannot be compared."
     ]
     if ranking.consensus.first():
@@ -138,6 +138,13 @@ def _save(figure: "Figure", title: str, notes: list[str], path: Path) -> None:
 
 def _for(ranking: Ranking) -> str:
     return f" for {task_name(ranking.data)}" if ranking.data else ""
+
+
+def _order(ranking: Ranking) -> str:
+    """Return what `Consensus.order` goes by, in words."""
+    found = ranking.consensus
+    decides = {"regret": found.regret, "probability": found.best}
+    return next((name for name, values in decides.items() if not np.isnan(values).all()), "consensus")
 
 
 def _is_random(model: str) -> bool:

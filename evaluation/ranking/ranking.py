@@ -59,12 +59,12 @@ class Ranking:
 
     @property
     def order(self) -> list[str]:
-        """Return the models, best first by consensus; models without a place in it last."""
+        """Return the models in the order of `Consensus.order`: by expected regret, then by P(best)."""
         return [self.models[m] for m in self.consensus.order()]
 
     @property
     def best(self) -> str:
-        """Return the first model by consensus. Raises UserError if no metric scores every model."""
+        """Return the first model of the order. Raises UserError if no metric scores every model."""
         if not self.consensus.first():
             raise UserError(f"{self.data}: no metric scores every model, so none is first: {'; '.join(self.notes)}")
         return self.order[0]
@@ -101,7 +101,7 @@ class Ranking:
 
     def to_json(self, path: str | Path) -> Path:
         """Write the ranking atomically and return its path."""
-        return write_ranking(vars(self), Path(path))
+        return write_ranking({**vars(self), "order": self.order}, Path(path))
 
     @classmethod
     def from_json(cls, path: str | Path) -> "Ranking":

@@ -33,7 +33,7 @@ class Round:
     """Models tuned with equal steps on equal images. arms: best first. kept: how many go on. seeds: of each run.
 
     best: {model: probability that it is the best of all that were tuned}, by this round and those before it; without
-        any for several labels per image.
+        any for several labels per image. regret: {model: accuracy expected to be lost by taking it}, likewise.
     """
 
     arms: tuple[Arm, ...]
@@ -41,6 +41,7 @@ class Round:
     kept: int
     seeds: tuple[int, ...]
     best: Mapping[str, float] = field(default_factory=dict)
+    regret: Mapping[str, float] = field(default_factory=dict)
 
 
 def planned(models: int, rates: int, seeds: int, steps: int) -> tuple[int, int]:

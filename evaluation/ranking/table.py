@@ -34,7 +34,7 @@ class Numbers(Protocol):
 
 
 def table(ranking: Numbers, style: str = "text") -> str:
-    """Return the table. Rows: models by consensus. Cells: rank, score ± half its interval, `=` if tied with the best,
+    """Return the table. Rows: models in the order of the ranking. Cells: rank, score ± half its interval, `=` if tied with the best,
     and the letter of the source head if there are several.
 
     Left of them: the place in the consensus, the probability to be the best, the expected regret in points of accuracy.

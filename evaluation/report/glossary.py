@@ -74,7 +74,7 @@ WORDS = (
     ),
     Word(
         "consensus",
-        r"\bconsensus\b(?!, P)",
+        r"\bconsensus\b",
         "Place by the mean over the metrics that score every model; each metric's ranks count as normal scores.",
     ),
     Word("P(best)", r"\bP\(best\)|to be the best\b", CHANCES),

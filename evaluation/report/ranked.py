@@ -114,10 +114,22 @@ def _table(ranked: Ranked) -> Table:
     columns = [Column("model")]
     if ranking.truth is not None:
         columns.append(Column("truth", "accuracy after fine-tuning, with the place", True))
-    about_consensus = "rank over the metrics that score every model, and P(best)"
-    columns += [Column("consensus, P(best)", about_consensus, True), *_metric_columns(ranking)]
+    columns += [Column(name, about, True) for name, about, *_ in _consensus(ranking)]
+    columns += _metric_columns(ranking)
     rows = [_row(ranked, int(m)) for m in ranking.consensus.order()]
-    return Table(f"{_name(ranked)}: models by consensus; a cell is rank, score ± half its interval", columns, rows)
+    order = " and ".join(name for name, *_ in _consensus(ranking)[:-1]) or "consensus"
+    return Table(f"{_name(ranked)}: models by {order}; a cell is rank, score ± half its interval", columns, rows)
+
+
+def _consensus(ranking: Ranking) -> list[tuple[str, str, np.ndarray, str]]:
+    """Return name, meaning, values (M,) and format of what the order goes by, first what decides; rank is the last."""
+    found = ranking.consensus
+    columns = [
+        ("regret", "points of accuracy that are expected to be lost", 100 * found.regret, "{:.1f}"),
+        ("P(best)", "probability to fine-tune best", 100 * found.best, "{:.0f} %"),
+    ]
+    known = [column for column in columns if not np.isnan(column[2]).all()]
+    return [*known, ("rank", "over the metrics that score every model", found.rank, "{:g}")]
 
 
 def _metric_columns(ranking: Ranking) -> list[Column]:
@@ -131,11 +143,10 @@ def _row(ranked: Ranked, m: int) -> list[Cell]:
         truth = float(ranking.truth[m])
         how = made(quantity="accuracy after fine-tuning, as given by truth=", data=ranking.data, ranking=ranked.path)
         row.append(Cell(f"{truth_places(ranking)[m]}. {truth:.4g}", how, truth))
-    consensus = ranking.consensus
-    quantity = f"consensus of {', '.join(consensus.metrics)}: rank, P(best)"
-    how = made(quantity=quantity, data=ranking.data, command=ranked.command, date=ranked.date)
-    best = "" if np.isnan(consensus.best[m]) else f" ({100 * consensus.best[m]:.0f} %)"
-    row.append(of_number(float(consensus.rank[m]), "{:g}" + best, how))
+    for name, about, values, form in _consensus(ranking):
+        quantity = f"{name}, {about}; consensus of {', '.join(ranking.consensus.metrics)}"
+        how = made(quantity=quantity, data=ranking.data, command=ranked.command, date=ranked.date)
+        row.append(of_number(float(values[m]), form, how))
     return row + [_score(ranked, m, k) for k in range(len(ranking.metrics))]
 
 

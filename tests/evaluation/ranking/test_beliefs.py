@@ -56,13 +56,21 @@ def test_equal_models_are_a_coin_and_the_probabilities_sum_to_one() -> None:
     found = believed(arm("a", half), arm("b", half), arm("c", half))
     assert list(found.best.values()) == pytest.approx([1 / 3] * 3, abs=0.03)
     assert sum(found.best.values()) == pytest.approx(1)
-    assert found.order() == ["a", "b", "c"]
+    assert len(set(np.round(list(found.regret.values()), 9))) == 1
+    assert found.order() == sorted(found.best, key=found.best.get, reverse=True), "by what is printed"
 
 
 def test_a_model_that_is_far_better_on_many_images_is_sure() -> None:
     images = np.arange(2000)
     found = believed(arm("a", images < 1900), arm("b", images < 1000))
     assert found.best["a"] > 0.99 and found.order() == ["a", "b"]
+
+
+def test_the_order_is_that_of_the_regrets_then_of_the_probabilities() -> None:
+    assert Beliefs({"a": 0.02, "b": 0.01, "c": 0.01}, {"a": 0.4, "b": 0.2, "c": 0.4}).order() == ["c", "b", "a"]
+    found = believed(*(arm(name, np.arange(60) < right) for name, right in (("a", 30), ("b", 40), ("c", 36))))
+    assert found.order() == sorted(found.regret, key=found.regret.get) == ["b", "c", "a"]
+    assert min(found.regret.values()) > 0
 
 
 def test_images_that_both_have_right_tell_nothing_apart() -> None:

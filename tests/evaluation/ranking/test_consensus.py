@@ -88,6 +88,35 @@ def test_one_model_is_the_best_for_sure() -> None:
     assert str(found.verdict(["a"])) == "take a: 100 % to be the best, 0.0 points expected to be lost"
 
 
+def test_the_order_is_that_of_the_regrets_where_the_consensus_ties() -> None:
+    """Two metrics and two models suffice: kNN prefers b, LogME prefers a, and redrawn images mostly prefer b."""
+    scores = np.array([[1.0, 2.0], [2.0, 1.0]])
+    redrawn = [np.array([[1.0, 2.0]] * 50), np.array([[2.0, 1.0]] * 10 + [[1.0, 2.0]] * 40)]
+    found = consensus(NAMES[:2], scores, redrawn, np.array([0.5, 0.9]))
+    assert found.rank.tolist() == [1.5, 1.5]
+    assert found.best[1] > found.best[0] + 0.1 and found.regret[1] < found.regret[0] - 0.01
+    assert found.order().tolist() == found.first() == [1, 0]
+    assert str(found.verdict(["a", "b"])).startswith("take b: ")
+
+
+def test_numbers_decide_before_the_rank_and_what_no_model_has_decides_nothing() -> None:
+    nan, rank = np.full(3, np.nan), np.array([1.0, 2.0, 3.0])
+    best, regret = np.array([0.3, 0.3, 0.4]), np.array([0.02, 0.01, 0.02])
+    ends = np.stack([nan, nan], 1)
+    orders = [
+        Consensus(("knn",), -rank, rank, ends, *numbers).order().tolist()
+        for numbers in ((best, regret), (best, nan), (nan, nan))
+    ]
+    assert orders == [[1, 2, 0], [2, 0, 1], [0, 1, 2]]
+    assert Consensus(("knn",), -rank, rank, ends, best, regret).shortlist(0.6) == [1, 2], "the first of the order"
+
+
+def test_models_of_equal_scores_are_not_ordered_by_random_numbers() -> None:
+    accuracies = np.linspace(0.5, 0.9, 8)
+    found = consensus(("knn",), np.ones((8, 1)), accuracies=accuracies)
+    assert np.ptp(found.best) < 1e-12 and np.ptp(found.regret) < 1e-12
+
+
 def test_the_verdict_names_what_may_be_as_good_and_no_control_that_is_worse() -> None:
     nan = np.full(6, np.nan)
     rank = np.arange(1.0, 7)

@@ -1,6 +1,7 @@
 """rank: scores, ranks, ties, cost and agreement of a zoo on real images."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from evaluation.ranking.candidates import of_arrays
 from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.ranking import intervals, ranks_of, tied_with_best
 from evaluation.ranking.scoring import parse
+from evaluation.report.ranked import task_of
+from evaluation.report.reading import Material, Ranked
 from evaluation.transferability import feature_dim
 from evaluation.transferability.base import Score
 from sslkit.data.sources.named import open_images
@@ -120,6 +123,23 @@ def test_it_is_written_as_json_and_drawn(ranking: evaluation.Ranking, tmp_path: 
     for draw in (plot_ranking, plot_agreement):
         path = draw(ranking, tmp_path / f"{draw.__name__}.png")
         assert path.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_every_consumer_has_the_order_of_the_regrets(ranking: evaluation.Ranking, tmp_path: Path) -> None:
+    """The consensus ties: the order by name would put the model of the highest regret first."""
+    regret, best = np.array([0.04, 0.01, 0.03, 0.02]), np.array([0.1, 0.4, 0.2, 0.3])
+    level = replace(ranking.consensus, rank=np.full(4, 2.5), regret=regret, best=best)
+    tied = replace(ranking, consensus=level)
+    order = ["noise 1.5", "noise 20.0", "noise 4.0", "noise 0.5"]
+    assert tied.order == order and tied.best == order[0]
+    assert str(level.verdict(tied.models)).startswith(f"take {order[0]}: 40 % to be the best, 1.0 points")
+    rows = [line.split("|")[1].strip() for line in tied.table("markdown").splitlines()]
+    assert rows[2:6] == order
+    assert json.loads(tied.to_json(tmp_path / "ranking.json").read_text())["order"] == order
+    task = task_of(Ranked(tied, tmp_path / "ranking.json", "today"), Material(tmp_path))
+    assert [row[0].text.rstrip(" †") for row in task.table.rows] == order
+    assert [cell.text for cell in task.table.rows[0][2:5]] == ["1.0", "40 %", "2.5"]
+    assert task.first.first.startswith(order[0])
 
 
 def test_the_table_shows_ranks_ties_cost_and_agreement(ranking: evaluation.Ranking) -> None:
