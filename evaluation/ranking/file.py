@@ -1,6 +1,7 @@
 """A ranking as JSON and back."""
 
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -76,7 +77,8 @@ def _consensus(record: dict[str, Any], models: Sequence[str], metrics: Sequence[
     kept = record["consensus"]
     shapes = {"score": (), "rank": (), "interval": (2,), "best": (), "regret": ()}
     arrays = {name: _array(kept, name, (len(models), *more)) for name, more in shapes.items()}
-    return Consensus(tuple(map(str, kept["metrics"])), **arrays)
+    agreement = math.nan if kept["agreement"] is None else float(kept["agreement"])
+    return Consensus(tuple(map(str, kept["metrics"])), **arrays, agreement=agreement)
 
 
 def _array(record: dict[str, Any], name: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import datetime
 import importlib.metadata
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +99,7 @@ def rank(
     with_knn = specs if KNN.name in _names(specs) else [*specs, KNN]
     scored, failures = _scored(with_knn, candidates)
     accuracies_by_knn = _accuracies(scored, len(candidates))
+    measured = None if candidates[0].sample.y is not None else math.nan  # agreements are those of one class an image
     scored, failures = scored[: len(specs)], failures[: len(specs)]
     say(f"intervals: {bootstrap} redrawn sets of images")
     redrawn = replicates([_column(one) for one in scored], [one.sample for one in candidates], bootstrap, seed)
@@ -118,7 +120,7 @@ def rank(
         n=len(candidates[0].sample),
         models=names,
         metrics=_names(specs),
-        consensus=consensus(_names(specs), comparable, again, accuracies_by_knn, seed=seed),
+        consensus=consensus(_names(specs), comparable, again, accuracies_by_knn, agreement=measured, seed=seed),
         notes=said + tuple(f"{metric}: {why}" for metric, why in unheld.items()),
         truth=accuracies,
         agreement={} if accuracies is None else _agreements(specs, comparable, accuracies, unheld, seed),

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from evaluation.ranking.agreement import Agreement
-from evaluation.ranking.consensus import CHANCES, Consensus
+from evaluation.ranking.consensus import Consensus
 from evaluation.ranking.file import read_ranking, write_ranking
 from evaluation.ranking.scoring import parse
 from evaluation.ranking.source_marks import letters
@@ -72,7 +72,7 @@ class Ranking:
     @property
     def explained(self) -> list[str]:
         """Return lines on how the probabilities come about, and on the neighbours that kNN has here."""
-        said = [] if np.isnan(self.consensus.best).all() else [CHANCES]
+        said = [self.consensus.explained] if self.consensus.explained else []
         about = "images of this ranking; evaluate.py's knn has held-out test images"
         for metric, models in self.details.items():
             if metric in self.metrics and metric.partition("(")[0] == "knn" and models:

@@ -20,7 +20,8 @@ MOST_NAMED = 3  # models that are named among many
 class Verdict:
     """first: the model to take, by `facts`. tied: models that may be as good. worse: the others.
 
-    decides: False beside a better protocol on the same data, whose first model is the one to take.
+    decides: False beside a better protocol on the same data, whose first model is the one to take, and for a ranking
+        of which nobody knows whether it agrees with fine-tuning.
     """
 
     first: str

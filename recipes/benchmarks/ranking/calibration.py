@@ -26,8 +26,13 @@ COLUMNS = (
 
 
 def further(path: Path, metrics: Sequence[str]) -> list[Task]:
-    """The tasks of another ranking study, with the models that kNN and all metrics score; the names say the study."""
+    """The tasks of another ranking study, with the models that kNN and all metrics score; the names say the study.
+
+    None of them if it lacks one of the metrics.
+    """
     study = json.loads(path.read_text())
+    if not {"knn", *metrics} <= set(study["metrics"]):
+        return []
     tasks = []
     for name, truth in study["truth"].items():
         columns = {metric: study["metrics"][metric]["scores"].get(name, {}) for metric in {"knn", *metrics}}
@@ -56,10 +61,18 @@ def calibration(tasks: Sequence[Task], metrics: Sequence[str]) -> list[list[str]
     return [list(COLUMNS), *rows, ["mean", *_told(np.mean(numbers, 0))]]
 
 
-def constants(tasks: Sequence[Task], metrics: Sequence[str]) -> tuple[float, float]:
-    """The mean correlation and spread over the tasks."""
-    agreement, spread = np.mean([measured(task, metrics) for task in tasks], 0)
-    return float(agreement), float(spread)
+def spread(tasks: Sequence[Task]) -> float:
+    """The mean spread over the tasks."""
+    return float(np.mean([measured(task, ["knn"])[1] for task in tasks]))
+
+
+def agreements(tasks: Sequence[Task], also: Sequence[Path]) -> dict[str, float]:
+    """The mean correlation with the truth of each metric that scores every model, over these tasks and other studies'."""
+    found = {}
+    for metric in sorted(set.intersection(*(set(task.scores) for task in tasks))):
+        everything = [*tasks, *(task for path in also for task in further(path, [metric]))]
+        found[metric] = float(np.mean([measured(task, [metric])[0] for task in everything]))
+    return found
 
 
 def ranges(tasks: Sequence[Task], metrics: Sequence[str]) -> str:

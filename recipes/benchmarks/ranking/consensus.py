@@ -15,7 +15,7 @@ from pathlib import Path
 import cli
 import numpy as np
 import results
-from ranking.calibration import calibration, constants, further, ranges
+from ranking.calibration import agreements, calibration, further, ranges, spread
 from ranking.plot import draw
 from ranking.rules import FIRST_STUDY, FITTED, Task, best_rule, chosen, common, left_out, rules, single, unseen
 
@@ -175,15 +175,16 @@ def main() -> None:
     checked = calibration(everything, known)
     print(f"\nthe consensus of {', '.join(known)}; means over all tasks: {ranges(everything, known)}")
     print(markdown(checked, range(1, len(checked[0]))))
-    agreements = {
+    of_rules = {
         name: over_tasks(_named(ranked), TAU, n=args.draws) for name, ranked in ranked_by_rules(tasks).items()
     }
-    draw(json.loads(args.study.read_text()), agreements, checked[1 : len(tasks) + 1], args.picture)
+    draw(json.loads(args.study.read_text()), of_rules, checked[1 : len(tasks) + 1], args.picture)
     found = {**tables, "chosen on the others": picked, "consensus of": known, "calibration": checked}
     results.write(args.out, {**results.about(), "draws": args.draws, **found})
     if args.study == STUDY:
-        for name, value in zip(("AGREEMENT", "SPREAD"), constants(everything, known), strict=True):
-            results.keep_constant(f"evaluation.ranking.consensus:{name}", round(value, 3), RESULTS)
+        measured = {name: round(value, 3) for name, value in agreements(tasks, args.also).items()}
+        results.keep_constant("evaluation.ranking.consensus:AGREEMENT", measured, RESULTS)
+        results.keep_constant("evaluation.ranking.consensus:SPREAD", round(spread(everything), 3), RESULTS)
         results.keep_constant(
             "evaluation.ranking.checks:METRICS", defaults(tables["rules"], tables["unseen models"]), RESULTS
         )

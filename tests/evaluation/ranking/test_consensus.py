@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from evaluation.ranking.consensus import AGREEMENT, SPREAD, Consensus, consensus, normal_scores
+from evaluation.ranking.consensus import AGREEMENT, SPREAD, Consensus, consensus, measured_agreement, normal_scores
 
 NAMES = ("knn", "logme", "parc")
 
@@ -42,7 +42,8 @@ def test_probabilities_are_those_of_fine_tuning_that_agrees_as_assumed() -> None
     """Tuned accuracies are drawn anew, with the stated correlation; one metric, so that nothing else varies."""
     rng = np.random.default_rng(0)
     z = norm.ppf((np.arange(5) + 0.5) / 5)
-    tuned = AGREEMENT * z / z.std() + np.sqrt(1 - AGREEMENT**2) * rng.standard_normal((200_000, 5))
+    of_knn = AGREEMENT["knn"]
+    tuned = of_knn * z / z.std() + np.sqrt(1 - of_knn**2) * rng.standard_normal((200_000, 5))
     right = np.bincount(tuned.argmax(1), minlength=5) / len(tuned)
     falling = np.array([0.9, 0.8, 0.6, 0.5, 0.1])
     places = (-tuned).argsort(1).argsort(1)
@@ -54,8 +55,44 @@ def test_probabilities_are_those_of_fine_tuning_that_agrees_as_assumed() -> None
 
 
 def test_metrics_that_agree_more_are_surer() -> None:
-    first = [consensus(("knn",), np.arange(5.0)[:, None], agreement=agreement).best[4] for agreement in (0.0, 0.5, 1.0)]
-    assert first[0] == pytest.approx(0.2, abs=0.04) and first[0] < first[1] < first[2] == 1
+    first = [consensus(("knn",), np.arange(5.0)[:, None], agreement=agreement).best[4] for agreement in (1e-9, 0.5, 1.0)]
+    assert first[0] == pytest.approx(0.2, abs=1e-6) and first[0] < first[1] < first[2] == 1
+
+
+def test_probabilities_rest_on_what_was_measured_for_the_metrics() -> None:
+    scores, accuracies = np.arange(5.0)[:, None], np.linspace(0.4, 0.8, 5)
+    found = {name: consensus((name,), scores, accuracies=accuracies) for name in ("logme", "knn", "pactran")}
+    assert {name: one.agreement for name, one in found.items()} == {name: AGREEMENT[name] for name in found}
+    first = [one.best[4] for one in found.values()]
+    assert first == sorted(first, reverse=True) and first[0] > first[2] + 0.05
+    assert f"Correlation here: {AGREEMENT['pactran']:.2f}." in found["pactran"].explained
+    both = consensus(("knn", "pactran"), np.repeat(scores, 2, 1))
+    assert both.agreement == pytest.approx((AGREEMENT["knn"] + AGREEMENT["pactran"]) / 2)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "why"),
+    [
+        (("leep",), "was not measured for leep"),
+        (("knn", "leep", "nce"), "was not measured for leep and nce"),
+        (("knn(k=5)",), "was not measured for knn(k=5)"),
+        (("param_count",), "of param_count was -0.21 where it was measured"),
+        (("random",), "of random was -0.02 where it was measured"),
+    ],
+)
+def test_without_a_measured_agreement_nothing_is_printed_but_why(metrics: tuple[str, ...], why: str) -> None:
+    scores = np.repeat(np.arange(3.0)[:, None], len(metrics), 1)
+    found = consensus(metrics, scores, accuracies=np.array([0.4, 0.5, 0.6]))
+    assert np.isnan(found.best).all() and np.isnan(found.regret).all() and found.shortlist() == []
+    assert found.order().tolist() == [2, 1, 0] and found.first() == [2]
+    assert found.explained == f"no P(best) and no regret, as the agreement with fine-tuning {why}"
+    assert str(found.verdict("abc")) == "c is first", "nothing says that it is the one to take"
+
+
+def test_agreement_was_measured_for_one_class_an_image_only() -> None:
+    found = consensus(("logme",), np.arange(3.0)[:, None], agreement=np.nan)
+    assert np.isnan(found.best).all() and found.explained.endswith("was measured for one class an image only")
+    assert measured_agreement(("logme", "leep")) != measured_agreement(("logme", "leep")), "nan"
 
 
 def test_redrawn_images_that_swap_two_models_bring_their_probabilities_together() -> None:
