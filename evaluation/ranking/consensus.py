@@ -18,8 +18,8 @@ from evaluation.results.statistics import generator
 from evaluation.results.verdict import Verdict, listed
 
 # Measured on models that were fine-tuned (recipes/benchmarks/ranking and constants.json). AGREEMENT: correlation of a
-# metric's scores with the accuracy after fine-tuning, both as normal scores; the mean over the seven tasks of the study,
-# and over the four of the first study where it has the metric. A metric that is not here was not measured.
+# metric's scores with the accuracy after fine-tuning, both as normal scores; the mean over the seven tasks of the study
+# and the four of the first study, where that has the metric. A metric that is not here was not measured.
 AGREEMENT = {
     "concept_variation": 0.14,
     "etran": 0.37,
@@ -68,7 +68,7 @@ class Consensus:
     metrics: their names; without any, all arrays are nan.
     score: (M,) mean normal score, higher is better; nan for a model that no metric scores. rank: (M,) 1 is best.
     interval: (M, 2) 95 % of the score over redrawn images and metrics.
-    best: (M,) probability that the model fine-tunes best of all; nan if only the scores are known, or `agreement` is not.
+    best: (M,) probability that the model fine-tunes best of all; nan without scores or without `agreement`.
     regret: (M,) expected accuracy that is lost by taking this model instead of the best; nan without accuracies, too.
     agreement: correlation with fine-tuning that these rest on; nan if it was not measured for the metrics.
     """

@@ -3,14 +3,13 @@
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evaluation.ranking.agreement import Agreement
-from evaluation.ranking.consensus import Consensus, consensus
+from evaluation.ranking.consensus import Consensus
 from sslkit.errors import UserError
 from sslkit.files.reading import regular
 from sslkit.files.writing import write_text
@@ -54,7 +53,7 @@ def _fields(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
             "models": models,
             "metrics": metrics,
             "tied": _array(record, "tied", size).astype(bool),
-            "consensus": _consensus(record, models, metrics),
+            "consensus": _consensus(record, models),
             "data": str(record["data"]),
             "n": int(record["n"]),
             "notes": tuple(map(str, record.get("notes") or ())),
@@ -68,12 +67,7 @@ def _fields(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
     )
 
 
-def _consensus(record: dict[str, Any], models: Sequence[str], metrics: Sequence[str]) -> Consensus:
-    """Return the consensus; of a file without one its order, and no probabilities: the redrawn scores are not kept."""
-    if "consensus" not in record:
-        found = consensus(metrics, _array(record, "scores", (len(models), len(metrics))))
-        unknown = np.full_like(found.score, np.nan)
-        return replace(found, interval=np.stack([unknown] * 2, 1), best=unknown)
+def _consensus(record: dict[str, Any], models: Sequence[str]) -> Consensus:
     kept = record["consensus"]
     shapes = {"score": (), "rank": (), "interval": (2,), "best": (), "regret": ()}
     arrays = {name: _array(kept, name, (len(models), *more)) for name, more in shapes.items()}

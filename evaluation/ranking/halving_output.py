@@ -84,7 +84,9 @@ def _round(number: int, one: Round, n: int, last: bool) -> list[str]:
     ]
     for place, arm in enumerate(one.arms):
         goes = "dropped" if place >= one.kept else "chosen" if last else "kept"
-        told.append(f"  {_percent(arm)}{_sure(one, arm)}  lr {arm.lrs[0] if arm.lrs else math.nan:<7g} {goes:<8} {arm.model}")
+        told.append(
+            f"  {_percent(arm)}{_sure(one, arm)}  lr {arm.lrs[0] if arm.lrs else math.nan:<7g} {goes:<8} {arm.model}"
+        )
     return told
 
 

@@ -37,7 +37,7 @@ PLACES = ((5, 0), (5, 5), (5, -5), (0, 7), (0, -7), (-5, 5), (-5, 0), (-5, -5), 
 
 
 def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
-    """Plot a panel for each metric: the models in the order of the ranking, dots of scores, lines of 95 % over images, and the ranks.
+    """Plot a panel for each metric: models in the ranking's order, dots of scores, lines of 95 % over images, ranks.
 
     Before them, where they are known, the probabilities to fine-tune best, with the expected regrets.
 
@@ -61,8 +61,8 @@ def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
         for label in axis.get_yticklabels():
             label.set_parse_math(False)
     notes = [
-        f"From above: by {_order(ranking)}. Dot: score, hollow if tied with the metric's best; line: 95 % over images. Axes of "
-        "scores do not start at 0, and scores of different metrics cannot be compared."
+        f"From above: by {_order(ranking)}. Dot: score, hollow if tied with the metric's best; line: 95 % over images. "
+        "Axes of scores do not start at 0, and scores of different metrics cannot be compared."
     ]
     if ranking.consensus.first():
         taken = str(ranking.consensus.verdict(ranking.models))

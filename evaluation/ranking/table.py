@@ -34,10 +34,10 @@ class Numbers(Protocol):
 
 
 def table(ranking: Numbers, style: str = "text") -> str:
-    """Return the table. Rows: models in the order of the ranking. Cells: rank, score ± half its interval, `=` if tied with the best,
-    and the letter of the source head if there are several.
+    """Return the table. Rows: models in the ranking's order. Cells: rank, score ± half its interval, `=` if tied with
+    the best, and the letter of the source head if there are several.
 
-    Left of them: the place in the consensus, the probability to be the best, the expected regret in points of accuracy.
+    Left of them: the rank in the consensus, the probability to be the best, the expected regret in points of accuracy.
     The last rows are the seconds of each metric, and its agreement with the truth, if there is one. A text that is
     wider than the terminal (80 columns where there is none) has the scores of each model below its name.
     Raises UserError for an unknown style.
@@ -66,16 +66,21 @@ def _below_names(ranking: Numbers, lines: Sequence[Sequence[str]]) -> str:
 def _names(ranking: Numbers) -> list[str]:
     """Return the headers left of the metrics."""
     truth = [] if ranking.truth is None else ["truth"]
-    return ["model", *truth, "rank", "P(best)", *([] if np.isnan(ranking.consensus.regret).all() else ["regret"])]
+    return ["model", *truth, *(name for name, _, _ in _places(ranking))]
+
+
+def _places(ranking: Numbers) -> list[tuple[str, np.ndarray, str]]:
+    """Return header, values (M,) and format of the columns of the consensus; of probabilities where there are some."""
+    found = ranking.consensus
+    chances = [("P(best)", 100 * found.best, "{:.0f} %"), ("regret", 100 * found.regret, "{:.1f}")]
+    return [("rank", found.rank, "{:g}."), *(column for column in chances if not np.isnan(column[1]).all())]
 
 
 def _row(ranking: Numbers, m: int) -> list[str]:
-    found = ranking.consensus
     row = [ranking.models[m]]
     if ranking.truth is not None:
         row.append(f"{ranking.truth[m]:.4g}")
-    shown = [(found.rank[m], "{:g}."), (100 * found.best[m], "{:.0f} %"), (100 * found.regret[m], "{:.1f}")]
-    row += ["" if np.isnan(value) else form.format(value) for value, form in shown[: len(_names(ranking)) - len(row)]]
+    row += ["" if np.isnan(values[m]) else form.format(values[m]) for _, values, form in _places(ranking)]
     return row + [cell(ranking, m, k) for k in range(len(ranking.metrics))]
 
 

@@ -67,7 +67,7 @@ def spread(tasks: Sequence[Task]) -> float:
 
 
 def agreements(tasks: Sequence[Task], also: Sequence[Path]) -> dict[str, float]:
-    """The mean correlation with the truth of each metric that scores every model, over these tasks and other studies'."""
+    """The mean correlation with the truth, over all tasks, of each metric that scores every model of the first."""
     found = {}
     for metric in sorted(set.intersection(*(set(task.scores) for task in tasks))):
         everything = [*tasks, *(task for path in also for task in further(path, [metric]))]
@@ -86,7 +86,7 @@ def ranges(tasks: Sequence[Task], metrics: Sequence[str]) -> str:
 
 def measured(task: Task, metrics: Sequence[str]) -> tuple[float, float]:
     """The correlation of the consensus with the truth as normal scores; the truth's best less its mean, over kNN's."""
-    stated = stated_by(task, metrics)
+    stated = stated_by(task, metrics, agreement=np.nan)  # the scores alone: no probabilities are drawn
     correlation = float(np.corrcoef(stated.score, normal_scores(task.truth))[0, 1])
     knn = task.scores["knn"]
     return correlation, float((task.truth.max() - task.truth.mean()) / (knn.max() - knn.mean()))

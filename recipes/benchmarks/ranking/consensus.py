@@ -9,8 +9,10 @@ have not seen the ranked model either. Numbers are means over the tasks; interva
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import cli
 import numpy as np
@@ -27,6 +29,7 @@ from sslkit.terminal.tables import markdown
 RESULTS = "ranking/consensus"
 STUDY, FIRST = (results.path_of(f"ranking/{name}") for name in ("study", "first_study"))
 AGAINST = ("knn", "h_score", "logme", "ped+logme", "itm")
+TABLES = ("rules", "differences in weighted tau", "unseen models", "chosen on the others")
 SHOWN = (TAU, "regret@1", "recall@3")
 
 
@@ -143,6 +146,27 @@ def _cell(found: Agreement, measure: str, sign: str = "") -> str:
     return f"{scale * found.value:{sign}.2f}{bounds}"
 
 
+def by_rules(tasks: Sequence[Task], draws: int) -> dict[str, Any]:
+    """The tables of the rules, printed, and the rule that is chosen for each task on the others."""
+    tables = {
+        "rules": rows(tasks, draws),
+        "differences in weighted tau": against(tasks, draws),
+        "unseen models": rows_of_unseen(tasks, draws),
+    }
+    for table in tables.values():
+        print(markdown(table, range(1, len(table[0]))), end="\n\n")
+    picked = {task.name: best_rule([other for other in tasks if other is not task]) for task in tasks}
+    for name, rule in picked.items():
+        print(f"{name}: chosen on the others: {rule}")
+    return {**tables, "chosen on the others": picked}
+
+
+def _read(cell: str, tasks: Sequence[Task]) -> Agreement:
+    """The agreement in a cell of a table."""
+    value, *ends = map(float, re.findall(r"-?\d+\.\d+", cell))
+    return Agreement(TAU, value, tuple(ends), len(tasks[0].models))
+
+
 def main() -> None:
     parser = cli.parser(__doc__)
     parser.add_argument("--study", type=Path, default=STUDY, help="results of the ranking study")
@@ -153,20 +177,15 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=1000, help="bootstrap draws of models")
     parser.add_argument("--out", type=Path, default=STUDY.with_name("consensus.json"))
     parser.add_argument("--picture", type=Path, default=STUDY.with_name("consensus.png"))
+    parser.add_argument(
+        "--probabilities", action="store_true", help="only those of --metrics; the tables in --out stay"
+    )
     args = parser.parse_args()
     tasks, left_out_tasks = read(args.study)
     for name in left_out_tasks:
         print(f"left out  {name}: kNN has no score there, as of several labels an image")
-    tables = {
-        "rules": rows(tasks, args.draws),
-        "differences in weighted tau": against(tasks, args.draws),
-        "unseen models": rows_of_unseen(tasks, args.draws),
-    }
-    for table in tables.values():
-        print(markdown(table, range(1, len(table[0]))), end="\n\n")
-    picked = {task.name: best_rule([other for other in tasks if other is not task]) for task in tasks}
-    for name, rule in picked.items():
-        print(f"{name}: chosen on the others: {rule}")
+    tables = json.loads(args.out.read_text()) if args.probabilities else by_rules(tasks, args.draws)
+    tables = {name: tables[name] for name in TABLES}
     known = common(tasks)
     if missing := [name for name in args.metrics if name not in known]:
         parser.error(f"--metrics: {', '.join(missing)} not among those of every model and task: {', '.join(known)}")
@@ -175,11 +194,9 @@ def main() -> None:
     checked = calibration(everything, known)
     print(f"\nthe consensus of {', '.join(known)}; means over all tasks: {ranges(everything, known)}")
     print(markdown(checked, range(1, len(checked[0]))))
-    of_rules = {
-        name: over_tasks(_named(ranked), TAU, n=args.draws) for name, ranked in ranked_by_rules(tasks).items()
-    }
+    of_rules = {row[0]: _read(row[1], tasks) for row in tables["rules"][1:] if not row[0].endswith(" alone")}
     draw(json.loads(args.study.read_text()), of_rules, checked[1 : len(tasks) + 1], args.picture)
-    found = {**tables, "chosen on the others": picked, "consensus of": known, "calibration": checked}
+    found = {**tables, "consensus of": known, "calibration": checked}
     results.write(args.out, {**results.about(), "draws": args.draws, **found})
     if args.study == STUDY:
         measured = {name: round(value, 3) for name, value in agreements(tasks, args.also).items()}

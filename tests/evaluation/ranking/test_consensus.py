@@ -55,7 +55,9 @@ def test_probabilities_are_those_of_fine_tuning_that_agrees_as_assumed() -> None
 
 
 def test_metrics_that_agree_more_are_surer() -> None:
-    first = [consensus(("knn",), np.arange(5.0)[:, None], agreement=agreement).best[4] for agreement in (1e-9, 0.5, 1.0)]
+    first = [
+        consensus(("knn",), np.arange(5.0)[:, None], agreement=agreement).best[4] for agreement in (1e-9, 0.5, 1.0)
+    ]
     assert first[0] == pytest.approx(0.2, abs=1e-6) and first[0] < first[1] < first[2] == 1
 
 

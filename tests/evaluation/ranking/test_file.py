@@ -42,17 +42,6 @@ def test_a_newer_file_is_read_and_an_older_one_too(ranking: evaluation.Ranking, 
     assert evaluation.Ranking.from_json(tmp_path / "past.json").made == {}
 
 
-def test_a_file_without_consensus_has_its_order_and_no_probabilities(
-    ranking: evaluation.Ranking, tmp_path: Path
-) -> None:
-    record = json.loads(ranking.to_json(tmp_path / "now.json").read_text())
-    del record["consensus"]
-    (tmp_path / "old.json").write_text(json.dumps(record))
-    old = evaluation.Ranking.from_json(tmp_path / "old.json")
-    assert old.order == ranking.order and np.isnan(old.consensus.best).all()
-    assert str(old.consensus.verdict(old.models)) == f"take {ranking.best}" and "nan" not in old.table()
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [("{", "is not a ranking"), ("[]", "is not a ranking"), ("{}", "has no 'models'"), (None, "cannot be read")],

@@ -92,7 +92,9 @@ def test_the_outcome_is_what_the_rounds_say(zoo: dict) -> None:
 def test_it_stops_once_a_model_is_surely_the_best(zoo: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     def told(rounds: Sequence[Round], planned: int) -> Beliefs:
         names = [arm.model for arm in rounds[0].arms]
-        return Beliefs({name: place / 10 for place, name in enumerate(names)}, dict(zip(names, (0.9, 0.1, 0), strict=True)))
+        return Beliefs(
+            {name: place / 10 for place, name in enumerate(names)}, dict(zip(names, (0.9, 0.1, 0), strict=True))
+        )
 
     monkeypatch.setattr("evaluation.ranking.elimination.beliefs", told)
     found = successive_halving(zoo, "digits", sure=0.9, **QUICK)

@@ -10,7 +10,7 @@ from figures import cut_texts, overlapping_texts
 
 import evaluation
 from evaluation.ranking import plots
-from evaluation.ranking.consensus import CHANCES, Consensus
+from evaluation.ranking.consensus import CHANCES
 from evaluation.ranking.plots import BEST, plot_agreement, plot_ranking
 from evaluation.ranking.ranking import Ranking
 from evaluation.results.names import short, wrapped
@@ -44,7 +44,9 @@ def of_first(ranking: Ranking, models: int, metrics: int) -> Ranking:
     cells = ("scores", "intervals", "ranks", "tied", "rank_intervals", "seconds", "memory")
     tables = {name: getattr(ranking, name)[:models, :metrics] for name in cells}
     whole = vars(ranking.consensus).items()
-    combined = Consensus(**{name: value if name == "metrics" else value[:models] for name, value in whole})
+    combined = replace(
+        ranking.consensus, **{name: value[:models] for name, value in whole if isinstance(value, np.ndarray)}
+    )
     return replace(ranking, metrics=ranking.metrics[:metrics], consensus=combined, **rows, **tables)
 
 
@@ -83,7 +85,7 @@ def test_models_stand_by_consensus_with_ranks_beside_and_hollow_ties(ranking, dr
     plot_ranking(of_first(ranking, 6, 3), tmp_path / "a.png")
     first, axis, *others = drawn[0].axes
     names = [label.get_text().replace("\n", "") for label in first.get_yticklabels()]
-    best = np.argsort(ranking.consensus.rank[:6], kind="stable")
+    best = of_first(ranking, 6, 3).consensus.order()
     assert [name[:8] for name in names] == [ranking.models[m][:8] for m in best]
     assert all(label.get_text() == "" for other in others for label in other.get_yticklabels())
     assert axis.get_xlabel() == "score; higher is better"
