@@ -14,6 +14,7 @@ from evaluation.datasets.base import Split
 from evaluation.features.extraction import features_of
 from evaluation.features.models import LoadedModel
 from evaluation.features.table import Features, joined
+from evaluation.results.measures import chance
 from evaluation.results.result import Result
 from evaluation.tuning.task import open_splits
 from sslkit.errors import UserError
@@ -179,6 +180,7 @@ class Subject:
             "notes": "; ".join(dict.fromkeys(one.note for one in read if one.note)) if read else self.note,
             "unreadable": lost,
             "largest_class": self._largest_class() if result.metric == "top1" else None,
+            "chance": self._chance() if result.metric == "map11" else None,
             "source": str(self.data) if isinstance(self.data, (str, Path)) else "",  # as named, to name it again
         }
         return replace(result, details={**result.details, **{name: value for name, value in said.items() if value}})
@@ -191,6 +193,11 @@ class Subject:
         """Return the share of the test images in their largest class: the accuracy of always answering it."""
         test = self.shared.get(("split", "test"))
         return None if test is None or test.y.ndim != 1 else float(np.bincount(test.y[test.y >= 0]).max() / len(test))
+
+    def _chance(self) -> dict[str, float] | None:
+        """Return what random scores have on the test images, by the metrics for several labels."""
+        test = self.shared.get(("split", "test"))
+        return None if test is None else self.once("chance", lambda: chance(test.y))
 
     def labelled(self) -> list[Split]:
         """Return the splits that there are of train, val and test, opened, for protocols that tune on images."""

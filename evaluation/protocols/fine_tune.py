@@ -16,7 +16,7 @@ from evaluation.datasets import Reading
 from evaluation.features.checks import as_list, different_seeds
 from evaluation.features.models import load_model
 from evaluation.protocols._option_types import AtLeastTwo, Count, Crop, Folds, Precision, Seeds, Workers
-from evaluation.protocols.base import Subject
+from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
 from evaluation.tuning.estimate import announce
@@ -122,7 +122,7 @@ def fine_tune(
         return the same result.
     counts: "warn" goes on with a published set that has not the published number of images. progress: show lines.
 
-    Returns the test accuracy: Wilson's interval over images (bootstrap for map11) for one seed,
+    Returns the test accuracy: Wilson's interval over images (the jackknife for map11) for one seed,
     mean and t interval over several, whose single results are in `others`.
     Images that cannot be read are left out, with a warning; of given splits they stop the run.
     Raises UserError for options out of range, missing splits or labels, and if every setting diverges.
@@ -287,4 +287,5 @@ def runs_of(options: Options) -> int:
 
 
 def beside(result: Result) -> tuple[str, ...]:
-    return ()
+    """The area under the precision-recall curve, beside 11 points of it."""
+    return among(result, "map")

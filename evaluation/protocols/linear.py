@@ -21,7 +21,7 @@ from evaluation.learners.strengths import STRENGTHS, STRIDE, Tried, best, best_o
 from evaluation.protocols import linear_aug
 from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols._linear_options import RECIPES, SELECT, Options, check_on_features, check_together
-from evaluation.protocols.base import Subject, Terminal
+from evaluation.protocols.base import Subject, Terminal, among
 from evaluation.results import unseen
 from evaluation.results.measures import measured
 from evaluation.results.result import Result, rows_digest
@@ -129,7 +129,8 @@ def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
 
 
 def beside(result: Result) -> tuple[str, ...]:
-    return ()
+    """The area under the precision-recall curve, beside 11 points of it."""
+    return among(result, "map")
 
 
 terminal = Terminal(classifies=True)

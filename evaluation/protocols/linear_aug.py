@@ -24,7 +24,7 @@ from evaluation.datasets.base import Split
 from evaluation.features.models import load_model
 from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols._option_types import AtLeastTwo, CountOrNone, Precision
-from evaluation.protocols.base import Subject
+from evaluation.protocols.base import Subject, among
 from evaluation.results import unseen
 from evaluation.results.measures import measured
 from evaluation.results.result import Result, rows_digest
@@ -160,7 +160,8 @@ def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
 
 
 def beside(result: Result) -> tuple[str, ...]:
-    return ()
+    """The area under the precision-recall curve, beside 11 points of it."""
+    return among(result, "map")
 
 
 def _splits(subject: Subject) -> dict[str, Split]:

@@ -62,7 +62,19 @@ def truth_values(truth: Any, names: Sequence[str]) -> np.ndarray | None:
         raise UserError(f"truth must be numbers, one accuracy a model: {error}") from error
     if values.shape != (len(names),) or not np.isfinite(values).all():
         raise UserError(f"truth must be one finite accuracy for each of the {len(names)} models: {', '.join(names)}")
+    _check_unit(values, names)
     return values
+
+
+def _check_unit(values: np.ndarray, names: Sequence[str]) -> None:
+    """Raise UserError for accuracies of which some are fractions and some in percent: their order would be wrong."""
+    share, percent = (values > 0) & (values <= 1), (values > 1) & (values <= 100)
+    if share.any() and percent.any() and ((values >= 0) & (values <= 100)).all():
+        one, other = int(share.argmax()), int(percent.argmax())
+        raise UserError(
+            f"truth mixes fractions and percent: {names[one]} has {values[one]:g}, {names[other]} has "
+            f"{values[other]:g}; give all as fractions from 0 to 1"
+        )
 
 
 def _listed(metrics: Any) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from evaluation.datasets import Reading, Split
@@ -65,7 +66,8 @@ def rank_tasks(
     source, clusters: see `evaluation.ranking.source_heads`.
     reference: of PED, see `evaluation.ranking.references`; the statistics of a data set are written, too.
     trust: see `evaluation.load_model`. bootstrap, seed, how: see `evaluation.rank`.
-    Raises UserError before any extraction if possible: every task is opened first.
+    Raises UserError before any extraction if possible: every task is opened first; and at the end, when all is written,
+    for a task on which no model has a score.
     """
     tasks = _listed(data)
     if not zoo:
@@ -109,6 +111,9 @@ def rank_tasks(
             say.line(told)
         names = zoo if isinstance(zoo, (str, list, tuple)) else list(models)
         say.line(f"next      {next_command(rankings[-1], names, name_of(given, model), model, kept)}")
+    if empty := [ranking for ranking in rankings if np.isnan(ranking.scores).all()]:
+        asked = ", ".join(empty[0].metrics)
+        raise UserError(f"no model has a score by {asked} on {', '.join(one.data for one in empty)}: the notes say why")
     return rankings
 
 

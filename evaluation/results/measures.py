@@ -1,25 +1,30 @@
 """Metrics of the data sets, computed from the scores of a classifier."""
 
+from collections.abc import Callable
+
 import numpy as np
 
-from evaluation.results.statistics import Estimate, bootstrap, mean_per_class, share
+from evaluation.results.statistics import Estimate, bias_corrected, generator, mean_per_class, share
 from sslkit.errors import UserError
 
 SHARE = {32: 2.0**-20, 64: 2.0**-40}  # of the largest score, by the bits of a number: see `rounding`
-REDRAWN = 1000  # bootstrap draws of 11-point AP, which sorts the images for each class and draw
+FEWEST = (
+    20  # positive, and negative, images of a class: with fewer, intervals of average precision cover less than 92 %
+)
+SHUFFLED = 20  # random orders whose mean is the average precision of chance
 
 
 def measured(scores: np.ndarray, y: np.ndarray, metric: str) -> tuple[Estimate, dict[str, Estimate], np.ndarray | None]:
     """Return the metric's estimate, further estimates by name, and the correctness of each image.
 
     scores: (N, K). y: (N,) int64 with "top1" or "mean_per_class"; (N, K) of 1, -1, 0 (does not count) with "map11".
-    Further: top5 for more than 5 classes, top1 beside mean_per_class. Correctness: (N,) bool, None for "map11".
+    Further: top5 for more than 5 classes, top1 beside mean_per_class, map (of `average_precision`) beside map11.
+    Correctness: (N,) bool, None for "map11".
     """
     if metric == "map11":
         if not (y > 0).any():
             raise UserError("no test image has a class, so that there is no average precision")
-        value = bootstrap(np.arange(len(y)), lambda rows: map11(scores[rows], y[rows]), n=REDRAWN)
-        return value, {}, None
+        return _precision(scores, y, ap11), {"map": _precision(scores, y, average_precision)}, None
     right = top_class(scores) == y
     others = {"top5": share(in_top(scores, y, 5))} if scores.shape[1] > 5 else {}
     if metric == "mean_per_class":
@@ -49,15 +54,45 @@ def in_top(scores: np.ndarray, y: np.ndarray, k: int) -> np.ndarray:
     return ahead.sum(1) < k
 
 
+def _precision(scores: np.ndarray, y: np.ndarray, of_class: Callable[[np.ndarray, np.ndarray], float]) -> Estimate:
+    """Return a mean average precision with its interval over images."""
+    counted = (y > 0).any(0)
+    members = np.concatenate([(y > 0)[:, counted], (y < 0)[:, counted]], 1)
+    rows = np.arange(len(y))
+    return bias_corrected(rows, lambda drawn: mean_ap(scores[drawn], y[drawn], of_class), members, fewest=FEWEST)
+
+
+def chance(y: np.ndarray) -> dict[str, float]:
+    """Return map11 and map of random scores for labels (N, K) of 1, -1, 0: what a network that knows nothing has."""
+    rng = generator(0, "chance of average precision")
+    drawn = [rng.random(y.shape) for _ in range(SHUFFLED)]
+    kinds = {"map11": ap11, "map": average_precision}
+    return {name: float(np.mean([mean_ap(one, y, of_class) for one in drawn])) for name, of_class in kinds.items()}
+
+
 def map11(scores: np.ndarray, y: np.ndarray) -> float:
-    """Return the mean over classes of the 11-point average precision, without classes that have no positive image.
+    """Return the mean over classes of the 11-point average precision; see `mean_ap`."""
+    return mean_ap(scores, y, ap11)
+
+
+def mean_ap(scores: np.ndarray, y: np.ndarray, of_class: Callable[[np.ndarray, np.ndarray], float]) -> float:
+    """Return the mean of a class's average precision, without classes that have no positive image.
 
     scores: (N, K). y: (N, K) of 1, -1, 0 (does not count). nan if no class has one.
     """
     counted = [k for k in range(y.shape[1]) if (y[:, k] > 0).any()]
     if not counted:
         return float("nan")
-    return float(np.mean([ap11(scores[y[:, k] != 0, k], y[y[:, k] != 0, k] > 0) for k in counted]))
+    return float(np.mean([of_class(scores[y[:, k] != 0, k], y[y[:, k] != 0, k] > 0) for k in counted]))
+
+
+def average_precision(scores: np.ndarray, positive: np.ndarray) -> float:
+    """Return the area under the steps of the precision-recall curve, as scikit-learn's `average_precision_score`.
+
+    scores: (n,). positive: (n,) bool, at least one. Scores that are equal up to rounding are retrieved together.
+    """
+    hits, precision = _curve(scores, positive)
+    return float(np.diff(hits, prepend=0) @ precision / hits[-1])
 
 
 def ap11(scores: np.ndarray, positive: np.ndarray) -> float:
@@ -65,10 +100,15 @@ def ap11(scores: np.ndarray, positive: np.ndarray) -> float:
 
     scores: (n,). positive: (n,) bool, at least one. Scores that are equal up to rounding are retrieved together.
     """
-    order = np.argsort(-scores, kind="stable")
-    last = np.append(-np.diff(scores[order]) > rounding(scores[None])[0], True)  # of equal scores
-    hits = np.cumsum(positive[order])[last]
-    precision = hits / (np.flatnonzero(last) + 1)
+    hits, precision = _curve(scores, positive)
     best = np.maximum.accumulate(precision[::-1])[::-1]
     reached = np.searchsorted(10 * hits, np.arange(11) * hits[-1])  # in whole numbers: 3 * 0.1 is more than 0.3
     return float(best[reached].mean())
+
+
+def _curve(scores: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positives retrieved, and the precision, after each group of equal scores, from the highest."""
+    order = np.argsort(-scores, kind="stable")
+    last = np.append(-np.diff(scores[order]) > rounding(scores[None])[0], True)  # of equal scores
+    hits = np.cumsum(positive[order])[last]
+    return hits, hits / (np.flatnonzero(last) + 1)

@@ -18,6 +18,7 @@ METRICS = {
     "top1": "top-1 accuracy",
     "mean_per_class": "mean accuracy per class",
     "map11": "11-point mean average precision",
+    "map": "mean average precision",
     "episode_accuracy": "accuracy of episodes",
     "miou": "mean IoU",
     "inter_class_distance": "distance between class means",

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,9 @@ from sslkit.errors import UserError
 Z95 = 1.959963984540054
 ROUNDING = 1e-9  # accuracies, and ends of an interval, that differ by less are equal
 CELLS = 2**22  # resampling counts in memory at once
+LEAST = 30  # images below which the interval of a statistic that is no mean held its value in less than 92 %
+BLOCKS = 100  # of the jackknife: its error of the width is 7 %, at a tenth of the bootstrap's cost
+REDRAWN = 200  # draws for the bias, which they blur by 7 % of the standard error
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ def bootstrap_mean(
     kind: str = "bootstrap over images",
     unit: str = "fraction",
 ) -> Estimate:
-    """Return the mean with its bootstrap interval; see `bootstrap`.
+    """Return the mean with its bootstrap interval, see `interval_of`: n draws of the rows, with replacement.
 
     values: (N,) numbers. The order of the rows does not matter. If few values are distinct (right or wrong), their
     counts are drawn instead, which is equivalent and costs the same for any N.
@@ -129,41 +133,59 @@ def bootstrap_mean(
     return _with_room(estimate, len(values))
 
 
-def bootstrap(
+def bias_corrected(
     rows: np.ndarray,
     statistic: Callable[[np.ndarray], float],
+    members: np.ndarray,
     *,
-    n: int = 2000,
+    fewest: int,
     seed: int = 0,
-    kind: str = "bootstrap over images",
-    unit: str = "fraction",
 ) -> Estimate:
-    """Return any statistic with its bootstrap interval: the rows are resampled n times, with replacement.
+    """Return a statistic of images that is no mean, as mIoU or average precision, with an interval without its bias.
 
     rows: (N, ...); for several arrays give np.arange(N), and index them in the statistic.
-    statistic: (N, ...) rows -> number or NaN.
-    The interval is the expanded percentile interval (Hesterberg 2015, The American Statistician 69:371, section 5.3):
-    percentiles, widened to correct for few rows. Measured over 1,500 data sets of 8 normal rows, 94 % of the means'
-    intervals contain the true mean, and 89 % with plain percentiles. BCa would need N more calls of the statistic.
-    The draws alone move its ends by 3 % of its half width at n = 2000. Draws whose statistic is NaN are left out.
-    Raises UserError for fewer than two rows, and if every draw is NaN.
+    statistic: (n, ...) rows -> a fraction, or NaN. members: (N, K) bool, the rows of each class, of which each needs
+        `fewest`.
+    The interval is around the value less its bias, by the bootstrap; its width is that of the jackknife over BLOCKS of
+    rows, with Student's t of as many degrees of freedom as the kurtosis of the jackknife values leaves (Satterthwaite
+    1946, Biometrics Bulletin 2:110): few, where a few rows carry a rare class. A percentile bootstrap holds the
+    value on unlimited images in 12 to 95 % only (simulated, mIoU of 30 to 300 images).
+    With fewer rows than LEAST, or than `fewest` of a class, there is no interval; the kind says how many it takes.
     """
-    rows = np.asarray(rows)
-    rng = generator(seed, "bootstrap")
-    drawn = np.array([statistic(rows[rng.integers(len(rows), size=len(rows))]) for _ in range(n)], dtype=float)
-    drawn = drawn[~np.isnan(drawn)]
-    if not len(drawn):
-        raise UserError(f"no interval: the statistic of {len(rows)} rows is NaN in each of {n} draws")
-    estimate = Estimate(float(statistic(rows)), interval_of(drawn, len(rows)), kind, len(rows), unit)
-    return _with_room(estimate, len(rows))
+    n, value = len(rows), float(statistic(rows))
+    least = int(members.sum(0)[members.any(0)].min(initial=n))
+    if n < LEAST or least < fewest:
+        needed = max(LEAST, math.ceil(n * fewest / least))
+        few = f"{n} images" if least >= fewest else f"a class has {least} of {n} images"
+        return Estimate(value, None, f"no interval, {few}: it takes about {needed:,}", n)
+    rng = generator(seed, "bias and jackknife")
+    drawn = np.array([statistic(rows[rng.integers(n, size=n)]) for _ in range(REDRAWN)], dtype=float)
+    blocks = np.array_split(rng.permutation(n), min(n, BLOCKS))
+    without = np.array([statistic(np.delete(rows, block, 0)) for block in blocks], dtype=float)
+    middle, half = value - float(np.nanmean(drawn) - value), float(_jackknife_half(without))
+    estimate = Estimate(value, (max(middle - half, 0.0), min(middle + half, 1.0)), "jackknife over images", n)
+    return _with_room(estimate, n)
+
+
+def _jackknife_half(without: np.ndarray) -> float:
+    """Return half of the 95 % interval of a statistic from its values (G,) without each of G blocks."""
+    apart, g = without - without.mean(), len(without)
+    square = float(np.square(apart).mean())
+    if square == 0:
+        return 0.0
+    kurtosis = float((apart**4).mean()) / square**2
+    free = max(2 / (kurtosis / g - (g - 3) / (g * (g - 1))), 1.0)
+    return t_quantile(0.975, free) * ((g - 1) * square) ** 0.5
 
 
 def interval_of(drawn: np.ndarray, rows: int) -> tuple[float, float]:
-    """Return the expanded percentile interval of bootstrap values.
+    """Return the expanded percentile interval of bootstrap values (Hesterberg 2015, The American Statistician 69:371,
+    section 5.3): percentiles, widened to correct for few rows.
 
-    drawn: (n,) the statistic of each draw. rows: number of rows drawn each time.
+    drawn: (n,) the mean of each draw. rows: number of rows drawn each time.
     The bootstrap's variance is (rows - 1) / rows of the true one, and the mean has a t distribution with rows - 1
-    degrees of freedom.
+    degrees of freedom. Of 1,500 data sets of 8 normal rows 94 % have the true mean in it, 89 % with plain percentiles.
+    The draws alone move its ends by 3 % of its half width at n = 2000.
     """
     from scipy.special import ndtr
 

@@ -118,6 +118,9 @@ def _notes(result: Result) -> list[str]:
     """Return what a result says about its data set rather than about itself."""
     largest = result.details.get("largest_class")
     always = f"always the largest class: {100 * largest:.1f} %" if largest else ""
+    levels = result.details.get("chance") or {}
+    random = ", ".join(f"{name} {100 * value:.1f} %" for name, value in levels.items())
+    always = f"random scores: {random}" if random else always
     return [one for one in (always, _count(result, "unreadable"), *result.details.get("notes", "").split("; ")) if one]
 
 

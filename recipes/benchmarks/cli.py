@@ -7,6 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from sslkit.cli import process
+
+from sslkit.errors import UserError
+
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -26,7 +30,8 @@ def parser(about: str, *options: str) -> argparse.ArgumentParser:
 
 
 def dispatch(folder: str, about: str, parts: Sequence[str]) -> None:
-    """Run `main` of the module that the first word names."""
+    """Run `main` of the module that the first word names; a UserError is one line, a closed pipe none."""
+    process.prepare()
     word = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if word in ("-h", "--help"):
         print(about.strip())
@@ -34,4 +39,7 @@ def dispatch(folder: str, about: str, parts: Sequence[str]) -> None:
     if word not in parts:
         raise SystemExit(f"there is no {word!r}; it has: {', '.join(parts)}")
     sys.argv[:2] = [f"{sys.argv[0]} {word}"]
-    importlib.import_module(f"{folder}.{word}").main()
+    try:
+        importlib.import_module(f"{folder}.{word}").main()
+    except UserError as error:
+        process.end(process.REFUSED, f"error: {error}")

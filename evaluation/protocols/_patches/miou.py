@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from evaluation.protocols._patches.label_maps import IGNORED
-from evaluation.results.statistics import Estimate, bootstrap
+from evaluation.results.statistics import Estimate, bias_corrected
 
 
 def predicted(scores: Tensor, size: tuple[int, int]) -> Tensor:
@@ -32,13 +32,24 @@ def miou(table: np.ndarray) -> float:
     return float((right[union > 0] / union[union > 0]).mean())
 
 
+FEWEST = 5  # images of a class: with fewer, the interval holds the value on unlimited images in less than 92 %
+
+
 def estimates(table: np.ndarray) -> tuple[Estimate, dict[str, Estimate]]:
-    """mIoU, and pixel accuracy and the mean accuracy of classes beside it, each with a bootstrap over images."""
+    """mIoU, and pixel accuracy and the mean accuracy of classes beside it, each with an interval over images.
+
+    table: (N, 3, K), see `counts`. Classes are those that occur: what one without an image would change is unknown.
+    """
+    seen, every = table[:, 1] > 0, np.ones((len(table), 1), bool)
     others = {
-        "pixel_accuracy": bootstrap(table, lambda rows: float(rows[:, 0].sum() / rows[:, 1].sum())),
-        "class_accuracy": bootstrap(table, _class_accuracy),
+        "pixel_accuracy": bias_corrected(table, _pixel_accuracy, every, fewest=1),
+        "class_accuracy": bias_corrected(table, _class_accuracy, seen, fewest=FEWEST),
     }
-    return bootstrap(table, miou), others
+    return bias_corrected(table, miou, seen, fewest=FEWEST), others
+
+
+def _pixel_accuracy(table: np.ndarray) -> float:
+    return float(table[:, 0].sum() / table[:, 1].sum())
 
 
 def _class_accuracy(table: np.ndarray) -> float:

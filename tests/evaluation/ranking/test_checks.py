@@ -1,10 +1,12 @@
 """Options of metrics, checked on a synthetic sample before any extraction."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import evaluation
-from evaluation.ranking.checks import checked_metrics
+from evaluation.ranking.checks import checked_metrics, truth_values
 from evaluation.transferability.itm import WAYS
 from sslkit.errors import UserError
 
@@ -46,3 +48,13 @@ def test_names_of_models_are_text() -> None:
     x, y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
     with pytest.raises(UserError, match="the name of a model must be text, got 1"):
         evaluation.rank({1: (x, y), 2: (x, y)}, bootstrap=0)
+
+
+@pytest.mark.parametrize("truth", [[0.91, 88, 70], {"a": 91.0, "b": 0.88, "c": 0}])
+def test_a_truth_of_mixed_units_is_refused(truth: Any) -> None:
+    with pytest.raises(
+        UserError, match=r"truth mixes fractions and percent: [ab] has 0\.(91|88), [ab] has (88|91); give"
+    ):
+        truth_values(truth, ("a", "b", "c"))
+    for same in ([0.91, 0.88, 0.0], [91, 88, 1.5], [-3.0, 0.5, 20.0]):
+        assert truth_values(same, ("a", "b", "c")).tolist() == same

@@ -37,6 +37,12 @@ def test_image_size_reaches_the_models_and_a_task_without_truth_is_said(
     assert sorted(path.name for path in how["out"].iterdir()) == ["digits.json", "fashion_mnist.json"]
 
 
+def test_a_task_without_any_score_ends_in_an_error_when_all_is_written(how: dict) -> None:
+    with pytest.raises(UserError, match="no model has a score by leep on digits: the notes say why"):
+        rank_tasks(nets(), "digits", ["leep"], source="none", **how)
+    assert (how["out"] / "digits.json").exists()
+
+
 def test_an_unreadable_image_is_left_out_of_every_model(how: dict, tmp_path: Path) -> None:
     folder = tmp_path / "photos"
     for name in ("one", "two"):

@@ -2,9 +2,14 @@
 
 import numpy as np
 import pytest
-from sklearn.metrics import balanced_accuracy_score, precision_recall_curve, top_k_accuracy_score
+from sklearn.metrics import (
+    average_precision_score,
+    balanced_accuracy_score,
+    precision_recall_curve,
+    top_k_accuracy_score,
+)
 
-from evaluation.results.measures import ap11, in_top, map11, measured, top_class
+from evaluation.results.measures import ap11, chance, in_top, map11, measured, top_class
 from sslkit.errors import UserError
 
 RNG = np.random.default_rng(0)
@@ -49,8 +54,12 @@ def test_map_leaves_out_what_does_not_count() -> None:
     expected = [eleven_points(y[y[:, k] != 0, k] > 0, SCORES[y[:, k] != 0, k]) for k in range(3)]
     assert map11(SCORES[:, :4], y) == pytest.approx(np.mean(expected), abs=1e-12)
     estimate, others, right = measured(SCORES[:, :4], y, "map11")
-    assert estimate.value == pytest.approx(np.mean(expected)) and right is None and others == {}
-    assert estimate.interval[0] < estimate.value < estimate.interval[1]
+    assert estimate.value == pytest.approx(np.mean(expected)) and right is None and list(others) == ["map"]
+    assert estimate.interval[0] < estimate.value < estimate.interval[1] and estimate.kind == "jackknife over images"
+    oracle = [average_precision_score(y[y[:, k] != 0, k] > 0, SCORES[y[:, k] != 0, k]) for k in range(3)]
+    assert others["map"].value == pytest.approx(np.mean(oracle), abs=1e-12)
+    levels = chance(y)
+    assert levels["map"] == pytest.approx(0.33, abs=0.05) and levels["map11"] > levels["map"], "of random scores"
 
 
 def test_scores_that_rounding_parts_are_equal() -> None:
@@ -75,5 +84,4 @@ def test_without_a_positive_test_image_there_is_no_average_precision() -> None:
     one = none.copy()
     one[SCORES[:10, 1].argsort()[5], 1] = 1  # its precision depends on the images that are drawn above it
     estimate, _, _ = measured(SCORES[:10, :3], one, "map11")
-    low, high = estimate.interval
-    assert 0 < low <= estimate.value <= high <= 1 and estimate.kind == "bootstrap over images"
+    assert estimate.interval is None and estimate.kind == "no interval, 10 images: it takes about 200"

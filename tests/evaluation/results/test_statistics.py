@@ -6,7 +6,7 @@ from scipy import stats
 
 from evaluation.results import statistics
 from evaluation.results.statistics import (
-    bootstrap,
+    bias_corrected,
     bootstrap_mean,
     holm,
     jackknife,
@@ -62,13 +62,22 @@ def test_bootstrap_of_a_mean_is_scipys_at_the_expanded_level(few: bool) -> None:
     assert found == pytest.approx((oracle.low, oracle.high), abs=0.08 * error)
 
 
-def test_bootstrap_of_any_statistic_is_scipys_at_the_expanded_level() -> None:
-    values = np.random.default_rng(1).normal(size=60)
-    found = bootstrap(values, np.std, n=6000)
-    options = {"n_resamples": 6000, "method": "percentile", "rng": 2, "confidence_level": expanded(60)}
-    oracle = stats.bootstrap((values,), np.std, **options).confidence_interval
-    assert found.value == pytest.approx(values.std()) and found.n == 60
-    assert found.interval == pytest.approx((oracle.low, oracle.high), abs=0.012)
+def test_a_mean_has_no_bias_and_the_jackknife_is_its_standard_error() -> None:
+    right = np.random.default_rng(1).random(80) < 0.7
+    found = bias_corrected(right, np.mean, np.ones((80, 1), bool), fewest=1)
+    low, high = found.interval
+    assert found.value == right.mean() and (low + high) / 2 == pytest.approx(right.mean(), abs=0.01)
+    error = right.std(ddof=1) / 80**0.5
+    assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, 79) * error, rel=0.02)
+
+
+def test_without_enough_images_there_is_no_interval_but_how_many_it_takes() -> None:
+    rows = np.random.default_rng(0).random(100)
+    rare = np.stack([np.arange(100) < 2, np.arange(100) > 2], 1)
+    found = bias_corrected(rows, np.mean, rare, fewest=5)
+    assert found.interval is None and found.kind == "no interval, a class has 2 of 100 images: it takes about 250"
+    few = bias_corrected(rows[:12], np.mean, np.ones((12, 1), bool), fewest=1)
+    assert few.interval is None and few.kind == "no interval, 12 images: it takes about 30"
 
 
 def test_mean_per_class_of_one_class_is_the_share() -> None:
@@ -184,7 +193,7 @@ def test_a_fraction_that_never_varied_gets_scipys_clopper_pearson(p: float) -> N
     for found in (
         over_episodes(values),
         bootstrap_mean(values),
-        bootstrap(values, np.mean, n=50),
+        bias_corrected(values, np.mean, np.ones((40, 1), bool), fewest=1),
     ):
         assert found.interval == pytest.approx((oracle.low, oracle.high), abs=1e-9)
         assert found.value == p and found.kind.endswith("none of which varies: Clopper-Pearson on 40")

@@ -1,0 +1,73 @@
+"""Simulations of statistics that are given an interval. Each yields (interval, value on unlimited images) of one
+data set after another; the interval is None where there is none."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from evaluation.protocols._patches import miou
+from evaluation.results import measures
+from evaluation.results.statistics import bootstrap_mean, over_episodes, over_seeds, share
+
+Interval = tuple[float, float] | None
+Draws = Iterator[tuple[Interval, float]]
+MANY = 40_000  # images that stand for unlimited ones
+
+
+def shares(rng: np.random.Generator, count: int) -> Draws:
+    for number in range(count):
+        n, p = ((40, 0.8), (200, 0.93), (1000, 0.99))[number % 3]
+        yield share(rng.random(n) < p).interval, p
+
+
+def means(rng: np.random.Generator, count: int) -> Draws:
+    """The distance between two views of an image: a skewed number an image."""
+    for number in range(count):
+        yield bootstrap_mean(rng.gamma(2, 0.5, 60), n=500, seed=number, unit="squared distance").interval, 1.0
+
+
+def seeds(rng: np.random.Generator, count: int) -> Draws:
+    for number in range(count):
+        yield over_seeds(0.8 + 0.02 * rng.standard_normal((2, 3, 5)[number % 3])).interval, 0.8
+
+
+def episodes(rng: np.random.Generator, count: int) -> Draws:
+    for _ in range(count):
+        yield over_episodes(rng.binomial(75, rng.beta(12, 4, 200)) / 75).interval, 0.75
+
+
+def label_maps(statistic: str, rng: np.random.Generator, count: int) -> Draws:
+    """Images with one to four of several classes, rare ones too; wrong pixels go to other classes of the image."""
+    for number in range(count):
+        n, classes = ((30, 3), (60, 6), (150, 12))[number % 3]
+        p = np.maximum(rng.dirichlet(np.ones(classes)), 0.5 / classes)
+        right = rng.uniform(0.3, 0.95, classes)
+        many = counted(rng, 4000, p / p.sum(), right)
+        value, others = miou.estimates(counted(rng, n, p / p.sum(), right))
+        whole = {"miou": miou.miou, "pixel_accuracy": miou._pixel_accuracy, "class_accuracy": miou._class_accuracy}
+        yield {"miou": value, **others}[statistic].interval, whole[statistic](many)
+
+
+def counted(rng: np.random.Generator, n: int, p: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return the table (n, 3, K) of `miou.counts`."""
+    present = rng.random((n, len(p))) < 1 - (1 - p) ** 2
+    present[np.arange(n), rng.choice(len(p), n, p=p)] = True
+    size = np.where(present, rng.gamma(1, 1, present.shape), 0)
+    size = np.round(1000 * size / size.sum(1, keepdims=True))
+    hit = np.round(size * rng.beta(4 * right, 4 * (1 - right), size.shape))
+    others = present * 0.7 / present.sum(1, keepdims=True) + 0.3 * p
+    given = hit + np.round((size - hit).sum(1, keepdims=True) * others)
+    return np.stack([hit, size, given], 1)
+
+
+def precisions(of_class: Callable, rng: np.random.Generator, count: int) -> Draws:
+    """Several labels: scores whose distance between positive and negative images differs by class."""
+    for number in range(count):
+        n, classes = ((80, 2), (200, 4), (400, 6))[number % 3]
+        frequent, apart = rng.uniform(0.1, 0.5, classes), rng.uniform(0.3, 2.5, classes)
+
+        def draw(n: int, frequent: np.ndarray = frequent, apart: np.ndarray = apart) -> tuple[np.ndarray, np.ndarray]:
+            y = np.where(rng.random((n, len(frequent))) < frequent, 1, -1)
+            return rng.standard_normal(y.shape) + apart * (y > 0), y
+
+        yield measures._precision(*draw(n), of_class).interval, measures.mean_ap(*draw(MANY), of_class)
