@@ -84,4 +84,4 @@ def test_without_a_positive_test_image_there_is_no_average_precision() -> None:
     one = none.copy()
     one[SCORES[:10, 1].argsort()[5], 1] = 1  # its precision depends on the images that are drawn above it
     estimate, _, _ = measured(SCORES[:10, :3], one, "map11")
-    assert estimate.interval is None and estimate.kind == "no interval, 10 images: it takes about 200"
+    assert estimate.interval is None and estimate.kind == "no interval, a class has 1 of 10 images: it takes about 200"
