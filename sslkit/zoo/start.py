@@ -12,17 +12,18 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from sslkit.backbones import builder, fitting, network_lines, published, wheels
+from sslkit.backbones import builder, fitting, network_lines, published, wheels, words
 from sslkit.backbones.base import Backbone, Origin, Recipe
 from sslkit.backbones.pretrained import head_names, load, no_model, normalization, timm_network
 from sslkit.backbones.weight_files import parted
+from sslkit.backbones.words import Word
 from sslkit.errors import UserError
 from sslkit.zoo import weights
 from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
 
 KINDS = (
-    "timm:NAME (timm downloads its weights), timm:NAME:FILE[:PART], published:NAME:FILE, the folder of a zoo entry, or "
-    f"{', '.join(wheels.WHEELS)}"
+    "timm:NAME (timm downloads its weights), timm:NAME[(ARGUMENTS)]:FILE[:PART], published:NAME:FILE, the folder of a "
+    f"zoo entry, or {', '.join(wheels.WHEELS)}"
 )
 
 REMEDY = "name the network of these weights, init=timm:NAME:FILE, and an image size that it takes, data.image_size="
@@ -39,34 +40,30 @@ def start(word: str, *, image_size: int, in_chans: int, frames: int | None = Non
     Raises UserError for a word of another form, weights that are missing, damaged or of another network, and a network
     of images for clips or the reverse.
     """
-    kind, _, rest = word.partition(":")
+    parts = words.parse(word, f"init={word}")
     with torch.random.fork_rng(devices=[]):
-        if kind == "timm":
-            name, _, file = rest.partition(":")
-            return _of_timm(word, name, file, image_size, in_chans, frames, backbone)
-        if kind == "published":
-            return _of_published(word, rest, image_size, in_chans, frames, backbone)
-        if word in wheels.WHEELS:
-            return _of_timm(word, f"tf_{word}", wheels.file(word), image_size, in_chans, frames, backbone)
+        if parts.kind == "timm":
+            return _of_timm(word, parts, image_size, in_chans, frames, backbone)
+        if parts.kind == "published":
+            return _of_published(word, parts, image_size, in_chans, frames, backbone)
         return _of_entry(word, image_size, in_chans, frames, backbone)
 
 
-def _of_timm(
-    word: str, name: str, file: str, image_size: int, in_chans: int, frames: int | None, backbone: str
-) -> Backbone:
+def _of_timm(word: str, parts: Word, image_size: int, in_chans: int, frames: int | None, backbone: str) -> Backbone:
     import timm
 
+    name, file = parts.name, parts.file
     if not timm.is_model(name):
         raise no_model(f"init={word}", name)
     config = timm.get_pretrained_cfg(name).to_dict()
     _check_use(word, name, config["input_size"][0], in_chans, frames, backbone)
-    body = builder.published(name, image_size=image_size, in_chans=in_chans)
+    body = builder.published(name, image_size=image_size, in_chans=in_chans, arguments=parts.arguments)
     if file:
         note = load(body.net, file, network=name, where=f"init={word}", remedy=REMEDY).line
         note += "" if word in wheels.WHEELS else f"; {normalization(name, config)}"
         digest = weights.sha256(parted(file)[0])
     else:
-        state = timm_network(name, where=f"init={word}", local=f"init=timm:{name}:FILE", head=True).net.state_dict()
+        state = timm_network(parts, where=f"init={word}", local=f"init=timm:{name}:FILE", head=True).net.state_dict()
         note = _filled(body.net, state, name, f"the weights of {name}", head_names(name))
         content = safetensors.torch.save({key: value.contiguous() for key, value in state.items()})
         digest = hashlib.sha256(content).hexdigest()
@@ -74,8 +71,10 @@ def _of_timm(
     return body
 
 
-def _of_published(word: str, rest: str, image_size: int, in_chans: int, frames: int | None, backbone: str) -> Backbone:
-    name, _, file = rest.partition(":")
+def _of_published(
+    word: str, parts: Word, image_size: int, in_chans: int, frames: int | None, backbone: str
+) -> Backbone:
+    name, file = parts.name, parts.file
     if not file:
         raise UserError(f"init={word}: write published:NAME:FILE, with one of {', '.join(published.CHECKPOINTS)}")
     checkpoint, path = published.find(name), Path(file).expanduser()

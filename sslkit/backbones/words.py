@@ -1,0 +1,70 @@
+"""The words that name weights which are no zoo entry: `timm:NAME(num_heads=12):FILE:PART`, `published:NAME:FILE`."""
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sslkit.backbones import timm_allowed, wheels
+from sslkit.errors import UserError
+
+KINDS = ("timm", "published", "random")
+_CALL = re.compile(r"(?P<name>[^:(]*)(?P<call>\(.*?\))?(?::(?P<file>.*))?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Word:
+    """A model word in its parts.
+
+    kind: "timm", "published" or "random"; "" for a path. name: of the network, a seed's owner, or the path.
+    arguments: of `timm.create_model`, in brackets after the name. file: of weights, FILE or FILE:PART, or a seed; "".
+    """
+
+    kind: str
+    name: str
+    file: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def network(self) -> str:
+        """The name with its arguments, as it is written."""
+        written = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        return f"{self.name}({written})" if written else self.name
+
+
+def parse(text: str, where: str) -> Word:
+    """The parts of a word; one of `wheels.WHEELS` is timm's network with the file of the wheel.
+
+    where: beginning of messages. Raises UserError for arguments that are none, or none that timm may be given here,
+    and for a wheel that is not installed.
+    """
+    if text in wheels.WHEELS:
+        return Word("timm", f"tf_{text}", wheels.file(text))
+    kind, _, rest = text.partition(":")
+    if kind not in KINDS:
+        return Word("", text)
+    if kind == "random":
+        name, _, seed = rest.partition(":")
+        return Word(kind, name, seed)
+    parts = _CALL.fullmatch(rest)
+    if parts is None:
+        raise UserError(f"{where}: write {kind}:NAME(argument=value):FILE")
+    name, file = parts["name"], parts["file"] or ""
+    return Word(kind, name, file, _arguments(name, parts["call"], where) if parts["call"] and kind == "timm" else {})
+
+
+def _arguments(name: str, call: str, where: str) -> dict[str, Any]:
+    """`(num_heads=12)` -> {"num_heads": 12}."""
+    import timm
+
+    try:
+        parsed = ast.parse(f"f{call}", mode="eval").body
+        arguments = {one.arg: ast.literal_eval(one.value) for one in parsed.keywords}
+        if parsed.args or None in arguments:
+            raise ValueError("arguments without names")
+    except (SyntaxError, ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise UserError(f"{where}: {call} are no arguments: write timm:NAME(num_heads=12):FILE") from error
+    if timm.is_model(name) and (fault := timm_allowed.fault(name, arguments)):
+        raise UserError(f"{where}: {fault}")
+    return arguments
