@@ -17,7 +17,7 @@ NETWORKS = [
     pytest.param("resnet18", 72, 3, None, marks=pytest.mark.slow),
     ("resnet10t", 32, 3, "conv1[0][0].stride"),
     pytest.param("vit_tiny_patch16_224", 32, 3, None, marks=pytest.mark.slow),
-    ("narrow_resnet", 28, 1, "torch.nn.Conv2d(1, 16, 3, (2, 2), 1, bias=False)"),
+    ("narrow_resnet", 28, 1, "torch.nn.Conv2d(1, 64, 3, (2, 2), 1, bias=False)"),
     ("narrow_vit", 28, 1, None),
     ("tf_efficientnet_lite0", 32, 3, "conv_stem[0].stride"),
     ("convnext_atto", 72, 3, None),
