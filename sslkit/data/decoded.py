@@ -9,6 +9,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import torch
 
+from sslkit.data.decode import decoders
 from sslkit.data.decode.decoding import channels_of, digest_of, square
 from sslkit.data.decode.large import TooLarge
 from sslkit.data.decode.looked_at import LOOKED_AT, look, scale_of
@@ -81,7 +82,11 @@ class DecodedImages(Images):
 
     def __getstate__(self) -> dict[str, Any]:
         _ = self.scale  # before another process decides it again
-        return self.__dict__.copy()
+        return {**self.__dict__, "_decoders": decoders.address()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        decoders.adopt(state.pop("_decoders"))
+        self.__dict__.update(state)
 
     @property
     def opening(self) -> Opening:

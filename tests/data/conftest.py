@@ -1,5 +1,6 @@
 """Real pictures for the tests of views."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from photographs import write_jpegs
 from torch import Tensor
 
 import sslkit.data.embedded
+from sslkit.data.decode import decoders
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +26,11 @@ def pictures() -> Tensor:
 def jpegs(tmp_path_factory) -> Path:
     """A folder of twelve JPEG files of 240 x 180."""
     return write_jpegs(tmp_path_factory.mktemp("jpegs"))
+
+
+@pytest.fixture
+def new_decoders() -> Iterator[None]:
+    """The processes that decode are started anew, and not used after the test."""
+    decoders.end()
+    yield
+    decoders.end()

@@ -2,7 +2,6 @@
 
 import io
 import re
-import sys
 import warnings
 from pathlib import Path
 
@@ -77,7 +76,9 @@ def test_every_line_of_the_table_has_a_case() -> None:
         ("a.heic", "pillow_heif", r'reading HEIC needs the package pillow-heif: pip install "sslkit\[heif\]"'),
     ],
 )
-def test_a_package_that_is_missing_is_named(tmp_path, monkeypatch, name: str, package: str, message: str) -> None:
+def test_a_package_that_is_missing_is_named(
+    tmp_path, tmp_path_factory, monkeypatch, new_decoders, name: str, package: str, message: str
+) -> None:
     """Also in a folder of other images: none is left out for it."""
     contents = {
         "a.tif": b"II+\0\x08\0\0\0" + bytes(64),
@@ -86,6 +87,8 @@ def test_a_package_that_is_missing_is_named(tmp_path, monkeypatch, name: str, pa
     }
     (tmp_path / name).write_bytes(contents[name])
     (tmp_path / "0.png").write_bytes(pillow(flat("u1", 7), "PNG"))
-    monkeypatch.setitem(sys.modules, package, None)
+    without = tmp_path_factory.mktemp("without")
+    (without / f"{package}.py").write_text("raise ImportError")
+    monkeypatch.syspath_prepend(without)
     with pytest.raises(UserError, match=message):
         open_images(tmp_path, image_size=8)

@@ -20,3 +20,30 @@ def check_unpacked(unpacked: int, packed: int, is_image: bool) -> None:
         raise OSError(f"it needed more than {UNPACKED:,} bytes, and does not begin as an image")
     if unpacked > max(UNPACKED, TIMES_PACKED * packed):
         raise OSError(f"it needed more than {UNPACKED:,} bytes and {TIMES_PACKED} times its packed ones")
+
+
+# Of an image in a process of its own. Opening one reads its header, and of some formats the whole file. Decoders keep
+# some copies of the pixels, the widest as floats of 8 bytes; the slowest, of JPEG 2000 and LZMA, make some million
+# values a second. A file that breaks its budget asks for seconds and gigabytes with a few hundred bytes.
+MEMORY = 256 * MIB  # bytes in any case: of the decoders themselves
+FILE_COPIES = 4  # of the file's bytes
+VALUE_BYTES = 40  # of each value that the header tells, which `large.check_size` has allowed
+SECONDS = 5.0  # of the processor in any case
+VALUES_A_SECOND = 2e6
+BYTES_A_SECOND = 2e6  # of the file
+WAIT = 60.0  # seconds in any case until an answer, and so many times the processor's: others use it, too
+WAIT_TIMES = 20
+
+# Of pages that need all before them (frames of animations, which hold what has changed): reading all costs time with
+# the square of their number, and the thousandth needs a thousand to be decoded.
+PAGES_IN_A_ROW = 1000
+
+
+def memory(file: int, values: int) -> int:
+    """Bytes for an image. file: bytes of it. values: in its pixels as its header tells them; 0 to open it."""
+    return MEMORY + FILE_COPIES * file + VALUE_BYTES * values
+
+
+def seconds(file: int, values: int) -> float:
+    """CPU time for an image; as in `memory`."""
+    return SECONDS + file / BYTES_A_SECOND + values / VALUES_A_SECOND

@@ -39,7 +39,6 @@ class _Halves(Planes):
     def __init__(self, image: Image.Image, source: Source, colours: int, has_alpha: bool) -> None:
         super().__init__(turned_size(image), colours + has_alpha, colours=colours, has_alpha=has_alpha, is_deep=True)
         self._image, self._source = image, source
-        self.n_frames = getattr(image, "n_frames", 1)
         self.orientation = orientation_in(image)
         self.tagged = nodata_of(image.tag_v2.get(NODATA)) if image.format == "TIFF" else ()
 

@@ -1,5 +1,6 @@
 """DICOM files: their pixels in the units of the modality, such as Hounsfield's."""
 
+import struct
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from sslkit.data.decode.unreadable import MissingPackage, UnreadableImage
 
 LENGTH = 132  # bytes at the start that tell a DICOM file: a preamble, and its mark
 _MARK = b"DICM"
+_PIXELS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
+_ITEM, _ITEM_TAG = struct.Struct("<4sI"), b"\xfe\xff\x00\xe0"  # before each fragment: its tag and length
 
 
 def is_dicom(start: bytes) -> bool:
@@ -28,6 +31,8 @@ class DicomPlanes(Planes):
     Raises MissingPackage, TooLarge, and UnreadableImage for a file without an image.
     """
 
+    has_places = True
+
     def __init__(self, source: Source, most: int | None) -> None:
         try:
             import pydicom
@@ -35,7 +40,7 @@ class DicomPlanes(Planes):
             raise MissingPackage("reading DICOM", "pydicom", "dicom") from error
         _check_deflated(source, most)
         about = pydicom.dcmread(rewound(source), defer_size=2**16)
-        if "PixelData" not in about and "FloatPixelData" not in about and "DoubleFloatPixelData" not in about:
+        if not any(name in about for name in _PIXELS):
             raise UnreadableImage("a DICOM file without an image")
         self._about, self._frame = about, 0
         kind = about.PhotometricInterpretation
@@ -47,11 +52,61 @@ class DicomPlanes(Planes):
         self.itemsize = about.get("BitsAllocated", 8) // 8 or 1
         self.n_frames = int(about.get("NumberOfFrames", 1) or 1)
         self.is_inverted = kind == "MONOCHROME1"
+        self._place = 0
 
-    def seek(self, page: int) -> None:
+    def seek(self, page: int, place: int = 0) -> None:
+        """place: of the fragment that is the frame; 0: it is looked for."""
         if page >= self.n_frames:
             raise EOFError(f"there is no frame {page}")
-        self._frame = page
+        self._frame, self._place = page, place
+
+    def frames(self) -> int:
+        """The number of frames, as far as there are bytes or fragments for them."""
+        if self._about.file_meta.TransferSyntaxUID.is_encapsulated:
+            return min(self.n_frames, len(self._fragments()))
+        about = self._about
+        stored = next(about[name].value for name in _PIXELS if name in about)
+        bits = about.Rows * about.Columns * about.SamplesPerPixel * about.get("BitsAllocated", 8)
+        return min(self.n_frames, 8 * len(stored) // max(1, bits))
+
+    def places(self) -> np.ndarray | None:
+        """(P, 2) int64 number of each frame, and its fragment; None where one has several that only a search tells."""
+        frames = self.frames()
+        fragments = self._fragments() if self._about.file_meta.TransferSyntaxUID.is_encapsulated else []
+        if not fragments or "ExtendedOffsetTable" in self._about or self._offsets():
+            return np.stack([np.arange(frames), np.zeros(frames, np.int64)], 1)
+        if frames > 1 and len(fragments) == self.n_frames:
+            return np.array(list(enumerate(fragments)), np.int64)
+        return None
+
+    def _offsets(self) -> list[int]:
+        """The table at the start of what is encapsulated."""
+        from pydicom.encaps import parse_basic_offsets
+
+        return parse_basic_offsets(self._about.PixelData)
+
+    def _fragments(self) -> list[int]:
+        """The places of the fragments in what is encapsulated."""
+        content, found = self._about.PixelData, []
+        place = _ITEM.size + _ITEM.unpack_from(content, 0)[1]
+        while place + _ITEM.size <= len(content) and content[place : place + 4] == _ITEM_TAG:
+            found.append(place)
+            place += _ITEM.size + _ITEM.unpack_from(content, place)[1]
+        return found
+
+    def _frame_values(self) -> np.ndarray:
+        from pydicom.encaps import encapsulate
+        from pydicom.pixels import pixel_array
+
+        if not self._place:
+            return pixel_array(self._about, index=self._frame)
+        content, start = self._about.PixelData, self._place + _ITEM.size
+        length = _ITEM.unpack_from(content, self._place)[1]
+        self._about.PixelData, self._about.NumberOfFrames = encapsulate([content[start : start + length]]), 1
+        try:
+            return pixel_array(self._about, index=0)
+        finally:
+            self._about.PixelData, self._about.NumberOfFrames = content, self.n_frames
 
     @property
     def tagged(self) -> Spans:
@@ -79,9 +134,9 @@ class DicomPlanes(Planes):
         return next(units, self._about)
 
     def _read(self) -> np.ndarray:
-        from pydicom.pixels import apply_color_lut, pixel_array
+        from pydicom.pixels import apply_color_lut
 
-        values = pixel_array(self._about, index=self._frame)
+        values = self._frame_values()
         if self._about.PhotometricInterpretation == "PALETTE COLOR":
             values = apply_color_lut(values, self._about)
             values = (values >> 8).astype(np.uint8) if values.dtype == np.uint16 else values

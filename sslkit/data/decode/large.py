@@ -17,7 +17,7 @@ Source = str | Path | IO[bytes]  # a file, or its content
 _START = 16  # bytes that Pillow's formats look at
 _AT_ONCE = 2**20  # bytes of a deflated stream
 _BESIDE = 2**20  # bytes of what a file holds beside its pixels
-_PNG = b"\x89PNG\r\n\x1a\n"
+PNG_SIGN = b"\x89PNG\r\n\x1a\n"
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"iCCP")  # chunks that Pillow unpacks as it opens a PNG, with a limit
 
 
@@ -42,7 +42,7 @@ def _open(source: Source, most: int | None) -> Image.Image:
         image = Image.open(source) if most is None else identified(source)
     except ValueError:
         content = start_of(source, -1)
-        if not content.startswith(_PNG) or len(plain := _without_texts(content)) == len(content):
+        if not content.startswith(PNG_SIGN) or len(plain := _without_texts(content)) == len(content):
             raise
         return _open(io.BytesIO(plain), most)
     if image.format == "TIFF":
@@ -52,7 +52,7 @@ def _open(source: Source, most: int | None) -> Image.Image:
 
 def _without_texts(content: bytes) -> bytes:
     """A PNG without the chunks that Pillow unpacks whole as it opens it."""
-    kept, start = [_PNG], len(_PNG)
+    kept, start = [PNG_SIGN], len(PNG_SIGN)
     while start < len(content):
         end = start + 12 + int.from_bytes(content[start : start + 4])
         kept += [] if content[start + 4 : start + 8] in _TEXTS else [content[start:end]]

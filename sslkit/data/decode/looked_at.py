@@ -7,19 +7,20 @@ from math import prod
 from typing import Any, Protocol
 
 import numpy as np
-from PIL import Image
 from tqdm import tqdm
 
 from sslkit.data.arrays import UNMARKED
 from sslkit.data.decode import scale, tiff
+from sslkit.data.decode.apart import ImageApart, PlanesApart
 from sslkit.data.decode.decoding import is_deep, values_of
 from sslkit.data.decode.fill import TAGGED
 from sslkit.data.decode.large import TooLarge
 from sslkit.data.decode.opacity import Opacity, declares_opacity, opacity_of, told
 from sslkit.data.decode.opening import Picture
+from sslkit.data.decode.page_list import ONE_PAGE, Pages
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.scale import UNKNOWN, Scale, Values
-from sslkit.data.decode.unreadable import UnreadableImage, as_unreadable
+from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.file_contents import bar_is_off
 from sslkit.data.path_list import PathList
 from sslkit.terminal.say import counted
@@ -28,7 +29,6 @@ LOOKED_AT = 32  # images of each kind of file
 MEASURED = 256  # images, for the range of their values
 _PIXELS, _LEAST = 2**26, 16  # pixels that are enough for it, and images that are read in any case
 _PLAIN = ("jpg", "jpeg", "jpe", "jfif")  # of 8 bits and one page
-_ONE_PAGE = ("MPO", "PSD", "ICO", "CUR")  # what stands behind the first picture is no other one
 _LETTERS = 5  # at the end of a name, for its kind
 
 
@@ -72,7 +72,7 @@ class Look:
         if spare:
             read = image.colours if isinstance(image, Planes) else len(image.getbands())
             self.spare = (read + spare, read)
-        if not reads_pages and (pages := len(pages_of(image))) > 1:
+        if not reads_pages and (pages := pages_of(image).total) > 1:
             self.pages.append(pages)
 
     def warn(self, name: str) -> None:
@@ -109,12 +109,9 @@ def look(images: Opened) -> Look:
     return seen
 
 
-@as_unreadable()
-def pages_of(image: Picture) -> Sequence[int]:
-    """The pages of a file, to be sought, without smaller copies and masks of others. Raises UnreadableImage."""
-    number = 1 if getattr(image, "format", None) in _ONE_PAGE else getattr(image, "n_frames", 1)
-    is_tiff = number > 1 and isinstance(image, Image.Image) and image.format == "TIFF"
-    return tiff.pages_of(image) if is_tiff else range(number)
+def pages_of(image: Picture) -> Pages:
+    """The pages of a file, without smaller copies and masks of others. Raises UnreadableImage."""
+    return image.pages() if isinstance(image, (ImageApart, PlanesApart)) else ONE_PAGE
 
 
 def scale_of(images: Opened, seen: Look, known: Scale = UNKNOWN) -> Scale:

@@ -3,14 +3,15 @@
 Other packages, where they are installed, read what Pillow does not open, or not as it is meant.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
 from sslkit.data.decode import dicom, fits, tiff
+from sslkit.data.decode.apart import open_apart
 from sslkit.data.decode.deep import PlainPlanes, deep_jpeg2000, halves_of, tells_opacity
-from sslkit.data.decode.large import Source, check_size, open_below, release, start_of
+from sslkit.data.decode.large import PNG_SIGN, Source, check_size, open_below, release, start_of
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.unreadable import MissingPackage, TooLarge, UnreadableImage, as_unreadable
 from sslkit.files.reading import STAND_IN, regular, stand_in
@@ -19,6 +20,8 @@ Picture = Image.Image | Planes
 
 RARE = ("dcm", "dicom", "heic", "heif", "hif")  # extensions beside those of Pillow
 _HEIF = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")  # brands
+_PLAIN_START = 2**12  # bytes of a file that tell whether it is plain, of PNG mostly
+_ANIMATED = 2  # of the flags of a WebP
 START = dicom.LENGTH  # bytes of a file that tell its format
 
 
@@ -33,7 +36,7 @@ class Opening:
 @as_unreadable()
 def open_image(source: Source) -> Image.Image:
     """Open a file, or its content, by Pillow, without decoding. Raises UnreadableImage."""
-    return open_below(regular(source) if isinstance(source, (str, Path)) else source, None)
+    return _opened(source, Opening(), by_pillow=True)
 
 
 @as_unreadable()
@@ -42,7 +45,25 @@ def open_picture(source: Source, how: Opening) -> Picture:
 
     Raises UnreadableImage, and UserError for a package that is missing.
     """
+    return _opened(source, how, by_pillow=False)
+
+
+def _opened(source: Source, how: Opening, *, by_pillow: bool) -> Picture:
+    """A plain image is opened here, any other by a process with limits, see `apart`."""
     source = regular(source) if isinstance(source, (str, Path)) else source
+    kind = kind_of(source, how.channels)
+    if kind is None:
+        return open_by_pillow(source) if by_pillow else open_as_meant(source, how)
+    return open_apart(source, kind, {"by_pillow": by_pillow, **asdict(how)})
+
+
+def open_by_pillow(source: Source) -> Image.Image:
+    """`open_image` in this process."""
+    return open_below(source, None)
+
+
+def open_as_meant(source: Source, how: Opening) -> Picture:
+    """`open_picture` in this process."""
     try:
         picture = _as_meant(open_below(source, how.max_pixels), source, how.channels)
     except UnidentifiedImageError:
@@ -52,6 +73,34 @@ def open_picture(source: Source, how: Opening) -> Picture:
         if picture is None:
             raise
     return checked(picture, how.max_pixels)
+
+
+def kind_of(source: Source, channels: int | None = None) -> str | None:
+    """None for a plain image; else the packages that a file with this content may need, as `decoder` imports them.
+
+    channels: that are wanted.
+    """
+    start = start_of(source, _PLAIN_START)
+    if start[:8] == PNG_SIGN and b"IDAT" not in start:
+        start = start_of(source, -1)  # long texts before the pixels
+    if is_plain(start):
+        return None
+    if start[:4] in tiff.STARTS:
+        return None if tiff.is_plain(source, channels) else "tiff"
+    return "dicom" if dicom.is_dicom(start) else "heif" if _is_heif(start) else "pillow"
+
+
+def is_plain(start: bytes) -> bool:
+    """Return whether a file with these first `_PLAIN_START` bytes is one picture of a kind that asks for nothing else.
+
+    JPEG, BMP, and PNG and WebP without animation: libraries that every browser feeds with what strangers wrote. TIFF
+    has a rule of its own, `tiff.is_plain`.
+    """
+    if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
+        return not (start[12:16] == b"VP8X" and start[20:21] and start[20] & _ANIMATED)
+    if start[:8] == PNG_SIGN:
+        return b"acTL" not in start[: start.find(b"IDAT")]
+    return start[:3] == b"\xff\xd8\xff" or start[:2] == b"BM"
 
 
 def checked(picture: Picture, most: int | None) -> Picture:

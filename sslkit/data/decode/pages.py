@@ -1,14 +1,16 @@
 """Each page of files that have several as an image of its numbers."""
 
 import copy
-from collections.abc import Sequence
+import warnings
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
+from sslkit.data.decode.budget import PAGES_IN_A_ROW
 from sslkit.data.decode.looked_at import pages_of
 from sslkit.data.decode.opening import Picture, checked
+from sslkit.data.decode.page_list import Pages
 from sslkit.data.decode.scale import Scale
 from sslkit.data.decode.unreadable import UnreadableImage, unreadable
 from sslkit.data.decoded import DecodedImages
@@ -21,10 +23,11 @@ class PagedImages(DecodedImages):
     """The pages of other images, `NAME#1`, `NAME#2`, ...; a file of one page keeps its name.
 
     rows: (N,) row of each page in `images`. pages: (N,) its number in the file, from 0; -1 for a file of one page.
+    places: (N,) where it begins in the file, as of `page_list.Pages`.
     """
 
-    def __init__(self, images: DecodedImages, rows: np.ndarray, pages: np.ndarray) -> None:
-        self.images, self.rows, self.pages = images, rows, pages
+    def __init__(self, images: DecodedImages, rows: np.ndarray, pages: np.ndarray, places: np.ndarray) -> None:
+        self.images, self.rows, self.pages, self.places = images, rows, pages, places
         labels = None if images.labels is None else images.labels[rows]
         several = None if images.multi_labels is None else images.multi_labels[rows]
         known = (images.name, images.source, images.splits, labels, images.classes, images.licence, several)
@@ -56,12 +59,13 @@ class PagedImages(DecodedImages):
         return f"#{self.pages[row] + 1}" if self.pages[row] >= 0 else ""
 
     def _take(self, rows: np.ndarray) -> None:
-        self.rows, self.pages = self.rows[rows], self.pages[rows]
+        self.rows, self.pages, self.places = self.rows[rows], self.pages[rows], self.places[rows]
 
     def _open(self, row: int) -> Picture:
         image = self.images._open(int(self.rows[row]))
         try:
-            image.seek(max(0, int(self.pages[row])))
+            if self.pages[row] > 0:
+                image.seek(int(self.pages[row]), int(self.places[row]))
             return checked(image, self.options.max_pixels)
         except Exception as error:
             image.close()
@@ -83,19 +87,29 @@ class PagedImages(DecodedImages):
 def of_pages(images: DecodedImages) -> PagedImages:
     """The pages of all images, each file opened once for their number; one that cannot be opened is one page."""
     images.scale = Scale()  # that of the pages is decided by them all
-    rows, pages = [], []
-    bar = tqdm(range(len(images)), desc="pages", unit="file", delay=2, disable=bar_is_off())
-    for row in bar:
-        numbers = _pages(images, row)
-        rows += [row] * len(numbers)
-        pages += numbers
-    return PagedImages(images, np.array(rows, np.int64), np.array(pages, np.int64))
+    every, cut = [], []
+    for row in tqdm(range(len(images)), desc="pages", unit="file", delay=2, disable=bar_is_off()):
+        found = _pages(images, row)
+        if found.total > len(found.places):
+            cut.append((row, found.total))
+        every.append(found.places)
+    if cut:
+        row, total = cut[0]
+        number = "" if len(cut) == 1 else f", and as many of {len(cut) - 1} other files"
+        said = f"the first {PAGES_IN_A_ROW:,} of its {total:,} pages are read{number}: each needs all before it"
+        warnings.warn(f"{images.name}: {images.path(row)}: {said}", stacklevel=4)
+    rows = np.repeat(np.arange(len(images)), [len(places) for places in every])
+    pages, places = np.concatenate(every).T.copy()
+    return PagedImages(images, rows, pages, places)
 
 
-def _pages(images: DecodedImages, row: int) -> Sequence[int]:
+def _pages(images: DecodedImages, row: int) -> Pages:
     try:
         with images._open(row) as image:
-            numbers = pages_of(image)
-            return numbers if len(numbers) > 1 else [-1]
+            found = pages_of(image)
+            return found if len(found.places) > 1 else _ONE
     except UnreadableImage:
-        return [-1]
+        return _ONE
+
+
+_ONE = Pages(np.array([[-1, 0]]), 1)

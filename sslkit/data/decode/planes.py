@@ -1,16 +1,16 @@
 """Images that Pillow cannot hold: of any number of planes, each of more than 8 bits."""
 
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from sslkit.data.arrays import convert_channels
 from sslkit.data.decode.fill import Fill, Spans, filled, present, spans_of
 from sslkit.data.decode.scale import BYTE, Range, finite, guessed, to_bytes
 from sslkit.data.decode.unreadable import UnreadableImage
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Planes:
@@ -23,7 +23,7 @@ class Planes:
     is_deep: of more than 8 bits. orientation: as of EXIF. is_inverted: the greatest value is black.
     n_frames: pages of the file, of which `seek` chooses one.
     tagged: the values of pixels that have none, by the file. fill: another one, see `scale.Scale`.
-    itemsize: bytes of a value.
+    itemsize: bytes of a value. has_places: `seek` takes where a page begins, as `page_list` tells it.
     """
 
     orientation = 1
@@ -36,6 +36,7 @@ class Planes:
     fill: Fill | None = None
     itemsize = 2
     _held: np.ndarray | None = None
+    has_places = False
 
     def __init__(self, size: tuple[int, int], count: int, *, colours: int, has_alpha: bool, is_deep: bool) -> None:
         self.size, self.count, self.colours, self.has_alpha, self.is_deep = size, count, colours, has_alpha, is_deep
@@ -105,11 +106,13 @@ class Planes:
         is_whole = channels == self.count and not self.has_alpha
         return is_whole or channels == self.colours or (self.colours in (1, 3) and channels in (1, 3, 4))
 
-    def pixels(self, channels: int, scale: Range | None) -> Tensor:
+    def pixels(self, channels: int, scale: Range | None) -> "Tensor":
         """Read (channels, H, W) uint8, upright. scale: of values of more than 8 bits.
 
         Raises UnreadableImage for planes that do not become so many channels, for NaN and for infinity.
         """
+        from sslkit.data.arrays import convert_channels  # with torch, which processes that only decode do without
+
         if not self.becomes(channels):
             raise UnreadableImage(f"{self.colours} channels, which cannot become data.channels={channels}")
         planes = self._straight()
@@ -123,12 +126,16 @@ class Planes:
             turned = self._with_alpha(turned, planes[self.colours])
         return convert_channels(turned[None], channels, over_white=self.has_alpha)[0]
 
-    def _with_alpha(self, picture: Tensor, alpha: np.ndarray) -> Tensor:
+    def _with_alpha(self, picture: "Tensor", alpha: np.ndarray) -> "Tensor":
         """RGB and opacity (4, H, W). alpha: (H, W), up to the greatest number of its type, 1 for floats."""
+        import torch
+
         opacity = to_bytes(alpha[None], (0.0, opaque(alpha.dtype)))
         return torch.cat([picture.expand(3, -1, -1), self._turned(opacity)])
 
-    def _turned(self, planes: np.ndarray) -> Tensor:
+    def _turned(self, planes: np.ndarray) -> "Tensor":
+        import torch
+
         return torch.from_numpy(np.ascontiguousarray(_upright(planes, self.orientation)))
 
 

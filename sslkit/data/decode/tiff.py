@@ -1,14 +1,19 @@
 """TIFF files: which of them Pillow reads as they are meant, and the planes of the others."""
 
+import struct
+from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib.util import find_spec
+from itertools import islice
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from sslkit.data.decode.fill import Spans
-from sslkit.data.decode.large import Source, release, rewound
+from sslkit.data.decode.large import Source, release, rewound, start_of
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.unreadable import MissingPackage, UnreadableImage
 
@@ -21,6 +26,10 @@ _WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB = 0, 1, 2
 _NO_PICTURES = 1 | 4  # of _KIND: smaller copies and masks of other pages
 _ALPHA, _ASSOCIATED = {1, 2}, 1  # of _EXTRA
 _SIGNED, _APART = 2, 2  # of _FORMAT and _PLANAR
+HEADER, _MOST_ENTRIES = 16, 2**12  # bytes, and entries of a directory
+_FEW_ENTRIES = 64
+_PACKED = (1, 5, 8, 32773, 32946)  # of _COMPRESSION
+_SHORT, _LONG = 3, 4  # of an entry's form: 16 bits, and 32, as `_KIND` has
 _ROOM = 2**24  # values of a tile beyond the image
 _READ = ("MINISWHITE", "MINISBLACK", "RGB", "YCBCR", "CFA", "LINEAR_RAW")  # JPEG's colours become RGB
 
@@ -60,14 +69,85 @@ def orientation_of(image: Image.Image) -> int:
     return 1 if ORIENTATION in image.tag_v2 else image.getexif().get(ORIENTATION, 1)
 
 
-def pages_of(image: Image.Image) -> list[int]:
-    """The pages of an opened TIFF that are pictures of their own; it is left at one of them."""
-    pictures = []
-    for page in range(image.n_frames):
-        image.seek(page)
-        if not image.tag_v2.get(_KIND, 0) & _NO_PICTURES:
-            pictures.append(page)
-    return pictures or [0]
+def directories(source: Source, start: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield the place of each page's directory in a file, from the one at `start` on (0: the first), and its kind.
+
+    Ends where they lead back, or out of the file.
+    """
+    head = start_of(source, HEADER)
+    order = "<" if head[:2] == b"II" else ">"
+    number, entry, pointer = ("Q", "HHQI4x", "Q") if _is_big(head) else ("H", "HHII", "I")
+    count_of, entry_of, next_of = (struct.Struct(order + form) for form in (number, entry, pointer))
+    seen: set[int] = set()
+    with open(source, "rb") if isinstance(source, (str, Path)) else nullcontext(source) as file:
+        try:
+            place = start or next_of.unpack_from(head, 8 if _is_big(head) else 4)[0]
+            while place and place not in seen:
+                seen.add(place)
+                file.seek(place)
+                (count,) = count_of.unpack(file.read(count_of.size))
+                if count > _MOST_ENTRIES:
+                    return
+                content = file.read(count * entry_of.size + next_of.size)
+                (after,) = next_of.unpack_from(content, count * entry_of.size)
+                yield place, _kind(content, count, entry_of)
+                place = after
+        except struct.error:  # the file ends there
+            return
+
+
+def _kind(content: bytes, count: int, entry: struct.Struct) -> int:
+    """The value of `_KIND` among the entries, which stand in their tags' order; 0 without it."""
+    for number in range(count):
+        tag, form, _, value = entry.unpack_from(content, number * entry.size)
+        if tag >= _KIND:
+            return value if tag == _KIND and form == _LONG else 0
+    return 0
+
+
+def places(source: Source) -> np.ndarray:
+    """(P, 2) int64 number and directory of each page that is a picture of its own; the first one if none is."""
+    found = list(directories(source))
+    pictures = [(number, place) for number, (place, kind) in enumerate(found) if not kind & _NO_PICTURES]
+    return np.array(pictures or [(0, 0)], np.int64)
+
+
+def is_plain(source: Source, channels: int | None) -> bool:
+    """Return whether a TIFF has one page, of a kind that Pillow reads alone and without room for more than its pixels.
+
+    Gray or RGB of 8 bits, or gray of 16; as it is, or packed by LZW, deflate or PackBits. channels: that are wanted.
+    """
+    head = start_of(source, HEADER)
+    order = "<" if head[:2] == b"II" else ">"
+    entry, place = struct.Struct(order + "HHI4s"), struct.unpack_from(order + "I", head + bytes(8), 4)[0]
+    with open(source, "rb") if isinstance(source, (str, Path)) else nullcontext(source) as file:
+        file.seek(place)
+        count = int.from_bytes(file.read(2), "little" if order == "<" else "big")
+        content = file.read(count * entry.size + 4) if count <= _FEW_ENTRIES else b""
+    if _is_big(head) or len(content) < count * entry.size + 4 or any(content[-4:]):
+        return False
+    entries = [entry.unpack_from(content, number * entry.size) for number in range(count)]
+    tags = {tag: struct.unpack(order + ("H2x" if form == _SHORT else "I"), value)[0] for tag, form, _, value in entries}
+    samples = tags.get(_SAMPLES, 1)
+    return (
+        (tags.get(_PHOTOMETRIC), samples) in ((_BLACK_IS_ZERO, 1), (_RGB, 3))
+        and (samples == 3 or (tags.get(_BITS) in (8, 16) and tags.get(_FORMAT, 1) == 1))
+        and tags.get(_COMPRESSION, 1) in _PACKED
+        and tags.get(_PLANAR, 1) == 1
+        and not set(tags) & ({_EXTRA, _FORMAT} if samples == 3 else {_EXTRA})
+        and channels in (None, 1, 3, 4)
+    )
+
+
+def pointed(head: bytes, place: int) -> bytes:
+    """The first `HEADER` bytes of a file as if its first page had its directory at this place."""
+    form = ("<" if head[:2] == b"II" else ">") + ("Q" if _is_big(head) else "I")
+    start = 8 if _is_big(head) else 4
+    return head[:start] + struct.pack(form, place) + head[start + struct.calcsize(form) :]
+
+
+def _is_big(head: bytes) -> bool:
+    return head[2:4] in (b"+\0", b"\0+")
 
 
 def nodata_of(written: Any) -> Spans:
@@ -95,9 +175,9 @@ def open_tiff(source: Source, channels: int | None) -> Planes:
         import tifffile
     except ImportError as error:
         raise MissingPackage("such a TIFF, which Pillow cannot read as it is meant,", "tifffile", "tiff") from error
-    file = tifffile.TiffFile(rewound(source))
+    file = tifffile.TiffFile(rewound(source), name="image", _multifile=False)
     try:
-        return TiffPlanes(file, channels)
+        return TiffPlanes(file, source, channels)
     except BaseException:
         file.close()
         raise
@@ -106,13 +186,15 @@ def open_tiff(source: Source, channels: int | None) -> Planes:
 class TiffPlanes(Planes):
     """The planes of a page, or of as many pages of one plane as there are channels."""
 
-    def __init__(self, file: Any, channels: int | None) -> None:
+    def __init__(self, file: Any, source: Source, channels: int | None) -> None:
         page = file.pages[0]
         if page.photometric.name not in _READ:
             raise UnreadableImage(f"a TIFF with colours as {page.photometric.name}")
-        self._file = file
-        self._sets = _sets(file, channels) if page.samplesperpixel == 1 and (channels or 1) not in (1, 3, 4) else None
-        count = page.samplesperpixel if self._sets is None else channels
+        self._file, self._source = file, source
+        self._channels = channels if page.samplesperpixel == 1 and (channels or 1) not in (1, 3, 4) else 1  # pages
+        self.has_places = self._channels > 1
+        self._first, self._frame, self._place = page, 0, 0
+        count = page.samplesperpixel if self._channels == 1 else self._channels
         has_alpha = bool(set(map(int, page.extrasamples)) & _ALPHA) and count in (2, 4)
         colours = 3 if page.photometric.name in ("RGB", "YCBCR") else count - has_alpha
         size, is_deep = (page.imagewidth, page.imagelength), page.dtype not in (np.uint8, np.bool_)
@@ -123,22 +205,50 @@ class TiffPlanes(Planes):
         self.spare = 0 if channels == count else count - colours - has_alpha
         self.itemsize = page.dtype.itemsize
         self.tagged = nodata_of(page.tags.valueof(NODATA))
-        self._places = self._sets if self._sets is not None else [[place] for place in _pictures(file)]
-        self.n_frames, self._frame = len(self._places), 0
 
     def close(self) -> None:
         self._file.close()
 
-    def seek(self, page: int) -> None:
-        if page >= self.n_frames:
-            raise EOFError(f"there is no page {page}")
-        self._frame = page
-        first = self._file.pages[self._places[page][0]]
+    def places(self) -> np.ndarray:
+        """(P, 2) int64 number of each picture, and the directory of its first page; 0 where others lie between them."""
+        if self._channels == 1:
+            return places(self._source)
+        found = [place for place, _ in directories(self._source)]
+        sets = _sets(self._file, len(found), self._channels)
+        is_in_order = all(one == list(range(one[0], one[0] + len(one))) for one in sets)
+        return np.array([(number, found[one[0]] * is_in_order) for number, one in enumerate(sets)], np.int64)
+
+    def seek(self, page: int, place: int = 0) -> None:
+        """place: of the picture's first directory; 0: it is looked for."""
+        self._frame, self._place = page, place
+        first = self._page(self._directories()[0])
         self.size, self.orientation = _size(first), _orientation(first)
 
+    def _directories(self) -> list[int]:
+        """The directories of the picture's pages."""
+        if self._channels == 1 and not self._frame:
+            return [self._first.offset]
+        if self._place:
+            return [place for place, _ in islice(directories(self._source, self._place), self._channels)]
+        found = [place for place, _ in directories(self._source)]
+        wanted = (
+            _sets(self._file, len(found), self._channels) if self._channels > 1 else [[n] for n in range(len(found))]
+        )
+        if self._frame >= len(wanted):
+            raise EOFError(f"there is no page {self._frame}")
+        return [found[number] for number in wanted[self._frame]]
+
+    def _page(self, place: int) -> Any:
+        import tifffile
+
+        if place == self._first.offset:
+            return self._first
+        self._file.filehandle.seek(place)
+        return tifffile.TiffPage(self._file, index=0)
+
     def _read(self) -> np.ndarray:
-        pages = [self._file.pages[place] for place in self._places[self._frame]]
-        if any(_size(page) != self.size for page in pages):
+        pages = [self._page(place) for place in self._directories()]
+        if len(pages) < self._channels or any(_size(page) != self.size for page in pages):
             raise UnreadableImage("a TIFF whose pages of one picture have several sizes")
         try:
             return np.concatenate([_planes(page) for page in pages])
@@ -149,8 +259,7 @@ class TiffPlanes(Planes):
 
 
 def _size(page: Any) -> tuple[int, int]:
-    """Width and height of a page; `keyframe` is the page itself, or one that it is decoded like."""
-    return page.keyframe.imagewidth, page.keyframe.imagelength
+    return page.imagewidth, page.imagelength
 
 
 def _orientation(page: Any) -> int:
@@ -169,11 +278,7 @@ def _planes(page: Any) -> np.ndarray:
     return values if page.axes.startswith("S") else values.transpose(2, 0, 1)
 
 
-def _pictures(file: Any) -> list[int]:
-    return [place for place, page in enumerate(file.pages) if not int(page.subfiletype) & _NO_PICTURES] or [0]
-
-
-def _sets(file: Any, channels: int) -> list[list[int]]:
+def _sets(file: Any, count: int, channels: int) -> list[list[int]]:
     """The pages of each picture: those that the file's description calls channels, else those that follow each other.
 
     Raises UnreadableImage if the pages are not a multiple of the channels.
@@ -181,10 +286,10 @@ def _sets(file: Any, channels: int) -> list[list[int]]:
     series = file.series[0]
     lengths = dict(zip(series.axes, series.shape, strict=True))
     first = [length for axis, length in lengths.items() if axis not in "YX"]
-    pages = np.arange(len(file.pages))
+    pages = np.arange(count)
     if lengths.get("C") == channels and np.prod(first) == len(pages):
         axes = [axis for axis in series.axes if axis not in "YX"]
         pages = np.moveaxis(pages.reshape(first), axes.index("C"), -1)
-    if len(file.pages) % channels:
-        raise UnreadableImage(f"{len(file.pages)} pages of one channel, which are not data.channels={channels}")
+    if count % channels:
+        raise UnreadableImage(f"{count} pages of one channel, which are not data.channels={channels}")
     return pages.reshape(-1, channels).tolist()

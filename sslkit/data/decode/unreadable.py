@@ -20,10 +20,15 @@ class TooLarge(UnreadableImage):
     """The image has more pixels than are allowed, or than fit into the memory."""
 
 
+class OverBudget(UnreadableImage):
+    """The image needed more than one may, see `budget`."""
+
+
 class MissingPackage(UserError):
-    """Images of this format need a package that is not installed."""
+    """Images of this format need a package that is not installed. asked: the arguments."""
 
     def __init__(self, what: str, package: str, extra: str) -> None:
+        self.asked = (what, package, extra)
         super().__init__(f'{what} needs the package {package}: pip install "sslkit[{extra}]"')
 
 

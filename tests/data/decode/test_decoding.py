@@ -221,7 +221,7 @@ def test_a_missing_file_is_unreadable_and_a_starved_machine_is_not_the_images_fa
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(Image, "open", too_many)
-    (tmp_path / "there.png").touch()
+    (tmp_path / "there.png").write_bytes(b"\x89PNG\r\n\x1a\nIDAT")
     with pytest.raises(OSError, match="Too many open files"):
         read(tmp_path / "there.png", 1)
 

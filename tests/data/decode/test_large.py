@@ -159,7 +159,7 @@ def test_a_later_page_has_the_limit_too(photometric: str, tmp_path: Path) -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         images = open_images(tmp_path, image_size=8, pages="all", range=(0.0, 65535.0))
-    with pytest.warns(UserWarning, match=r"left out .*0\.tif#2: it has 10,000,000,000 pixels, more than 178,956,970"):
+    with pytest.warns(UserWarning, match=r"left out .*0\.tif#2: it has .*more than 178,956,970"):
         images._has_told, images._unreadable = False, {}
         assert images.__getitems__([1])["bad"] == [f"{tmp_path}/0.tif#2"]
     assert not images.__getitems__([0, 2])["bad"]
