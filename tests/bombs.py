@@ -112,8 +112,8 @@ def frames_of_gif(count: int) -> bytes:
 
 
 BOMBS: dict[str, Callable[[], bytes]] = {
-    "frames.png": endless_png,
-    "frames.dcm": endless_dicom,
+    "animation.png": endless_png,
+    "study.dcm": endless_dicom,
     "circle.tif": circle_of_tiff,
     "pages.tif": lambda: pages_of_tiff(20_000),
     "ome.tif": endless_ome,
