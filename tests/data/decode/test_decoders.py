@@ -122,7 +122,7 @@ def test_no_file_stays_open(folder: Path) -> None:
 def test_images_that_are_open_at_once_have_a_decoder_each(folder: Path) -> None:
     images = open_images(folder, image_size=16)
     opened = [images._open(row) for row in range(4)]
-    assert [np.asarray(image)[8, 8] for image in reversed(opened)] == list(reversed(GRAYS))
+    assert [np.asarray(image)[8, 8, 0] for image in reversed(opened)] == list(reversed(GRAYS))
     for image in opened:
         image.close()
     assert len(decoders._state.idle) <= decoders._IDLE
