@@ -76,7 +76,8 @@ class Batch(dict[str, Any]):
         raise KeyError(key)
 
 
-default_collate_fn_map[Batch] = lambda batch, *, collate_fn_map=None: batch
+def _whole(batch: Batch, *, collate_fn_map: Any = None) -> Batch:
+    return batch
 
 
 class Images(Dataset):
@@ -273,6 +274,7 @@ class Images(Dataset):
         self, images: Any, index: np.ndarray, aspect: torch.Tensor, bad: list[str], **more: torch.Tensor
     ) -> Batch:
         """The batch of `__getitems__` for these rows, with their labels. images: a tensor or `crops.Crops`."""
+        default_collate_fn_map.setdefault(Batch, _whole)  # not at import, as `--help` has a stand-in for torch
         label = torch.full((len(index),), -1) if self.labels is None else torch.from_numpy(self.labels[index])
         found = {"images": images, "index": torch.from_numpy(index), "label": label, "aspect": aspect}
         return Batch(**found, **more, bad=bad)
