@@ -229,7 +229,7 @@ def batches_of_parts(
     readers: ranks that read at the same time. device: as in `make_loader`.
     Raises the UserError of a worker without the worker's traceback.
     """
-    many = images.decodes and any(rows >= FEWEST for rows in accumulate(map(len, parts)))
+    many = any(rows >= FEWEST for rows in accumulate(map(len, parts))) and images.decodes
     count = workers_for(images, images.workers if workers is None else workers, readers, device) if many else 0
     if not count:
         yield from ((part, images.__getitems__(part)) for part in parts)
