@@ -171,7 +171,7 @@ def features(root: Path) -> list[Kind]:
     partial = cache.Partial(root, "key", len(x), x.shape[1], len(x))
     partial.prepare()
     partial.open()
-    partial.write(0, x, np.ones(len(x), bool))
+    partial.write(0, x, np.ones(len(x), bool), np.arange(len(x)))
     partial.flush()
     partial.publish(root / "key", {cache.LABELS: y, cache.IDS: np.arange(len(y)).astype(str)}, {"model": "a"})
     files = tuple(path for path in (root / "key").iterdir() if path.name != cache.ROWS)

@@ -38,11 +38,13 @@ from evaluation.protocols.detection.prediction import _Images
 from evaluation.tuning.pixels import Pixels, Pool
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.decode.pages import PagedImages
+from sslkit.data.decode.scale import Scale
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.data.kept import KeptImages
 from sslkit.data.loader import EpochBatches, batches_in_order, make_loader
+from sslkit.data.resizing import Resizing
 from sslkit.data.sources.named import open_images
 from sslkit.data.sources.npz import NpzImages
 from sslkit.data.sources.objects import Files, Table
@@ -58,7 +60,7 @@ MORE_BYTES = 5_000_000  # allowed for ten million rows: half a byte for each
 MORE_LINES = 2_000
 ORDER_BYTES = 40  # a row, for the order of an epoch and what it is made of
 CPU = torch.device("cpu")
-MODEL = SimpleNamespace(image_size=8, in_chans=3, interpolation="bilinear", mean=(0.5,) * 3, std=(0.5,) * 3)
+MODEL = SimpleNamespace(image_size=8, in_chans=3, resizing=Resizing.usual(8), mean=(0.5,) * 3, std=(0.5,) * 3)
 OPTIONS = ImageOptions(image_size=8, channels=3, cache=None)
 SHAPE = ClipShape(length=2, stride=1, sizes=Sizes(crop=16, short=(16, 20), test=16))
 Read = Callable[[list[int]], object]
@@ -206,9 +208,9 @@ def paths_of(folder: Path, count: int) -> Files:
 SETS: dict[str, Callable[[Path, int], Read]] = {
     "ArrayImages": lambda _, n: ArrayImages(pixels(n, 3, 2, 2), Identity("a"), ImageOptions()).__getitems__,
     "NpzImages": lambda _, n: (
-        NpzImages(pixels(n, 2, 2), "x", None, Identity("a"), ImageOptions(image_size=2)).__getitems__
+        NpzImages(pixels(n, 1, 2, 2), "x", Scale(), Identity("a"), ImageOptions(image_size=2)).__getitems__
     ),
-    "OwnArrays": lambda _, n: OwnArrays(pixels(n, 3, 2, 2), None, Identity("a"), ImageOptions()).__getitems__,
+    "OwnArrays": lambda _, n: OwnArrays(pixels(n, 3, 2, 2), Scale(), Identity("a"), ImageOptions()).__getitems__,
     "Arrays": lambda _, n: one_by_one(Arrays(pixels(n, 3, 2, 2))),
     "Files": lambda folder, n: one_by_one(paths_of(folder, n)),
     "Table": lambda _, n: one_by_one(Table(Features(n))),
@@ -240,7 +242,7 @@ SAMPLERS: dict[str, Callable[[int], Iterable[Any]]] = {
     "EpochBatches": lambda n: EpochBatches(n, READ, 0),
     "Schedule": lambda n: Schedule(n, READ, 3, 0, first=n // READ + 1),
     "StepBatches": lambda n: StepBatches(np.arange(n) % 2 == 0, READ, 0, 0, 10 * n, 0, 1),
-    "_WithFlips": lambda n: _WithFlips(StepBatches(np.arange(n) % 2 == 0, READ, 0, 0, 10 * n, 0, 1), 0, 0),
+    "_WithFlips": lambda n: _WithFlips(StepBatches(np.arange(n) % 2 == 0, READ, 0, 0, 10 * n, 0, 1), 0, 0, True),
 }
 
 

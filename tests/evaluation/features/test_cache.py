@@ -50,14 +50,14 @@ def test_a_second_process_fills_only_what_the_first_has_not(tmp_path: Path) -> N
     first.write(9, X[9:], np.ones(1, bool), DIGEST[9:])  # never flushed: lost with the process
     second = Partial(tmp_path, "key", N, WIDTH, block=3)
     second.prepare()
-    assert second.open() == [[6, 7, 8], [9]]
+    assert list(second.open()) == [[6, 7, 8], [9]]
 
 
 def test_ranks_share_the_blocks(tmp_path: Path) -> None:
     partial = Partial(tmp_path, "key", N, WIDTH, block=3)
     partial.prepare()
-    assert partial.open(0, 2) == [[0, 1, 2], [6, 7, 8]]
-    assert partial.open(1, 2) == [[3, 4, 5], [9]]
+    assert list(partial.open(0, 2)) == [[0, 1, 2], [6, 7, 8]]
+    assert list(partial.open(1, 2)) == [[3, 4, 5], [9]]
 
 
 def test_another_block_size_starts_again(tmp_path: Path) -> None:
