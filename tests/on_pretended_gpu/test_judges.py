@@ -18,12 +18,11 @@ from sslkit import backbones
 from sslkit.data.sources.named import open_images
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-TUNED = {"crop": (0.6, 1.0), "mirror": False}
 OPTIONS: dict[str, dict[str, Any]] = {
     "action": {"epochs": 1, "batch_size": 8, "stride": 2, "clips": 2, "crops": 1},
     "detection": {"schedule": "smoke", "steps": 1, "batch_size": 2},
     "few_shot": {"n_way": 3, "n_query": 3, "episodes": 20},
-    "fine_tune": {"grid": {"lr": [0.01], "weight_decay": [0.0]}, "steps": 3, "batch_size": 16, **TUNED},
+    "fine_tune": {"grid": {"lr": [0.01], "weight_decay": [0.0]}, "steps": 3, "batch_size": 16, "crop": (0.6, 1.0)},
     "knn": {"k": 5},
     "knn_seg": {"patches": 500, "k": 5},
     "lidar": {"n_images": 20, "q": 2},

@@ -135,7 +135,7 @@ def test_killed_and_resumed_with_every_schedule_is_bitwise_the_unbroken_run(smal
     monkeypatch.setattr(Progress, "before_step", seen("whole", die=False))
     whole = sslkit.pretrain({**run, "name": "whole"})
     monkeypatch.setattr(Progress, "before_step", seen("broken", die=True))
-    with pytest.raises(UserError, match="resume=true"):
+    with pytest.raises(UserError, match="resume=True"):
         sslkit.pretrain({**run, "name": "broken"})
     monkeypatch.setattr(Progress, "before_step", seen("broken", die=False))
     broken = sslkit.pretrain({**run, "name": "broken", "resume": True})
