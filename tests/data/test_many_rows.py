@@ -133,7 +133,8 @@ def hub(folder: Path, count: int) -> Any:
 
 def paged(folder: Path, count: int) -> Any:
     rows = np.arange(count) % 4
-    return PagedImages(open_images(f"shards:{folder}/all.tar", image_size=8, cache=None), rows, np.full(count, -1))
+    images = open_images(f"shards:{folder}/all.tar", image_size=8, cache=None)
+    return PagedImages(images, rows, np.full(count, -1), np.zeros(count, np.int64))
 
 
 def videos(folder: Path, count: int) -> Any:
