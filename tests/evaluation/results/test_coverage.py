@@ -19,7 +19,7 @@ SIMULATIONS: dict[str, Callable] = {
     "pixel_accuracy": partial(simulations.label_maps, "pixel_accuracy"),
     "class_accuracy": partial(simulations.label_maps, "class_accuracy"),
 }
-SLOW: dict[str, Callable] = {
+NIGHTLY: dict[str, Callable] = {  # a second a data set
     "map11": partial(simulations.precisions, measures.ap11),
     "map": partial(simulations.precisions, measures.average_precision),
 }
@@ -38,7 +38,7 @@ def test_intervals_cover(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*SIMULATIONS, *SLOW])
+@pytest.mark.parametrize("name", [*SIMULATIONS, *(pytest.param(name, marks=pytest.mark.nightly) for name in NIGHTLY)])
 def test_intervals_cover_many_data_sets(name: str) -> None:
-    """Two standard errors of 600 data sets below 92 %."""
-    assert covered({**SIMULATIONS, **SLOW}[name], 600) > COVERS - 2 * (COVERS * (1 - COVERS) / 600) ** 0.5
+    """Two standard errors of 300 data sets below 92 %."""
+    assert covered({**SIMULATIONS, **NIGHTLY}[name], 300) > COVERS - 2 * (COVERS * (1 - COVERS) / 300) ** 0.5
