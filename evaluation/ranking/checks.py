@@ -68,7 +68,7 @@ def truth_values(truth: Any, names: Sequence[str]) -> np.ndarray | None:
 
 def _check_unit(values: np.ndarray, names: Sequence[str]) -> None:
     """Raise UserError for accuracies of which some are fractions and some in percent: their order would be wrong."""
-    share, percent = (values > 0) & (values <= 1), (values > 1) & (values <= 100)
+    share, percent = (values > 0) & (values < 1), (values > 1) & (values <= 100)  # 1 may be either
     if share.any() and percent.any() and ((values >= 0) & (values <= 100)).all():
         one, other = int(share.argmax()), int(percent.argmax())
         raise UserError(

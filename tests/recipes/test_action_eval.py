@@ -168,6 +168,7 @@ UNUSUAL = {
     "counts": "warn",
     "on_error": "raise",
     "save_seconds": 1.5,
+    "mirror": False,
     "device": "cpu",
     "workers": 0,
     "progress": False,

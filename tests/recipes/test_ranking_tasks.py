@@ -161,7 +161,7 @@ def test_constants_of_a_task_come_from_the_others(tasks: list[study.Task]) -> No
     """Half as far apart after fine-tuning: the task itself says 0.5, the others say 1, so its regret is that of 1."""
     plain = [study.Task(t.name, t.models, t.truth / 10, {"knn": t.truth / 10, **t.scores}) for t in tasks]
     narrow = study.Task(plain[0].name, plain[0].models, plain[0].truth / 2, plain[0].scores)
-    told = [study.calibration([one, *plain[1:]], ["noisy"])[1] for one in (plain[0], narrow)]
+    told = [study.calibration([one, *plain[1:]], ["good", "noisy"])[1] for one in (plain[0], narrow)]
     assert [row[2] for row in told] == ["1.00", "0.50"]
     assert told[0][6] == told[1][6] and float(told[0][6]) > 0
 

@@ -118,7 +118,8 @@ def test_colours_are_segmented_and_what_sees_no_place_is_not(protocol) -> None:
     blind = protocol(Colours(blind=True), painted(), image_size=32, progress=False)
     assert found.value > 0.98 and found.metric == "miou" and found.details["iou"].keys() == {"a", "b"}
     assert blind.value < 0.6
-    assert found.interval[0] <= found.value <= found.interval[1] and 0 < found.others["pixel_accuracy"].value <= 1
+    assert found.interval is None and "it takes about" in found.kind  # of eight images
+    assert 0 < found.others["pixel_accuracy"].value <= 1
 
 
 def test_other_classes_few_images_and_a_missing_split_are_refused() -> None:

@@ -18,7 +18,7 @@ from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
 from sslkit.errors import UserError
 
-PLAN = {**USUAL, "data": "clipart_boxes", "schedule": "smoke", "root": "data", "out": "runs/evaluation", "every": 5.0}
+PLAN = {**USUAL, "data": "clipart_boxes", "schedule": "smoke", "root": "data", "out": "runs/evaluation", "save_seconds": 5.0}
 
 
 def model(folder: str | None = None) -> SimpleNamespace:
@@ -118,7 +118,7 @@ def test_evaluate_and_detect_go_the_same_way(own: Path, tmp_path: Path, capsys, 
 
 def test_the_judge_hands_on_every_option_to_the_next_command(own: Path, tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(trials, "draw_predictions", lambda *_, **__: None)
-    asked = {"data": f"coco:{own}", "root": str(tmp_path), "out": str(tmp_path / "out"), "seed": 3, "every": 5.0}
+    asked = {"data": f"coco:{own}", "root": str(tmp_path), "out": str(tmp_path / "out"), "seed": 3, "save_seconds": 5.0}
     judge_alone(
         "detection", "random:narrow_resnet", image_size=28, progress=False, trainable="frozen", **asked, **QUICK
     )
@@ -131,7 +131,7 @@ def test_the_judge_hands_on_every_option_to_the_next_command(own: Path, tmp_path
         "image_size": 28,
         "trials": 3,
     }
-    del kept["every"]  # changes no number
+    del kept["save_seconds"]  # changes no number
     assert set(typed(line)[3:]) == {f"{name}={value}" for name, value in kept.items()}
 
 

@@ -54,7 +54,7 @@ def test_miou_is_scikit_learns_mean_jaccard_index() -> None:
     kept = truth != IGNORED
     assert miou.miou(table) == pytest.approx(jaccard_score(truth[kept], guess[kept], average="macro"), rel=1e-12)
     value, others = miou.estimates(table)
-    assert value.interval[0] < value.value < value.interval[1]
+    assert value.interval is None and "it takes about" in value.kind  # of six images
     assert others["pixel_accuracy"].value == pytest.approx((truth[kept] == guess[kept]).double().mean().item())
 
 
