@@ -36,14 +36,16 @@ class LightningMethod(pl.LightningModule):
         if self.trainer.world_size > 1:
             distributed.synchronize_batch_norm(self.method, self.trainer.strategy.root_device.type)
 
-    def on_train_epoch_start(self) -> None:
-        self.method.epoch = self.current_epoch
+    def on_train_start(self) -> None:
+        # The estimate of the steps sets the loaders up before the checkpoint is read: their places come after it.
+        self.trainer.fit_loop._load_combined_loader_states()
 
     def transfer_batch_to_device(self, batch: dict[str, Any], device: torch.device, _: int) -> dict[str, Any]:
         return to_device(batch, device)
 
     def training_step(self, batch: Mapping[str, Any], number: int) -> Tensor:
-        self.method.batch = number  # not counted: the Trainer may go on inside an epoch
+        # Not counted by hooks: the Trainer may go on inside an epoch, and does not begin it again then.
+        self.method.epoch, self.method.batch = self.current_epoch, number
         found = self.pretraining(batch, number)
         self.log_dict(found["terms"])
         return found["loss"]
