@@ -8,8 +8,8 @@ from evaluation.results.statistics import Estimate, bias_corrected, generator, m
 from sslkit.errors import UserError
 
 SHARE = {32: 2.0**-20, 64: 2.0**-40}  # of the largest score, by the bits of a number: see `rounding`
-# Positive, and negative, images of a class for an interval of average precision. In 205 and 219 simulated data sets with
-# so many, of two to six classes, intervals held 93 % (map) and 92 % (map11) of the values on unlimited images.
+# Positive, and negative, images of a class for an interval of average precision. In 205 and 219 simulated data sets
+# with so many, of two to six classes, intervals held 93 % (map) and 92 % (map11) of the values on unlimited images.
 FEWEST = 20
 SHUFFLED = 20  # random orders whose mean is the average precision of chance
 

@@ -18,7 +18,8 @@ from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
 from sslkit.errors import UserError
 
-PLAN = {**USUAL, "data": "clipart_boxes", "schedule": "smoke", "root": "data", "out": "runs/evaluation", "save_seconds": 5.0}
+PLAN = USUAL | {"data": "clipart_boxes", "schedule": "smoke", "root": "data", "out": "runs/evaluation"}
+PLAN["save_seconds"] = 5.0
 
 
 def model(folder: str | None = None) -> SimpleNamespace:
