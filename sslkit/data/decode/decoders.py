@@ -101,6 +101,8 @@ class Decoder:
         if "over" in answer:
             raise OverBudget(f"it needed more than {answer['over']}")
         if "died" in answer:
+            if do == "open" and answer["died"] == signal.SIGKILL:  # maybe while it waited, before it had the image
+                raise _Lost
             raise OverBudget(
                 "" if answer["died"] == signal.SIGPROF else f"its decoder crashed ({_named(answer['died'])})"
             )

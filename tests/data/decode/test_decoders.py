@@ -77,6 +77,16 @@ def test_a_killed_decoder_is_replaced(which: str, folder: Path, new_decoders) ->
     assert batch["bad"] == [] and grays(batch) == list(GRAYS)
 
 
+def test_an_image_is_not_blamed_for_a_decoder_that_was_killed_before(folder: Path, new_decoders, monkeypatch) -> None:
+    """The news of the end may come after the look for it."""
+    images = open_images(folder, image_size=16)
+    for process in psutil.Process(decoders._state.started.pid).children():
+        process.kill()
+        process.wait(10)
+    monkeypatch.setattr(decoders.Decoder, "is_alive", lambda _: True)
+    assert images.__getitems__([0, 1, 2, 3])["bad"] == []
+
+
 RUN = """
 import sys, time
 from sslkit.data.decode import decoders, opening
