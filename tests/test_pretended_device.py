@@ -142,10 +142,6 @@ def copied_in_place(x: Tensor) -> None:
     x.copy_(torch.ones(3))
 
 
-def one_number_put(x: Tensor) -> None:
-    x[0] = 5.0
-
-
 def new_tensor(x: Tensor) -> None:
     x.new_tensor([1.0, 2.0])
 
@@ -182,7 +178,7 @@ def event_just_recorded(x: Tensor) -> None:
 
 WAITS = [
     item, truth, tolist, written, boolean_mask, boolean_mask_of_values, nonzero, unique, to_the_cpu, from_the_cpu,
-    unpinned, pinned_and_waited_for, copied_in_place, one_number_put, new_tensor, made_of_a_list,
+    unpinned, pinned_and_waited_for, copied_in_place, new_tensor, made_of_a_list,
     index_on_the_cpu, repeats, eigenvalues, factor, synchronize, event_just_recorded,
 ]  # fmt: skip
 

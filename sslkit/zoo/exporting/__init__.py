@@ -69,13 +69,12 @@ def lines(path: str | Path) -> list[str]:
 def load(path: str | Path, *, trust: str | Sequence[str] | None = ()) -> "Frozen":
     """A frozen network from an entry's folder, an export of `export`, or timm's folder of the Hugging Face hub.
 
-    See `sslkit.zoo.frozen.Frozen`.
-
         net = sslkit.zoo.load("runs/zoo/NAME")
         features = net(net.normalize(pixels))  # uint8 or floats in [0, 1] (N, C, S, S) -> (N, net.width)
 
-    Nothing in the files is executed, and no connection is opened. trust: "package.module:function", or several:
-    functions of your own that may make the network of an entry's card; they are called.
+    See `sslkit.zoo.frozen.Frozen`. Nothing in the files is executed, and no connection is opened.
+    trust: "package.module:function", or several: functions of your own that may make the network of an entry's card;
+    they are called.
     Raises UserError for any other path, and for a card that names code which is not trusted.
     """
     path = Path(path).expanduser()

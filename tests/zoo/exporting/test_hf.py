@@ -100,7 +100,7 @@ def test_a_folder_of_timm_itself(entry_of) -> None:
     assert evaluation.load_model(path).resizing == Resizing(28, 0.9, "bicubic", "squash")
     for change, said in (
         ({"architecture": None, "model_type": "vit"}, r"but transformers' vit: name the network of timm"),
-        ({"model_args": {"pretrained_cfg": 1}}, "pretrained_cfg is not one of the arguments"),
+        ({"model_args": {"pretrained_cfg": 1}}, "'pretrained_cfg' is not one of the arguments"),
         ({"architecture": "resnet18"}, r"timm cannot make resnet18\("),
     ):
         (path / "config.json").write_text(json.dumps(config | change))
