@@ -83,6 +83,7 @@ class Saving(Hook):
 
     def end(self, loop: Loop) -> None:
         self.stops.end()
+        self.orders = None  # its store would live on, and hand the next process group the addresses of this one
 
     def _is_late(self) -> bool:
         return time.monotonic() - self.when >= self.seconds
