@@ -104,7 +104,7 @@ def units(ids: np.ndarray, images: np.ndarray, groups: np.ndarray | None) -> tup
 
 @dataclass(frozen=True)
 class Own:
-    """What a test image must not be compared with: the same image, and the training images of the groups it is in.
+    """The training images that belong to a test image, and are not compared with it: the same image, and its groups.
 
     image: (M,) number of each test image. group: (N,) of each training image. pairs: sorted image * `groups` + group of
     every group that has a copy of the image. groups: their number.

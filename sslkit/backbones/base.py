@@ -95,7 +95,7 @@ class Backbone(nn.Module):
 
     @property
     def layout(self) -> torch.memory_format:
-        """Of a convolutional network's memory. No attribute: torch.save cannot write a memory format."""
+        """The order of a convolutional network's memory. A property, as torch.save cannot write a memory format."""
         return torch.channels_last if self.frames is None else torch.channels_last_3d
 
     def _lay_out(self) -> None:

@@ -17,7 +17,7 @@ _MOST_TIMES = 2  # bytes of pixels over those that the description tells: rows m
 
 
 class _Apart:
-    """What both have. A page is sought as of Pillow's images, faster with the place that `pages` tells."""
+    """Common methods. A page is sought as in Pillow's images, faster with the place that `pages` gives."""
 
     _session: Session
 
@@ -116,7 +116,7 @@ def _tuples(value: Any) -> Any:
 
 
 def _value(value: Any) -> Any:
-    """As `decoding_apart._text` wrote it."""
+    """Read a value that `decoding_apart._text` wrote."""
     if isinstance(value, list):
         return value[0].encode("latin-1") if len(value) == 1 and isinstance(value[0], str) else tuple(value)
     return value

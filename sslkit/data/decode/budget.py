@@ -1,4 +1,4 @@
-"""What one image may take, whatever its file says: memory, time, pages. A small file can ask for them without end.
+"""The budget of one image, whatever its file says: memory, time, pages. A small file can ask for them without end.
 
 What a file of an honest camera, scanner or program needs lies far below each number.
 """

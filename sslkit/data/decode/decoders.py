@@ -50,7 +50,10 @@ class _Lost(Exception):
 
 @dataclass
 class _State:
-    """Of this process. address: of the socket; "" before there is one. started: the process that this one started."""
+    """The state of this process.
+
+    address: of the socket; "" before there is one. started: the process that this one started.
+    """
 
     address: str = ""
     started: subprocess.Popen | None = None
