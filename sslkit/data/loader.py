@@ -7,8 +7,10 @@ import multiprocessing
 import os
 import pickle
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from multiprocessing import reduction
 from typing import Any, TypeVar
 
 import numpy as np
@@ -143,8 +145,8 @@ def plain_errors(loader: Iterable[Item]) -> Iterator[Item]:
     """
     try:
         batches = iter(loader)
-    except (AttributeError, TypeError, pickle.PicklingError) as error:  # which of them depends on the object
-        if "pickle" not in str(error):
+    except (AttributeError, TypeError, pickle.PicklingError) as error:  # which of them depends on object and Python
+        if not _is_of_pickling(error):
             raise
         raise UserError(
             f"worker processes cannot be sent this data set ({first_line(error)}): define its functions and classes at "
@@ -154,6 +156,12 @@ def plain_errors(loader: Iterable[Item]) -> Iterator[Item]:
         yield from batches
     except UserError as error:
         raise without_traceback(error) from error
+
+
+def _is_of_pickling(error: BaseException) -> bool:
+    """Return whether the error arose while an object was pickled, which its text does not say in every Python."""
+    frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(code is reduction.dump.__code__ for code in frames)
 
 
 def without_traceback(error: UserError) -> UserError:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,16 @@ def is_same(one: sslkit.ZooEntry, other: sslkit.ZooEntry) -> bool:
     before, after = one.state_dict(), other.state_dict()
     weights = before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
     return weights and rows(one.folder) == rows(other.folder) and one.card["after"] == other.card["after"]
+
+
+@pytest.fixture(autouse=True)
+def handlers_of_python() -> Iterator[None]:
+    """Python's own handlers of signals: a test that imports a command leaves the command's."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
