@@ -7,6 +7,7 @@ A file runs if one of its functions does; what importing alone runs and what chi
 """
 
 import ast
+import signal
 import statistics
 import subprocess
 import sys
@@ -132,4 +133,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a word
     main()

@@ -1,7 +1,6 @@
 """The contract of an evaluation data set: its images, labels and metric."""
 
 import hashlib
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions, Images, check_split
 from sslkit.errors import UserError
 from sslkit.files.reading import is_there
+from sslkit.terminal import say
 
 METRICS = ("top1", "mean_per_class", "map11")
 COUNTS = ("raise", "warn")
@@ -38,7 +38,7 @@ def as_published(which: str, wrong: Sequence[str], counts: str, where: str = "")
             f"{which} has {said}{where}: check that it is unpacked completely. "
             'counts="warn" accepts another copy; its numbers are not those of the published set'
         )
-    warnings.warn(f"{which} has {said}; its numbers are not those of the published set", stacklevel=5)
+    say.warn(f"{which} has {said}; its numbers are not those of the published set", stacklevel=5)
     return f"not the published set: {said}"
 
 

@@ -1,7 +1,6 @@
 """Load the network to evaluate: a zoo entry, a folder, a timm name, published or pretrained weights, or a module."""
 
 import copy
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -293,6 +292,6 @@ def _loaded(
     mean, std = normalize or (published.IMAGENET if backbone.in_chans == 3 else (gray, gray))
     resizing = resizing or Resizing.usual(backbone.image_size)
     if backbone.unseen:
-        warnings.warn(f"{name}: {backbone.unseen} (image_size)", stacklevel=2)
+        say.warn(f"{name}: {backbone.unseen} (image_size)", stacklevel=2)
     digest = weights_digest(backbone.net)
     return LoadedModel(backbone.eval(), name, digest, resizing, tuple(mean), tuple(std), **more)

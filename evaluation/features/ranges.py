@@ -1,10 +1,10 @@
 """Images whose stored values are read as in the training of the model that sees them."""
 
-import warnings
 from typing import Any
 
 from sslkit.data.decode.scale import Scale
 from sslkit.data.images import Images
+from sslkit.terminal import say
 
 
 def as_trained(images: Images, trained: Scale | None, model: str, **options: Any) -> Images:
@@ -18,7 +18,7 @@ def as_trained(images: Images, trained: Scale | None, model: str, **options: Any
     own, read = images.scale.words(), found.scale.words()
     for name, mine in trained.or_else(images.scale).within(images.scale).words().items():
         if mine != own[name]:
-            warnings.warn(
+            say.warn(
                 f"{images.name}: read by {mine}, as in the training of {model}, not by its own, {_value(own[name])}"
                 if read[name] == mine
                 else f"{images.name}: read by {own[name]}, as given, and {model} was trained with {_value(mine)}",

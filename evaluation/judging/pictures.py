@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from evaluation.results.bars import plot_results
 from evaluation.results.result import Result
 from sslkit.numerics.figures import NoMap
 from sslkit.runtime.context import Runtime
+from sslkit.terminal import say
 
 ENOUGH = 8  # images of a class, for a map
 MOST = 100  # classes, for a matrix that can be read
@@ -37,7 +37,7 @@ def draw(results: Sequence[Result], subjects: Iterable[Subject], runtime: Runtim
                 plot_features(test, folder / f"map-{name}.png", seed=runtime.seed)
                 written.append(folder / f"map-{name}.png")
             except NoMap as error:  # of a collapsed model; its numbers stand all the same
-                warnings.warn(f"no map of {test.data}: {error}", stacklevel=2)
+                say.warn(f"no map of {test.data}: {error}", stacklevel=2)
         if test.y.ndim == 1 and len(test.classes) <= MOST:
             own, most = left_out(train, test)
             k = min(20, most)

@@ -7,7 +7,6 @@ sets as large as ImageNet.
 """
 
 import time
-import warnings
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from evaluation.results.statistics import mean_per_class
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime
+from sslkit.terminal import say
 
 MANY = 200_000  # "auto" is "grid" from this number of rows
 LBFGS = {"c": None, "tol": 1e-6, "max_iter": 10_000}
@@ -255,7 +255,7 @@ def _result(
 
 def _warn_of_doubles(train: Features, val: Features) -> None:
     if doubles := int(np.isin(val.images, train.images).sum()):
-        warnings.warn(
+        say.warn(
             f"{doubles} of the {len(val)} validation images are in train too: they favour the weakest penalty, and "
             "count twice in the final fit",
             stacklevel=3,

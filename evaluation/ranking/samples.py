@@ -13,6 +13,7 @@ from evaluation.features.checks import device_of, is_no_label, of_column, of_one
 from evaluation.transferability.base import Sample, checked_seed
 from sslkit.errors import UserError, shown
 from sslkit.runtime.context import Runtime
+from sslkit.terminal import say
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 CHECKED = 65536  # rows checked at a time
@@ -95,7 +96,7 @@ def _yes_or_no(y: np.ndarray) -> np.ndarray:
     """(N, K) 1, -1, and 0 for what does not count, as 1, 0 and 0, with a warning: a score knows no third answer."""
     if ignored := float((y == 0).mean()):
         said = f"-1 is read as no, and {ignored:.1%} of the labels, 0, do not count"
-        warnings.warn(f"of labels -1, 0 and 1 {said}; a score takes both as no", stacklevel=3)
+        say.warn(f"of labels -1, 0 and 1 {said}; a score takes both as no", stacklevel=3)
     return (y > 0).astype(np.float64)
 
 

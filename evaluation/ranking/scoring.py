@@ -4,7 +4,6 @@ import inspect
 import math
 import re
 import time
-import warnings as python_warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +15,7 @@ from evaluation.transferability.base import Sample, Score, check_scale, find, na
 from sslkit.errors import UserError
 from sslkit.options import members
 from sslkit.runtime.context import Runtime
+from sslkit.terminal import say
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def score(
             "evaluation.evaluate_metric gives them"
         )
     for warning in (*shared, *found.warnings):
-        python_warnings.warn(f"{name}: {warning}", stacklevel=2)
+        say.warn(f"{name}: {warning}", stacklevel=2)
     return found.value
 
 

@@ -19,7 +19,7 @@ from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.optimizers import set_rates
 from evaluation.tuning.processes import fabric_of, same_on_all_ranks, union_of_ranks
 from evaluation.tuning.progress import Progress
-from sslkit.errors import UserError, first_line
+from sslkit.errors import UserError
 from sslkit.runtime.checkpoint import Saving
 from sslkit.runtime.device import generators_restored, seed_generators
 from sslkit.runtime.loop import Hook, Loop, Misfit
@@ -115,7 +115,7 @@ def fit(
         try:
             loop.run(lambda: _read(checkpoint, training.steps))
         except Misfit as error:
-            where = f"{checkpoint.path} is of another network ({first_line(error.__cause__)})"
+            where = f"{checkpoint.path} is of another network ({error.reason})"
             raise UserError(f"{where}: delete it to start anew") from error
     state.notes[:] = union_of_ranks(state.notes)
     return state
@@ -248,7 +248,7 @@ def _state(content: dict[str, Any], steps: int) -> dict[str, Any]:
     try:
         step, weights, optimizer = content["step"], content.pop("weights"), content.pop("optimizer")
     except KeyError as missing:
-        raise Misfit(f"the checkpoint has no {missing}") from missing
+        raise Misfit("version", f"it has no {missing}") from missing
     epoch, batch = divmod(step, steps)
     place = {"epoch": epoch, "batch": batch, "step": step}
     return {**place, "module": weights, "optimizer": optimizer, "precision": {}, "hooks": {"History": content}}

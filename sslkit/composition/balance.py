@@ -5,7 +5,6 @@ last layer. GradNorm (Chen et al. 2018, arXiv 1711.02257) balances tasks by the 
 """
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from sslkit.regularizers.base import Regularizer
 from sslkit.runtime import distributed
 from sslkit.runtime.device import Late, moved
 from sslkit.runtime.hardware import statistics_kept
+from sslkit.terminal import say
 
 EVERY = 64  # steps between two measurements; in the first of them also at 2, 4, 8, 16, 32
 KEPT = 0.5  # of a running mean, at each measurement
@@ -144,7 +144,7 @@ class Shares:
             else:
                 continue
             if name not in self._said and distributed.rank() == 0:
-                warnings.warn(text, stacklevel=2)
+                say.warn(text, stacklevel=2)
             self._said.add(name)
 
     def state(self) -> list[float]:

@@ -1,6 +1,5 @@
 """`byol+dsa`: an objective and its regularisers as one module, images in, named loss terms out."""
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from sslkit.options.settings import Limits, as_plain, fits
 from sslkit.regularizers.base import Regularizer
 from sslkit.runtime import distributed
 from sslkit.runtime.device import seeded
+from sslkit.terminal import say
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
@@ -279,7 +279,7 @@ def method(
     with seeded(seed):
         body = backbones.build(backbone, image_size=image_size, in_chans=in_chans, frames=frames)
         if body.doubt:
-            warnings.warn(f"backbone {body.recipe.name}: {body.doubt}", stacklevel=2)
+            say.warn(f"backbone {body.recipe.name}: {body.doubt}", stacklevel=2)
         head = kinds["objective"](body, **options["objective"])
         widths = {"z": head.dim, "h": body.width}
         plugged = {part: own for part, own in options.items() if part != "objective"}

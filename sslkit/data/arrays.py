@@ -1,6 +1,5 @@
 """Images held in memory as one array."""
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from sslkit.data.images import Identity, ImageOptions, Images
 from sslkit.data.pixel_digest import KEY, digests_of_arrays
 from sslkit.data.resizing import centre, middle, resized
 from sslkit.errors import UserError
+from sslkit.terminal import say
 
 _CONVERTIBLE = (1, 3, 4)  # gray, RGB, RGBA
 _SOME = 256  # images in which channels and what stands for no value are looked for
@@ -93,10 +93,10 @@ def scale_of_array(values: np.ndarray, options: ImageOptions, name: str, first: 
     given = options.scale
     opacity = None if values.shape[1] != 4 else bool(given.opacity)
     if opacity is False and given.opacity is None:
-        warnings.warn(UNMARKED.format(name=name), stacklevel=1)
+        say.warn(UNMARKED.format(name=name), stacklevel=1)
     if not scale.is_deep(values.dtype):
         if given.range is not None:
-            warnings.warn(scale.unused(given.range, name), stacklevel=1)
+            say.warn(scale.unused(given.range, name), stacklevel=1)
         return Scale(None, opacity)
     if given.range is not None or not values.size:
         return Scale(given.range or scale.BYTE, opacity, fill.TAGGED if given.fill is None else given.fill)
@@ -117,7 +117,7 @@ def _measured(values: np.ndarray, given: Fill | None, whole: bool, name: str) ->
     found.add_channels([fill.present(some[:, n], spans) for n in range(some.shape[1])] if some.shape[1] > 1 else ())
     chosen = found.exact() if whole else found.usual()
     if chosen != scale.BYTE or found.advice(chosen) or found.holes:
-        warnings.warn(f"{name}: {found.kind} images, whose {found.said(chosen, none)}", stacklevel=1)
+        say.warn(f"{name}: {found.kind} images, whose {found.said(chosen, none)}", stacklevel=1)
     return chosen, none
 
 

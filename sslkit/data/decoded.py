@@ -1,6 +1,5 @@
 """Images decoded on demand, and the handling of unreadable ones."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,6 +21,7 @@ from sslkit.data.images import Identity, ImageOptions, Images
 from sslkit.data.path_list import PathList
 from sslkit.data.pixel_digest import KEY
 from sslkit.errors import UserError
+from sslkit.terminal import say
 
 DEFAULT_SIZE = 256
 _COLOURED = frozenset(("RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"))  # modes; palettes may be gray
@@ -233,13 +233,13 @@ class DecodedImages(Images):
         """Warn of the first image that is left out for its size alone, in each process, unless opening has done it."""
         if isinstance(error, TooLarge) and not self._has_told:
             self._has_told = True
-            warnings.warn(f"{self.name}: left out {self.path(row)}: {error}", stacklevel=2)
+            say.warn(f"{self.name}: left out {self.path(row)}: {error}", stacklevel=2)
 
     def _tell_of_colour(self, row: int, image: Picture) -> None:
         """Warn of the first coloured image of those that are read as gray since none that was looked at had colours."""
         if self._is_gray and self.channels == 1 and getattr(image, "mode", "") in _COLOURED:
             self._is_gray = False
-            warnings.warn(
+            say.warn(
                 f"{self.name}: {self.path(row)} is coloured and is read as gray, since all of the {LOOKED_AT} images "
                 "that were looked at are gray: data.channels=3 keeps the colours",
                 stacklevel=2,

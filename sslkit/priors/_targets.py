@@ -1,6 +1,5 @@
 """Regression targets of a network: the whitened principal components of a prior's features of its views."""
 
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
@@ -20,6 +19,7 @@ from sslkit.priors.self import SelfPrior, slow_features
 from sslkit.runtime.device import moved
 from sslkit.runtime.kept_arrays import key_of, stored
 from sslkit.runtime.waiting import from_first
+from sslkit.terminal import say
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
@@ -165,7 +165,7 @@ class PriorTargets(nn.Module):
         """(A, K) for features (N, A): the first columns of the identity, or random ones if there are more features."""
         width = features.shape[1]
         if not (self._said or self.of_itself):
-            warnings.warn(
+            say.warn(
                 f"{self.owner} was fitted to no data set (call Method.prepare): its targets are a random projection",
                 stacklevel=2,
             )

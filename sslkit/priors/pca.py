@@ -1,7 +1,6 @@
 """The leading principal components of the data set's own pixels."""
 
 import math
-import warnings
 
 import numpy as np
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor
 
 from sslkit.priors.base import Prior, resize_and_crop, to_float
 from sslkit.runtime.device import moved, seeded
+from sslkit.terminal import say
 
 
 class PcaPrior(Prior):
@@ -68,7 +68,7 @@ class PcaPrior(Prior):
             mean, basis = self._beside(x)
             return (x - mean) @ basis
         if not self._said:
-            warnings.warn("prior pca was fitted to no data set (call Method.prepare): using plain pixels", stacklevel=2)
+            say.warn("prior pca was fitted to no data set (call Method.prepare): using plain pixels", stacklevel=2)
             self._said = True
         return x
 

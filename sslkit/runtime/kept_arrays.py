@@ -5,7 +5,6 @@ import hashlib
 import os
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -48,7 +47,7 @@ def stored(path: Path, rows: int | None, compute: Compute, *, what: str, unit: i
     """
     found = _read(path, rows)
     if found is None and path.exists():
-        warnings.warn(f"{path} is damaged; computing {what} again", stacklevel=3)
+        say.warn(f"{path} is damaged; computing {what} again", stacklevel=3)
     if all(from_all(what, found is not None)):
         return found
     place, count = _sharers(path.parent, what)

@@ -5,7 +5,6 @@ import importlib.util
 import json
 import os
 import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from sslkit.errors import UserError, first_line
 from sslkit.files import reading
 from sslkit.files.writing import write_text
 from sslkit.runtime.callers import environment_kept
+from sslkit.terminal import say
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
@@ -140,7 +140,7 @@ class Trackers:
             except Exception as error:  # a server that is gone, for example
                 if _is_of_the_disk(error):
                     raise
-                warnings.warn(
+                say.warn(
                     f"{type(logger).__name__} takes no metrics: {first_line(error)}; metrics.csv has all", stacklevel=2
                 )
 
@@ -152,7 +152,7 @@ class Trackers:
             try:
                 _close(name, logger, status)
             except Exception as error:
-                warnings.warn(f"{type(logger).__name__} cannot be closed: {first_line(error)}", stacklevel=2)
+                say.warn(f"{type(logger).__name__} cannot be closed: {first_line(error)}", stacklevel=2)
         if status == "success" and self.loggers:
             (self.folder / SENT).unlink(missing_ok=True)
         self.loggers = {}

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import nn
 
-from sslkit.errors import UserError
+from sslkit.errors import UserError, first_line
+from sslkit.numerics.state_dicts import mismatch
 from sslkit.runtime.distributed import synchronize_batch_norm
 
 if TYPE_CHECKING:  # importing it takes a second
@@ -27,7 +28,11 @@ BETWEEN = ("begin", "epoch_end")  # events at which hooks read the weights
 
 
 class Misfit(UserError):
-    """The state of a checkpoint is of another network, method or optimiser; the cause is PyTorch's error."""
+    """The state of a checkpoint is of another network, method or optimiser. reason: what does not fit, in words."""
+
+    def __init__(self, part: str, reason: str) -> None:
+        super().__init__(f"the checkpoint is of another {part} ({reason}); start a new run")
+        self.reason = reason
 
 
 class Loader(Protocol):
@@ -272,8 +277,8 @@ class Loop:
             for name, value in self._unsaved().items():
                 value.copy_(state.get("buffers", {}).get(name, value))
         except (RuntimeError, AttributeError, TypeError, ValueError) as error:
-            said = " ".join(str(error).split())[:300]
-            raise Misfit(f"the checkpoint is of another network or method: {said}; start a new run") from error
+            reason = mismatch(self.saved.state_dict() | self._unsaved(), state["module"] | state.get("buffers", {}))
+            raise Misfit("network or method", reason or first_line(error)) from error
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         """Load what belongs to the weights on their device."""
@@ -282,7 +287,7 @@ class Loop:
                 saved |= {name: own[name] for name in ("fused", "foreach") if name in own}  # of this device
             self.optimizer.load_state_dict(state["optimizer"])
         except (KeyError, ValueError) as error:
-            raise Misfit(f"the checkpoint is of another optimiser ({error}); start a new run") from error
+            raise Misfit("optimiser", first_line(error)) from error
         if self._in_shares:
             self.fabric.strategy.share_state(self.optimizer)
         if self.schedule is not None:

@@ -15,6 +15,7 @@ import re
 import shlex
 import shutil
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +51,11 @@ def lines(text: str) -> None:
 def warning(text: str) -> None:
     """Report something left out or repeated, in one line."""
     LOG.warning("%s", printable(as_started(text), keep=""))
+
+
+def warn(text: str, category: type[Warning] = UserWarning, stacklevel: int = 1) -> None:
+    """Warn the caller's program in one line, as `warnings.warn` does; stacklevel: 1 is the line that calls this."""
+    warnings.warn(printable(text, keep=""), category, stacklevel=stacklevel + 1)
 
 
 class _Printer(logging.Handler):

@@ -5,7 +5,6 @@ import importlib.metadata
 import shutil
 import subprocess
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -105,7 +104,7 @@ class Newest(Hook):
         try:
             save(folder, self.method.backbone.export(), {**card, "epochs": loop.epoch + 1})
         except UserError as error:
-            warnings.warn(f"epoch {loop.epoch + 1} could not be kept as an entry: {error}", stacklevel=2)
+            say.warn(f"epoch {loop.epoch + 1} could not be kept as an entry: {error}", stacklevel=2)
 
 
 @contextmanager
@@ -116,7 +115,7 @@ def _apart(name: str, missing: list[str]) -> Iterator[None]:
     except Exception as error:  # matplotlib, an objective of one's own, a full disk: this must not cost the rest
         missing.append(name)
         said = first_line(error) if isinstance(error, UserError) else f"{type(error).__name__}: {first_line(error)}"
-        warnings.warn(f"{name} could not be made, all else is kept: {said}; {say.CALL} makes it again", stacklevel=2)
+        say.warn(f"{name} could not be made, all else is kept: {said}; {say.CALL} makes it again", stacklevel=2)
 
 
 def _diagnosed(x: torch.Tensor) -> dict[str, Any]:
@@ -219,7 +218,7 @@ def _picture(
     try:
         plot_embedding(x[keep], y[keep], classes, folder / "embedding.png", seed=config.seed, title=title, note=note)
     except NoMap as error:  # of these features there is none, now or later
-        warnings.warn(f"embedding.png could not be drawn: {error}", stacklevel=2)
+        say.warn(f"embedding.png could not be drawn: {error}", stacklevel=2)
 
 
 def commit() -> str | None:

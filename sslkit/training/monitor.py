@@ -3,7 +3,6 @@
 import copy
 import math
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -201,7 +200,7 @@ class Monitor(Hook):
                 std = (diagnostics.unit_rows(z).std(0).mean() * math.sqrt(z.shape[1])).item()
                 self.history.noted |= {"rankme": rank, "std": std}
                 if reason := collapse(rank, std, *z.shape):
-                    warnings.warn(f"epoch {loop.epoch + 1}: the embedding is collapsing: {reason}", stacklevel=2)
+                    say.warn(f"epoch {loop.epoch + 1}: the embedding is collapsing: {reason}", stacklevel=2)
                 if self.probe is not None:
                     self.history.noted |= self._judge(loop)
 

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 from sslkit.errors import UserError
 from sslkit.files.reading import regular
-from sslkit.terminal.say import and_more
 
 if TYPE_CHECKING:  # a header is read without torch
     from torch import Tensor, nn
 
-SHOWN = 3  # tensor names in a message
 REMEDY = "copy the file again from an intact copy, or train the entry again"
 
 
@@ -57,14 +55,9 @@ def fill(net: nn.Module, state: dict[str, Tensor], path: Path) -> nn.Module:
 
     path: of the weights file, for messages. Raises UserError with the tensors that do not fit.
     """
-    own = net.state_dict()
-    faults = {
-        "it lacks": [name for name in own if name not in state],
-        "the network has no": [name for name in state if name not in own],
-        "of another shape are": [name for name in own if name in state and own[name].shape != state[name].shape],
-        "of another kind of number are": [name for name in own if name in state and _differ(own[name], state[name])],
-    }
-    told = "; ".join(f"{what} {and_more(names, SHOWN)}" for what, names in faults.items() if names)
+    from sslkit.numerics.state_dicts import mismatch
+
+    told = mismatch(net.state_dict(), state)
     if told:
         raise UserError(
             f"{path} does not fit the network that the card beside it makes ({told}): the two belong to different "
@@ -77,8 +70,3 @@ def fill(net: nn.Module, state: dict[str, Tensor], path: Path) -> nn.Module:
 def _damaged(path: Path, error: Exception) -> UserError:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
     return UserError(f"{path} is not a whole safetensors file ({reason}): {REMEDY}")
-
-
-def _differ(own: Tensor, given: Tensor) -> bool:
-    """Return whether one is floating-point or complex and the other is not; other float widths are converted."""
-    return own.is_floating_point() != given.is_floating_point() or own.is_complex() != given.is_complex()

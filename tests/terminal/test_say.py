@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+import sslkit
 from sslkit.terminal import say
 
 # Their bars name numbers of epochs, and the words of splits.
@@ -98,6 +100,29 @@ def test_libraries_do_not_print() -> None:
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"
     }
     assert printing == {"sslkit/terminal/say.py", "sslkit/cli/command.py", "sslkit/cli/process.py"}
+
+
+def test_names_in_a_warning_of_python_are_printable(tmp_path: Path) -> None:
+    """A terminal would obey the escape code of a file's name, and a line break in it begins a line that looks ours."""
+    pets = tmp_path / "\x1b[31mpets\nerror: all is lost"
+    for folder in ("train/cat", "cats"):
+        (pets / folder).mkdir(parents=True)
+        Image.new("L", (8, 8)).save(pets / folder / "1.png")
+    with pytest.warns(UserWarning, match=r"\\x1b\[31mpets\\nerror: all is lost: .* look like splits") as warned:
+        sslkit.open_images(pets)
+    assert all(str(warning.message).isprintable() for warning in warned)
+
+
+def test_libraries_warn_in_printable_lines_only() -> None:
+    root = Path(__file__).parents[2]
+    bare = [
+        f"{path.relative_to(root)}:{node.lineno}"
+        for package in ("sslkit", "evaluation", "recipes")
+        for path in (root / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("warnings.warn", "warn")
+    ]
+    assert len(bare) == 1 and bare[0].startswith("sslkit/terminal/say.py:"), bare
 
 
 STARTED = "with say.printed_by_default(): say.line('epoch 1')\nsay.line('after it')"

@@ -1,7 +1,6 @@
 """Read a json file in COCO format into columns, with one-line errors for invalid content."""
 
 import json
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from evaluation.protocols.detection.plausible import are_corners, corners_line, 
 from evaluation.protocols.detection.run_lengths import RunLengths
 from sslkit.errors import UserError
 from sslkit.files.reading import regular
+from sslkit.terminal import say
 from sslkit.terminal.say import and_more
 
 LARGEST = 2**63  # of int64
@@ -140,7 +140,7 @@ def check_boxes(file: CocoFile) -> None:
                 f"pixels{corners}"
             )
     if doubt := corners_line(file.boxes, str(file.path)):
-        warnings.warn(doubt, stacklevel=3)
+        say.warn(doubt, stacklevel=3)
 
 
 def _content(path: Path) -> dict[str, list[dict[str, Any]]]:

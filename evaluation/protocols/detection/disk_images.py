@@ -2,7 +2,6 @@
 
 import glob
 import os
-import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from sslkit.data.file_contents import FileContents
 from sslkit.data.image_options import CACHE, ImageOptions
 from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
+from sslkit.terminal import say
 from sslkit.terminal.say import and_more
 
 
@@ -158,7 +158,7 @@ def common_scale(name: str, root: Path, paths: PathList, given: Range | str | No
     images = _Looked(name, root, paths, ImageOptions(range=given))
     found = look(images)
     if found.pages:
-        warnings.warn(f"{name}: some images have up to {max(found.pages):,} pages; the first is read", stacklevel=2)
+        say.warn(f"{name}: some images have up to {max(found.pages):,} pages; the first is read", stacklevel=2)
     return scale_of(images, found)
 
 

@@ -3,13 +3,13 @@
 In a set of one's own they are refused; in a published one, of which some are known, they are counted in one line.
 """
 
-import warnings
 from collections.abc import Iterator
 
 import numpy as np
 
 from evaluation.protocols.detection.boxes import LEAST_SIDE, Boxes
 from sslkit.errors import UserError
+from sslkit.terminal import say
 
 EDGE = 1.0  # pixels by which a box may pass its image, and an area or a mask its box: tools round in several ways
 APART = 0.5  # IoU of a box and the extent of its mask below which they are not of one object
@@ -75,7 +75,7 @@ def check_plausible(data: Boxes, *, refuse: bool) -> None:
         )
         if refuse:
             raise UserError(said)
-        warnings.warn(said, stacklevel=3)
+        say.warn(said, stacklevel=3)
 
 
 def _extents(data: Boxes) -> np.ndarray | None:

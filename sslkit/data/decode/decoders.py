@@ -16,7 +16,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +28,7 @@ from sslkit.data.decode import budget
 from sslkit.data.decode.large import Source
 from sslkit.data.decode.messages import Message, nameless, receive, send, write
 from sslkit.data.decode.unreadable import MissingPackage, OverBudget, TooLarge, UnreadableImage
+from sslkit.terminal import say
 
 _PROGRAM = """
 import json, sys
@@ -289,7 +289,7 @@ def _start() -> None:
     _state.address = place
     atexit.register(end)
     if sys.platform != "linux":
-        warnings.warn("this system limits the time of a decoder and its files, not its memory", stacklevel=2)
+        say.warn("this system limits the time of a decoder and its files, not its memory", stacklevel=2)
 
 
 def _place() -> str:

@@ -1,6 +1,5 @@
 """A look at some images of a data set when it is opened: their depth, their pages, and what of them is not read."""
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -23,6 +22,7 @@ from sslkit.data.decode.scale import UNKNOWN, Scale, Values
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.file_contents import bar_is_off
 from sslkit.data.path_list import PathList
+from sslkit.terminal import say
 from sslkit.terminal.say import counted
 
 LOOKED_AT = 32  # images of each kind of file
@@ -220,4 +220,4 @@ def _endings(names: PathList) -> tuple[Sequence[bytes], np.ndarray]:
 
 def _warn(text: str) -> None:
     """Warn from here, whoever opens the images, so that Python shows a text once."""
-    warnings.warn(text, stacklevel=1)
+    say.warn(text, stacklevel=1)

@@ -1,7 +1,6 @@
 """Each page of files that have several as an image of its numbers."""
 
 import copy
-import warnings
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from sslkit.data.decoded import DecodedImages
 from sslkit.data.file_contents import bar_is_off
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.data.path_list import PathList
+from sslkit.terminal import say
 
 
 class PagedImages(DecodedImages):
@@ -97,7 +97,7 @@ def of_pages(images: DecodedImages) -> PagedImages:
         row, total = cut[0]
         number = "" if len(cut) == 1 else f", and as many of {len(cut) - 1} other files"
         said = f"the first {PAGES_IN_A_ROW:,} of its {total:,} pages are read{number}: each needs all before it"
-        warnings.warn(f"{images.name}: {images.path(row)}: {said}", stacklevel=4)
+        say.warn(f"{images.name}: {images.path(row)}: {said}", stacklevel=4)
     rows = np.repeat(np.arange(len(images)), [len(places) for places in every])
     pages, places = np.concatenate(every).T.copy()
     return PagedImages(images, rows, pages, places)

@@ -5,7 +5,6 @@ the type can hold are not: of 12 bits in a file of 16 they leave 16. So the rang
 decided once for all images. Values outside are clipped.
 """
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,6 +16,7 @@ import numpy as np
 from sslkit.data.decode.fill import Ends, Fill, filled, is_filled, spans_of
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.errors import UserError
+from sslkit.terminal import say
 
 Range = tuple[float, float]
 AUTO = "auto"
@@ -120,7 +120,7 @@ def guessed(values: np.ndarray) -> Range:
         kind = "float" if is_float else "integer"
         raise UnreadableImage(f"{kind} pixels from {low:.9g} to {high:.9g}; must be {known}, or give data.range=")
     scale = (0.0, 65535.0) if not is_float else (0.0, 1.0) if high <= 1 else BYTE
-    warnings.warn(
+    say.warn(
         f"an image of more than 8 bits, where no data.range= is known: it is read by data.range={written(scale)}",
         stacklevel=1,
     )

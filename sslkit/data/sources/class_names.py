@@ -1,13 +1,13 @@
 """Classes by name: those that people read as the same are one, and labels of two lists of classes are matched."""
 
 import unicodedata
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from sslkit.errors import UserError
+from sslkit.terminal import say
 
 _SHOWN = 3  # classes in a warning
 
@@ -44,7 +44,7 @@ def _warn(where: str, groups: Sequence[Sequence[str]], said: str) -> None:
     if groups:
         shown = "; ".join(" and ".join(map(_quoted, names)) for names in groups[:_SHOWN])
         more = f"; and {len(groups) - _SHOWN} more such" if len(groups) > _SHOWN else ""
-        warnings.warn(f"{where}: {shown}{more} {said}", stacklevel=3)
+        say.warn(f"{where}: {shown}{more} {said}", stacklevel=3)
 
 
 def _quoted(name: str) -> str:

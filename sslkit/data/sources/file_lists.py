@@ -5,7 +5,6 @@ import glob
 import os
 import re
 import unicodedata
-import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from sslkit.data.sources.walk import Kind, chosen
 from sslkit.errors import UserError, first_line
 from sslkit.files.reading import regular
 from sslkit.files.stamps import Stamp, stamp_of, wait_for_tick
+from sslkit.terminal import say
 from sslkit.terminal.say import counted
 
 TEXTS = (".txt", ".lst", ".list")
@@ -70,16 +70,16 @@ def labels_of_metadata(file: Path, paths: Sequence[str]) -> list[str | None] | N
         rows = _read(file)
         labels = _labels(file, rows)
     except UserError as error:
-        warnings.warn(f"{error}; it is not used", stacklevel=6)
+        say.warn(f"{error}; it is not used", stacklevel=6)
         return None
     if rows.splits is not None:
-        warnings.warn(f"{file}: its splits are read where it is named, data={file}", stacklevel=6)
+        say.warn(f"{file}: its splits are read where it is named, data={file}", stacklevel=6)
     if labels is None:
         return None
     of_path = {os.path.normpath(path): label for path, label in zip(rows.paths, labels, strict=True)}
     found = [of_path.get(path) for path in paths]
     if missing := found.count(None):
-        warnings.warn(f"{file}: it has no label of {missing:,} of {counted(len(paths), 'file')}", stacklevel=6)
+        say.warn(f"{file}: it has no label of {missing:,} of {counted(len(paths), 'file')}", stacklevel=6)
     return found if missing < len(paths) else None
 
 
@@ -119,7 +119,7 @@ def _labels(file: Path, rows: Rows) -> list[str | None] | None:
         of_value = classes_of(rows.labels, str(file))
     except Measured as error:
         said = f"its labels are numbers such as {error}, which are no classes, and not used"
-        warnings.warn(f"{file}: {said}", stacklevel=5)
+        say.warn(f"{file}: {said}", stacklevel=5)
         return None
     return [None if of_value[value] is None else str(of_value[value]).strip() for value in rows.labels]
 
@@ -140,7 +140,7 @@ def _of_column(file: Path, rows: Rows, kept: Sequence[int]) -> dict[str, list[in
             )
         found.setdefault(split, []).append(row)
     if nowhere:
-        warnings.warn(f"{file}: {counted(nowhere, 'file')} without a split left out", stacklevel=5)
+        say.warn(f"{file}: {counted(nowhere, 'file')} without a split left out", stacklevel=5)
     if "train" not in found:
         raise UserError(f"{file}: its splits are {', '.join(found) or 'empty'}, and there is none to train on")
     return usual(found) or {"train": found["train"]}
@@ -217,6 +217,6 @@ def _paths(file: Path, lines: Sequence[str]) -> Rows:
             paths.append(line)
     if not paths or not all(map(_NUMBERED.fullmatch, paths)):
         return Rows(paths, numbers)
-    warnings.warn(f"{file}: its lines are read as paths and the numbers of their classes", stacklevel=5)
+    say.warn(f"{file}: its lines are read as paths and the numbers of their classes", stacklevel=5)
     both = [_NUMBERED.fullmatch(path).groups() for path in paths]
     return Rows([path for path, _ in both], numbers, [label for _, label in both])

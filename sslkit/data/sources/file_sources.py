@@ -8,7 +8,6 @@
 
 import glob
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from sslkit.data.sources.listing import Listing, Part, divided, listing, part_of
 from sslkit.data.sources.split_words import split_of, usual
 from sslkit.data.sources.walk import IMAGES, Kind, chosen
 from sslkit.errors import UserError
+from sslkit.terminal import say
 from sslkit.terminal.say import counted
 
 _SHOWN = 3  # names in that of a set
@@ -268,7 +268,7 @@ def _warn_of_unlabelled(parts: Sequence[Part], kind: Kind) -> None:
     if 0 < len(without) < len(parts):
         number = counted(sum(len(part.paths) for part in without), kind.name.removesuffix("s"))
         folders = ", ".join(dict.fromkeys(str(part.folder) for part in without))
-        warnings.warn(f"{folders}: no classes there, and so no labels ({number})", stacklevel=5)
+        say.warn(f"{folders}: no classes there, and so no labels ({number})", stacklevel=5)
 
 
 def _check_once(paths: Iterable[str]) -> None:

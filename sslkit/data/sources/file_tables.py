@@ -3,13 +3,13 @@
 import csv
 import json
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sslkit.errors import UserError, first_line
 from sslkit.options.members import nearest
+from sslkit.terminal import say
 
 JSON_LINES = ".jsonl"
 TABLES = (".csv", ".tsv", JSON_LINES)
@@ -70,7 +70,7 @@ def _json_lines(file: Path, lines: Sequence[str], label: str) -> Rows:
     cells = {what: [_cell(one.get(head[place])) for one in found.values()] for what, place in columns.items()}
     rows = _rows(file, list(found), cells)
     if any(cell[:1] in ("[", "{") for cell in rows.labels or ()):
-        warnings.warn(f"{file}: its labels are lists, and not used", stacklevel=5)
+        say.warn(f"{file}: its labels are lists, and not used", stacklevel=5)
         return replace(rows, labels=None)
     return rows
 
@@ -123,7 +123,7 @@ def _columns(file: Path, head: Sequence[str], label: str) -> dict[str, int]:
     if others and found["label"] is None:
         column = others[0].strip("'\"")
         unused += f" (a column of classes is called {_called('label')}, or is named behind the file: {file}#{column})"
-    warnings.warn(f"{file}: its columns are read as {said}{unused}", stacklevel=5)
+    say.warn(f"{file}: its columns are read as {said}{unused}", stacklevel=5)
     return used
 
 

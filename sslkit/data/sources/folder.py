@@ -1,7 +1,6 @@
 """A folder of images, walked recursively; class folders give the labels."""
 
 import os
-import warnings
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from sslkit.data.sources.split_words import SPLIT_OF_WORD, asked, split_of, usua
 from sslkit.data.sources.walk import IMAGES, VIDEOS, Found, Kind, is_usual, kind_of, walk
 from sslkit.errors import UserError
 from sslkit.files.reading import regular
+from sslkit.terminal import say
 
 __all__ = ["FolderImages", "Listing", "list_folder", "open_folder", "splits_of_folder"]
 
@@ -187,7 +187,7 @@ def _warn_of_beside(root: Path, folders: Sequence[Path]) -> None:
     if others:
         named = " and ".join(f"{folder.name}/" for folder in folders)
         shown = ", ".join(others[:_SHOWN]) + (f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else "")
-        warnings.warn(f"{name_of(root, root)}: {named} are its splits; left out beside them: {shown}", stacklevel=4)
+        say.warn(f"{name_of(root, root)}: {named} are its splits; left out beside them: {shown}", stacklevel=4)
 
 
 def _warn_of_splits_inside(folder: Path, folders: Sequence[str], *, are_classes: bool) -> None:
@@ -203,7 +203,7 @@ def _warn_of_splits_inside(folder: Path, folders: Sequence[str], *, are_classes:
     alone = inside.pop("", {})
     if alone and not are_classes:
         said = f"{next(iter(alone.values()))}/ is read as any folder, since other folders or images lie beside it"
-        warnings.warn(f"{folder}: {said}", stacklevel=5)
+        say.warn(f"{folder}: {said}", stacklevel=5)
     divided = {above: usual(found) for above, found in inside.items() if usual(found)}
     if divided:
         above, found = min(divided.items())
@@ -211,7 +211,7 @@ def _warn_of_splits_inside(folder: Path, folders: Sequence[str], *, are_classes:
         whole = f"data={folder / above}" if len(divided) == 1 else f"the folders {found['train']}/ above the others"
         more = f" and in {len(divided) - 1} other folders" if len(divided) > 1 else ""
         said = f"{names} in {above}/{more} are read together, held-out images too"
-        warnings.warn(f"{folder}: {said}; to tell them apart, give {whole}", stacklevel=5)
+        say.warn(f"{folder}: {said}; to tell them apart, give {whole}", stacklevel=5)
 
 
 def _nothing(folder: Path, found: Found, kind: Kind) -> str:

@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from sslkit.errors import UserError, first_line
 from sslkit.files.reading import regular
 from sslkit.files.stamps import stamp_of, wait_for_tick
 from sslkit.options.members import nearest
+from sslkit.terminal import say
 
 PREFIX = "hf:"
 _ROWS_AT_ONCE = 1000
@@ -280,9 +280,9 @@ def _usual(tables: dict[str, Any]) -> dict[str, str]:
 def _warn_of_splits(name: str, known: Mapping[str, str], tables: Mapping[str, Any]) -> None:
     """Warn of splits that are not read, and if one of another name is learned from."""
     if split_of(known["train"]) != "train" and len(tables) > 1:
-        warnings.warn(f"{name} has no split train: its split {known['train']} is learned from", stacklevel=5)
+        say.warn(f"{name} has no split train: its split {known['train']} is learned from", stacklevel=5)
     if others := [own for own in tables if own not in known.values()]:
-        warnings.warn(f"{name}: its splits {', '.join(others)} are not read", stacklevel=5)
+        say.warn(f"{name}: its splits {', '.join(others)} are not read", stacklevel=5)
 
 
 def _columns(table: Any, wanted: Sequence[str], name: str) -> tuple[str, str | None]:

@@ -1,6 +1,5 @@
 """The classes of the rows of a Hugging Face data set, from its columns."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 from sslkit.data.sources.label_lists import LabelLists
 from sslkit.data.sources.label_values import Measured, classes_of_splits
 from sslkit.errors import UserError
+from sslkit.terminal import say
 
 NAMES = ("label", "labels")  # of the column that holds the classes, if there are several that could
 Column = Any  # pyarrow.ChunkedArray
@@ -47,7 +47,7 @@ def labels_of(table: Any, tables: Sequence[Any], name: str, label: str | None = 
         of_value = classes_of_splits({str(k): _counted(_column(one, column)) for k, one in enumerate(alike)}, name)
     except Measured as error:
         said = f"its column {column} holds numbers such as {error}, which are no classes, and is not used"
-        warnings.warn(f"{name}: {said}", stacklevel=5)
+        say.warn(f"{name}: {said}", stacklevel=5)
         return {}
     return _found_in(of_value, _column(table, column), several=hasattr(table.features[column], "feature"))
 
@@ -75,11 +75,11 @@ def _warn_of_unusable(kinds: dict[str, Any], names: Sequence[str], name: str) ->
     others = [column for column, kind in kinds.items() if _is_plain(kind)]
     if others and not kinds.keys() & set(names):
         said = f"has no labels, for no column is called label: hf:...#{others[0]} reads those of {others[0]}"
-        warnings.warn(f"{name} {said}", stacklevel=5)
+        say.warn(f"{name} {said}", stacklevel=5)
     for column in names:
         if column in kinds:
             said = f"its column {column} is of {type(kinds[column]).__name__}, which gives no classes"
-            warnings.warn(f"{name}: {said}, and is not used", stacklevel=5)
+            say.warn(f"{name}: {said}, and is not used", stacklevel=5)
 
 
 def _counted(values: Column) -> dict[Any, int]:

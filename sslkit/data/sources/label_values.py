@@ -2,13 +2,13 @@
 
 import math
 import re
-import warnings
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from itertools import chain
 from typing import Any
 
 from sslkit.data.sources.class_names import as_read, listed, matched
+from sslkit.terminal import say
 
 _NUMBER = re.compile(r"[+-]?(0|[1-9]\d{0,17})(\.\d*)?(e[+-]?\d{1,2})?", re.IGNORECASE)  # not 007, which is a code
 _NOTHING = frozenset(
@@ -63,7 +63,7 @@ def warn_of_negative(numbers: Iterable[tuple[float, int]], where: str) -> None:
     if len(classes) < len(counts):
         negative = counts.total() - sum(counts[number] for number in classes)
         said = f"{negative:,} of {counts.total():,} labels are negative, which means none"
-        warnings.warn(f"{where}: {said}{for_two_classes(classes[0]) if len(classes) == 1 else ''}", stacklevel=4)
+        say.warn(f"{where}: {said}{for_two_classes(classes[0]) if len(classes) == 1 else ''}", stacklevel=4)
 
 
 def for_two_classes(only: object) -> str:
@@ -82,14 +82,14 @@ def _says_nothing(value: Any) -> bool:
 def _warn_of_doubtful(names: Collection[str], where: str) -> None:
     if nothing := [repr(name) for name in names if _says_nothing(name)]:
         said = f"read as a class: {listed(nothing)}; leave the labels of images without one empty"
-        warnings.warn(f"{where}: {said}", stacklevel=4)
+        say.warn(f"{where}: {said}", stacklevel=4)
     parts = {name: {as_read(part.strip(" []()'\"")) for part in _BETWEEN.split(name)} for name in names}
     uses = Counter(chain.from_iterable(parts.values()))
     several = {name: some for name, some in parts.items() if len(some) > 1}
     lists = [repr(name) for name, some in several.items() if name[0] == "[" or min(uses[part] for part in some) > 1]
     if lists:
         said = "looks like several classes and is read as one: several an image are read from .npz, shards: and hf:"
-        warnings.warn(f"{where}: {listed(lists)} {said}", stacklevel=4)
+        say.warn(f"{where}: {listed(lists)} {said}", stacklevel=4)
 
 
 def _is_missing(value: Any) -> bool:

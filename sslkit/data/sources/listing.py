@@ -2,7 +2,6 @@
 
 import os
 import sys
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from sslkit.data.images import check_split
 from sslkit.data.sources.class_names import as_read, matched
 from sslkit.data.sources.split_words import asked, is_unlabelled, split_like, split_of, usual
+from sslkit.terminal import say
 from sslkit.terminal.say import counted
 
 _DIGITS = 19  # of a class that is a number
@@ -122,7 +122,7 @@ def divided(folder: Path, paths: Sequence[str], where: str) -> dict[str, Part]:
         return {"train": part_of(folder, list(paths), where)}
     if where and (beside := of_split.get("")):
         said = f"{counted(len(beside), 'file')} in none of its splits left out, such as {beside[0]}"
-        warnings.warn(f"{where}: {said}", stacklevel=4)
+        say.warn(f"{where}: {said}", stacklevel=4)
     learned = part_of(folder, found.pop("train"), where, top=1)
     known = set(learned.classes or ())
     return {"train": learned} | {split: part_of(folder, some, where, 1, known) for split, some in found.items()}
@@ -130,7 +130,7 @@ def divided(folder: Path, paths: Sequence[str], where: str) -> dict[str, Part]:
 
 def _warn_of_missing_classes(where: str, split: str, others: Sequence[str]) -> None:
     if others:
-        warnings.warn(f"{where}: its images of {' and '.join(others)} have labels, those of {split} none", stacklevel=4)
+        say.warn(f"{where}: its images of {' and '.join(others)} have labels, those of {split} none", stacklevel=4)
 
 
 def _warn_of_unlabelled(where: str, part: Part) -> None:
@@ -138,7 +138,7 @@ def _warn_of_unlabelled(where: str, part: Part) -> None:
     if without:
         folder = without[0].partition(os.sep)[0]
         said = f"no label for {counted(len(without), 'file')} in {folder}/, which by its name is no class"
-        warnings.warn(f"{where}: {said}", stacklevel=4)
+        say.warn(f"{where}: {said}", stacklevel=4)
 
 
 def _warn_of_files_beside(where: str, paths: Sequence[str]) -> None:
@@ -148,13 +148,13 @@ def _warn_of_files_beside(where: str, paths: Sequence[str]) -> None:
     beside = [path for path in paths if os.sep not in path]
     if len(tops) >= 2:
         said = f"images beside its {len(tops)} folders, such as {beside[0]} ({counted(len(beside), 'image')})"
-        warnings.warn(f"{where} has no labels, for there are {said}; else the folders would be classes", stacklevel=5)
+        say.warn(f"{where} has no labels, for there are {said}; else the folders would be classes", stacklevel=5)
 
 
 def _warn_of_splits(where: str, classes: Iterable[str]) -> None:
     if found := split_like(classes):
         shown = ", ".join(found[:4])
-        warnings.warn(
+        say.warn(
             f"{where}: its folders are taken for classes, but some look like splits: {shown}. All of their images are "
             "learned from; to hold some out, call the folders train and test (or val), or name the one to learn from",
             stacklevel=4,
@@ -171,7 +171,7 @@ def _warn_of_classes_inside(where: str, folder: Path, paths: Sequence[str]) -> N
         inside.add(below[0])
     if len(inside) >= 2 and not any(map(split_of, inside)):
         said = f"has no labels, for all of its images lie in {top}/; its {len(inside)} folders are classes with"
-        warnings.warn(f"{where} {said} data={folder / top}", stacklevel=5)
+        say.warn(f"{where} {said} data={folder / top}", stacklevel=5)
 
 
 def _warn_of_masks(where: str, classes: Iterable[str]) -> None:
@@ -179,4 +179,4 @@ def _warn_of_masks(where: str, classes: Iterable[str]) -> None:
     if {name.lower() for name in found} & _PICTURES and {name.lower() for name in found} & _MASKS:
         shown = " and ".join(f"{name}/" for name in found)
         said = f"{shown} are taken for classes, and all their files learned from; to leave masks out give one folder"
-        warnings.warn(f"{where}: {said}", stacklevel=4)
+        say.warn(f"{where}: {said}", stacklevel=4)

@@ -2,7 +2,6 @@
 
 import hashlib
 import tokenize
-import warnings
 import zipfile
 import zlib
 from collections.abc import Collection, Iterable
@@ -19,6 +18,7 @@ from sslkit.data.sources.class_names import listed
 from sslkit.data.sources.label_values import classes_of_splits, warn_of_negative
 from sslkit.errors import UserError
 from sslkit.files.reading import stand_in_of
+from sslkit.terminal import say
 
 DAMAGED = (  # raised by NumPy and zipfile for a truncated or changed file
     OSError,
@@ -94,7 +94,7 @@ def open_npz(path: Path, options: ImageOptions) -> NpzImages:
         if others := sorted(
             set(file.files) - {key for pair in keys.values() for key in pair} - {"classes", _NOT_KNOWN}
         ):
-            warnings.warn(f"{path}: not used of its arrays: {listed(others)}", stacklevel=1)
+            say.warn(f"{path}: not used of its arrays: {listed(others)}", stacklevel=1)
     named = {"classes": classes, "labels" if labels is None or labels.ndim == 1 else "multi_labels": labels}
     identity = Identity(path.stem, path, tuple(keys), **named)
     return NpzImages(values, keys[options.split][0], found, identity, options)
@@ -122,7 +122,7 @@ def _pixels(values: np.ndarray, found: Scale, where: str) -> np.ndarray:
     """Pixels (N, C, H, W) uint8, with a warning if values lie outside the range."""
     number, rows = scale.outside(values, found) if found.range and values.size else (0, 0)
     if number:
-        warnings.warn(
+        say.warn(
             f"{where}: {number:,} values in {rows:,} of {len(values):,} images lie outside data.range="
             f"{scale.written(found.range)} and are clipped",
             stacklevel=1,
@@ -169,7 +169,7 @@ def _labels(
     if split not in raw:
         return None, None
     if _are_one_hot(raw.values()):
-        warnings.warn(f"{path}: its labels have one 1 in each row, and are read as one class an image", stacklevel=1)
+        say.warn(f"{path}: its labels have one 1 in each row, and are read as one class an image", stacklevel=1)
         raw = {s: labels.argmax(1) for s, labels in raw.items()}
     if any(labels.ndim == 2 for labels in raw.values()):
         return _several(file, raw, split, path)
@@ -254,7 +254,7 @@ def _value_of_no(file: np.lib.npyio.NpzFile, labels: Collection[np.ndarray], pat
             f"not known, as the uncertain ones of CheXpert and MIMIC: add the array {_NOT_KNOWN}, 0 or -1, to the file"
         )
     if there == [-1]:
-        warnings.warn(f"{path}: its labels are 1 and -1, which is read as no", stacklevel=1)
+        say.warn(f"{path}: its labels are 1 and -1, which is read as no", stacklevel=1)
     return there[0] if there else 0
 
 

@@ -4,7 +4,6 @@ import hashlib
 import os
 import threading
 import uuid
-import warnings
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from sslkit.data.images import Identity, ImageOptions
 from sslkit.data.sources.own_labels import labels_of
 from sslkit.errors import UserError
 from sslkit.runtime.jobs import free_memory
+from sslkit.terminal import say
 
 PREFIX = "dataset:"  # of the name in settings and cards, which nobody else can open
 _BYTES = 16
@@ -106,7 +106,7 @@ def open_dataset(dataset: Dataset, options: ImageOptions) -> OwnImages:
     labels, classes = labels_of(dataset, items.item, name)
     images = OwnImages(items, Identity(name, None, ("train",), labels, classes), options)
     if items.varies:
-        warnings.warn(
+        say.warn(
             f"{name}: reading a row twice gives other pixels, as a random transform does: give the plain images, since "
             "views are drawn from them; a run on these cannot be resumed, and nothing about them is kept for later",
             stacklevel=3,

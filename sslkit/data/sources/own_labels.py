@@ -1,6 +1,5 @@
 """The labels of a Dataset of a Python program."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from types import NoneType
 from typing import Any
@@ -13,6 +12,7 @@ from tqdm import tqdm
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.file_contents import bar_is_off
 from sslkit.data.sources.label_values import Measured, classes_of
+from sslkit.terminal import say
 
 _LOOKED_AT = 8  # rows whose labels are compared
 
@@ -26,7 +26,7 @@ def labels_of(dataset: Any, item: Callable[[int], Any], name: str) -> tuple[np.n
     values = _targets(dataset)
     if values is not None and (row := _other_label(item, values)) is not None:
         said = f"the label of its item {row} is not the one in its list of labels: those of the items are read and used"
-        warnings.warn(f"{name}: {said}", stacklevel=4)
+        say.warn(f"{name}: {said}", stacklevel=4)
         values = None
     if values is None:
         values = _labels_of_items(item, len(dataset))
@@ -39,7 +39,7 @@ def labels_of(dataset: Any, item: Callable[[int], Any], name: str) -> tuple[np.n
         other = f"numbers such as {error}"
     if other is not None:
         said = other if isinstance(other, str) else f"of {type(other).__name__}"
-        warnings.warn(f"{name}: its labels are {said}, which are no classes, and not used", stacklevel=4)
+        say.warn(f"{name}: its labels are {said}, which are no classes, and not used", stacklevel=4)
         return None, None
     found = sorted({one for one in of_value.values() if one is not None})
     if not found:

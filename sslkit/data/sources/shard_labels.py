@@ -1,7 +1,6 @@
 """The classes of the images in shards: from the label that most samples have, or from the folders of the members."""
 
 import os
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from sslkit.data.sources.tar_index import TarIndex
 from sslkit.data.sources.tar_labels import CAPTION, is_class, is_number
 from sslkit.data.sources.tar_names import parsed
 from sslkit.data.sources.tar_samples import Label
+from sslkit.terminal import say
 from sslkit.terminal.say import counted
 
 _SHOWN = 20  # letters of a wrong label
@@ -44,7 +44,7 @@ def labels_of(index: TarIndex, split: np.ndarray, wanted: str, where: str) -> tu
     if not found:
         return _of_folders(index, split, rows, where), unused
     if source != ".cls":
-        warnings.warn(f"{where}: {_said(source)}", stacklevel=4)
+        say.warn(f"{where}: {_said(source)}", stacklevel=4)
     return {name: values[rows] if name != "classes" else values for name, values in found.items()}, unused
 
 
@@ -91,7 +91,7 @@ def _classes(
     none = int(np.array([some is None for some in index.labels])[index.label].sum())
     if classes == [1] and none:
         said = f"{none:,} of {counted(len(index), 'image')} have no label, as -1 says"
-        warnings.warn(f"{where}: {said}{for_two_classes(1)}", stacklevel=5)
+        say.warn(f"{where}: {said}{for_two_classes(1)}", stacklevel=5)
     return _arranged(index, lists.rows(index.label), classes, are_numbers=are_numbers)
 
 
@@ -142,7 +142,7 @@ def _warn_of_wrong(
     number = counted(int(wrong.sum()), f"{_kind(source)} file")
     lacks = "no whole number from 0 on" if are_numbers else "no class"
     shard = index.shards[index.shard[row]].name
-    warnings.warn(f"{lacks} in {number}, such as {member} in {shard}: their images have no label", stacklevel=6)
+    say.warn(f"{lacks} in {number}, such as {member} in {shard}: their images have no label", stacklevel=6)
 
 
 def _of_folders(index: TarIndex, split: np.ndarray, rows: np.ndarray, where: str) -> dict[str, Any]:
@@ -152,19 +152,19 @@ def _of_folders(index: TarIndex, split: np.ndarray, rows: np.ndarray, where: str
     different = set(tops.tolist())
     if "" in different and len(different) > 2:
         beside = index.names[int(np.argmax(tops == ""))]
-        warnings.warn(f"{where} has no labels, for there are images beside its folders, such as {beside}", stacklevel=5)
+        say.warn(f"{where} has no labels, for there are images beside its folders, such as {beside}", stacklevel=5)
     without = set(map(str, filter(is_unlabelled, different)))
     if "" in different or len(different - without) < 2:
         return {}
     if without:
         number = counted(int(np.isin(tops[rows], list(without)).sum()), "image")
         said = f"no label for {number} in {', '.join(sorted(without))}/, which by its name is no class"
-        warnings.warn(f"{where}: {said}", stacklevel=5)
+        say.warn(f"{where}: {said}", stacklevel=5)
     chosen = matched({one: set(tops[split == one].tolist()) - without for one in _in_order(split)}, where)
     classes = in_order(set(chosen.values()))
     if found := split_like(classes):
         said = f"its folders are taken for classes, but some look like splits: {', '.join(found[:4])}"
-        warnings.warn(f"{where}: {said}. All of their images are learned from", stacklevel=5)
+        say.warn(f"{where}: {said}. All of their images are learned from", stacklevel=5)
     number = {**dict.fromkeys(without, -1), **{top: classes.index(name) for top, name in chosen.items()}}
     return {"labels": np.array([number[top] for top in tops[rows].tolist()], np.int64), "classes": classes}
 
@@ -192,7 +192,7 @@ def _warn_of_parts(parts: Sequence[str], split: np.ndarray, where: str) -> None:
     if parts and len(set(split.tolist())) == 1:
         names = " and ".join(f"{part}/" for part in parts)
         said = f"{names} in its members' names are read together, held-out images too"
-        warnings.warn(f"{where}: {said}; to tell them apart, write them as shards with these words", stacklevel=5)
+        say.warn(f"{where}: {said}; to tell them apart, write them as shards with these words", stacklevel=5)
 
 
 def _in_order(split: np.ndarray) -> list[str]:

@@ -3,7 +3,6 @@
 import io
 import os
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -27,6 +26,7 @@ from sslkit.data.sources.split_words import SPLIT_OF_WORD, asked, split_of, usua
 from sslkit.data.sources.tar_index import TarIndex, index_shards
 from sslkit.data.sources.walk import kinds
 from sslkit.errors import UserError
+from sslkit.terminal import say
 from sslkit.terminal.say import counted
 
 PREFIX = "shards:"
@@ -148,7 +148,7 @@ def open_shards(source: str, options: ImageOptions) -> ShardImages:
     for said in filter(
         None, (line, _of_no_split(shards, wanted), *_said(index, rows, others, left_out + unused, used))
     ):
-        warnings.warn(f"{where}: {said}", stacklevel=3)
+        say.warn(f"{where}: {said}", stacklevel=3)
     identity = Identity(where, source, known, **labels)
     return ShardImages(files, index.rows(rows) if len(rows) < len(index) else index, identity, options)
 

@@ -6,7 +6,6 @@ A shard's rows are valid while its size and its stamp, or the tag of an object s
 import hashlib
 import json
 import os
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ from sslkit.data.sources.tar_scan import scan
 from sslkit.errors import UserError, first_line
 from sslkit.files.stamps import wait_for_tick
 from sslkit.files.writing import exclusive, write_whole
+from sslkit.terminal import say
 
 FORMAT = 5
 _BAR_FROM = 20  # shards
@@ -153,7 +153,7 @@ def _scanned(
             found[shard] = one
             bar.update()
             if one.reason:
-                warnings.warn(
+                say.warn(
                     f"the shard {shard} is damaged ({one.reason}): its first {len(one.names)} images are used",
                     stacklevel=3,
                 )
@@ -192,7 +192,7 @@ def _read(file: Path) -> dict[str, Members]:
         with np.load(file, allow_pickle=False) as arrays:
             return _unpacked({name: arrays[name] for name in arrays.files})
     except Exception as error:  # zip, zlib and numpy raise their own classes; another archive lacks arrays
-        warnings.warn(f"{file} is damaged ({first_line(error)}); the shards are indexed again", stacklevel=3)
+        say.warn(f"{file} is damaged ({first_line(error)}); the shards are indexed again", stacklevel=3)
         return {}
 
 

@@ -1,7 +1,6 @@
 """The files below a folder: which are of a kind, and how many are not, so that nothing is left out without a word."""
 
 import os
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from sslkit.data.decode.decoding import EXTENSIONS as IMAGE_EXTENSIONS
 from sslkit.data.decode.decoding import START, looks_like_an_image
 from sslkit.data.video.reader import EXTENSIONS as VIDEO_EXTENSIONS
 from sslkit.errors import UserError
+from sslkit.terminal import say
 from sslkit.terminal.say import counted
 
 # Made by desktops, archivers, disk stations and notebooks beside any data, some of them copies of the images.
@@ -70,7 +70,7 @@ class Found:
             found = counted(len(self.paths), kind.name.removesuffix("s"))
             others = counted(self.left_out.total(), "other file")
             which = (self.left_out.total() == 1 and self.one_of_them) or self.others
-            warnings.warn(f"{where}: {found}; left out {others}: {which}", stacklevel=4)
+            say.warn(f"{where}: {found}; left out {others}: {which}", stacklevel=4)
 
     @property
     def others(self) -> str:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ from sslkit.data.video.index import VideoIndex, index_videos
 from sslkit.data.video.options import DEFAULT_SIZE, VideoOptions
 from sslkit.data.video.reader import UnreadableVideo, VideoFacts, VideoReader, open_reader
 from sslkit.errors import UserError
+from sslkit.terminal import say
 
 PREFIX = "video:"
 _PREFIXES = re.compile(rf"(^|,)\s*{PREFIX}")
@@ -257,7 +257,7 @@ def _report(name: str, skipped: dict[str, str], total: int, on_error: str) -> No
         raise UserError(f"{name}: none of its {total} videos can be read; the first is {path}: {reason}")
     named = "; ".join(f"{path}: {reason}" for path, reason in list(skipped.items())[:_SHOWN])
     more = f"; and {len(skipped) - _SHOWN} more" if len(skipped) > _SHOWN else ""
-    warnings.warn(f"{name}: {len(skipped)} of {total} videos cannot be read, left out: {named}{more}", stacklevel=3)
+    say.warn(f"{name}: {len(skipped)} of {total} videos cannot be read, left out: {named}{more}", stacklevel=3)
 
 
 def _unreadable(path: str, reason: str) -> str:

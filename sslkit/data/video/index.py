@@ -5,7 +5,6 @@ A row is valid while the file's stamp is unchanged, see `sslkit.files.stamps`.
 
 import hashlib
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from sslkit.data.video.reader import UnreadableVideo, VideoFacts, VideoReader
 from sslkit.errors import UserError
 from sslkit.files.stamps import Stamp, stamp_of, wait_for_tick
 from sslkit.files.writing import exclusive, write_whole
+from sslkit.terminal import say
 
 FORMAT = 3
 _BAR_FROM = 20  # videos
@@ -189,5 +189,5 @@ def _read(file: Path) -> dict[str, Entry]:
             texts = (PathList(list(map(os.fsdecode, arrays[name].tolist()))) for name in ("paths", "reasons"))
             return VideoIndex(*texts, numbers, *(arrays[n] for n in ("key_ends", "key_pts", "key_numbers"))).entries()
     except Exception as error:  # zip, zlib and numpy raise their own classes
-        warnings.warn(f"{file} is damaged ({error}); the videos are surveyed again", stacklevel=2)
+        say.warn(f"{file} is damaged ({error}); the videos are surveyed again", stacklevel=2)
         return {}

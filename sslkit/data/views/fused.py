@@ -7,7 +7,6 @@ order of summation a compiler chooses, so that the same draws give the same bits
 """
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -18,6 +17,7 @@ from torch import Tensor
 from sslkit.data.views.draw import Draw, moved
 from sslkit.data.views.recipe import View
 from sslkit.errors import first_line
+from sslkit.terminal import say
 
 FEWEST = 2**20  # values of a view: fewer are made faster than kernels are compiled
 MOST_READ, MOST_CHANNELS = 8, 4  # pixels per axis and channels that one value is summed from
@@ -61,7 +61,7 @@ def _compiling() -> Iterator[None]:
         raise
     except Exception as error:  # of torch's compiler, of Triton's, or of the system's
         _failed.append(first_line(error))
-        warnings.warn(f"views are made without compiled kernels, which is slower: {_failed[0]}", stacklevel=2)
+        say.warn(f"views are made without compiled kernels, which is slower: {_failed[0]}", stacklevel=2)
         raise CannotCompile from error
 
 

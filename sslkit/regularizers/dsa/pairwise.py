@@ -5,7 +5,6 @@ W1 [z_i ; z_j] + b1 splits into u_i + v_j, so the score of a pair is b + sum_h w
 
 import math
 import shutil
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from sslkit.errors import UserError, first_line, nearest
 from sslkit.runtime import distributed
+from sslkit.terminal import say
 
 KERNELS = ("auto", "blocked", "compiled")
 
@@ -98,7 +98,7 @@ def pair_scores(u: Tensor, v: Tensor, w: Tensor, b: Tensor, *, kernel: str = "au
             return b + _run_compiled(u, v, w)
         except UserError as error:
             _failed.append(str(error))
-            warnings.warn(f"{error}; using kernel='blocked' instead", stacklevel=2)
+            say.warn(f"{error}; using kernel='blocked' instead", stacklevel=2)
     return b + _Blocked.apply(u, v, w)
 
 

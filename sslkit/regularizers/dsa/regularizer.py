@@ -1,7 +1,6 @@
 """DSA as a regulariser: nu L_AM^s + upsilon L_con on the embeddings of any objective (eq. 17)."""
 
 import math
-import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -281,7 +280,7 @@ class DSA(Regularizer):
         dead, attracted = shares.read().tolist()
         if dead > _DEAD and not self._warned_dead:
             self._warned_dead = True
-            warnings.warn(
+            say.warn(
                 f"{dead:.0%} of the rows of DSA's M are dead: they have no gradient and never recover; "
                 "another random seed may have fewer",
                 stacklevel=2,

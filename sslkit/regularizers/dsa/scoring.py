@@ -1,6 +1,5 @@
 """The scoring module: the prior matrix and its consistency loss (eqs. 11 to 13), connectivity scores (14, 15)."""
 
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -105,7 +104,7 @@ def connectivity_score(
     check_one_of("backend", backend, BACKENDS)
     n = len(features)
     if eta >= n:
-        warnings.warn(f"eta={eta} is too large for {n} images: using {max(n - 1, 0)} neighbours", stacklevel=2)
+        say.warn(f"eta={eta} is too large for {n} images: using {max(n - 1, 0)} neighbours", stacklevel=2)
         eta = n - 1
     if eta < 1:
         return torch.zeros(n, device=getattr(features, "device", None))

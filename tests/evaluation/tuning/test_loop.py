@@ -137,7 +137,7 @@ def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"a.ckpt belongs to a run with other settings: delete it, or give another out"):
         trained(checkpoint=Checkpoint(path, "another run"))
     other = nn.Sequential(nn.Linear(4, 3))
-    with pytest.raises(UserError, match=r"a.ckpt is of another network \(.*: delete it to start anew"):
+    with pytest.raises(UserError, match=r"a.ckpt is of another network \(the network has no 1"):
         fit(training(other), checkpoint=Checkpoint(path, "run"), progress=False)
     whole = path.read_bytes()
     flipped = whole[:900] + bytes([whole[900] ^ 1]) + whole[901:]
