@@ -4,6 +4,7 @@ A copy of the tests' own process could not train: autograd may have started its 
 """
 
 import os
+import signal
 import socket
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -41,6 +42,11 @@ def start_ranks(work: Callable[..., None], *arguments: Any) -> None:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     mp.set_forkserver_preload(IMPORTED)
     mp.start_processes(work, arguments, nprocs=WORLD, start_method="forkserver")
+
+
+def listening() -> None:
+    """Where the tests run in the background of a shell, Ctrl-C is ignored, and would be in what they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def free_port() -> int:

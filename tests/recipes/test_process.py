@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from forks import listening
 from random_entries import made
 
 from recipes import installed
@@ -25,11 +26,6 @@ def started(program: str, *words: str, cwd: Path, **environment: str) -> subproc
     pipe, env = subprocess.PIPE, {**os.environ, **environment}
     how = {"start_new_session": True, "preexec_fn": listening}
     return subprocess.Popen(call, stdout=pipe, stderr=pipe, text=True, cwd=cwd, env=env, **how)
-
-
-def listening() -> None:
-    """Where the tests run in the background of a shell, Ctrl-C is ignored, and would be here."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

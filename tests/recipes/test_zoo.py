@@ -12,6 +12,7 @@ from types import ModuleType
 import psutil
 import pytest
 import torch
+from forks import listening
 
 import sslkit
 from sslkit.errors import UserError
@@ -217,7 +218,8 @@ def unbroken(tmp_path_factory) -> sslkit.ZooEntry:
 def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(stop: int, unbroken, tmp_path) -> None:
     folder = unbroken.folder.name
     call = [sys.executable, str(RECIPES / "zoo.py"), *BREAKABLE]
-    running = subprocess.Popen(call, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    how = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, "preexec_fn": listening}
+    running = subprocess.Popen(call, cwd=tmp_path, **how)
     checkpoint = tmp_path / "zoo" / folder / "checkpoints" / "last.ckpt"
     while not checkpoint.exists():
         assert running.poll() is None

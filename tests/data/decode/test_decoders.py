@@ -12,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from forks import listening
 from PIL import Image
 from torch.utils.data import DataLoader
 
@@ -99,7 +100,7 @@ time.sleep(600)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_no_decoder_outlives_its_run(number: signal.Signals, folder: Path) -> None:
     command = [sys.executable, "-c", RUN, folder / "0.tif"]
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=listening)
     server = psutil.Process(int(run.stdout.readline()))
     every = [server, *server.children(recursive=True)]
     assert len(every) == 2
