@@ -14,7 +14,7 @@ import pytest
 from bombs import BOMBS, frames_of_gif, ome_of_others, pages_of_tiff
 from PIL import Image
 
-from sslkit.data.decode import decoders
+from sslkit.data.decode import decoders, session
 from sslkit.data.decode.budget import PAGES_IN_A_ROW
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
@@ -127,10 +127,10 @@ def test_what_broke_its_budget_is_decoded_once_a_run(tmp_path: Path, monkeypatch
     source = in_folder({"0.tif": BOMBS["ome.tif"](), "1.tif": BOMBS["strip.tif"]()}, tmp_path)
     with pytest.raises(UserError, match="none of its 2 images can be read"):
         open_images(source, channels=5, image_size=8, range=(0, 1))
-    lines = decoders._refused(decoders._state.idle[0].refused)[1]
+    lines = session._refused(decoders._state.idle[0].refused)[1]
     assert list(lines.values()) == ["it needed more than 256 MiB of memory"]
     asked = []
     monkeypatch.setattr(decoders.Decoder, "ask", lambda self, do, *rest, **more: asked.append(do))
     with pytest.raises(Exception, match="256 MiB"):
-        decoders.Session(tmp_path / "0.tif", "tiff", {"by_pillow": False, "channels": 5, "max_pixels": None})
+        session.Session(tmp_path / "0.tif", "tiff", {"by_pillow": False, "channels": 5, "max_pixels": None})
     assert asked == []

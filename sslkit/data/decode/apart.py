@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImagePalette
 
-from sslkit.data.decode.decoders import Session
 from sslkit.data.decode.large import Source
 from sslkit.data.decode.messages import Message
 from sslkit.data.decode.page_list import Pages
 from sslkit.data.decode.planes import Planes
+from sslkit.data.decode.session import Session
 from sslkit.data.decode.tiff import ORIENTATION
 from sslkit.data.decode.unreadable import UnreadableImage
 

@@ -5,28 +5,21 @@ with the pickled images. A process without one starts its own.
 """
 
 import atexit
-import hashlib
 import json
 import os
 import secrets
 import select
 import signal
 import socket
-import stat
 import subprocess
 import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from PIL import Image
-
-from sslkit.data.decode import budget
-from sslkit.data.decode.large import Source
-from sslkit.data.decode.messages import Message, nameless, receive, send, write
+from sslkit.data.decode.messages import Message, nameless, receive, send
 from sslkit.data.decode.unreadable import MissingPackage, OverBudget, TooLarge, UnreadableImage
 from sslkit.terminal import say
 
@@ -41,10 +34,9 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 _START = 120.0  # seconds for the first answer: the packages are imported before
 _END = 5.0  # seconds for the processes to end with this one
 _IDLE = 2  # decoders that a process keeps for later
-_SHRUNK = 2**26  # bytes of pixels that the file of a decoder keeps
 
 
-class _Lost(Exception):
+class Lost(Exception):
     """The decoder has ended without a word, or cannot be reached."""
 
 
@@ -59,8 +51,6 @@ class _State:
     started: subprocess.Popen | None = None
     idle: list["Decoder"] = field(default_factory=list)  # that wait for an image
     lock: Any = field(default_factory=Lock)
-    refused_bytes: int = 0
-    refused: tuple[set[int], dict[str, str]] = (frozenset(), {})
 
 
 _state = _State()
@@ -77,7 +67,7 @@ def adopt(other: str) -> None:
 
 
 class Decoder:
-    """A process that has one image at a time. Raises _Lost where it cannot be reached."""
+    """A process that has one image at a time. Raises Lost where it cannot be reached."""
 
     def __init__(self, kind: str) -> None:
         self.pixels = nameless()
@@ -89,7 +79,7 @@ class Decoder:
             _, (self.refused,) = receive(self._connection, files=1)
         except (OSError, EOFError, ValueError) as error:
             self.end()
-            raise _Lost from error
+            raise Lost from error
 
     def ask(self, do: str, wait: float, files: tuple[int, ...] = (), **options: Any) -> Message:
         """Raises OverBudget, and what the image is refused for."""
@@ -100,12 +90,12 @@ class Decoder:
         except TimeoutError as error:
             raise OverBudget(f"it needed more than {wait:,.0f} seconds") from error
         except (OSError, EOFError, ValueError) as error:
-            raise _Lost from error
+            raise Lost from error
         if "over" in answer:
             raise OverBudget(f"it needed more than {answer['over']}")
         if "died" in answer:
             if do == "open" and answer["died"] == signal.SIGKILL:  # maybe while it waited, before it had the image
-                raise _Lost
+                raise Lost
             raise OverBudget(
                 "" if answer["died"] == signal.SIGPROF else f"its decoder crashed ({_named(answer['died'])})"
             )
@@ -130,127 +120,8 @@ def _named(number: int) -> str:
     return f"exit code {-number}"
 
 
-class Session:
-    """An image in a decoder, from its opening to `close`.
-
-    content: of the image, a file or in memory. kind: whose packages it may need. how: the options to open it by.
-    Raises OSError, UnreadableImage, MissingPackage.
-    """
-
-    def __init__(self, content: Source, kind: str, how: Message) -> None:
-        self._file, self._how, self._kind = _opened(content), how, kind
-        self._length = os.fstat(self._file).st_size
-        self._decoder: Decoder | None = None
-        self._page: int | None = None
-        self._broke = "it is closed"
-        self.values = 0  # of the image's pixels
-        try:
-            self.description = self._begun()
-        except BaseException:
-            self.close()
-            raise
-
-    def _begun(self) -> Message:
-        for is_last in (False, False, True):
-            try:
-                self._decoder = _free(self._kind)
-                self._check_refused()
-                return self.ask("open", (self._file,), **self._how, limit=Image.MAX_IMAGE_PIXELS)
-            except _Lost as error:
-                self._drop()
-                if is_last:
-                    raise UnreadableImage("the process that decodes it has ended") from error
-        raise AssertionError
-
-    def ask(self, do: str, files: tuple[int, ...] = (), **options: Any) -> Message:
-        seconds = budget.seconds(self._length, self.values if do == "read" else 0)
-        if self._decoder is None:
-            raise OverBudget(self._broke)
-        try:
-            return self._decoder.ask(do, budget.WAIT + budget.WAIT_TIMES * seconds, files, **options)
-        except OverBudget as error:
-            reason = str(error) or f"it needed more than {seconds:,.0f} seconds of the processor"
-            self._broke = reason
-            self._refuse(reason)
-            self._drop()
-            raise OverBudget(reason) from error
-
-    def turn(self, page: int, place: int) -> Message:
-        self._page = page
-        self._check_refused()
-        return self.ask("turn", page=page, place=place)
-
-    def read_into(self, length: int) -> bytearray:
-        """The pixels that the last answer told of."""
-        content, place = bytearray(length), 0
-        while place < length and (count := os.preadv(self._decoder.pixels, [memoryview(content)[place:]], place)):
-            place += count
-        if place < length:
-            raise UnreadableImage("its decoder gave fewer pixels than it said")
-        if length > _SHRUNK:
-            os.ftruncate(self._decoder.pixels, 0)
-        return content
-
-    def close(self) -> None:
-        """Hand the decoder back."""
-        if self._decoder is not None:
-            _hand_back(self._decoder)
-            self._decoder = None
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-
-    def __del__(self) -> None:
-        self.close()
-
-    def _drop(self) -> None:
-        if self._decoder is not None:
-            self._decoder.end()
-            self._decoder = None
-
-    def _check_refused(self) -> None:
-        """Raises OverBudget for what has broken its budget before in this run, in whatever process."""
-        lengths, reasons = _refused(self._decoder.refused)
-        if self._length in lengths and (key := self._key()) in reasons:
-            raise OverBudget(reasons[key])
-
-    def _refuse(self, reason: str) -> None:
-        line = json.dumps({"length": self._length, "key": self._key(), "reason": reason}).encode() + b"\n"
-        os.write(self._decoder.refused, line)  # at the end, whoever else writes
-
-    def _key(self) -> str:
-        digest = hashlib.sha256(json.dumps([self._how, self._page], sort_keys=True).encode())
-        digest.update(os.pread(self._file, self._length, 0))
-        return digest.hexdigest()
-
-
-def _refused(file: int) -> tuple[set[int], dict[str, str]]:
-    """The lengths and the reasons, by key, of what broke its budget; read again when the file has grown."""
-    size = os.fstat(file).st_size
-    if size != _state.refused_bytes:
-        lines = map(json.loads, os.pread(file, size, 0).splitlines())
-        found = [(line["length"], line["key"], line["reason"]) for line in lines]
-        _state.refused = {length for length, *_ in found}, {key: reason for _, key, reason in found}
-        _state.refused_bytes = size
-    return _state.refused
-
-
-def _opened(content: Source) -> int:
-    """The descriptor of a file, or of one in memory that has the content."""
-    if isinstance(content, (str, Path)):
-        file = os.open(content, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            os.close(file)
-            raise UnreadableImage("it is no file")
-        return file
-    file = nameless()
-    content.seek(0)
-    write(file, content.read())
-    return file
-
-
-def _free(kind: str) -> Decoder:
-    """A decoder that waits, or a new one. Raises _Lost."""
+def free(kind: str) -> Decoder:
+    """A decoder that waits, or a new one. Raises Lost."""
     with _state.lock:
         while _state.idle:
             decoder = _state.idle.pop()
@@ -261,13 +132,13 @@ def _free(kind: str) -> Decoder:
             _start()
     try:
         return Decoder(kind)
-    except _Lost:
+    except Lost:
         with _state.lock:
             _state.address = ""  # of a process that is gone: the next attempt starts another
         raise
 
 
-def _hand_back(decoder: Decoder) -> None:
+def hand_back(decoder: Decoder) -> None:
     with _state.lock:
         if len(_state.idle) < _IDLE:
             _state.idle.append(decoder)
