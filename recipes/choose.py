@@ -53,6 +53,8 @@ class Settings:
     precision: str = setting("float32", "network precision: float32 or bfloat16", choices=("float32", "bfloat16"))
     root: str = setting("data", "folder of the published data sets")
     range: list[float] | str | None = DECLARED["range"]
+    opacity: bool | None = DECLARED["opacity"]
+    fill: float | str = DECLARED["fill"]
     trust: str | list[str] | None = DECLARED["trust"]
     cache: str = setting("runs/cache", "folder of the features")
     out: str = setting("runs/choice", "folder of the outcome and of the finished runs")

@@ -17,9 +17,10 @@ from sslkit.cli.command import run_plain
 from evaluation.embedding.drawing import MAPS
 from evaluation.embedding.near_duplicates import THRESHOLD
 from evaluation.embedding.neighbours import SEARCHES
+from sslkit.data.image_options import VALUES
 from sslkit.options.settings import MOST_SEED, setting
 
-SHARED = ("trust", "root", "cache", "image_size", "precision", "batch_size", "device", "workers", "counts", "range")
+SHARED = ("trust", "root", "cache", "image_size", "precision", "batch_size", "device", "workers", "counts", *VALUES)
 
 
 @dataclass

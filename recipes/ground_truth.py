@@ -59,6 +59,8 @@ class Settings:
     root: str = setting("data", "folder of the published data sets")
     cache: str = setting("runs/cache", "folder of the digests of files")
     range: list[float] | str | None = DECLARED["range"]
+    opacity: bool | None = DECLARED["opacity"]
+    fill: float | str = DECLARED["fill"]
     trust: str | list[str] | None = DECLARED["trust"]
     device: str = setting("auto", "auto, cpu, cuda")
     workers: int = setting(1, "processes for the runs of a model, which share the threads", least=1, most=256)

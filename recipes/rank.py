@@ -84,6 +84,8 @@ class Settings:
     device: str = setting("cpu", "device of the metrics: cpu, cuda; features are extracted on a GPU if there is one")
     workers: int | str = DECLARED["workers"]
     range: list[float] | str | None = DECLARED["range"]
+    opacity: bool | None = DECLARED["opacity"]
+    fill: float | str = DECLARED["fill"]
     trust: str | list[str] | None = DECLARED["trust"]
     pictures: bool = setting(True, "scores with intervals, and with truth a scatter plot of each metric")
     benchmark: str | None = setting(None, "published benchmark, instead of zoo, data and truth: ped, itm")

@@ -17,7 +17,8 @@ from torch.utils.data import Dataset
 from evaluation.datasets._copies import overlap
 from evaluation.datasets._sources import labelled, note_of, of_source, splits_of
 from evaluation.datasets.base import Entry, Listing, Split, check_counts
-from sslkit.data.image_options import CACHE, ImageOptions
+from sslkit.data.decode.fill import AUTO, Fill
+from sslkit.data.image_options import CACHE, VALUES, ImageOptions
 from sslkit.data.images import Images
 from sslkit.data.mirror import is_mirrored
 from sslkit.data.sources.named import reusable
@@ -58,6 +59,8 @@ def open_split(
     counts: str = "raise",
     needs_labels: bool = True,
     range: Sequence[float] | str | None = None,
+    opacity: bool | None = None,
+    fill: Fill = AUTO,
     cache: str | Path | None = CACHE,
 ) -> Split:
     """Open one split of a data set, with its labels and its metric. Nothing is downloaded.
@@ -74,7 +77,8 @@ def open_split(
         least one image, "train" the rest, and "all" both. A missing "val" is not created here: see `held_out` in
         _splits.py.
     root: the folder that contains the folder of NAME.
-    image_size, channels, fit, range, cache: see `sslkit.open_images`; files of published sets are RGB by default.
+    image_size, channels, fit, range, opacity, fill, cache: see `sslkit.open_images`; files of published sets are RGB
+        by default.
     on_error: "raise" stops at an unreadable image. With "skip", `images` returns another image in its place and records
         that in its `index`: the caller must drop such rows from the images and from y, ids and groups.
     counts: "raise" or "warn" if a published set has another number of images or classes than published.
@@ -85,7 +89,8 @@ def open_split(
     check_counts(counts)
     if isinstance(source, Split):
         return _same(source, split)
-    options = ImageOptions(split, image_size, channels, fit, on_error, cache=cache, range=range)
+    values = {"range": range, "opacity": opacity, "fill": fill}
+    options = ImageOptions(split, image_size, channels, fit, on_error, cache=cache, **values)
     source = reusable(source)
     if entry := published(source):
         opened = entry.open(Path(source.partition(":")[2] or root).expanduser(), options, counts)
@@ -99,8 +104,8 @@ def open_split(
 class Reading:
     """How the images of a source are read, for every split of it.
 
-    root, counts, on_error, range, cache: see `open_split`; without a range pixels of more than 8 bits are read as in
-        the training of the model. resize, interpolation: of images for a network, see `LoadedModel.clean`.
+    root, counts, on_error, range, opacity, fill, cache: see `open_split`; stored values are read as in the training of
+        the model where none of these is given. resize, interpolation: of images for a network, see `LoadedModel.clean`.
     mirror: whether a mirror image keeps its class, for protocols that train on views, see `sslkit.data.mirror`.
     """
 
@@ -110,6 +115,8 @@ class Reading:
     resize: int | None = None
     interpolation: str | None = None
     range: Sequence[float] | str | None = None
+    opacity: bool | None = None
+    fill: Fill = AUTO
     cache: str | Path | None = CACHE
     mirror: bool | None = None
 
@@ -119,8 +126,18 @@ class Reading:
 
     def open(self, source: Any, split: str, **more: Any) -> Split:
         """Open one split; more: further keywords of `open_split`."""
-        own = {name: getattr(self, name) for name in ("root", "counts", "on_error", "range", "cache")}
-        return open_split(source, split, **{**own, **more})
+        own = {name: getattr(self, name) for name in ("root", "counts", "on_error", "cache")}
+        return open_split(source, split, **{**own, **self.values, **more})
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The options of `VALUES`, as keywords."""
+        return {name: getattr(self, name) for name in VALUES}
+
+    @property
+    def values_given(self) -> dict[str, Any]:
+        """Those of `VALUES` that are not the defaults, for the commands that are printed, and for records."""
+        return {name: value for name, value in self.values.items() if value != getattr(AS_USUAL, name)}
 
 
 AS_USUAL = Reading()

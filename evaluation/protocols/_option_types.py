@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
+from sslkit.data.decode.fill import WORDS, Fill
 from sslkit.options.settings import MOST_SEED, Limits
 
 MOST = 10**9  # far above anything that is run: it stops what no machine can count
@@ -23,6 +24,7 @@ Folds = Annotated[int, Limits(least=1, most=5)]
 Precision = Annotated[str, Limits(choices=("float32", "bfloat16"))]
 CountsRule = Annotated[str, Limits(choices=("raise", "warn"))]  # of a published set of another size
 RangeOrNone = Annotated[Sequence[float] | str | None, Limits(choices=("auto",))]  # of pixels of more than 8 bits
+FillOrAuto = Annotated[Fill, Limits(choices=WORDS)]  # of pixels of more than 8 bits
 OnError = Annotated[str, Limits(choices=("skip", "raise"))]
 Workers = Annotated[int, Limits(least=1, most=256)]
 Readers = Annotated[int, Limits(least=0, most=256)]

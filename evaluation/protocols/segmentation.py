@@ -13,6 +13,7 @@ from evaluation.protocols.detection.measure import Opened, asked, measured, open
 from evaluation.protocols.detection.options import Options, Place
 from evaluation.protocols.detection.output import TERMINAL
 from evaluation.results.result import Result
+from sslkit.data.decode.fill import Fill
 from sslkit.runtime.context import Runtime
 
 
@@ -40,6 +41,8 @@ def segmentation(
     counts: str = Place.counts,
     mirror: bool | None = Place.mirror,
     range: Sequence[float] | str | None = Place.range,
+    opacity: bool | None = Place.opacity,
+    fill: Fill = Place.fill,
     save_seconds: float = Place.save_seconds,
     progress: bool = Place.progress,
 ) -> list[Result]:
@@ -52,7 +55,8 @@ def segmentation(
     """
     chosen = {"steps": steps, "batch_size": batch_size, "lr": lr, "empty": empty}
     options = Options(recipe=recipe, arch=arch, schedule=schedule, trials=trials, trainable=trainable, **chosen)
-    how = {"image_size": image_size, "device": device, "workers": workers, "counts": counts, "range": range}
+    how = {"image_size": image_size, "device": device, "workers": workers, "counts": counts}
+    how |= {"range": range, "opacity": opacity, "fill": fill}
     how |= {"save_seconds": save_seconds, "progress": progress, "mirror": mirror}
     place = Place(seed=seed, out=out, root=root, cache=cache, precision=precision, **how)
     return asked("segmentation", model, data, options, place, masks=True)

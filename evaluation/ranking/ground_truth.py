@@ -24,7 +24,8 @@ from evaluation.tuning.estimate import announce
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import each_recorded
 from evaluation.tuning.task import open_task
-from sslkit.data.image_options import CACHE, checked_range
+from sslkit.data.decode.fill import AUTO, Fill
+from sslkit.data.image_options import CACHE, checked_fill, checked_range
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text
@@ -73,6 +74,8 @@ def ground_truth(
     root: str | Path = "data",
     cache: str | Path | None = CACHE,
     range: Sequence[float] | str | None = None,
+    opacity: bool | None = None,
+    fill: Fill = AUTO,
     device: str = "auto",
     workers: int = 1,
     progress: bool = True,
@@ -84,7 +87,7 @@ def ground_truth(
     max_images, max_test_images: maximum numbers, the same for each class, drawn by the names with seed 0, so that every
         model uses the same images, and `evaluation.rank` with fewer a subset; None: all.
     image_size: side in pixels for models outside a zoo; None: their own, 224 for most. Entries keep theirs.
-    trust: see `evaluation.load_model`. root, range, cache: of the images, see `evaluation.extract`.
+    trust: see `evaluation.load_model`. root, range, opacity, fill, cache: of the images, see `evaluation.extract`.
     lr, weight_decay, optimizer: the grid; the best setting of each model on a held-out fifth of the training images
         is trained on all of them with every seed. extend, folds, steps, batch_size, seeds, crop, mirror, precision,
         device, workers: see `evaluation.fine_tune`; a grid of one rate is not extended.
@@ -112,8 +115,9 @@ def ground_truth(
     if checked("folds", folds, int, least=1, most=5) > 1:
         run["folds"] = folds  # keys of one fold are as before there were several
     sizes = {"max_images": max_images, "max_test_images": max_test_images, "image_size": image_size}
-    reading = Reading(root=root, range=checked_range(range), mirror=mirror, cache=cache)
-    sizes |= {} if range is None else {"range": reading.range}  # likewise
+    values = {"range": checked_range(range), "opacity": opacity, "fill": checked_fill(fill)}
+    reading = Reading(root=root, mirror=mirror, cache=cache, **values)
+    sizes |= reading.values_given  # likewise
     settings = json.loads(json.dumps({**run, **sizes, "mirror": mirror}))
     tasks = {str(one): opened_splits(one, reading, max_images, max_test_images) for one in _listed(data)}
     for task, splits in tasks.items():

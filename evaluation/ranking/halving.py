@@ -28,6 +28,7 @@ from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.regions import judged_by, parts
 from evaluation.ranking.rounds import Round, rounds_of
+from sslkit.data.decode.fill import AUTO, Fill
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 
@@ -98,6 +99,8 @@ def successive_halving(
     trust: str | Sequence[str] | None = (),
     root: str | Path = "data",
     range: Sequence[float] | str | None = None,
+    opacity: bool | None = None,
+    fill: Fill = AUTO,
     cache: str | Path | None = "runs/cache",
     out: str | Path | None = None,
     device: str = "auto",
@@ -107,8 +110,9 @@ def successive_halving(
 ) -> Halving:
     """Rank a zoo by metrics, then fine-tune its first models in rounds, of which each keeps the better half.
 
-    zoo, metrics, image_size, trust, root, range: see `evaluation.rank`. data: a source of `evaluation.open_split`;
-        only its training split is used, of which a fifth of each class is held out to compare the models.
+    zoo, metrics, image_size, trust, root, range, opacity, fill: see `evaluation.rank`. data: a source of
+        `evaluation.open_split`; only its training split is used, of which a fifth of each class is held out to compare
+        the models.
     first: models that are fine-tuned, the first of the ranking. steps: of the last round; each round before it has half
         as many as the next.
     lr: the grid of the first round; each round keeps the better half of each model's rates, the last but one the best.
@@ -135,7 +139,7 @@ def successive_halving(
     given = members(zoo)
     models = open_all(given, lambda one: load_member(one, image_size, trust=trust))
     _at_least_two(models, models.left_out)
-    reading = Reading(root=root, range=range, mirror=mirror, cache=cache)
+    reading = Reading(root=root, range=range, opacity=opacity, fill=fill, mirror=mirror, cache=cache)
     train, held = divided(_opened(data, reading, max_images), seeds[0])
     settings = [replace(one, mirror=reading.mirrors(train.classes, train.name)) for one in settings]
     ranked = sampled(train, rank_images, seeds[0])

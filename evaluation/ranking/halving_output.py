@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.datasets import AS_USUAL
 from evaluation.features.zoo_members import lines_of
 from evaluation.protocols.fine_tune import Options
 from evaluation.ranking.halving import Halving, successive_halving
@@ -106,7 +107,8 @@ def next_command(found: Halving, data: Any, how: Mapping[str, Any]) -> str:
     tuned |= {"fine_tune.precision": how["precision"]} if how["precision"] != Options.precision else {}
     kept = {name: how[name] for name in ("image_size", "trust") if how[name]}
     kept |= {"root": how["root"]} if how["root"] != "data" else {}
-    kept |= {name: how[name] for name in ("range", "mirror") if how[name] is not None}
+    usual = {**AS_USUAL.values, "mirror": None}
+    kept |= {name: how[name] for name in usual if how[name] != usual[name]}
     asked = {"checkpoint": found.checkpoint, "data": data, "protocols": ["fine_tune"], "fine_tune.grid": grid}
     return f"python recipes/evaluate.py {words({**asked, **tuned, **kept})}"
 

@@ -32,14 +32,14 @@ TRIES = 20  # positions tried for such a box
 def open_objects(source: str | Boxes, split: str = "train", reading: Reading = AS_USUAL, *, seed: int = 0) -> Split:
     """Crop the objects of a detection set, each with a near miss and a place without object, both "background".
 
-    source, and root and range of the reading: see `evaluation.protocols.detection.sources.open_boxes`. The crops are
+    source, and root and values of the reading: see `evaluation.protocols.detection.sources.open_boxes`. The crops are
         squares of SIDE pixels.
     seed: of the images, if there are more than MOST objects, and of the background.
     To tell a near miss from its object takes features that know where it ends, as a detector's do; the metrics then
     rank by the classes and the background together. Objects of a crowd and difficult ones are left out.
     Raises UserError for an unknown set, and for one without objects.
     """
-    boxes = open_boxes(source, split, reading.root, masks=False, range=reading.range, cache=reading.cache)
+    boxes = open_boxes(source, split, reading.root, masks=False, cache=reading.cache, **reading.values)
     rng = generator(seed, "background of objects")
     pixels, labels, names, where, objects = [], [], [], [], 0
     order = np.argsort(draw_keys([str(name) for name in boxes.ids], seed, "objects"), kind="stable")

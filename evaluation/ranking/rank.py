@@ -24,6 +24,7 @@ from evaluation.ranking.resampling import Column, replicates
 from evaluation.ranking.scoring import MetricResult, Spec, of_sample, parse
 from evaluation.ranking.source_marks import groups, recorded
 from evaluation.results.result import PACKAGES
+from sslkit.data.image_options import VALUES
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
@@ -34,7 +35,7 @@ SAID = (
     "image_size",
     "in_chans",
     "precision",
-    "range",
+    *VALUES,
     "source",
     "clusters",
 )  # recorded in `made`; other options change no number

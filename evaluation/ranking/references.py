@@ -54,7 +54,7 @@ class Reference:
             known = model.entry.card.get("features") if model.entry else None
             return (known["mean"], known["std"]) if known and "mean" in known else None
         if self.split is not None:
-            read = (reading.resize, reading.interpolation, reading.range, runtime.precision)
+            read = (reading.resize, reading.interpolation, *reading.values.values(), runtime.precision)
             key = (model.digest, model.image_size, model.mean, model.std, *read)
             if name not in self.found or self.found[name][0] != key:
                 x = features_of(model, self.split, reading, runtime).x

@@ -34,7 +34,7 @@ from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
 from sslkit.terminal.say import words
 
-USUAL = {"root": "data", "seed": 0, "range": None}  # of the options that the next command keeps
+USUAL = {"root": "data", "seed": 0}  # of the options that the next command keeps
 SIZES = ((8, 200), (4, 200), (3, 100), (3, 50), (3, 20))  # first and steps of choose.py, the usual ones first
 STEPS, BATCH, RATES, SEEDS = 200, 32, 4, 3  # usual ones of choose.py
 STATISTICS = "ped-reference.npz"  # of the features of each model on a data set
@@ -101,8 +101,9 @@ def rank_tasks(
         if layers is not None:
             _by_layers(models, split, layers, Path(out) / f"{file}{FILE}", reading, replace(runtime, device="auto"))
     keep_reference(heads["reference"], models, Path(out))
-    kept = {"image_size": image_size, "trust": trust, "root": reading.root, "seed": seed, "range": reading.range}
+    kept = {"image_size": image_size, "trust": trust, "root": reading.root, "seed": seed}
     kept = {name: value for name, value in kept.items() if value not in (None, (), USUAL.get(name))}
+    kept |= reading.values_given
     _print_end(rankings)
     if rankings[-1].consensus.first():
         best = rankings[-1].order[0]

@@ -13,6 +13,7 @@ from evaluation.ranking.source_heads import CLUSTER_COUNT
 from evaluation.report.cells import dig
 from evaluation.results.result import Result
 from sslkit.backbones.wheels import WHEELS
+from sslkit.data.image_options import VALUES
 from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.torchvision_sets import PREFIX
 from sslkit.errors import UserError
@@ -22,13 +23,14 @@ from sslkit.terminal.say import words
 from sslkit.training.config import Config
 from sslkit.zoo.entry import CARD
 
-RANKED_BY = ("split", "max_images", "image_size", "bootstrap", "seed", "source", "clusters", "ped.reference")
+RANKED_BY = ("split", "max_images", "image_size", "bootstrap", "seed", "source", "clusters", "ped.reference", *VALUES)
 USUAL = {  # of those, what goes without saying
     "split": "train",
     "image_size": None,
     "source": None,
     "clusters": CLUSTER_COUNT,
     "ped.reference": references.CARD,
+    **datasets.AS_USUAL.values,
 }
 PLACES = ("method", "out", "name", "resume")  # written first, or about the location and not the run
 TRUTH = "runs/truth"  # of recipes/ground_truth.py
@@ -124,8 +126,9 @@ def ranking_with_truth(recorded: Ranking, zoo: Path, entries: Collection[str]) -
     again = ranking(recorded, zoo, entries)
     if not again or parts(recorded.data):
         return "", ""
-    size = {"image_size": recorded.made["image_size"]} if recorded.made.get("image_size") else {}
-    measured = {"zoo": _models(recorded, zoo, entries), "data": recorded.data, **size, "out": TRUTH}
+    read = ("image_size", *VALUES)
+    made = {name: recorded.made[name] for name in read if recorded.made.get(name) not in (None, USUAL[name])}
+    measured = {"zoo": _models(recorded, zoo, entries), "data": recorded.data, **made, "out": TRUTH}
     return command("ground_truth", measured), f"{again} {words({'truth': f'{TRUTH}/truth.json'})}"
 
 

@@ -17,6 +17,7 @@ INTERPOLATIONS = ("bilinear", "bicubic")
 ON_ERROR = ("skip", "raise")
 PAGES = ("first", "all")
 CACHE = "runs/cache"
+VALUES = ("range", "opacity", "fill")  # the options by which stored values become bytes
 
 
 def checked_range(given: Any) -> Range | str | None:
@@ -84,3 +85,6 @@ class ImageOptions:
         opacity = False if self.channels == 2 and self.opacity is None else self.opacity
         range = self.range if isinstance(self.range, tuple) else None
         return Scale(range, opacity, None if self.fill == fill.AUTO else self.fill)
+
+
+AS_FOUND = ImageOptions()  # nothing is given

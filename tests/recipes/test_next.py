@@ -103,5 +103,9 @@ def test_several_models_on_ones_own_data_are_ranked_next() -> None:
     asked = {"data": "my pictures", "protocols": None, "trust": None}
     said = following(judged, asked_for("digits", ["knn"]), asked, {"seed": 3, "out": "x", "range": [0, 4095]})
     assert said == "python recipes/rank.py 'zoo=[a,b]' 'data=\"my pictures\"' seed=3 'range=[0,4095]'"
+    place = {"range": None, "opacity": False, "fill": -2000.0}
+    said = following(judged, asked_for("digits", ["knn"]), asked, place)
+    assert said == "python recipes/rank.py 'zoo=[a,b]' 'data=\"my pictures\"' opacity=false fill=-2000.0"
+    assert "opacity" not in following(judged, asked_for("digits", ["knn"]), asked, {"opacity": None, "fill": "auto"})
     said = following(judged, asked_for("clipart_boxes", ["linear_seg"]), {"data": "clipart_boxes"}, {})
     assert said == "python recipes/rank.py 'zoo=[a,b]' data=masks:clipart_boxes"

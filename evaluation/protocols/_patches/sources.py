@@ -26,7 +26,8 @@ def open_label_maps(source: str | LabelMaps | Boxes, split: str = "train", readi
 
     source: see the module; open `Boxes` or `LabelMaps` of the requested split are taken as they are.
     split: "train" or "test". reading: its root, the folder that contains a published set, unless source gives it, its
-        counts, the reaction to a number of images other than the published one, and its range, see `open_boxes`.
+        counts, the reaction to a number of images other than the published one, and its range, opacity and fill, see
+        `open_boxes`.
     Raises UserError for an unknown source or split, and for missing files (all are named, with their source).
     """
     if isinstance(source, LabelMaps):
@@ -41,6 +42,6 @@ def open_label_maps(source: str | LabelMaps | Boxes, split: str = "train", readi
         parts = {part: replace(getattr(opened, part), cache=reading.cache) for part in ("pixels", "maps")}
         return replace(opened, **parts)
     if name in MASKS:
-        how = {"counts": reading.counts, "range": reading.range, "cache": reading.cache}
+        how = {"counts": reading.counts, "cache": reading.cache, **reading.values}
         return of_boxes(open_boxes(str(source), split, reading.root, **how))
     raise UserError(f"there is no segmentation set {source!r}: {nearest(name, NAMES)}")

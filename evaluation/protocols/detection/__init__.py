@@ -14,6 +14,7 @@ from evaluation.protocols.detection.output import TERMINAL
 from evaluation.protocols.detection.results import seed_name
 from evaluation.results.result import Result
 from evaluation.results.unseen import UNSEEN
+from sslkit.data.decode.fill import Fill
 from sslkit.runtime.context import Runtime
 
 
@@ -41,6 +42,8 @@ def detection(
     counts: str = Place.counts,
     mirror: bool | None = Place.mirror,
     range: Sequence[float] | str | None = Place.range,
+    opacity: bool | None = Place.opacity,
+    fill: Fill = Place.fill,
     save_seconds: float = Place.save_seconds,
     progress: bool = Place.progress,
 ) -> list[Result]:
@@ -50,8 +53,8 @@ def detection(
 
     model: see `evaluation.load_model`: a ResNet, or a plain ViT for arch="vit_pyramid". It is copied.
         Images of colour become gray (luma) for a network of one channel.
-    data: see `evaluation.detection.open_boxes`, or {"train": Boxes, "test": Boxes}. root, cache, counts and
-        range: likewise.
+    data: see `evaluation.detection.open_boxes`, or {"train": Boxes, "test": Boxes}. root, cache, counts,
+        range, opacity and fill: likewise.
     mirror: training images at random; None: unless names of classes differ by left and right.
     recipe: a name of RECIPES, which says data, schedule, arch and trials where they are None; without one they are
         none, "full", "c4" and 1.
@@ -73,7 +76,8 @@ def detection(
     """
     chosen = {"steps": steps, "batch_size": batch_size, "lr": lr, "empty": empty}
     options = Options(recipe=recipe, arch=arch, schedule=schedule, trials=trials, trainable=trainable, **chosen)
-    how = {"image_size": image_size, "device": device, "workers": workers, "counts": counts, "range": range}
+    how = {"image_size": image_size, "device": device, "workers": workers, "counts": counts}
+    how |= {"range": range, "opacity": opacity, "fill": fill}
     how |= {"save_seconds": save_seconds, "progress": progress, "mirror": mirror}
     place = Place(seed=seed, out=out, root=root, cache=cache, precision=precision, **how)
     return asked("detection", model, data, options, place, masks=False)

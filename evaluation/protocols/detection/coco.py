@@ -18,7 +18,7 @@ from evaluation.protocols.detection.coco_file import CocoFile, check_boxes, read
 from evaluation.protocols.detection.disk_images import DiskImages, common_scale
 from evaluation.protocols.detection.plausible import check_plausible
 from evaluation.protocols.detection.published import Published
-from sslkit.data.decode.scale import Range
+from sslkit.data.image_options import AS_FOUND, ImageOptions
 from sslkit.data.images import check_split
 from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
@@ -70,7 +70,7 @@ def open_coco_folder(
     split: str = "train",
     *,
     masks: bool = True,
-    range: Range | str | None = None,
+    values: ImageOptions = AS_FOUND,
     empty: str = "skip",
 ) -> Boxes:
     """Open a custom data set: folder/train.json and folder/test.json (and folder/val.json) in COCO format.
@@ -78,8 +78,8 @@ def open_coco_folder(
     file_name of an image is relative to `folder`. In every split, labels number the categories of train.json in the
     order of their ids. The data set has masks if all annotations have a segmentation.
     Raises UserError as `read_coco` and `check_boxes` do, for images that are missing, unreadable or not of the size in
-    the json, and for a category of a test object without an object in train. Images of more than 8 bits have one range
-    in all splits: that given, or that of the images to learn from, see `open_boxes`.
+    the json, and for a category of a test object without an object in train. Stored values become bytes alike
+    in all splits: as `values` say, or as a sample of the images to learn from, see `open_boxes`.
     """
     files = {name: folder / f"{name}.json" for name in _OWN_SPLITS}
     present = tuple(name for name, path in files.items() if path.is_file())
@@ -97,7 +97,7 @@ def open_coco_folder(
     pixels = DiskImages(folder, PathList(file.paths), file.sizes)
     pixels.check_presence(name)
     pixels.check_headers(name)
-    pixels = replace(pixels, scale=common_scale(name, folder, PathList(train.paths), range))
+    pixels = replace(pixels, scale=common_scale(name, folder, PathList(train.paths), values))
     opened = _boxes(file, pixels, name, split, train.categories)
     check_plausible(opened, refuse=True)
     return opened.to_learn_from(empty) if split == "train" else opened

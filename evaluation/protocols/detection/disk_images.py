@@ -15,10 +15,10 @@ from sslkit.data.decode.fill import TAGGED
 from sslkit.data.decode.looked_at import look, scale_of
 from sslkit.data.decode.opacity import told
 from sslkit.data.decode.opening import Opening, Picture, open_image, open_picture
-from sslkit.data.decode.scale import Range, Scale
+from sslkit.data.decode.scale import Scale
 from sslkit.data.decode.unreadable import UnreadableImage, unreadable
 from sslkit.data.file_contents import FileContents
-from sslkit.data.image_options import CACHE, ImageOptions
+from sslkit.data.image_options import AS_FOUND, CACHE, ImageOptions
 from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
 from sslkit.terminal import say
@@ -149,13 +149,13 @@ class _Looked:
         return open_picture(self.path(row), Opening())
 
 
-def common_scale(name: str, root: Path, paths: PathList, given: Range | str | None = None) -> Scale:
+def common_scale(name: str, root: Path, paths: PathList, given: ImageOptions = AS_FOUND) -> Scale:
     """Return how the stored values of a set become bytes, with a warning that says it.
 
-    root, paths: of the images to learn from, of which 256 are read. given: the range, or "auto" to read all of them.
+    root, paths: of the images to learn from, of which 256 are read. given: a range of "auto" reads all of them.
     Another warning says if some have several pages.
     """
-    images = _Looked(name, root, paths, ImageOptions(range=given))
+    images = _Looked(name, root, paths, given)
     found = look(images)
     if found.pages:
         say.warn(f"{name}: some images have up to {max(found.pages):,} pages; the first is read", stacklevel=2)

@@ -130,7 +130,7 @@ def planned(opened: Opened, options: Options, runtime: Runtime) -> Training:
 
 def _both(data: Any, reading: Reading, masks: bool, empty: str) -> tuple[Boxes, Boxes]:
     opened, missing = [], []
-    how = {"counts": reading.counts, "range": reading.range, "cache": reading.cache, "empty": empty}
+    how = {"counts": reading.counts, "cache": reading.cache, "empty": empty, **reading.values}
     for split in ("train", "test"):
         try:
             opened.append(open_boxes(data, split, reading.root, masks=masks, **how))

@@ -7,6 +7,7 @@ from typing import Annotated
 from evaluation.protocols._option_types import (
     CountOrNone,
     CountsRule,
+    FillOrAuto,
     PositiveOrNone,
     Precision,
     RangeOrNone,
@@ -21,6 +22,7 @@ from evaluation.protocols.detection.body import TRAINABLE
 from evaluation.protocols.detection.boxes import EMPTY
 from evaluation.protocols.detection.detector import ARCHITECTURES
 from evaluation.protocols.detection.recipes import TASKS
+from sslkit.data.decode.fill import AUTO
 from sslkit.data.image_options import CACHE
 from sslkit.options.settings import Limits
 from sslkit.runtime.context import SAVE_SECONDS
@@ -84,6 +86,7 @@ class Place:
     mirror: training images at random; null: unless names of classes differ by left and right
     range: pixels of more than 8 bits: [low,high], the values that become 0 and 255; auto: the least and the greatest
         of the training images; null: found in a sample of them
+    opacity, fill: see `sslkit.open_images`, of a sample of the training images
     out: folder of NAME.jsonl (the records) and of NAME/ (checkpoints, finished detectors' weights, pictures); None: a
         temporary one
     save_seconds: between two checkpoints; a stop by a signal has one too
@@ -100,6 +103,8 @@ class Place:
     counts: CountsRule = "raise"
     mirror: bool | None = None
     range: RangeOrNone = None
+    opacity: bool | None = None
+    fill: FillOrAuto = AUTO
     out: str | Path | None = None
     save_seconds: Seconds = SAVE_SECONDS
     device: str = "auto"

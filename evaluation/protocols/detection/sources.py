@@ -15,8 +15,8 @@ from evaluation.protocols.detection.coco import open_coco2017, open_coco_folder
 from evaluation.protocols.detection.disk_images import DiskImages
 from evaluation.protocols.detection.plausible import check_plausible
 from evaluation.protocols.detection.voc import open_voc
-from sslkit.data.decode.scale import Range
-from sslkit.data.image_options import CACHE, checked_range
+from sslkit.data.decode.fill import AUTO, Fill
+from sslkit.data.image_options import CACHE, ImageOptions
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 
@@ -32,6 +32,8 @@ def open_boxes(
     masks: bool = True,
     counts: str = "raise",
     range: Sequence[float] | str | None = None,
+    opacity: bool | None = None,
+    fill: Fill = AUTO,
     empty: str = "skip",
     cache: str | Path | None = CACHE,
 ) -> Boxes:
@@ -43,7 +45,8 @@ def open_boxes(
     masks: False leaves them out, which saves the memory of COCO's outlines.
     counts: reaction to a number of images other than the published one: "raise" or "warn".
     range: of coco:FOLDER, the values of pixels of more than 8 bits that become 0 and 255 in both splits; "auto": the
-        least and the greatest of the training images; None: found in a sample of them.
+        least and the greatest of the training images; None: found in a sample of them. opacity, fill: likewise of
+        coco:FOLDER, see `sslkit.open_images`.
     empty: training images without an object: "skip", counted in `left_out`, as published, or "keep" as background.
     cache: folder that remembers the digests of files; None: nothing is remembered.
     Raises UserError for an unknown source or split, missing files (all are named, with their source), and for
@@ -55,7 +58,8 @@ def open_boxes(
         opened = source
         check_plausible(opened, refuse=True)
     else:
-        how = {"masks": masks, "counts": counts, "range": checked_range(range), "empty": empty}
+        values = ImageOptions(range=range, opacity=opacity, fill=fill)
+        how = {"masks": masks, "counts": counts, "values": values, "empty": empty}
         opened = _opened(source, split, Path(root).expanduser(), **how)
         if isinstance(opened.pixels, DiskImages):
             opened = replace(opened, pixels=replace(opened.pixels, cache=cache))
@@ -63,7 +67,7 @@ def open_boxes(
 
 
 def _opened(
-    source: str, split: str, root: Path, *, masks: bool, counts: str, range: Range | str | None, empty: str
+    source: str, split: str, root: Path, *, masks: bool, counts: str, values: ImageOptions, empty: str
 ) -> Boxes:
     name, _, own_root = source.partition(":")
     root = Path(own_root).expanduser() if own_root else root
@@ -74,7 +78,7 @@ def _opened(
     if name == "coco2017":
         return open_coco2017(split, root, masks=masks, counts=counts, empty=empty)
     if name == "coco" and own_root:
-        return open_coco_folder(root, split, masks=masks, range=range, empty=empty)
+        return open_coco_folder(root, split, masks=masks, values=values, empty=empty)
     raise UserError(
         f"there is no detection set {source!r}: {nearest(name, (*NAMES, 'coco:FOLDER'))}. For a custom data set use "
         "coco:FOLDER, with FOLDER/train.json and FOLDER/test.json in COCO format"

@@ -278,6 +278,41 @@ def test_images_of_more_than_8_bits_are_read_by_the_range_that_is_given(tmp_path
         features("deep", range=[9, 3])
 
 
+def test_opacity_and_fill_are_read_as_given(tmp_path: Path) -> None:
+    """Of deep pixels a value that stands for none; of four planes the last one as a channel that is not laid on white.
+
+    A value of 16 bits that is given for none is black: as files that hold the least value there.
+    """
+    digits = sslkit.open_images("digits", split="test")
+    rng = np.random.default_rng(0)
+    for row, pixels in enumerate(digits.pixels[:12, 0]):
+        holes, opacity = rng.random(pixels.shape) < 0.1, rng.integers(0, 2, pixels.shape, np.uint8) * 255
+        for kind, values in (
+            ("holes", np.where(holes, 9999, pixels.astype(np.uint16) * 16)),
+            ("black", np.where(holes, 0, pixels.astype(np.uint16) * 16)),
+            ("four", np.stack([pixels, pixels, pixels, opacity], 2)),
+            ("three", np.stack([pixels, pixels, pixels], 2)),
+        ):
+            path = tmp_path / kind / f"class{row % 2}" / f"{row:02}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(values.astype(np.uint16 if kind in ("holes", "black") else np.uint8)).save(path)
+    model = load_model("random:narrow_resnet", image_size=8, in_chans=1)
+
+    def features(kind: str, **how: object) -> np.ndarray:
+        return evaluation.extract(model, tmp_path / kind, "all", cache=None, workers=0, progress=False, **how).x
+
+    black = features("black", range=[0, 4095])
+    np.testing.assert_array_equal(features("holes", range=[0, 4095], fill=9999), black)
+    assert np.abs(features("holes", range=[0, 4095]) - black).max() > 1e-3
+    three = features("three")
+    np.testing.assert_array_equal(features("four", opacity=False), three)
+    assert np.abs(features("four") - three).max() > 1e-3
+    with pytest.raises(UserError, match="data.fill='auot' must be a number, auto, tagged or none"):
+        features("holes", fill="auot")
+    with pytest.raises(UserError, match="opacity must be true or false or null, got 1"):
+        features("four", opacity=1)
+
+
 def test_ids_and_groups_are_those_of_this_split(tmp_path: Path) -> None:
     """They come from the cache, too."""
     net, split = load_model(Counting(), image_size=8, in_chans=1), evaluation.open_split("digits", "test")

@@ -168,11 +168,21 @@ def test_without_a_score_of_every_model_none_is_tuned(zoo: dict) -> None:
 def test_the_next_command_has_the_recipe_of_the_choice(zoo: dict) -> None:
     found = successive_halving(zoo, "digits", **QUICK)
     how = {"weight_decay": 0.01, "optimizer": "adamw", "steps": 8, "batch_size": 32, "seeds": [0], "mirror": False}
-    how |= {"image_size": None, "trust": (), "root": "data", "crop": (0.5, 1.0), "range": None}
+    how |= {
+        "image_size": None,
+        "trust": (),
+        "root": "data",
+        "crop": (0.5, 1.0),
+        "range": None,
+        "opacity": None,
+        "fill": "auto",
+    }
     told = next_command(found, "digits", {**how, "precision": "bfloat16"})
     assert "fine_tune.crop=[0.5,1.0]" in told and "fine_tune.precision=bfloat16" in told
     told = next_command(found, "digits", {**how, "precision": "float32", "range": [0, 4095]})
-    assert "precision" not in told and "range=[0,4095]" in told
+    assert "precision" not in told and "range=[0,4095]" in told and "opacity" not in told and "fill" not in told
+    told = next_command(found, "digits", {**how, "precision": "float32", "opacity": False, "fill": -2000.0})
+    assert "opacity=false" in told and "fill=-2000" in told
 
 
 @pytest.mark.nightly

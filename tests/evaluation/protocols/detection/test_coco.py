@@ -247,6 +247,10 @@ def test_images_of_12_bits_have_one_range_in_all_splits(own: Path, change: Calla
         wanted = np.rint(np.minimum(pixels[data.ids[0]], 2047) * (255 / 2047))
         assert np.abs(data[0][0].numpy() - wanted).max() <= 1 and data.digest != found
     assert not np.array_equal(*(open_objects(f"coco:{own}", "test", how).images.pixels for how in (given, Reading())))
+    filled = Reading(range=[0, 4095], fill=float(pixels[splits["test"].ids[0]][0, 0]))
+    for data in (open_splits(f"coco:{own}", filled)[1], open_label_maps(f"coco:{own}", "test", filled)):
+        stored = pixels[data.ids[0]]
+        assert (data[0][0].numpy()[:, stored == filled.fill] == 0).all() and (stored == filled.fill).any()
     with pytest.warns(UserWarning, match=r"\(12 of 12 looked at\), whose values 0 to 4095"):
         assert open_boxes(f"coco:{own}", "test", range="auto").pixels.scale.range == (0.0, 4095.0)
     for judged in (detection.detection, segmentation.segmentation):
