@@ -205,7 +205,8 @@ def _stopped(config: dict[str, Any]) -> None:
         raise Reached
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Reached):
-        patch.setattr(History, "epoch_begin", lambda self, loop: loop.epoch and stop())
+        begin = History.epoch_begin
+        patch.setattr(History, "epoch_begin", lambda self, loop: stop() if loop.epoch else begin(self, loop))
         sslkit.pretrain(config)
 
 
