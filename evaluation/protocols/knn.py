@@ -18,8 +18,9 @@ from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols._option_types import Neighbours, Positive
 from evaluation.protocols.base import Subject, Terminal
 from evaluation.results import unseen
+from evaluation.results.class_means import mean_per_class
 from evaluation.results.result import Result, rows_digest
-from evaluation.results.statistics import Estimate, mean_per_class, share
+from evaluation.results.statistics import Estimate, share
 from sslkit.errors import UserError, shown
 from sslkit.runtime.context import Runtime
 

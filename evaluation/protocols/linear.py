@@ -22,9 +22,9 @@ from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols._linear_options import RECIPES, SELECT, Options, check_on_features, check_together
 from evaluation.protocols.base import Subject, Terminal, among
 from evaluation.results import unseen
+from evaluation.results.class_means import mean_per_class
 from evaluation.results.measures import measured
 from evaluation.results.result import Result, rows_digest
-from evaluation.results.statistics import mean_per_class
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime

@@ -26,9 +26,10 @@ from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols._option_types import AtLeastTwo, CountOrNone, Precision
 from evaluation.protocols.base import Subject, among
 from evaluation.results import unseen
+from evaluation.results.class_means import mean_per_class
 from evaluation.results.measures import measured
 from evaluation.results.result import Result, rows_digest
-from evaluation.results.statistics import generator, mean_per_class
+from evaluation.results.statistics import generator
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.classifier import Setting, predict, training_batches, training_loss
 from evaluation.tuning.loop import Diverged, Training, fit

@@ -8,20 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evaluation.results.class_means import difference_per_class, means_by_class, never_vary
 from evaluation.results.power import detectable_classes, detectable_mean, detectable_share
 from evaluation.results.result import Result
-from evaluation.results.statistics import (
-    ROUNDING,
-    bootstrap_mean,
-    effective_size,
-    generator,
-    holm,
-    mcnemar,
-    means_by_class,
-    sign_flip,
-    t_quantile,
-    variance_over_classes,
-)
+from evaluation.results.statistics import ROUNDING, bootstrap_mean, generator, holm, mcnemar, sign_flip
 from sslkit.errors import UserError
 from sslkit.terminal.say import counted
 
@@ -169,17 +159,11 @@ def _images(a: np.ndarray, b: np.ndarray, seed: int) -> dict:
     estimate = bootstrap_mean(difference, seed=seed)
     return {
         "difference": estimate.value,
-        "interval": estimate.interval if np.ptp(difference) else _never_vary(estimate.value, len(difference)),
+        "interval": estimate.interval if np.ptp(difference) else never_vary(estimate.value, len(difference)),
         "p": mcnemar(a, b),
         "test": "McNemar",
         "detectable": detectable_share(float(np.abs(difference).mean()), len(difference)),
     }
-
-
-def _never_vary(difference: float, n: float) -> tuple[float, float]:
-    """Return the interval (Clopper-Pearson on n) for a difference that is the same on all images, or 0 on all."""
-    share = 1 - 0.025 ** (1 / n)
-    return max(difference - share, -1.0), min(difference + share, 1.0)
 
 
 def _classes(a: Result, b: Result, labels: np.ndarray | None, seed: int) -> dict:
@@ -192,12 +176,10 @@ def _classes(a: Result, b: Result, labels: np.ndarray | None, seed: int) -> dict
     for result in (a, b):
         _check_value(result, y)
     difference = a.outcomes.astype(int) - b.outcomes.astype(int)
-    mean = float(np.mean(means_by_class(difference, y)))
-    half = t_quantile(0.975, len(y) - 1) * variance_over_classes(difference, y) ** 0.5
-    interval = max(mean - half, -1.0), min(mean + half, 1.0)
+    mean, interval = difference_per_class(difference, y)
     return {
         "difference": mean,
-        "interval": interval if np.ptp(difference) else _never_vary(mean, effective_size(np.bincount(y))),
+        "interval": interval,
         "p": randomisation(difference, y, seed=seed) if difference.any() else 1.0,
         "test": "randomisation",
         "detectable": detectable_classes(difference, y),

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from evaluation.results.statistics import Estimate, bias_corrected, generator, mean_per_class, share
+from evaluation.results.class_means import mean_per_class
+from evaluation.results.statistics import Estimate, bias_corrected, generator, share
 from sslkit.errors import UserError
 
 SHARE = {32: 2.0**-20, 64: 2.0**-40}  # of the largest score, by the bits of a number: see `rounding`

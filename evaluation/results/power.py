@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from evaluation.results.statistics import Z95, t_quantile, variance_over_classes
+from evaluation.results.class_means import variance_over_classes
+from evaluation.results.statistics import Z95, t_quantile
 
 Z80 = 0.8416212335729143
 

@@ -12,8 +12,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from evaluation.features import Features, as_features
 from evaluation.protocols import knn as module
 from evaluation.protocols.knn import knn, predict
+from evaluation.results.class_means import mean_per_class
 from evaluation.results.result import Result
-from evaluation.results.statistics import mean_per_class, share
+from evaluation.results.statistics import share
 from sslkit import open_images
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from evaluation.results.class_means import mean_per_class
 from evaluation.results.comparison import (
     Comparison,
     compare,
@@ -16,7 +17,7 @@ from evaluation.results.comparison import (
 )
 from evaluation.results.power import detectable_mean, detectable_share
 from evaluation.results.result import Result, rows_digest
-from evaluation.results.statistics import Estimate, bootstrap_mean, mean_per_class, over_episodes, share
+from evaluation.results.statistics import Estimate, bootstrap_mean, over_episodes, share
 from sslkit.errors import UserError
 
 

@@ -5,18 +5,16 @@ import pytest
 from scipy import stats
 
 from evaluation.results import statistics
+from evaluation.results.class_means import mean_per_class
 from evaluation.results.statistics import (
     bias_corrected,
     bootstrap_mean,
     holm,
     jackknife,
-    mean_per_class,
-    means_by_class,
     over_episodes,
     over_seeds,
     share,
     sign_flip,
-    variance_over_classes,
 )
 from sslkit.errors import UserError
 
@@ -78,54 +76,6 @@ def test_without_enough_images_there_is_no_interval_but_how_many_it_takes() -> N
     assert found.interval is None and found.kind == "no interval, a class has 2 of 100 images: it takes about 250"
     few = bias_corrected(rows[:12], np.mean, np.ones((12, 1), bool), fewest=1)
     assert few.interval is None and few.kind == "no interval, 12 images: it takes about 30"
-
-
-def test_mean_per_class_of_one_class_is_the_share() -> None:
-    right = np.arange(60) < 47
-    assert mean_per_class(right, np.zeros(60)).interval == pytest.approx(share(right).interval, rel=1e-12)
-    for every in (right < 2, right > 2):
-        y = np.arange(60) % 4
-        assert mean_per_class(every, y).interval == pytest.approx(share(every).interval, rel=1e-12)
-    few = np.arange(6) < 5
-    assert mean_per_class(few, np.arange(6)).interval == pytest.approx(share(few).interval, rel=0.05)  # a class each
-
-
-@pytest.mark.parametrize("sizes", [[12], [1, 2, 3], [5] * 10, [40, 2]])
-def test_the_variance_over_classes_is_unbiased_where_they_are_alike(sizes: list[int]) -> None:
-    rng, y = np.random.default_rng(0), np.repeat(np.arange(len(sizes)), sizes)
-    rows = rng.exponential(size=(4000, len(y)))
-    means = np.stack([rows[:, y == label].mean(1) for label in range(len(sizes))], 1)
-    found = [variance_over_classes(row, y) for row in rows]
-    expected = (1 / np.array(sizes)).sum() / len(sizes) ** 2
-    error = np.std(found) / len(rows) ** 0.5
-    assert np.mean(found) == pytest.approx(expected, abs=4 * error)
-    assert means_by_class(rows[0], y) == pytest.approx(means[0])
-
-
-def test_the_variance_over_large_classes_is_that_of_the_strata() -> None:
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 4, 4000)
-    right = rng.random(4000) < 0.5 + 0.1 * y
-    plain = np.mean([right[y == label].var(ddof=1) / (y == label).sum() for label in range(4)]) / 4
-    assert variance_over_classes(right, y) == pytest.approx(plain, rel=2e-3)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "p"),
-    [
-        ([500, 4], 0.9),
-        ([500, 4], 0.99),
-        ([1000] * 8 + [3, 5], 0.95),
-        ([4] * 100, 0.9),
-        ([2] * 50, 0.7),
-        ([20] * 10, 0.9),
-    ],
-)
-def test_mean_per_class_covers_95_percent_with_small_classes_too(sizes: list[int], p: float) -> None:
-    """A bootstrap within classes holds 0.9 in 38 % of the first: mostly all four of the second class are right."""
-    rng, y = np.random.default_rng(0), np.repeat(np.arange(len(sizes)), sizes)
-    found = [mean_per_class(rng.random(len(y)) < p, y).interval for _ in range(800)]
-    assert np.mean([low <= p <= high for low, high in found]) > 0.93
 
 
 def test_the_order_of_rows_does_not_matter_but_the_seed_does() -> None:
