@@ -19,7 +19,6 @@ from evaluation.results.statistics import generator, interval_of
 from sslkit.errors import UserError
 
 Values = Sequence[float] | Mapping[str, float]
-FEWEST = 3  # models, below which there is no interval
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Agreement:
     """One measure of agreement between scores and truth.
 
     name: of the measure, with the kind for a tau. interval: 95 %, for other models of the same kind; None for fewer
-    than 3 models or if too few draws have a value. n: models.
+    than `FEWEST` models, for choices ("@k"), or if too few draws have a value. n: models.
     """
 
     name: str
@@ -35,9 +34,20 @@ class Agreement:
     interval: tuple[float, float] | None
     n: int
 
+    @property
+    def kind(self) -> str:
+        """Of the interval, in words; why there is none, and how many models it takes."""
+        if self.interval is not None:
+            return "bootstrap over models"
+        if self.name not in FEWEST:
+            return "no interval: one set of models is one choice, so it takes other sets"
+        if self.n < FEWEST[self.name]:
+            return f"no interval, {self.n} models: it takes about {FEWEST[self.name]}"
+        return "no interval: none was drawn, or the draws have no value"
+
     def __str__(self) -> str:
-        bounds = "" if self.interval is None else " [{:.3f}, {:.3f}]".format(*self.interval)
-        return f"{self.name} {self.value:.3f}{bounds}, {self.n} models"
+        bounds = f", {self.kind}" if self.interval is None else " [{:.3f}, {:.3f}]".format(*self.interval)
+        return f"{self.name} {self.value:.3f}{bounds}{', {} models'.format(self.n) if self.interval else ''}"
 
 
 def weighted_tau(truth: Values, scores: Values, kind: str = "vigna") -> float:
@@ -98,7 +108,8 @@ def agreement(
     truth, scores: (M,) numbers, or mappings with the same models' names. measures: some of `MEASURES`, by default all
         except "@k" with k >= M, which are trivial.
     A model drawn twice is no pair with itself. Draws without a value (all the same model) are left out, and there is
-    no interval if they are more than half. With ten models the intervals are wide.
+    no interval if they are more than half, for fewer models than `FEWEST`, and for "@k": a bootstrap holds the
+    expected regret and recall of other sets of models in 20 to 93 % (simulated), with any number of models.
     """
     t, s = _paired(truth, scores)
     if n < 0:
@@ -108,20 +119,24 @@ def agreement(
             raise UserError(f"there is no measure of agreement {name!r}: {', '.join(MEASURES)}")
     names = measures or [name for name in MEASURES if "@" not in name or int(name.rpartition("@")[2]) < len(t)]
     rng = generator(seed, "agreement")
-    draws = rng.integers(len(t), size=(n if len(t) >= FEWEST else 0, len(t)))
+    draws = rng.integers(len(t), size=(n, len(t)))
     return [_estimated(name, t, s, draws) for name in names]
 
 
 def _estimated(name: str, truth: np.ndarray, scores: np.ndarray, draws: np.ndarray) -> Agreement:
     measure, everyone = MEASURES[name], np.arange(len(truth))
     value = float(measure(truth, scores, everyone))
-    return with_interval(name, value, [measure(truth[rows], scores[rows], rows) for rows in draws], len(truth))
+    return with_interval(name, value, lambda rows: measure(truth[rows], scores[rows], rows), draws)
 
 
-def with_interval(name: str, value: float, drawn: Sequence[float], models: int) -> Agreement:
-    """Return an agreement with the interval of its draws; none if more than half of them, or it, have no value."""
-    sound = np.array([one for one in drawn if np.isfinite(one)], dtype=float)
-    known = np.isfinite(value) and len(sound) and 2 * len(sound) >= len(drawn)
+def with_interval(name: str, value: float, of_rows: Callable[[np.ndarray], float], draws: np.ndarray) -> Agreement:
+    """Return an agreement with its interval over models, see `agreement`. draws: (n, M) models of each draw."""
+    models = draws.shape[1]
+    if not np.isfinite(value) or models < FEWEST.get(name, np.inf):
+        return Agreement(name, value, None, models)
+    drawn = np.array([of_rows(rows) for rows in draws], dtype=float)
+    sound = drawn[np.isfinite(drawn)]
+    known = len(sound) and 2 * len(sound) >= len(drawn)
     return Agreement(name, value, interval_of(sound, models) if known else None, models)
 
 
@@ -191,6 +206,14 @@ def _best_of_top(truth: np.ndarray, scores: np.ndarray, models: np.ndarray, k: i
     return np.maximum(tied, floor), np.array(chances)
 
 
+# Models from which the interval holds the value for other models in 92 %: correlations of 0 to 0.9, simulated.
+FEWEST = {
+    "weighted tau (Vigna)": 8,
+    "weighted tau (ITM)": 8,
+    "Kendall tau-a": 8,
+    "Spearman": 8,
+    "Pearson": 20,
+}
 TAUS: dict[str, Callable[..., float]] = {"vigna": _vigna, "itm": _itm, "kendall": _kendall}
 MEASURES: dict[str, Callable[..., float]] = {
     "weighted tau (Vigna)": _vigna,

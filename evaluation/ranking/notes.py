@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from evaluation.features.zoo_members import unlike_sizes
-from evaluation.ranking.agreement import FEWEST
+from evaluation.ranking.agreement import FEWEST, Agreement
 from evaluation.ranking.candidates import Candidate
 from evaluation.ranking.doubts import doubts, row_marks
 from evaluation.ranking.scoring import MetricResult, Spec, takes_numbers
@@ -27,6 +27,7 @@ NO_REFERENCE = (
     "no reference statistics: PED takes those of the task's own images; ped.reference= takes a data set or a file"
 )
 NOT_KEPT = "the entry's folder cannot be written: its source head was fitted, and is fitted anew in the next ranking"
+COMPARED = 3  # models, below which scores are not compared with the truth
 NO_CLASSES = "several labels an image, or fractions, and no classes: not defined for"
 
 
@@ -104,8 +105,8 @@ def no_agreement(specs: Sequence[Spec], scores: np.ndarray, truth: np.ndarray) -
     found = {}
     for spec, column in zip(specs, scores.T, strict=True):
         has = ~np.isnan(column)
-        if has.sum() < FEWEST:
-            found[spec.name] = f"no agreement with the truth: {FEWEST} models with a score are needed, not {has.sum()}"
+        if has.sum() < COMPARED:
+            found[spec.name] = f"no agreement with the truth: {COMPARED} models with a score are needed, not {has.sum()}"
         elif np.ptp(levelled(column[has])) == 0:
             found[spec.name] = "no agreement with the truth: all models have the same score"
         elif np.ptp(levelled(truth[has])) == 0:
@@ -121,3 +122,12 @@ def no_interval(specs: Sequence[Spec], scores: np.ndarray, intervals: np.ndarray
         for spec, none in zip(specs, without, strict=True)
         if none
     )
+
+
+def few_models(agreements: Mapping[str, Sequence[Agreement]]) -> tuple[str, ...]:
+    """Return a note if an agreement with the truth has no interval because the models are too few."""
+    found = {one.name: one.kind for column in agreements.values() for one in column if one.n < FEWEST.get(one.name, 0)}
+    kinds: dict[str, list[str]] = {}
+    for name, kind in found.items():
+        kinds.setdefault(kind, []).append(name)
+    return tuple(f"{', '.join(names)}: {kind}" for kind, names in kinds.items())

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from evaluation.ranking.agreement import FEWEST, MEASURES, Agreement, with_interval
+from evaluation.ranking.agreement import MEASURES, Agreement, with_interval
 from evaluation.results.choice import levelled
 from evaluation.results.statistics import generator
 from sslkit.errors import UserError
@@ -26,7 +26,7 @@ def over_tasks(
 
     tasks: (truth, scores) of each, by the models' names; a model counts in a task if both are known.
     measure: of `evaluation.agreement.MEASURES`. n: draws of models with replacement, the same models in every task.
-    Tasks are fixed: the interval covers other models, not other tasks.
+    Tasks are fixed: the interval covers other models, not other tasks; see `agreement.agreement` for when there is none.
     nan if a task has no value (fewer than two models, all scores equal). Raises UserError for an unknown measure.
     """
     return _estimated(measure, tasks, lambda values: values[0], n, seed)
@@ -55,10 +55,8 @@ def _estimated(
     def mean(rows: np.ndarray) -> float:
         return float(np.mean([combine(_values(MEASURES[name], table, rows)) for table in tables]))
 
-    value = mean(np.arange(len(models)))
-    redrawn = n if len(models) >= FEWEST and np.isfinite(value) else 0
-    draws = generator(seed, "agreement").integers(max(len(models), 1), size=(redrawn, len(models)))
-    return with_interval(name, value, [mean(rows) for rows in draws], len(models))
+    draws = generator(seed, "agreement").integers(max(len(models), 1), size=(n, len(models)))
+    return with_interval(name, mean(np.arange(len(models))), mean, draws)
 
 
 def _table(task: Sequence[Values], models: Sequence[str]) -> np.ndarray:

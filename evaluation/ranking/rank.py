@@ -17,7 +17,7 @@ from evaluation.ranking.candidates import Candidate, are_arrays, chosen, of_arra
 from evaluation.ranking.checks import BOOTSTRAP, OF_LABELS, OF_NUMBERS, check_used, checked_metrics, truth_values
 from evaluation.ranking.consensus import consensus, within
 from evaluation.ranking.memory import return_freed_memory
-from evaluation.ranking.notes import lacking, no_agreement, no_interval, notes
+from evaluation.ranking.notes import few_models, lacking, no_agreement, no_interval, notes
 from evaluation.ranking.ranking import Ranking, intervals, ranks_of, tied_with_best
 from evaluation.ranking.references import Reference, open_reference
 from evaluation.ranking.resampling import Column, replicates
@@ -113,6 +113,7 @@ def rank(
     again = [within(own[list(one[1])], drawn) for own, one, drawn in zip(apart, scored, redrawn, strict=True)]
     said = notes(specs, candidates, [results for _, results in scored], failures)
     unheld = {} if accuracies is None else no_agreement(specs, comparable, accuracies)
+    agreements = {} if accuracies is None else _agreements(specs, comparable, accuracies, unheld, seed)
     if dataset is not None and any(one.sample.reference is not None for one in candidates):
         said += choice.reference.notes()
     said += no_interval(specs, stacked["scores"], stacked["intervals"]) if bootstrap else ()
@@ -122,9 +123,9 @@ def rank(
         models=names,
         metrics=_names(specs),
         consensus=consensus(_names(specs), comparable, again, accuracies_by_knn, agreement=measured, seed=seed),
-        notes=said + tuple(f"{metric}: {why}" for metric, why in unheld.items()),
+        notes=said + tuple(f"{metric}: {why}" for metric, why in unheld.items()) + few_models(agreements),
         truth=accuracies,
-        agreement={} if accuracies is None else _agreements(specs, comparable, accuracies, unheld, seed),
+        agreement=agreements,
         details={spec.name: {names[m]: dict(one.diagnostics) for m, one in own.items()} for spec, own in scored},
         left_out=found.left_out,
         sources=sources,

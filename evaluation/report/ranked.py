@@ -196,12 +196,11 @@ def _agreement(ranked: Ranked) -> Table | None:
 def _agreed(agreement: Agreement | None, ranked: Ranked) -> Cell:
     if agreement is None or np.isnan(agreement.value):
         return MISSING
-    drawn = "95 %, bootstrap over models" if agreement.interval else "none: too few models, or draws without a value"
     how = made(
         measure=f"{agreement.name}: {OF_AGREEMENT.get(agreement.name, '')}".rstrip(": "),
         data=ranked.ranking.data,
         n=f"{agreement.n} models",
-        interval=drawn,
+        interval=f"95 %, {agreement.kind}" if agreement.interval else agreement.kind,
         truth="accuracies after fine-tuning, as given by truth=",
         command=ranked.command,
         date=ranked.date,

@@ -114,7 +114,7 @@ def defaults(others: Sequence[Sequence[str]], unseen_models: Sequence[Sequence[s
 
     def is_above(table: Sequence[Sequence[str]], rule: str) -> bool:
         lowest = {row[0]: row[4].partition("(")[2].partition(" ")[0] for row in table[1:]}
-        return rule in lowest and float(lowest[rule]) > 0
+        return bool(lowest.get(rule)) and float(lowest[rule]) > 0  # no interval for few models
 
     if is_above(others, ", ".join(FIRST_STUDY)):
         return [*FIRST_STUDY]

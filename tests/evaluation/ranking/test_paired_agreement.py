@@ -28,7 +28,7 @@ def test_one_task_is_what_agreement_says(measure: str) -> None:
 def test_a_perfect_order_is_1_and_the_reverse_minus_1() -> None:
     found = over_tasks([(TRUTH, TRUTH), (NEAR, NEAR)], n=100)
     assert found.value == pytest.approx(1) and found.interval == pytest.approx((1, 1))
-    assert over_tasks([(TRUTH, TRUTH)], "regret@1", n=100).interval == (0, 0)
+    assert over_tasks([(TRUTH, TRUTH)], "regret@1", n=100).value == 0
     assert over_tasks([(TRUTH, REVERSED)], n=100).value < -0.9
     cost = max(TRUTH.values()) - min(TRUTH.values())
     assert over_tasks([(TRUTH, REVERSED)], "regret@1", n=10).value == pytest.approx(cost)
