@@ -67,7 +67,6 @@ class Consensus:
 
     metrics: their names; without any, all arrays are nan.
     score: (M,) mean normal score, higher is better; nan for a model that no metric scores. rank: (M,) 1 is best.
-    interval: (M, 2) 95 % of the score over redrawn images and metrics.
     best: (M,) probability that the model fine-tunes best of all; nan without scores or without `agreement`.
     regret: (M,) expected accuracy that is lost by taking this model instead of the best; nan without accuracies, too.
     agreement: correlation with fine-tuning that these rest on; nan if it was not measured for the metrics.
@@ -76,7 +75,6 @@ class Consensus:
     metrics: tuple[str, ...]
     score: np.ndarray
     rank: np.ndarray
-    interval: np.ndarray
     best: np.ndarray
     regret: np.ndarray
     agreement: float = math.nan
@@ -154,7 +152,7 @@ def consensus(
     models' accuracies are those of kNN, in that order, `spread` times as far apart.
     """
     m, scored = len(scores), ~np.isnan(scores).all(1)
-    shapes = {"score": m, "rank": m, "interval": (m, 2), "best": m, "regret": m}
+    shapes = {"score": m, "rank": m, "best": m, "regret": m}
     found = {name: np.full(shape, np.nan) for name, shape in shapes.items()}
     chosen = [k for k in range(len(names)) if scored.any() and not np.isnan(scores[scored, k]).any()]
     if not chosen:
@@ -163,7 +161,6 @@ def consensus(
     found["score"][scored] = mean = normal_scores(own).mean(0)
     found["rank"][scored] = rankdata(-levelled(mean))
     drawn = _drawn(own, [redrawn[k] for k in chosen] if redrawn else [], seed)
-    found["interval"][scored] = np.percentile(drawn, [2.5, 97.5], axis=0).T
     names = tuple(names[k] for k in chosen)
     agreement = measured_agreement(names) if agreement is None else agreement
     if not agreement > 0:

@@ -69,8 +69,7 @@ def _fields(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
 
 def _consensus(record: dict[str, Any], models: Sequence[str]) -> Consensus:
     kept = record["consensus"]
-    shapes = {"score": (), "rank": (), "interval": (2,), "best": (), "regret": ()}
-    arrays = {name: _array(kept, name, (len(models), *more)) for name, more in shapes.items()}
+    arrays = {name: _array(kept, name, (len(models),)) for name in ("score", "rank", "best", "regret")}
     agreement = math.nan if kept["agreement"] is None else float(kept["agreement"])
     return Consensus(tuple(map(str, kept["metrics"])), **arrays, agreement=agreement)
 

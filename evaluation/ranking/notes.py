@@ -106,7 +106,9 @@ def no_agreement(specs: Sequence[Spec], scores: np.ndarray, truth: np.ndarray) -
     for spec, column in zip(specs, scores.T, strict=True):
         has = ~np.isnan(column)
         if has.sum() < COMPARED:
-            found[spec.name] = f"no agreement with the truth: {COMPARED} models with a score are needed, not {has.sum()}"
+            found[spec.name] = (
+                f"no agreement with the truth: {COMPARED} models with a score are needed, not {has.sum()}"
+            )
         elif np.ptp(levelled(column[has])) == 0:
             found[spec.name] = "no agreement with the truth: all models have the same score"
         elif np.ptp(levelled(truth[has])) == 0:

@@ -141,13 +141,12 @@ def test_the_order_is_that_of_the_regrets_where_the_consensus_ties() -> None:
 def test_numbers_decide_before_the_rank_and_what_no_model_has_decides_nothing() -> None:
     nan, rank = np.full(3, np.nan), np.array([1.0, 2.0, 3.0])
     best, regret = np.array([0.3, 0.3, 0.4]), np.array([0.02, 0.01, 0.02])
-    ends = np.stack([nan, nan], 1)
     orders = [
-        Consensus(("knn",), -rank, rank, ends, *numbers).order().tolist()
+        Consensus(("knn",), -rank, rank, *numbers).order().tolist()
         for numbers in ((best, regret), (best, nan), (nan, nan))
     ]
     assert orders == [[1, 2, 0], [2, 0, 1], [0, 1, 2]]
-    assert Consensus(("knn",), -rank, rank, ends, best, regret).shortlist(0.6) == [1, 2], "the first of the order"
+    assert Consensus(("knn",), -rank, rank, best, regret).shortlist(0.6) == [1, 2], "the first of the order"
 
 
 def test_models_of_equal_scores_are_not_ordered_by_random_numbers() -> None:
@@ -159,8 +158,8 @@ def test_models_of_equal_scores_are_not_ordered_by_random_numbers() -> None:
 def test_the_verdict_names_what_may_be_as_good_and_no_control_that_is_worse() -> None:
     nan = np.full(6, np.nan)
     rank = np.arange(1.0, 7)
-    sharp = Consensus(("knn",), -rank, rank, np.stack([nan, nan], 1), np.array([0.7, 0.25, 0.05, 0, 0, 0]), nan)
-    even = Consensus(("knn",), -rank, rank, np.stack([nan, nan], 1), np.full(6, 1 / 6), nan)
+    sharp = Consensus(("knn",), -rank, rank, np.array([0.7, 0.25, 0.05, 0, 0, 0]), nan)
+    even = Consensus(("knn",), -rank, rank, np.full(6, 1 / 6), nan)
     assert sharp.shortlist() == [0, 1]
     models = ["a", "b", "c", "random:d", "e", "random:f"]
     assert str(sharp.verdict(models)) == "take a: 70 % to be the best; not told apart from b; better than c and e"
