@@ -1,6 +1,6 @@
 """Reproduce a table or figure of the papers that sslkit implements, in small or with the published data.
 
-python recipes/reproduce.py                                (the list of all, with cost and data)
+python recipes/reproduce.py                                (the list of all, with cost and data; and what out= decides)
 python recipes/reproduce.py paper=dsa what=table1
 python recipes/reproduce.py paper=dsa what=table2 scale=paper root=path/to/datasets
 
@@ -32,11 +32,11 @@ class Settings:
 
 
 def main(config: dict[str, Any]) -> None:
-    from evaluation.papers.reproduction import overview, reproduce
+    from evaluation.papers.reproduction import overview, reproduce, tallied
     from sslkit.terminal import say
 
     if config["paper"] is None or config["what"] is None:
-        say.lines(overview())
+        say.lines("\n\n".join(filter(None, (overview(), tallied(config["out"])))))
         return
     reproduce(conf=CONF, **config)
 

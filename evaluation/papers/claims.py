@@ -34,34 +34,36 @@ def judged(
     published: Mapping[str, Mapping[str, float]],
     units: Mapping[str, str],
     over: str = SEEDS,
-) -> tuple[str, str]:
-    """The outcome of all claims, the worst of them, and a sentence with the numbers of each.
+) -> tuple[str, str, tuple[str, ...]]:
+    """The outcome of all claims, the worst of them, a sentence with the numbers of each, and the findings of `Shown`.
 
     published: the paper's numbers, by row and column. units: of the columns. over: what the numbers after the | of a
     key are.
     """
     told = [_told(claim, found, published, units[claim.column], over) for claim in claims]
-    outcomes = [outcome for outcome, _ in told]
+    outcomes = [outcome for outcome, _, _ in told]
     worst = next((one for one in (DISAGREES, OPEN) if one in outcomes), AGREES) if outcomes else OPEN
-    return worst, "; ".join(f"{claim.text}: {one}, {said}" for claim, (one, said) in zip(claims, told, strict=True))
+    text = "; ".join(f"{claim.text}: {one}, {said}" for claim, (one, said, _) in zip(claims, told, strict=True))
+    with_interval = zip(claims, told, strict=True)
+    return worst, text, tuple(one for claim, (one, _, drawn) in with_interval if claim.sign and drawn)
 
 
 def _told(
     claim: Claim, found: Mapping[str, Numbers], published: Mapping[str, Mapping[str, float]], unit: str, over: str
-) -> tuple[str, str]:
+) -> tuple[str, str, bool]:
+    """Return outcome and numbers of a claim, and whether they have an interval."""
     differences = [_by_seed(found, row, base, claim.column) for row, base in claim.pairs]
     differences = [seeds for seeds in differences if seeds]
     if not differences:
-        return OPEN, "not measured"
+        return OPEN, "not measured", False
     if len(differences) >= MANY and over == SEEDS:  # settings of a metric on the same data sets are no sample
         values, over = [float(np.mean([*seeds.values()])) for seeds in differences], "rows"
     else:
         common = sorted(set.intersection(*(set(seeds) for seeds in differences)))
         values = [float(np.mean([seeds[seed] for seeds in differences])) for seed in common]
     mean = replace(over_seeds(values, unit=""), unit=unit)  # a difference may be below 0, unlike a fraction
-    return outcome(
-        mean, claim.sign, claim.within
-    ), f"{said(mean)} over {len(values)} {over}{_of_the_paper(claim, published)}"
+    numbers = f"{said(mean)} over {len(values)} {over}{_of_the_paper(claim, published)}"
+    return outcome(mean, claim.sign, claim.within), numbers, mean.interval is not None
 
 
 def _by_seed(found: Mapping[str, Numbers], row: str, base: str, column: str) -> dict[int, float]:

@@ -41,11 +41,13 @@ class Shown:
     """The table of an experiment: rows of cells by column, and the verdict on the paper's claim.
 
     outcome: AGREES, DISAGREES or OPEN (the interval has room for both). sentence: the numbers behind it.
+    findings: the outcome of each finding that says a difference and has an interval.
     """
 
     rows: Mapping[str, Mapping[str, Cell]]
     outcome: str
     sentence: str
+    findings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

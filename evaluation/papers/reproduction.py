@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.papers import PAPERS, experiments
-from evaluation.papers.experiment import SCALES, Absent, Experiment, Lab, Shown
+from evaluation.papers.experiment import AGREES, DISAGREES, SCALES, Absent, Experiment, Lab, Shown
 from evaluation.results.tables import with_interval
 from sslkit.errors import UserError, nearest
 from sslkit.files import reading
@@ -30,6 +30,30 @@ def overview() -> str:
         lines += ["" if lines else None, f"{paper}: {title}"]
         lines += [entry(what, _described(one), TEXTS) for what, one in experiments(paper).items()]
     return "\n".join(line for line in lines if line is not None)
+
+
+def tallied(out: str | Path) -> str:
+    """How many findings the results below `out` decide, and how many chance alone would; "" without results.
+
+    Counted are the findings that say a difference and have a 95 % interval: it leaves 0 out in one of twenty by chance.
+    """
+    found = [finding for path in sorted(Path(out).rglob("*.json")) for finding in _findings(path)]
+    if not found:
+        return ""
+    agree, disagree = found.count(AGREES), found.count(DISAGREES)
+    return folded(
+        f"of {counted(len(found), 'interval')} below {out}, {agree + disagree} leave 0 out ({agree} as in the paper, "
+        f"{disagree} against it); without any effect about {len(found) / 20:.0f} would, half of them as in the paper"
+    )
+
+
+def _findings(path: Path) -> tuple[str, ...]:
+    """The outcomes of the findings of a file of results; none of another file."""
+    record = reading.read_json(path, "move it away")
+    if not isinstance(record, dict) or not {"version", "paper", "what", "scale", "jobs"} <= set(record):
+        return ()
+    one = chosen(record["paper"], record["what"])
+    return one.shown(record["jobs"]).findings
 
 
 def _described(one: "Experiment | Absent") -> str:

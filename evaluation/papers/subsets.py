@@ -77,8 +77,8 @@ class Subsets(Experiment):
             self.measure,
             ((f"level {self.levels}", "level 1"),),
         )
-        outcome, sentence = judged([ends], ladder, {}, {self.measure: "fraction"}, over="tasks in a fifth")
-        return Shown(rows, outcome, f"{sentence}; {self._correlations(tasks)}")
+        outcome, sentence, findings = judged([ends], ladder, {}, {self.measure: "fraction"}, over="tasks in a fifth")
+        return Shown(rows, outcome, f"{sentence}; {self._correlations(tasks)}", findings)
 
     def _levels(self, tasks: list[Numbers]) -> dict[str, dict[int, float]]:
         """The measure of the tasks in each level of LEEP, level 1 the lowest, numbered within it."""

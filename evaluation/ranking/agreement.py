@@ -46,8 +46,8 @@ class Agreement:
         return "no interval: none was drawn, or the draws have no value"
 
     def __str__(self) -> str:
-        bounds = f", {self.kind}" if self.interval is None else " [{:.3f}, {:.3f}]".format(*self.interval)
-        return f"{self.name} {self.value:.3f}{bounds}{', {} models'.format(self.n) if self.interval else ''}"
+        ends = "" if self.interval is None else " [{:.3f}, {:.3f}]".format(*self.interval)
+        return f"{self.name} {self.value:.3f}{ends}, {f'{self.n} models' if self.interval else self.kind}"
 
 
 def weighted_tau(truth: Values, scores: Values, kind: str = "vigna") -> float:

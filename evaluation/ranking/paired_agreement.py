@@ -26,7 +26,7 @@ def over_tasks(
 
     tasks: (truth, scores) of each, by the models' names; a model counts in a task if both are known.
     measure: of `evaluation.agreement.MEASURES`. n: draws of models with replacement, the same models in every task.
-    Tasks are fixed: the interval covers other models, not other tasks; see `agreement.agreement` for when there is none.
+    Tasks are fixed: the interval covers other models, not other tasks. `agreement` says when there is none.
     nan if a task has no value (fewer than two models, all scores equal). Raises UserError for an unknown measure.
     """
     return _estimated(measure, tasks, lambda values: values[0], n, seed)

@@ -44,6 +44,11 @@ def interval(gains: Sequence[float]) -> str:
     return f"{middle:+.1f} ({middle - half:+.1f} to {middle + half:+.1f})"
 
 
+def by_chance(intervals: int, beside: int) -> str:
+    """How many of the 95 % intervals leave 0 out, beside how many would without any effect."""
+    return f"Of {intervals} intervals {beside} leave 0 out; without any effect about {intervals / 20:.0f} would."
+
+
 def half_width(gains: Sequence[float]) -> float:
     """Half of the 95 % t-interval of a mean."""
     return student.ppf(0.975, len(gains) - 1) * statistics.stdev(gains) / len(gains) ** 0.5

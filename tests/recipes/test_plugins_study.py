@@ -62,7 +62,12 @@ def test_a_plug_in_differs_from_its_prior_alone_only_by_an_interval_without_0() 
     same = " | ".join(["+0.0 (+0.0 to +0.0)"] * 3)
     adc = f"| adc - alone, fashion, 6 epochs | -2.5 (-3.4 to -1.6) * | {same} |"
     guide = f"| guide - alone, fashion, 6 epochs | +1.0 (-0.3 to +2.3) | {same} |"
-    assert answers.minus(runs, answers.FROM_ALONE).splitlines()[2:] == [adc, guide]
+    assert answers.minus(runs, answers.FROM_ALONE).splitlines()[2:] == [
+        adc,
+        guide,
+        "",
+        "Of 8 intervals 1 leave 0 out; without any effect about 0 would.",
+    ]
 
 
 def test_objectives_that_compare_views_are_also_judged_by_themselves() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from plugins.plan import ALONE, BESIDE, CONTROLS, CORE, FORMS, OBJECTIVES, OTHER_PRIORS, PARTS, PRIORED, PRIORS
-from told import Rows, differences, half_width, interval, spread
+from told import Rows, by_chance, differences, half_width, interval, spread
 
 from sslkit.terminal.tables import markdown
 
@@ -151,13 +151,14 @@ def priors(runs: Runs) -> str:
 
 def minus(runs: Runs, pairs: Sequence[tuple[str, str]]) -> str:
     """A form and set a row: it minus another form, over objectives that compare views, by measure; *: not 0."""
-    lines = [["one form minus another", *ACCURACIES.values()]]
+    lines, beside = [["one form minus another", *ACCURACIES.values()]], []
     for (form, base), setting in itertools.product(pairs, settings_of(runs)):
         found = [list(gains(runs, setting, form, base, one, VIEWS).values()) for one in ACCURACIES]
         if any(found):
             cells = (interval(one) + " *" * differs(one) for one in found)
             lines.append([f"{form} - {base.removeprefix(f'{form}, ')}, {named(setting)}", *cells])
-    return markdown(lines, range(1, len(lines[0])))
+            beside += [differs(one) for one in found if len(one) > 1]
+    return f"{markdown(lines, range(1, len(lines[0])))}\n\n{by_chance(len(beside), sum(beside))}"
 
 
 def of_part(runs: Runs, part: str) -> Runs:

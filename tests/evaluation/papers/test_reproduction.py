@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import copy
 
 import pytest
 
@@ -176,3 +177,16 @@ def test_the_page_has_the_outcome_of_every_result() -> None:
         if (result := result_of(paper, what)).exists():
             shown = papers.experiments(paper)[what].shown(json.loads(result.read_text())["jobs"])
             assert f"**{shown.outcome}** (" in told and shown.sentence in told, f"{paper} {what}"
+
+
+def test_what_the_results_decide_stands_beside_what_chance_would(tmp_path: Path) -> None:
+    assert reproduction.tallied(tmp_path) == ""
+    results = Path(__file__).parents[3] / "recipes" / "benchmarks" / "papers" / "results"
+    for name in ("dsa-fig1", "dsa-table6", "dsa-table9"):
+        copy(results / f"{name}.json", tmp_path)
+    (tmp_path / "other.json").write_text("[1]")
+    text = " ".join(reproduction.tallied(tmp_path).split())
+    records = [json.loads((results / f"{name}.json").read_text()) for name in ("dsa-fig1", "dsa-table6", "dsa-table9")]
+    found = [one for r in records for one in reproduction.chosen(r["paper"], r["what"]).shown(r["jobs"]).findings]
+    assert f"of {len(found)} intervals below" in text and f"{found.count(AGREES)} as in the paper" in text
+    assert f"about {len(found) / 20:.0f} would" in text
