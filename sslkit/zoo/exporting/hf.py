@@ -79,7 +79,7 @@ class HuggingFace(Target):
         kept["first_conv"] = _first_conv(source.net, own.get("first_conv"))
         return {
             # of a changed network a name that timm and transformers refuse: they would make another one
-            "architecture": architecture + (", its stem changed: see README.md" if network.changes else ""),
+            "architecture": architecture + (", its stem changed, see README.md" if network.changes else ""),
             "num_classes": 0,
             "num_features": about.width,
             "pretrained_cfg": {"tag": KEY, "custom_load": False, "num_classes": 0, **pretrained_cfg(about), **kept},

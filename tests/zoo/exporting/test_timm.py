@@ -63,7 +63,7 @@ def test_another_network_refuses_the_weights_of_a_changed_stem(name, size, in_ch
         with pytest.raises(RuntimeError, match=r"size mismatch|Missing key"):
             timm.create_model(plain, checkpoint_path=str(file), **arguments)
     folder = zoo.export(entry, to="hf")
-    with pytest.raises(RuntimeError, match=f"Unknown model .{plain}, its stem changed: see README.md"):
+    with pytest.raises(RuntimeError, match=f"Unknown model .{plain}, its stem changed, see README.md"):
         timm.create_model(f"local-dir:{folder}", pretrained=True)
 
 
