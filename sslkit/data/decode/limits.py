@@ -7,17 +7,24 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.machinery import all_suffixes
 from typing import Any
 
 HAS_MEMORY_LIMIT = sys.platform == "linux"
 _PAGE = resource.getpagesize()
 _MODULES = 64  # files open at once while a module is imported
 _REFUSED = ("socket.", "subprocess.", "os.exec", "os.fork", "os.posix_spawn", "os.system", "os.putenv", "shutil.")
-_PLACES = tuple(
-    os.path.realpath(path) + os.sep for path in {sys.prefix, sys.base_prefix, *filter(os.path.isdir, sys.path)}
-)
+_MODULE_ENDINGS = tuple(all_suffixes())
+
+
+def _folders(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(os.path.realpath(path) + os.sep for path in paths)
+
+
+_INSTALLED = _folders({sys.prefix, sys.base_prefix})
+_SEARCHED = _folders(filter(os.path.isdir, sys.path))  # a project's own folder, which may hold its images, too
 
 
 class Limits:
@@ -68,4 +75,7 @@ class Limits:
 def _is_of_a_module(path: Any, mode: str | None) -> bool:
     if mode is not None and set(mode) & set("wax+"):
         return False
-    return isinstance(path, int) or (isinstance(path, str) and os.path.realpath(path).startswith(_PLACES))
+    if not isinstance(path, str):
+        return isinstance(path, int)
+    path = os.path.realpath(path)
+    return path.startswith(_INSTALLED) or (path.startswith(_SEARCHED) and path.endswith(_MODULE_ENDINGS))

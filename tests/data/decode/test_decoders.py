@@ -190,7 +190,7 @@ with limits.of(2**26, 1.0, size):
     print(fails(lambda: open("/etc/passwd")), fails(lambda: os.open("/etc/passwd", 0)), fails(lambda: socket.socket()))
     print(fails(lambda: os.system("true")), fails(lambda: open("x", "w")))
     import wave  # a module that nobody has imported so far
-    print(wave.__name__)
+    print(wave.__name__, fails(lambda: open(os.path.join(sys.argv[1], "a.tif"))))
     try:
         bytearray(2**27)
     except MemoryError:
@@ -204,9 +204,14 @@ with limits.of(2**26, 0.2, size):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems limit less")
-def test_limits_of_memory_time_and_files() -> None:
-    ended = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, check=False)
-    assert ended.stdout.split() == [*["PermissionError"] * 5, "wave", "MemoryError"], ended.stderr
+def test_limits_of_memory_time_and_files(tmp_path: Path) -> None:
+    """tmp_path: a project's folder, whose modules are imported, and whose images are not to be named by another."""
+    (tmp_path / "a.tif").touch()
+    command = [sys.executable, "-c", LIMITED, str(tmp_path)]
+    path = os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": path})
+    said = [*["PermissionError"] * 5, "wave", "PermissionError", "MemoryError"]
+    assert ended.stdout.split() == said, ended.stderr
     assert ended.returncode == -signal.SIGPROF
 
 
