@@ -8,7 +8,8 @@ python recipes/zoo.py methods=[byol,swav] cluster=slurm hydra.launcher.timeout_m
 Every setting of recipes/train.py is passed to each member; an option of one method or plug-in only to the members that
 have it. Each member is a separate process, `python recipes/train.py ...`, with its log in OUT/logs/NAME.log. Running
 the same command again trains the missing members: finished ones are unchanged, stopped ones resume from their last
-checkpoint. If a member fails, the others are still trained, and the exit code is 1.
+checkpoint, and one that a killed zoo.py has left running is waited for. If a member fails, the others are still
+trained, and the exit code is 1.
 
 jobs=auto trains one member for one epoch; its peak memory (resident, with its loader processes), plus a quarter for
 safety, and the number of cores then give the number of parallel members. On GPUs it is one process per GPU. Cores are
@@ -29,7 +30,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sslkit.cli.command import composed, one_line_errors, plain_help, prepare, show
 from sslkit.cli.grid import LAUNCHERS, Wanted, multiruns, read, wanted
@@ -67,29 +68,34 @@ def main(words: Sequence[str]) -> int:
     """Train the members; return the exit code: 0, or 1 if a member failed. Raises UserError before training."""
     from sslkit.cli import sweep
 
-    from sslkit.runtime.jobs import Machine, check_logs, run_all
+    from sslkit.files.leases import owned
+    from sslkit.runtime.jobs import Machine, check_logs, run_all, wait_for_orphans
 
     settings, shared = read(words, Settings(), Config())
     ones = wanted(settings, shared)
     configs = [Config.from_mapping(composed(one.words, Config(), CONF)) for one in ones]
-    members = sweep.examine(configs)
-    say.lines(sweep.overview(members))
-    missing = [(one, member) for one, member in zip(ones, members, strict=True) if member.state != "done"]
-    if settings.cluster:
-        jobs = _on_the_cluster(missing)
-        machine = Machine(0, asked=max(1, len(jobs)))
-    else:
-        machine = sweep.machine_for(configs, None if settings.jobs == "auto" else settings.jobs)
-        jobs = _here(missing, machine)
+    remembered: dict[str, Any] = {}
+    members = sweep.examine(configs, remembered)
+    asked = None if settings.jobs == "auto" else settings.jobs
+    machine = Machine(0, asked=len(members)) if settings.cluster else sweep.machine_for(configs, asked)
+    plan = _on_the_cluster if settings.cluster else partial(_here, machine=machine)
     if settings.dry_run:
+        say.lines(sweep.overview(members))
         train = ["sslkit", "train"] if by_command() else ["python", TRAIN]
-        print("\n".join(shlex.join([*train, *job.command[2:]]) for job in jobs))
+        print("\n".join(shlex.join([*train, *job.command[2:]]) for job in plan(_missing(ones, members))))
         return 0
-    with sweep.alone(Path(members[0].config.out)):
-        check_logs(jobs)
+    with owned(Path(members[0].config.out), "trains members in"):
+        wait_for_orphans(sweep.log_of(members[0]).parent)
+        members = sweep.examine(configs, remembered)  # another zoo.py, or an orphan, may have trained some meanwhile
+        say.lines(sweep.overview(members))
+        check_logs(jobs := plan(_missing(ones, members)))
         with closing(run_all(jobs, machine)) as outcomes:
             ended = sweep.report(outcomes, members)
     return _end(members, ended)
+
+
+def _missing(ones: Sequence[Wanted], members: Sequence["Member"]) -> list[tuple[Wanted, "Member"]]:
+    return [(one, member) for one, member in zip(ones, members, strict=True) if member.state != "done"]
 
 
 def _here(missing: Sequence[tuple[Wanted, "Member"]], machine: "Machine") -> list["Job"]:

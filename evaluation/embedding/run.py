@@ -30,6 +30,7 @@ from evaluation.features.extraction import context
 from evaluation.features.models import load_model, name_of
 from evaluation.features.plots import check_umap
 from sslkit.errors import UserError
+from sslkit.files.leases import owned_file
 from sslkit.terminal import say
 from sslkit.terminal.say import counted, words
 
@@ -97,16 +98,18 @@ def run(
         described(model, others, runtime)
     n = _count(parts)
     wanted.check(n, f" in {data}")
-    check_out(out, about)
-    _tell("model", f"{model.name}: {model.width} features, images of {model.image_size} px")
-    _tell("data", f"{about['data']}: {n:,} images" + (f", against {_count(others):,} of {against}" if others else ""))
-    found = _written(out, lambda: embed_parts(model, parts, reading, runtime))
-    wanted.check(len(found), f" in {data} that can be read")
-    _make(wanted, found, parts, out, seed)
-    if wanted.duplicates:
-        sources = [Source(str(data), parts, found)]
-        sources += [Source(str(against), others, embed_parts(model, others, reading, runtime))] if others else []
-        _make_duplicates(wanted, sources, out)
+    with owned_file(out, "embeds to"):
+        check_out(out, about)
+        _tell("model", f"{model.name}: {model.width} features, images of {model.image_size} px")
+        compared = f", against {_count(others):,} of {against}" if others else ""
+        _tell("data", f"{about['data']}: {n:,} images{compared}")
+        found = _written(out, lambda: embed_parts(model, parts, reading, runtime))
+        wanted.check(len(found), f" in {data} that can be read")
+        _make(wanted, found, parts, out, seed)
+        if wanted.duplicates:
+            sources = [Source(str(data), parts, found)]
+            sources += [Source(str(against), others, embed_parts(model, others, reading, runtime))] if others else []
+            _make_duplicates(wanted, sources, out)
     place = {"split": split, "root": reading.root, "image_size": image_size, "precision": runtime.precision}
     place |= reading.values
     _tell("next", _following(wanted, found, {"checkpoint": name_of(checkpoint, model), "data": data}, place, out))

@@ -12,6 +12,7 @@ from evaluation.papers.experiment import AGREES, DISAGREES, SCALES, Absent, Expe
 from evaluation.results.tables import with_interval
 from sslkit.errors import UserError, nearest
 from sslkit.files import reading
+from sslkit.files.leases import owned_file
 from sslkit.files.writing import write_text
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.jobs import processor
@@ -98,19 +99,20 @@ def reproduce(
     lab = Lab(scale=scale, root=Path(root), zoo=Path(out) / "zoo", conf=conf, runtime=runtime)
     jobs = one.jobs(lab)
     path = folder / f"{name}.json"
-    record = _opened(path, paper, what, scale)
-    missing = [key for key in jobs if key not in record["jobs"]]
-    say.line(f"{paper} {what}: {counted(len(jobs), 'job')}, {len(missing)} to run")
-    for number, key in enumerate(missing, 1):
-        say.line(f"{number}/{len(missing)}  {key}")
-        record["jobs"][key] = {name: float(value) for name, value in jobs[key]().items()}
-        record["made"] = [*(made for made in record["made"] if made != _made()), _made()]
-        write_text(path, json.dumps(record, indent=1) + "\n")
-    found = {key: record["jobs"][key] for key in jobs}
-    shown = one.shown(found)
-    write_text(path.with_suffix(".md"), as_markdown(one, shown, record["made"]))
-    at = "on small data" if scale == "small" else "on the published data"
-    one.draw(found, path.with_suffix(".png"), f"{paper.upper()}, {one.caption.rstrip('.')}, {at}")
+    with owned_file(path, "reproduces"):
+        record = _opened(path, paper, what, scale)
+        missing = [key for key in jobs if key not in record["jobs"]]
+        say.line(f"{paper} {what}: {counted(len(jobs), 'job')}, {len(missing)} to run")
+        for number, key in enumerate(missing, 1):
+            say.line(f"{number}/{len(missing)}  {key}")
+            record["jobs"][key] = {name: float(value) for name, value in jobs[key]().items()}
+            record["made"] = [*(made for made in record["made"] if made != _made()), _made()]
+            write_text(path, json.dumps(record, indent=1) + "\n")
+        found = {key: record["jobs"][key] for key in jobs}
+        shown = one.shown(found)
+        write_text(path.with_suffix(".md"), as_markdown(one, shown, record["made"]))
+        at = "on small data" if scale == "small" else "on the published data"
+        one.draw(found, path.with_suffix(".png"), f"{paper.upper()}, {one.caption.rstrip('.')}, {at}")
     say.lines(folded(as_text(one, shown)))
     say.line(f"  in {folder}: {name}.json, {name}.md, {name}.png")
     return shown

@@ -195,13 +195,20 @@ class _Measurement:
 
     def write(self) -> GroundTruth:
         """Write truth.json and truth_details.json of all results with these settings, each atomically."""
+        if rank() != 0:
+            return self._found()
+        with self.records.alone():
+            found = self._found()
+            failures = [vars(failure) for failure in found.failures]
+            details = {"settings": found.settings, "results": found.results, "failures": failures}
+            for name, content in ((TRUTH, found.truth), (DETAILS, details)):
+                write_text(Path(self.runtime.out) / name, json.dumps(content, indent=1) + "\n")
+        return found
+
+    def _found(self) -> GroundTruth:
         first = self.settings["seeds"]
         results = self._of(lambda seeds: seeds[: len(first)] == first)
         truth = {task: {name: found["value"] for name, found in column.items()} for task, column in results.items()}
-        failures = [vars(failure) for failure in self.failures]
-        details = {"settings": self.settings, "results": results, "failures": failures}
-        for name, content in ((TRUTH, truth), (DETAILS, details)) if rank() == 0 else ():
-            write_text(Path(self.runtime.out) / name, json.dumps(content, indent=1) + "\n")
         return GroundTruth(truth, results, self.settings, tuple(self.failures))
 
     def _of(self, wanted: Callable[[list[int]], bool]) -> dict[str, dict[str, Any]]:

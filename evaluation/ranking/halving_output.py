@@ -16,7 +16,7 @@ from evaluation.ranking.rounds import Arm, Round
 from evaluation.ranking.task_names import file_names, task_name
 from evaluation.results.names import short
 from sslkit.errors import UserError
-from sslkit.files.writing import write_text
+from sslkit.files.writing import exclusive, write_text
 from sslkit.numerics.accuracy import wilson_interval
 from sslkit.numerics.figures import FIRST, INK, OTHERS, QUIET, SMALL, better, panel, save_figure
 from sslkit.terminal import say
@@ -37,9 +37,11 @@ def choose(zoo: Any, data: Any, *, out: str | Path, pictures: bool = True, **how
     name = file_names([str(data)])[str(data)]
     for line in lines(found):
         say.line(line)
-    written = [write(found, Path(out) / f"{name}.json")]
-    if pictures:
-        written.append(plot(found, Path(out) / f"{name}.png"))
+    file = Path(out) / f"{name}.json"
+    with exclusive(file, "a choice"):
+        written = [write(found, file)]
+        if pictures:
+            written.append(plot(found, Path(out) / f"{name}.png"))
     say.line(f"written   {', '.join(map(str, written))}")
     for line in found.use:
         say.line(line)

@@ -16,6 +16,7 @@ from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.references import CARD, open_reference
 from evaluation.ranking.summary import finish, keep_reference, line, open_tasks
 from sslkit.errors import UserError
+from sslkit.files.leases import owned
 from sslkit.terminal import say
 
 
@@ -55,15 +56,16 @@ def rank_published(
     how |= {"bootstrap": bootstrap, "seed": seed, "say": line}
     how.pop("max_images", None)  # they are drawn
     rankings = []
-    for task, images in opened.items():
-        known = accuracies[task]
-        models = {model: benchmark.zoo[model] for model in known}
-        images, said = with_one_label(images)
-        if said:
-            line(f"note      {said}")
-        ranking = rank(models, images, metrics, truth=known, **how)
-        rankings.append(finish(replace(ranking, data=task), Path(out) / name, task, pictures))
-    keep_reference(how["reference"], benchmark.zoo, Path(out) / name)
+    with owned(Path(out) / name, "ranks in"):
+        for task, images in opened.items():
+            known = accuracies[task]
+            models = {model: benchmark.zoo[model] for model in known}
+            images, said = with_one_label(images)
+            if said:
+                line(f"note      {said}")
+            ranking = rank(models, images, metrics, truth=known, **how)
+            rankings.append(finish(replace(ranking, data=task), Path(out) / name, task, pictures))
+        keep_reference(how["reference"], benchmark.zoo, Path(out) / name)
     for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
         say.line(told)
     say.lines(f"\nmean over {len(rankings)} data sets\n{means(rankings)}")

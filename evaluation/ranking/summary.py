@@ -28,6 +28,7 @@ from evaluation.ranking.task_names import AGREEMENT, file_names
 from evaluation.tuning.estimate import FEW, LONG, seconds_of_step
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
+from sslkit.files.leases import owned
 from sslkit.files.reading import regular
 from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime
@@ -90,17 +91,18 @@ def rank_tasks(
     for split in opened.values() if layers is not None else ():
         check_task(split)
     rankings = []
-    for (task, split), file in zip(opened.items(), file_names(list(tasks)).values(), strict=True):
-        accuracies = known.get(task)
-        asked = {**how, "split": split.split}  # an alias, as trainval, is open by its own name
-        ranking = rank(models, split, metrics, truth=accuracies, say=line, **drawn, **heads, **asked)
-        if truth is not None and accuracies is None:
-            ranking = replace(ranking, notes=(*ranking.notes, f"truth={truth} has no accuracies of {task}"))
-        made = {**ranking.made, "image_size": image_size}
-        rankings.append(finish(replace(ranking, data=task, made=made), Path(out), file, pictures))
-        if layers is not None:
-            _by_layers(models, split, layers, Path(out) / f"{file}{FILE}", reading, replace(runtime, device="auto"))
-    keep_reference(heads["reference"], models, Path(out))
+    with owned(Path(out), "ranks in"):
+        for (task, split), file in zip(opened.items(), file_names(list(tasks)).values(), strict=True):
+            accuracies = known.get(task)
+            asked = {**how, "split": split.split}  # an alias, as trainval, is open by its own name
+            ranking = rank(models, split, metrics, truth=accuracies, say=line, **drawn, **heads, **asked)
+            if truth is not None and accuracies is None:
+                ranking = replace(ranking, notes=(*ranking.notes, f"truth={truth} has no accuracies of {task}"))
+            made = {**ranking.made, "image_size": image_size}
+            rankings.append(finish(replace(ranking, data=task, made=made), Path(out), file, pictures))
+            if layers is not None:
+                _by_layers(models, split, layers, Path(out) / f"{file}{FILE}", reading, replace(runtime, device="auto"))
+        keep_reference(heads["reference"], models, Path(out))
     kept = {"image_size": image_size, "trust": trust, "root": reading.root, "seed": seed}
     kept = {name: value for name, value in kept.items() if value not in (None, (), USUAL.get(name))}
     kept |= reading.values_given

@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from filelock import FileLock, Timeout
 
 from sslkit.errors import UserError
 from sslkit.files.writing import NoLock, lock, lockable, refusal
+from sslkit.terminal import say
 
 POLL = 0.2  # seconds between two checks of another process's lock
 
@@ -99,17 +101,32 @@ class Records:
             raise refusal(error)(f"cannot write to {self.path}: {error.strerror or error}") from error
 
     @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let one process at a time read all records and write what it makes of them, so that the last has them all."""
+        try:
+            held = lock(self.locks / "summary.lock", poll_interval=POLL)
+        except OSError as error:
+            raise self._refused(error) from error
+        with _held(held):
+            yield
+
+    @contextmanager
     def claim(self, key: Mapping[str, Any], *, wait: bool) -> Iterator[bool]:
         """Claim a run for this process; yields True on success. The claim ends with the block, or with the process.
 
-        wait: wait until another process releases the run.
+        wait: wait until another process releases the run; a line says so, but of a process of a pool.
         """
         try:
             claimed = lock(self.locks / f"{run_id(key)}.lock", poll_interval=POLL)
-            claimed.acquire(timeout=-1 if wait else 0)
-        except Timeout:
-            yield False
-            return
+            try:
+                claimed.acquire(timeout=0)
+            except Timeout:
+                if not wait:
+                    yield False
+                    return
+                if parent_process() is None:
+                    say.line(f"another process does a run of {self.path}: waiting for it")
+                claimed.acquire()
         except OSError as error:
             raise self._refused(error) from error
         try:

@@ -4,17 +4,14 @@ import dataclasses
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import Timeout
 
 from sslkit.errors import UserError
-from sslkit.files.writing import lock
 from sslkit.options.members import classes
 from sslkit.runtime.checkpoint import LAST, newest_whole
 from sslkit.runtime.jobs import Machine, Outcome, cores, last_lines
@@ -41,14 +38,15 @@ class Member:
     note: str | None = None
 
 
-def examine(configs: Sequence[Config]) -> list[Member]:
+def examine(configs: Sequence[Config], remembered: dict[str, Any] | None = None) -> list[Member]:
     """Open the data and build the network of every run once, and look up its progress in its folder `out`.
 
+    remembered: what was opened, for a later call that looks up the progress again.
     Raises UserError for any input that `sslkit.pretrain` refuses, and when two runs would have the same name.
     """
     for config in configs:
         build.check_parts(config)
-    remembered: dict[str, Any] = {}
+    remembered = {} if remembered is None else remembered
     facts = [_facts(config, remembered) for config in configs]
     names = [run.base_name(config, fact.backbone) for config, fact in zip(configs, facts, strict=True)]
     for name, count in Counter(names).items():
@@ -142,7 +140,10 @@ def _can_go_on(folder: Path, facts: _Facts) -> bool:
     checkpoint, _ = newest_whole(folder, run.HOOKS)
     if checkpoint is None:
         return True
-    state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+    try:
+        state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
+    except FileNotFoundError:  # a process that trains here has just finished, or has written a newer one
+        return _can_go_on(folder, facts)
     begun = state["hooks"]["Start"]
     same = begun["listing"] == facts.listing and begun["digest"] in (
         None,
@@ -174,22 +175,6 @@ def visible_gpus() -> list[str]:
     """Identifiers of the GPUs that this process may use, in the form of CUDA_VISIBLE_DEVICES."""
     count = torch.cuda.device_count()
     return (os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))).split(",")[:count]
-
-
-@contextmanager
-def alone(out: Path) -> Iterator[None]:
-    """Lock a folder, since two sets would start the same members. Raises UserError if another set holds the lock."""
-    try:
-        held = lock(out / "logs" / ".lock")
-        held.acquire(timeout=0)
-    except Timeout:
-        raise UserError(f"another recipes/zoo.py trains members in {out}: wait for it, or give another out=") from None
-    except OSError as error:
-        raise UserError(f"cannot write to {out}: {error.strerror}; choose another folder with out=") from error
-    try:
-        yield
-    finally:
-        held.release()
 
 
 def settled(member: Member, began: float) -> bool:

@@ -1,8 +1,12 @@
-"""Leases: one process at a time owns a folder, and the folder of one that was killed can be taken over.
+"""Leases: one process at a time owns a folder or a set of files, and that of one that was killed can be taken over.
 
-The lease is a file in the folder that names its owner, who renews it every few seconds as long as it lives. On the same
-machine a process can be asked for; on another one the file is watched: it is compared with what it was a moment ago,
-never with a clock. Unlike a lock of the system (`sslkit.files.writing.lock`) it works on file systems without locks.
+The lease is a file that names its owner, who renews it every few seconds as long as it lives. On the same machine a
+process can be asked for; on another one the file is watched: it is compared with what it was a moment ago, never with a
+clock. Unlike a lock of the system (`sslkit.files.writing.lock`) it works on file systems without locks.
+
+Who takes one: whatever rewrites files that belong together (a run, a zoo, a ranking, an embedding). Runs that are
+recorded one by one (fine-tuning, detection, action) need none: each is claimed, see `evaluation.results.records`, and
+several processes share them; so do caches, see `sslkit.files.writing.exclusive`.
 """
 
 import json
@@ -12,7 +16,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +29,23 @@ RENEWED = 5.0  # seconds between two signs of life
 SILENCE = 60.0  # seconds without one after which an owner on another machine counts as dead; file systems cache times
 
 
-@contextmanager
-def owned(folder: Path, work: str) -> Iterator[None]:
-    """Own a folder for the block. work: what the owner does there, for the message of a second one.
+def owned(folder: Path, work: str) -> AbstractContextManager[None]:
+    """Own a folder, which is made, for the block. work: what the owner does there, for the message of a second one.
 
     Raises UserError if a living process owns it, or if it cannot be written.
     """
-    path, token = folder / NAME, secrets.token_hex(8)
+    return _held(folder / NAME, f"{work} {folder}")
+
+
+def owned_file(file: Path, work: str) -> AbstractContextManager[None]:
+    """Own a file, and those that are written beside it under its name, for the block; see `owned`."""
+    return _held(file.with_name(f".{file.name}{NAME}"), f"{work} {file}")
+
+
+@contextmanager
+def _held(path: Path, work: str) -> Iterator[None]:
+    """Hold the lease of this path for the block. work: with the name of what is owned."""
+    token = secrets.token_hex(8)
     _take(path, token, work)
     ended = threading.Event()
     renewing = threading.Thread(target=_renew, args=(path, ended), daemon=True)
@@ -55,8 +69,8 @@ def _take(path: Path, token: str, work: str) -> None:
             continue
         if _lives(path, other):
             who = f"process {other['pid']}" + ("" if other["machine"] == MACHINE else f" on {other['host']}")
-            raise UserError(f"{who} {other['work']} {path.parent}: wait until it has ended, or end it")
-        _remove(path, other["token"], path.with_name(f"{NAME}-{token}"))
+            raise UserError(f"{who} {other['work']}: wait until it has ended, or end it")
+        _remove(path, other["token"], path.with_name(f"{path.name}-{token}"))
 
 
 def _remove(path: Path, token: str, aside: Path) -> None:
@@ -71,8 +85,9 @@ def _remove(path: Path, token: str, aside: Path) -> None:
 
 def _written(path: Path, own: dict[str, Any]) -> bool:
     """Return whether the lease is ours: written whole under another name, and linked, which fails if there is one."""
-    draft = path.with_name(f"{NAME}-{own['token']}")
+    draft = path.with_name(f"{path.name}-{own['token']}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text(json.dumps(own), encoding="utf-8")
         try:
             os.link(draft, path)
@@ -85,7 +100,8 @@ def _written(path: Path, own: dict[str, Any]) -> bool:
             except FileExistsError:
                 return False
     except OSError as error:
-        raise refusal(error)(f"cannot write into {path.parent}: {error.strerror or error}") from error
+        said = f"cannot write into {path.parent}: {error.strerror or error}; choose another folder with out="
+        raise refusal(error)(said) from error
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
@@ -100,14 +116,21 @@ def _owner(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError):
-        return {"machine": "", "host": "another machine", "pid": "?", "token": "", "work": "writes", "began": 0}
+        return {
+            "machine": "",
+            "host": "another machine",
+            "pid": "?",
+            "token": "",
+            "work": f"writes in {path.parent}",
+            "began": 0,
+        }
 
 
 def _lives(path: Path, other: dict[str, Any]) -> bool:
     """Return whether the owner lives: here it is asked for, elsewhere its signs are awaited."""
     if other["machine"] == MACHINE:
         return other["began"] is not None and _began(other["pid"]) == other["began"]
-    say.line(f"{path.parent} belongs to a process on {other['host']}: looking for a minute whether it lives")
+    say.line(f"a process on {other['host']} {other['work']}: looking for a minute whether it lives")
     end, seen = time.monotonic() + SILENCE, _sign(path)
     while time.monotonic() < end:
         time.sleep(RENEWED / 10)
@@ -126,13 +149,19 @@ def _sign(path: Path) -> int | None:
 
 
 def _began(pid: int) -> float | None:
-    """When a process here began, which tells it from a later one of the same number; None if it has ended."""
+    """When a process here began, which tells it from a later one of the same number; None if it has ended.
+
+    On Linux in ticks since the machine's start: psutil adds the time of that, which moves when the clock is set.
+    """
     import psutil  # 15 ms, and help has none
 
     try:
         process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
-    except psutil.Error:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        stat = Path(f"/proc/{pid}/stat")
+        return float(stat.read_bytes().rpartition(b")")[2].split()[19]) if stat.exists() else process.create_time()
+    except (psutil.Error, OSError):
         return None
 
 

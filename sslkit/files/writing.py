@@ -154,7 +154,7 @@ def has_locks(folder: Path) -> bool:
             who = "two commands" if _own_folder() is None else "commands on two machines"
             say.warning(
                 f"warning: the file system of {folder} has no locks (flock): {who} that write there at the same time "
-                "each do all of the work; do not start a zoo or a fine-tuning twice there"
+                "each do all of the work; do not start a fine-tuning twice there"
             )
     return _SYSTEMS[system]
 

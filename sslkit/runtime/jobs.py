@@ -221,14 +221,42 @@ def _locked(job: Job) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
             raise UserError(
                 f"cannot write the log {job.log}: {error.strerror}; choose another folder with out="
             ) from error
-        try:
-            if place is not None:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(
-                f"another process still trains {job.name} (and writes {job.log}): wait, or end it"
-            ) from None
+        if place is not None and not _is_free(held):
+            raise UserError(f"another process still trains {job.name} (and writes {job.log}): wait, or end it")
         yield log, held
+
+
+def wait_for_orphans(logs: Path) -> None:
+    """Wait for the jobs that outlive the process that began them; a line names each. logs: folder of their logs."""
+    for log in sorted(logs.glob("*.log")):
+        place = lockable(log)
+        with (place or log).open("ab") as held:
+            if place is not None and not _is_free(held):
+                line(f"process {_writer(place)} of a killed zoo.py still trains {log.stem}: waiting for it")
+                fcntl.flock(held, fcntl.LOCK_EX)
+
+
+def _is_free(held: IO[bytes]) -> bool:
+    """Lock a file, unless another process has."""
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _writer(file: Path) -> str:
+    """The number of the first process, beside this one, that has a file open to write; "?" if that is not known."""
+    import psutil
+
+    def has_it(process: psutil.Process) -> bool:
+        try:
+            return any(one.path == str(file.resolve()) and one.mode != "r" for one in process.open_files())
+        except (psutil.Error, OSError, AttributeError):  # another user's; a system that knows no modes
+            return False
+
+    found = [one for one in psutil.process_iter(["create_time"]) if one.pid != os.getpid() and has_it(one)]
+    return str(min(found, key=lambda one: one.info["create_time"]).pid) if found else "?"
 
 
 def check_logs(jobs: Sequence[Job]) -> None:

@@ -103,16 +103,6 @@ def test_a_stopped_run_on_other_images_is_left_alone(small_run, small_npz, tmp_p
     assert [member.state for member in sweep.examine([Config.from_mapping(run)])] == ["new"]
 
 
-def test_one_set_at_a_time_in_a_folder(tmp_path) -> None:
-    with sweep.alone(tmp_path), pytest.raises(UserError, match="another recipes/zoo"), sweep.alone(tmp_path):
-        pass
-    with sweep.alone(tmp_path):
-        pass
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="cannot write to"), sweep.alone(tmp_path / "file"):
-        pass
-
-
 def test_an_objective_that_learns_from_labels_is_found_again(small_run, small_npz, tmp_path) -> None:
     """Without a test split it withholds labels, which changes what its card says of the data, and of nobody else's."""
     arrays = np.load(small_npz)

@@ -7,11 +7,12 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sslkit.errors import UserError
 from sslkit.files import leases
-from sslkit.files.leases import NAME, owned
+from sslkit.files.leases import NAME, owned, owned_file
 
 
 def written(folder: Path, **other: object) -> Path:
@@ -29,6 +30,33 @@ def test_a_second_owner_is_refused_and_the_folder_is_free_afterwards(tmp_path: P
             pytest.fail("two owners")
         assert [path.name for path in tmp_path.iterdir()] == [NAME]
     assert not list(tmp_path.iterdir())
+
+
+def test_files_in_one_folder_have_their_own_owners(tmp_path: Path) -> None:
+    with (
+        owned_file(tmp_path / "new" / "a.npz", "embeds to"),
+        owned_file(tmp_path / "new" / "b.npz", "embeds to"),
+        pytest.raises(UserError, match=rf"^process {os.getpid()} embeds to {tmp_path}/new/a\.npz: wait"),
+        owned_file(tmp_path / "new" / "a.npz", "embeds to"),
+    ):
+        pytest.fail("two owners")
+    assert not list((tmp_path / "new").iterdir())
+
+
+def test_where_nothing_can_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    line = r"cannot write into .*/file: .*; choose another folder with out="
+    with pytest.raises(UserError, match=line), owned(tmp_path / "file", "trains in"):
+        pytest.fail("it is no folder")
+
+
+def test_an_owner_lives_although_the_clock_was_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """psutil adds the time of the machine's start, which Linux moves with the clock."""
+    with owned(tmp_path, "trains in"):
+        began = psutil.Process.create_time
+        monkeypatch.setattr(psutil.Process, "create_time", lambda self: began(self) + 3600)
+        with pytest.raises(UserError, match="trains in"), owned(tmp_path, "trains in"):
+            pytest.fail("two owners")
 
 
 def test_one_that_was_killed_is_followed_and_a_later_process_of_its_number_is_not_it(tmp_path: Path) -> None:

@@ -21,8 +21,6 @@ import numpy as np
 import pytest
 from odd_disks import lockless, read_only
 
-from sslkit.cli import sweep
-
 from evaluation.features.cache import Partial
 from evaluation.results.records import Records, each_once, run_id
 from sslkit.errors import RunFailed, UserError
@@ -43,7 +41,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 def use_all(folder: Path) -> None:
     """Everything that takes a lock."""
-    with exclusive(folder / "cache" / "a.npz", "an index"), sweep.alone(folder / "zoo"):
+    with exclusive(folder / "cache" / "a.npz", "an index"):
         pass
     path = folder / "cache" / "b.npy"
     assert stored(path, 3, lambda rows: [np.ones((3, 2))], what="ones").tolist() == [[1, 1]] * 3
@@ -78,13 +76,6 @@ def test_without_locks_commands_on_one_machine_still_wait(
 ) -> None:
     monkeypatch.setattr(fcntl, "flock", lockless(tmp_path))
     monkeypatch.chdir(tmp_path)
-    with (
-        sweep.alone(tmp_path),
-        sweep.alone(tmp_path / "b"),
-        pytest.raises(UserError, match=r"another recipes/zoo\.py"),
-        sweep.alone(Path()),
-    ):
-        raise AssertionError("two at once")
     records = Records(tmp_path / "runs.jsonl")
     with records.claim({"lr": 1}, wait=False) as mine, records.claim({"lr": 1}, wait=False) as theirs:
         assert mine and not theirs
@@ -98,7 +89,7 @@ def test_the_folder_of_another_user_is_not_trusted_with_locks(elsewhere: Path, t
     assert writing._own_folder() is None
 
 
-USERS = [".a.lock", ".b.lock", "logs/.lock", f".runs.locks/{run_id({'lr': 1})}.lock"]
+USERS = [".a.lock", ".b.lock", f".runs.locks/{run_id({'lr': 1})}.lock"]
 
 
 def use(lock_file: str, folder: Path, work: Callable[[], None]) -> None:
@@ -108,9 +99,6 @@ def use(lock_file: str, folder: Path, work: Callable[[], None]) -> None:
             work()
     elif lock_file == ".b.lock":
         stored(folder / "b.npy", 3, lambda rows: work() or [np.ones((3, 2))], what="ones")
-    elif lock_file == "logs/.lock":
-        with sweep.alone(folder):
-            work()
     else:
         each_once([{"lr": 1}], Records(folder / "runs.jsonl"), lambda number: work() or {"value": 1})
 

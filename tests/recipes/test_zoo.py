@@ -238,8 +238,42 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(stop: int, unbroken,
 
     resumed = command(*BREAKABLE, cwd=tmp_path)
     assert resumed.returncode == 0 and "1 to go on with" in resumed.stdout, resumed.stdout + resumed.stderr
-    one, other = unbroken.state_dict(), sslkit.ZooEntry.load(tmp_path / "zoo" / folder).state_dict()
-    assert all(torch.equal(one[key], other[key]) for key in one)
+    assert is_same(unbroken, tmp_path / "zoo" / folder)
+
+
+def is_same(unbroken: sslkit.ZooEntry, folder: Path) -> bool:
+    one, other = unbroken.state_dict(), sslkit.ZooEntry.load(folder).state_dict()
+    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+
+
+@pytest.mark.slow
+def test_a_member_that_a_killed_one_left_running_is_waited_for_and_a_second_zoo_is_refused(
+    unbroken: sslkit.ZooEntry, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    folder = tmp_path / "zoo" / unbroken.folder.name
+    call = [sys.executable, str(RECIPES / "zoo.py"), *BREAKABLE]
+    running = subprocess.Popen(call, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    log = tmp_path / "zoo" / "logs" / f"{folder.name}.log"
+    while not log.exists() or not (members := psutil.Process(running.pid).children()):
+        assert running.poll() is None
+        time.sleep(0.01)
+    request.addfinalizer(lambda: members[0].is_running() and members[0].kill())  # it is suspended if this test fails
+    second = command(*BREAKABLE, cwd=tmp_path)
+    assert second.returncode == 2 and not second.stdout, second.stdout
+    assert second.stderr.startswith(f"error: process {running.pid} trains members in zoo: wait until it has ended")
+    assert len(second.stderr.splitlines()) == 1 and running.poll() is None
+    members[0].suspend()  # so that it cannot end before it is waited for
+    running.kill()
+    running.wait()
+    assert not (folder / "card.json").exists()
+
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    again = subprocess.Popen(call, cwd=tmp_path, env={**os.environ, "PYTHONUNBUFFERED": "1"}, **streams)
+    assert again.stdout.readline().startswith(f"process {members[0].pid} of a killed zoo.py still trains")
+    members[0].resume()
+    said = again.communicate(timeout=300)[0]
+    assert again.returncode == 0 and "1 members, 1 done, 0 to go on with" in said, said
+    assert is_same(unbroken, folder)
 
 
 @pytest.mark.nightly

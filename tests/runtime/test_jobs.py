@@ -27,6 +27,7 @@ from sslkit.runtime.jobs import (
     free_memory,
     last_lines,
     run_all,
+    wait_for_orphans,
 )
 
 GIB = 2**30
@@ -150,7 +151,15 @@ def test_a_job_that_outlives_its_parent_is_not_started_twice(has_locks: bool, tm
     parent.wait()
     with pytest.raises(UserError, match="another process still trains nap"):
         check_logs([job(tmp_path, "nap", "")])
-    os.kill(child, signal.SIGKILL)
+    told: list[str] = []
+
+    def end_it(line: str) -> None:
+        told.append(line)
+        os.kill(child, signal.SIGKILL)
+
+    monkeypatch.setattr(jobs, "line", end_it)
+    wait_for_orphans(log.parent)
+    assert told == [f"process {child} of a killed zoo.py still trains nap: waiting for it"]
     while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
         time.sleep(0.05)
     check_logs([job(tmp_path, "nap", "")])

@@ -10,6 +10,7 @@ from pathlib import Path
 from sslkit.data.sources.folder import Listing, list_folder, splits_of_folder
 from sslkit.data.sources.walk import IMAGES
 from sslkit.errors import UserError
+from sslkit.files.leases import NAME, owned
 from sslkit.files.reading import regular
 from sslkit.files.writing import write_whole
 
@@ -37,10 +38,11 @@ def write_shards(source: str | Path, out: str | Path, *, megabytes: int = 256, p
     source, out = Path(source).expanduser(), Path(out).expanduser()
     if not source.is_dir():
         raise UserError(f"there is no folder {source}")
-    if out.exists() and any(out.iterdir()):
-        raise UserError(f"{out} has files in it: give an empty or a new folder")
     listings = {split: list_folder(source, split, IMAGES) for split in splits_of_folder(source)}
-    return [_write(split, listing, out, megabytes * 10**6, progress) for split, listing in listings.items()]
+    with owned(out, "writes shards to"):
+        if any(one.name != NAME for one in out.iterdir()):
+            raise UserError(f"{out} has files in it: give an empty or a new folder")
+        return [_write(split, listing, out, megabytes * 10**6, progress) for split, listing in listings.items()]
 
 
 def _write(split: str, listing: Listing, out: Path, most: int, progress: bool) -> Written:
