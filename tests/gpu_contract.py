@@ -23,7 +23,7 @@ from sslkit.data.images import Images
 from sslkit.data.sources.named import open_images
 from sslkit.runtime.loop import Loop
 from sslkit.training.config import OptimizerConfig
-from sslkit.training.data import to_device
+from sslkit.training.loading import to_device
 from sslkit.training.step import Pretraining, make_optimizer
 
 GPU = torch.device("cuda", 0)

@@ -15,7 +15,7 @@ from sslkit.options.settings import overlaid
 from sslkit.runtime import distributed
 from sslkit.training.build import RATE
 from sslkit.training.config import OptimizerConfig, check_optimizer
-from sslkit.training.data import to_device
+from sslkit.training.loading import to_device
 from sslkit.training.step import Pretraining, Progress, make_optimizer, make_schedule, set_weight_decay
 
 

@@ -21,7 +21,8 @@ from sslkit.runtime.loop import Hook, Loop
 from sslkit.runtime.waiting import together
 from sslkit.terminal import say
 from sslkit.terminal.epoch_lines import Epoch, epoch_lines
-from sslkit.training.data import Data, Loading
+from sslkit.training.data import Data
+from sslkit.training.loading import Loading
 from sslkit.training.quick_evaluation import Probe, collapse, features, harm, of_largest_class, zeros
 
 MOST_STEPS, ROWS = 20, 200  # steps between two rows, and rows of the loss in a short run

@@ -32,9 +32,10 @@ from sslkit.runtime.waiting import together
 from sslkit.terminal import say
 from sslkit.training import build, run
 from sslkit.training.config import Config, as_in, asked_for
-from sslkit.training.data import Data, Loading, Unreadable, open_data, rows_to_learn, to_device
+from sslkit.training.data import Data, open_data, rows_to_learn
 from sslkit.training.estimate import announce_cost
 from sslkit.training.finish import Newest, finish
+from sslkit.training.loading import Loading, Unreadable, to_device
 from sslkit.training.machine import check_trainer, compiled_networks, computed, demand, fabric_of
 from sslkit.training.monitor import History, Monitor
 from sslkit.training.pictures import save_views

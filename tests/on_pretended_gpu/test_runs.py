@@ -15,7 +15,7 @@ from pretended_device import Pretended
 
 import sslkit
 from sslkit.runtime import distributed
-from sslkit.training.data import to_device
+from sslkit.training.loading import to_device
 from sslkit.training.step import Pretraining
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -6,7 +6,7 @@ import torch
 import sslkit
 from sslkit import objectives
 from sslkit.options.members import signature
-from sslkit.training.data import Unreadable
+from sslkit.training.loading import Unreadable
 
 pytestmark = pytest.mark.slow
 # Not nightly: a teacher, and prototypes with a queue. `test_contracts.py` loads the state of every objective.

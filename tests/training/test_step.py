@@ -17,7 +17,7 @@ from sslkit.errors import RunFailed, UserError
 from sslkit.runtime.device import Late
 from sslkit.runtime.loop import Loop
 from sslkit.training.config import Config, OptimizerConfig
-from sslkit.training.data import to_device
+from sslkit.training.loading import to_device
 from sslkit.training.monitor import History
 from sslkit.training.step import (
     Pretraining,
