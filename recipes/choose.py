@@ -47,9 +47,7 @@ class Settings:
         2000, "training images of the task, the same number of each class; null: all", least=2, most=10**9
     )
     rank_images: int | None = setting(500, "of these for the metrics; null: all", least=2, most=10**9)
-    image_size: int | None = setting(
-        None, "side in pixels for models outside a zoo; null: their default", least=8, most=4096
-    )
+    image_size: int | None = setting(None, "pixels; null: the model's own", least=8, most=4096)
     precision: str = setting("float32", "network precision: float32 or bfloat16", choices=("float32", "bfloat16"))
     root: str = setting("data", "folder of the published data sets")
     range: list[float] | str | None = DECLARED["range"]

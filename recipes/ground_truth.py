@@ -30,9 +30,7 @@ class Settings:
         2000, "training images of each task, the same number of each class; null: all", least=2, most=10**9
     )
     max_test_images: int | None = setting(1000, "the same for test images; null: all", least=1, most=10**9)
-    image_size: int | None = setting(
-        None, "side in pixels for models outside a zoo; null: their default", least=8, most=4096
-    )
+    image_size: int | None = setting(None, "pixels; null: the model's own", least=8, most=4096)
     lr: float | list[float] = setting(
         (3e-2, 1e-2, 3e-3, 1e-3, 3e-4), "grid of learning rates, selected on a held-out fifth of train", above=0
     )

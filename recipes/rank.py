@@ -71,9 +71,7 @@ class Settings:
         least=2,
         choices=("auto",),
     )
-    image_size: int | None = setting(
-        None, "side in pixels for models outside a zoo; null: their default", least=8, most=4096
-    )
+    image_size: int | None = setting(None, "pixels; null: the model's own", least=8, most=4096)
     split: str = setting("train", "split of the scored images")
     seed: int = setting(0, "random seed of every draw", least=0, most=MOST_SEED)
     root: str = DECLARED["root"]

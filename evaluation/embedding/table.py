@@ -55,7 +55,7 @@ def embed(
         embedding.x, embedding.paths  # (N, D) float32, (N,) str
 
     model: see `evaluation.load_model`. source, root, counts: see `evaluation.open_split`; labels are not needed.
-    split: None for all splits. image_size: in pixels, for a model that does not define it.
+    split: None for all splits. image_size: see `evaluation.load_model`.
     cache, precision, how (batch_size, device, workers, progress): see `evaluation.extract`.
     A stopped call goes on where it stopped, from the blocks in the cache. Unreadable images are left out and named.
     Raises UserError for a model or source that cannot be opened, and if no image can be read.

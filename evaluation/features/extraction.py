@@ -70,7 +70,7 @@ def extract(
     cache: folder of the cache, None for no cache. The key is the sha256 of the network (see
         `digest.weights_digest`), transform, list of images, labels, ids, groups, split and precision, so that different
         features have different keys. progress: show lines meanwhile.
-    image_size, in_chans: side of the centre crop and number of channels, if the model does not define them.
+    image_size, in_chans: side of the centre crop and number of channels, see `evaluation.load_model`.
     resize: length of the shorter side before the crop; interpolation: "bilinear", "bicubic"; None: the model's own.
     precision: "bfloat16" runs the network under autocast; features are stored as float32.
     batch_size: images per forward pass; None: 256 on a GPU, on the CPU as many as fit in its cache.

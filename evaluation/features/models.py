@@ -124,7 +124,9 @@ def load_model(
         A module is copied: the original keeps its mode and its device. A word with @class, @mean or @class+mean at
         its end takes these tokens of a ViT as the features, instead of those that it pools itself; with @layer1,
         @layer2, ... the mean over the positions after that layer (see `features.pooling.LayerPooling`).
-    image_size, in_chans: of the images, if the model does not define them; 224 and 3 by default.
+    image_size: side in pixels at which the model is fed; None: its own, 224 for a network that has none. A word may
+        hold one of its own, which counts more: `efficientnet_lite0(image_size=64)`.
+    in_chans: channels of the images, if the model does not define them; 3 by default.
     trust: "package.module:function", or several: your own functions that the card of an entry may name as the builder
         of its network, and that may be called.
     Raises UserError for other values, for weights that do not fit, and for untrusted code.
@@ -141,6 +143,9 @@ def load_model(
     text, pooling = parted(str(model))
     if pooling:
         return at_pooling(load_model(text, image_size=image_size, in_chans=in_chans, trust=trust), pooling)
+    text, own = words.sized(text)
+    checked_images(image_size=own)
+    image_size = own or image_size
     word = words.parse(text, f"model {text}")
     if word.kind == "timm":
         return _as_asked(_of_timm(text, word, image_size=image_size), image_size, in_chans)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from evaluation.features.models import LoadedModel, load_model
 from sslkit import zoo as zoos
+from sslkit.backbones.words import sized
 from sslkit.errors import UserError
 from sslkit.runtime.distributed import world_size
 from sslkit.zoo.exporting import is_export
@@ -116,12 +117,10 @@ def entries_of(folder: str | Path) -> Members[zoos.ZooEntry]:
 def load_member(
     one: Any, image_size: int | None = None, in_chans: int | None = None, trust: str | Sequence[str] | None = ()
 ) -> LoadedModel:
-    """Load a member of a zoo, see `evaluation.load_model`; image_size is for models outside a zoo only."""
+    """Load a member of a zoo, see `evaluation.load_model`; one that was opened before stays as it is."""
     if isinstance(one, Closed):
         return one.open()
-    named = isinstance(one, (str, Path)) and _folder_of(one).expanduser()
-    is_entry = isinstance(one, zoos.ZooEntry) or (named and named.is_dir())
-    return load_model(one, image_size=None if is_entry else image_size, in_chans=in_chans, trust=trust)
+    return load_model(one, image_size=image_size, in_chans=in_chans, trust=trust)
 
 
 def open_all(zoo: Any, load: Callable[[Any], LoadedModel], *, most: int = KEPT) -> Members[Any]:
@@ -150,16 +149,21 @@ def _folder_of(one: str | Path) -> Path:
 
 
 def _members_of(one: Any) -> Members[Any]:
-    folder = Path(one) if isinstance(one, (str, Path)) else None
+    word = sized(str(one))[0] if isinstance(one, (str, Path)) else None
+    folder = None if word is None else Path(word)
     is_model = folder is not None and ((folder / zoos.CARD).is_file() or is_export(folder))
     if folder is not None and folder.is_dir() and not is_model:
+        if word != str(one):
+            raise UserError(
+                f"{one} is a folder of entries, and the size is that of one model: give image_size= for all"
+            )
         return entries_of(folder)
     if isinstance(one, (LoadedModel, zoos.ZooEntry)):
         return Members({one.name if isinstance(one, LoadedModel) else one.folder.name: one})
     if folder is not None:
-        named = _folder_of(one)
+        named = _folder_of(word)
         is_folder = named.expanduser().is_dir()
-        return Members({str(one).rstrip("/").replace(str(named), named.name) if is_folder else str(one): one})
+        return Members({word.rstrip("/").replace(str(named), named.name) if is_folder else word: one})
     return Members({type(one).__name__: one})
 
 
@@ -180,9 +184,8 @@ def load_zoo(
 ) -> tuple[dict[str, LoadedModel], list[Failure]]:
     """Load the models of a zoo by name; also return those that could not be loaded.
 
-    zoo: see `evaluation.rank`. image_size: side for models outside a zoo; entries keep theirs.
-    trust: see `evaluation.load_model`. Raises UserError for an empty zoo, for duplicate names, and if no model can be
-    loaded.
+    zoo: see `evaluation.rank`. image_size, trust: see `evaluation.load_model`. Raises UserError for an empty zoo, for
+    duplicate names, and if no model can be loaded.
     """
     found = members(zoo)
     models = {}

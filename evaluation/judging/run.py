@@ -61,7 +61,7 @@ def evaluate(
         accuracy, letters of kept-back scripts for few-shot.
     protocols: names, default linear, knn and crowding, in the suite few_shot too.
     options: of protocols, {"few_shot": {"k_shot": 5}, ...}.
-    root: folder of the published data sets. image_size: in pixels, for a model that does not define it.
+    root: folder of the published data sets. image_size: see `evaluation.load_model`.
     seed: of every draw. say: called with a line when something is done. how: see `evaluation.extract` (cache, ...).
     pictures: also draw evaluation.png, and a map and the confusions of each data set whose images are classified.
     Raises UserError for unknown names, options and data before anything is extracted.

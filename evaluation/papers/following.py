@@ -84,7 +84,6 @@ class Subjects:
     splits: Mapping[str, Split]
     settings: Mapping[str, Setting]
     truth: Mapping[str, float]
-    image_size: int | None
 
 
 def small_subjects(task: str, lab: Lab) -> Subjects:
@@ -101,14 +100,14 @@ def small_subjects(task: str, lab: Lab) -> Subjects:
     }
     splits = opened_splits(task, Reading(), TUNED["max_images"], 1000)
     truth = {name: record["value"] for name, record in results.items()}
-    return Subjects(zoo, splits, settings, truth, TUNED["image_size"])
+    return Subjects(zoo, splits, settings, truth)
 
 
 def paper_subjects(benchmark: str, task: str, truth: Mapping[str, float], lab: Lab) -> Subjects:
     """The models of a published benchmark on one of its tasks, all with the setting PAPER."""
     zoo = open_benchmark(benchmark, checkpoints=lab.root / "checkpoints", root=lab.root).zoo
     splits = opened_splits(task, Reading(root=lab.root), None, None)
-    return Subjects(zoo, splits, dict.fromkeys(zoo, PAPER), truth, None)
+    return Subjects(zoo, splits, dict.fromkeys(zoo, PAPER), truth)
 
 
 def percent(share: float) -> str:

@@ -95,7 +95,7 @@ class TunedMaps(Maps):
     def stages(self, model: str, seed: int, lab: Lab) -> dict[str, View]:
         task = self.data[lab.scale]
         subjects = small_subjects(task, lab) if lab.scale == "small" else paper_subjects(self.benchmark, task, {}, lab)
-        loaded, setting = load_member(subjects.models[model], subjects.image_size), subjects.settings[model]
+        loaded, setting = load_member(subjects.models[model]), subjects.settings[model]
         found = follow(loaded, subjects.splits, replace(setting, seed=seed), self.shares, _test_view, lab)
         return {percent(share): view for share, view in found.items()}
 
@@ -114,7 +114,7 @@ class MovedMaps(Maps):
             zoo, most = small_zoo(lab), TUNED["max_images"]
         else:
             zoo, most = open_benchmark(self.benchmark, checkpoints=lab.root / "checkpoints", root=lab.root).zoo, None
-        loaded = load_member(zoo[model], TUNED["image_size"] if small else None)
+        loaded = load_member(zoo[model])
         split = opened_splits(task, Reading(root=lab.root), most, None)["train"]
         how = {"cache": lab.runtime.cache, "device": lab.runtime.device, "progress": lab.runtime.progress}
         features = extract(loaded, split, **how)

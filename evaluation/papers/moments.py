@@ -38,13 +38,13 @@ class Moments(Experiment):
 
     def _measure(self, model: str, lab: Lab) -> Numbers:
         if lab.scale == "small":
-            zoo, most, size = small_zoo(lab), TUNED["max_images"], TUNED["image_size"]
+            zoo, most = small_zoo(lab), TUNED["max_images"]
         else:
             zoo = open_benchmark(self.benchmark, checkpoints=lab.root / "checkpoints", root=lab.root).zoo
-            most, size = None, None
+            most = None
         split = opened_splits(self.data[lab.scale], Reading(root=lab.root), most, None)["train"]
         how = {"cache": lab.runtime.cache, "device": lab.runtime.device, "progress": lab.runtime.progress}
-        return moments(np.asarray(extract(load_member(zoo[model], size), split, **how).x, np.float64))
+        return moments(np.asarray(extract(load_member(zoo[model]), split, **how).x, np.float64))
 
     def shown(self, found: Mapping[str, Numbers]) -> Shown:
         rows = {model: {name: Cell(_estimate(numbers, name)) for name in COLUMNS} for model, numbers in found.items()}

@@ -43,7 +43,7 @@ class Stages(Ranked):
     def _followed(self, subjects: Subjects, lab: Lab) -> Numbers:
         numbers = {f"{TRUTH} | {model}": subjects.truth[model] for model in subjects.models}
         for name, one in subjects.models.items():
-            model, setting = load_member(one, subjects.image_size), subjects.settings[name]
+            model, setting = load_member(one), subjects.settings[name]
             found = follow(model, subjects.splits, setting, self.shares, _both, lab)
             told = {row(kind, share): value for share, values in found.items() for kind, value in values.items()}
             numbers |= {f"{key} | {name}": value for key, value in told.items() if key in self.metrics}
@@ -70,7 +70,7 @@ class Curves(Experiment):
     def _curve(self, model: str, seed: int, lab: Lab) -> Numbers:
         task = self.data[lab.scale]
         subjects = small_subjects(task, lab) if lab.scale == "small" else paper_subjects(self.benchmark, task, {}, lab)
-        loaded = load_member(subjects.models[model], subjects.image_size)
+        loaded = load_member(subjects.models[model])
         setting = replace(subjects.settings[model], seed=seed)
         found = follow(loaded, subjects.splits, setting, self.shares, Stage.accuracy, lab)
         return {percent(share): value for share, value in found.items()}

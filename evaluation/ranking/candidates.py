@@ -59,7 +59,7 @@ class Choice:
     """The images and the inputs of a ranking, beside its models and its data.
 
     split: of the data. max_images: maximum number, the same for each class, drawn by (seed, names); None: all.
-    image_size, in_chans, trust: see `evaluation.load_model`; image_size is for models outside a zoo.
+    image_size, in_chans, trust: see `evaluation.load_model`.
     source, clusters: the heads of LEEP and NCE, see `evaluation.ranking.source_heads`.
     reference: of PED, see `evaluation.ranking.references`.
     """

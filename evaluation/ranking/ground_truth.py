@@ -86,8 +86,7 @@ def ground_truth(
     zoo: see `evaluation.rank`. data: a source of `evaluation.open_split` or a list; its training and test splits.
     max_images, max_test_images: maximum numbers, the same for each class, drawn by the names with seed 0, so that every
         model uses the same images, and `evaluation.rank` with fewer a subset; None: all.
-    image_size: side in pixels for models outside a zoo; None: their own, 224 for most. Entries keep theirs.
-    trust: see `evaluation.load_model`. root, range, opacity, fill, cache: of the images, see `evaluation.extract`.
+    image_size, trust: see `evaluation.load_model`. root, range, opacity, fill, cache: see `evaluation.extract`.
     lr, weight_decay, optimizer: the grid; the best setting of each model on a held-out fifth of the training images
         is trained on all of them with every seed. extend, folds, steps, batch_size, seeds, crop, mirror, precision,
         device, workers: see `evaluation.fine_tune`; a grid of one rate is not extended.

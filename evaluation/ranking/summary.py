@@ -62,7 +62,7 @@ def rank_tasks(
     """Rank a zoo for one task or several and print the results; called by `recipes/rank.py`.
 
     data: a source or a list. truth: a .json file, {data: {model: accuracy}} or {model: accuracy}.
-    out: folder of NAME.json and NAME.png for each task, see `file_names`. image_size: of models outside a zoo.
+    out: folder of NAME.json and NAME.png for each task, see `file_names`. image_size: see `evaluation.load_model`.
     layers: metric by which the layers of each model are compared too, see `evaluation.ranking.layers`; None: not.
     source, clusters: see `evaluation.ranking.source_heads`.
     reference: of PED, see `evaluation.ranking.references`; the statistics of a data set are written, too.

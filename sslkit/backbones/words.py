@@ -1,15 +1,20 @@
-"""The words that name weights which are no zoo entry: `timm:NAME(num_heads=12):FILE:PART`, `published:NAME:FILE`."""
+"""The words that name weights which are no zoo entry: `timm:NAME(num_heads=12):FILE:PART`, `published:NAME:FILE`.
+
+Any may hold the size of its images: `efficientnet_lite0(image_size=64)`, `timm:NAME(num_heads=12, image_size=64):FILE`.
+"""
 
 import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from sslkit.backbones import timm_allowed, wheels
 from sslkit.errors import UserError
 
 KINDS = ("timm", "published", "random")
+_SIZE = re.compile(r"(?P<before>[(,]\s*)image_size\s*=\s*(?P<size>[^,()]*)(?P<after>[,)])")
 _CALL = re.compile(r"(?P<name>[^:(]*)(?P<call>\(.*?\))?(?::(?P<file>.*))?", re.DOTALL)
 
 
@@ -52,6 +57,21 @@ def parse(text: str, where: str) -> Word:
         raise UserError(f"{where}: write {kind}:NAME(argument=value):FILE")
     name, file = parts["name"], parts["file"] or ""
     return Word(kind, name, file, _arguments(name, parts["call"], where) if parts["call"] and kind == "timm" else {})
+
+
+def sized(text: str) -> tuple[str, int | None]:
+    """A word without the size of images that is written in it, and that size in pixels, None without one.
+
+    A path of this name is no word. Raises UserError for a size that is no whole number.
+    """
+    found = _SIZE.search(text)
+    if found is None or Path(text).expanduser().exists():
+        return text, None
+    if not found["size"].strip().isdecimal():
+        raise UserError(f"model {text}: image_size is in pixels, a whole number: NAME(image_size=64)")
+    first, last = found["before"].startswith("("), found["after"] == ")"
+    between = "" if first and last else "(" if first else ")" if last else ", "
+    return text[: found.start()] + between + text[found.end() :].lstrip(), int(found["size"])
 
 
 def _arguments(name: str, call: str, where: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import timm
 import torch
 
 import evaluation
-from sslkit.backbones.words import Word, parse
+from sslkit.backbones.words import Word, parse, sized
 from sslkit.errors import UserError
 from sslkit.zoo.start import start
 
@@ -47,3 +47,19 @@ def test_weights_that_fit_another_number_of_heads_need_it_said(tmp_path: Path) -
         with pytest.raises(UserError, match=rf"MoCo v3's, whose ViT-S has 12 heads .* timm:{VIT}\(num_heads=12\):FILE"):
             load(f"timm:{VIT}:{file}")
         assert load(f"timm:{VIT}(num_heads=12):{file}").net.blocks[0].attn.num_heads == 12
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("efficientnet_lite0(image_size=64)", ("efficientnet_lite0", 64)),
+        (f"timm:{VIT}(num_heads=12, image_size=96):a/b:c", (f"timm:{VIT}(num_heads=12):a/b:c", 96)),
+        (f"timm:{VIT}(image_size=96,num_heads=12):a", (f"timm:{VIT}(num_heads=12):a", 96)),
+        ("timm:resnet10t(a=1, image_size = 96, channels=(1,2)):f", ("timm:resnet10t(a=1, channels=(1,2)):f", 96)),
+        ("random:narrow_resnet(image_size=32):1", ("random:narrow_resnet:1", 32)),
+        ("published:byol(image_size=96):file", ("published:byol:file", 96)),
+        ("timm:resnet18:w(1).pth", ("timm:resnet18:w(1).pth", None)),
+    ],
+)
+def test_the_size_of_images_in_a_word(text: str, expected: tuple[str, int | None]) -> None:
+    assert sized(text) == expected

@@ -252,7 +252,8 @@ def test_the_command_writes_and_prints_tables(tmp_path: Path, script: ModuleType
     write_truth(tmp_path, truth)
     (tmp_path / "truth" / DETAILS).write_text(json.dumps({"settings": {"image_size": 16}, "results": {}}))
     call = ["benchmarks/ranking/run", "study", "--out", "study.json"]
-    words = ["--zoo", *names, "--truth", "truth", "--metrics", "logme", "ped+logme", "random", "--images", "60"]
+    sized = [name.replace("resnet", "resnet(image_size=16)") for name in names]
+    words = ["--zoo", *sized, "--truth", "truth", "--metrics", "logme", "ped+logme", "random", "--images", "60"]
     done = typed(*call, *words, "--draws", "20", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "3 models, 1 task;" in done.stdout and "random (baseline)" in done.stdout

@@ -20,7 +20,7 @@ from typing import Any
 import cli
 import numpy as np
 import torch
-from ranking.truth import image_size, measured, seed_noise, titled, usable
+from ranking.truth import measured, seed_noise, titled, usable
 from results import keep, keep_constant, load
 from tqdm import tqdm
 
@@ -80,7 +80,7 @@ def measure(args: argparse.Namespace) -> None:
     if missing:
         raise UserError(f"--truth has no results with settings of {', '.join(missing)}")
     settings = details["settings"]
-    models, failures = load_zoo(args.zoo, image_size(settings))
+    models, failures = load_zoo(args.zoo)
     if failures:
         raise UserError("; ".join(map(str, failures)))
     judged = {task: usable(titled(task), truth[task], details, models) for task in wanted}

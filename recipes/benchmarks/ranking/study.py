@@ -1,7 +1,8 @@
 """Ranking quality of transferability metrics on a zoo: against fine-tuning, with baselines and the papers' claims.
 
-    python recipes/ground_truth.py zoo=[runs/zoo,efficientnet_lite0] data=[clipart,digits] image_size=64
-    python recipes/benchmarks/ranking/run.py study --zoo runs/zoo efficientnet_lite0 --truth runs/truth runs/truth_many
+    python recipes/ground_truth.py zoo='[runs/zoo,efficientnet_lite0(image_size=64)]' data=[clipart,digits]
+    python recipes/benchmarks/ranking/run.py study --truth runs/truth runs/truth_many \
+        --zoo runs/zoo "efficientnet_lite0(image_size=64)"
     python recipes/benchmarks/ranking/run.py study --table --markdown      (print the committed results)
 
 Every metric scores the same images of a task, balanced by class and drawn from the training images of fine-tuning. Each
@@ -21,7 +22,7 @@ import numpy as np
 import results
 from ranking.summary import summarised
 from ranking.table import table
-from ranking.truth import FEWEST, image_size, measured, runs_of, titled, usable
+from ranking.truth import FEWEST, measured, runs_of, titled, usable
 
 from sslkit.cli.process import keep_freed_memory
 
@@ -82,11 +83,11 @@ def arguments() -> argparse.Namespace:
 def study(args: argparse.Namespace) -> dict[str, Any]:
     """Compute the content of the results file. Checks arguments and ground truth first; raises UserError."""
     if not args.zoo:
-        raise UserError("give the models: --zoo runs/zoo efficientnet_lite0")
+        raise UserError("give the models: --zoo runs/zoo 'efficientnet_lite0(image_size=64)'")
     for metric in args.metrics:
         parse(metric)
     truth, details = measured(args.truth)
-    models, failures = load_zoo(args.zoo, image_size(details["settings"]))
+    models, failures = load_zoo(args.zoo)
     if failures:
         raise UserError(f"cannot be loaded: {'; '.join(map(str, failures))}")
     wanted = args.data or list(truth)

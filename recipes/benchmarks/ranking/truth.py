@@ -51,14 +51,6 @@ def runs_of(record: Mapping[str, Any], settings: Mapping[str, Any]) -> int:
     return len(record["grid"]) * settings.get("folds", 1) + len(record["values"])
 
 
-def image_size(settings: Mapping[str, Mapping[str, Any]]) -> int | None:
-    """The side for models outside a zoo, the same in all tasks. Raises UserError."""
-    sizes = {one.get("image_size") for one in settings.values()}
-    if len(sizes) > 1:
-        raise UserError(f"--truth: the folders are of different image sizes: {sorted(map(str, sizes))}")
-    return next(iter(sizes), None)
-
-
 def usable(task: str, truth: Mapping[str, float], details: Mapping, models: Mapping[str, LoadedModel]) -> list[str]:
     """The models of a task with ground truth of their current weights. Raises UserError for fewer than three."""
     records = details.get("results", {}).get(task, {})

