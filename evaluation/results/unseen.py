@@ -8,6 +8,7 @@ import numpy as np
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
 from sslkit.errors import UserError
+from sslkit.terminal.say import counted
 
 UNSEEN = "without images of train"  # a name in `Result.others`
 IN_TRAIN, TESTED = "in_train", "tested"  # in `Result.details`
@@ -42,8 +43,9 @@ def told(result: Result, written: Callable[[Estimate], str]) -> str:
     if not count or result.metric == UNSEEN:
         return ""
     if UNSEEN in result.others:
-        return f"; without {count:,} images of train: {written(result.others[UNSEEN])}"
-    return f"; all {count:,} images are of train" if count == tested else f"; {count:,} images are of train"
+        return f"; without {counted(count, 'image')} of train: {written(result.others[UNSEEN])}"
+    images = counted(count, "image")
+    return f"; all {images} are of train" if count == tested else f"; with {images} of train"
 
 
 def note_of(result: Result) -> str:
