@@ -24,6 +24,7 @@ from sslkit.data.mirror import is_mirrored
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.options import members
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 
 __all__ = ["Entry", "Listing", "Reading", "Split", "find", "names", "note_of", "open_split", "overlap", "splits_of"]
@@ -47,6 +48,7 @@ def published(source: Any) -> Entry | None:
     return find(name) if name in names() else None
 
 
+@process_kept()
 def open_split(
     source: str | Path | Images | Dataset | Sequence[str | Path] | Split,
     split: str = "test",

@@ -11,6 +11,7 @@ from evaluation.datasets import Reading
 from evaluation.embedding.sources import Part, merged_classes, open_parts
 from evaluation.features.extraction import context, features_of
 from evaluation.features.models import LoadedModel, load_model
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 
 
@@ -37,6 +38,7 @@ class Embedding:
         return len(self.x)
 
 
+@process_kept()
 def embed(
     model: Any,
     source: Any,

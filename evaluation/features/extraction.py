@@ -27,6 +27,7 @@ from sslkit.data.pixel_digest import KEY
 from sslkit.errors import UserError
 from sslkit.files.writing import exclusive
 from sslkit.options.settings import MOST_SEED
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.runtime.waiting import Others, OthersStopped, from_first, together
@@ -39,6 +40,7 @@ _WHAT = "the features"
 _WORK = "the extraction of features"  # in messages
 
 
+@process_kept()
 def extract(
     model: Any,
     dataset: Any,

@@ -25,6 +25,7 @@ from sslkit.data.decode.scale import Scale
 from sslkit.data.images import Images
 from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.device import seeded
 from sslkit.terminal import say
 from sslkit.zoo import exporting
@@ -108,6 +109,7 @@ class LoadedModel:
         return as_trained(images, self.scale, self.name, **options)
 
 
+@process_kept()
 def load_model(
     model: Any, *, image_size: int | None = None, in_chans: int | None = None, trust: str | Sequence[str] | None = ()
 ) -> LoadedModel:

@@ -29,6 +29,7 @@ from sslkit.numerics.figures import (
     tsne,
 )
 from sslkit.options.members import nearest
+from sslkit.runtime.callers import process_kept
 
 MAPS = {"tsne": "t-SNE", "umap": "UMAP"}
 MOST_LEFT_OUT = 3  # classes that the caption names
@@ -81,6 +82,7 @@ class Map:
         return f"The {shown} of {shown + left_out:,} classes with the most images (without {names})"
 
 
+@process_kept()
 def plot_features(
     features: Any,
     path: str | Path,
@@ -115,6 +117,7 @@ def plot_features(
     return found
 
 
+@process_kept()
 def plot_confusion(
     truth: np.ndarray, predicted: np.ndarray, classes: Sequence[str], path: str | Path, *, title: str = ""
 ) -> np.ndarray:

@@ -23,6 +23,7 @@ from sslkit.data.sources.objects import is_several
 from sslkit.errors import UserError
 from sslkit.files.writing import name_of
 from sslkit.options import members
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
 
@@ -36,6 +37,7 @@ DEFAULT = ("linear", "knn", "crowding")  # of data that are named
 Tell = Callable[[str, str], None]
 
 
+@process_kept()
 def evaluate(
     model: Any,
     data: Any = None,

@@ -17,6 +17,7 @@ from torch import Tensor
 from evaluation.learners.lbfgs import Axes, Loss, begin, minimise, principal_axes, sigmoid_loss, softmax_loss
 from evaluation.results.measures import top_class
 from sslkit.errors import UserError
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 
 BLOCK = 4096  # rows
@@ -134,6 +135,7 @@ def sigmoid_problem(x: Tensor, y: Any, precision: torch.dtype) -> Problem:
     return Problem(principal_axes(x, precision), loss, np.arange(y.shape[1]), centred=False)
 
 
+@process_kept()
 def fit_logistic(
     x: Any,
     y: Sequence,

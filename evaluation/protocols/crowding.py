@@ -22,6 +22,7 @@ from sslkit.errors import UserError, shown
 from sslkit.numerics import diagnostics
 from sslkit.numerics.diagnostics import ClassGeometry, Moments
 from sslkit.options.settings import Limits
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 
 CENTROIDS = ("mean", "unit")
@@ -40,6 +41,7 @@ class Options:
     centroid: Annotated[str, Limits(choices=CENTROIDS)] = "mean"
 
 
+@process_kept()
 def crowding(
     features: Any,
     *,

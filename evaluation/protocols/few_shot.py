@@ -25,6 +25,7 @@ from evaluation.results.statistics import over_episodes
 from sslkit.errors import UserError, shown
 from sslkit.options.members import nearest
 from sslkit.options.settings import Limits
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 
 NORMALIZE = ("l2", "none")
@@ -59,6 +60,7 @@ class Options:
 SETTINGS = {"n_way": Options.n_way, "k_shot": 1, "n_query": Options.n_query, "episodes": Options.episodes, "seed": 0}
 
 
+@process_kept()
 def few_shot(
     features: Any,
     *,

@@ -26,6 +26,7 @@ from evaluation.tuning.trials import Runner, Trial, open_runner
 from sslkit.data.image_options import CACHE
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 
 SELECT = ("held_out", "test")
@@ -67,6 +68,7 @@ class Options:
     workers: Workers = 1
 
 
+@process_kept()
 def fine_tune(
     model: Any,
     dataset: Any,

@@ -22,6 +22,7 @@ from evaluation.results.class_means import mean_per_class
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, share
 from sslkit.errors import UserError, shown
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 
 QUERIES, VOTES = 4096, 2**22  # test images, and class votes, held in memory at a time
@@ -35,6 +36,7 @@ class Options:
     temperature: Positive = 0.07
 
 
+@process_kept()
 def knn(
     train: Any,
     test: Any,

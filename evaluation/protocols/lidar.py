@@ -27,6 +27,7 @@ from sslkit.data.views.recipe import SIMCLR, View, ViewRecipe
 from sslkit.errors import UserError
 from sslkit.numerics import diagnostics
 from sslkit.options.settings import Limits
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 
 BATCH = 32  # images whose views are drawn together; changing it changes the draws of a seed
@@ -56,6 +57,7 @@ class ViewFeatures:
     unreadable: list[str]
 
 
+@process_kept()
 def lidar(
     model: Any,
     split: Split,

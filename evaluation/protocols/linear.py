@@ -27,6 +27,7 @@ from evaluation.results.measures import measured
 from evaluation.results.result import Result, rows_digest
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
 
@@ -37,6 +38,7 @@ SHARE = {"lbfgs": 0.2, "grid": 0.1}  # held-out share of the training images
 Found = tuple[np.ndarray, bool | None, dict[str, Any]]  # scores (M, K) of the test rows, converged, details
 
 
+@process_kept()
 def linear_probe(
     train: Any,
     test: Any,

@@ -45,6 +45,7 @@ from sslkit.errors import UserError
 from sslkit.numerics.schedules import cosine
 from sslkit.options.members import nearest
 from sslkit.options.settings import Limits
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 
 
@@ -90,6 +91,7 @@ class Options:
     precision: Precision = "float32"
 
 
+@process_kept()
 def linear_on_views(
     model: Any,
     train: Split,

@@ -14,9 +14,11 @@ from evaluation.protocols.detection.options import Options, Place
 from evaluation.protocols.detection.output import TERMINAL
 from evaluation.results.result import Result
 from sslkit.data.decode.fill import Fill
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 
 
+@process_kept()
 def segmentation(
     model: Any,
     data: Any = None,

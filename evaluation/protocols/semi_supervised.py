@@ -27,6 +27,7 @@ from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import Runner, Trial, open_runner
 from sslkit.data.image_options import CACHE
 from sslkit.errors import UserError
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 
 SHARE = 0.1  # of the labelled images, held out to choose the rates by
@@ -58,6 +59,7 @@ class Search:
     select: str = "held_out"
 
 
+@process_kept()
 def semi_supervised(
     model: Any,
     dataset: Any,

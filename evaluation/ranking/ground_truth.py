@@ -29,6 +29,7 @@ from sslkit.data.image_options import CACHE, checked_fill, checked_range
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime, silent
 from sslkit.runtime.distributed import rank, world_size
 
@@ -49,6 +50,7 @@ class GroundTruth:
     failures: tuple[Failure, ...] = ()
 
 
+@process_kept()
 def ground_truth(
     zoo: Any,
     data: Any,

@@ -30,6 +30,7 @@ from evaluation.ranking.regions import judged_by, parts
 from evaluation.ranking.rounds import Round, rounds_of
 from sslkit.data.decode.fill import AUTO, Fill
 from sslkit.errors import UserError
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 
 SURE = 0.95  # probability at which the tuning stops early
@@ -77,6 +78,7 @@ class Halving:
         return sum(arm.seconds for one in self.rounds for arm in one.arms)
 
 
+@process_kept()
 def successive_halving(
     zoo: Any,
     data: Any,

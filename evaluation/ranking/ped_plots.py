@@ -24,10 +24,12 @@ from sslkit.numerics.figures import (
     titled,
     tsne,
 )
+from sslkit.runtime.callers import process_kept
 
 SEPARATE = "The two maps are independent: compare the numbers, not positions."
 
 
+@process_kept()
 def plot_energy(energies: Mapping[str, Sequence[float]], path: str | Path) -> Path:
     """Plot the potential energy after each step, as a share of the initial energy, a line for each model.
 
@@ -55,6 +57,7 @@ def plot_energy(energies: Mapping[str, Sequence[float]], path: str | Path) -> Pa
     return Path(path)
 
 
+@process_kept()
 def plot_moves(
     features: Any,
     labels: Any = None,

@@ -27,6 +27,7 @@ from evaluation.results.result import PACKAGES
 from sslkit.data.image_options import VALUES
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 
 SAID = (
@@ -43,6 +44,7 @@ SAID = (
 KNN = parse("knn")  # the accuracies behind the expected regret of the consensus
 
 
+@process_kept()
 def rank(
     zoo: Any,
     dataset: Any = None,

@@ -14,6 +14,7 @@ from evaluation.ranking.samples import as_sample
 from evaluation.transferability.base import Sample, Score, check_scale, find, names, wrappers
 from sslkit.errors import UserError
 from sslkit.options import members
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
 
@@ -95,6 +96,7 @@ def takes_numbers(name: str) -> bool:
     return getattr(find(name), "TAKES_NUMBERS", False)
 
 
+@process_kept()
 def score(
     name: str,
     features: Any,
@@ -137,6 +139,7 @@ def score(
     return found.value
 
 
+@process_kept()
 def evaluate_metric(
     name: str,
     features: Any,

@@ -10,10 +10,12 @@ from evaluation.report import page, reading
 from evaluation.report.reading import RANKINGS
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text
+from sslkit.runtime.callers import process_kept
 
 __all__ = ["write_report"]
 
 
+@process_kept()
 def write_report(
     zoo: str | Path,
     out: str | Path = "report.html",

@@ -12,9 +12,9 @@ from typing import Any
 
 from sslkit.cli import process, stand_ins  # first: it says in one line what stops the imports, too
 
-if stand_ins.HELP & set(sys.argv):
+if process.is_command() and stand_ins.HELP & set(sys.argv):
     stand_ins.install(sys.argv)  # before the first import of a large library
-elif Path(sys.argv[0]).name == "train.py":
+elif process.is_command() and Path(sys.argv[0]).name == "train.py":
     from sslkit.cli.words import check_data
 
     check_data(sys.argv[1:])

@@ -16,8 +16,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
-
 PROGRAMS = ("recipes", "sslkit_recipes")  # their folder, in the clone and installed
 FAILED, REFUSED = 1, 2
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -25,6 +23,7 @@ STOPPED = "stopped; the same command goes on: what was finished is kept"
 # Of <malloc.h>; bytes of a block that is kept, and the most that glibc before 2.35 takes.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT, MOST_BEFORE_2_35 = 2**30, 2**25
+_prepared = False  # this process is a command's, and not one that imports a part of it
 _started = False  # imports are done, so that a stop unwinds what was begun
 _received = signal.SIGINT
 
@@ -117,6 +116,9 @@ def _stop_child(number: int, frame: FrameType | None) -> None:
 
 def prepare() -> None:
     """Make this process ready: that of a command, or a child that it has started afresh."""
+    global _prepared
+    _prepared = True
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
     _open_streams()
     is_child = multiprocessing.parent_process() is not None
     handler = _stop_child if is_child else _stop if _is_first() else _go_on
@@ -127,6 +129,11 @@ def prepare() -> None:
             signal.signal(number, handler)
     if not is_child:
         os.register_at_fork(after_in_child=_in_fork)
+
+
+def is_command() -> bool:
+    """Return whether this process is that of a command, whose words and signals are ours to read."""
+    return _prepared
 
 
 def keep_freed_memory() -> bool:

@@ -1,11 +1,10 @@
 """What belongs to the caller's process, and is as it was when a function has ended."""
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import torch
 
 
 @contextmanager
@@ -22,11 +21,17 @@ def environment_kept() -> Iterator[None]:
 
 @contextmanager
 def process_kept() -> Iterator[None]:
-    """Put environment, filters of warnings and the number of threads back after the block."""
-    threads = torch.get_num_threads()
+    """Put environment, filters and form of warnings and the number of threads back after the block.
+
+    Imports change them too, and many libraries are imported when they are first used. Public functions are decorated
+    with it.
+    """
+    torch = sys.modules.get("torch")  # some functions need no torch, and should not wait for it
+    threads, form = torch and torch.get_num_threads(), warnings.formatwarning
     try:
         with environment_kept(), warnings.catch_warnings():
             yield
     finally:
-        if torch.get_num_threads() != threads:
+        warnings.formatwarning = form
+        if torch and torch.get_num_threads() != threads:
             torch.set_num_threads(threads)

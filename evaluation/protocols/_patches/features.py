@@ -106,7 +106,11 @@ def each_map(
     device, workers = device_of(runtime.device), runtime.workers
     model.backbone.to(device).eval()
     loader = DataLoader(
-        _Prepared(images, model), BATCH, num_workers=0 if workers == "auto" else workers, collate_fn=list
+        _Prepared(images, model),
+        BATCH,
+        num_workers=0 if workers == "auto" else workers,
+        collate_fn=list,
+        generator=torch.Generator().manual_seed(0),  # otherwise it draws from the global one
     )
     hidden = None if runtime.progress and rank() == 0 else True  # None: only on a terminal
     for batch in tqdm(loader, desc=printable(what, keep=""), unit="batch", disable=hidden, leave=False):

@@ -25,6 +25,7 @@ from evaluation.protocols.action.runs import Run, done
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tuning.processes import process_group
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 
 FOLDS = (1, 2, 3)  # the official splits that a set can have
@@ -32,6 +33,7 @@ BESIDE = ("top5", *map(fold_name, FOLDS))
 SHOWN = 3  # unreadable videos that a line names
 
 
+@process_kept()
 def action(
     model: Any,
     data: str | None = None,

@@ -15,9 +15,11 @@ from evaluation.protocols.detection.results import seed_name
 from evaluation.results.result import Result
 from evaluation.results.unseen import UNSEEN
 from sslkit.data.decode.fill import Fill
+from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 
 
+@process_kept()
 def detection(
     model: Any,
     data: Any = None,

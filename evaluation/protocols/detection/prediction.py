@@ -57,7 +57,11 @@ def predictions(
     workers = readers(runtime)
     context = "spawn" if workers else None
     loader = DataLoader(
-        _Images(data.pixels, len(data)), batch_size=None, num_workers=workers, multiprocessing_context=context
+        _Images(data.pixels, len(data)),
+        batch_size=None,
+        num_workers=workers,
+        multiprocessing_context=context,
+        generator=torch.Generator().manual_seed(0),  # otherwise it draws from the global one
     )
     hidden = None if runtime.progress else True
     for image in tqdm(plain_errors(loader), title, len(data), unit="image", leave=False, disable=hidden):
