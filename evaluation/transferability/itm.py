@@ -109,7 +109,9 @@ def score(
     Range: 0 to 1, in steps of 1 / N_val; ties can be broken by diagnostics["cross_entropy"], lower is better.
     Cost: O(iterations (256 D C + 256 C^2)), independent of N; the C^2 is psi's head.
     Source: Implicit Modeling for Transferability Estimation of Vision Foundation Models, 2025, arXiv 2510.23145,
-    eqs. 7 and 12; deviations: standardised by the training part only, stratified split. The 500 steps are float32, as
+    eqs. 7 and 12; deviations: standardised by the training part only; stratified split; the kernel is eta / B E E' of a
+    batch's rows at unit length, without gradient, as in the code, and eta / N E E' of the N training rows for held-out
+    images; eta of eq. 12, for which the paper gives no bounds, is cut to 0.05 to 0.95. The 500 steps are float32, as
     published: on random data the accuracies are those of float64, in 0.45 to 0.65 of the time.
     Not for: fewer held-out images than classes, where it is coarse; "transductive" is no accuracy on unseen images.
     """

@@ -60,11 +60,9 @@ def path(folder: Path, name: str) -> Path:
 
 def write(folder: Path, head: Head, backbone: str) -> None:
     """Write a head of the entry in `folder`. backbone: the sha256 of the backbone's file. Raises UserError."""
-    from safetensors.torch import save
-
     metadata = {"backbone": backbone, "layers": json.dumps(head.kinds)}
     with write_whole(path(folder, head.name)) as partial:
-        partial.write_bytes(save(head.state, metadata))
+        partial.write_bytes(weights.as_bytes(head.state, metadata))
 
 
 def read(folder: Path, name: str, backbone: str) -> nn.Sequential:

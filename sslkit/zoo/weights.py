@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +41,19 @@ def read(path: Path) -> dict[str, Tensor]:
         raise _damaged(path, error) from error
     check_finite(state, path)
     return state
+
+
+def as_bytes(state: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
+    """The content of a safetensors file, the same for equal tensors: the library writes metadata in random order."""
+    from safetensors.torch import save
+
+    written = save(dict(state), dict(metadata))
+    end = 8 + int.from_bytes(written[:8], "little")
+    header = json.loads(written[8:end])
+    header["__metadata__"] = dict(sorted(metadata.items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # the format's alignment of the tensors
+    return len(text).to_bytes(8, "little") + text + written[end:]
 
 
 def sha256(path: Path) -> str:

@@ -43,6 +43,15 @@ def test_layers_come_back_and_the_card_has_the_recipe(entry: zoo.ZooEntry) -> No
     assert [type(layer).__name__ for layer in kept.head("own")].count("Linear") == 4  # norms are folded
 
 
+def test_heads_of_equal_tensors_are_equal_files(entry: zoo.ZooEntry) -> None:
+    """The library's order of two metadata is random."""
+    written = {
+        heads.path(entry.keep_head(Head.of("own", projector(), RECIPE)).folder, "own").read_bytes() for _ in range(12)
+    }
+    assert len(written) == 1
+    torch.testing.assert_close(safetensors.torch.load(written.pop()), Head.of("own", projector(), RECIPE).state)
+
+
 def test_another_head_is_kept_beside_the_first(entry: zoo.ZooEntry) -> None:
     more = entry.keep_head(Head.of("labels", nn.Sequential(nn.Linear(6, 3)), RECIPE))
     assert sorted(more.card["source_heads"]) == ["labels", "own"] and more.card == zoo.ZooEntry.load(entry.folder).card

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
+from sslkit.zoo import weights
 from sslkit.zoo.exporting.base import Source, Target, filled, network_of, pretrained_cfg
 from sslkit.zoo.frozen import About, Frozen
 from sslkit.zoo.loading import load_lines
@@ -20,10 +21,8 @@ class Timm(Target):
     suffix = ".safetensors"
 
     def write(self, source: Source, path: Path, name: str) -> None:
-        import safetensors.torch
-
         header = {"format": "pt", KEY: source.about.to_json(), "load": "\n".join(self.lines(source.about, name))}
-        path.write_bytes(safetensors.torch.save(source.state_dict(), metadata=header))
+        path.write_bytes(weights.as_bytes(source.state_dict(), header))
 
     def lines(self, about: About, name: str) -> list[str]:
         return load_lines(network_of(about, Path(name)).lines(), pretrained_cfg(about), name, about.range)
