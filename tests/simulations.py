@@ -4,9 +4,12 @@ data set after another; the interval is None where there is none."""
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from scipy import stats
 
 from evaluation.protocols._patches import miou
 from evaluation.results import measures
+from evaluation.results.class_means import difference_per_class, mean_per_class
+from evaluation.results.comparison import _episodes, _images
 from evaluation.results.statistics import bootstrap_mean, over_episodes, over_seeds, share
 
 Interval = tuple[float, float] | None
@@ -16,8 +19,57 @@ MANY = 40_000  # images that stand for unlimited ones
 
 def shares(rng: np.random.Generator, count: int) -> Draws:
     for number in range(count):
-        n, p = ((40, 0.8), (200, 0.93), (1000, 0.99))[number % 3]
+        n, p = (30, 100, 300)[number % 3], rng.beta(4, 1)
         yield share(rng.random(n) < p).interval, p
+
+
+def class_means(rng: np.random.Generator, count: int) -> Draws:
+    """Classes that differ, some with two to five images."""
+    for _ in range(count):
+        y, right = _classes(rng)
+        yield mean_per_class(rng.random(len(y)) < right[y], y).interval, float(right.mean())
+
+
+def class_differences(rng: np.random.Generator, count: int) -> Draws:
+    for _ in range(count):
+        y, right = _classes(rng)
+        better, worse = (1 - right) * rng.random(), (1 - right) * rng.random()
+        drawn = rng.random(len(y))
+        difference = (drawn < better[y]).astype(int) - (drawn > 1 - worse[y])
+        yield difference_per_class(difference, y)[1], float((better - worse).mean())
+
+
+def _classes(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The labels of 30 to 300 images of two to eight classes, the smallest of 2 to 5 images, and its share right."""
+    sizes = rng.integers(8, 40, rng.integers(2, 9))
+    sizes[0] = rng.integers(2, 6)
+    return np.repeat(np.arange(len(sizes)), sizes), np.append(rng.uniform(0.3, 0.95), rng.beta(9, 1, len(sizes) - 1))
+
+
+def image_differences(rng: np.random.Generator, count: int) -> Draws:
+    """Two models on 30 to 300 images: either alone is right on a few."""
+    for number in range(count):
+        n, better, worse = (30, 100, 300)[number % 3], *rng.uniform(0.02, 0.2, 2)
+        drawn = rng.random(n)
+        yield _images(drawn < better, drawn > 1 - worse, number)["interval"], better - worse
+
+
+def episode_differences(rng: np.random.Generator, count: int) -> Draws:
+    """From 5 episodes on, or seeds, whose difficulty the two models share."""
+    for number in range(count):
+        level = rng.beta(12, 4, (5, 20, 200)[number % 3])
+        a, b = (rng.binomial(75, np.clip(level + shift, 0, 1)) / 75 for shift in (0.0, -0.05))
+        many = rng.beta(12, 4, MANY)
+        yield _episodes(a, b)["interval"], float((many - np.clip(many - 0.05, 0, 1)).mean())
+
+
+def correlations(rng: np.random.Generator, count: int) -> Draws:
+    """Pearson's r by Fisher's z, of 5 to 100 networks or tasks."""
+    for number in range(count):
+        n, rho = (5, 10, 100)[number % 3], rng.uniform(-0.9, 0.9)
+        x = rng.standard_normal(n)
+        found = stats.pearsonr(x, rho * x + (1 - rho**2) ** 0.5 * rng.standard_normal(n))
+        yield tuple(found.confidence_interval(0.95)), rho
 
 
 def means(rng: np.random.Generator, count: int) -> Draws:
@@ -28,12 +80,12 @@ def means(rng: np.random.Generator, count: int) -> Draws:
 
 def seeds(rng: np.random.Generator, count: int) -> Draws:
     for number in range(count):
-        yield over_seeds(0.8 + 0.02 * rng.standard_normal((2, 3, 5)[number % 3])).interval, 0.8
+        yield over_seeds(0.8 + 0.02 * rng.standard_normal((3, 5)[number % 2])).interval, 0.8
 
 
 def episodes(rng: np.random.Generator, count: int) -> Draws:
-    for _ in range(count):
-        yield over_episodes(rng.binomial(75, rng.beta(12, 4, 200)) / 75).interval, 0.75
+    for number in range(count):
+        yield over_episodes(rng.binomial(75, rng.beta(12, 4, (5, 20, 200)[number % 3])) / 75).interval, 0.75
 
 
 def label_maps(statistic: str, rng: np.random.Generator, count: int) -> Draws:

@@ -1,44 +1,179 @@
-"""How often intervals hold the value that they are about, by simulation; the slow run draws more data sets."""
+"""Every statistic that is given an interval holds the value that it is about: its coverage is simulated.
 
-from collections.abc import Callable
+The code is searched for the places that make an interval; one that is not in PLACES fails the test, so a new statistic
+brings its simulation. The slow run draws more data sets.
+"""
+
+import ast
+import inspect
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 import simulations
+import simulations_of_features as of_features
 
-from evaluation.results import measures
+from evaluation.ranking.agreement import FEWEST
+from evaluation.results import class_means, measures, statistics
 
+ROOT = Path(__file__).parents[3]
 COVERS = 0.92
-SIMULATIONS: dict[str, Callable] = {
+QUICK: dict[str, Callable] = {
     "share": simulations.shares,
-    "mean of images": simulations.means,
+    "class means": simulations.class_means,
+    "mean": simulations.means,
     "seeds": simulations.seeds,
     "episodes": simulations.episodes,
+    "difference of images": simulations.image_differences,
+    "difference of classes": simulations.class_differences,
+    "difference of episodes": simulations.episode_differences,
+    "correlation": simulations.correlations,
     "miou": partial(simulations.label_maps, "miou"),
     "pixel_accuracy": partial(simulations.label_maps, "pixel_accuracy"),
     "class_accuracy": partial(simulations.label_maps, "class_accuracy"),
+}
+OVER_CLASSES = ("inter/mean", "intra/mean", "fisher/mean", "inter/unit", "intra/unit", "fisher/unit", "silhouette")
+OVER_ROWS = ("rankme", "alpha_req", "uniformity")
+SLOW: dict[str, Callable] = {
+    **{name: partial(of_features.of_classes, name) for name in OVER_CLASSES},
+    **{name: partial(of_features.of_rows, name) for name in OVER_ROWS},
+    "lidar": of_features.lidar,
+    "alignment": of_features.alignment,
+    **{name: partial(of_features.agreements, name) for name in FEWEST},
+    "tau over tasks": partial(of_features.over_several_tasks, False),
+    "difference over tasks": partial(of_features.over_several_tasks, True),
 }
 NIGHTLY: dict[str, Callable] = {  # a second a data set
     "map11": partial(simulations.precisions, measures.ap11),
     "map": partial(simulations.precisions, measures.average_precision),
 }
+SIMULATED = {**QUICK, **SLOW, **NIGHTLY}
+
+# Calls of which an interval is made, beside the functions of `statistics` and `class_means` that return one.
+PARTS = {"percentile", "quantile", "nanpercentile", "nanquantile", "confidence_interval", "ppf", "stdtrit"}
+PARTS |= {"betaincinv", "ndtri", "t_quantile", "wilson_ends", "Z95"}
+NO_INTERVAL = "no interval"
+PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
+    "evaluation/papers/accuracies.py:_cell": ("seeds",),
+    "evaluation/papers/claims.py:_told": ("seeds",),
+    "evaluation/papers/convergence.py:_points": ("seeds",),
+    "evaluation/papers/maps.py:_cells": ("seeds",),
+    "evaluation/papers/moments.py:moments": ("mean",),
+    "evaluation/papers/pictured.py:Bounds.shown": ("correlation",),
+    "evaluation/papers/pictured.py:_correlated": ("correlation",),
+    "evaluation/papers/rankings.py:Ranked._cells": ("seeds",),
+    "evaluation/papers/shifts.py:Shifts._columns": ("seeds",),
+    "evaluation/papers/sources.py:_correlation": ("correlation",),
+    "evaluation/papers/stages.py:Curves._cells": ("seeds",),
+    "evaluation/papers/subsets.py:Subsets.shown": ("seeds",),
+    "evaluation/papers/subsets.py:correlated": ("correlation",),
+    "evaluation/papers/training.py:Training._cells": ("seeds",),
+    "evaluation/protocols/_patches/miou.py:estimates": ("miou", "pixel_accuracy", "class_accuracy"),
+    "evaluation/protocols/action/results.py:_several": ("seeds",),
+    "evaluation/protocols/crowding.py:_over_classes": OVER_CLASSES,
+    "evaluation/protocols/crowding.py:_spectrum.estimate": ("rankme", "alpha_req"),
+    "evaluation/protocols/crowding.py:_uniformity": ("uniformity",),
+    "evaluation/protocols/detection/results.py:_result": ("seeds",),
+    "evaluation/protocols/few_shot.py:few_shot": ("episodes",),
+    "evaluation/protocols/knn.py:_judge": ("share", "class means"),
+    "evaluation/protocols/lidar.py:lidar": ("lidar", "alignment"),
+    "evaluation/protocols/linear.py:_result": ("class means",),
+    "evaluation/protocols/linear_aug.py:_result": ("class means",),
+    "evaluation/ranking/agreement.py:with_interval": (*FEWEST, "tau over tasks", "difference over tasks"),
+    "evaluation/ranking/consensus.py:normal_scores": (NO_INTERVAL,),
+    "evaluation/report/cells.py:of_share": ("share",),
+    "evaluation/results/comparison.py:_classes": ("difference of classes",),
+    "evaluation/results/comparison.py:_episodes": ("difference of episodes",),
+    "evaluation/results/comparison.py:_images": ("difference of images",),
+    "evaluation/results/measures.py:_precision": ("map11", "map"),
+    "evaluation/results/measures.py:measured": ("share", "class means"),
+    "evaluation/results/power.py:detectable_classes": (NO_INTERVAL,),
+    "evaluation/results/power.py:detectable_mean": (NO_INTERVAL,),
+    "evaluation/results/power.py:detectable_share.excess": (NO_INTERVAL,),
+    "evaluation/tuning/outcomes.py:_mean": ("seeds",),
+    "recipes/benchmarks/ranking/halving.py:_paired": ("seeds",),
+    "recipes/benchmarks/told.py:half_width": ("seeds",),
+    "sslkit/numerics/accuracy.py:wilson_interval": ("share",),
+    "sslkit/numerics/accuracy.py:with_interval": ("share",),
+    "sslkit/layers/visreg.py:normal_quantiles": (NO_INTERVAL,),
+    "sslkit/numerics/curves.py:_limits": (NO_INTERVAL,),
+}
+
+
+def makers() -> dict[str, set[str]]:
+    """The functions that return an estimate or the ends of an interval, by their module."""
+    return {
+        module.__name__: {
+            name
+            for name, one in vars(module).items()
+            if inspect.isfunction(one)
+            and any(word in str(one.__annotations__.get("return")) for word in ("Estimate", "tuple[float, "))
+        }
+        for module in (statistics, class_means)
+    }
+
+
+def places(path: Path) -> Iterator[str]:
+    """The functions of a file that make an interval, as FILE:NAME."""
+    tree, name = ast.parse(path.read_text()), path.relative_to(ROOT).as_posix()
+    imported = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module in makers()
+        for alias in node.names
+        if alias.name in makers()[node.module]
+    }
+    own = "wilson_interval", "wilson"
+
+    def inside(node: ast.AST, around: tuple[str, ...]) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            at = (*around, child.name) if isinstance(child, (ast.FunctionDef, ast.ClassDef)) else around
+            called = getattr(child, "func", None) if isinstance(child, ast.Call) else child
+            word = getattr(called, "attr", None) or getattr(called, "id", None)
+            local = word in own and name == "sslkit/numerics/accuracy.py"
+            if isinstance(child, (ast.Call, ast.Name)) and (word in imported | PARTS or local):
+                yield f"{name}:{'.'.join(around)}"
+            yield from inside(child, at)
+
+    yield from (one for one in inside(tree, ()) if not one.endswith(":"))
+
+
+def test_every_place_that_makes_an_interval_has_its_simulation() -> None:
+    files = [path for part in ("evaluation", "sslkit", "recipes") for path in (ROOT / part).rglob("*.py")]
+    homes = ("evaluation/results/statistics.py", "evaluation/results/class_means.py")
+    found = {one for path in files for one in places(path) if not one.startswith(homes)}
+    assert found - set(PLACES) == set(), "a new interval: add a simulation of its coverage, and its place"
+    assert set(PLACES) - found == set(), "places that make no interval any more"
+    named = {name for names in PLACES.values() for name in names} - {NO_INTERVAL}
+    assert named == set(SIMULATED)
+
+
+def test_a_new_interval_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    (tmp_path / "new.py").write_text(
+        "import numpy as np\nfrom evaluation.results.statistics import share as of\n\n\n"
+        "def a(x):\n    return np.quantile(x, [0.025, 0.975])\n\n\ndef b(x):\n    return of(x).interval\n\n\n"
+        "def c(x):\n    return x.mean()\n"
+    )
+    assert set(places(tmp_path / "new.py")) == {"new.py:a", "new.py:b"}
 
 
 def covered(simulation: Callable, count: int) -> float:
     drawn = [one for one in simulation(np.random.default_rng(0), count) if one[0] is not None]
     assert len(drawn) > count / 4, "too few data sets had an interval"
-    return float(np.mean([low <= value <= high for (low, high), value in drawn]))
+    return float(np.mean([low - 1e-12 <= value <= high + 1e-12 for (low, high), value in drawn]))
 
 
-@pytest.mark.parametrize("name", SIMULATIONS)
+@pytest.mark.parametrize("name", QUICK)
 def test_intervals_cover(name: str) -> None:
     """60 data sets: three standard errors below 92 %; a percentile bootstrap of mIoU reaches 0.7."""
-    assert covered(SIMULATIONS[name], 60) > COVERS - 3 * (COVERS * (1 - COVERS) / 60) ** 0.5
+    assert covered(QUICK[name], 60) > COVERS - 3 * (COVERS * (1 - COVERS) / 60) ** 0.5
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*SIMULATIONS, *(pytest.param(name, marks=pytest.mark.nightly) for name in NIGHTLY)])
+@pytest.mark.parametrize("name", [*QUICK, *SLOW, *(pytest.param(name, marks=pytest.mark.nightly) for name in NIGHTLY)])
 def test_intervals_cover_many_data_sets(name: str) -> None:
     """Two standard errors of 300 data sets below 92 %."""
-    assert covered({**SIMULATIONS, **NIGHTLY}[name], 300) > COVERS - 2 * (COVERS * (1 - COVERS) / 300) ** 0.5
+    assert covered(SIMULATED[name], 300) > COVERS - 2 * (COVERS * (1 - COVERS) / 300) ** 0.5
