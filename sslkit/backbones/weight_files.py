@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
@@ -17,6 +17,10 @@ from sslkit.files.reading import regular, stand_in_of
 from sslkit.terminal.say import and_more
 
 SHOWN = 3  # tensor names in a message
+PART_OF_A_CHECKPOINT = {  # by the ending of its name: how its files become one
+    ".distcp": "torch.distributed.checkpoint.format_utils.dcp_to_torch_save(FOLDER, FILE) writes one",
+    ".index.json": "load the model with the library that wrote it, then torch.save(model.state_dict(), FILE)",
+}
 _ZIP = b"PK\x03\x04"  # how the files of torch begin; those of versions before 1.6 have no checksums
 _MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}  # named as in Python 2 by the protocol of torch's pickles
 _PICKLES = 4  # in the older files: a number, a version, the machine, and the content
@@ -57,6 +61,9 @@ def read_content(path: str | Path, where: str) -> Any:
         if Path(path).is_dir():
             raise UserError(f"{where}: {path} is a folder: name the file of weights in it")
         raise UserError(f"{where}: there is no file {path}")
+    for ending, remedy in PART_OF_A_CHECKPOINT.items():
+        if str(path).endswith(ending):
+            raise UserError(f"{where}: {path} is a part of a checkpoint in several files: {remedy}")
     try:
         if _is_safetensors(path):
             from safetensors.torch import load_file
@@ -116,12 +123,19 @@ def check_records(path: str | Path) -> None:
     with open(regular(path), "rb") as file:
         if file.read(len(_ZIP)) != _ZIP:
             return
-        with zipfile.ZipFile(file) as records:
+        with _opened(file) as records:
             for record in records.infolist():
                 if record.file_size > os.path.getsize(path):
                     raise ValueError("a record of it unpacks to more than the whole file")
                 if record.CRC:  # 0: saved after torch.serialization.set_crc32_options(False)
                     _read_through(records, record)
+
+
+def _opened(file: BinaryIO) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(file)
+    except zipfile.BadZipFile as error:
+        raise ValueError("its end is missing, as of a download that was cut off: copy it again") from error
 
 
 def _read_through(records: zipfile.ZipFile, record: zipfile.ZipInfo) -> None:

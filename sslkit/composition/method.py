@@ -42,6 +42,7 @@ class Method(nn.Module):
     recipe: of the views. image_size: side in pixels. normalize: mean and std per channel.
     compiled_views: set it to let a GPU make large views by compiled kernels (data/views/fused.py).
     seed: of the views, which also depend on `epoch` and the number of the batch in it.
+    Of `help(Method)` only the members "defined here" are sslkit's; the thousand lines after them are torch's nn.Module.
     """
 
     def __init__(

@@ -152,3 +152,65 @@ def test_a_traced_network_is_refused_in_one_line(tmp_path: Path) -> None:
     torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2)).save(tmp_path / "w.pt")
     with pytest.raises(UserError, match=r"no state dict of tensors: .*TorchScript.*torch\.save\(model\.state_dict"):
         load(network(), str(tmp_path / "w.pt"), network=NAME, where="init=x", remedy="REMEDY")
+
+
+def around_moco(state: State) -> State:
+    """open-mmlab/mmselfsup 74: an encoder in a Sequential with its neck, the slow copy, the queue."""
+    found = {f"encoder_q.0.{name}": value for name, value in state.items()}
+    found |= {f"encoder_k.0.{name}": value + 1 for name, value in state.items()}
+    return found | {"encoder_q.1.mlp.0.weight": torch.ones(2, 2), "queue": torch.ones(2, 4), "queue_ptr": torch.ones(1)}
+
+
+def around_dino(state: State) -> dict[str, Any]:
+    """facebookresearch/dino 66: student and teacher with their heads, of which one is wrapped for several processes."""
+    student = {f"module.backbone.{name}": value + 1 for name, value in state.items()}
+    teacher = {f"backbone.{name}": value for name, value in state.items()} | {"head.mlp.0.weight": torch.ones(2, 2)}
+    return {"student": student, "teacher": teacher, "dino_loss": {"center": torch.ones(1, 3)}, "epoch": 3}
+
+
+@pytest.mark.parametrize(("around", "left_out"), [(around_moco, "encoder_k"), (around_dino, "student")])
+def test_of_two_copies_the_evaluated_one_is_loaded_and_the_other_named(
+    around: Callable, left_out: str, state: State, tmp_path: Path
+) -> None:
+    net, line = loaded({"state_dict": around(state)} if around is around_moco else around(state), tmp_path)
+    assert all(torch.equal(value, state[name]) for name, value in net.state_dict().items())
+    assert f"not state_dict.{left_out}" in line or f"not {left_out}" in line
+
+
+def test_registers_and_scales_of_another_vit_are_no_plain_vit(state: State, tmp_path: Path) -> None:
+    """facebookresearch/dinov3 100: `unexpected_keys`, and a network that computes something else."""
+    more = {"storage_tokens": torch.ones(1, 4, 24)}
+    more |= {f"blocks.{k}.attn.qkv.bias_mask": torch.ones(72) for k in (0, 1)}
+    with pytest.raises(UserError, match=r"3 left over: storage_tokens, blocks\.0\.attn\.qkv\.bias_mask"):
+        loaded(state | more, tmp_path)
+
+
+def test_positions_of_a_larger_grid_are_resampled_and_said(state: State, tmp_path: Path) -> None:
+    """facebookresearch/dinov2 218, 316: `size mismatch for pos_embed` with weights of images of 518 pixels."""
+    sides = {"img_size": 64, "depth": 2, "embed_dim": 24, "num_heads": 2, "num_classes": 0}
+    larger = state | {"pos_embed": timm.create_model(NAME, **sides).state_dict()["pos_embed"]}
+    net, line = loaded(larger | {"mask_token": torch.ones(1, 24)}, tmp_path)
+    assert "left out: mask_token (1); resampled: pos_embed 4x4 -> 2x2" in line
+    assert torch.equal(net.pos_embed[:, 0], larger["pos_embed"][:, 0]), "the class token's stays"
+
+
+def test_a_download_that_was_cut_off_says_so(state: State, tmp_path: Path) -> None:
+    """facebookresearch/dinov3 1, xinyu1205/recognize-anything 105: `failed finding central directory`."""
+    torch.save(state, tmp_path / "w.pth")
+    (tmp_path / "cut.pth").write_bytes((tmp_path / "w.pth").read_bytes()[:-2000])
+    with pytest.raises(UserError, match=r"cut\.pth .*its end is missing, as of a download that was cut off: copy it"):
+        load(network(), str(tmp_path / "cut.pth"), network=NAME, where="init=x", remedy="REMEDY")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("__0_0.distcp", r"dcp_to_torch_save\(FOLDER, FILE\)"),
+        ("model.safetensors.index.json", r"model\.state_dict\(\)"),
+    ],
+)
+def test_a_part_of_a_checkpoint_says_how_it_becomes_one_file(name: str, said: str, tmp_path: Path) -> None:
+    """Checkpoints of torch.distributed and of transformers, of which people give one file."""
+    (tmp_path / name).write_bytes(b'{"weight_map": {}}')
+    with pytest.raises(UserError, match=rf"is a part of a checkpoint in several files: .*{said}"):
+        load(network(), str(tmp_path / name), network=NAME, where="init=x", remedy="REMEDY")
