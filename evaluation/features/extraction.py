@@ -16,13 +16,14 @@ import torch
 from evaluation.datasets import Reading, parted
 from evaluation.datasets._readable import warn_of_unreadable
 from evaluation.datasets.base import COUNTS, Split
+from evaluation.features import contradicted
 from evaluation.features.cache import DIGESTS, FORMAT, GROUPS, IDS, LABELS, ROWS, Partial, begun, opened, read_whole
 from evaluation.features.checks import MOST_PIXELS, checked, device_of
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.table import Features
 from sslkit.data.decode.fill import AUTO, Fill
 from sslkit.data.image_options import checked_fill, checked_range
-from sslkit.data.loader import batches_of_parts
+from sslkit.data.loader import batches_of_parts, spaced
 from sslkit.data.pixel_digest import KEY
 from sslkit.errors import UserError
 from sslkit.files.writing import exclusive
@@ -191,18 +192,19 @@ def _extracted(job: _Job, cache: Path, key: str) -> dict[str, Any]:
     """Fill this rank's blocks; the first rank holds the lock and publishes."""
     if world_size() == 1:
         with exclusive(cache / key, _WHAT) as refused:
-            return _found(cache / key, refused) or _fill(job, cache, key)
+            return _found(job.model, cache / key, refused) or _fill(job, cache, key)
     with ExitStack() as held:
 
         def missing() -> bool:
             refused = held.enter_context(exclusive(cache / key, _WHAT))
-            return _found(cache / key, refused) is None
+            return _found(job.model, cache / key, refused) is None
 
         return _fill(job, cache, key) if from_first(_WORK, missing) else opened(cache / key)
 
 
-def _found(folder: Path, refused: UserError | None) -> dict[str, Any] | None:
+def _found(model: LoadedModel, folder: Path, refused: UserError | None) -> dict[str, Any] | None:
     found = read_whole(folder)
+    contradicted.warn(model, (found or {}).get("doubt", ""))
     if found is None and refused:
         raise refused
     return found
@@ -214,6 +216,7 @@ def _fill(job: _Job, cache: Path, key: str) -> dict[str, Any]:
     with together(_WORK):
         if rank() == 0:
             partial.prepare()
+    doubt = _doubt(job)
     with together(_WORK):  # before any block is marked, so that all ranks divide the same blocks
         blocks = partial.open(rank(), world_size())
     with together(_WORK) as others:
@@ -228,17 +231,33 @@ def _fill(job: _Job, cache: Path, key: str) -> dict[str, Any]:
         if rank() == 0 and own != key and read_whole(cache / key):  # another machine was faster, and others read it
             shutil.rmtree(partial.folder, ignore_errors=True)
         elif rank() == 0:
-            _publish(job, partial, cache / key)
+            _publish(job, partial, cache / key, doubt)
     return opened(cache / key)
 
 
-def _publish(job: _Job, partial: Partial, target: Path) -> None:
+def _doubt(job: _Job) -> str:
+    """What contradicts the weights, which is kept with the features, so that cached ones say it too; on rank 0."""
+    if rank() > 0:
+        return ""
+    job.model.backbone.to(job.runtime.device)
+    doubt = contradicted.contradiction(job.model, lambda most: spaced(job.split.images, most))
+    contradicted.warn(job.model, doubt)
+    return doubt
+
+
+def _publish(job: _Job, partial: Partial, target: Path, doubt: str) -> None:
     lost = job.split.ids[~np.asarray(partial.kept)].tolist()
     if len(lost) == partial.n:
         raise UserError(f"none of the {partial.n} images of {job.split.name} can be read")
     beside = {LABELS: job.split.y, IDS: job.split.ids}
     beside |= {} if job.split.groups is None else {GROUPS: job.split.groups}
-    about = {"model": job.model.name, "data": job.split.name, "split": job.split.split, "unreadable": lost}
+    about = {
+        "model": job.model.name,
+        "data": job.split.name,
+        "split": job.split.split,
+        "unreadable": lost,
+        "doubt": doubt,
+    }
     partial.publish(target, beside, about | job.transform)
 
 

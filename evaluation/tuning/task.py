@@ -15,9 +15,11 @@ from evaluation.datasets._labels import check_classes
 from evaluation.datasets._readable import readable
 from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split
+from evaluation.features import contradicted
 from evaluation.features.models import LoadedModel
 from evaluation.tuning.pixels import Pool
 from sslkit.data.images import Images
+from sslkit.data.loader import spaced
 from sslkit.data.sources.class_names import renumbered, unseen
 from sslkit.errors import UserError
 
@@ -110,6 +112,7 @@ def open_task(model: LoadedModel, dataset: Any, reading: Reading = AS_USUAL) -> 
     test = _labelled({"test": given["test"]}, model)
     if train.y.ndim == 1:
         unseen(test.y, train.y, first.classes, first.name)
+    contradicted.warn(model, contradicted.contradiction(model, lambda most: spaced(train.centres.parts[0], most)))
     digest, mirror = _digest(given, train, test), reading.mirrors(first.classes, first.name)
     return Task(model, train, test, first.classes, first.metric, first.name, digest, mirror)
 

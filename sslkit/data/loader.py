@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from sslkit.data.images import Images
@@ -219,6 +220,12 @@ def batches_in_order(
     """
     parts = Parts(-(-len(rows) // size), lambda part: rows[part * size : (part + 1) * size])
     return batches_of_parts(images, parts, workers=workers, readers=readers)
+
+
+def spaced(images: Images, most: int) -> Tensor:
+    """(n, C, H, W) uint8, or clips: at most `most` images, evenly spaced, read by this process."""
+    rows = torch.linspace(0, len(images) - 1, min(len(images), most)).long().tolist()
+    return images.__getitems__(rows)["images"]
 
 
 def batches_of_parts(

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sslkit.backbones import norm_statistics
+from sslkit.data.loader import spaced
 from sslkit.data.resizing import centre, resized
 from sslkit.errors import UserError
 from sslkit.priors._structure import digest_of
@@ -82,7 +84,10 @@ class NetworkPrior(Prior):
     network: maps normalised (N, channels, size, size) to (N, A).
     config: its size, mean, std, and maybe channels, interpolation and resize_mode, in timm's and open_clip's form.
     size: None is the network's. precision: "bfloat16" runs the network under autocast.
+    is_ready_made: False for weights of a zoo entry, whose card tells its preprocessing.
     """
+
+    is_ready_made: bool = True
 
     def __init__(
         self,
@@ -103,16 +108,26 @@ class NetworkPrior(Prior):
         self._device: torch.device | None = None
         self._normal: tuple[Tensor, Tensor] | None = None
 
+    def check(self, dataset: "Images") -> None:
+        """Warn of weights of others whose batch normalisation contradicts the images."""
+        if self.is_ready_made and not hasattr(dataset, "frames") and norm_statistics.has_statistics(self.network):
+            pixels = self._sized(self._of_channels(to_float(spaced(dataset, norm_statistics.IMAGES))))
+            said = norm_statistics.contradiction(self.network, pixels, self.mean, self.std)
+            norm_statistics.warn(f"prior {self.name}", said)
+
     def extract(self, pixels: Tensor) -> Tensor:
         if pixels.device != self._device:
             self.network.to(pixels.device)
             self._device = pixels.device
             self._normal = tuple(pixels.new_tensor(x).view(-1, 1, 1) for x in (self.mean, self.std))
-        x = resize_and_crop(self._of_channels(pixels), self.size, self.interpolation, squash=self.is_squashed)
+        x = self._sized(self._of_channels(pixels))
         mean, std = self._normal
         x = (x - mean) / std
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
             return self.network(x)
+
+    def _sized(self, pixels: Tensor) -> Tensor:
+        return resize_and_crop(pixels, self.size, self.interpolation, squash=self.is_squashed)
 
     def _of_channels(self, pixels: Tensor) -> Tensor:
         """Pixels with the network's channels: gray (N, 1, H, W) is repeated for three. Raises UserError for others."""

@@ -23,6 +23,7 @@ class ZooPrior(NetworkPrior):
         else:
             network, config = _of_entry(name, which)
         prior = cls(name, network, config, size=size, precision=precision)
+        prior.is_ready_made = which in wheels.WHEELS
         _check_size(prior, config["size"])
         return prior
 

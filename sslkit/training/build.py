@@ -14,12 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from sslkit import backbones
+from sslkit.backbones import norm_statistics, words
 from sslkit.backbones.base import Backbone
 from sslkit.composition.method import Method, method
 from sslkit.composition.step_checks import check_batch, check_clips
 from sslkit.data.decode.fill import AUTO
 from sslkit.data.images import Images
-from sslkit.data.loader import batches_in_order
+from sslkit.data.loader import batches_in_order, spaced
 from sslkit.data.mirror import is_mirrored
 from sslkit.data.views.recipe import SMALL, SMALL_SCALE
 from sslkit.errors import UserError, nearest
@@ -27,7 +28,7 @@ from sslkit.options import members
 from sslkit.options.members import classes, signature
 from sslkit.runtime.hardware import is_cpu, recompute
 from sslkit.training.config import OPEN, Config, filled, given
-from sslkit.training.data import CPU_SIZE, PUBLISHED_SIZE, Data, withhold
+from sslkit.training.data import CPU_SIZE, PUBLISHED_SIZE, Data, clean_images, withhold
 from sslkit.training.step import layer_rates
 from sslkit.zoo.start import start
 
@@ -248,6 +249,10 @@ def started(config: Config, data: Data, module: nn.Module | None) -> Backbone:
         frames=frames,
         backbone=config.backbone,
     )
+    if frames is None and words.parse(config.init, "").kind and norm_statistics.has_statistics(body.net):
+        pixels = spaced(clean_images(data.train, data.image_size), norm_statistics.IMAGES)
+        said = norm_statistics.contradiction(body.net, pixels, *body.recipe.origin.normalize)
+        norm_statistics.warn(f"init={config.init}", said)
     if config.freeze_norm:
         body.freeze_norm()
         said = "batch normalisation keeps its means and variances (freeze_norm=true)"

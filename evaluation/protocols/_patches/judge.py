@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from evaluation.datasets import Reading
+from evaluation.features import contradicted
 from evaluation.features.models import LoadedModel
 from evaluation.protocols._patches.features import check_network, each_map
 from evaluation.protocols._patches.label_maps import LabelMaps
@@ -42,7 +43,9 @@ def opened(protocol: str, subject: Subject) -> Opened:
     """Open both splits and check the network's map. Raises UserError."""
     data = USUAL if subject.data is None else subject.data
     train, test = subject.once("label maps", lambda: splits_of(data, subject.reading))
-    return Opened(subject.model, train, test, check_network(subject.model, protocol))
+    grid = check_network(subject.model, protocol)
+    contradicted.warn_of_pictures(subject.model, train)
+    return Opened(subject.model, train, test, grid)
 
 
 def splits_of(data: Any, reading: Reading) -> tuple[LabelMaps, LabelMaps]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evaluation.datasets import AS_USUAL, Reading, parted
+from evaluation.features import contradicted
 from evaluation.features.checks import checked, device_of, whole_number
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.base import Subject
@@ -87,6 +88,7 @@ def opened(name: str, subject: Subject, options: Options, *, masks: bool) -> Ope
     train, test = subject.once(("boxes", masks, options.recipe, options.empty), read)
     found = Opened(name, subject.model, train, test, masks, subject.reading.mirrors(train.classes, train.name))
     planned(found, options, Runtime())
+    contradicted.warn_of_pictures(subject.model, train)
     return found
 
 
