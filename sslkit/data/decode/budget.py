@@ -34,6 +34,8 @@ BYTES_A_SECOND = 2e6  # of the file
 WAIT = 60.0  # seconds in any case until an answer, and so many times the processor's: others use it, too
 WAIT_TIMES = 20
 
+AT_ONCE = 2**20  # values of a small image, which is read as soon as it is opened: to ask again costs as much
+
 # Of pages that need all before them (frames of animations, which hold what has changed): reading all costs time with
 # the square of their number, and the thousandth needs a thousand to be decoded.
 PAGES_IN_A_ROW = 1000

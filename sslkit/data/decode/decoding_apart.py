@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import socket
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ class Answers:
                 return
 
     def _answered(self, request: Message, files: list[int]) -> Message:
-        values = 0
+        values = budget.AT_ONCE if request.get("at_once") else 0
         if request["do"] == "open":
             self._close()
             (self._file,) = files
@@ -97,13 +98,25 @@ class Answers:
         except Exception as error:
             return _refusal(error)
 
-    def _open(self, by_pillow: bool, channels: int | None, max_pixels: int | None, limit: int | None) -> Message:
+    def _open(
+        self, by_pillow: bool, channels: int | None, max_pixels: int | None, limit: int | None, at_once: bool
+    ) -> Message:
+        """at_once: read a small image, too, unless it fails: its reader will most likely ask for it next."""
         Image.MAX_IMAGE_PIXELS = limit
         self._how = None if by_pillow else opening.Opening(channels, max_pixels)
-        return self._opened()
+        answer = self._opened()
+        if at_once and self._values() <= budget.AT_ONCE:
+            try:
+                answer["read"] = self._read(None)
+            except MemoryError:
+                raise
+            except Exception:  # which the reader is told when it asks
+                self._opened()
+        return answer
 
     def _opened(self) -> Message:
         how, source = self._how, self._source
+        source.seek(0)
         self._picture = opening.open_by_pillow(source) if how is None else opening.open_as_meant(source, how)
         return _described(self._picture)
 
@@ -131,6 +144,9 @@ class Answers:
             write(self._pixels, planes)
             return {"dtype": planes.dtype.str, "shape": planes.shape}
         if mode is not None:
+            if not picture.tile:  # it was read as it is
+                self._opened()
+                picture = self._picture
             picture.tile = [with_mode(tile, mode) for tile in picture.tile]
         picture.load()
         content = picture.tobytes()
@@ -156,9 +172,19 @@ def _described(picture: Any, is_loaded: bool = False) -> Message:
 
 def _attributes(planes: Planes) -> Message:
     """All public attributes, with those that the class has, but what `Planes` makes of others."""
-    names = [name for name in dir(planes) if name[0] != "_" and not isinstance(getattr(Planes, name, None), property)]
-    found = {name: getattr(planes, name) for name in names}
+    names = {**_values_of(type(planes)), **vars(planes)}
+    found = {name: getattr(planes, name) for name in names if name[0] != "_"}
     return {name: value for name, value in found.items() if _is_plain(value)}
+
+
+@cache
+def _values_of(kind: type) -> dict[str, None]:
+    """The names of a class that are neither methods nor what `Planes` makes of others."""
+    return {name: None for name in dir(kind) if not _is_made(kind, name)}
+
+
+def _is_made(kind: type, name: str) -> bool:
+    return callable(getattr(kind, name)) or isinstance(getattr(Planes, name, None), property)
 
 
 def _is_plain(value: Any) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from PIL import Image
 
 from sslkit.data.decode import budget
@@ -27,7 +28,15 @@ class _Refusals:
     content: tuple[set[int], dict[str, str]] = (frozenset(), {})
 
 
+@dataclass
+class _Habit:
+    """What this process does with images. is_to_read: it has read the last one as soon as it was opened."""
+
+    is_to_read: bool = False
+
+
 _known = _Refusals()
+_habit = _Habit()
 
 
 class Session:
@@ -44,6 +53,8 @@ class Session:
         self._page: int | None = None
         self._broke = "it is closed"
         self.values = 0  # of the image's pixels
+        self._first_asked = ""  # after it was opened
+        self._read: Message | None = None  # what the decoder said of the pixels that it has written
         try:
             self.description = self._begun()
         except BaseException:
@@ -55,7 +66,10 @@ class Session:
             try:
                 self._decoder = free(self._kind)
                 self._check_refused()
-                return self.ask("open", (self._file,), **self._how, limit=Image.MAX_IMAGE_PIXELS)
+                how = {**self._how, "limit": Image.MAX_IMAGE_PIXELS, "at_once": _habit.is_to_read}
+                answer = self.ask("open", (self._file,), **how)
+                self._first_asked, self._read = "", answer.pop("read", None)
+                return answer
             except Lost as error:
                 self._drop()
                 if is_last:
@@ -63,6 +77,7 @@ class Session:
         raise AssertionError
 
     def ask(self, do: str, files: tuple[int, ...] = (), **options: Any) -> Message:
+        self._first_asked, self._read = self._first_asked or do, None
         seconds = budget.seconds(self._length, self.values if do == "read" else 0)
         if self._decoder is None:
             raise OverBudget(self._broke)
@@ -75,14 +90,21 @@ class Session:
             self._drop()
             raise OverBudget(reason) from error
 
+    def read(self, mode: str | None) -> Message:
+        """What the decoder says of the pixels, which `read_into` then takes. mode: see `decoding_apart`."""
+        if self._read is None or mode is not None:
+            return self.ask("read", mode=mode)
+        self._first_asked, answer, self._read = "read", self._read, None
+        return answer
+
     def turn(self, page: int, place: int) -> Message:
         self._page = page
         self._check_refused()
         return self.ask("turn", page=page, place=place)
 
-    def read_into(self, length: int) -> bytearray:
-        """The pixels that the last answer told of."""
-        content, place = bytearray(length), 0
+    def read_into(self, length: int) -> np.ndarray:
+        """The bytes of the pixels, (length,) uint8, that the last answer told of."""
+        content, place = np.empty(length, np.uint8), 0
         while place < length and (count := os.preadv(self._decoder.pixels, [memoryview(content)[place:]], place)):
             place += count
         if place < length:
@@ -94,6 +116,7 @@ class Session:
     def close(self) -> None:
         """Hand the decoder back."""
         if self._decoder is not None:
+            _habit.is_to_read = self._first_asked == "read"
             hand_back(self._decoder)
             self._decoder = None
         if self._file >= 0:

@@ -110,6 +110,25 @@ def test_no_decoder_outlives_its_run(number: signal.Signals, folder: Path) -> No
     assert alive == []
 
 
+def asks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    asked, ask = [], decoders.Decoder.ask
+    monkeypatch.setattr(
+        decoders.Decoder, "ask", lambda self, do, *rest, **more: asked.append(do) or ask(self, do, *rest, **more)
+    )
+    return asked
+
+
+def test_a_small_image_is_read_as_it_is_opened(folder: Path, new_decoders, monkeypatch) -> None:
+    """Once the one before was: then each asks its decoder once, and one that cannot be read says the same."""
+    (folder / "3.tif").write_bytes((folder / "3.tif").read_bytes()[:-300])
+    with pytest.warns(UserWarning, match="3 of the images looked at"):
+        images = open_images(folder, image_size=16)
+    asked = asks(monkeypatch)
+    batch = images.__getitems__([0, 1, 2, 3])
+    assert grays(batch) == [*GRAYS[:3], GRAYS[0]] and batch["bad"] == [str(folder / "3.tif")]
+    assert asked.count("open") == 5 and asked.count("read") <= 2
+
+
 def test_decoders_go_on_where_a_signal_is_for_the_run(folder: Path, new_decoders) -> None:
     """A terminal and SLURM send it to all processes; the run may write a checkpoint then, and read on."""
     images = open_images(folder, image_size=16)
