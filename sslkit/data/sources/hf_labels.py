@@ -32,8 +32,10 @@ def labels_of(table: Any, tables: Sequence[Any], name: str, label: str | None = 
     classes = [column for column, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)]
     named = [column for column in names if column in classes]
     if len(classes) > 1 and not named:
-        which = ", ".join(classes)
-        raise UserError(f"{name} has several columns of classes, {which}: name the label, hf:...#{classes[0]}")
+        which, first = ", ".join(classes), classes[0]
+        raise UserError(
+            f"{name} has several columns of classes, {which}: name the label, hf:...#{first}, or (dataset, {first!r})"
+        )
     if classes:
         column = (named or classes)[0]
         several = hasattr(table.features[column], "feature")
@@ -74,7 +76,9 @@ def _kind(kind: Any) -> str | None:
 def _warn_of_unusable(kinds: dict[str, Any], names: Sequence[str], name: str) -> None:
     others = [column for column, kind in kinds.items() if _is_plain(kind)]
     if others and not kinds.keys() & set(names):
-        said = f"has no labels, for no column is called label: hf:...#{others[0]} reads those of {others[0]}"
+        first = others[0]
+        ways = f"hf:...#{first} reads those of {first}, and so does (dataset, {first!r}) in Python"
+        said = f"has no labels, for no column is called label: {ways}"
         say.warn(f"{name} {said}", stacklevel=5)
     for column in names:
         if column in kinds:

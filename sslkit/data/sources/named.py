@@ -12,7 +12,8 @@
   (`sslkit.data.video.clips.open_videos`)
 - torchvision:NAME[:ROOT]: a torchvision data set on disk; NAME alone works as well
 - from Python a list of folders or of image files, an array or tensor (N, C, H, W) or (N, H, W, C), alone or with labels
-  as (images, labels) (`sslkit.data.sources.objects`), and a map-style `torch.utils.data.Dataset`
+  as (images, labels), a loaded `datasets.Dataset`, alone or with its column of labels as (dataset, "COLUMN")
+  (`sslkit.data.sources.objects`), and a map-style `torch.utils.data.Dataset`
   (`sslkit.data.sources.own_dataset.open_dataset`)
 """
 
@@ -227,7 +228,7 @@ def _open_own(dataset: Dataset, options: ImageOptions) -> Images:
     if isinstance(dataset, Files):
         return file_sources.open_file_list(dataset.paths, options)
     if isinstance(dataset, Table):
-        return hf.of_tables({"train": dataset.table}, "train", "table", (), None, options)
+        return hf.of_tables({"train": dataset.table}, "train", "table", dataset.columns, None, options)
     if isinstance(dataset, Arrays):
         return own_arrays.open_arrays(dataset, options)
     return own_dataset.open_dataset(dataset, options)

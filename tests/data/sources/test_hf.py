@@ -10,9 +10,12 @@ import pytest
 from named_pipes import pipe
 from PIL import Image
 
+import evaluation
+from evaluation.judging.run import asked_for
 from sslkit.data.images import ImageOptions
 from sslkit.data.sources.hf import of_tables
 from sslkit.data.sources.named import open_images, splits
+from sslkit.data.sources.objects import is_several
 from sslkit.errors import UserError
 
 datasets = pytest.importorskip("datasets")
@@ -277,6 +280,26 @@ def test_a_split_that_a_program_has_loaded() -> None:
         open_images(datasets.DatasetDict({"train": given}))
     with pytest.raises(UserError, match="data is a IterableDataset of Hugging Face: give one split, loaded whole"):
         open_images(given.to_iterable_dataset())
+
+
+def test_the_columns_of_a_loaded_split_can_be_named() -> None:
+    """As (dataset, "COLUMN"), everywhere: it is one source and no list of two."""
+    more = {"breed": (datasets.Value("string"), [*"xy"] * 6), "shape": (datasets.Value("int32"), [3, 4, 5] * 4)}
+    more["other"] = (datasets.Image(), [cell(row) for row in range(12)])
+    given = table(range(12), **more).remove_columns("label")
+    images = open_images((given, "image#breed"), image_size=8)
+    assert images.classes == ["x", "y"] and images.labels.tolist() == [0, 1] * 6 and len(images) == 12
+    assert open_images([given, "other#shape"], image_size=8).classes == ["3", "4", "5"]
+    plain = given.remove_columns("other")
+    assert open_images((plain, "shape")).labels.tolist() == [0, 1, 2] * 4 and splits((plain, "shape")) == ("train",)
+    with pytest.warns(UserWarning, match=r"reads those of breed, and so does \(dataset, 'breed'\) in Python"):
+        assert open_images(plain).labels is None
+    with pytest.raises(UserError, match="table has no column 'bred': did you mean 'breed'"):
+        open_images((plain, "bred"))
+    part = evaluation.open_split((plain, "breed"), "test")
+    assert part.classes == ["x", "y"] and 0 < len(part) < 12
+    assert len({task.source for task in asked_for((plain, "breed"), ["knn", "linear"])}) == 1
+    assert not is_several((plain, "breed"))
 
 
 @pytest.mark.parametrize("labels", ["label", "fine_label"])
