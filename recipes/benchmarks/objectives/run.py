@@ -44,7 +44,7 @@ from objectives.settings import (
     settings,
     views,
 )
-from objectives.tables import table
+from objectives.tables import passes_table, table
 from results import keep, keep_constant, load
 
 import sslkit
@@ -64,6 +64,7 @@ def main() -> None:
         as_in_training(args.threads)
         for job in passes(args.only or PASSED, args.seeds):
             print(in_passes(*job), flush=True)
+        return print(passes_table(load(RESULTS)[PASSES]))
     elif not args.table:
         names = args.only or sorted(FIXED)
         missing = set(sslkit.methods()) - set(FIXED)
