@@ -12,9 +12,15 @@ from evaluation.protocols.crowding import crowding
 from evaluation.protocols.lidar import _blocks, _lidar, alignment_by_image
 from evaluation.ranking.agreement import agreement
 from evaluation.ranking.paired_agreement import difference, over_tasks
+from evaluation.ranking.ranking import intervals, ranks_of
+from evaluation.ranking.resampling import Column, of_part, replicates
+from evaluation.ranking.samples import as_sample
+from evaluation.ranking.scoring import parse
 from evaluation.results.statistics import bootstrap_mean, jackknife
+from evaluation.transferability.base import Sample
 
 SIZES = ((40, 6, 16), (100, 6, 32), (200, 20, 32))  # images, classes, features
+METRICS = ("knn", "leep", "sfda", "concept_variation", "h_score")
 Numbers = Mapping[str, tuple[float, Interval]]
 
 
@@ -114,6 +120,39 @@ def over_several_tasks(paired: bool, rng: np.random.Generator, count: int) -> Dr
         return found.value, found.interval
 
     yield from _with_expectation(numbers, ((8, 3, 0.8), (12, 7, 0.3), (20, 3, 0.6)), rng, count)
+
+
+def scores(ranks: bool, rng: np.random.Generator, count: int) -> Draws:
+    """Transferability scores of three models, or their ranks, by metrics that fit themselves to the images and one that
+    does not; redrawn images."""
+    for n, classes in ((30, 3), (100, 4)):
+        models = [(rng.standard_normal((classes, 16)) * size, rng.standard_normal((16, 7))) for size in (0.5, 0.6, 0.7)]
+        many = [_scored(_samples(models, n, rng)) for _ in range(60)]
+        for _ in range(count // 2 // len(METRICS) // len(models)):
+            samples = _samples(models, n, rng)
+            columns = _scored(samples)
+            redrawn = replicates(columns, samples, 100, int(rng.integers(2**31)))
+            for k, (column, again) in enumerate(zip(columns, redrawn, strict=True)):
+                expected = np.mean([one[k].values for one in many], 0)
+                ends = intervals(column.values, again)[int(ranks)]
+                yield from zip(map(tuple, ends), ranks_of(expected) if ranks else expected, strict=True)
+
+
+def _samples(models: list, n: int, rng: np.random.Generator) -> list[Sample]:
+    classes = len(models[0][0])
+    y = rng.integers(classes, size=n)
+    y[: 2 * classes] = np.tile(np.arange(classes), 2)
+    found = []
+    for centres, head in models:
+        x = centres[y] + rng.standard_normal((n, 16))
+        probs = np.exp(x @ head / 2)
+        found.append(as_sample(np.maximum(x, 0.01 * x), y, source_probs=probs / probs.sum(1, keepdims=True)))
+    return found
+
+
+def _scored(samples: list[Sample]) -> list[Column]:
+    specs = [parse(metric) for metric in METRICS]
+    return [Column(one, tuple(range(len(samples))), tuple(of_part(one, part) for part in samples)) for one in specs]
 
 
 def _with_expectation(

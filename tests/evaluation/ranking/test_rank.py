@@ -13,7 +13,7 @@ import evaluation
 from evaluation.ranking import rank as rank_module
 from evaluation.ranking.candidates import of_arrays
 from evaluation.ranking.plots import plot_agreement, plot_ranking
-from evaluation.ranking.ranking import intervals, ranks_of, tied_with_best
+from evaluation.ranking.ranking import WIDENED, intervals, ranks_of, tied_with_best
 from evaluation.ranking.scoring import parse
 from evaluation.report.ranked import task_of
 from evaluation.report.reading import Material, Ranked
@@ -189,7 +189,10 @@ def test_ranks_and_ties_by_hand() -> None:
     alone = np.array([1.0, 0.9, 0.5]) + 0.1 * rng.normal(size=(500, 3))
     assert tied_with_best(np.array([1.0, 0.9, 0.5]), alone).tolist() == [True, True, False]
     ends, places = intervals(np.array([1.0, 0.9, 0.5]), alone)
-    assert ends[0] == pytest.approx([0.8, 1.2], abs=0.03) and places[2].tolist() == [3, 3]
+    assert ends[0] == pytest.approx([1 - 0.196 * WIDENED, 1 + 0.196 * WIDENED], abs=0.03) and places[2].tolist() == [
+        3,
+        3,
+    ]
     assert tied_with_best(np.array([1.0, 1.0, 0.5]), alone[:0]).tolist() == [True, True, False]
 
 

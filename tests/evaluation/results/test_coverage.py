@@ -42,6 +42,8 @@ SLOW: dict[str, Callable] = {
     "lidar": of_features.lidar,
     "alignment": of_features.alignment,
     **{name: partial(of_features.agreements, name) for name in FEWEST},
+    "scores": partial(of_features.scores, False),
+    "ranks": partial(of_features.scores, True),
     "tau over tasks": partial(of_features.over_several_tasks, False),
     "difference over tasks": partial(of_features.over_several_tasks, True),
 }
@@ -83,6 +85,7 @@ PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
     "evaluation/protocols/linear_aug.py:_result": ("class means",),
     "evaluation/ranking/agreement.py:with_interval": (*FEWEST, "tau over tasks", "difference over tasks"),
     "evaluation/ranking/consensus.py:normal_scores": (NO_INTERVAL,),
+    "evaluation/ranking/ranking.py:intervals": ("scores", "ranks"),
     "evaluation/report/cells.py:of_share": ("share",),
     "evaluation/results/comparison.py:_classes": ("difference of classes",),
     "evaluation/results/comparison.py:_episodes": ("difference of episodes",),
