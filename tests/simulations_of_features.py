@@ -123,9 +123,9 @@ def over_several_tasks(paired: bool, rng: np.random.Generator, count: int) -> Dr
 
 
 def scores(ranks: bool, rng: np.random.Generator, count: int) -> Draws:
-    """Transferability scores of three models, or their ranks, by metrics that fit themselves to the images and one that
+    """Scores of three models, or their ranks, on 100 and 150 images: metrics that fit themselves to these and one that
     does not; redrawn images."""
-    for n, classes in ((30, 3), (100, 4)):
+    for n, classes in ((100, 4), (150, 3)):
         models = [(rng.standard_normal((classes, 16)) * size, rng.standard_normal((16, 7))) for size in (0.5, 0.6, 0.7)]
         many = [_scored(_samples(models, n, rng)) for _ in range(60)]
         for _ in range(count // 2 // len(METRICS) // len(models)):
@@ -134,7 +134,7 @@ def scores(ranks: bool, rng: np.random.Generator, count: int) -> Draws:
             redrawn = replicates(columns, samples, 100, int(rng.integers(2**31)))
             for k, (column, again) in enumerate(zip(columns, redrawn, strict=True)):
                 expected = np.mean([one[k].values for one in many], 0)
-                ends = intervals(column.values, again)[int(ranks)]
+                ends = intervals(column.values, again, n)[int(ranks)]
                 yield from zip(map(tuple, ends), ranks_of(expected) if ranks else expected, strict=True)
 
 

@@ -9,6 +9,7 @@ from evaluation.features.zoo_members import unlike_sizes
 from evaluation.ranking.agreement import FEWEST, Agreement
 from evaluation.ranking.candidates import Candidate
 from evaluation.ranking.doubts import doubts, row_marks
+from evaluation.ranking.ranking import FEWEST as FEWEST_IMAGES
 from evaluation.ranking.scoring import MetricResult, Spec, takes_numbers
 from evaluation.ranking.source_marks import lines, recorded
 from evaluation.results.choice import levelled
@@ -116,14 +117,18 @@ def no_agreement(specs: Sequence[Spec], scores: np.ndarray, truth: np.ndarray) -
     return found
 
 
-def no_interval(specs: Sequence[Spec], scores: np.ndarray, intervals: np.ndarray) -> tuple[str, ...]:
-    """Return a note for each metric whose scores (M, K) have no interval (M, K, 2), although images were redrawn."""
-    without = np.isfinite(scores).any(0) & ~np.isfinite(intervals).any((0, 2))
-    return tuple(
-        f"{spec.name}: no intervals and no ties, as it has no score on half of the images"
-        for spec, none in zip(specs, without, strict=True)
-        if none
+def no_interval(specs: Sequence[Spec], redrawn: Sequence[np.ndarray], n: int) -> tuple[str, ...]:
+    """Return notes on scores without intervals, although images were redrawn: too few images, n, or none with a score.
+
+    redrawn: of each metric its scores (B, m) on redrawn images.
+    """
+    silent = [
+        spec.name for spec, drawn in zip(specs, redrawn, strict=True) if drawn.size and not np.isfinite(drawn).any()
+    ]
+    few = (
+        (f"no intervals of scores and ranks, {n} images: it takes about {FEWEST_IMAGES}",) if n < FEWEST_IMAGES else ()
     )
+    return *few, *(f"{name}: no intervals and no ties, as it has no score on half of the images" for name in silent)
 
 
 def few_models(agreements: Mapping[str, Sequence[Agreement]]) -> tuple[str, ...]:

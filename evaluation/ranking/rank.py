@@ -108,7 +108,8 @@ def rank(
     redrawn = replicates([_column(one) for one in scored], [one.sample for one in candidates], bootstrap, seed)
     sources = {one.name: recorded(one.source) for one in candidates if one.source is not None}
     apart = [groups(sources if "source_probs" in spec.needs else {}, names) for spec in specs]
-    columns = [_in_numbers(*one, len(candidates)) for one in zip(scored, redrawn, apart, strict=True)]
+    n = len(candidates[0].sample)
+    columns = [_in_numbers(*one, len(candidates), n) for one in zip(scored, redrawn, apart, strict=True)]
     stacked = {name: np.stack([column[name] for column in columns], 1) for name in columns[0]}
     # groups that a metric cannot compare are level
     comparable = np.stack([within(own, column) for own, column in zip(apart, stacked["scores"].T, strict=True)], 1)
@@ -118,10 +119,10 @@ def rank(
     agreements = {} if accuracies is None else _agreements(specs, comparable, accuracies, unheld, seed)
     if dataset is not None and any(one.sample.reference is not None for one in candidates):
         said += choice.reference.notes()
-    said += no_interval(specs, stacked["scores"], stacked["intervals"]) if bootstrap else ()
+    said += no_interval(specs, redrawn, n) if bootstrap else ()
     return Ranking(
         data=data_name(dataset),
-        n=len(candidates[0].sample),
+        n=n,
         models=names,
         metrics=_names(specs),
         consensus=consensus(_names(specs), comparable, again, accuracies_by_knn, agreement=measured, seed=seed),
@@ -188,10 +189,12 @@ def _column(scored: tuple[Spec, dict[int, MetricResult]]) -> Column:
     return Column(spec, tuple(results), tuple(result.details for result in results.values()))
 
 
-def _in_numbers(scored: tuple[Spec, dict], redrawn: np.ndarray, apart: np.ndarray, m: int) -> dict[str, np.ndarray]:
+def _in_numbers(
+    scored: tuple[Spec, dict], redrawn: np.ndarray, apart: np.ndarray, m: int, n: int
+) -> dict[str, np.ndarray]:
     """Return scores, intervals, ranks and cost of one metric for M models, with nan for models without a score.
 
-    apart: (M,) the group of each model; ranks and ties are within it.
+    apart: (M,) the group of each model; ranks and ties are within it. n: images.
     """
     able, results = np.array(list(scored[1]), dtype=np.int64), list(scored[1].values())
     column = {name: np.full(m, np.nan) for name in ("scores", "seconds", "memory", "ranks")}
@@ -206,7 +209,7 @@ def _in_numbers(scored: tuple[Spec, dict], redrawn: np.ndarray, apart: np.ndarra
     for group in np.unique(apart[able]):
         own = np.flatnonzero(apart[able] == group)
         models, drawn = able[own], redrawn[:, own]
-        column["intervals"][models], column["rank_intervals"][models] = intervals(scores[own], drawn)
+        column["intervals"][models], column["rank_intervals"][models] = intervals(scores[own], drawn, n)
         column["tied"][models] = tied_with_best(scores[own], drawn)
         column["ranks"][models] = ranks_of(scores[own])
     return column

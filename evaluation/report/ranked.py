@@ -8,7 +8,7 @@ import numpy as np
 from evaluation import transferability
 from evaluation.features.zoo_members import lines_of
 from evaluation.ranking.agreement import Agreement
-from evaluation.ranking.ranking import Ranking
+from evaluation.ranking.ranking import FEWEST, Ranking
 from evaluation.ranking.scoring import parse
 from evaluation.ranking.table import TIED, with_ends
 from evaluation.report import commands
@@ -162,7 +162,9 @@ def _score(ranked: Ranked, m: int, k: int) -> Cell:
         metric=f"{ranking.metrics[k]}: {_summary(ranking.metrics[k])}",
         data=ranking.data,
         n=f"{ranking.n:,} images",
-        interval=f"95 %, bootstrap over images: {low:.4g} to {high:.4g}" if known else "none was drawn",
+        interval=f"95 %, bootstrap over images: {low:.4g} to {high:.4g}"
+        if known
+        else f"none: none was drawn, or fewer than {FEWEST} images",
         rank="{:g}, 95 % {:g} to {:g}".format(rank, *span) if not np.isnan(span).any() else f"{rank:g}",
         tied="not distinguishable from the best on these images" if tied else "",
         seconds=f"{ranking.seconds[m, k]:.3f}, shared work counts for the first metric",

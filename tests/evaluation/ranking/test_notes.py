@@ -26,6 +26,16 @@ def test_a_metric_without_a_score_on_half_of_the_images_has_a_note() -> None:
     assert note not in evaluation.rank(enough, metrics=["tmi"], bootstrap=4).notes
 
 
+def test_few_images_and_few_models_have_no_interval_but_how_many_it_takes() -> None:
+    truth = [0.5, 0.6, 0.7]
+    few = evaluation.rank(made_up(40, 4), metrics=["logme"], truth=truth, bootstrap=4)
+    assert "no intervals of scores and ranks, 40 images: it takes about 100" in few.notes
+    assert np.isnan(few.intervals).all() and np.isnan(few.rank_intervals).all()
+    assert any(note.endswith("Spearman: no interval, 3 models: it takes about 8") for note in few.notes)
+    enough = evaluation.rank(made_up(200, 4), metrics=["logme"], bootstrap=4)
+    assert np.isfinite(enough.intervals).all() and not any("interval" in note for note in enough.notes)
+
+
 def test_exact_copies_are_counted_and_their_votes_not() -> None:
     zoo = made_up(40, 4)
     again = {name: (np.concatenate([x, x[:8]]), np.concatenate([y, y[:8]])) for name, (x, y) in zoo.items()}

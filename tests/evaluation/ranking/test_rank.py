@@ -188,11 +188,11 @@ def test_ranks_and_ties_by_hand() -> None:
     assert tied_with_best(np.array([1.0, 0.9, 0.5]), redrawn).tolist() == [True, False, False]
     alone = np.array([1.0, 0.9, 0.5]) + 0.1 * rng.normal(size=(500, 3))
     assert tied_with_best(np.array([1.0, 0.9, 0.5]), alone).tolist() == [True, True, False]
-    ends, places = intervals(np.array([1.0, 0.9, 0.5]), alone)
-    assert ends[0] == pytest.approx([1 - 0.196 * WIDENED, 1 + 0.196 * WIDENED], abs=0.03) and places[2].tolist() == [
-        3,
-        3,
-    ]
+    scores = np.array([1.0, 0.9, 0.2])
+    ends, places = intervals(scores, alone, 100)
+    half = 1.96 * 0.1 * WIDENED
+    assert ends[0] == pytest.approx([1 - half, 1 + half], abs=0.03) and places[2].tolist() == [3, 3]
+    assert np.isnan(intervals(scores, alone, 99)).all()
     assert tied_with_best(np.array([1.0, 1.0, 0.5]), alone[:0]).tolist() == [True, True, False]
 
 
