@@ -179,9 +179,13 @@ def at_pooling(model: LoadedModel, pooling: str) -> LoadedModel:
 
 
 def name_of(asked: object, model: LoadedModel) -> str:
-    """Return the name of a model on a command line: its entry's folder, or the word that asked for it."""
+    """Return the name of a model on a command line: its entry's folder, or the word that asked for it.
+
+    A size of images of its own stays in it.
+    """
     if model.entry:
-        return str(model.entry.folder)
+        size = words.sized(asked)[1] if isinstance(asked, str) else None
+        return f"{model.entry.folder}{f'(image_size={size})' if size else ''}"
     return asked if isinstance(asked, str) else model.name
 
 

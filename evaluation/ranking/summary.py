@@ -26,6 +26,7 @@ from evaluation.ranking.rounds import planned
 from evaluation.ranking.source_heads import CLUSTER_COUNT, checked_source
 from evaluation.ranking.task_names import AGREEMENT, file_names
 from evaluation.tuning.estimate import FEW, LONG, seconds_of_step
+from sslkit.backbones.words import sized
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.files.leases import owned
@@ -98,7 +99,7 @@ def rank_tasks(
             ranking = rank(models, split, metrics, truth=accuracies, say=line, **drawn, **heads, **asked)
             if truth is not None and accuracies is None:
                 ranking = replace(ranking, notes=(*ranking.notes, f"truth={truth} has no accuracies of {task}"))
-            made = {**ranking.made, "image_size": image_size}
+            made = {**ranking.made, "image_size": image_size, **_words(members(zoo))}
             rankings.append(finish(replace(ranking, data=task, made=made), Path(out), file, pictures))
             if layers is not None:
                 _by_layers(models, split, layers, Path(out) / f"{file}{FILE}", reading, replace(runtime, device="auto"))
@@ -240,6 +241,12 @@ def next_command(ranking: Ranking, zoo: Any, best: str, model: LoadedModel, kept
         return f"python recipes/evaluate.py {words({**asked, **kept})}"
     asked = {"zoo": zoo, "data": ranking.data, **_size(model, len(ranking.models)), **kept}
     return f"python recipes/choose.py {words({name: asked[name] for name in asked if name != 'seed'})}"
+
+
+def _words(zoo: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the words that hold a size of images of their own, by the names of their models, as `words`; or {}."""
+    found = {name: str(one) for name, one in zoo.items() if isinstance(one, (str, Path)) and sized(str(one))[1]}
+    return {"words": found} if found else {}
 
 
 def _size(model: LoadedModel, n: int) -> dict[str, int]:

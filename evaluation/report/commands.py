@@ -139,9 +139,11 @@ def lost(recorded: Ranking, entries: Collection[str]) -> list[str]:
 
 def _models(recorded: Ranking, zoo: Path, entries: Collection[str]) -> Path | list[Any]:
     """Return the models as a command names them: the zoo, or its ranked entries, and models from elsewhere."""
-    members = [zoo / name for name in recorded.models if name in entries]
+    own = recorded.made.get("words", {})  # models with a size of images of their own, which is in the word
+    members = [zoo / name for name in recorded.models if name in entries and name not in own]
     members = [zoo] if len(members) == len(entries) else members
-    others = [word for name in recorded.models if name not in entries and (word := _outside(name, zoo, entries))]
+    left = [name for name in recorded.models if name not in entries or name in own]
+    others = [word for name in left if (word := own.get(name) or _outside(name, zoo, entries))]
     models = [*members, *others]
     return models if len(models) > 1 else models[0]
 

@@ -120,3 +120,11 @@ def test_no_task_overwrites_another(tasks: list[str]) -> None:
     pictures = [f"{file}{end}".casefold() for file in files for end in ("", "-agreement")]
     assert len(set(pictures)) == 2 * len(tasks)
     assert all("/" not in file and ":" not in file for file in files)
+
+
+def test_the_word_of_a_model_with_a_size_of_its_own_is_recorded(how: dict) -> None:
+    zoo = ["random:narrow_resnet(image_size=16)", "random:narrow_vit"]
+    (ranking,) = rank_tasks(zoo, "digits", ["logme"], **how)
+    assert ranking.models == ("random:narrow_resnet", "random:narrow_vit")
+    assert ranking.made["words"] == {"random:narrow_resnet": zoo[0]} and ranking.made["image_size"] == 8
+    assert any("random:narrow_resnet" in note and "16 px" in note for note in ranking.notes)
