@@ -152,3 +152,55 @@ def test_signs_in_names(tmp_path: Path) -> None:
         os.path.relpath(path, tmp_path) for path in tmp_path.rglob("*.png")
     )
     assert images.classes == sorted(path.name for path in tmp_path.iterdir()) and colours(images) == [[200, 10, 20]] * 6
+
+
+@pytest.mark.parametrize("ending", ["jpg", "mpo"])
+def test_the_first_of_two_pictures_of_a_camera_is_read(ending: str, tmp_path: Path) -> None:
+    """ultralytics/yolov5's issue 2446: drones and telephones write a second JPEG behind the first."""
+    (tmp_path / f"1.{ending}").write_bytes(encoded(RED, "MPO", save_all=True, append_images=[GRAY]))
+    images = open_images(tmp_path)
+    assert len(images) == 1 and np.allclose(colours(images), [[200, 10, 20]], atol=2)
+
+
+@pytest.mark.parametrize("fit", ["squash", "crop"])
+@pytest.mark.parametrize("size", [(1, 3000), (3000, 1), (1, 1)])
+def test_pictures_of_one_row_or_column(size: tuple[int, int], fit: str, tmp_path: Path) -> None:
+    """cleanlab/cleanvision's pull 250: the shorter side was rounded to none."""
+    Image.new("RGB", size, (200, 10, 20)).save(tmp_path / "1.png")
+    images = open_images(tmp_path, image_size=8, fit=fit)
+    assert images[0]["images"].shape == (3, 8, 8) and colours(images) == [[200, 10, 20]]
+
+
+def test_a_folder_that_is_linked_into_itself_is_listed_once(tmp_path: Path) -> None:
+    """fastai's pull 2270, and everywhere where links are followed: the listing had no end."""
+    for name in ("ant", "bee"):
+        (tmp_path / name).mkdir()
+        RED.save(tmp_path / name / "1.png")
+    (tmp_path / "ant" / "all").symlink_to(tmp_path, target_is_directory=True)
+    images = open_images(tmp_path)
+    assert len(images) == 2 and images.classes == ["ant", "bee"]
+
+
+def test_a_link_whose_file_has_gone_is_said(tmp_path: Path) -> None:
+    """Links of annex and hub caches: FileNotFoundError in a worker, hours later."""
+    RED.save(tmp_path / "1.png")
+    (tmp_path / "2.png").symlink_to(tmp_path / "nowhere.png")
+    images = open_images(tmp_path)
+    batch = images.__getitems__(list(range(len(images))))
+    assert set(batch["index"].tolist()) == {0} and len(batch["bad"]) == len(images) - 1
+
+
+def test_a_folder_called_like_a_picture(tmp_path: Path) -> None:
+    """Web archives keep a folder for each picture: IsADirectoryError."""
+    (tmp_path / "1.jpg").mkdir()
+    RED.save(tmp_path / "1.jpg" / "large.png")
+    GRAY.save(tmp_path / "2.png")
+    assert sorted(colours(open_images(tmp_path))) == [[90, 90, 90], [200, 10, 20]]
+
+
+def test_a_jpeg_without_its_last_bytes_is_said_and_not_shown_in_part(tmp_path: Path) -> None:
+    """Downloads that were cut: other readers show what there is, and gray below it."""
+    (tmp_path / "1.jpg").write_bytes(encoded(RED, "JPEG", quality=95)[:-40])
+    RED.save(tmp_path / "2.png")
+    batch = open_images(tmp_path).__getitems__([0, 1])
+    assert batch["index"].tolist() == [1, 1] and len(batch["bad"]) == 1 and batch["bad"][0].endswith("1.jpg")

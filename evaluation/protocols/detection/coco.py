@@ -90,8 +90,8 @@ def open_coco_folder(
         )
     name = f"coco:{folder}"
     check_split(name, split, present)
-    train = read_coco(files["train"], masks and split == "train")
-    file = train if split == "train" else read_coco(files[split], masks)
+    train = _as_on_disk(read_coco(files["train"], masks and split == "train"), folder)
+    file = train if split == "train" else _as_on_disk(read_coco(files[split], masks), folder)
     check_boxes(file)
     _check_categories(train, file)
     pixels = DiskImages(folder, PathList(file.paths), file.sizes)
@@ -150,6 +150,13 @@ def _boxes(
         note=note,
         licence=licence,
     )
+
+
+def _as_on_disk(file: CocoFile, folder: Path) -> CocoFile:
+    r"""The file with the names of files of Windows, `images\1.jpg`, as of this system, unless there are such files."""
+    is_other = ["\\" in path and not (folder / path).is_file() for path in file.paths]
+    paths = [path.replace("\\", "/") if other else path for path, other in zip(file.paths, is_other, strict=True)]
+    return replace(file, paths=paths) if any(is_other) else file
 
 
 def _check_categories(train: CocoFile, file: CocoFile) -> None:

@@ -1,5 +1,7 @@
 """Public reports about tar shards in other libraries, each written down as the shards that it is about."""
 
+import gzip
+import io
 import tarfile
 from pathlib import Path
 
@@ -132,3 +134,58 @@ def test_members_in_a_folder_of_unlabelled_ones_have_no_label(tmp_path: Path) ->
     images, said = opened(tar(tmp_path / "a.tar", pngs("ant/a.png", "bee/b.png", "unlabeled/c.png")))
     assert images.classes == ["ant", "bee"] and images.labels.tolist() == [0, 1, -1]
     assert any("no label for 1 image in unlabeled/" in one for one in said)
+
+
+def test_a_link_to_another_member_is_that_image(tmp_path: Path) -> None:
+    """mxmlnkn/ratarmount's issue 28: tar writes a file of two names once, and a link for the second."""
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for name, content in pngs("ant/a.png", "bee/b.png"):
+            about = tarfile.TarInfo(name)
+            about.size = len(content)
+            archive.addfile(about, io.BytesIO(content))
+        about = tarfile.TarInfo("bee/c.png")
+        about.type, about.linkname = tarfile.LNKTYPE, "ant/a.png"
+        archive.addfile(about)
+    images, said = opened(tmp_path / "a.tar")
+    assert rows_read(images) == [0, 1, 0] or any("left out 1" in one and "link" in one for one in said), said
+
+
+def test_shards_written_one_behind_the_other_are_said(tmp_path: Path) -> None:
+    """`cat a.tar b.tar`: readers end at the first end, and half of the images were never seen."""
+    first, second = (tar(tmp_path / f"{name}.tar", pngs(f"{name}.png")) for name in "ab")
+    (tmp_path / "both").mkdir()
+    (tmp_path / "both" / "c.tar").write_bytes(first.read_bytes() + second.read_bytes())
+    images, said = opened(tmp_path / "both")
+    assert len(images) == 2 or any("c.tar" in one for one in said), said
+
+
+def test_what_macos_writes_beside_each_file_is_no_image(tmp_path: Path) -> None:
+    """mvt-project/mvt's pull 922: `._NAME` members are listed by tarfile alone, and begin samples of their own."""
+    about = bytes.fromhex("00051607") + bytes(200)
+    members = [("./._a.png", about), *pngs("./a.png", "./a.cls=1"), ("./._b.png", about), *pngs("./b.png", "./b.cls=2")]
+    images, _ = opened(tar(tmp_path / "a.tar", members))
+    assert labels(images) == ["1", "2"] and len(images) == 2
+
+
+def test_a_comment_for_the_whole_archive_is_no_member(tmp_path: Path) -> None:
+    """`git archive` and forges write one, pax_global_header."""
+    path = tar(tmp_path / "a.tar", pngs("ant/a.png", "bee/b.png"), format=tarfile.PAX_FORMAT,
+               pax_headers={"comment": "26dd1f3"})  # fmt: skip
+    images, said = opened(path)
+    assert labels(images) == ["ant", "bee"] and rows_read(images) == [0, 1] and not any("pax" in one for one in said)
+
+
+@pytest.mark.parametrize("text", ["1\r\n", "\ufeff1", " 1\n\n", "1\x00"])
+def test_numbers_as_windows_and_c_write_them(text: str, tmp_path: Path) -> None:
+    """`invalid literal for int()`, or a class of its own for each way to write it."""
+    members = [("a.png", picture(0)), ("a.cls", text.encode()), ("b.png", picture(1)), ("b.cls", b"1")]
+    images, said = opened(tar(tmp_path / "a.tar", [*members, ("c.png", picture(2)), ("c.cls", b"2")]))
+    assert labels(images) == ["1", "1", "2"] or (labels(images) == [None, "1", "2"] and said), (labels(images), said)
+
+
+def test_a_compressed_shard_called_tar_is_named(tmp_path: Path) -> None:
+    """`tar czf a.tar`: an invalid header."""
+    content = tar(tmp_path / "a.tar", pngs("a.png", "b.png")).read_bytes()
+    (tmp_path / "a.tar").write_bytes(gzip.compress(content))
+    with pytest.raises(UserError, match=r"a\.tar.*(gzip|compressed|gunzip)"):
+        opened(tmp_path / "a.tar")
