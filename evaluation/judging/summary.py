@@ -22,7 +22,7 @@ from evaluation.results.bars import plot_results
 from evaluation.results.comparison import compare_all
 from evaluation.results.result import Result
 from evaluation.results.tables import table
-from evaluation.results.verdict import deciding, of_pairs
+from evaluation.results.verdict import by_chance, deciding, of_pairs
 from evaluation.tuning.processes import process_group
 from sslkit.errors import UserError
 from sslkit.options import members
@@ -243,14 +243,17 @@ def print_differences(results: list[Result]) -> str:
     for name in sorted(name for name, models in per_class.items() if models > 1):
         say.line(f"{name}: differences of mean_per_class need the labels: evaluation.compare(a, b, labels=...)")
     decides = deciding((found[0].data, found[0].protocol) for found in pairs)
-    best = set()
+    best, tested = set(), []
     for found in pairs:
         comparisons, one = compare_all(found), found[0]
+        tested.append(comparisons)
         verdict = of_pairs(found, comparisons, (one.data, one.protocol) in decides)
         say.line(f"{one.protocol} on {one.data}, {one.metric}: {verdict}")
         best |= {verdict.first} if verdict.decides else set()
         for comparison in comparisons:
             say.line(f"  {comparison.verdict}")
+    if told := by_chance(tested):
+        say.line(told)
     if pairs:
         say.line("")
     return best.pop() if len(best) == 1 else ""

@@ -17,6 +17,7 @@ from evaluation.report.overview import overview
 from evaluation.report.ranked import task_of
 from evaluation.report.reading import Material, Member
 from evaluation.report.study import study_tables
+from evaluation.results.verdict import by_chance
 from sslkit.terminal.say import as_started, counted
 
 TEMPLATE = Path(__file__).parent / "template"
@@ -57,6 +58,7 @@ def page(material: Material, *, command: str, ranking_places: str) -> str:
         "data_notes": judged.notes(material),
         "further": judged.further_table(material),
         "compared": list(zip(of_groups(groups), map(judged.comparison_table, groups), strict=True)),
+        "by_chance": by_chance([group.pairs for group in groups]),
         "unjudged": [member.name for member in unjudged],
         "judge_all": _judge_all(unjudged),
         "without_labels": judged.without_labels(material),

@@ -68,6 +68,21 @@ def of_pairs(results: Sequence[Result], pairs: Sequence[Comparison], decides: bo
     return Verdict(results[first].model, value_of(results[first]), *models, decides)
 
 
+def by_chance(groups: Sequence[Sequence[Comparison]]) -> str:
+    """Return how many groups of pairs find a difference beside how many would without any, "" for fewer than two.
+
+    groups: of each protocol and data set its paired tests, see `compare_all`: Holm's p finds a difference in one of
+    twenty groups without any.
+    """
+    if len(groups) < 2:
+        return ""
+    found = sum(any(pair.decisive_p < LEVEL for pair in pairs) for pairs in groups)
+    return (
+        f"{found} of {len(groups)} comparisons, of a protocol on a data set each, find a difference between models; "
+        f"without any about {LEVEL * len(groups):.2g} would by chance"
+    )
+
+
 def listed(names: Sequence[str]) -> str:
     """Return names in words; of many, the first and the number of the others."""
     if len(names) > MOST_NAMED + 1:

@@ -182,6 +182,12 @@ def test_one_line_says_which_to_take_before_the_pairs(capsys: pytest.CaptureFixt
     assert said.startswith("linear on d, top1: take better: 90.0 % (85.1 to 93.4); not told apart from alike; ")
     assert "; better than worse" in said and "better is better than worse by" in said
     assert "no difference seen between better and alike (1.0 points" in said and "p (3 pairs)" in said
+    assert said.endswith(
+        "2 of 2 comparisons, of a protocol on a data set each, find a difference between models; without any about 0.1 "
+        "would by chance"
+    )
+    print_differences(linear)
+    assert "by chance" not in capsys.readouterr().out, "of one group Holm's p says it"
 
 
 @pytest.mark.parametrize("how", ["a zoo", "a list"])

@@ -13,6 +13,7 @@ from report_zoo import ENTRIES, HOSTILE, LOST, make_entry, make_zoo, write_study
 
 from evaluation.report import entries, write_report
 from evaluation.report.cells import of_bytes, of_share
+from evaluation.results.verdict import by_chance
 from sslkit.errors import UserError
 from sslkit.zoo import WEIGHTS
 
@@ -98,6 +99,15 @@ def test_pictures_and_tables_can_be_read_aloud(page: Page) -> None:
 )
 def test_what_was_measured_is_on_the_page(page: Page, shown: str) -> None:
     assert shown in page.text
+
+
+def test_many_comparisons_stand_beside_what_chance_would_find(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Page(place / "report.html").text.count("would by chance")
+    monkeypatch.setattr("evaluation.report.page.by_chance", lambda groups: by_chance([*groups, *groups]))
+    write_report(place / "zoo", place / "many.html", rankings=place / "ranking", outside=place / "evaluation")
+    text = Page(place / "many.html").text
+    assert told == 0, "one protocol on one data set"
+    assert re.search(r"[02] of 2 comparisons, .*; without any about 0\.1 would by chance", text)
 
 
 def test_every_number_says_how_it_was_made(page: Page) -> None:
