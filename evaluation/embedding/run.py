@@ -29,6 +29,7 @@ from evaluation.features.checks import checked
 from evaluation.features.extraction import context
 from evaluation.features.models import load_model, name_of
 from evaluation.features.plots import check_umap
+from sslkit.data.image_options import VALUES
 from sslkit.errors import UserError
 from sslkit.files.leases import owned_file
 from sslkit.terminal import say
@@ -205,7 +206,8 @@ def _following(wanted: Wanted, found: Embedding, what: Mapping[str, Any], place:
     own.pop("split", None)
     if {"train", "test"} <= set(found.splits) and len(found.classes) > 1:
         return f"python recipes/evaluate.py {words({**what, **own})}"
-    return f"python recipes/train.py method=byol+dsa {words({'data': what['data']})}"
+    read = {f"data.{name}": own[name] for name in VALUES if name in own}
+    return f"python recipes/train.py method=byol+dsa {words({'data': what['data'], **read})}"
 
 
 def _tell(label: str, text: str) -> None:
