@@ -31,7 +31,7 @@ _OF_SCALE = (1.5, -2.0)
 # The bluest quarter of the photographs gained 0.43 by blue for red; of all together the right order gains 0.63.
 _OF_ORDER = (0.6, -3.0)
 # Of all layers. Own weights gained at most 0.28 by another padding and 0.17 by another stride, on letters (-1.2), and
-# lost on all photographs. Right ones gain 0.36 to 0.51 (lite0; 0.13 to 0.27 in lite1, not always said) and 1.1 to 1.35
+# lost on all photographs. Right ones gain 0.36 to 0.51 (lite0; 0.13 to 0.27 in lite1: not said) and 1.1 to 1.35
 # on photographs (-3.3).
 _OF_PADDING = (0.33, -2.5)
 _OF_STRIDE = (0.4, -2.5)
