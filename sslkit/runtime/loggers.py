@@ -186,11 +186,10 @@ def _options(name: str, folder: Path, known: str | None) -> dict[str, Any]:
         own = {"name": folder.name, "project": project, "save_dir": folder, "id": known}
         return own | _beside_another(own)
     if name == "mlflow":
-        local = folder.absolute()
         return {
             "experiment_name": os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT),
             "run_name": folder.name,
-            "tracking_uri": os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{local / 'mlflow.db'}",
+            "tracking_uri": os.environ.get("MLFLOW_TRACKING_URI") or _database(folder),
             "run_id": known,
         }
     if name == "comet":
@@ -199,6 +198,14 @@ def _options(name: str, folder: Path, known: str | None) -> dict[str, Any]:
         return given | ({"experiment_key": known, "mode": "get_or_create"} if known else {})
     # With save_logs it would start this program once more, to record what it prints.
     return {"root_dir": folder, "name": folder.name, "save_logs": False}
+
+
+def _database(folder: Path) -> str:
+    """The address of a run's own database. Raises UserError for a folder that MLflow would take for another one."""
+    path = folder.absolute() / "mlflow.db"
+    if set(str(path)) & set("?%"):
+        raise UserError(f"MLflow takes ? and % in {folder} for parts of an address: choose another out= or name=")
+    return f"sqlite:///{path}"
 
 
 def _beside_another(own: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,17 +1,22 @@
 """Public reports about resumed training in other libraries: a run that is stopped and goes on is the unbroken one."""
 
 import copy
+import json
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from lightning_fabric import Fabric
+from photographs import write_jpegs
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 import sslkit
 from sslkit.errors import UserError
+from sslkit.files.writing import MACHINE
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.training import pretrain
 
@@ -202,3 +207,68 @@ def test_a_state_that_no_file_of_weights_holds_is_refused_at_once(small_run, tmp
     with pytest.raises(UserError, match="Counting has _extra_state in its state, which is no tensor"):
         sslkit.pretrain(small_run, backbone=Counting())
     assert not (tmp_path / "zoo").exists()
+
+
+def stopped(run: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a run that ended in its second epoch, with two checkpoints."""
+    with monkeypatch.context() as patch:
+        make = pretrain.make_loop
+        patch.setattr(pretrain, "make_loop", lambda *given: make(*given[:-1], [*given[-1], Stop()]))
+        with pytest.raises(RuntimeError, match="stopped"):
+            sslkit.pretrain(run)
+    return Path(run["out"]) / run["name"]
+
+
+def equal_runs(one: sslkit.ZooEntry, other: sslkit.ZooEntry) -> bool:
+    before, after = one.state_dict(), other.state_dict()
+    return before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+
+
+def edited_on_windows(folder: Path) -> None:
+    """With a mark of the order of bytes, and two letters for the end of a line."""
+    path = folder / "config.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+
+
+def older_checkpoint_touched(folder: Path) -> None:
+    """Copied in another order: the newest by its time was taken, which was the older one."""
+    for name, seconds in (("last.ckpt", 1e9), ("previous.ckpt", 2e9)):
+        os.utime(folder / "checkpoints" / name, (seconds, seconds))
+
+
+def left_behind(folder: Path) -> None:
+    """Half a checkpoint of a process that was killed while it wrote, and an empty file of a full disk."""
+    (folder / "checkpoints" / "last.ckpt").rename(folder / "checkpoints" / "kept")
+    (folder / "checkpoints" / "last.ckpt").touch()
+
+
+def lease_of_a_dead_process(folder: Path) -> None:
+    """A machine lost its power: what said who was at work there stayed."""
+    about = {"machine": MACHINE, "host": "here", "pid": 2**22 + 1, "token": "t", "work": "trains in it", "began": 1.0}
+    (folder / ".owner").write_text(json.dumps(about))
+
+
+@pytest.mark.parametrize("change", [edited_on_windows, older_checkpoint_touched, left_behind, lease_of_a_dead_process])
+def test_what_happens_to_a_folder_between_two_starts(
+    change: Callable[[Path], None], small_run: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = {**small_run, "method": "byol", "name": "a [1] 50%", "trainer": {**small_run["trainer"], "save_seconds": 0}}
+    unbroken = sslkit.pretrain({**run, "out": str(tmp_path / "unbroken")})
+    change(folder := stopped(run, monkeypatch))
+    resumed = sslkit.pretrain({**run, "resume": True})
+    assert resumed.folder == folder and equal_runs(unbroken, resumed)
+
+
+def test_other_processes_that_decode_and_other_rows_of_the_log_are_the_same_run(
+    small_run: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Augmentations that each worker drew by itself were others after a resume on a machine with fewer cores."""
+    for name in "ab":
+        write_jpegs(tmp_path / "photos" / name, 48, (20, 18))
+    data = {"source": str(tmp_path / "photos"), "image_size": 16, "batch_size": 32, "workers": 2}
+    run = {**small_run, "method": "simclr", "name": "x", "data": data}
+    run["trainer"] = {**small_run["trainer"], "save_seconds": 0}
+    unbroken = sslkit.pretrain({**run, "out": str(tmp_path / "unbroken")})
+    stopped(run, monkeypatch)
+    other = {"data": {**data, "workers": 0}, "trainer": {**run["trainer"], "log_every": 3}}
+    assert equal_runs(unbroken, sslkit.pretrain({**run, **other, "resume": True}))
