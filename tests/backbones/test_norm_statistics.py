@@ -257,7 +257,9 @@ class Wide:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name", [*NETWORKS[:3], *(pytest.param(name, marks=pytest.mark.nightly) for name in NETWORKS[3:])]
+)
 def test_networks_with_their_own_statistics_raise_no_line(name: str) -> None:
     """And those with another scale raise one."""
     norm, other = (IMAGENET, HALF) if NETWORKS.index(name) % 2 else (HALF, IMAGENET)

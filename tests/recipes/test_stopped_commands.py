@@ -31,6 +31,7 @@ TRAIN = [
     "trainer.save_seconds=1",
 ]
 METHODS = ["byol+dsa", "dino", "mae+guide"]
+NIGHTLY = pytest.mark.nightly  # a minute each
 pytestmark = pytest.mark.slow
 
 
@@ -97,7 +98,7 @@ def check_resumed(place: Path, words: list[str], number: int, name: str) -> None
     assert weights(folder) == weights(place / "zoo" / "unbroken")
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [METHODS[0], *(pytest.param(method, marks=NIGHTLY) for method in METHODS[1:])])
 def test_a_training_goes_on_inside_the_epoch(method: str, place: Path) -> None:
     out = place / method
     out.mkdir()
@@ -108,7 +109,7 @@ def test_a_training_goes_on_inside_the_epoch(method: str, place: Path) -> None:
     check_resumed(out, words, signal.SIGKILL, "killed")
 
 
-@pytest.mark.parametrize("strategy", ["auto", "fsdp"])
+@pytest.mark.parametrize("strategy", ["auto", pytest.param("fsdp", marks=NIGHTLY)])
 def test_two_processes_go_on_inside_the_epoch(strategy: str, place: Path) -> None:
     out = place / f"two-{strategy}"
     out.mkdir()
@@ -153,7 +154,7 @@ class Inside:
         return self.since is not None and used > self.since + 0.5
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=NIGHTLY)])
 def test_a_fine_tuning_goes_on(number: int, place: Path) -> None:
     """At SIGTERM inside the run; after a kill, which comes before its first checkpoint, with that run anew."""
     words = ["checkpoint=random:narrow_resnet", "image_size=28", *FINE_TUNE]
