@@ -6,7 +6,6 @@ real images fit much better. Images of another kind fit by none, so that nothing
 """
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -16,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.runtime.distributed import rank
+from sslkit.terminal import say
 
 IMAGES, LEAST = 32, 8  # that are looked at, at most and at least
 _THROUGH = 16  # of these that go through the whole network, for padding and strides
@@ -79,7 +79,7 @@ def contradiction(net: nn.Module, pixels: Tensor, mean: Sequence[float], std: Se
 def warn(owner: str, said: str) -> None:
     """Warn, on rank 0, of what `contradiction` returned, once for the same words. owner: of the weights."""
     if said and rank() == 0:
-        warnings.warn(
+        say.warn(
             f"{owner}: its batch normalisation contradicts these images, which would fit much better with {said}: take "
             "the network and the preprocessing that these weights were trained with",
             stacklevel=1,
