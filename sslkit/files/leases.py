@@ -60,27 +60,44 @@ def _held(path: Path, work: str) -> Iterator[None]:
 
 
 def _take(path: Path, token: str, work: str) -> None:
-    """Write the lease, once nobody else has one who lives."""
+    """Write the lease, once nobody else has one who lives.
+
+    A dead owner's lease is never removed before there is another, since several may take it over at once. Each tries to
+    write its successor, whose name is made of the dead one's token, and of whom one alone succeeds. It then replaces
+    the lease. A successor that comes too late finds that the lease is no longer the one that it followed.
+    """
     own = {"machine": MACHINE, "host": platform.node(), "pid": os.getpid(), "token": token, "work": work}
     own["began"] = _began(os.getpid())
-    while not _written(path, own):
-        other = _owner(path)
-        if other is None:  # it has just ended
-            continue
-        if _lives(path, other):
+    while True:
+        before = _successors(path)
+        if before and _lives(*before[-1]):
+            other = before[-1][1]
             who = f"process {other['pid']}" + ("" if other["machine"] == MACHINE else f" on {other['host']}")
             raise UserError(f"{who} {other['work']}: wait until it has ended, or end it")
-        _remove(path, other["token"], path.with_name(f"{path.name}-{token}"))
+        file = _after(path, before[-1][1]) if before else path
+        if not _written(file, own):
+            continue
+        if _successors(path)[:-1] == before:
+            break
+        file.unlink(missing_ok=True)
+    if before:
+        os.replace(file, path)
+    for dead, _ in before[1:]:  # none leads to them any more
+        dead.unlink(missing_ok=True)
 
 
-def _remove(path: Path, token: str, aside: Path) -> None:
-    """Remove the lease of this token, of several processes that take it over one alone; a newer lease stays."""
-    with suppress(FileNotFoundError):
-        os.rename(path, aside)
-        if (_owner(aside) or {}).get("token") != token:
-            with suppress(FileExistsError):
-                os.link(aside, path)
-        aside.unlink()
+def _after(path: Path, lease: dict[str, Any]) -> Path:
+    return path.with_name(f"{path.name}-after-{lease['token']}")
+
+
+def _successors(path: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """The lease and those that follow it, each written to take over the one before: the last one counts."""
+    leases: list[tuple[Path, dict[str, Any]]] = []
+    file = path
+    while (lease := _owner(file)) is not None and file not in (known for known, _ in leases):
+        leases.append((file, lease))
+        file = _after(path, lease)
+    return leases
 
 
 def _written(path: Path, own: dict[str, Any]) -> bool:

@@ -112,7 +112,8 @@ def test_a_lease_is_renewed(quick: None, tmp_path: Path) -> None:
             time.sleep(0.01)
 
 
-def test_of_several_that_take_over_one_wins(tmp_path: Path) -> None:
+@pytest.mark.parametrize("attempt", range(10))
+def test_of_several_that_take_over_one_wins(attempt: int, tmp_path: Path) -> None:
     written(tmp_path, pid=2**22 + 1, began=1.0)
     held, refused, together = threading.Event(), [], threading.Barrier(8)
     owners: list[int] = []
@@ -134,6 +135,36 @@ def test_of_several_that_take_over_one_wins(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(owners) == 1 and len(refused) == 7 and not list(tmp_path.iterdir())
+
+
+def test_one_that_died_while_it_took_over_is_followed_too(tmp_path: Path) -> None:
+    dead = {"pid": 2**22 + 1, "began": 1.0}
+    written(tmp_path, **dead, token="a").rename(tmp_path / "b")
+    written(tmp_path, **dead, token="c").rename(tmp_path / f"{NAME}-after-a")
+    (tmp_path / "b").rename(tmp_path / NAME)
+    with owned(tmp_path, "trains in"):
+        assert json.loads((tmp_path / NAME).read_text())["pid"] == os.getpid()
+        with pytest.raises(UserError, match="trains in"), owned(tmp_path, "trains in"):
+            pytest.fail("two owners")
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_that_comes_late_takes_nothing_from_who_took_over(tmp_path: Path, monkeypatch) -> None:
+    """It has looked at the dead owner's lease before another process took that over, and writes after it."""
+    written(tmp_path, pid=2**22 + 1, began=1.0)
+    write, together = leases._written, []
+
+    def late(file: Path, own: dict) -> bool:
+        if not together:
+            together.append(owned(tmp_path, "was faster in"))
+            together[0].__enter__()
+        return write(file, own)
+
+    monkeypatch.setattr(leases, "_written", late)
+    with pytest.raises(UserError, match="was faster in"), owned(tmp_path, "trains in"):
+        pytest.fail("two owners")
+    together[0].__exit__(None, None, None)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_damaged_lease_is_watched_like_one_of_another_machine(quick: None, tmp_path: Path) -> None:

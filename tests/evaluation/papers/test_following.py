@@ -36,7 +36,7 @@ def subjects(monkeypatch: pytest.MonkeyPatch) -> Subjects:
     }
     models = {name: load_model(net, image_size=8, in_chans=1) for name, net in nets.items()}
     splits = opened_splits("digits", Reading(), 60, 60)
-    found = Subjects(models, splits, dict.fromkeys(models, SETTING), {"a": 0.3, "b": 0.2, "c": 0.1}, None)
+    found = Subjects(models, splits, dict.fromkeys(models, SETTING), {"a": 0.3, "b": 0.2, "c": 0.1})
     for module in (stages, maps):
         monkeypatch.setattr(module, "small_subjects", lambda task, lab: found)
     monkeypatch.setattr(stages, "SMALL", tuple(models))

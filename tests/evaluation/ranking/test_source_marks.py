@@ -76,11 +76,11 @@ def test_ranks_ties_and_their_intervals_are_within_a_group() -> None:
     values = [-1.0, -5.0, -2.0, -6.0]
     scored = (parse("leep"), {m: Result(value) for m, value in zip((0, 1, 3, 4), values, strict=True)})
     redrawn = np.array(values) + 0.001 * np.random.default_rng(0).normal(size=(50, 4))
-    column = _in_numbers(scored, redrawn, np.array([0, 1, -1, 0, 1]), 5)
+    column = _in_numbers(scored, redrawn, np.array([0, 1, -1, 0, 1]), 5, 500)
     np.testing.assert_array_equal(column["ranks"], [1, 1, np.nan, 2, 2])
     assert column["tied"].tolist() == [True, True, False, False, False]
     assert column["rank_intervals"][4].tolist() == [2, 2]
-    together = _in_numbers(scored, redrawn, np.zeros(5, dtype=int), 5)
+    together = _in_numbers(scored, redrawn, np.zeros(5, dtype=int), 5, 500)
     np.testing.assert_array_equal(together["ranks"], [1, 3, np.nan, 2, 4])
 
 
