@@ -32,7 +32,7 @@ sys.addaudithook(note)
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(params=["files", "shards"])
+@pytest.fixture(params=["files", pytest.param("shards", marks=pytest.mark.nightly)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Folders home, tmp, work and data; in the latter 48 photographs of two classes to learn from, 16 to test on."""
     for split, n in (("train", 24), ("test", 8)):

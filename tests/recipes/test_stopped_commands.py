@@ -109,7 +109,8 @@ def test_a_training_goes_on_inside_the_epoch(method: str, place: Path) -> None:
     check_resumed(out, words, signal.SIGKILL, "killed")
 
 
-@pytest.mark.parametrize("strategy", ["auto", pytest.param("fsdp", marks=NIGHTLY)])
+@NIGHTLY
+@pytest.mark.parametrize("strategy", ["auto", "fsdp"])
 def test_two_processes_go_on_inside_the_epoch(strategy: str, place: Path) -> None:
     out = place / f"two-{strategy}"
     out.mkdir()
