@@ -130,7 +130,7 @@ def _owner(path: Path) -> dict[str, Any] | None:
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
         return {name: said[name] for name in ("machine", "host", "pid", "token", "work", "began")}
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, TypeError, KeyError):
         return {
