@@ -236,7 +236,7 @@ def _fill(job: _Job, cache: Path, key: str) -> dict[str, Any]:
 
 
 def _doubt(job: _Job) -> str:
-    """What contradicts the weights, which is kept with the features, so that cached ones say it too; on rank 0."""
+    """Return what contradicts the weights, on rank 0. It is kept with the features, so that cached ones say it, too."""
     if rank() > 0:
         return ""
     job.model.backbone.to(job.runtime.device)

@@ -36,7 +36,7 @@ class Agreement:
 
     @property
     def kind(self) -> str:
-        """Of the interval, in words; why there is none, and how many models it takes."""
+        """Return the interval in words, or why there is none and how many models it takes."""
         if self.interval is not None:
             return "bootstrap over models"
         if self.name not in FEWEST:

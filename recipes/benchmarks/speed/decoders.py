@@ -1,4 +1,4 @@
-"""What it costs that images of rare formats are decoded by processes with limits: CPU time, beside this process alone.
+"""CPU time of rare formats that are decoded by processes with limits, beside decoding in this process alone.
 
     python recipes/benchmarks/speed/run.py decoders
 
@@ -93,7 +93,7 @@ def write_files(folder: Path, ending: str, encode: Callable[[np.ndarray], bytes]
 
 
 def cpu_seconds() -> float:
-    """Of this process and of all that it has started, also of those that have ended."""
+    """Return the CPU time (s) of this process and of those that it has started, the ended ones included."""
     own, total = psutil.Process(), 0.0
     for process in (own, *own.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):

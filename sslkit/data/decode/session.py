@@ -22,7 +22,7 @@ _SHRUNK = 2**26  # bytes of pixels that the file of a decoder keeps
 
 @dataclass
 class _Refusals:
-    """What this process has read of the file of refusals. content: their lengths, and the reasons by key."""
+    """The part of the file of refusals that was read, `length` bytes. content: lengths, and the reasons by key."""
 
     length: int = 0
     content: tuple[set[int], dict[str, str]] = (frozenset(), {})
@@ -30,7 +30,7 @@ class _Refusals:
 
 @dataclass
 class _Habit:
-    """What this process does with images. is_to_read: it has read the last one as soon as it was opened."""
+    """The use of images in this process. is_to_read: the last one was read as soon as it was opened."""
 
     is_to_read: bool = False
 
