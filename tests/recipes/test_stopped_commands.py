@@ -17,7 +17,7 @@ import torch
 from sslkit.data.sources.named import open_images
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-BATCHES = 24  # of an epoch
+BATCHES = 48  # of an epoch: seconds, in which a signal finds it
 TRAIN = [
     "data=clothes.npz",
     "data.batch_size=32",
@@ -28,7 +28,7 @@ TRAIN = [
     "trainer.accelerator=cpu",
     "trainer.progress=false",
     "trainer.log_every=5",
-    "trainer.save_seconds=1",
+    "trainer.save_seconds=0.1",
 ]
 METHODS = ["byol+dsa", "dino", "mae+guide"]
 NIGHTLY = pytest.mark.nightly  # a minute each
@@ -89,7 +89,7 @@ def weights(folder: Path) -> bytes:
 def check_resumed(place: Path, words: list[str], number: int, name: str) -> None:
     """The run is stopped by the signal, goes on by the command that was printed, and ends as the unbroken one."""
     folder = place / "zoo" / name
-    said = broken(place, "train", [*words, f"name={name}"], number, lambda _: batch_of(folder) > 0)
+    said = broken(place, "train", [*words, f"name={name}"], number, lambda _: 0 < batch_of(folder) < BATCHES // 2)
     assert batch_of(folder) > 0 and not (folder / "card.json").exists(), "it was stopped at the end of an epoch"
     if number == signal.SIGTERM:
         line = f"stopped; the same command with resume=true continues zoo/{name}"
