@@ -4,18 +4,13 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from sslkit.errors import UserError
-from sslkit.files.writing import NoLock, lock, lockable, refusal
-from sslkit.terminal import say
-
-POLL = 0.2  # seconds between two checks of another process's lock
+from sslkit.files.writing import lockable, locked, refusal
 
 
 def run_id(key: Mapping[str, Any]) -> str:
@@ -70,9 +65,6 @@ class Records:
         except OSError:  # nothing can be claimed, which `claim` says
             return True
 
-    def _refused(self, error: OSError) -> UserError:
-        return UserError(f"cannot write to {self.path.parent}: {error.strerror or error}; give another out")
-
     def read(self) -> dict[str, dict[str, Any]]:
         """See `read_records`."""
         return read_records(self.path)
@@ -91,57 +83,54 @@ class Records:
         record = {"run": run_id(key), **key, **values}
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
         try:
-            with _held(lock(self.locks / "file.lock", poll_interval=POLL)), self.path.open("a+b") as file:
+            with self._locked("file"), self.path.open("a+b") as file:
                 if (torn := _torn(file)) is not None:  # else a line that another machine adds meanwhile would be lost
                     file.truncate(torn)
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise refusal(error)(f"cannot write to {self.path}: {error.strerror or error}") from error
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Let one process at a time read all records and write what it makes of them, so that the last has them all."""
-        try:
-            held = lock(self.locks / "summary.lock", poll_interval=POLL)
-        except OSError as error:
             raise self._refused(error) from error
-        with _held(held):
-            yield
 
-    @contextmanager
-    def claim(self, key: Mapping[str, Any], *, wait: bool) -> Iterator[bool]:
+    def alone(self) -> AbstractContextManager[bool]:
+        """Let one process at a time read all records and write what it makes of them, so that the last has them all."""
+        return self._locked("summary")
+
+    def claim(self, key: Mapping[str, Any], *, wait: bool) -> AbstractContextManager[bool]:
         """Claim a run for this process; yields True on success. The claim ends with the block, or with the process.
 
         wait: wait until another process releases the run; a line says so, but of a process of a pool.
         """
-        try:
-            claimed = lock(self.locks / f"{run_id(key)}.lock", poll_interval=POLL)
+        waiting = f"another process does a run of {self.path}: waiting for it" if parent_process() is None else ""
+        return self._locked(run_id(key), waiting, wait)
+
+    def unfinished(self, keys: Sequence[Mapping[str, Any]]) -> Iterator[int]:
+        """Yield the index of each run that is not finished, claimed until the next one, by which it is to be added.
+
+        A run that another process has claimed is waited for at last, and yielded if that process dies.
+        """
+        while left := self.missing(keys):
+            is_any_claimed = False
+            for number in left:
+                with self.claim(keys[number], wait=False) as mine:
+                    is_any_claimed |= mine
+                    if mine and self.find(keys[number]) is None:  # by a process that ended since the file was read
+                        yield number
+            if not is_any_claimed:
+                with self.claim(keys[left[0]], wait=True):
+                    pass
+
+    @contextmanager
+    def _locked(self, name: str, waiting: str = "", wait: bool = True) -> Iterator[bool]:
+        with ExitStack() as held:
             try:
-                claimed.acquire(timeout=0)
-            except Timeout:
-                if not wait:
-                    yield False
-                    return
-                if parent_process() is None:
-                    say.line(f"another process does a run of {self.path}: waiting for it")
-                claimed.acquire()
-        except OSError as error:
-            raise self._refused(error) from error
-        try:
-            yield True
-        finally:
-            claimed.release()
+                is_held = held.enter_context(locked(self.locks / f"{name}.lock", waiting, wait=wait))
+            except OSError as error:
+                raise self._refused(error) from error
+            yield is_held
 
-
-@contextmanager
-def _held(locked: FileLock | NoLock) -> Iterator[None]:
-    locked.acquire()
-    try:
-        yield
-    finally:
-        locked.release()
+    def _refused(self, error: OSError) -> UserError:
+        return refusal(error)(f"cannot write to {self.path}: {error.strerror or error}; give another out")
 
 
 def each_once(
@@ -150,33 +139,31 @@ def each_once(
     work: Callable[[int], Mapping[str, Any]],
     needs: Collection[str] = (),
     done: Callable[[int], None] = lambda number: None,
+    is_first: bool = True,
+    from_first: Callable[[Any], Any] = lambda value: value,
 ) -> list[dict[str, Any]]:
     """Return the record of every run, in order; each missing run is done once, by one of the processes at this file.
 
     work: index of a run -> values of its record. A run claimed by another process is waited for, and done here if that
     process dies.
-    done: called with the index when the record is written, maybe more than once.
     needs: required fields of every record. Raises UserError for a record that lacks one, or is damaged.
+    done: called with the index when the record is written, maybe more than once.
+    is_first, from_first: of processes that do each run together: whether this one claims and records it, and a function
+        that returns that one's value on all.
     """
-
-    def is_done_here(number: int) -> bool:
-        """Do the run; return False if another process has claimed it."""
-        key = keys[number]
-        with records.claim(key, wait=False) as mine:
-            if mine and records.find(key) is None:  # by a process that ended since the file was read
-                records.add(key, work(number))
+    with closing(records.unfinished(keys)) as runs:
+        while (number := from_first(next(runs, None) if is_first else None)) is not None:
+            values = work(number)
+            if is_first:
+                records.add(keys[number], values)
                 done(number)
-            return mine
-
-    while left := records.missing(keys):
-        others = [number for number in left if not is_done_here(number)]
-        if len(others) == len(left):
-            with records.claim(keys[others[0]], wait=True):
-                pass
-    for number in range(len(keys)):  # also of runs that were recorded just before their process was killed
-        done(number)
-    recorded = records.read()
-    wanted = [recorded[run_id(key)] for key in keys]
+    wanted = None
+    if is_first:
+        for number in range(len(keys)):  # also of runs that were recorded just before their process was killed
+            done(number)
+        recorded = records.read()
+        wanted = [recorded[run_id(key)] for key in keys]
+    wanted = from_first(wanted)
     for record in wanted:
         check_fields(record, needs, records.path)
     return wanted

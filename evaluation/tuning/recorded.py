@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from evaluation.results.records import Records, check_fields, each_once, run_id
+from evaluation.results.records import Records, each_once, run_id
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.processes import from_rank_0
 from sslkit.runtime.context import SAVE_SECONDS
@@ -23,15 +23,13 @@ def each_recorded(
 ) -> list[dict[str, Any]]:
     """Return the record of every run, in order; each missing run is done once, and its checkpoint deleted.
 
-    Like `records.each_once`; in a process group all ranks do each run together, rank 0 records it, and all return it.
+    See `records.each_once`; in a process group all ranks do each run together, rank 0 records it, and all return it.
     """
 
     def done(number: int) -> None:
         checkpoint_of(records.path, keys[number]).remove()
 
-    if world_size() == 1:
-        return each_once(keys, records, work, needs, done)
-    return [_together(number, key, records, work, needs, done) for number, key in enumerate(keys)]
+    return each_once(keys, records, work, needs, done, rank() == 0, from_rank_0)
 
 
 def checkpoint_of(records: Path, key: Key, seconds: float = SAVE_SECONDS) -> Checkpoint:
@@ -53,27 +51,3 @@ def shared_folder(folder: str | Path | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory() as own:
         yield Path(from_rank_0(own))
-
-
-def _together(
-    number: int,
-    key: Key,
-    records: Records,
-    work: Callable[[int], Mapping[str, Any]],
-    needs: Collection[str],
-    done: Callable[[int], None],
-) -> dict[str, Any]:
-    """Do a run on all ranks unless it is recorded; rank 0 claims it meanwhile."""
-    if rank() != 0:
-        if from_rank_0(None) is None:
-            work(number)
-        found = from_rank_0(None)
-        check_fields(found, needs, records.path)
-        return found
-    with records.claim(key, wait=True):
-        if from_rank_0(records.find(key)) is None:
-            records.add(key, work(number))
-        done(number)
-        found = from_rank_0(records.find(key))
-    check_fields(found, needs, records.path)
-    return found

@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from sslkit.data.path_list import PathList
-from sslkit.data.sources.npz import DAMAGED
 from sslkit.errors import UserError
 from sslkit.files.stamps import Stamp, stamp_of, wait_for_tick
-from sslkit.files.writing import exclusive, write_whole
+from sslkit.files.store import Codec, Store, npz_codec
+from sslkit.runtime.jobs import cores
 
 STAMP = [(name, "<i8") for name in Stamp._fields]
 _ROW = np.dtype([("name", "<u8"), *STAMP, ("content", "S16")])
@@ -32,6 +33,24 @@ _CHUNK = 2**20  # bytes of a file that are read at once
 _LARGE = 2**16  # bytes of a file from which threads help
 _AT_ONCE = 1000  # files between two steps of the bar
 _SAVE_EVERY = 60  # seconds of reading: the most that a stopped run loses
+
+
+def _rows(arrays: dict[str, np.ndarray]) -> np.ndarray:
+    rows = arrays["files"]
+    if rows.dtype != _ROW or rows.ndim != 1:
+        raise ValueError(f"it holds {rows.dtype} of shape {rows.shape}")
+    return rows
+
+
+def _hexadecimal(path: Path) -> str:
+    text = path.read_text()
+    if not re.fullmatch("[0-9a-f]{64}", text):
+        raise ValueError("it is no sha256")
+    return text
+
+
+_ROWS = npz_codec(lambda rows: {"files": rows}, _rows, compressed=False)
+_TEXT = Codec(_hexadecimal, Path.write_text)
 
 
 class FileContents:
@@ -133,8 +152,7 @@ class FileContents:
         start = self._start
         ends, block = self.paths._ends, self.paths._block
         paths = (start + block[ends[row] : ends[row + 1]] for row in wanted.tolist())
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        threads = min(cores, 8) if len(sizes) and sizes.mean() > _LARGE else 1
+        threads = min(cores(), 8) if len(sizes) and sizes.mean() > _LARGE else 1
         bar = tqdm(total=len(wanted), desc="content", unit="file", delay=2, disable=bar_is_off())
         with bar, ThreadPoolExecutor(threads) as pool:
             for first in range(0, len(wanted), _AT_ONCE):
@@ -146,45 +164,41 @@ class FileContents:
     def _content_of(self, path: bytes) -> bytes:
         return _digest(path)
 
-    @property
-    def _file(self) -> Path | None:
+    @cached_property
+    def _store(self) -> Store[np.ndarray] | None:
+        """Rows of _ROW, sorted by name."""
         key = hashlib.sha256(os.fsencode(self.root.resolve())).hexdigest()
-        return self.cache and Path(self.cache) / f"contents-{key[:32]}.npz"
+        return self.cache and Store(Path(self.cache) / f"contents-{key[:32]}.npz", "the contents of files", _ROWS)
 
     def _remembered(self) -> np.ndarray:
         """Rows of _ROW, sorted by name; none if the file is missing or damaged."""
-        if self._file is not None and self._file.is_file():
-            with suppress(*DAMAGED), np.load(self._file, allow_pickle=False) as arrays:
-                known = arrays["files"]
-                if known.dtype == _ROW and known.ndim == 1:
-                    return known
-        return np.empty(0, _ROW)
+        known = self._store and self._store.read()
+        return np.empty(0, _ROW) if known is None else known
 
     def _remember(self, rows: np.ndarray) -> None:
         """Add the rows whose content was read to the file; a folder that cannot be written forgets them."""
-        if self._file is None:
+        if self._store is None:
             return
-        with suppress(UserError), exclusive(self._file, "the contents of files") as refused:
+        with suppress(UserError), self._store.exclusive() as refused:
             if refused:
                 return
             read = rows[rows["content"] != b""]
             known = self._remembered()
             both = np.concatenate([read, known[~np.isin(known["name"], read["name"])]])
-            with write_whole(self._file) as partial, partial.open("wb") as opened:
-                np.savez(opened, files=both[np.argsort(both["name"])])
+            self._store.write(both[np.argsort(both["name"])])
 
 
 def remembered(cache: str | Path | None, about: str, compute: Callable[[], str]) -> str:
     """Return the sha256 (hex) that compute() returns, or returned before for the same `about`, kept in `cache`."""
     if cache is None:
         return compute()
-    file = Path(cache) / f"content-{hashlib.sha256(about.encode()).hexdigest()[:32]}.txt"
-    with suppress(OSError, UnicodeDecodeError):
-        if re.fullmatch("[0-9a-f]{64}", known := file.read_text()):
-            return known
+    key = hashlib.sha256(about.encode()).hexdigest()
+    store = Store(Path(cache) / f"content-{key[:32]}.txt", "a digest of content", _TEXT)
+    if (known := store.read()) is not None:
+        return known
     found = compute()
-    with suppress(UserError), write_whole(file) as partial:
-        partial.write_text(found)
+    with suppress(UserError):
+        store.write(found)
     return found
 
 

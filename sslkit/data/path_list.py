@@ -1,7 +1,7 @@
 """Many paths in little memory."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -55,3 +55,13 @@ class PathList:
             for start, stop in pairwise([*range(0, len(rows), _AT_ONCE), len(rows)])
         ]
         return PathList.of_block(b"".join(blocks), ends)
+
+
+def packed(texts: Iterable[str]) -> np.ndarray:
+    """Texts, with bytes of file names that are no text, as an array (N,) of bytes that a file can hold."""
+    return np.array([os.fsencode(text) for text in texts], dtype=np.bytes_)
+
+
+def unpacked(array: np.ndarray) -> list[str]:
+    """The texts of `packed`."""
+    return list(map(os.fsdecode, array.tolist()))

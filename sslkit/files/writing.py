@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ def _machine() -> str:
 MACHINE = _machine()
 PARTIAL = re.compile(r"\..+\.([0-9a-f]{8})-(\d{1,9})-\w+\.part")  # machine and process id
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+POLL = 0.2  # seconds between two looks at another process's lock, which may be on a network disk
 OLD = 24 * 3600  # seconds after its last write in which the writer on another machine may still live
 _SYSTEMS: dict[int, bool] = {}  # which file systems have locks
 
@@ -121,16 +122,39 @@ class NoLock:
     def release(self) -> None: ...
 
 
-def lock(path: Path, **options: Any) -> "FileLock | NoLock":
+def lock(path: Path) -> "FileLock | NoLock":
     """Return the lock of a lock file, whose folder is made; the system frees it with the process that holds it.
 
-    options: of `filelock.FileLock`. Raises OSError if nothing can be written there.
+    Raises OSError if nothing can be written there.
     """
     from filelock import FileLock  # 20 ms, and help has none
 
     path.parent.mkdir(parents=True, exist_ok=True)
     place = lockable(path)
-    return NoLock() if place is None else FileLock(place, **options)
+    return NoLock() if place is None else FileLock(place, poll_interval=POLL)
+
+
+@contextmanager
+def locked(path: Path, waiting: str = "", *, wait: bool = True) -> Iterator[bool]:
+    """Hold the lock of a lock file for the block; yields False, without it, if another process has it and not `wait`.
+
+    waiting: line that is printed before another process is waited for. Raises OSError, see `lock`.
+    """
+    held = lock(path)
+    try:
+        held.acquire(blocking=False)
+        is_held = True
+    except TimeoutError:  # filelock's is one
+        is_held = wait
+        if waiting and wait:
+            say.line(waiting)
+        if wait:
+            held.acquire()
+    try:
+        yield is_held
+    finally:
+        if is_held:
+            held.release()
 
 
 def lockable(path: Path) -> Path | None:
@@ -191,24 +215,16 @@ def exclusive(file: Path, what: str) -> Iterator[UserError | None]:
     error is yielded that is to be raised before any work on another content.
     what: is in the file, for the message. Raises UserError if it is not there and cannot be made.
     """
-    held: FileLock | NoLock = NoLock()
     refused = None
-    try:
-        held = lock(file.with_name(f".{file.stem}.lock"))
+    with ExitStack() as held:
         try:
-            held.acquire(blocking=False)
-        except TimeoutError:  # filelock's is one
-            say.line(f"another process makes {what} in {file.parent}: waiting for it")
-            held.acquire()
-    except OSError as error:
-        held = NoLock()
-        refused = UserError(f"cannot write {what} in {file.parent}: {error.strerror or error}; {ELSEWHERE}")
-        if not file.exists():
-            raise refused from error
-    try:
+            waiting = f"another process makes {what} in {file.parent}: waiting for it"
+            held.enter_context(locked(file.with_name(f".{file.stem}.lock"), waiting))
+        except OSError as error:
+            refused = refusal(error)(f"cannot write {what} in {file.parent}: {error.strerror or error}; {ELSEWHERE}")
+            if not file.exists():
+                raise refused from error
         yield refused
-    finally:
-        held.release()
 
 
 def of_this_process() -> str:

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from sslkit.data.path_list import PathList
+from sslkit.data.path_list import PathList, packed, unpacked
 from sslkit.data.sources.shard_files import ShardFiles, State
 from sslkit.data.sources.tar_samples import Label, Members
 from sslkit.data.sources.tar_scan import scan
-from sslkit.errors import UserError, first_line
+from sslkit.errors import UserError
 from sslkit.files.stamps import wait_for_tick
-from sslkit.files.writing import exclusive, write_whole
+from sslkit.files.store import Store, npz_codec
+from sslkit.runtime.jobs import cores
 from sslkit.terminal import say
 
 FORMAT = 5
@@ -115,12 +116,12 @@ def index_shards(files: ShardFiles, shards: Sequence[str], cache: Path | None) -
     if cache is None:
         return TarIndex.of(_scanned(files, shards, {}, None))
     key = hashlib.sha256("\n".join([str(FORMAT), *map(_absolute, shards)]).encode(errors="surrogateescape")).hexdigest()
-    file = cache / f"shards-{key[:32]}.npz"
-    with exclusive(file, "the index of shards") as refused:
-        known = _read(file)
+    store = Store(cache / f"shards-{key[:32]}.npz", "the index of shards", npz_codec(_arrays, _members))
+    with store.exclusive() as refused:
+        known = store.read() or {}
         found = _scanned(files, shards, known, refused)
         if any(known.get(name) is not one for name, one in found.items()):
-            _write(file, found)
+            store.write(found)
     return TarIndex.of(found)
 
 
@@ -145,10 +146,9 @@ def _scanned(
             wait_for_tick(int(state.stamp.split()[1]))
         return scan(files, shard, state)
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     bar = tqdm(total=len(shards), desc="index", unit="shard", disable=True if len(shards) <= _BAR_FROM else None)
     found = {}
-    with bar, ThreadPoolExecutor(max(cores, 16 if files.is_remote else 1)) as pool:
+    with bar, ThreadPoolExecutor(max(cores(), 16 if files.is_remote else 1)) as pool:
         for shard, one in zip(shards, pool.map(members, shards), strict=True):
             found[shard] = one
             bar.update()
@@ -160,49 +160,31 @@ def _scanned(
     return found
 
 
-def _write(file: Path, found: dict[str, Members]) -> None:
+def _arrays(found: dict[str, Members]) -> dict[str, np.ndarray]:
+    """The members of each shard as arrays of a file."""
     index, members = TarIndex.of(found), found.values()
     said = [{"left_out": one.left_out, "apart": one.apart, "again": one.again, "reason": one.reason} for one in members]
-    about = {
+    return {
         "counts": np.array([len(one.names) for one in members], np.int64),
         "bytes": np.array([one.state.bytes for one in members], np.int64),
-        "stamps": _packed([one.state.stamp for one in members]),
-        "tags": _packed([one.state.tag for one in members]),
-        "shards": _packed(list(found)),
+        "stamps": packed(one.state.stamp for one in members),
+        "tags": packed(one.state.tag for one in members),
+        "shards": packed(found),
         "names": np.frombuffer(index.names._block, np.uint8),
         "ends": index.names._ends,
         "tables": np.frombuffer(json.dumps([said, index.roles, index.labels]).encode(), np.uint8),
+        **{name: getattr(index, name) for name in _COLUMNS},
     }
-    with write_whole(file) as partial, partial.open("wb") as opened:
-        np.savez_compressed(opened, **about, **{name: getattr(index, name) for name in _COLUMNS})
 
 
-def _packed(texts: list[str]) -> np.ndarray:
-    return np.array([os.fsencode(text) for text in texts], dtype=np.bytes_)
-
-
-def _texts(packed: np.ndarray) -> list[str]:
-    return [os.fsdecode(text) for text in packed]
-
-
-def _read(file: Path) -> dict[str, Members]:
-    if not file.is_file():
-        return {}
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            return _unpacked({name: arrays[name] for name in arrays.files})
-    except Exception as error:  # zip, zlib and numpy raise their own classes; another archive lacks arrays
-        say.warn(f"{file} is damaged ({first_line(error)}); the shards are indexed again", stacklevel=3)
-        return {}
-
-
-def _unpacked(kept: dict[str, np.ndarray]) -> dict[str, Members]:
+def _members(kept: dict[str, np.ndarray]) -> dict[str, Members]:
+    """The members of each shard, from the arrays of a file."""
     ends, start, found = kept["ends"], 0, {}
     names = PathList.of_block(kept["names"].tobytes(), ends)
     said, roles, labels = json.loads(kept["tables"].tobytes())
     labels = [some if some is None else tuple(Label(*one) for one in some) for some in labels]
-    states = map(State, kept["bytes"].tolist(), _texts(kept["stamps"]), _texts(kept["tags"]))
-    for name, state, count, more in zip(_texts(kept["shards"]), states, kept["counts"].tolist(), said, strict=True):
+    states = map(State, kept["bytes"].tolist(), unpacked(kept["stamps"]), unpacked(kept["tags"]))
+    for name, state, count, more in zip(unpacked(kept["shards"]), states, kept["counts"].tolist(), said, strict=True):
         stop = start + count
         columns = {column: kept[column][start:stop] for column in _COLUMNS}
         more["left_out"] = Counter(more["left_out"])

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from sslkit.data.path_list import PathList
+from sslkit.data.path_list import PathList, packed, unpacked
 from sslkit.data.video.reader import UnreadableVideo, VideoFacts, VideoReader
 from sslkit.errors import UserError
 from sslkit.files.stamps import Stamp, stamp_of, wait_for_tick
-from sslkit.files.writing import exclusive, write_whole
-from sslkit.terminal import say
+from sslkit.files.store import Store, npz_codec
+from sslkit.runtime.jobs import cores
 
 FORMAT = 3
 _BAR_FROM = 20  # videos
@@ -32,6 +32,7 @@ _NUMBERS = {  # one number per video
     "aspect": np.float64,
     "decoded": np.bool_,
 }
+_TEXTS, _KEYS = ("paths", "reasons"), ("key_ends", "key_pts", "key_numbers")
 
 
 @dataclass(frozen=True)
@@ -118,14 +119,14 @@ def index_videos(root: Path, paths: Sequence[str], reader: VideoReader, cache: P
             pass
         return VideoIndex.of({path: known[path] for path in paths})
     key = hashlib.sha256(f"{FORMAT}\n{reader.name}\n{root.resolve()}".encode(errors="surrogateescape")).hexdigest()
-    file = cache / f"videos-{key[:32]}.npz"
-    with exclusive(file, "the index of videos") as refused:
-        known = _read(file)
+    store = Store(cache / f"videos-{key[:32]}.npz", "the index of videos", npz_codec(_arrays, _entries))
+    with store.exclusive() as refused:
+        known = store.read() or {}
         changed = _changed(root, paths, known, again=not refused)
         if changed and refused:
             raise refused
         for _ in _survey(root, changed, reader, known):
-            _write(file, VideoIndex.of(known))
+            store.write(known)
     return VideoIndex.of({path: known[path] for path in paths})
 
 
@@ -158,9 +159,8 @@ def _survey(root: Path, files: list[tuple[str, Stamp]], reader: VideoReader, kno
             return path, Entry(stamp, None, str(error))
 
     wait_for_tick(np.array([stamp.changed for _, stamp in files], np.int64))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     bar = tqdm(total=len(files), desc="index", unit="video", disable=True if len(files) <= _BAR_FROM else None)
-    with bar, ThreadPoolExecutor(cores) as pool:  # FFmpeg works outside the GIL
+    with bar, ThreadPoolExecutor(cores()) as pool:  # FFmpeg works outside the GIL
         for start in range(0, len(files), _SAVE_EVERY):
             for path, found in pool.map(entry, islice(files, start, start + _SAVE_EVERY)):
                 known[path] = found
@@ -168,26 +168,16 @@ def _survey(root: Path, files: list[tuple[str, Stamp]], reader: VideoReader, kno
             yield
 
 
-def _write(file: Path, index: VideoIndex) -> None:
-    arrays = {f"number_{name}": values for name, values in index.numbers.items()}
-    texts = {name: _packed(getattr(index, name)) for name in ("paths", "reasons")}
-    keys = {name: getattr(index, name) for name in ("key_ends", "key_pts", "key_numbers")}
-    with write_whole(file) as partial, partial.open("wb") as opened:
-        np.savez_compressed(opened, **arrays, **texts, **keys)
+def _arrays(entries: dict[str, Entry]) -> dict[str, np.ndarray]:
+    """The entries by path as arrays of a file."""
+    index = VideoIndex.of(entries)
+    texts = {name: packed(getattr(index, name)) for name in _TEXTS}
+    numbers = {f"number_{name}": values for name, values in index.numbers.items()}
+    return {**numbers, **texts, **{name: getattr(index, name) for name in _KEYS}}
 
 
-def _packed(texts: PathList) -> np.ndarray:
-    return np.array([os.fsencode(texts[row]) for row in range(len(texts))], dtype=np.bytes_)
-
-
-def _read(file: Path) -> dict[str, Entry]:
-    if not file.is_file():
-        return {}
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            numbers = {name: arrays[f"number_{name}"] for name in _NUMBERS}
-            texts = (PathList(list(map(os.fsdecode, arrays[name].tolist()))) for name in ("paths", "reasons"))
-            return VideoIndex(*texts, numbers, *(arrays[n] for n in ("key_ends", "key_pts", "key_numbers"))).entries()
-    except Exception as error:  # zip, zlib and numpy raise their own classes
-        say.warn(f"{file} is damaged ({error}); the videos are surveyed again", stacklevel=2)
-        return {}
+def _entries(kept: dict[str, np.ndarray]) -> dict[str, Entry]:
+    """The entries by path, from the arrays of a file."""
+    numbers = {name: kept[f"number_{name}"] for name in _NUMBERS}
+    texts = (PathList(unpacked(kept[name])) for name in _TEXTS)
+    return VideoIndex(*texts, numbers, *(kept[name] for name in _KEYS)).entries()

@@ -150,7 +150,7 @@ def test_only_new_and_changed_shards_are_indexed_again(shards: str, tmp_path: Pa
     assert scanned[6:] == [str(changed)] and again.digest != first.digest and len(again) == 30
     (index,) = (tmp_path / "cache").glob("shards-*.npz")
     index.write_bytes(b"damaged")
-    with pytest.warns(UserWarning, match="the shards are indexed again"):
+    with pytest.warns(UserWarning, match="making the index of shards again"):
         assert open_images(shards, cache=tmp_path / "cache").digest == again.digest
 
 
@@ -173,7 +173,7 @@ def test_another_archive_in_the_place_of_the_index_is_replaced(shards: str, tmp_
     first = open_images(shards, cache=tmp_path / "cache")
     (index,) = (tmp_path / "cache").glob("shards-*.npz")
     np.savez(index, x=np.arange(3))
-    with pytest.warns(UserWarning, match=r"npz is damaged \('ends'\); the shards are indexed again"):
+    with pytest.warns(UserWarning, match=r"npz is damaged \('ends'\): making the index of shards again"):
         assert open_images(shards, cache=tmp_path / "cache").digest == first.digest
 
 
