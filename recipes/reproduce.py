@@ -8,15 +8,19 @@ scale=small, the default, takes the images in the package and minutes to hours o
 published data sets from root and the paper's settings. The same command resumes a stopped run.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sslkit.cli.command import run_plain
 
 from sslkit.options.settings import setting
 
-CONF = Path(__file__).with_name("conf")
+if TYPE_CHECKING:
+    import sslkit
+
+CONF, STUDIES = (Path(__file__).with_name(name) for name in ("conf", "studies"))
 
 
 @dataclass
@@ -32,13 +36,23 @@ class Settings:
 
 
 def main(config: dict[str, Any]) -> None:
-    from evaluation.papers.reproduction import overview, reproduce, tallied
+    from evaluation.studies.run import overview, reproduce, tallied
     from sslkit.terminal import say
 
     if config["paper"] is None or config["what"] is None:
-        say.lines("\n\n".join(filter(None, (overview(), tallied(config["out"])))))
+        say.lines("\n\n".join(filter(None, (overview(STUDIES), tallied(config["out"], STUDIES)))))
         return
-    reproduce(conf=CONF, **config)
+    reproduce(folder=STUDIES, train=train, **config)
+
+
+def train(words: Sequence[str]) -> "sslkit.ZooEntry | None":
+    """Train by words of recipes/train.py."""
+    from sslkit.cli.command import composed
+
+    import sslkit
+    from sslkit.training.config import Config
+
+    return sslkit.pretrain(composed(words, Config(), CONF))
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def state():
 before, sys.argv = state(), ["train.py", "data=nowhere", "--help"]
 import sslkit.cli.process
 assert state() == before
-import evaluation.papers.training, sslkit.cli.sweep, torch, hydra
+import evaluation.studies.training, sslkit.cli.sweep, torch, hydra
 assert all(before[0][number] is signal.getsignal(number) for number in before[0])
 assert "OMP_WAIT_POLICY" not in os.environ and torch.ones(2).sum() == 2, torch
 """

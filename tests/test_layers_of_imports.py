@@ -41,7 +41,7 @@ FLOORS = (
     "evaluation/ranking/",
     "evaluation/judging/",
     "evaluation/report/",
-    "evaluation/papers/",
+    "evaluation/studies/",
     "evaluation/__init__.py",
     "recipes/",
     "recipes/benchmarks/",

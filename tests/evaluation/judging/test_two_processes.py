@@ -16,16 +16,17 @@ from random_entries import made
 import evaluation
 from evaluation.embedding.run import run as embed_run
 from evaluation.features import extraction
-from evaluation.papers.reproduction import reproduce
 from evaluation.ranking import ground_truth as truths
 from evaluation.ranking.ground_truth import TRUTH, ground_truth
 from evaluation.ranking.summary import rank_tasks
 from evaluation.results.records import Records
+from evaluation.studies.run import reproduce
 from sslkit.data.sources.named import open_images
 from sslkit.data.sources.shard_writer import write_shards
 from sslkit.errors import UserError
 from sslkit.files.leases import owned, owned_file
 
+STUDIES = Path(__file__).parents[3] / "recipes" / "studies"
 PROTOCOLS = ["linear", "knn", "fine_tune"]
 OPTIONS = {"fine_tune": {"grid": {"lr": [0.03, 0.01]}, "extend": False, "steps": 4, "seeds": [0, 1]}}
 
@@ -135,7 +136,7 @@ OWNED = {
 CALLS = {
     "rank": lambda: rank_tasks("entry", "six.npz", ["feature_dim"], bootstrap=0, out="out", cache="cache"),
     "embed": lambda: embed_run("entry", "six.npz", "out.npz", cache="cache", progress=False),
-    "reproduce": lambda: reproduce("dsa", "table1", out="out", conf=Path("conf"), progress=False),
+    "reproduce": lambda: reproduce("dsa", "table1", out="out", folder=STUDIES, train=print, progress=False),
     "shards": lambda: write_shards("pictures", "out", progress=False),
 }
 

@@ -1,0 +1,127 @@
+"""The table of a study, and findings as differences between its rows, checked on what was measured here."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evaluation.results.statistics import Estimate, over_seeds
+
+Numbers = Mapping[str, float]
+AGREES, DISAGREES, OPEN = "agrees", "disagrees", "open"
+SEEDS = "seeds"
+MANY = 3  # pairs of rows from which the interval is over pairs, not over seeds
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number: measured here (None: not measured at this scale), and the paper's (None: it has none)."""
+
+    measured: Estimate | None = None
+    published: float | None = None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The table of a study: rows of cells by column, and the verdict on the paper's claim.
+
+    outcome: AGREES, DISAGREES or OPEN (the interval has room for both). sentence: the numbers behind it.
+    findings: the outcome of each finding that says a difference and has an interval.
+    """
+
+    rows: Mapping[str, Mapping[str, Cell]]
+    outcome: str
+    sentence: str
+    findings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The paper's finding that a column is larger (sign 1), smaller (-1) or the same (0) in each row than in its base.
+
+    text: the finding, as a person would say it. pairs: (row, base). within: differences that count as none, where the
+    paper finds none; the default is a point of accuracy.
+    """
+
+    text: str
+    column: str
+    pairs: tuple[tuple[str, str], ...]
+    sign: int = 1
+    within: float = 0.01
+
+
+def by_row(found: Mapping[str, Numbers], row: str) -> dict[int, Numbers]:
+    """The numbers of a row by seed; the keys are "ROW | SEED"."""
+    return {int(key.rpartition(" | ")[2]): numbers for key, numbers in found.items() if key.rpartition(" | ")[0] == row}
+
+
+def judge(
+    claims: Sequence[Claim],
+    found: Mapping[str, Numbers],
+    published: Mapping[str, Mapping[str, float]],
+    units: Mapping[str, str],
+    over: str = SEEDS,
+) -> tuple[str, str, tuple[str, ...]]:
+    """The outcome of all claims, the worst of them, a sentence with the numbers of each, and the findings of `Shown`.
+
+    published: the paper's numbers, by row and column. units: of the columns. over: what the numbers after the | of a
+    key are.
+    """
+    told = [_told(claim, found, published, units[claim.column], over) for claim in claims]
+    outcomes = [outcome for outcome, _, _ in told]
+    worst = next((one for one in (DISAGREES, OPEN) if one in outcomes), AGREES) if outcomes else OPEN
+    text = "; ".join(f"{claim.text}: {one}, {said}" for claim, (one, said, _) in zip(claims, told, strict=True))
+    with_interval = zip(claims, told, strict=True)
+    return worst, text, tuple(one for claim, (one, _, drawn) in with_interval if claim.sign and drawn)
+
+
+def _told(
+    claim: Claim, found: Mapping[str, Numbers], published: Mapping[str, Mapping[str, float]], unit: str, over: str
+) -> tuple[str, str, bool]:
+    """Return outcome and numbers of a claim, and whether they have an interval."""
+    differences = [_by_seed(found, row, base, claim.column) for row, base in claim.pairs]
+    differences = [seeds for seeds in differences if seeds]
+    if not differences:
+        return OPEN, "not measured", False
+    if len(differences) >= MANY and over == SEEDS:  # settings of a metric on the same data sets are no sample
+        values, over = [float(np.mean([*seeds.values()])) for seeds in differences], "rows"
+    else:
+        common = sorted(set.intersection(*(set(seeds) for seeds in differences)))
+        values = [float(np.mean([seeds[seed] for seeds in differences])) for seed in common]
+    mean = replace(over_seeds(values, unit=""), unit=unit)  # a difference may be below 0, unlike a fraction
+    numbers = f"{said(mean)} over {len(values)} {over}{_of_the_paper(claim, published)}"
+    return outcome(mean, claim.sign, claim.within), numbers, mean.interval is not None
+
+
+def _by_seed(found: Mapping[str, Numbers], row: str, base: str, column: str) -> dict[int, float]:
+    """The difference of two rows for each seed that both have."""
+    one, other = by_row(found, row), by_row(found, base)
+    return {seed: one[seed][column] - other[seed][column] for seed in sorted(one.keys() & other.keys())}
+
+
+def _of_the_paper(claim: Claim, published: Mapping[str, Mapping[str, float]]) -> str:
+    both = [
+        (published.get(row, {}).get(claim.column), published.get(base, {}).get(claim.column))
+        for row, base in claim.pairs
+    ]
+    differences = [row - base for row, base in both if row is not None and base is not None]
+    return f", in the paper {np.mean(differences):+.3g}" if differences else ""
+
+
+def outcome(difference: Estimate, sign: int, within: float = 0.01) -> str:
+    """AGREES or DISAGREES where the interval is on one side of zero (sign 0: inside `within`), otherwise OPEN."""
+    if difference.interval is None:
+        return OPEN
+    low, high = difference.interval
+    if sign == 0:
+        return AGREES if max(-low, high) <= within else OPEN if low <= 0 <= high else DISAGREES
+    if low <= 0 <= high:
+        return OPEN
+    return AGREES if (difference.value > 0) == (sign > 0) else DISAGREES
+
+
+def said(difference: Estimate) -> str:
+    """A difference in points or in its unit, with its interval."""
+    scale, unit = (100, " points") if difference.unit == "fraction" else (1, f" {difference.unit}".rstrip())
+    ends = difference.interval and f" ({scale * difference.interval[0]:+.2g} to {scale * difference.interval[1]:+.2g})"
+    return f"{scale * difference.value:+.2g}{unit}{ends or ''}"

@@ -1,0 +1,170 @@
+"""Run a study, resumable job by job, and write its numbers, table and picture."""
+
+import datetime
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import sslkit
+from evaluation.results.tables import with_interval
+from evaluation.studies.claims import AGREES, DISAGREES, Shown
+from evaluation.studies.declaration import load_paper, paper_names
+from evaluation.studies.study import SCALES, Absent, Lab, Study
+from sslkit.errors import UserError, nearest
+from sslkit.files import reading
+from sslkit.files.leases import owned_file
+from sslkit.files.writing import write_text
+from sslkit.runtime.context import Runtime
+from sslkit.runtime.jobs import processor
+from sslkit.terminal import say
+from sslkit.terminal.say import counted, entry, folded
+from sslkit.terminal.tables import below_names, markdown
+
+VERSION = 1  # of the files of results
+TEXTS = 12  # column of a list in which the texts begin
+
+
+def overview(folder: Path) -> str:
+    """Every table and figure of every paper of a folder of declarations: its cost and needs, or why it is not run."""
+    lines = []
+    for name in paper_names(folder):
+        paper = load_paper(folder / f"{name}.yaml")
+        lines += ["" if lines else None, f"{name}: {paper.title}"]
+        lines += [entry(what, _described(one), TEXTS) for what, one in paper.studies.items()]
+    return "\n".join(line for line in lines if line is not None)
+
+
+def tallied(out: str | Path, folder: Path) -> str:
+    """How many findings the results below `out` decide, and how many chance alone would; "" without results.
+
+    Counted are the findings that say a difference and have a 95 % interval: it leaves 0 out in one of twenty by chance.
+    """
+    found = [finding for path in sorted(Path(out).rglob("*.json")) for finding in _findings(path, folder)]
+    if not found:
+        return ""
+    agree, disagree = found.count(AGREES), found.count(DISAGREES)
+    return folded(
+        f"of {counted(len(found), 'interval')} below {out}, {agree + disagree} leave 0 out ({agree} as in the paper, "
+        f"{disagree} against it); without any effect about {len(found) / 20:.0f} would, half of them as in the paper"
+    )
+
+
+def _findings(path: Path, folder: Path) -> tuple[str, ...]:
+    """The outcomes of the findings of a file of results; none of another file."""
+    record = reading.read_json(path, "move it away")
+    if not isinstance(record, dict) or not {"version", "paper", "what", "scale", "jobs"} <= set(record):
+        return ()
+    one = find_study(folder, record["paper"], record["what"])
+    return one.shown(record["jobs"]).findings
+
+
+def _described(one: "Study | Absent") -> str:
+    if isinstance(one, Absent):
+        return f"{one.caption} Not run: {one.reason}"
+    needs = f"; scale=paper needs {', '.join(one.needs)}" if one.needs else ""
+    return f"{one.caption} (scale=small: {one.cost}{needs})"
+
+
+def find_study(folder: Path, paper: str, what: str) -> Study:
+    """The study of these names. Raises UserError for unknown names and for one that is not run."""
+    if paper not in paper_names(folder):
+        raise UserError(f"paper={paper} is unknown: {nearest(paper, paper_names(folder))}")
+    studies = load_paper(folder / f"{paper}.yaml").studies
+    if what not in studies:
+        raise UserError(f"what={what} is not in {paper}: {nearest(what, studies)}")
+    study = studies[what]
+    if isinstance(study, Absent):
+        raise UserError(f"paper={paper} what={what} is not run: {study.reason}")
+    return study
+
+
+def reproduce(
+    paper: str,
+    what: str,
+    *,
+    scale: str = "small",
+    root: str | Path = "data",
+    out: str | Path = "runs/papers",
+    folder: Path,
+    train: Callable[[Sequence[str]], sslkit.ZooEntry | None],
+    **how: Any,
+) -> Shown:
+    """Run the missing jobs of one table or figure, write `OUT/PAPER/WHAT.json`, `.md` and `.png`, and return the table.
+
+    scale, train: see `Lab`. out: also holds `zoo`, the trained entries. folder: of the declarations, a file a paper.
+    how: of `Runtime`. Raises UserError for unknown names, missing data and results of another version, before any job.
+    """
+    if scale not in SCALES:
+        raise UserError(f"scale={scale} is unknown: {nearest(scale, SCALES)}")
+    one = find_study(folder, paper, what)
+    place, name = Path(out) / paper, what if scale == "small" else f"{what}-{scale}"
+    runtime = Runtime(cache=Path(out) / "cache", out=place, **how)
+    lab = Lab(scale=scale, root=Path(root), zoo=Path(out) / "zoo", train=train, runtime=runtime)
+    jobs = one.jobs(lab)
+    path = place / f"{name}.json"
+    with owned_file(path, "reproduces"):
+        record = _opened(path, paper, what, scale)
+        missing = [key for key in jobs if key not in record["jobs"]]
+        say.line(f"{paper} {what}: {counted(len(jobs), 'job')}, {len(missing)} to run")
+        for number, key in enumerate(missing, 1):
+            say.line(f"{number}/{len(missing)}  {key}")
+            record["jobs"][key] = {name: float(value) for name, value in jobs[key]().items()}
+            record["made"] = [*(made for made in record["made"] if made != _made()), _made()]
+            write_text(path, json.dumps(record, indent=1) + "\n")
+        found = {key: record["jobs"][key] for key in jobs}
+        shown = one.shown(found)
+        write_text(path.with_suffix(".md"), as_markdown(one, shown, record["made"]))
+        at = "on small data" if scale == "small" else "on the published data"
+        one.draw(found, path.with_suffix(".png"), f"{paper.upper()}, {one.caption.rstrip('.')}, {at}")
+    say.lines(folded(as_text(one, shown)))
+    say.line(f"  in {place}: {name}.json, {name}.md, {name}.png")
+    return shown
+
+
+def _opened(path: Path, paper: str, what: str, scale: str) -> dict[str, Any]:
+    """The record of earlier jobs, or an empty one. Raises UserError for one of another version or experiment."""
+    head = {"version": VERSION, "paper": paper, "what": what, "scale": scale}
+    if not path.exists():
+        return {**head, "made": [], "jobs": {}}
+    remedy = "move it away, or choose another folder with out="
+    record = reading.read_json(path, remedy)
+    if not isinstance(record, dict) or {key: record.get(key) for key in head} != head:
+        raise UserError(f"{path} has results of another version or experiment: {remedy}")
+    return record
+
+
+def _made() -> dict[str, Any]:
+    """Return date, processor and cores of this run."""
+    return {"date": datetime.date.today().isoformat(), "processor": processor(), "cores": os.cpu_count()}
+
+
+def as_text(one: Study, shown: Shown) -> str:
+    """The table for the terminal, below it the verdict."""
+    return "\n".join(["", one.caption, below_names(_lines(shown)), "", *_said(one, shown)])
+
+
+def as_markdown(one: Study, shown: Shown, made: Sequence[Mapping[str, Any]]) -> str:
+    lines = _lines(shown)
+    right = range(1, len(lines[0]))
+    about = "; ".join(", ".join(map(str, one.values())) for one in made)
+    return "\n\n".join([f"**{one.caption}**", markdown(lines, right), *_said(one, shown), f"({about})"]) + "\n"
+
+
+def _said(one: Study, shown: Shown) -> list[str]:
+    return [f"{shown.outcome}: {shown.sentence}", *(f"reading: {text}" for text in one.readings)]
+
+
+def _lines(shown: Shown) -> list[list[str]]:
+    """Header and rows; the paper's number is in brackets."""
+    columns = list(dict.fromkeys(column for cells in shown.rows.values() for column in cells))
+    rows = [[row, *(_cell(cells.get(column)) for column in columns)] for row, cells in shown.rows.items()]
+    return [["", *columns], *rows]
+
+
+def _cell(cell: Any) -> str:
+    if cell is None or (cell.measured is None and cell.published is None):
+        return ""
+    measured = with_interval(cell.measured) if cell.measured else "-"
+    return measured if cell.published is None else f"{measured} [{cell.published:g}]"
