@@ -12,11 +12,22 @@ FOLDER holds train/CLASS/VIDEO and test/CLASS/VIDEO. The same command goes on wh
 features=once extracts its features again.
 """
 
-from evaluation.judging.command_line import run_alone, settings_of
+from dataclasses import dataclass
 
-from evaluation.protocols.action.options import Asked, Options, Place
+from evaluation.judging.command_line import Output, Subjects, run_alone, settings_of
 
-Settings = settings_of(Asked, Options, Place)
+from evaluation.protocols.action.options import SHARED, Options
+from sslkit.options.settings import setting
+
+
+@dataclass
+class Data(Subjects):
+    data: str | None = setting(
+        None, "video:FOLDER, kinetics400, ucf101, hmdb51, NAME:ROOT; null: the recipe's or the entry's"
+    )
+
+
+SETTINGS = settings_of(Data, Options, Output, shared=SHARED)
 
 if __name__ == "__main__":
-    run_alone(lambda config: "action", Settings(), __doc__)
+    run_alone(lambda config: "action", SETTINGS, __doc__)

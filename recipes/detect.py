@@ -11,12 +11,24 @@ is marked as not comparable to published numbers. FOLDER holds train.json and te
 file_name is relative to FOLDER.
 """
 
-from evaluation.judging.command_line import run_alone, settings_of
+from dataclasses import dataclass
 
-from evaluation.protocols.detection.options import Asked, Options, Place
-from evaluation.protocols.detection.recipes import protocol_of
+from evaluation.judging.command_line import Output, Subjects, run_alone, settings_of
 
-Settings = settings_of(Asked, Options, Place)
+from evaluation.protocols.detection.options import SHARED, Options
+from evaluation.protocols.detection.recipes import TASKS, protocol_of
+from sslkit.options.settings import setting
+
+
+@dataclass
+class Data(Subjects):
+    data: str | None = setting(None, "clipart_boxes, coco:FOLDER, voc07, voc0712, voc0712_paper or coco2017")
+    task: str | None = setting(
+        None, "boxes, or masks (instance segmentation); null: the recipe's, else boxes", choices=tuple(TASKS)
+    )
+
+
+SETTINGS = settings_of(Data, Options, Output, shared=SHARED)
 
 if __name__ == "__main__":
-    run_alone(lambda config: protocol_of(config.pop("task"), config["recipe"]), Settings(), __doc__)
+    run_alone(lambda config: protocol_of(config.pop("task"), config["recipe"]), SETTINGS, __doc__)

@@ -6,13 +6,13 @@ python recipes/evaluate.py checkpoint=efficientnet_lite0 data=path/to/images pro
 python recipes/evaluate.py zoo=runs/zoo data=pets root=data
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
+from evaluation.judging.command_line import Output, Subjects, settings_of
 from sslkit.cli.command import run_plain
 
 from evaluation import protocols
-from evaluation.judging import command_line
 from sslkit.options.settings import setting
 
 
@@ -26,17 +26,15 @@ class Wanted:
     pictures: bool = setting(True, "bars with intervals, a map and the confusions of each data set")
 
 
-@dataclass
-class Settings(command_line.Place, Wanted, command_line.Asked):
-    """The fields of the last class come first."""
+SETTINGS = settings_of(Subjects, Wanted, Output)
 
 
 def main(config: dict[str, Any]) -> None:
     from evaluation.judging.summary import judge
 
-    plain = {name: config.pop(name) for name in asdict(Settings())}
+    plain = {field.name: config.pop(field.name) for field in fields(SETTINGS)}
     judge(**plain, options=config)
 
 
 if __name__ == "__main__":
-    run_plain(main, Settings(), __doc__, {name: protocols.find(name).Options for name in protocols.names()})
+    run_plain(main, SETTINGS, __doc__, {name: protocols.find(name).Options for name in protocols.names()})

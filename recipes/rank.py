@@ -13,15 +13,15 @@ python recipes/rank.py benchmark=ped root=data checkpoints=path/to/checkpoints p
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluation.judging.command_line import DECLARED
+from evaluation.judging.command_line import Metrics, Models, settings_of
 from sslkit.cli.command import run_plain
 
+from evaluation.features.extraction import CROPPED, READ
 from evaluation.ranking.checks import BOOTSTRAP
 from evaluation.ranking.references import CARD
-from evaluation.ranking.scoring import metrics
 from evaluation.ranking.source_heads import CLUSTER_COUNT, SOURCES
 from sslkit.errors import UserError
-from sslkit.options.settings import MOST_SEED, setting
+from sslkit.options.settings import setting
 
 MAX_IMAGES = 500  # for custom data sets: enough to rank models in seconds; a benchmark is computed as published
 
@@ -36,20 +36,16 @@ class Ped:
 
 
 @dataclass
-class Settings:
-    zoo: str | list[str] | None = setting(
-        None, "folder of zoo entries, or a list: such folders, entries, timm:NAME, efficientnet_lite0"
-    )
+class Task(Models):
     data: str | list[str] | None = setting(
         None,
         "embedded name, folder with class folders, .npz, shards:PATTERN, hf:PATH, published set, boxes:DETECTION_SET, "
         "masks:SEGMENTATION_SET, or a list",
     )
-    metrics: str | list[str] | None = setting(
-        None,
-        f"some of {', '.join(metrics())}; options in brackets; null, to begin with: knn; logme for several "
-        "labels or numbers; recipes/list.py metrics says what each is",
-    )
+
+
+@dataclass
+class Ranked:
     source: str | None = setting(
         None,
         "source classes of leep and nce: prototypes, labels or clusters of the pretraining data, or none; null: the "
@@ -71,24 +67,17 @@ class Settings:
         least=2,
         choices=("auto",),
     )
-    image_size: int | None = setting(None, "pixels; null: the model's own", least=8, most=4096)
     split: str = setting("train", "split of the scored images")
-    seed: int = setting(0, "random seed of every draw", least=0, most=MOST_SEED)
-    root: str = DECLARED["root"]
-    cache: str = DECLARED["cache"]
     out: str = setting("runs/ranking", "folder of the tables and pictures")
-    precision: str = setting("float32", "network precision: float32 or bfloat16", choices=("float32", "bfloat16"))
-    batch_size: int | None = DECLARED["batch_size"]
     device: str = setting("cpu", "device of the metrics: cpu, cuda; features are extracted on a GPU if there is one")
-    workers: int | str = DECLARED["workers"]
-    range: list[float] | str | None = DECLARED["range"]
-    opacity: bool | None = DECLARED["opacity"]
-    fill: float | str = DECLARED["fill"]
-    trust: str | list[str] | None = DECLARED["trust"]
     pictures: bool = setting(True, "scores with intervals, and with truth a scatter plot of each metric")
     benchmark: str | None = setting(None, "published benchmark, instead of zoo, data and truth: ped, itm")
     checkpoints: str = setting("checkpoints", "folder of the benchmark's checkpoint files")
     download: bool = setting(False, "allow timm to download those of the benchmark's weights that it has")
+
+
+SHARED = ("image_size", "trust", *READ, *CROPPED, "on_error", "precision", "batch_size", "workers", "seed", "progress")
+SETTINGS = settings_of(Task, Metrics, Ranked, shared=SHARED)
 
 
 def main(config: dict[str, Any]) -> None:
@@ -110,4 +99,4 @@ def main(config: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    run_plain(main, Settings(), __doc__, {})
+    run_plain(main, SETTINGS, __doc__, {})

@@ -44,13 +44,18 @@ def check_one_of(name: str, value: object, known: Sequence[str]) -> None:
         raise UserError(f"{name}={shown(value)} is not possible: {nearest(str(value), known)}")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of an error message: the nearest known name, then all of them.
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is meant, if one is near.
 
     A known name that begins the given one, such as `linear` of `linear_probe`, is nearer than one of similar letters.
     """
     known = sorted(known)
     begun = sorted((one for one in known if len(one) > 2 and name.startswith(f"{one}_")), key=len)[-1:]
-    close = begun or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    return next(iter(begun or difflib.get_close_matches(name, known, n=1, cutoff=0.5)), None)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of an error message: the nearest known name, then all of them."""
+    known = sorted(known)
+    hint = f"did you mean {close!r}? " if (close := closest(name, known)) else ""
     return f"{hint}known: {', '.join(known)}"

@@ -96,9 +96,9 @@ def ranked() -> None:
 
 
 def embedded() -> None:
-    from evaluation.embedding.run import Wanted, run
+    from evaluation.embedding.run import run
 
-    run(ENTRY, DIGITS, "features.npz", Wanted(neighbours=2, duplicates=True, map="tsne"), **QUICK)
+    run(ENTRY, DIGITS, "features.npz", neighbours=2, duplicates=True, map="tsne", **QUICK)
 
 
 FUNCTIONS: dict[str, Callable[[], Any]] = {

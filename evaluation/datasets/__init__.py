@@ -16,14 +16,23 @@ from torch.utils.data import Dataset
 
 from evaluation.datasets._copies import overlap
 from evaluation.datasets._sources import labelled, note_of, of_source, splits_of
-from evaluation.datasets.base import Entry, Listing, Split, check_counts
-from sslkit.data.decode.fill import AUTO, Fill
-from sslkit.data.image_options import CACHE, VALUES, ImageOptions
+from evaluation.datasets.base import COUNTS, Entry, Listing, Split, check_counts
+from sslkit.data.decode.fill import AUTO, WORDS, Fill
+from sslkit.data.image_options import (
+    CACHE,
+    INTERPOLATIONS,
+    MOST_PIXELS,
+    ON_ERROR,
+    VALUES,
+    ImageOptions,
+    checked_range,
+)
 from sslkit.data.images import Images
 from sslkit.data.mirror import is_mirrored
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.options import members
+from sslkit.options.settings import setting
 from sslkit.runtime.callers import process_kept
 from sslkit.runtime.context import Runtime
 
@@ -104,23 +113,45 @@ def open_split(
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How the images of a source are read, for every split of it.
+    """How the images of a source are read, for every split of it; see `open_split`, and `LoadedModel.clean`."""
 
-    root, counts, on_error, range, opacity, fill, cache: see `open_split`; stored values are read as in the training of
-        the model where none of these is given. resize, interpolation: of images for a network, see `LoadedModel.clean`.
-    mirror: whether a mirror image keeps its class, for protocols that train on views, see `sslkit.data.mirror`.
-    """
+    root: str | Path = setting("data", "folder of the published data sets")
+    counts: str = setting(
+        "raise", "a published set with another number of images than published: raise, or warn", choices=COUNTS
+    )
+    on_error: str = setting("skip", "images that cannot be read: skip, or raise", choices=ON_ERROR)
+    resize: int | None = setting(
+        None, "pixels of the shorter side before the crop; null: the model's own", least=1, most=2 * MOST_PIXELS
+    )
+    interpolation: str | None = setting(
+        None, "of this resizing: bilinear or bicubic; null: the model's own", choices=INTERPOLATIONS
+    )
+    range: Sequence[float] | str | None = setting(
+        None,
+        "pixels of more than 8 bits: [low,high], the values that become 0 and 255, as data.range of train.py; auto: "
+        "the least and the greatest; null: as in the training of the model",
+        choices=("auto",),
+    )
+    opacity: bool | None = setting(
+        None,
+        "the plane behind gray or RGB: true, opacity; false, a channel like the others, as data.opacity of train.py; "
+        "null: as in the training of the model",
+    )
+    fill: Fill = setting(
+        AUTO,
+        "pixels of more than 8 bits: the value that stands for none, or tagged, none, as data.fill of train.py; auto: "
+        "as in the training of the model",
+        choices=WORDS,
+    )
+    cache: str | Path | None = setting(CACHE, "folder of what is computed once; null: nothing is kept")
+    mirror: bool | None = setting(
+        None,
+        "whether a mirror image keeps its class, for what is trained on views, as data.mirror of train.py; null: yes, "
+        "unless names of classes differ by left and right",
+    )
 
-    root: str | Path = "data"
-    counts: str = "raise"
-    on_error: str = "skip"
-    resize: int | None = None
-    interpolation: str | None = None
-    range: Sequence[float] | str | None = None
-    opacity: bool | None = None
-    fill: Fill = AUTO
-    cache: str | Path | None = CACHE
-    mirror: bool | None = None
+    def __post_init__(self) -> None:
+        checked_range(self.range)
 
     def mirrors(self, classes: Sequence[str], name: str) -> bool:
         """Return whether training images of a set are mirrored at random; of doubtful classes a line says it once."""

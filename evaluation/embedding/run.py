@@ -4,13 +4,13 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evaluation.datasets import AS_USUAL
+from evaluation.datasets import AS_USUAL, Reading
 from evaluation.embedding.drawing import MAPS, check_enough, draw_map
 from evaluation.embedding.file import check_out, write
 from evaluation.embedding.near_duplicates import (
@@ -25,104 +25,97 @@ from evaluation.embedding.near_duplicates import (
 from evaluation.embedding.neighbours import SEARCHES, check_k, nearest, write_neighbours
 from evaluation.embedding.sources import Part, open_parts
 from evaluation.embedding.table import Embedding, described, embed_parts
-from evaluation.features.checks import checked
-from evaluation.features.extraction import context
-from evaluation.features.models import load_model, name_of
+from evaluation.features.extraction import check
+from evaluation.features.models import Loading, name_of
 from evaluation.features.plots import check_umap
 from sslkit.data.image_options import VALUES
 from sslkit.errors import UserError
 from sslkit.files.leases import owned_file
+from sslkit.options.calls import by_keywords
+from sslkit.options.settings import setting
+from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
 from sslkit.terminal.say import counted, words
 
 CROWDED = 0.01  # share of all pairs above the threshold from which it does not tell copies from other images
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """Options of the neighbours, near-duplicates and map beside the features.
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is made beside the features."""
 
-    neighbours: number of nearest images of each image; null: no lists.
-    search: of neighbours and duplicates: exact, hnsw or ivf (approximate, for 100,000 images and more).
-    duplicates: list near-duplicates, with a contact sheet.
-    threshold: smallest cosine of near-duplicates.
-    map: pca, tsne or umap; null: no map.
-    """
-
-    neighbours: int | None = None
-    search: str = "exact"
-    duplicates: bool = False
-    threshold: float = THRESHOLD
-    map: str | None = None
+    neighbours: int | None = setting(None, "nearest images of each image; null: no lists", least=1)
+    search: str = setting(
+        "exact", "of neighbours and duplicates; hnsw, ivf: approximate, for 100,000 images and more", choices=SEARCHES
+    )
+    duplicates: bool = setting(False, "list near-duplicates and copies, with a contact sheet")
+    threshold: float = setting(THRESHOLD, "smallest similarity (cosine) of near-duplicates", above=0, most=1)
+    map: str | None = setting(None, f"of all images: {', '.join(MAPS)}; null: none", choices=tuple(MAPS))
 
     def check(self, n: int, where: str) -> None:
         """Check the values for n images. Raises UserError."""
-        checked("search", self.search, str, choices=SEARCHES)
-        checked("threshold", self.threshold, float, above=0, most=1)
         if self.neighbours is not None:
             check_k(self.neighbours, n, where)
         if self.map is not None:
-            checked("map", self.map, str, choices=tuple(MAPS))
             check_enough(n)
         if self.map == "umap":
             check_umap()
 
 
+@by_keywords
 def run(
     checkpoint: Any = None,
     data: Any = None,
     out: str | Path | None = None,
-    wanted: Wanted = Wanted(),
     *,
     against: Any = None,
     split: str | None = None,
-    trust: str | Sequence[str] | None = (),
-    image_size: int | None = None,
-    seed: int = 0,
-    **how: Any,
+    options: Options,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
 ) -> Embedding:
     """Write the features of every image of a source to `out`, what is made of them beside it, and print a summary.
 
-    checkpoint, image_size, trust: see `evaluation.load_model`. data: see `evaluation.open_split`.
+    checkpoint: see `evaluation.load_model`. data: see `evaluation.open_split`.
     against: a second source, whose images are compared with those of data for duplicates. split: of data, None for all.
-    seed: of the map. how: root, counts, range, opacity, fill, cache, precision, batch_size, device, workers, progress
-    of `evaluation.extract`.
+    The seed is that of the map.
     Raises UserError before anything is computed where an argument, the model, the data or `out` cannot be used.
     """
-    _check_named(wanted, checkpoint=checkpoint, data=data, out=out, against=against)
-    reading, runtime = context(out=out, seed=seed, **how)
-    model = load_model(checkpoint, image_size=image_size, trust=trust)
+    _check_named(options, checkpoint=checkpoint, data=data, out=out, against=against)
+    check(runtime)
+    runtime, model = replace(runtime, out=out), loading.load(checkpoint)
     parts, others = open_parts(data, split, reading), []
     about, out = described(model, parts, runtime), Path(out)
     if against is not None:
         others = open_parts(against, reading=reading)
         described(model, others, runtime)
     n = _count(parts)
-    wanted.check(n, f" in {data}")
+    options.check(n, f" in {data}")
     with owned_file(out, "embeds to"):
         check_out(out, about)
         _tell("model", f"{model.name}: {model.width} features, images of {model.image_size} px")
         compared = f", against {_count(others):,} of {against}" if others else ""
         _tell("data", f"{about['data']}: {n:,} images{compared}")
         found = _written(out, lambda: embed_parts(model, parts, reading, runtime))
-        wanted.check(len(found), f" in {data} that can be read")
-        _make(wanted, found, parts, out, seed)
-        if wanted.duplicates:
+        options.check(len(found), f" in {data} that can be read")
+        _make(options, found, parts, out, runtime.seed)
+        if options.duplicates:
             sources = [Source(str(data), parts, found)]
             sources += [Source(str(against), others, embed_parts(model, others, reading, runtime))] if others else []
-            _make_duplicates(wanted, sources, out)
-    place = {"split": split, "root": reading.root, "image_size": image_size, "precision": runtime.precision}
+            _make_duplicates(options, sources, out)
+    place = {"split": split, "root": reading.root, "image_size": loading.image_size, "precision": runtime.precision}
     place |= reading.values
-    _tell("next", _following(wanted, found, {"checkpoint": name_of(checkpoint, model), "data": data}, place, out))
+    _tell("next", _following(options, found, {"checkpoint": name_of(checkpoint, model), "data": data}, place, out))
     return found
 
 
-def _check_named(wanted: Wanted, *, against: Any, **named: Any) -> None:
+def _check_named(options: Options, *, against: Any, **named: Any) -> None:
     such = {"checkpoint": "runs/zoo/NAME", "data": "path/to/images", "out": "features.npz"}
     for name, value in named.items():
         if value is None or value == "":
             raise UserError(f"{name} is not given: {name}={such[name]}")
-    if against is not None and not wanted.duplicates:
+    if against is not None and not options.duplicates:
         raise UserError(f"against={against} is compared for duplicates: add duplicates=true")
 
 
@@ -147,21 +140,21 @@ def beside(out: Path, ending: str) -> Path:
     return out.with_name(out.stem + ending)
 
 
-def _make(wanted: Wanted, embedding: Embedding, parts: Sequence[Part], out: Path, seed: int) -> None:
-    if wanted.neighbours is not None:
+def _make(options: Options, embedding: Embedding, parts: Sequence[Part], out: Path, seed: int) -> None:
+    if options.neighbours is not None:
         arrays, table = beside(out, "-neighbours.npz"), beside(out, "-neighbours.csv")
-        near = nearest(embedding.x, wanted.neighbours, wanted.search)
+        near = nearest(embedding.x, options.neighbours, options.search)
         write_neighbours(near, embedding.paths, arrays, table)
-        recall = "" if wanted.search == "exact" else f", {100 * near.recall:.1f} % of the exact ones found"
-        _tell("nearest", f"{wanted.neighbours} of each image ({wanted.search}{recall}): {arrays}; to read: {table}")
-    if wanted.map is not None:
-        path = beside(out, f"-{wanted.map}.png")
-        draw_map(embedding, parts, path, wanted.map, seed=seed)
+        recall = "" if options.search == "exact" else f", {100 * near.recall:.1f} % of the exact ones found"
+        _tell("nearest", f"{options.neighbours} of each image ({options.search}{recall}): {arrays}; to read: {table}")
+    if options.map is not None:
+        path = beside(out, f"-{options.map}.png")
+        draw_map(embedding, parts, path, options.map, seed=seed)
         _tell("map", str(path))
 
 
-def _make_duplicates(wanted: Wanted, sources: Sequence[Source], out: Path) -> None:
-    pairs = duplicates(sources, wanted.threshold, wanted.search)
+def _make_duplicates(options: Options, sources: Sequence[Source], out: Path) -> None:
+    pairs = duplicates(sources, options.threshold, options.search)
     table, sheet = beside(out, "-duplicates.csv"), beside(out, "-duplicates.png")
     write_duplicates(pairs, sources, table)
     n, exact = sum(len(one.embedding) for one in sources), int(pairs.exact.sum())
@@ -169,14 +162,14 @@ def _make_duplicates(wanted: Wanted, sources: Sequence[Source], out: Path) -> No
         _tell("unique", f"{counted(kept, 'image')} without exact copies: data={beside(out, '-unique.txt')}")
     if not len(pairs):
         sheet.unlink(missing_ok=True)  # of an earlier run
-        _tell("alike", f"no two images have a similarity of at least {wanted.threshold:g}: {table} is empty")
+        _tell("alike", f"no two images have a similarity of at least {options.threshold:g}: {table} is empty")
         return
     contact_sheet(pairs, sources, sheet)
     _tell(
         "alike",
         f"{pairs.images:,} of {n:,} images in {counted(pairs.group.max(), 'group')}: "
         f"{counted(exact, 'pair')} of the same content, "
-        f"{len(pairs) - exact:,} of a similarity of at least {wanted.threshold:g}: {table}, {sheet}",
+        f"{len(pairs) - exact:,} of a similarity of at least {options.threshold:g}: {table}, {sheet}",
     )
     if len(pairs) - exact > CROWDED * n * (n - 1) / 2:
         say.warning(
@@ -191,16 +184,16 @@ def _higher(pairs: Duplicates, images: int) -> float:
     return min(math.ceil(1e4 * near[images]) / 1e4, 0.9999) if len(near) > images else 0.9999
 
 
-def _following(wanted: Wanted, found: Embedding, what: Mapping[str, Any], place: Mapping[str, Any], out: Path) -> str:
+def _following(options: Options, found: Embedding, what: Mapping[str, Any], place: Mapping[str, Any], out: Path) -> str:
     """Return the next command: for what was not made yet, to judge the model on these images, or to train on them.
 
     what: model and data. place: other options of this command.
     """
     usual = {"split": None, "root": "data", "image_size": None, "precision": "float32", **AS_USUAL.values}
     own = {name: value for name, value in place.items() if value not in (usual[name], None)}
-    more = {"neighbours": 10} if wanted.neighbours is None else {}
-    more |= {} if wanted.duplicates else {"duplicates": True}
-    more |= {"map": "tsne"} if wanted.map is None else {}
+    more = {"neighbours": 10} if options.neighbours is None else {}
+    more |= {} if options.duplicates else {"duplicates": True}
+    more |= {"map": "tsne"} if options.map is None else {}
     if more:
         return f"python recipes/embed.py {words({**what, 'out': os.fspath(out), **own, **more})}"
     own.pop("split", None)

@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evaluation.datasets import Reading
 from evaluation.embedding.sources import Part, merged_classes, open_parts
-from evaluation.features.extraction import context, features_of
-from evaluation.features.models import LoadedModel, load_model
-from sslkit.runtime.callers import process_kept
+from evaluation.features.extraction import LOADED, READ, check, features_of
+from evaluation.features.models import LoadedModel, Loading
+from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 
 
@@ -38,33 +37,31 @@ class Embedding:
         return len(self.x)
 
 
-@process_kept()
+SHARED = (*LOADED, *READ, "precision", "batch_size", "device", "workers", "progress")  # options of all that it obeys
+
+
+@public(*SHARED)
 def embed(
     model: Any,
     source: Any,
     split: str | None = None,
     *,
-    root: str | Path = "data",
-    counts: str = "raise",
-    image_size: int | None = None,
-    cache: str | Path = "runs/cache",
-    precision: str = "float32",
-    **how: Any,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
 ) -> Embedding:
     """Extract the features of every image of a source.
 
         embedding = evaluation.embed("runs/zoo/NAME", "path/to/images")
         embedding.x, embedding.paths  # (N, D) float32, (N,) str
 
-    model: see `evaluation.load_model`. source, root, counts: see `evaluation.open_split`; labels are not needed.
-    split: None for all splits. image_size: see `evaluation.load_model`.
-    cache, precision, how (batch_size, device, workers, progress): see `evaluation.extract`.
+    model: see `evaluation.load_model`. source: see `evaluation.open_split`; labels are not needed.
+    split: None for all splits.
     A stopped call goes on where it stopped, from the blocks in the cache. Unreadable images are left out and named.
     Raises UserError for a model or source that cannot be opened, and if no image can be read.
     """
-    loaded = load_model(model, image_size=image_size, in_chans=how.pop("in_chans", None))
-    reading, runtime = context(root=root, counts=counts, cache=cache, precision=precision, **how)
-    return embed_parts(loaded, open_parts(source, split, reading), reading, runtime)
+    check(runtime)
+    return embed_parts(loading.load(model), open_parts(source, split, reading), reading, runtime)
 
 
 def embed_parts(model: LoadedModel, parts: Sequence[Part], reading: Reading, runtime: Runtime) -> Embedding:

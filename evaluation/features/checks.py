@@ -10,7 +10,6 @@ import torch
 from sslkit.errors import UserError
 from sslkit.options.settings import Declared, Limits
 
-MOST_PIXELS = 4096
 DEVICES = ("cpu", "cuda", "mps", "xpu")  # that can compute; torch has others, such as meta, that cannot
 
 
@@ -47,12 +46,6 @@ def different_seeds(seeds: int | Sequence[int]) -> list[int]:
     if len(set(found)) < len(found):
         raise UserError(f"seeds={seeds!r} must be different whole numbers from 0")
     return found
-
-
-def checked_images(*, image_size: Any = None, in_chans: Any = None) -> None:
-    """Check the side in pixels and the number of channels; None means the model's own. Raises UserError."""
-    checked("image_size", image_size, int | None, least=1, most=MOST_PIXELS)
-    checked("in_chans", in_chans, int | None, least=1, most=1024)
 
 
 def device_of(name: str | torch.device) -> torch.device:

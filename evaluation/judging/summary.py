@@ -9,8 +9,8 @@ from typing import Any
 
 from evaluation import protocols as family
 from evaluation.datasets import Reading
-from evaluation.features.extraction import context
-from evaluation.features.models import LoadedModel, load_model
+from evaluation.features.extraction import check
+from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.using import use_it
 from evaluation.features.zoo_members import Members, lines_of, unlike_sizes
 from evaluation.features.zoo_members import members as members_of
@@ -26,11 +26,13 @@ from evaluation.results.verdict import by_chance, deciding, of_pairs
 from evaluation.tuning.processes import process_group
 from sslkit.errors import UserError
 from sslkit.options import members
+from sslkit.options.calls import by_keywords
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.terminal import say
 
 
+@by_keywords
 def judge(
     checkpoint: Any = None,
     zoo: Any = None,
@@ -38,11 +40,11 @@ def judge(
     protocols: Any = None,
     *,
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    image_size: int | None = None,
-    out: str | Path = "runs/evaluation",
-    trust: str | Sequence[str] | None = (),
+    out: str | Path = store.OUT,
     pictures: bool = False,
-    **how: Any,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
 ) -> list[Result]:
     """Evaluate one model or several and print the table; `recipes/evaluate.py` calls it.
 
@@ -52,39 +54,33 @@ def judge(
     Raises UserError before anything is computed, and where no model is left.
     """
     tasks = asked_for(data, protocols, options)
-    place = {"image_size": image_size, "out": out, **how}
-    reading, runtime = context(out=out, **how)
+    place = {**vars(loading), **vars(reading), **vars(runtime), "out": out}
+    runtime = replace(runtime, out=out)
+    check(runtime)
     with process_group(runtime) as own:
         if world_size() > 1:
             runtime = replace(runtime, device=str(own.device))  # of this process
         fits = partial(check_fits, tasks=tasks)
-        asked = opened(checkpoint, zoo, image_size=image_size, trust=trust, check=fits)
+        asked = opened(checkpoint, zoo, loading, check=fits)
         tasks = agreed([one.model for one in asked.values()], tasks)
         done = _each_judged(asked, tasks, pictures, reading, runtime)
         if rank() == 0:
             best = _conclude(list(done.values()), tasks, place, pictures)
             print_left_out(done.left_out)
-            for told in use_it(best.asked, best.model, image_size, trust) if best else ():
+            for told in use_it(best.asked, best.model, loading.image_size, loading.trust) if best else ():
                 say.line(told)
-            given = {"data": data, "protocols": protocols, "trust": trust}
+            given = {"data": data, "protocols": protocols}
             _print_following(list(done.values()), tasks, given, place)
     return [result for one in done.values() for result in one.results]
 
 
 def judge_alone(
-    protocol: str,
-    /,
-    checkpoint: Any = None,
-    zoo: Any = None,
-    data: Any = None,
-    *,
-    trust: str | Sequence[str] | None = (),
-    **words: Any,
+    protocol: str, /, checkpoint: Any = None, zoo: Any = None, data: Any = None, **words: Any
 ) -> list[Result]:
     """Evaluate as `judge` by one protocol; words: its options beside the other arguments, as on a command line."""
     own = members.options(family.find(protocol).Options)
     options = {name: words.pop(name) for name in own if name in words}
-    return judge(checkpoint, zoo, data, [protocol], options={protocol: options}, trust=trust, **words)
+    return judge(checkpoint, zoo, data, [protocol], options={protocol: options}, **words)
 
 
 def _each_judged(
@@ -168,19 +164,18 @@ class Opened:
 def opened(
     checkpoint: Any,
     zoo: Any,
+    loading: Loading,
     *,
-    image_size: int | None = None,
-    trust: str | Sequence[str] | None = (),
     check: Callable[[LoadedModel], None] = lambda model: None,
 ) -> Members[Opened]:
     """Open every model that is asked for, before anything is computed; entries of a zoo that are damaged are left out.
 
-    trust: see `evaluation.load_model`. check: what a model must pass. Those that are left out are printed.
+    check: what a model must pass. Those that are left out are printed.
     Raises UserError for a checkpoint that cannot be opened, and where no model is left.
     """
 
     def open_one(_: str, one: Any) -> Opened:
-        model = load_model(one, image_size=image_size, trust=trust)
+        model = loading.load(one)
         check(model)
         return Opened(one, model)
 

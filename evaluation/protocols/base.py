@@ -12,7 +12,7 @@ from evaluation import datasets
 from evaluation.datasets import Reading
 from evaluation.datasets.base import Split
 from evaluation.features.extraction import features_of
-from evaluation.features.models import LoadedModel
+from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.table import Features, joined
 from evaluation.results.measures import chance
 from evaluation.results.result import Result
@@ -75,7 +75,7 @@ class Terminal:
 class Protocol:
     """The four names that every protocol defines, and `terminal`, which most do not.
 
-    Options: a frozen dataclass of keywords, each with a default and annotated with its range (see `_option_types`).
+    Options: a frozen dataclass of keywords, each a `sslkit.options.settings.setting` with default, range and text.
     open(subject, options): opens data and model and checks everything before anything is computed. Returns what `run`
         takes: the subject itself for labelled images, else the protocol's own object. Raises UserError.
     run(opened, options, runtime): the results, made by `Result.of` with the digests of the features that they depend
@@ -95,6 +95,11 @@ class Protocol:
 def among(result: Result, *names: str) -> tuple[str, ...]:
     """Return the names that `result.others` has."""
     return tuple(name for name in names if name in result.others)
+
+
+def shared_defaults() -> dict[str, Any]:
+    """Return the options of every protocol by name, with their defaults."""
+    return {**vars(Loading()), **vars(Reading()), **vars(Runtime())}
 
 
 @dataclass

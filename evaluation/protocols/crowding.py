@@ -7,7 +7,7 @@ Sources: Song et al. 2024, section IV-A (crowding); Garrido et al. 2023, arXiv 2
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,17 +18,14 @@ from evaluation.features.table import Features, as_features
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate, generator, interval_of, jackknife
-from sslkit.errors import UserError, shown
+from sslkit.errors import UserError
 from sslkit.numerics import diagnostics
 from sslkit.numerics.diagnostics import ClassGeometry, Moments
-from sslkit.options.settings import Limits
-from sslkit.runtime.callers import process_kept
+from sslkit.options.settings import MOST, setting
+from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 
 CENTROIDS = ("mean", "unit")
-SPECTRUM_ROWS = 25_600  # Garrido et al. 2023, appendix G: enough for RankMe, which grows with the number of rows
-PAIR_ROWS = 5_000
-ALPHA_RANKS = (4, 100)  # as the authors' released code (fastssl, which weighs by 1/rank); their paper gives no range
 BLOCKS = 10
 FEWEST_CLASSES = 6  # with five, a bootstrap over classes held the mean variance of other classes in 90 to 91 %
 DRAWS = 2000
@@ -36,44 +33,55 @@ DRAWS = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """centroid: of a class: mean, or unit, the l2-normalised class mean; the other one's numbers are shown too."""
+    centroid: str = setting(
+        "mean",
+        "of a class: mean, as in the printed formula of Song et al., or unit, the l2-normalised class mean, as their "
+        "table requires; the other one's numbers are shown too",
+        choices=CENTROIDS,
+    )
+    spectrum_rows: int = setting(
+        25_600,  # Garrido et al. 2023, appendix G: enough for RankMe, which grows with the number of rows
+        "rows, drawn by seed and name, for rankme and alpha_req; at most all: only compare checkpoints at equal "
+        "numbers",
+        least=2 * BLOCKS,
+        most=MOST,
+    )
+    pair_rows: int = setting(5_000, "the same for uniformity and silhouette", least=2 * BLOCKS, most=MOST)
+    alpha_ranks: Sequence[int] = setting(
+        (4, 100),  # as the authors' released code (fastssl, which weighs by 1/rank); their paper gives no range
+        "first and last rank of the spectrum in the line fit of alpha_req",
+        least=1,
+        most=MOST,
+    )
 
-    centroid: Annotated[str, Limits(choices=CENTROIDS)] = "mean"
 
-
-@process_kept()
-def crowding(
-    features: Any,
-    *,
-    centroid: str = Options.centroid,
-    spectrum_rows: int = SPECTRUM_ROWS,
-    pair_rows: int = PAIR_ROWS,
-    alpha_ranks: tuple[int, int] = ALPHA_RANKS,
-    seed: int = 0,
-) -> Result:
+@public("seed")
+def crowding(features: Any, *, options: Options, runtime: Runtime) -> Result:
     """Inter-class distance (the value), intra-class variance, effective ranks, uniformity and silhouette.
 
         evaluation.crowding(evaluation.extract("runs/zoo/NAME", "digits", "test")).others["rankme"]
 
     features: Features or (x, y), one label per image, at least two classes of two images or more.
-    centroid: "mean", as in the printed formula of Song et al., or "unit", l2-normalised class means, as their
-        table requires; `others` has both: inter/mean, intra/mean, fisher/mean, inter/unit, intra/unit, fisher/unit.
-    spectrum_rows, pair_rows: numbers of rows, drawn by (seed, name), for rankme and alpha_req, and for uniformity
-        and silhouette; at most all rows. Only compare checkpoints at equal numbers.
-    alpha_ranks: first and last rank of the spectrum in the line fit of alpha_req.
+    `others` has both kinds of centroids: inter/mean, intra/mean, fisher/mean, inter/unit, intra/unit, fisher/unit.
     Distances are between l2-normalised features; the spectrum is that of the unnormalised features. Classes of one
     image are left out of inter, intra and fisher, and counted in details. Intervals: the bootstrap over classes (at
     least 6), and the jackknife over 10 blocks of rows for ranks and uniformity, which repeated rows would bias.
     Raises UserError for several labels per image, too few classes or rows, and options out of range.
     """
+    return measure(features, options, runtime.seed)
+
+
+def measure(features: Any, options: Options, seed: int) -> Result:
+    """The result of `crowding`."""
     start = time.perf_counter()
     features = as_features(features)
-    _check(features, centroid, spectrum_rows, pair_rows, alpha_ranks)
+    _check(features, options.alpha_ranks)
+    centroid, alpha_ranks = options.centroid, tuple(options.alpha_ranks)
     geometries = {rule: diagnostics.class_geometry(features.x, features.y, rule) for rule in CENTROIDS}
     order = np.argsort(draw_keys(features.ids, seed, "diagnostics"), kind="stable")
     numbers = {f"{name}/{rule}": one for rule in CENTROIDS for name, one in _classes(geometries[rule], seed).items()}
-    numbers |= _spectrum(features.x[order[:spectrum_rows]], alpha_ranks)
-    numbers |= _pairs(features.take(order[:pair_rows]), seed)
+    numbers |= _spectrum(features.x[order[: options.spectrum_rows]], alpha_ranks)
+    numbers |= _pairs(features.take(order[: options.pair_rows]), seed)
     return Result.of(
         numbers[f"inter/{centroid}"],
         protocol="crowding",
@@ -88,8 +96,8 @@ def crowding(
         details={
             "centroid": centroid,
             "alpha_ranks": list(alpha_ranks),
-            "spectrum_rows": min(spectrum_rows, len(features)),
-            "pair_rows": min(pair_rows, len(features)),
+            "spectrum_rows": min(options.spectrum_rows, len(features)),
+            "pair_rows": min(options.pair_rows, len(features)),
             **_counts(features, geometries[centroid]),
             "not_measured": [name for name in EXTRAS if name not in numbers],
         },
@@ -104,17 +112,12 @@ def _counts(features: Features, geometry: ClassGeometry) -> dict[str, int]:
 EXTRAS = ("fisher/mean", "fisher/unit", "rankme", "alpha_req", "uniformity", "silhouette")
 
 
-def _check(features: Features, centroid: str, spectrum_rows: int, pair_rows: int, alpha_ranks: Sequence[int]) -> None:
-    if centroid not in CENTROIDS:
-        raise UserError(f"centroid must be one of {', '.join(CENTROIDS)}, got {shown(centroid)}")
+def _check(features: Features, alpha_ranks: Sequence[int]) -> None:
     if features.y.ndim != 1:
         raise UserError("crowding needs one label per image; these images have several labels")
-    for name, value in (("spectrum_rows", spectrum_rows), ("pair_rows", pair_rows)):
-        if value < 2 * BLOCKS:
-            raise UserError(f"{name} must be at least {2 * BLOCKS}, got {value}")
     if len(features) < 2 * BLOCKS:
         raise UserError(f"crowding needs at least {2 * BLOCKS} rows, got {len(features)}")
-    if len(alpha_ranks) != 2 or not 1 <= alpha_ranks[0] < alpha_ranks[1]:
+    if len(alpha_ranks) != 2 or not alpha_ranks[0] < alpha_ranks[1]:
         raise UserError(f"alpha_ranks must be the first and the last rank, from 1, got {alpha_ranks}")
 
 
@@ -213,7 +216,7 @@ def open(subject: Subject, options: Options) -> Subject:
 
 def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """Measure the test images; see `crowding`."""
-    return [crowding(opened.test(runtime), centroid=options.centroid, seed=runtime.seed)]
+    return [measure(opened.test(runtime), options, runtime.seed)]
 
 
 def beside(result: Result) -> tuple[str, ...]:

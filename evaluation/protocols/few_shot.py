@@ -6,9 +6,9 @@ C = 1 on l2-normalised features (Tian et al. 2020, arXiv 2003.11539), 2000 episo
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,35 +18,35 @@ from evaluation.features.table import Features, as_features
 from evaluation.learners.episode_solvers import CLASSIFIERS, TOLERANCE, Solved, solve_episodes
 from evaluation.learners.episodes import EpisodeTable, draw_episodes, one_label
 from evaluation.learners.neighbours import unit_rows
-from evaluation.protocols._option_types import AtLeastTwo, Count, Counts
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import over_episodes
-from sslkit.errors import UserError, shown
-from sslkit.options.members import nearest
-from sslkit.options.settings import Limits
-from sslkit.runtime.callers import process_kept
+from sslkit.errors import UserError
+from sslkit.options.settings import MOST, setting
+from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 
 NORMALIZE = ("l2", "none")
-MOST_EPISODES = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """n_way: classes of an episode. k_shot: labelled images of each, one run for each value.
-
-    n_query: test images of each class. episodes: how many are drawn.
-    classifier: of the main result: logistic, ridge or nearest_centroid.
-    on_small: classes of fewer than k_shot + n_query images: error, or drop them.
-    """
-
-    n_way: AtLeastTwo = 5
-    k_shot: Counts = (1, 5)
-    n_query: Count = 15
-    episodes: Annotated[int, Limits(least=2, most=MOST_EPISODES)] = 2000
-    classifier: Annotated[str, Limits(choices=CLASSIFIERS)] = "logistic"
-    on_small: Annotated[str, Limits(choices=("error", "drop"))] = "error"
+    n_way: int = setting(5, "classes of an episode", least=2, most=MOST)
+    k_shot: int | Sequence[int] = setting(
+        (1, 5), "labelled images of each class, one run for each value", least=1, most=MOST
+    )
+    n_query: int = setting(15, "test images of each class", least=1, most=MOST)
+    episodes: int = setting(2000, "how many are drawn", least=2, most=1_000_000)
+    classifier: str = setting(
+        "logistic", "of the main result: logistic, ridge or nearest_centroid; all are in others", choices=CLASSIFIERS
+    )
+    c: float = setting(
+        1.0, "of logistic and ridge: weight of the loss beside the squared weights, as scikit-learn's C", above=0
+    )
+    normalize: str = setting("l2", "of the features: l2 or none", choices=NORMALIZE)
+    on_small: str = setting(
+        "error", "classes of fewer than k_shot + n_query images: error, or drop them", choices=("error", "drop")
+    )
 
     @property
     def shots(self) -> list[int]:
@@ -56,24 +56,15 @@ class Options:
             raise UserError("protocol few_shot: k_shot must have at least one value, got []")
         return found
 
+    def draw(self, features: Features, k_shot: int, seed: int) -> EpisodeTable:
+        """Draw the episodes of one number of labelled images."""
+        size = {"n_way": self.n_way, "k_shot": k_shot, "n_query": self.n_query, "episodes": self.episodes}
+        return draw_episodes(features, **size, seed=seed, on_small=self.on_small)
 
-SETTINGS = {"n_way": Options.n_way, "k_shot": 1, "n_query": Options.n_query, "episodes": Options.episodes, "seed": 0}
 
-
-@process_kept()
+@public("seed")
 def few_shot(
-    features: Any,
-    *,
-    n_way: int | None = None,
-    k_shot: int | None = None,
-    n_query: int | None = None,
-    episodes: int | None = None,
-    classifier: str = Options.classifier,
-    c: float = 1.0,
-    table: EpisodeTable | None = None,
-    seed: int | None = None,
-    on_small: str = Options.on_small,
-    normalize: str = "l2",
+    features: Any, *, k_shot: int = 1, table: EpisodeTable | None = None, options: Options, runtime: Runtime
 ) -> Result:
     """Mean accuracy over episodes, with its interval over episodes of this pool of images.
 
@@ -81,25 +72,26 @@ def few_shot(
         evaluation.few_shot(pool, n_way=5, k_shot=1).interval  # of the mean accuracy, fractions
 
     features: Features or a pair (x: (N, D), y: (N,)): the pool, with classes not used as labels in pretraining.
-    n_way, k_shot, n_query, episodes, seed: default 5, 1, 15, 2000, 0, or those of `table`.
-    classifier: of the main result, "logistic", "ridge" or "nearest_centroid"; all three are in `others`.
-    c: weight of the loss relative to the squared weights, as scikit-learn's C, of logistic and ridge.
-    table: the episodes, to use the same for several models (`draw_episodes`); default: drawn from `seed`.
-    on_small: "error", or "drop" classes of fewer than k_shot + n_query images; `table` has its own.
-    normalize: "l2" or "none".
+    k_shot: labelled images of each class.
+    table: the episodes, to use the same for several models (`draw_episodes`); None: drawn. A table has its own numbers
+        and seed, which need not be given again, and has dropped its small classes.
     `outcomes` are the accuracies of the episodes, `paired_on` the digest of the table. `converged` is that of the
     logistic regression: residual of every episode at most 1e-8 (see `episode_solvers.logistic`).
     Raises UserError for invalid features, several labels per image, too small or too few classes, and a table of
     another pool.
     """
-    start = time.perf_counter()
-    _check_options(classifier, normalize, c)
     features = one_label(as_features(features), "few_shot")
-    asked = {"n_way": n_way, "k_shot": k_shot, "n_query": n_query, "episodes": episodes, "seed": seed}
     if table is None:
-        chosen = {key: SETTINGS[key] if value is None else value for key, value in asked.items()}
-        table = draw_episodes(features, **chosen, on_small=on_small)
-    _check_table(table, asked)
+        table = options.draw(features, k_shot, runtime.seed)
+    else:
+        _check_table(table, replace(options, k_shot=k_shot), runtime.seed)
+    return solve(features, table, options)
+
+
+def solve(features: Features, table: EpisodeTable, options: Options) -> Result:
+    """The result of the episodes of a table; see `few_shot`."""
+    start = time.perf_counter()
+    classifier, c, normalize = options.classifier, options.c, options.normalize
     x, rows = pool(features, table.rows(features), normalize)
     solved = solve_episodes(x, rows, table.k_shot, c)
     accuracy = episode_accuracy(solved, table)
@@ -166,25 +158,14 @@ def _recipe(table: EpisodeTable, classifier: str, c: float, normalize: str) -> s
     return f"{table.n_way}-way {table.k_shot}-shot, {classifier}{strength}, {scale}"
 
 
-def _check_options(classifier: str, normalize: str, c: float) -> None:
-    for name, value, known in (("classifier", classifier, CLASSIFIERS), ("normalize", normalize, NORMALIZE)):
-        if value not in known:
-            raise UserError(f"there is no {name} {value!r}: {nearest(str(value), known)}")
-    if not (np.isfinite(c) and c > 0):
-        raise UserError(f"c must be a number above 0, got {shown(c)}")
-
-
-def _check_table(table: EpisodeTable, asked: dict[str, int | None]) -> None:
-    has = {
-        "n_way": table.n_way,
-        "k_shot": table.k_shot,
-        "n_query": table.n_query,
-        "episodes": len(table),
-        "seed": table.seed,
-    }
-    for key, value in asked.items():
-        if value is not None and value != has[key]:
-            raise UserError(f"{key}={value} differs from {key}={has[key]} of the episode table; leave {key} out")
+def _check_table(table: EpisodeTable, options: Options, seed: int) -> None:
+    """Raises UserError for a number that is given, and is not that of the table."""
+    has = {"n_way": table.n_way, "k_shot": table.k_shot, "n_query": table.n_query, "episodes": len(table)}
+    usual = {**vars(Options()), "k_shot": 1, "seed": 0}
+    for name, value in {**has, "seed": table.seed}.items():
+        asked = seed if name == "seed" else getattr(options, name)
+        if asked not in (value, usual[name]):
+            raise UserError(f"{name}={asked} differs from {name}={value} of the episode table; leave {name} out")
 
 
 def open(subject: Subject, options: Options) -> Subject:
@@ -194,9 +175,8 @@ def open(subject: Subject, options: Options) -> Subject:
         raise UserError(f"few_shot needs one label per image; {split.name} has several: use the linear probe")
     rows = np.arange(len(split), dtype=np.float32)[:, None]  # placeholder features: episodes depend on labels only
     labels = Features(rows, split.y, split.classes, "", split.ids, data=split.name, groups=split.groups).labelled()
-    size = {"n_way": options.n_way, "n_query": options.n_query, "on_small": options.on_small}
     for shot in options.shots:
-        draw_episodes(labels, k_shot=shot, episodes=2, **size)
+        replace(options, episodes=2).draw(labels, shot, 0)
     return subject
 
 
@@ -206,13 +186,10 @@ def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     Saves the episode tables as `episodes-DIGEST.npz` beside the results, for models of other libraries.
     """
     features = one_label(as_features(opened.novel(runtime)), "few_shot")
-    size = {"n_way": options.n_way, "n_query": options.n_query, "episodes": options.episodes}
-    how = {"seed": runtime.seed, "on_small": options.on_small}
-    tables = [draw_episodes(features, k_shot=k, **size, **how) for k in options.shots]
+    tables = [options.draw(features, k, runtime.seed) for k in options.shots]
     for table in tables:
         table.save(Path(runtime.out) / f"episodes-{table.digest[:12]}.npz")
-    chosen = {"classifier": options.classifier, "on_small": options.on_small}
-    return [few_shot(features, table=table, **chosen) for table in tables]
+    return [solve(features, table, options) for table in tables]
 
 
 def beside(result: Result) -> tuple[str, ...]:

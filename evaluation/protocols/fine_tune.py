@@ -7,15 +7,14 @@ fine-tuning of Zheng et al. 2025, arXiv 2510.23145.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evaluation.datasets import Reading
 from evaluation.features.checks import as_list, different_seeds
-from evaluation.features.models import load_model
-from evaluation.protocols._option_types import AtLeastTwo, Count, Crop, Folds, Precision, Seeds, Workers
+from evaluation.features.extraction import LOADED, READ
+from evaluation.features.models import Loading
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
@@ -23,11 +22,11 @@ from evaluation.tuning.estimate import announce
 from evaluation.tuning.outcomes import best, in_groups, mean_record, require_sound, result_of, seconds_of, spread, told
 from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import Runner, Trial, open_runner
-from sslkit.data.image_options import CACHE
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
-from sslkit.runtime.callers import process_kept
-from sslkit.runtime.context import Runtime
+from sslkit.options.settings import MOST, MOST_SEED, setting
+from sslkit.runtime.callers import public
+from sslkit.runtime.context import PRECISIONS, Runtime
 
 SELECT = ("held_out", "test")
 NOTHING_CHOSEN = "one setting, nothing chosen"
@@ -48,49 +47,46 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """grid: ped (20 settings of SGD), itm (6 of AdamW), or own ones, such as {lr:[0.1,0.01],weight_decay:[0]}.
+    grid: str | Mapping = setting(
+        "ped",
+        "ped (SGD with Nesterov momentum, 4 rates from 1e-1 to 1e-4, 5 decays 0, 1e-6 to 1e-3 divided by the rate), "
+        "itm (AdamW, 3 rates, 2 decays), or own ones, such as {lr:[0.1,0.01],weight_decay:[0],optimizer:sgd}",
+    )
+    extend: bool = setting(
+        False,
+        "while the best rate is an end of the grid, try the next one beyond it, by the factor between the two rates at "
+        f"that end, up to {MOST_RATES} rates; only with select=held_out",
+    )
+    folds: int = setting(
+        1, "fifths of train that are held out one after the other; the mean over them decides", least=1, most=5
+    )
+    steps: int = setting(
+        5000, "of each run, as in the public code; the rate falls to 0 along a cosine", least=1, most=MOST
+    )
+    batch_size: int = setting(64, "images of a step, as in the public code", least=2, most=MOST)
+    seeds: int | Sequence[int] = setting((0,), "of the runs that are tested, such as [0,1,2]", least=0, most=MOST_SEED)
+    select: str = setting(
+        "held_out",
+        "held_out; or test: the highest test accuracy of the grid (mean over the seeds), as ITM and others do, over "
+        "the settings, not over epochs; it only reproduces their numbers, and the result is marked leaky",
+        choices=SELECT,
+    )
+    crop: Sequence[float] = setting(
+        (0.08, 1.0), "share of the image's area in a crop, least and greatest", above=0, most=1
+    )
+    precision: str = setting("float32", "float32, or bfloat16 autocast", choices=PRECISIONS)
+    workers: int = setting(1, "processes that share the runs and the threads", least=1, most=256)
 
-    extend: while the best rate is an end of the grid, try the next one beyond it.
-    folds: fifths of train that are held out one after the other, 1 to 5. steps: of each run.
-    batch_size: images of a step.
-    seeds: of the runs that are tested, such as [0,1,2]. crop: share of the image's area in a crop, least and greatest.
-    precision: float32, or bfloat16 autocast. workers: processes that share the runs. Others as in `fine_tune`.
-    """
 
-    grid: str | Mapping = "ped"
-    extend: bool = False
-    folds: Folds = 1
-    steps: Count = 5000
-    batch_size: AtLeastTwo = 64
-    seeds: Seeds = (0,)
-    crop: Crop = (0.08, 1.0)
-    precision: Precision = "float32"
-    workers: Workers = 1
-
-
-@process_kept()
+@public(*LOADED, *READ, "mirror", "out", "device", "save_seconds", "progress")
 def fine_tune(
     model: Any,
     dataset: Any,
     *,
-    grid: str | Mapping[str, Any] = Options.grid,
-    extend: bool = Options.extend,
-    folds: int = Options.folds,
-    steps: int = Options.steps,
-    batch_size: int = Options.batch_size,
-    seeds: Sequence[int] = Options.seeds,
-    select: str = "held_out",
-    out: str | Path | None = None,
-    root: str | Path = "data",
-    cache: str | Path | None = CACHE,
-    image_size: int | None = None,
-    crop: Sequence[float] = Options.crop,
-    mirror: bool | None = None,
-    precision: str = Options.precision,
-    device: str = "auto",
-    workers: int = Options.workers,
-    counts: str = "raise",
-    progress: bool = True,
+    options: Options,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
 ) -> Result:
     """Accuracy on the test images after fine-tuning all weights with the best setting of a grid.
 
@@ -102,45 +98,27 @@ def fine_tune(
     Images: random resized crop, mirrored at random, batch normalisation in training mode; tests on centre crops. No run
     is stopped early.
 
-    model: see `evaluation.load_model`. dataset, root, cache: see `evaluation.open_split`; or a mapping {"train": Split,
+    model: see `evaluation.load_model`. dataset: see `evaluation.open_split`; or a mapping {"train": Split,
         "test": Split, "val": Split (optional)}.
-    grid: "ped" (SGD with Nesterov momentum, 4 rates from 1e-1 to 1e-4, 5 decays 0, 1e-6 to 1e-3 divided by the rate),
-        "itm" (AdamW, 3 rates, 2 decays), or {"lr": [...], "weight_decay": [...], "optimizer": "sgd" | "adamw"}.
-    extend: while the chosen learning rate is an end of the grid, try the next one beyond it, by the factor between the
-        two rates at that end, up to 12 rates; only with select="held_out".
-    folds: fifths of train, 1 to 5, that are held out one after the other; the mean over them decides. With 20 held-out
-        images, one of which is 5 points, a single fifth chooses rates whose test accuracies differ by several points
-        (recipes/benchmarks); five take five times the steps of the grid.
-    steps, batch_size: of each run; 5000 and 64 as in the public code. The rate falls to 0 along a cosine.
-    select: "test" takes the highest test accuracy of the grid (mean over the seeds) as ITM and others do, over the
-        settings, not over epochs; it only reproduces their numbers, and the result is marked leaky.
-    out: folder of `fine_tune.jsonl`, to which every finished run is added, so that a second call goes on where the
-        first was stopped, a run from its checkpoint; several processes may work there together.
-        None: nothing is kept.
-    image_size: of the model, where it does not say it. crop: share of the image's area in a crop.
-    mirror: half of the training images; None: unless names of classes differ by left and right. False for letters.
-    precision: "float32", or "bfloat16" autocast. device: "auto" is a GPU if there is one.
-    workers: processes that share the runs and the threads. Under torchrun the processes share every batch instead, and
-        return the same result.
-    counts: "warn" goes on with a published set that has not the published number of images. progress: show lines.
+    With 20 held-out images, one of which is 5 points, a single fold chooses rates whose test accuracies differ by
+    several points (recipes/benchmarks); five take five times the steps of the grid.
+    Below `out` is `fine_tune.jsonl`, to which every finished run is added, so that a second call goes on where the
+    first was stopped, a run from its checkpoint; several processes may work there together. Under torchrun the
+    processes share every batch instead, and return the same result.
 
     Returns the test accuracy: Wilson's interval over images (the jackknife for map11) for one seed,
     mean and t interval over several, whose single results are in `others`.
     Images that cannot be read are left out, with a warning; of given splits they stop the run.
     Raises UserError for options out of range, missing splits or labels, and if every setting diverges.
     """
-    run = {"grid": grid, "steps": steps, "batch_size": batch_size, "crop": crop, "precision": precision}
-    options = Options(**run, extend=extend, folds=folds, seeds=seeds, workers=workers)
-    runtime = Runtime(device=device, out=out, progress=progress)
-    _checked(options, select)
-    reading = Reading(root=root, counts=counts, mirror=mirror, cache=cache)
-    task = open_task(load_model(model, image_size=image_size), dataset, reading)
-    return tuned(task, options, runtime, select)
+    _checked(options)
+    return tuned(open_task(loading.load(model), dataset, reading), options, runtime)
 
 
-def tuned(task: Task, options: Options, runtime: Runtime, select: str = "held_out") -> Result:
+def tuned(task: Task, options: Options, runtime: Runtime) -> Result:
     """Tune the grid on an open task, and test its best setting; see `fine_tune`."""
-    settings, seeds = _checked(options, select, task.mirror)
+    settings, seeds = _checked(options, task.mirror)
+    select = options.select
     with open_runner(task, "fine_tune", replace(runtime, workers=options.workers)) as runner:
         if select == "test":
             tried, tested = _on_test(runner, settings, seeds)
@@ -184,20 +162,13 @@ def settings_of(grid: str | Mapping[str, Any], **fixed: Any) -> list[Setting]:
     return [Setting(lr=lr, weight_decay=decay, optimizer=optimizer, **fixed) for lr, decay in product(rates, decays)]
 
 
-def _checked(options: Options, select: str, mirror: bool = True) -> tuple[list[Setting], list[int]]:
-    """Return the settings of the grid, and the seeds. Raises UserError for options out of range."""
-    check_select(select)
+def _checked(options: Options, mirror: bool = True) -> tuple[list[Setting], list[int]]:
+    """Return the settings of the grid, and the seeds. Raises UserError for options that do not fit together."""
     run = {name: getattr(options, name) for name in ("steps", "batch_size", "precision")}
     run |= {"crop": tuple(as_list("crop", options.crop)), "mirror": mirror}
     seeds, settings = different_seeds(options.seeds), settings_of(options.grid, **run)
-    check_extend(options.extend, settings, select)
+    check_extend(options.extend, settings, options.select)
     return settings, seeds
-
-
-def check_select(select: str) -> None:
-    """Raises UserError for an unknown way to select."""
-    if select not in SELECT:
-        raise UserError(f"there is no select={select!r}: {nearest(str(select), SELECT)}")
 
 
 def check_extend(extend: bool, settings: Sequence[Setting], select: str = "held_out") -> None:
@@ -269,7 +240,7 @@ _OWN = '{"lr": [...], "weight_decay": [...], "optimizer": "sgd" or "adamw"}'
 
 def open(subject: Subject, options: Options) -> Subject:
     """Check the grid, the seeds and the labels before anything is computed. Raises UserError."""
-    _checked(options, "held_out")
+    _checked(options)
     subject.labelled()  # their notes go into the result
     open_task(subject.model, subject.tuned_on(), subject.reading)
     return subject

@@ -5,7 +5,7 @@ k = 20 and T = 0.07 are those of DINO (Caron et al. 2021, arXiv 2104.14294).
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,14 @@ from evaluation.features.table import Features, matched
 from evaluation.learners.episodes import one_label
 from evaluation.learners.neighbours import neighbours, vote
 from evaluation.protocols._label_checks import check_train_and_test
-from evaluation.protocols._option_types import Neighbours, Positive
 from evaluation.protocols.base import Subject, Terminal
 from evaluation.results import unseen
 from evaluation.results.class_means import mean_per_class
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, share
-from sslkit.errors import UserError, shown
-from sslkit.runtime.callers import process_kept
+from sslkit.errors import UserError
+from sslkit.options.settings import setting
+from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 
 QUERIES, VOTES = 4096, 2**22  # test images, and class votes, held in memory at a time
@@ -30,20 +30,18 @@ QUERIES, VOTES = 4096, 2**22  # test images, and class votes, held in memory at 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """k: nearest training images that vote. temperature: smaller values weight the nearest more."""
+    k: int = setting(20, "nearest training images that vote", least=1, most=10_000)
+    temperature: float = setting(0.07, "T of the votes; smaller values weight the nearest more", above=0)
+    ks: Sequence[int] = setting(
+        (1, 10, 20, 100, 200),
+        'further numbers of neighbours, those up to the number of training images; in `others`, as "k=10"',
+        least=1,
+        most=10_000,
+    )
 
-    k: Neighbours = 20
-    temperature: Positive = 0.07
 
-
-@process_kept()
-def knn(
-    train: Any,
-    test: Any,
-    k: int = Options.k,
-    temperature: float = Options.temperature,
-    ks: Sequence[int] = (1, 10, 20, 100, 200),
-) -> Result:
+@public()
+def knn(train: Any, test: Any, options: Options) -> Result:
     """Accuracy of weighted votes of the k nearest training images.
 
         train, test = (evaluation.extract("runs/zoo/NAME", "digits", split) for split in ("train", "test"))
@@ -52,18 +50,25 @@ def knn(
     train, test: Features or pairs (x: (N, D), y: (N,)). A test image that is also in train, under whatever name (see
     `sslkit.data.pixel_digest`), is excluded from its own neighbours, with the images of its groups if train has some;
     details["in_train"] is their number, and without them the accuracy stands in `others`.
-    k: of the main result; every other of `ks` up to the size of train is in `others`, as "k=10".
-    temperature: T; smaller values weight the nearest more.
     The metric is that of test, top1 or mean_per_class. Equal votes, and equally similar images at the k-th place, go
     to the smaller class number, then to the smaller id (`predict`, `learners/neighbours.py`,
     `sslkit/numerics/ties.py`). Memory beside the features: some 0.2 GB, independent of their number.
     Raises UserError for invalid features, rows of zeros, several labels per image, test classes that train lacks, and
     k above the number of training images.
     """
+    return classify(train, test, options)
+
+
+def classify(train: Any, test: Any, options: Options) -> Result:
+    """The result of `knn`."""
     start = time.perf_counter()
     train, test = (one_label(features, "knn") for features in matched(train, test))
     own, most = left_out(train, test)
-    ks = _checked(k, ks, temperature, most, "" if own is None else " (itself, or its group, is left out)")
+    k, temperature = options.k, options.temperature
+    if k > most:
+        why = "" if own is None else " (itself, or its group, is left out)"
+        raise UserError(f"k must be at most {most}, the number of training images{why}, got {k}")
+    ks = sorted({k, *(count for count in options.ks if count <= most)})
     labels = predict(train, test, ks, temperature, own)
     right = {count: labels[count] == test.y for count in ks}
     in_train = np.zeros(len(test), bool) if own is None else own.in_train
@@ -127,18 +132,6 @@ def left_out(train: Features, test: Features) -> tuple[Own | None, int]:
     return (own if own.in_train.any() else None), len(train) - own.most
 
 
-def _checked(k: int, ks: Sequence[int], temperature: float, most: int, why: str) -> list[int]:
-    """Sorted numbers of neighbours that are at most the number of images. Raises UserError."""
-    for count in (k, *ks):
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-            raise UserError(f"k must be a whole number, at least 1, got {shown(count)}")
-    if k > most:
-        raise UserError(f"k must be at most {most}, the number of training images{why}, got {k}")
-    if not (np.isfinite(temperature) and temperature > 0):
-        raise UserError(f"temperature must be a number above 0, got {shown(temperature)}")
-    return sorted({int(k), *(int(count) for count in ks if count <= most)})
-
-
 def open(subject: Subject, options: Options) -> Subject:
     """Check the labels, and a given number of neighbours, before feature extraction. Raises UserError."""
     check_train_and_test(subject, "knn")
@@ -155,7 +148,7 @@ def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """
     train, test = matched(opened.train(runtime), opened.test(runtime))
     k = max(min(options.k, left_out(train, test)[1]), 1)
-    return [knn(train, test, k, options.temperature)]
+    return [classify(train, test, replace(options, k=k))]
 
 
 def beside(result: Result) -> tuple[str, ...]:

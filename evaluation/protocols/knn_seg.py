@@ -6,7 +6,6 @@ shares of the k nearest patches, weighted by exp(cosine / T), and is enlarged bi
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,54 +14,42 @@ from torch import Tensor
 
 from evaluation.datasets import Reading
 from evaluation.datasets._copies import Own
-from evaluation.features.models import load_model
+from evaluation.features.models import Loading
 from evaluation.learners.neighbours import neighbours
-from evaluation.protocols._option_types import Count, Neighbours, Positive
 from evaluation.protocols._patches import judge
 from evaluation.protocols._patches.features import Patches, patches_of
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
-from sslkit.data.image_options import CACHE
 from sslkit.errors import UserError
+from sslkit.options.settings import MOST, setting
+from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """k: nearest training patches that vote. temperature: smaller values weight the nearest more.
-
-    patches: largest number of training patches, drawn evenly from all images.
-    """
-
-    k: Neighbours = 30
-    temperature: Positive = 0.02
-    patches: Count = 65_536
+    k: int = setting(30, "nearest training patches that vote; at most all patches", least=1, most=10_000)
+    temperature: float = setting(0.02, "of the votes; smaller values weight the nearest more", above=0)
+    patches: int = setting(
+        65_536, "largest number of training patches, drawn evenly from all images", least=1, most=MOST
+    )
 
 
+@public(*judge.SHARED)
 def knn_seg(
     model: Any,
-    data: Any = "clipart_boxes",
+    data: Any = judge.USUAL,
     *,
-    k: int = Options.k,
-    temperature: float = Options.temperature,
-    patches: int = Options.patches,
-    seed: int = 0,
-    image_size: int | None = None,
-    root: str | Path = "data",
-    cache: str | Path | None = CACHE,
-    device: str = "auto",
-    workers: int = 0,
-    counts: str = "raise",
-    progress: bool = True,
+    options: Options,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
 ) -> Result:
-    """Mean intersection over union of the k nearest training patches.
+    """Mean intersection over union of the k nearest training patches; k and temperature as published.
 
-    k, temperature: as published. patches: largest number of training patches, drawn evenly from all images.
-    Other arguments and errors as in `linear_seg`; k above the number of patches is lowered to it.
+    Arguments and errors as in `linear_seg`.
     """
-    subject = Subject(load_model(model, image_size=image_size), data, Reading(root=root, counts=counts, cache=cache))
-    runtime = Runtime(device=device, workers=workers, seed=seed, progress=progress)
-    options = Options(k=k, temperature=temperature, patches=patches)
+    subject = Subject(loading.load(model), data, reading)
     return run(open(subject, options), options, runtime)[0]
 
 

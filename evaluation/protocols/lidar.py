@@ -7,7 +7,7 @@ Also alignment (Wang & Isola 2020, arXiv 2005.10242): the distance between the v
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +16,8 @@ from torch import Tensor
 from evaluation.datasets._splits import draw_keys
 from evaluation.datasets.base import Split
 from evaluation.features.checks import device_of
-from evaluation.features.models import LoadedModel, load_model
+from evaluation.features.extraction import LOADED
+from evaluation.features.models import LoadedModel, Loading
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import bootstrap_mean, jackknife
@@ -26,21 +27,18 @@ from sslkit.data.views.augmentation import augment, view_generator
 from sslkit.data.views.recipe import SIMCLR, View, ViewRecipe
 from sslkit.errors import UserError
 from sslkit.numerics import diagnostics
-from sslkit.options.settings import Limits
-from sslkit.runtime.callers import process_kept
+from sslkit.options.settings import setting
+from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 
 BATCH = 32  # images whose views are drawn together; changing it changes the draws of a seed
 BLOCKS = 10
-MOST_VIEWS = 1000  # largest number of views of an image
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """q: augmented views of each image. n_images: largest number of images, drawn by seed and name."""
-
-    q: Annotated[int, Limits(least=2, most=MOST_VIEWS)] = 10
-    n_images: Annotated[int, Limits(least=2 * BLOCKS)] = 1000
+    q: int = setting(10, "augmented views of each image", least=2, most=1000)
+    n_images: int = setting(1000, "largest number of images, drawn by seed and name", least=2 * BLOCKS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,44 +55,49 @@ class ViewFeatures:
     unreadable: list[str]
 
 
-@process_kept()
+@public(*LOADED, "seed", "device")
 def lidar(
     model: Any,
     split: Split,
     *,
-    q: int = Options.q,
-    n_images: int = Options.n_images,
+    options: Options,
     view: View = SIMCLR.views[0],
-    seed: int = 0,
-    device: str = "auto",
+    loading: Loading,
+    runtime: Runtime,
 ) -> Result:
     """LiDAR of a backbone on one split, an effective rank between 1 and the width; alignment in `others`.
 
-    model: see `evaluation.load_model`. q: views of an image, at least 2. n_images: at most so many of the split.
-    view: distribution of a view. seed: of the images and the views. device: "auto" is a GPU if there is one.
+    model: see `evaluation.load_model`. view: distribution of a view.
     Raises UserError as `view_features` does. LiDAR is at most n_images - 1 and grows with q: only compare models at
     equal q, n_images and kind of view. If n_images is at most the number of features, it limits the rank, which is
     noted in `recipe`: on 60 clip-art images a random network had a higher rank than a pretrained one.
     Intervals: the jackknife over 10 blocks of images, and the bootstrap over images for alignment.
     """
+    return measure(loading.load(model), split, options, runtime, view)
+
+
+def measure(
+    model: LoadedModel, split: Split, options: Options, runtime: Runtime, view: View = SIMCLR.views[0]
+) -> Result:
+    """LiDAR and alignment of a loaded model; see `lidar`."""
     start = time.perf_counter()
-    loaded, runtime = load_model(model), Runtime(seed=seed, device=device)
-    found = view_features(loaded, split, Options(q=q, n_images=n_images), runtime, view)
-    x, n = torch.from_numpy(found.x).double().unflatten(0, (-1, q)), len(found.ids)
+    found = view_features(model, split, options, runtime, view)
+    x, n = torch.from_numpy(found.x).double().unflatten(0, (-1, options.q)), len(found.ids)
     without = [_lidar(x[~mask]) for mask in _blocks(n)]
-    aligned = bootstrap_mean(alignment_by_image(x).numpy(), seed=seed, unit="squared distance")
+    aligned = bootstrap_mean(alignment_by_image(x).numpy(), seed=runtime.seed, unit="squared distance")
+    details = {"q": options.q, "images": n, "width": x.shape[2], "view": _words(view), "unreadable": found.unreadable}
     return Result.of(
         jackknife(_lidar(x), without, kind="jackknife over images", n=n, unit="rank"),
         protocol="lidar",
-        recipe=_recipe(q, n, loaded.width),
+        recipe=_recipe(options.q, n, model.width),
         metric="lidar",
-        model=loaded.name,
+        model=model.name,
         data=split.name,
         others={"alignment": aligned},
-        seeds=[seed],
-        digests={"model": loaded.digest, "images": split.digest},
+        seeds=[runtime.seed],
+        digests={"model": model.digest, "images": split.digest},
         seconds=time.perf_counter() - start,
-        details={"q": q, "images": n, "width": x.shape[2], "view": _words(view), "unreadable": found.unreadable},
+        details=details,
     )
 
 
@@ -106,11 +109,9 @@ def view_features(
 
     The images are drawn by (seed, name), at most all. view: the distribution of each view as defined for 224 pixels,
         adapted to the model's size (`ViewRecipe.at`); default: SimCLR's. The network is moved to the runtime's device.
-    Raises UserError for q below 2, fewer than 20 images, and features that are not finite.
+    Raises UserError for fewer than 20 images, and features that are not finite.
     """
     q, n_images = options.q, options.n_images
-    if q < 2:
-        raise UserError(f"q, the number of views of an image, must be at least 2, got {q}")
     if min(n_images, len(split)) < 2 * BLOCKS:
         raise UserError(f"lidar needs views of at least {2 * BLOCKS} images, got {min(n_images, len(split))}")
     rows = np.argsort(draw_keys(split.ids, runtime.seed, "views"), kind="stable")[:n_images]
@@ -189,10 +190,10 @@ def open(subject: Subject, options: Options) -> Subject:
 
 def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """Measure views of the test images; unreadable images are left out and reported; see `lidar`."""
-    split, how = opened.opened("test"), {"seed": runtime.seed, "device": runtime.device}
+    split, view = opened.opened("test"), SIMCLR.views[0]
     if not opened.reading.mirrors(split.classes, split.name):
-        how["view"] = replace(SIMCLR.views[0], flip=0.0)
-    return [lidar(opened.model, split, q=options.q, n_images=min(options.n_images, len(split)), **how)]
+        view = replace(view, flip=0.0)
+    return [measure(opened.model, split, options, runtime, view)]
 
 
 def beside(result: Result) -> tuple[str, ...]:

@@ -7,54 +7,36 @@ sets as large as ImageNet.
 """
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from evaluation.features.checks import checked, device_of, whole_number
+from evaluation.features.checks import device_of
 from evaluation.features.table import Features, matched
 from evaluation.learners.linear_heads import SCALES, Grid, Scaling, judge_heads, train_heads
 from evaluation.learners.linear_parts import Parts, parts_of
 from evaluation.learners.strengths import STRENGTHS, STRIDE, Tried, best, best_of, fit, problem, scores_of, search
 from evaluation.protocols import linear_aug
 from evaluation.protocols._label_checks import check_train_and_test
-from evaluation.protocols._linear_options import RECIPES, SELECT, Options, check_on_features, check_together
+from evaluation.protocols._linear_options import LBFGS, Options, check_on_features, check_together
 from evaluation.protocols.base import Subject, Terminal, among
 from evaluation.results import unseen
 from evaluation.results.class_means import mean_per_class
 from evaluation.results.measures import measured
 from evaluation.results.result import Result, rows_digest
-from sslkit.errors import UserError
-from sslkit.options.members import nearest
-from sslkit.runtime.callers import process_kept
+from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
 
-MANY = 200_000  # "auto" is "grid" from this number of rows
-LBFGS = {"c": None, "tol": 1e-6, "max_iter": 10_000}
 SHARE = {"lbfgs": 0.2, "grid": 0.1}  # held-out share of the training images
 
 Found = tuple[np.ndarray, bool | None, dict[str, Any]]  # scores (M, K) of the test rows, converged, details
 
 
-@process_kept()
-def linear_probe(
-    train: Any,
-    test: Any,
-    *,
-    val: Any = None,
-    recipe: str = Options.recipe,
-    scale: str = Options.scale,
-    c: float | None = Options.c,
-    select: str = Options.select,
-    seed: int = 0,
-    tol: float | None = None,
-    max_iter: int | None = None,
-    grid: Grid | None = None,
-    device: str = "auto",
-    progress: bool = True,
-) -> Result:
+@public("seed", "device", "progress")
+def linear_probe(train: Any, test: Any, *, val: Any = None, options: Options, runtime: Runtime) -> Result:
     """Train a linear classifier on the training features; return its metric (top1, mean_per_class, map11) on test.
 
         train, test = (evaluation.extract("runs/zoo/NAME", "digits", split) for split in ("train", "test"))
@@ -62,18 +44,12 @@ def linear_probe(
 
     train, test, val: Features or pairs (x: (N, D), y: (N,), or (N, K) of 1, -1, 0 (ignored)).
     val: validation rows; None: 20 % (lbfgs) or 10 % (grid) of each class of train, drawn by (seed, name).
-    recipe: "lbfgs", "grid", or "auto": lbfgs for fewer than 200,000 rows.
-    scale: "standardize" by the training rows, "l2" or "none".
-    select: "held_out" (or val), or "test" to reproduce results selected on the test set: the result is then `leaky`, as
-        with more than 1 % of test in train or val too: details["in_train"]. Without these images the metric stands in
-        `others` (see `evaluation.results.unseen`).
-    device: "auto" is a GPU if there is one. progress: bars on a terminal.
+    A result is `leaky` with select="test", and with more than 1 % of test in train or val: details["in_train"]. Without
+    these images the metric stands in `others` (see `evaluation.results.unseen`).
 
-    lbfgs minimises 1/2 |W|^2 + c * sum CE. c: its value; None: the best on validation of 45, in equal ratios from 1e-5
-    to 1e6 (lambda = 1 / c from 1e5 to 1e-6), of which a coarse search tries at most 18; ties go to the lowest
-    validation cross-entropy, then to the strongest penalty. The final fit is on train and val together. tol, max_iter:
-    of the final fit, 1e-6 and 10,000 (see `fit_logistic`); `converged` is True if tol was reached.
-    The optimum is unique: the seed changes only the validation rows.
+    lbfgs minimises 1/2 |W|^2 + c * sum CE. Ties between values of c go to the lowest validation cross-entropy, then to
+    the strongest penalty. The final fit is on train and val together (see `fit_logistic`); `converged` is True if tol
+    was reached. The optimum is unique: the seed changes only the validation rows.
 
     grid trains a head for each learning rate and weight decay of `grid`; the best on validation, with the same
     tie-breaks, is the classifier, without a second fit. The seed also sets the order of the batches.
@@ -81,24 +57,23 @@ def linear_probe(
     Raises UserError for invalid features, test or val classes that train lacks, fewer than two classes, too few rows
     to hold any out, and options out of range or of the other recipe.
     """
+    return fit_probe(train, test, options, runtime, val)
+
+
+def fit_probe(train: Any, test: Any, options: Options, runtime: Runtime, val: Any = None) -> Result:
+    """The result of `linear_probe`."""
     start = time.perf_counter()
-    check_on_features(recipe)
-    seed = whole_number("seed", seed, 0)
-    fitting = {"c": checked("c", c, float | None, above=0), "tol": checked("tol", tol, float | None, above=0)}
-    fitting["max_iter"] = max_iter if max_iter is None else whole_number("max_iter", max_iter, 1)
-    _check(recipe=(recipe, RECIPES), select=(select, SELECT), scale=(scale, tuple(SCALES)))
+    check_on_features(options.recipe)
+    check_together(options)
     train, test = matched(train, test)
     if val is not None:
         val = matched(train, val)[1]
         _warn_of_doubles(train, val)
-    recipe = _recipe(recipe, len(train), fitting, grid)
-    runtime = Runtime(device=str(device_of(device)), seed=seed, progress=progress)
+    recipe, seed, scale = options.settled(len(train)), runtime.seed, options.scale
+    runtime = replace(runtime, device=str(device_of(runtime.device)))
     share = SHARE[recipe]
-    parts = parts_of(train, val, test, share=share, seed=seed, select=select, choose=c is None)
-    if recipe == "lbfgs":
-        found = _lbfgs(parts, fitting, scale, runtime)
-    else:
-        found = _grid(parts, grid or Grid(), scale, runtime)
+    parts = parts_of(train, val, test, share=share, seed=seed, select=options.select, choose=options.c is None)
+    found = _lbfgs(parts, options, runtime) if recipe == "lbfgs" else _grid(parts, options.heads(), scale, runtime)
     drawn = parts.chosen_by == "held-out train" or recipe == "grid"
     return _result(
         {"train": train, "test": test} | ({} if val is None else {"val": val}),
@@ -120,14 +95,10 @@ def open(subject: Subject, options: Options) -> Subject:
 
 def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """Run the linear probe of a subject; official validation images are part of its training images."""
-    _check(recipe=(options.recipe, (*RECIPES, *linear_aug.RECIPES)))
     check_together(options)
     if options.recipe in linear_aug.RECIPES:
         return linear_aug.run(opened, linear_aug.Options(recipe=options.recipe, epochs=options.epochs), runtime)
-    chosen = {name: value for name, value in vars(options).items() if name not in ("iterations", "epochs")}
-    chosen["grid"] = None if options.iterations is None else Grid(iterations=options.iterations)
-    how = {"seed": runtime.seed, "device": runtime.device, "progress": runtime.progress}
-    return [linear_probe(opened.train(runtime), opened.test(runtime), **chosen, **how)]
+    return [fit_probe(opened.train(runtime), opened.test(runtime), options, runtime)]
 
 
 def beside(result: Result) -> tuple[str, ...]:
@@ -138,30 +109,13 @@ def beside(result: Result) -> tuple[str, ...]:
 terminal = Terminal(classifies=True)
 
 
-def _check(**options: tuple[str, tuple[str, ...]]) -> None:
-    for name, (given, known) in options.items():
-        if given not in known:
-            raise UserError(f"there is no {name} {given!r}: {nearest(str(given), known)}")
-
-
-def _recipe(recipe: str, n: int, fitting: dict[str, Any], grid: Grid | None) -> str:
-    """Resolve "auto" for n rows. fitting: options of lbfgs, None for those not given."""
-    given = [f"{name}={value:g}" for name, value in fitting.items() if value is not None]
-    if recipe == "auto":
-        recipe = "grid" if grid is not None or (n >= MANY and not given) else "lbfgs"
-    if recipe == "grid" and given:
-        raise UserError(f"{' and '.join(given)}: options of recipe=lbfgs; recipe=grid has those of grid= instead")
-    if recipe == "lbfgs" and grid is not None:
-        raise UserError("grid= holds options of recipe=grid; recipe=lbfgs has c, tol and max_iter")
-    return recipe
-
-
-def _lbfgs(parts: Parts, fitting: dict[str, Any], scale: str, runtime: Runtime) -> Found:
+def _lbfgs(parts: Parts, options: Options, runtime: Runtime) -> Found:
     """Select the strength, then fit it to all rows."""
-    c, tol, max_iter = (LBFGS[name] if value is None else value for name, value in fitting.items())
-    tried = [] if c is not None else _tried(parts, scale, runtime, max_iter)
+    scale = options.scale
+    tol, max_iter = (LBFGS[name] if (value := getattr(options, name)) is None else value for name in LBFGS)
+    tried = [] if options.c is not None else _tried(parts, scale, runtime, max_iter)
     chosen = tried[best_of(tried)].probe if tried else None
-    c = float(chosen.c if c is None else c)
+    c = float(chosen.c if options.c is None else options.c)
     scaling = Scaling.of(parts.full.x, parts.full.rows, scale)
     probe = fit(problem(parts.full, scaling, runtime), c, tol=tol, max_iter=max_iter, start=chosen)
     details = {

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from evaluation.datasets import Reading
 from evaluation.datasets._readable import readable
 from evaluation.datasets.base import Split
-from evaluation.features.models import load_model
+from evaluation.features.extraction import LOADED
+from evaluation.features.models import LoadedModel, Loading
 from evaluation.protocols._label_checks import check_train_and_test
-from evaluation.protocols._option_types import AtLeastTwo, CountOrNone, Precision
 from evaluation.protocols.base import Subject, among
 from evaluation.results import unseen
 from evaluation.results.class_means import mean_per_class
@@ -44,9 +44,9 @@ from evaluation.tuning.trials import of_model
 from sslkit.errors import UserError
 from sslkit.numerics.schedules import cosine
 from sslkit.options.members import nearest
-from sslkit.options.settings import Limits
-from sslkit.runtime.callers import process_kept
-from sslkit.runtime.context import Runtime
+from sslkit.options.settings import MOST, setting
+from sslkit.runtime.callers import public
+from sslkit.runtime.context import PRECISIONS, Runtime
 
 
 @dataclass(frozen=True)
@@ -80,58 +80,49 @@ RECIPES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """recipe: simclr90, moco100 or vissl28. epochs: another number than the recipe's, its schedule in proportion.
+    recipe: str = setting("simclr90", "simclr90, moco100 or vissl28", choices=tuple(RECIPES))
+    epochs: int | None = setting(
+        None,
+        "another number than the recipe's, its schedule in proportion; the result's recipe then says so",
+        least=1,
+        most=MOST,
+    )
+    batch_size: int = setting(256, "images of a step; the rate is scaled by batch_size / 256", least=2, most=MOST)
+    precision: str = setting("float32", "of the backbone: float32, or bfloat16 autocast", choices=PRECISIONS)
 
-    batch_size: images of a step, by which the rate is scaled. precision: of the backbone: float32 or bfloat16 autocast.
-    """
 
-    recipe: Annotated[str, Limits(choices=tuple(RECIPES))] = "simclr90"
-    epochs: CountOrNone = None
-    batch_size: AtLeastTwo = 256
-    precision: Precision = "float32"
-
-
-@process_kept()
+@public(*LOADED, "mirror", "seed", "out", "device", "progress")
 def linear_on_views(
     model: Any,
     train: Split,
     test: Split,
-    recipe: str = Options.recipe,
+    options: Options,
     *,
-    epochs: int | None = Options.epochs,
-    batch_size: int = Options.batch_size,
-    seed: int = 0,
-    precision: str = Options.precision,
     val: Split | None = None,
-    mirror: bool | None = None,
-    out: str | Path | None = None,
-    device: str = "auto",
-    progress: bool = True,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
 ) -> Result:
     """The test set's metric of a linear layer that saw augmented views of the training images, after the last epoch.
 
     model: see `evaluation.load_model`; its weights and running statistics stay as they are. train, test: open splits.
-    recipe: "simclr90", "moco100" or "vissl28", see the module. epochs: another number than the recipe's, its schedule
-    in proportion; the result's recipe then says so. batch_size: the rate is scaled by batch_size / 256.
-    precision: "float32", or "bfloat16" autocast of the backbone. seed: of the layer's start, the order and the views.
-    val: a further split to learn from. mirror: see `evaluation.fine_tune`.
-    device: "auto" is a GPU if there is one. progress: show lines meanwhile.
-    out: folder of a checkpoint, from which the same call goes on after a stop; it is deleted at the end. None: none.
-    Under torchrun all processes share every batch. Nothing is chosen, so no images are held out.
+    val: a further split to learn from. The recipes are those of the module. The seed is that of the layer's start, the
+    order and the views. Below `out` is a checkpoint, from which the same call goes on after a stop; it is deleted at
+    the end. Under torchrun all processes share every batch. Nothing is chosen, so no images are held out.
     Raises UserError for unknown options, labels that do not fit (see `evaluation.tuning.task.open_task`), and a
     learning rate that makes the loss infinite.
     """
-    options = Options(recipe=recipe, epochs=epochs, batch_size=batch_size, precision=precision)
     given = {"train": train, "test": test} | ({} if val is None else {"val": val})
-    runtime = Runtime(device=device, out=out, seed=seed, progress=progress)
-    return _on_views(model, given, options, runtime, Reading(mirror=mirror))
+    return _on_views(loading.load(model), given, options, runtime, reading)
 
 
-def _on_views(model: Any, given: dict[str, Split], options: Options, runtime: Runtime, reading: Reading) -> Result:
+def _on_views(
+    model: LoadedModel, given: dict[str, Split], options: Options, runtime: Runtime, reading: Reading
+) -> Result:
     """Train and test the layer; see `linear_on_views`."""
     start = time.perf_counter()
     chosen = _chosen(options.recipe, options.epochs)
-    task, epochs = open_task(load_model(model), given, reading), options.epochs or chosen.epochs
+    task, epochs = open_task(model, given, reading), options.epochs or chosen.epochs
     size = min(options.batch_size, len(task.train))
     count = epochs * (len(task.train) // max(size, 1))
     how = {"batch_size": options.batch_size, "precision": options.precision, "seed": int(runtime.seed)}

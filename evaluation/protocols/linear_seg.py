@@ -7,8 +7,7 @@ learns from pixels by SGD: the same model, without a learning rate.
 
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,17 +16,16 @@ from torch.nn.functional import log_softmax
 
 from evaluation.datasets import Reading
 from evaluation.features.checks import device_of
-from evaluation.features.models import load_model
+from evaluation.features.models import Loading
 from evaluation.learners.lbfgs import Axes, Loss, State, begin, minimise, principal_axes
-from evaluation.protocols._option_types import Count
 from evaluation.protocols._patches import judge
 from evaluation.protocols._patches.features import Patches, patches_of
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import generator
-from sslkit.data.image_options import CACHE
 from sslkit.errors import UserError
-from sslkit.options.settings import Limits
+from sslkit.options.settings import MOST, setting
+from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 
 PENALTIES = tuple(10.0**-power for power in range(8))  # of the squared weights, the strongest first
@@ -37,40 +35,30 @@ HELD_OUT = 0.2  # of the training images, to choose the penalty by
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """patches: largest number to learn from, drawn evenly from all images. max_iter: of L-BFGS, for each penalty."""
+    patches: int = setting(
+        262_144, "largest number of patches to learn from, drawn evenly from all images", least=1, most=MOST
+    )
+    max_iter: int = setting(200, "iterations of L-BFGS, for each penalty", least=1, most=100_000)
 
-    patches: Count = 262_144
-    max_iter: Annotated[int, Limits(least=1, most=100_000)] = 200
 
-
+@public(*judge.SHARED)
 def linear_seg(
     model: Any,
-    data: Any = "clipart_boxes",
+    data: Any = judge.USUAL,
     *,
-    patches: int = Options.patches,
-    max_iter: int = Options.max_iter,
-    seed: int = 0,
-    image_size: int | None = None,
-    root: str | Path = "data",
-    cache: str | Path | None = CACHE,
-    device: str = "auto",
-    workers: int = 0,
-    counts: str = "raise",
-    progress: bool = True,
+    options: Options,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
 ) -> Result:
     """Mean intersection over union of a linear classifier of patches.
 
     model: see `evaluation.load_model`; a ViT, or any network of timm with a feature map. data: see
-        `evaluation.protocols._patches.sources`, or {"train": ..., "test": ...}.
-    patches: largest number to learn from, drawn evenly from all images. max_iter: of L-BFGS, for each penalty.
-    cache: folder that remembers the digests of files.
-    image_size: pixels, if the model takes any size; images are squeezed to a square of that.
+        `evaluation.protocols._patches.sources`, or {"train": ..., "test": ...}. Images are squeezed to a square.
     The penalty is chosen by the cross-entropy of a fifth of the training images, and the classifier fitted to all.
     Raises UserError for a network without a feature map and for data without classes of pixels.
     """
-    subject = Subject(load_model(model, image_size=image_size), data, Reading(root=root, counts=counts, cache=cache))
-    runtime = Runtime(device=device, workers=workers, seed=seed, progress=progress)
-    options = Options(patches=patches, max_iter=max_iter)
+    subject = Subject(loading.load(model), data, reading)
     return run(open(subject, options), options, runtime)[0]
 
 

@@ -8,81 +8,66 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from numbers import Integral
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evaluation.datasets import Reading
 from evaluation.datasets._subsets import label_subset, list_digest
-from evaluation.features.checks import as_list, whole_number
-from evaluation.features.models import load_model
-from evaluation.protocols._option_types import AtLeastTwo, Count, Fraction, Precision, Workers
+from evaluation.features.checks import as_list
+from evaluation.features.extraction import LOADED, READ
+from evaluation.features.models import Loading
 from evaluation.protocols.base import Subject
-from evaluation.protocols.fine_tune import NOTHING_CHOSEN, check_select
+from evaluation.protocols.fine_tune import NOTHING_CHOSEN, SELECT
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
 from evaluation.tuning.outcomes import best, in_groups, mean_record, require_sound, result_of, seconds_of, spread, told
 from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import Runner, Trial, open_runner
-from sslkit.data.image_options import CACHE
 from sslkit.errors import UserError
-from sslkit.runtime.callers import process_kept
-from sslkit.runtime.context import Runtime
+from sslkit.options.settings import MOST, setting
+from sslkit.runtime.callers import public
+from sslkit.runtime.context import PRECISIONS, Runtime
 
 SHARE = 0.1  # of the labelled images, held out to choose the rates by
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """fraction: of the labels, 0.01 for 1 %, or a whole number of images of each class. draws: how many of them.
+    fraction: int | float = setting(
+        0.01,
+        "of the labels, 0.01 for 1 %, spread equally over the classes, or a whole number of images of each class, "
+        "from 2",
+        above=0,
+    )
+    draws: int = setting(5, "of the labels", least=1, most=MOST)
+    epochs: int = setting(50, "of each run", least=1, most=MOST)
+    batch_size: int = setting(256, "images of a step; fewer labelled ones are one batch", least=2, most=MOST)
+    lrs: float | Sequence[float] = setting(
+        (0.002, 0.005, 0.01, 0.02), "rates of the backbone; every pair with one of head_lrs is tried", above=0
+    )
+    head_lrs: float | Sequence[float] = setting((0.1, 0.5, 1.0), "rates of the head", above=0)
+    select: str = setting(
+        "held_out",
+        "held_out; or test: the rates of the highest test accuracy, to reproduce others; the result is marked leaky",
+        choices=SELECT,
+    )
+    crop: Sequence[float] = setting(
+        (0.08, 1.0), "share of the image's area in a crop, least and greatest", above=0, most=1
+    )
+    precision: str = setting("float32", "float32, or bfloat16 autocast", choices=PRECISIONS)
+    workers: int = setting(1, "processes that share the runs and the threads", least=1, most=256)
 
-    epochs: of each run. batch_size: images of a step; fewer labelled ones are one batch.
-    precision: float32, or bfloat16 autocast. workers: processes that share the runs. Others as in `semi_supervised`.
-    """
 
-    fraction: Fraction = 0.01
-    draws: Count = 5
-    epochs: Count = 50
-    batch_size: AtLeastTwo = 256
-    precision: Precision = "float32"
-    workers: Workers = 1
-
-
-@dataclass(frozen=True)
-class Search:
-    """Rates of the backbone and of the head, every pair of which is tried, the crops, and what the best pair is by."""
-
-    lrs: Sequence[float] = (0.002, 0.005, 0.01, 0.02)
-    head_lrs: Sequence[float] = (0.1, 0.5, 1.0)
-    crop: tuple[float, float] = (0.08, 1.0)
-    select: str = "held_out"
-
-
-@process_kept()
+@public(*LOADED, *READ, "mirror", "seed", "out", "device", "save_seconds", "progress")
 def semi_supervised(
     model: Any,
     dataset: Any,
     *,
-    fraction: float = Options.fraction,
-    draws: int = Options.draws,
-    epochs: int = Options.epochs,
-    batch_size: int = Options.batch_size,
-    lrs: Sequence[float] = Search.lrs,
-    head_lrs: Sequence[float] = Search.head_lrs,
-    seed: int = 0,
-    select: str = Search.select,
-    out: str | Path | None = None,
-    root: str | Path = "data",
-    cache: str | Path | None = CACHE,
-    image_size: int | None = None,
-    crop: tuple[float, float] = Search.crop,
-    mirror: bool | None = None,
-    precision: str = Options.precision,
-    device: str = "auto",
-    workers: int = Options.workers,
-    counts: str = "raise",
-    progress: bool = True,
+    options: Options,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
 ) -> Result:
     """Accuracy on the test images after fine-tuning all weights on a few labels: the mean over draws of the labels.
 
@@ -91,49 +76,35 @@ def semi_supervised(
     For each draw the rates are chosen on 10 % of the labelled images, held out from them, and the network is then tuned
     on all of the labelled ones and tested once, at the last epoch; a single pair of rates is tested at once. SGD,
     Nesterov momentum 0.9, no weight decay, cosine; random resized crop, mirrored at random, batch normalisation in
-    training mode.
+    training mode. The seed, of the order and the crops, is the same for each draw, so that the spread is that of the
+    labels (see `evaluation.subsets.label_subset`).
 
-    model, dataset, root, cache, out, image_size, crop, mirror, precision, device, workers, counts, progress: see
-        `fine_tune`; the file is `out/semi_supervised.jsonl`.
-    fraction: 0.01 for 1 % of the training images, spread equally over the classes (see
-        `evaluation.subsets.label_subset`), or a whole number of images of each class, from 2. draws: how many.
-    epochs, batch_size: of each run; where fewer images than batch_size are labelled, they are one batch, see `details`.
-    lrs, head_lrs: of the backbone and of the head, every pair is tried.
-    seed: of the order and the crops, the same for each draw, so that the spread is that of the labels; in `details`.
-    select: "test" takes the rates of the highest test accuracy, to reproduce others; the result is marked leaky.
+    model, dataset: see `fine_tune`; the file is `semi_supervised.jsonl` below `out`.
 
     Returns the mean over draws with its t interval, the draws in `others`; details: the rates chosen, the images of
     each class and the sha256 of the list of names, draw by draw.
     Raises UserError for options out of range, several labels an image, a class with too few images, missing splits or
     labels, and if every pair of rates diverges. Images that cannot be read are left out, as in `fine_tune`.
     """
-    run = {"epochs": epochs, "batch_size": batch_size, "precision": precision, "workers": workers}
-    options, search = Options(fraction=fraction, draws=draws, **run), Search(lrs, head_lrs, crop, select)
-    runtime = Runtime(device=device, out=out, seed=seed, progress=progress)
-    _checked(options, search, runtime)
-    reading = Reading(root=root, counts=counts, mirror=mirror, cache=cache)
-    task = open_task(load_model(model, image_size=image_size), dataset, reading)
-    return tuned(task, options, runtime, search)
+    _checked(options, runtime)
+    return tuned(open_task(loading.load(model), dataset, reading), options, runtime)
 
 
-def tuned(task: Task, options: Options, runtime: Runtime, search: Search = Search()) -> Result:
+def tuned(task: Task, options: Options, runtime: Runtime) -> Result:
     """Tune each draw of the labels on an open task, and test its best pair of rates; see `semi_supervised`."""
-    tuning, rates = _checked(options, search, runtime, task.mirror)
+    tuning, rates = _checked(options, runtime, task.mirror)
     subsets = [_labelled_rows(task, options.fraction, draw) for draw in range(options.draws)]
     with open_runner(task, "semi_supervised", replace(runtime, workers=options.workers)) as runner:
-        searched = _on_test if search.select == "test" else _on_held_out
+        searched = _on_test if options.select == "test" else _on_held_out
         tried, tested = searched(runner, subsets, rates, tuning)
-    return _result(task, tuning, options.fraction, subsets, rates, tried, tested, search.select)
+    return _result(task, tuning, options.fraction, subsets, rates, tried, tested, options.select)
 
 
-def _checked(
-    options: Options, search: Search, runtime: Runtime, mirror: bool = True
-) -> tuple["_Tuning", list[tuple[float, float]]]:
-    """Return the settings of all runs, and the pairs of rates. Raises UserError for options out of range."""
-    check_select(search.select)
-    whole_number("draws", options.draws, 1)
-    run = (options.epochs, options.batch_size, runtime.seed, search.crop, mirror, options.precision)
-    tuning, rates = _Tuning(*run), list(product(as_list("lrs", search.lrs), as_list("head_lrs", search.head_lrs)))
+def _checked(options: Options, runtime: Runtime, mirror: bool = True) -> tuple["_Tuning", list[tuple[float, float]]]:
+    """Return the settings of all runs, and the pairs of rates. Raises UserError for what does not fit together."""
+    crop = tuple(as_list("crop", options.crop))
+    run = (options.epochs, options.batch_size, runtime.seed, crop, mirror, options.precision)
+    tuning, rates = _Tuning(*run), list(product(as_list("lrs", options.lrs), as_list("head_lrs", options.head_lrs)))
     for lr, head_lr in rates:
         tuning.setting(lr, head_lr, options.batch_size)
     return tuning, rates
@@ -141,7 +112,7 @@ def _checked(
 
 @dataclass(frozen=True)
 class _Tuning:
-    """Settings that all runs share. Raises UserError for epochs below 1; `Setting` checks the rest."""
+    """Settings that all runs share."""
 
     epochs: int
     batch_size: int
@@ -149,10 +120,6 @@ class _Tuning:
     crop: tuple[float, float]
     mirror: bool
     precision: str
-
-    def __post_init__(self) -> None:
-        for name, least in (("epochs", 1), ("batch_size", 2), ("seed", 0)):
-            object.__setattr__(self, name, whole_number(name, getattr(self, name), least))
 
     def setting(self, lr: float, head_lr: float, images: int) -> Setting:
         """The setting of a run that learns from so many images."""

@@ -13,23 +13,26 @@ from typing import Any
 from evaluation.datasets import Reading, Split, published
 from evaluation.datasets._labels import check_classes
 from evaluation.datasets._readable import readable
-from evaluation.features.checks import as_list, checked, checked_images, device_of, different_seeds, whole_number
-from evaluation.features.models import LoadedModel
+from evaluation.features.checks import as_list, different_seeds
+from evaluation.features.extraction import LOADED, READ, check
+from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.zoo_members import Failure, error_line, load_zoo
-from evaluation.protocols.fine_tune import Options, runs_of, settings_of, tuned
+from evaluation.protocols import fine_tune
+from evaluation.protocols.fine_tune import runs_of, settings_of, tuned
 from evaluation.ranking.candidates import sampled
 from evaluation.results.records import Records, check_fields, run_id
 from evaluation.results.result import Result
 from evaluation.tuning.estimate import announce
+from evaluation.tuning.optimizers import OPTIMIZERS
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import each_recorded
 from evaluation.tuning.task import open_task
-from sslkit.data.decode.fill import AUTO, Fill
-from sslkit.data.image_options import CACHE, checked_fill, checked_range
+from sslkit.data.image_options import checked_range
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text
-from sslkit.runtime.callers import process_kept
+from sslkit.options.settings import MOST, MOST_SEED, setting
+from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime, silent
 from sslkit.runtime.distributed import rank, world_size
 
@@ -50,52 +53,74 @@ class GroundTruth:
     failures: tuple[Failure, ...] = ()
 
 
-@process_kept()
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    out: str | Path = setting("runs/truth", "folder of truth.json, truth_details.json and the finished runs")
+    max_images: int | None = setting(
+        2000, "training images of each task, the same number of each class; null: all", least=2, most=MOST
+    )
+    max_test_images: int | None = setting(1000, "the same for test images; null: all", least=1, most=MOST)
+    lr: float | Sequence[float] = setting(
+        (3e-2, 1e-2, 3e-3, 1e-3, 3e-4), "grid of learning rates, selected on a held-out fifth of train", above=0
+    )
+    extend: bool = setting(True, "while the selected rate is an end of the grid, try the next one beyond it")
+    folds: int = setting(
+        1, "fifths of train, held out one after the other to select the rate; 5 for few images", least=1, most=5
+    )
+    weight_decay: float | Sequence[float] = setting((0.01,), "likewise", least=0)
+    optimizer: str = setting("adamw", "adamw or sgd", choices=OPTIMIZERS)
+    steps: int = setting(200, "steps of each run", least=1, most=MOST)
+    batch_size: int = setting(32, "images per step", least=1, most=MOST)
+    seeds: int | Sequence[int] = setting(
+        (0, 1, 2), "random seeds of the runs with the selected rate, on all training images", least=0, most=MOST_SEED
+    )
+    closest: int = setting(
+        0, "number of models of each task, the best ones, that are trained with more_seeds too", least=0, most=MOST
+    )
+    more_seeds: int | Sequence[int] = setting(
+        (3, 4), "the further seeds of the closest models", least=0, most=MOST_SEED
+    )
+    crop: Sequence[float] = setting(
+        (0.5, 1.0), "smallest and largest share of the image's area in a random crop", above=0, most=1
+    )
+    workers: int = setting(1, "processes for the runs of a model, which share the threads", least=1, most=256)
+
+    def tuning(self, precision: str) -> dict[str, Any]:
+        """Return the options of `fine_tune` that decide the numbers. Raises UserError for a grid that cannot be run."""
+        lr, weight_decay = as_list("lr", self.lr), as_list("weight_decay", self.weight_decay)
+        grid = {"lr": lr, "weight_decay": weight_decay, "optimizer": self.optimizer}
+        run = {"steps": self.steps, "batch_size": self.batch_size, "crop": tuple(as_list("crop", self.crop))}
+        run["precision"] = precision
+        settings_of(grid, **run)
+        run |= {"grid": grid, "extend": self.extend and len(set(lr)) > 1, "seeds": different_seeds(self.seeds)}
+        return run | (
+            {"folds": self.folds} if self.folds > 1 else {}
+        )  # keys of one fold are as before there were several
+
+
+SHARED = (*LOADED, *READ, "mirror", "precision", "device", "progress")  # options of all commands that it obeys
+
+
+@public(*SHARED)
 def ground_truth(
     zoo: Any,
     data: Any,
     *,
-    out: str | Path = "runs/truth",
-    max_images: int | None = 2000,
-    max_test_images: int | None = 1000,
-    image_size: int | None = None,
-    trust: str | Sequence[str] | None = (),
-    lr: Sequence[float] = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4),
-    extend: bool = True,
-    folds: int = 1,
-    weight_decay: Sequence[float] = (0.01,),
-    optimizer: str = "adamw",
-    steps: int = 200,
-    batch_size: int = 32,
-    seeds: Sequence[int] = (0, 1, 2),
-    closest: int = 0,
-    more_seeds: Sequence[int] = (3, 4),
-    crop: Sequence[float] = (0.5, 1.0),
-    mirror: bool | None = None,
-    precision: str = "float32",
-    root: str | Path = "data",
-    cache: str | Path | None = CACHE,
-    range: Sequence[float] | str | None = None,
-    opacity: bool | None = None,
-    fill: Fill = AUTO,
-    device: str = "auto",
-    workers: int = 1,
-    progress: bool = True,
-    say: Callable[[str], None] = lambda line: None,
+    options: Options,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
+    say: Callable[[str], None] = silent,
 ) -> GroundTruth:
     """Fine-tune every model on every task (see `evaluation.fine_tune`), task by task, and store each result at once.
 
     zoo: see `evaluation.rank`. data: a source of `evaluation.open_split` or a list; its training and test splits.
-    max_images, max_test_images: maximum numbers, the same for each class, drawn by the names with seed 0, so that every
-        model uses the same images, and `evaluation.rank` with fewer a subset; None: all.
-    image_size, trust: see `evaluation.load_model`. root, range, opacity, fill, cache: see `evaluation.extract`.
-    lr, weight_decay, optimizer: the grid; the best setting of each model on a held-out fifth of the training images
-        is trained on all of them with every seed. extend, folds, steps, batch_size, seeds, crop, mirror, precision,
-        device, workers: see `evaluation.fine_tune`; a grid of one rate is not extended.
-    closest: number of models of each task, those with the highest accuracies, that are also trained with `more_seeds`.
-    out: folder of results.jsonl (a line for every model and task), of fine_tune.jsonl (a line for every run of them),
-        and of truth.json and truth_details.json with all results of these settings, also of earlier calls. Results
-        with the same weights, images and settings are not measured again.
+    The images of max_images and max_test_images are drawn by the names with seed 0, so that every model uses the same
+    images, and `evaluation.rank` with fewer a subset. The best setting of each model on a held-out fifth of the
+    training images is trained on all of them with every seed; a grid of one rate is not extended.
+    Below `out` are results.jsonl (a line for every model and task), fine_tune.jsonl (a line for every run of them),
+    and truth.json and truth_details.json with all results of these settings, also of earlier calls. Results
+    with the same weights, images and settings are not measured again.
     A model that cannot be loaded or tuned is recorded in `failures`; the others go on. Under torchrun the processes
     share every batch, and the first error ends them.
 
@@ -103,37 +128,29 @@ def ground_truth(
     train_images, test_images, and the rest of a `Result`.
     Raises UserError before any measurement for unknown data, duplicate model names, and bad settings.
     """
-    lr, weight_decay, crop = as_list("lr", lr), as_list("weight_decay", weight_decay), tuple(as_list("crop", crop))
-    grid = {"lr": lr, "weight_decay": weight_decay, "optimizer": optimizer}
-    run = {"steps": steps, "batch_size": batch_size, "crop": crop, "precision": precision}
-    settings_of(grid, **run)
-    device_of(device)
-    checked("workers", workers, int, least=1, most=256)
-    checked_images(image_size=image_size)
-    closest = whole_number("closest", closest, 0)
-    more = different_seeds([*different_seeds(seeds), *as_list("more_seeds", more_seeds)]) if closest else []
-    run |= {"grid": grid, "extend": bool(extend) and len(set(lr)) > 1, "seeds": different_seeds(seeds)}
-    if checked("folds", folds, int, least=1, most=5) > 1:
-        run["folds"] = folds  # keys of one fold are as before there were several
-    sizes = {"max_images": max_images, "max_test_images": max_test_images, "image_size": image_size}
-    values = {"range": checked_range(range), "opacity": opacity, "fill": checked_fill(fill)}
-    reading = Reading(root=root, mirror=mirror, cache=cache, **values)
-    sizes |= reading.values_given  # likewise
-    settings = json.loads(json.dumps({**run, **sizes, "mirror": mirror}))
-    tasks = {str(one): opened_splits(one, reading, max_images, max_test_images) for one in _listed(data)}
+    run = options.tuning(runtime.precision)
+    check(runtime)
+    more = different_seeds([*run["seeds"], *as_list("more_seeds", options.more_seeds)]) if options.closest else []
+    sizes = {"max_images": options.max_images, "max_test_images": options.max_test_images}
+    read = replace(reading, range=checked_range(reading.range))  # its numbers as floats, as the keys have them
+    sizes |= {"image_size": loading.image_size, **read.values_given}
+    settings = json.loads(json.dumps({**run, **sizes, "mirror": reading.mirror}))
+    most = (options.max_images, options.max_test_images)
+    tasks = {str(one): opened_splits(one, reading, *most) for one in _listed(data)}
     for task, splits in tasks.items():
         if splits["test"].note:
             say(f"{task}: {splits['test'].note}")
-    models, failures = load_zoo(zoo, image_size, trust)
+    models, failures = load_zoo(zoo, loading.image_size, loading.trust)
     for failure in failures:
         say(f"cannot be loaded: {failure}")
-    options = Options(**run, workers=workers)
-    records = Records(Path(out) / RESULTS)
+    own = fine_tune.Options(**run, workers=options.workers)
+    records = Records(Path(options.out) / RESULTS)
     records.read()  # report a damaged file before any measurement
-    runtime = Runtime(device=device, out=out, progress=progress, say=say)
+    runtime = replace(runtime, out=options.out, say=say)
     with process_group(runtime):
         runtime = runtime if rank() == 0 else replace(runtime, say=silent)
-        return _Measurement(models, tasks, reading, records, settings, options, failures, runtime).all(closest, more)
+        measurement = _Measurement(models, tasks, reading, records, settings, own, failures, runtime)
+        return measurement.all(options.closest, more)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +165,7 @@ class _Measurement:
     reading: Reading
     records: Records
     settings: Mapping[str, Any]
-    options: Options
+    options: fine_tune.Options
     failures: list[Failure]
     runtime: Runtime
 
@@ -186,7 +203,7 @@ class _Measurement:
         if not done:
             self.write()
 
-    def _measured(self, model: LoadedModel, splits: Mapping[str, Split], options: Options) -> dict[str, Any]:
+    def _measured(self, model: LoadedModel, splits: Mapping[str, Split], options: fine_tune.Options) -> dict[str, Any]:
         return _record(tuned(open_task(model, splits, self.reading), options, self.runtime), splits)
 
     def highest(self, task: str, count: int) -> list[str]:

@@ -7,7 +7,6 @@ found.winner, found.probability, found.steps
 import math
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,9 @@ from evaluation.datasets import Reading, Split, published
 from evaluation.datasets._copies import identified, units
 from evaluation.datasets._readable import readable
 from evaluation.datasets._splits import held_out
-from evaluation.features.checks import as_list, checked, checked_images, device_of, different_seeds
-from evaluation.features.models import name_of
+from evaluation.features.checks import as_list, checked, different_seeds
+from evaluation.features.extraction import LOADED, READ, check
+from evaluation.features.models import Loading, name_of
 from evaluation.features.using import use_it
 from evaluation.features.zoo_members import lines_of, load_member, members, open_all
 from evaluation.protocols.fine_tune import SHARE, settings_of
@@ -28,12 +28,11 @@ from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.regions import judged_by, parts
 from evaluation.ranking.rounds import Round, rounds_of
-from sslkit.data.decode.fill import AUTO, Fill
+from evaluation.tuning.optimizers import OPTIMIZERS
 from sslkit.errors import UserError
-from sslkit.runtime.callers import process_kept
-from sslkit.runtime.context import Runtime
-
-SURE = 0.95  # probability at which the tuning stops early
+from sslkit.options.settings import MOST, MOST_SEED, setting
+from sslkit.runtime.callers import public
+from sslkit.runtime.context import Runtime, silent
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,79 +77,78 @@ class Halving:
         return sum(arm.seconds for one in self.rounds for arm in one.arms)
 
 
-@process_kept()
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    first: int = setting(8, "models that are fine-tuned, the first by the metrics", least=2, most=10**6)
+    steps: int = setting(200, "steps of the last round; each round before it has half of the next", least=1, most=MOST)
+    lr: float | Sequence[float] = setting(
+        (3e-2, 1e-2, 3e-3, 1e-3), "learning rates of the first round; each round keeps the better half", above=0
+    )
+    seeds: int | Sequence[int] = setting(
+        (0, 1, 2), "of the last round; the others have the first", least=0, most=MOST_SEED
+    )
+    sure: float = setting(0.95, "stop once a model is the best with this probability; 1: never", least=0.5, most=1)
+    optimizer: str = setting("adamw", "adamw or sgd", choices=OPTIMIZERS)
+    weight_decay: float = setting(0.01, "of all weights", least=0)
+    batch_size: int = setting(32, "images per step", least=1, most=MOST)
+    crop: Sequence[float] = setting(
+        (0.5, 1.0), "smallest and largest share of the image's area in a random crop", above=0, most=1
+    )
+    max_images: int | None = setting(
+        2000, "training images of the task, the same number of each class; null: all", least=2, most=MOST
+    )
+    rank_images: int | None = setting(500, "of these for the metrics; null: all", least=2, most=MOST)
+    workers: int = setting(1, "processes for the runs of a model, which share the threads", least=1, most=256)
+
+
+SHARED = (*LOADED, *READ, "mirror", "precision", "out", "device", "progress")  # options of all commands that it obeys
+
+
+@public(*SHARED)
 def successive_halving(
     zoo: Any,
     data: Any,
     metrics: Sequence[str] | None = None,
     *,
-    first: int = 8,
-    steps: int = 200,
-    lr: Sequence[float] = (3e-2, 1e-2, 3e-3, 1e-3),
-    seeds: Sequence[int] = (0, 1, 2),
-    sure: float = SURE,
-    optimizer: str = "adamw",
-    weight_decay: float = 0.01,
-    batch_size: int = 32,
-    crop: Sequence[float] = (0.5, 1.0),
-    mirror: bool | None = None,
-    precision: str = "float32",
-    max_images: int | None = 2000,
-    rank_images: int | None = 500,
-    image_size: int | None = None,
-    trust: str | Sequence[str] | None = (),
-    root: str | Path = "data",
-    range: Sequence[float] | str | None = None,
-    opacity: bool | None = None,
-    fill: Fill = AUTO,
-    cache: str | Path | None = "runs/cache",
-    out: str | Path | None = None,
-    device: str = "auto",
-    workers: int = 1,
-    progress: bool = True,
-    say: Callable[[str], None] = lambda line: None,
+    options: Options,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
+    say: Callable[[str], None] = silent,
 ) -> Halving:
     """Rank a zoo by metrics, then fine-tune its first models in rounds, of which each keeps the better half.
 
-    zoo, metrics, image_size, trust, root, range, opacity, fill: see `evaluation.rank`. data: a source of
-        `evaluation.open_split`; only its training split is used, of which a fifth of each class is held out to compare
-        the models.
-    first: models that are fine-tuned, the first of the ranking. steps: of the last round; each round before it has half
-        as many as the next.
-    lr: the grid of the first round; each round keeps the better half of each model's rates, the last but one the best.
-    seeds: of the last round; the others have the first of them. Two models have a single round, of every rate and seed.
-    sure: stop once a model is the best with this probability; 1: never.
-    optimizer, weight_decay, batch_size, crop, mirror, precision, device, workers: see `evaluation.fine_tune`.
-    max_images: of the task, the same number of each class; rank_images: of these for the metrics; None: all.
-    out: folder of halving.jsonl, with a line for each finished run, from which a stopped call goes on.
+    zoo, metrics: see `evaluation.rank`. data: a source of `evaluation.open_split`; only its training split is used, of
+        which a fifth of each class is held out to compare the models.
+    Each round keeps the better half of each model's rates, the last but one the best. Two models have a single round,
+    of every rate and seed. Below `out` is halving.jsonl, with a line for each finished run, from which a stopped call
+    goes on.
     The accuracy of the winner was used to choose it, so it is optimistic; `evaluation.fine_tune` measures on test
     images. Source: Jamieson and Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter Optimization,
     AISTATS 2016.
     Raises UserError before any computation for bad options, metrics, models and data; before any tuning if no metric
     scores every model, or fewer than 2 can be ranked; and if all models diverge.
     """
-    seeds, rates = tuple(different_seeds(seeds)), as_list("lr", lr)
-    how = {"batch_size": batch_size, "crop": tuple(as_list("crop", crop)), "precision": precision}
-    grid = {"lr": rates, "weight_decay": [weight_decay], "optimizer": optimizer}
+    seeds, rates = tuple(different_seeds(options.seeds)), as_list("lr", options.lr)
+    how = {"batch_size": options.batch_size, "crop": tuple(as_list("crop", options.crop))}
+    how["precision"] = runtime.precision
+    grid = {"lr": rates, "weight_decay": [options.weight_decay], "optimizer": options.optimizer}
+    steps, first = options.steps, options.first
     settings = settings_of(grid, steps=steps, **how)
-    checked("first", first, int, least=2)
-    checked("sure", sure, float, least=0.5, most=1)
     checked("steps", steps, int, least=2 ** (rounds_of(first) - 1))
-    checked("workers", workers, int, least=1, most=256)
-    checked_images(image_size=image_size), device_of(device), checked_metrics(metrics)
+    check(runtime), checked_metrics(metrics)
     given = members(zoo)
-    models = open_all(given, lambda one: load_member(one, image_size, trust=trust))
+    models = open_all(given, lambda one: load_member(one, loading.image_size, trust=loading.trust))
     _at_least_two(models, models.left_out)
-    reading = Reading(root=root, range=range, opacity=opacity, fill=fill, mirror=mirror, cache=cache)
-    train, held = divided(_opened(data, reading, max_images), seeds[0])
+    train, held = divided(_opened(data, reading, options.max_images), seeds[0])
     settings = [replace(one, mirror=reading.mirrors(train.classes, train.name)) for one in settings]
-    ranked = sampled(train, rank_images, seeds[0])
-    ranking = rank(models, ranked, metrics, seed=seeds[0], say=say, cache=cache, progress=progress)
+    ranked = sampled(train, options.rank_images, seeds[0])
+    ranking = rank(models, ranked, metrics, seed=seeds[0], say=say, cache=runtime.cache, progress=runtime.progress)
     _at_least_two(ranking.models, ranking.left_out)
     asked = [ranking.best, *ranking.order[1:first]]
-    runtime = Runtime(device=device, workers=workers, out=out, progress=progress, say=say)
+    runtime = replace(runtime, workers=options.workers, say=say)
     chosen = {name: load_member(models[name]) for name in asked}
-    rounds = tuned(chosen, {"train": train, "test": held}, settings, seeds, sure, runtime)
+    rounds = tuned(chosen, {"train": train, "test": held}, settings, seeds, options.sure, runtime)
     names = [ranking.models.index(name) for name in asked]
     within = float(ranking.consensus.best[names].sum())
     winner = rounds[-1].arms[0].model
@@ -163,7 +161,7 @@ def successive_halving(
         train=len(train),
         held_out=len(held),
         checkpoint=name_of(given[winner], chosen[winner]),
-        use=tuple(use_it(given[winner], chosen[winner], image_size, trust)),
+        use=tuple(use_it(given[winner], chosen[winner], loading.image_size, loading.trust)),
         whole_steps=len(ranking.models) * (len(rates) + len(seeds)) * steps,
     )
 

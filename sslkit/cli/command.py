@@ -174,7 +174,8 @@ def plain_help(settings: Any, usage: str, options: Mapping[str, type]) -> str:
     lines = [reflowed(usage), "", "settings, with their defaults", *_settings_lines(settings)]
     for part, own in options.items():
         lines += ["", f"options of {part}"] if part else [""]
-        lines += _option_lines(f"{part}." if part else "", members.options(own), members.texts(own))
+        texts = {name: one.help for name, one in members.declarations(own).items()}
+        lines += _option_lines(f"{part}." if part else "", members.options(own), texts)
     return "\n".join(line.rstrip() for line in lines)
 
 

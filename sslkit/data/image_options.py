@@ -11,12 +11,13 @@ from sslkit.data.decode.fill import Fill
 from sslkit.data.decode.scale import AUTO, Range, Scale
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
+from sslkit.runtime.context import CACHE
 
 FITS = ("squash", "crop")
 INTERPOLATIONS = ("bilinear", "bicubic")
 ON_ERROR = ("skip", "raise")
 PAGES = ("first", "all")
-CACHE = "runs/cache"
+MOST_PIXELS = 4096  # of a side
 VALUES = ("range", "opacity", "fill")  # the options by which stored values become bytes
 
 

@@ -6,6 +6,7 @@ families.
 """
 
 import ast
+import dataclasses
 import importlib
 import importlib.util
 import inspect
@@ -19,7 +20,7 @@ from sslkit.errors import UserError, nearest, shown
 from sslkit.lazy import folders
 from sslkit.lazy import members as names
 from sslkit.options import own_code
-from sslkit.options.settings import Declared, plain
+from sslkit.options.settings import Declared, declared, plain
 
 OBJECTIVES, REGULARIZERS = "sslkit.objectives", "sslkit.regularizers"
 
@@ -70,6 +71,17 @@ def options(member: type) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
+def declarations(member: type) -> dict[str, Declared]:
+    """The declared options of a member by name: its fields, or the keyword-only arguments of its constructor."""
+    if dataclasses.is_dataclass(member):
+        return {one.path: one for one in declared(member())}
+    parameters, said = inspect.signature(member).parameters, texts(member)
+    return {
+        name: Declared(name, *plain(parameters[name].annotation), default, said.get(name, ""))
+        for name, default in options(member).items()
+    }
+
+
 def texts(documented: Any) -> dict[str, str]:
     """The meaning of each option of a class or function: the first sentence of its `name: text` in the docstring.
 
@@ -107,12 +119,11 @@ def check_options(member: type, given: Mapping[str, Any], where: str) -> dict[st
     """
     if not isinstance(given, Mapping):
         raise UserError(f"{where} must be a mapping of options, got {shown(given)}")
-    known, parameters, checked = options(member), inspect.signature(member).parameters, {}
+    known, checked = declarations(member), {}
     for name, value in given.items():
         if name not in known:
             raise UserError(f"{where} has no option {name!r}: {nearest(str(name), known)}")
-        kind, limits = plain(parameters[name].annotation)
-        checked[name] = Declared(f"{where} option {name}", kind, limits, known[name], "").check(value)
+        checked[name] = dataclasses.replace(known[name], path=f"{where} option {name}").check(value)
     return checked
 
 

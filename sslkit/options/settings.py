@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, TypeVar
 
-from sslkit.errors import UserError, nearest, shown
+from sslkit.errors import UserError, closest, nearest, shown
 from sslkit.options.meant import meanings
 
+MOST = 10**9  # of counts, far above anything that is run: it stops what no machine can count
 MOST_SEED = 2**32 - 1  # the largest that numpy, scikit-learn and torch all take
 UNWRITABLE = re.compile("[\0\ud800-\udfff]")  # in paths, YAML or JSON: NUL, halves of surrogate pairs
 UNIONS = (types.UnionType, typing.Union)
@@ -82,13 +83,15 @@ class Declared:
 
         Raises UserError, with the path, the allowed values and the value, for another type or a value out of range.
         """
-        if isinstance(value, PurePath):  # YAML and JSON, which keep the settings, have no paths
+        if isinstance(value, PurePath) or _is_device(value):  # YAML and JSON, which keep the settings, have neither
             value = str(value)
         value = as_plain(value)
         for kind in alternatives(self.kind):
             if fits(value, kind, self.limits):
                 return float(value) if kind is float else value
-        raise UserError(f"{self.path} must be {allowed(self.kind, self.limits)}, got {shown(value)}")
+        close = closest(value, self.limits.choices) if isinstance(value, str) else None
+        hint = f": did you mean {close!r}?" if close else ""
+        raise UserError(f"{self.path} must be {allowed(self.kind, self.limits)}, got {shown(value)}{hint}")
 
 
 def setting(default: Any, help: str, **limits: Any) -> Any:
@@ -98,14 +101,25 @@ def setting(default: Any, help: str, **limits: Any) -> Any:
 
 def declared(settings: Any, where: str = "") -> Iterator[Declared]:
     """Yield every setting of a dataclass instance and of the dataclasses nested in it, in order."""
-    kinds = typing.get_type_hints(type(settings))
+    kinds = typing.get_type_hints(type(settings), include_extras=True)
     for field in dataclasses.fields(settings):
         default, path = getattr(settings, field.name), f"{where}{field.name}"
         if dataclasses.is_dataclass(default):
             yield from declared(default, f"{path}.")
         else:
-            limits = field.metadata.get("limits", Limits())
-            yield Declared(path, kinds[field.name], limits, default, field.metadata.get("help", ""))
+            kind, limits = plain(kinds[field.name])
+            limits = limits.joined(field.metadata.get("limits", Limits()))
+            yield Declared(path, _without_paths(kind), limits, default, field.metadata.get("help", ""))
+
+
+def _without_paths(kind: Any) -> Any:
+    """An annotation without Path, which `Declared.check` turns into text."""
+    kinds = [part for part in alternatives(kind) if not (isinstance(part, type) and issubclass(part, PurePath))]
+    return functools.reduce(operator.or_, kinds)
+
+
+def _is_device(value: Any) -> bool:
+    return type(value).__module__ == "torch" and type(value).__name__ == "device"
 
 
 def overlaid(settings: S, given: Mapping[str, Any], where: str = "") -> S:
@@ -195,13 +209,13 @@ def as_word(value: Any) -> str:
 
 
 def as_plain(value: Any) -> Any:
-    """The numbers and texts of numpy as Python's, also in lists and mappings: YAML and JSON cannot hold them."""
+    """The numbers, texts and rows of numpy as Python's, also in lists and mappings: YAML and JSON cannot hold them."""
     if type(value) is dict:
         return {name: as_plain(one) for name, one in value.items()}
     if type(value) in (list, tuple):
         return type(value)(map(as_plain, value))
-    is_scalar = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
-    return value.item() if is_scalar else value
+    is_flat = type(value).__module__ == "numpy" and len(getattr(value, "shape", "no array")) < 2
+    return value.tolist() if is_flat else value
 
 
 def storable(value: Any) -> Any:
@@ -264,4 +278,4 @@ def _named(kind: Any, limits: Limits, beside: Sequence[Any]) -> str:
         return ", ".join((*limits.choices[:-2], " or ".join(limits.choices[-2:]))) if limits.choices else "text"
     if typing.get_origin(kind) is Callable:
         return "a function"
-    return {bool: "true or false", types.NoneType: "null", dict: "a mapping"}.get(kind, str(kind))
+    return {bool: "true or false", types.NoneType: "null", dict: "a mapping", Mapping: "a mapping"}.get(kind, str(kind))

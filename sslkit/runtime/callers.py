@@ -3,8 +3,11 @@
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+from sslkit.options.calls import by_keywords
 
 
 @contextmanager
@@ -24,7 +27,7 @@ def process_kept() -> Iterator[None]:
     """Put environment, filters and form of warnings and the number of threads back after the block.
 
     Imports change them too, and many libraries are imported when they are first used. Public functions are decorated
-    with it.
+    with it, those of declared options by `public`.
     """
     torch = sys.modules.get("torch")  # some functions need no torch, and should not wait for it
     threads, form = torch and torch.get_num_threads(), warnings.formatwarning
@@ -35,3 +38,11 @@ def process_kept() -> Iterator[None]:
         warnings.formatwarning = form
         if torch and torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
+
+
+def public(*shared: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a function for people: each declared option is a keyword, and the process is as it was afterwards.
+
+    shared: see `sslkit.options.calls.by_keywords`.
+    """
+    return lambda function: process_kept()(by_keywords(function, *shared))

@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # importing it takes a second
-    import torch
+from sslkit.options.settings import MOST_SEED, setting
 
-
+CACHE = "runs/cache"  # folder of what is computed once
+PRECISIONS = ("float32", "bfloat16")
 SAVE_SECONDS = 600.0  # between two checkpoints of a training: what a killed process loses at most
 
 
@@ -20,23 +19,22 @@ def silent(line: str) -> None:
 class Runtime:
     """The run's context, made once by a public function or a command line and handed on whole.
 
-    device: "auto" is a GPU if there is one; a name, or the device of this process.
-    precision: of networks that are applied, not trained: "float32", or "bfloat16" autocast.
-    batch_size: images of their forward pass; None: as many as are fast.
-    workers: processes that decode, or that share the runs of a grid; "auto": as many as help.
-    cache: folder of what is computed once; None: nothing is kept.
-    out: folder of finished runs, checkpoints and pictures; None: nothing is kept.
-    save_seconds: between two checkpoints of a training.
-    seed: of every draw. progress: bars on a terminal. say: called with a line when something is done.
+    say: called with a line when something is done.
     """
 
-    device: "str | torch.device" = "auto"
-    precision: str = "float32"
-    batch_size: int | None = None
-    workers: int | str = "auto"
-    cache: str | Path | None = "runs/cache"
-    out: str | Path | None = None
-    save_seconds: float = SAVE_SECONDS
-    seed: int = 0
-    progress: bool = True
+    device: str = setting("auto", "cpu, cuda, ...; auto: a GPU if there is one")
+    precision: str = setting(
+        "float32", "of networks that are applied, not trained: float32, or bfloat16 autocast", choices=PRECISIONS
+    )
+    batch_size: int | None = setting(
+        None, "images a forward pass; null: 256 on a GPU, fewer large ones on the CPU", least=1
+    )
+    workers: int | str = setting(
+        "auto", "processes that decode; auto: as many as help", least=0, most=256, choices=("auto",)
+    )
+    cache: str | Path | None = setting(CACHE, "folder of what is computed once; null: nothing is kept")
+    out: str | Path | None = setting(None, "folder of finished runs, checkpoints and pictures; null: nothing is kept")
+    save_seconds: float = setting(SAVE_SECONDS, "between two checkpoints; a stop by a signal has one too", least=0)
+    seed: int = setting(0, "of every draw: episodes, held-out images, bootstrap", least=0, most=MOST_SEED)
+    progress: bool = setting(True, "bars on a terminal")
     say: Callable[[str], None] = silent

@@ -22,6 +22,7 @@ from evaluation.protocols.action.recipes import RECIPES as NAMED
 from evaluation.results import store
 from evaluation.results.records import read_records
 from evaluation.results.result import Result
+from evaluation.results.store import OUT
 from sslkit import backbones, zoo
 from sslkit.errors import UserError
 from sslkit.options import members
@@ -66,7 +67,7 @@ def test_what_is_missing_is_one_line_and_exit_code_2(tmp_path: Path, typed) -> N
 def test_help_says_every_recipe_and_setting(monkeypatch) -> None:
     monkeypatch.syspath_prepend(str(RECIPES))
     recipe, shared = (importlib.import_module(name) for name in ("action_eval", "sslkit.cli.command"))
-    said = shared.plain_help(recipe.Settings(), recipe.__doc__, {})
+    said = shared.plain_help(recipe.SETTINGS, recipe.__doc__, {})
     assert all(name in said for name in NAMED)
     assert "checkpoint=null" in said and "rule=slowfast" in said
 
@@ -74,17 +75,11 @@ def test_help_says_every_recipe_and_setting(monkeypatch) -> None:
 def test_one_list_of_options_is_that_of_the_others(monkeypatch) -> None:
     """`action`, its protocol's `Options` and the command's settings: the same names, the same defaults."""
     monkeypatch.syspath_prepend(str(RECIPES))
-    settings = dataclasses.asdict(importlib.import_module("action_eval").Settings())
+    settings = dataclasses.asdict(importlib.import_module("action_eval").SETTINGS)
     options, of_protocol = members.options(action), members.options(Options)
     assert of_protocol == {name: options[name] for name in of_protocol}
-    assert settings == {
-        "checkpoint": None,
-        "zoo": None,
-        "trust": None,
-        "data": None,
-        **{n: v for n, v in options.items() if n != "say"},
-    }
-    assert {**members.options(judge), **options} == {**options, "trust": ()}
+    options = {name: value for name, value in options.items() if name != "say"}
+    assert settings == {"checkpoint": None, "zoo": None, "data": None, **options, "out": OUT}
 
 
 @pytest.mark.nightly
@@ -172,6 +167,8 @@ UNUSUAL = {
     "device": "cpu",
     "workers": 0,
     "progress": False,
+    "in_chans": 3,
+    "trust": "own:net",
 }
 TRAINED = {"epochs": 2, "batch_size": 3, "lr": 0.25, "weight_decay": 1e-3, "dropout": 0.5, "recipe": "paper_k400"}
 TRAINED |= {"protocol": "linear", "features": "once"}
@@ -187,7 +184,9 @@ def test_the_next_command_has_every_option_and_can_be_pasted(monkeypatch) -> Non
     said = hint(["random:narrow_slow:1"], model, result(), {**UNUSUAL, **TRAINED})
     wanted = {"checkpoint": "random:narrow_slow:1", **UNUSUAL, "protocol": "fine_tune"}
     assert parsed(said, monkeypatch) == wanted, "those of the linear recipe are not for the other protocol"
-    said = hint(["a", "random:b"], model, result(), {**members.options(action), "protocol": "fine_tune", "seed": 1})
+    said = hint(
+        ["a", "random:b"], model, result(), {**members.options(action), "protocol": "fine_tune", "seed": 1, "out": OUT}
+    )
     wanted = {"checkpoint": ["a", "random:b"], "seed": 1, "protocol": "linear"}
     assert parsed(said, monkeypatch) == wanted, "defaults are left out"
 

@@ -6,13 +6,12 @@ SSLKIT_FUZZ=5000 SSLKIT_FUZZ_SEED=3 pytest -n 0 tests/recipes/test_fuzz_settings
 """
 
 import importlib
-import inspect
 import os
 import socket
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from fuzzing import Reached
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
+from evaluation.judging.command_line import Output, Subjects, settings_of
 from sslkit.cli.words import lengthened, quoted
 
 from evaluation import protocols
@@ -31,7 +31,7 @@ from sslkit import backbones, objectives, regularizers, zoo
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 from sslkit.options import members
-from sslkit.options.settings import Declared, Limits, declared, plain, takes_text
+from sslkit.options.settings import Declared, Limits, declared, takes_text
 
 DRAWS = int(os.environ.get("SSLKIT_FUZZ", "24"))
 SEED = int(os.environ.get("SSLKIT_FUZZ_SEED", "0"))
@@ -116,8 +116,8 @@ def lines() -> list[Line]:
     return [
         *(Line("train", (f"method={name}", *TINY), _of_method(name)) for name in _methods()),
         *(Line("evaluate", (*JUDGED, f"protocols=[{name}]"), _of_protocol(name)) for name in protocols.names()),
-        Line("linear_eval", JUDGED, (*_settings("evaluation.judging.command_line"), *_of_protocol("linear", ""))),
-        Line("few_shot", JUDGED, (*_settings("evaluation.judging.command_line"), *_of_protocol("few_shot", ""))),
+        Line("linear_eval", JUDGED, _of_protocol_alone("linear")),
+        Line("few_shot", JUDGED, _of_protocol_alone("few_shot")),
         Line("rank", ("zoo=zoo", "data=digits.npz", "device=cpu", "workers=0"), _settings("rank")),
         Line("ground_truth", ("zoo=zoo", "data=digits.npz", "device=cpu"), _settings("ground_truth")),
         Line("report", ("zoo=zoo",), _settings("report")),
@@ -147,7 +147,8 @@ def _methods() -> Iterator[str]:
 def _settings(recipe: str) -> tuple[Declared, ...]:
     if str(fuzzing.RECIPES) not in sys.path:
         sys.path.insert(0, str(fuzzing.RECIPES))
-    return tuple(declared(importlib.import_module(recipe).Settings()))
+    module = importlib.import_module(recipe)
+    return tuple(declared(module.SETTINGS if hasattr(module, "SETTINGS") else module.Settings()))
 
 
 def _of_method(name: str) -> tuple[Declared, ...]:
@@ -159,16 +160,18 @@ def _of_method(name: str) -> tuple[Declared, ...]:
     return (*declared(sslkit_config()), *own, *views)
 
 
-def _of_protocol(name: str, where: str | None = None) -> tuple[Declared, ...]:
-    found = tuple(_options(protocols.find(name).Options, f"{name}." if where is None else where))
-    return found if where is not None else (*_settings("evaluate"), *found)
+def _of_protocol(name: str) -> tuple[Declared, ...]:
+    return (*_settings("evaluate"), *_options(protocols.find(name).Options, f"{name}."))
+
+
+def _of_protocol_alone(name: str) -> tuple[Declared, ...]:
+    return tuple(declared(settings_of(Subjects, protocols.find(name).Options, Output)))
 
 
 def _options(member: Callable[..., Any], where: str) -> Iterator[Declared]:
     """A member's keyword arguments with the types and ranges that they are annotated with."""
-    for name, default in members.options(member).items():
-        kind, limits = plain(inspect.signature(member).parameters[name].annotation)
-        yield Declared(f"{where}{name}", kind, limits, default, "")
+    for name, option in members.declarations(member).items():
+        yield replace(option, path=f"{where}{name}")
 
 
 def drawn(rng: np.random.Generator) -> tuple[Line, tuple[str, ...], bool]:

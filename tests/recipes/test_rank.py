@@ -135,7 +135,7 @@ def test_a_benchmark_is_computed_on_all_images_and_may_download(
 
 def test_defaults_are_those_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "recipes"))
-    settings = importlib.import_module("rank").Settings()
+    settings = importlib.import_module("rank").SETTINGS
     callers = (evaluation.rank, rank_tasks, rank_published)
     assert {inspect.signature(one).parameters["bootstrap"].default for one in callers} == {settings.bootstrap} == {100}
     assert inspect.signature(evaluation.rank).parameters["metrics"].default == settings.metrics

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from evaluation.datasets import Reading
 from evaluation.features import contradicted
+from evaluation.features.extraction import LOADED, READ
 from evaluation.features.models import LoadedModel
 from evaluation.protocols._patches.features import check_network, each_map
 from evaluation.protocols._patches.label_maps import LabelMaps
@@ -27,6 +28,7 @@ from sslkit.runtime.distributed import rank
 Scores = Callable[[Tensor, int], Tensor]  # (P, F) features of an image's patches, its pixel digest -> (P, K) scores
 USUAL = "clipart_boxes"
 OTHERS = ("pixel_accuracy", "class_accuracy")
+SHARED = (*LOADED, *READ, "seed", "device", "workers", "out", "progress")  # options that both protocols obey
 
 
 @dataclass(frozen=True, eq=False)

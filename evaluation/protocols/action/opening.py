@@ -12,11 +12,8 @@ from evaluation.protocols.action import datasets, recipes
 from evaluation.protocols.action.crops import Sizes
 from evaluation.protocols.action.options import Options
 from evaluation.protocols.action.reading import ClipShape, EvalViews
-from evaluation.protocols.action.runs import FEATURES
 from evaluation.protocols.base import Subject
-from evaluation.tuning.precision import PRECISIONS
 from sslkit.errors import UserError
-from sslkit.options.members import nearest
 
 CHANGES = ("epochs", "batch_size", "lr", "weight_decay", "dropout")  # of a recipe
 
@@ -25,13 +22,14 @@ CHANGES = ("epochs", "batch_size", "lr", "weight_decay", "dropout")  # of a reci
 class Opened:
     """A network of clips, the training and the test videos of each official split, and what they are cut to.
 
-    mirror: training clips at random.
+    mirror: training clips at random. on_error: a video that cannot be decoded: "skip" or "raise".
     """
 
     model: LoadedModel
     films: list[tuple[datasets.Films, datasets.Films]]
     shape: ClipShape
     mirror: bool = True
+    on_error: str = "skip"
 
 
 def opened(subject: Subject, options: Options) -> Opened:
@@ -45,7 +43,7 @@ def opened(subject: Subject, options: Options) -> Opened:
     shape = _shape(model, options.frames, options.stride)
     films = [_listed(source, fold, subject.reading) for fold in used]
     mirror = subject.reading.mirrors(films[0][0].classes, films[0][0].name)
-    return Opened(model, films, shape, mirror)
+    return Opened(model, films, shape, mirror, subject.reading.on_error)
 
 
 def planned(options: Options) -> tuple[recipes.Recipe, str]:
@@ -88,9 +86,6 @@ def _folds(source: str, asked: Sequence[int] | None, usual: Sequence[int]) -> li
 
 
 def _check(options: Options, protocol: str) -> None:
-    for what, known in (("features", FEATURES), ("precision", PRECISIONS)):
-        if (value := getattr(options, what)) not in known:
-            raise UserError(f"{what}={value!r} is not an option: {nearest(str(value), known)}")
     if options.features == "once" and protocol != "linear":
         raise UserError("features=once is for protocol=linear: fine-tuning changes the features")
 

@@ -6,11 +6,12 @@ from typing import Any
 
 from evaluation.features.models import LoadedModel, name_of
 from evaluation.protocols.action.opening import check_clips, source_of
-from evaluation.protocols.action.options import Options, Place
+from evaluation.protocols.action.options import SHARED, Options
 from evaluation.protocols.action.recipes import RECIPES
 from evaluation.protocols.action.recipes import chosen as recipe_of
-from evaluation.protocols.base import Judged, Task, Terminal
+from evaluation.protocols.base import Judged, Task, Terminal, shared_defaults
 from evaluation.results.result import Result
+from evaluation.results.store import OUT
 from sslkit.terminal.say import words
 
 OF_ONE_PROTOCOL = {"protocol", "recipe", "epochs", "batch_size", "lr", "weight_decay", "dropout", "features"}
@@ -43,7 +44,7 @@ def remarks(judged: Sequence[Judged]) -> list[str]:
 
 def following(judged: Sequence[Judged], task: Task, place: Mapping[str, Any]) -> str:
     """The next command after models were judged by a task; see `hint`."""
-    told = {name: value for name, value in place.items() if name in vars(Place())}
+    told = {name: value for name, value in place.items() if name in SHARED}
     names = [name_of(one.asked, one.model) for one in judged]
     first = judged[0]
     return hint(names, first.model, first.results[0], {"data": task.source, **vars(task.options), **told})
@@ -53,9 +54,10 @@ def hint(names: list[str], first: LoadedModel, result: Result, options: Mapping[
     """The next command to type, as a shell takes it: beside an untrained network, then the other protocol.
 
     names: of all models on a command line. first, result: the first of them, and what it got. options: data, `Options`
-    and `Place` by name; each that differs from its default is in the command.
+    and those of SHARED by name; each that differs from its default is in the command.
     """
-    defaults = {"data": None, **vars(Options()), **vars(Place())}
+    shared = {**shared_defaults(), "out": OUT}
+    defaults = {"data": None, **vars(Options()), **{name: shared[name] for name in SHARED}}
     asked = {name: value for name, value in options.items() if name in defaults and value != defaults[name]}
     if len(names) == 1 and first.entry:
         # the untrained network is no entry, so it does not know the entry's films and stride

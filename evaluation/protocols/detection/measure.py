@@ -5,17 +5,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evaluation.datasets import AS_USUAL, Reading, parted
+from evaluation.datasets import AS_USUAL, Reading
 from evaluation.features import contradicted
 from evaluation.features.checks import checked, device_of, whole_number
-from evaluation.features.models import LoadedModel, load_model
+from evaluation.features.models import LoadedModel
 from evaluation.protocols.base import Subject
 from evaluation.protocols.detection.batches import readers
 from evaluation.protocols.detection.body import check_trainable
 from evaluation.protocols.detection.boxes import Boxes
 from evaluation.protocols.detection.coco_ap import CocoAP
 from evaluation.protocols.detection.detector import check_fit
-from evaluation.protocols.detection.options import Options, Place
+from evaluation.protocols.detection.options import Options
 from evaluation.protocols.detection.recipes import source_of
 from evaluation.protocols.detection.results import results_of
 from evaluation.protocols.detection.schedules import find_schedule
@@ -66,12 +66,10 @@ def open_splits(
     return train.to_learn_from(empty), test
 
 
-def asked(name: str, model: Any, data: Any, options: Options, place: Place, *, masks: bool) -> list[Result]:
-    """Do the trials of protocol `name` for a call from Python; see `detection`."""
-    reading, runtime = parted(vars(place))
+def run_trials(protocol: str, subject: Subject, options: Options, runtime: Runtime, *, masks: bool) -> list[Result]:
+    """Open the subject and do the trials of a protocol for a call from Python; see `detection`."""
     _check_runtime(options.settled(), runtime)
-    subject = Subject(load_model(model, image_size=place.image_size), data, reading)
-    return measured(opened(name, subject, options, masks=masks), options, runtime)
+    return measured(opened(protocol, subject, options, masks=masks), options, runtime)
 
 
 def opened(name: str, subject: Subject, options: Options, *, masks: bool) -> Opened:

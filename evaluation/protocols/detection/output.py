@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evaluation.features.models import LoadedModel, name_of
-from evaluation.protocols.base import Judged, Task, Terminal
+from evaluation.protocols.base import Judged, Task, Terminal, shared_defaults
 from evaluation.protocols.detection.detector import check_fit
 from evaluation.protocols.detection.measure import Opened, planned
-from evaluation.protocols.detection.options import Options, Place
+from evaluation.protocols.detection.options import SHARED, Options
 from evaluation.protocols.detection.recipes import TASKS, USUAL, source_of
 from evaluation.protocols.detection.results import described
+from evaluation.results.store import OUT
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import world_size
 from sslkit.terminal.say import words
 
-OUT = "runs/evaluation"
 UNTOLD = ("progress", "workers", "save_seconds", "device")  # they change no number
 
 
@@ -56,7 +56,7 @@ def following(judged: Sequence[Judged], task: Task, place: Mapping[str, Any]) ->
     options = dict(vars(task.options.settled()))
     (kind,) = (kind for kind, protocol in TASKS.items() if protocol == task.name)
     told = {"data": source_of(task.source, options.pop("recipe")), "task": kind, **options}
-    told |= {name: value for name, value in place.items() if name in vars(Place())}
+    told |= {name: value for name, value in place.items() if name in SHARED}
     return hint([one.model for one in judged], [one.asked for one in judged], told)
 
 
@@ -82,7 +82,7 @@ def hint(models: list[LoadedModel], sources: Sequence[Any], plan: Mapping[str, A
 
 def _usual(name: str) -> Any:
     """The default of an option of recipes/detect.py; None where it is the recipe's or the model's."""
-    return {**vars(Place()), **vars(Options()), **USUAL, "out": OUT}.get(name)
+    return {**shared_defaults(), **vars(Options()), **USUAL, "out": OUT}.get(name)
 
 
 TERMINAL = Terminal(usual=None, fits=fits, plan=plan, remarks=remarks, following=following)

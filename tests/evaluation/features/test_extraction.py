@@ -307,7 +307,7 @@ def test_opacity_and_fill_are_read_as_given(tmp_path: Path) -> None:
     three = features("three")
     np.testing.assert_array_equal(features("four", opacity=False), three)
     assert np.abs(features("four") - three).max() > 1e-3
-    with pytest.raises(UserError, match=r"data.fill='auot' must be a number, auto, tagged or none"):
+    with pytest.raises(UserError, match=r"fill must be a number, or .*, got 'auot': did you mean 'auto'"):
         features("holes", fill="auot")
     with pytest.raises(UserError, match="opacity must be true or false or null, got 1"):
         features("four", opacity=1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluation.judging.command_line import Settings
+from evaluation.judging.command_line import Subjects, settings_of
 from sslkit.cli.command import plain_help
 
 import evaluation
@@ -17,7 +17,7 @@ from evaluation import protocols
 from evaluation.features.models import load_model
 from evaluation.judging import run
 from evaluation.judging.summary import shown
-from evaluation.protocols.base import Protocol, Subject, Task, Terminal
+from evaluation.protocols.base import Protocol, Subject, Task, Terminal, shared_defaults
 from evaluation.results.result import Result
 from evaluation.results.tables import table
 from sslkit.data.sources.named import open_images
@@ -34,19 +34,18 @@ LISTED = sorted(
 OWN = '''"""How many training images there are."""
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
 from sslkit.errors import UserError
-from sslkit.options.settings import Limits
+from sslkit.options.settings import setting
 from sslkit.runtime.context import Runtime
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    times: Annotated[int, Limits(least=1, most=9)] = 2
+    times: int = setting(2, "how often each is counted", least=1, most=9)
 
 
 def open(subject: Subject, options: Options) -> Subject:
@@ -122,28 +121,36 @@ def test_options_are_frozen_keywords_with_defaults_and_ranges(name: str) -> None
     assert members.options(own) == vars(own()), "the command line sees each of them with its default"
     given = members.check_options(own, vars(own()), f"protocol {name}")
     assert own(**given) == own()
-    assert all(p.annotation is not str or p.name in FREE for p in inspect.signature(own).parameters.values())
+    texts = [one.path for one in members.declarations(own).values() if one.kind is str and not one.limits.choices]
+    assert set(texts) <= FREE
 
 
 FREE = {"schedule", "protocol", "recipe", "rule", "features"}  # names that `open` checks, with the nearest
 
 
-@pytest.mark.parametrize("name", ["action", "detection", "segmentation"])
-def test_a_public_function_hands_on_every_keyword(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, asked = importlib.import_module(f"evaluation.protocols.{name}"), {}
-    function = getattr(module, name)
-    assert members.options(function) == {**vars(module.Options()), **vars(module.Place())}
-    monkeypatch.setattr(module, "asked", lambda *given, **_: asked.update(vars(given[-2]) | vars(given[-1])))
-    given = {keyword: object() for keyword in members.options(function)}
-    function("a model", "a source", **given)
-    assert asked == given
+CALLED = {"linear": "linear_probe", "linear_aug": "linear_on_views"}  # the public functions of other names
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_the_public_function_has_every_option_as_it_is_declared(name: str) -> None:
+    module = importlib.import_module(f"evaluation.protocols.{name}")
+    function = getattr(module, CALLED.get(name, name))
+    parameters, said = inspect.signature(function).parameters, members.texts(function)
+    for option in members.declarations(module.Options).values():
+        if (name, option.path) != ("few_shot", "k_shot"):  # a call is of one
+            own = parameters[option.path]
+            assert (own.default, own.annotation) == (option.default, option.kind)
+            assert said[option.path]
+    shared = [parameter for parameter in parameters if parameter in shared_defaults()]
+    assert all(parameters[one].default == shared_defaults()[one] for one in shared if one not in vars(module.Options()))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'no_option'"):
+        function(**{name: None for name, own in parameters.items() if own.default is own.empty}, no_option=1)
 
 
 @pytest.mark.parametrize("name", LISTED)
 def test_every_option_has_a_line_of_text(name: str) -> None:
     own = protocols.find(name).Options
-    said = members.texts(own)
-    assert [option for option in members.options(own) if len(said.get(option, "")) < 5] == []
+    assert [name for name, option in members.declarations(own).items() if len(option.help) < 5] == []
 
 
 @pytest.mark.parametrize("name", LISTED)
@@ -172,7 +179,7 @@ def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_a_new_file_is_found_shown_and_run(counted: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "counted" in protocols.names() and members.options(protocols.find("counted").Options) == {"times": 2}
-    settings = Settings()
+    settings = settings_of(Subjects)
     options = {name: protocols.find(name).Options for name in protocols.names()}
     assert "options of counted\n  counted.times=2" in plain_help(settings, "", options)
     images = open_images("digits", split="train")

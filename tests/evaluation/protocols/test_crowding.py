@@ -127,8 +127,8 @@ def test_what_cannot_be_measured_is_named() -> None:
     [
         ((np.eye(30), np.zeros(30, int)), {}, "two classes"),
         ((np.eye(10), np.arange(10) % 2), {}, "at least 20 rows"),
-        ((np.eye(30), np.arange(30) % 2), {"centroid": "median"}, "centroid must be one of mean, unit"),
-        ((np.eye(30), np.arange(30) % 2), {"pair_rows": 3}, "pair_rows must be at least 20, got 3"),
+        ((np.eye(30), np.arange(30) % 2), {"centroid": "median"}, "centroid must be mean or unit, got 'median'"),
+        ((np.eye(30), np.arange(30) % 2), {"pair_rows": 3}, "pair_rows must be a whole number, at least 20 .*, got 3"),
         ((np.eye(30), np.arange(30) % 2), {"alpha_ranks": (5, 5)}, "alpha_ranks"),
         ((np.eye(30), -np.ones((30, 3), int)), {}, "several labels"),
         ((np.full((30, 2), np.nan), np.arange(30) % 2), {}, "NaN"),

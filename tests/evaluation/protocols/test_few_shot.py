@@ -156,9 +156,9 @@ def test_a_table_brings_its_own_numbers(glyphs) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"classifier": "ridg"}, "there is no classifier 'ridg': did you mean 'ridge'"),
-        ({"normalize": "std"}, "there is no normalize 'std'"),
-        ({"c": 0}, "c must be a number above 0, got 0"),
+        ({"classifier": "ridg"}, "classifier must be .*, got 'ridg': did you mean 'ridge'"),
+        ({"normalize": "std"}, "normalize must be l2 or none, got 'std'"),
+        ({"c": 0}, "c must be a number, above 0, got 0"),
         ({"k_shot": 6}, r"has 20 images and an episode needs 21 \(6 support \+ 15 query\)"),
         ({"n_way": 61}, "n_way=61, but the pool has only 60 classes"),
     ],

@@ -149,7 +149,8 @@ def test_the_protocol_runs_where_it_is_told(model: LoadedModel, split: Split) ->
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"q": 1}, "at least 2, got 1"), ({"n_images": 10}, "at least 20 images, got 10")]
+    ("options", "message"),
+    [({"q": 1}, "q must be .*, at least 2 .*, got 1"), ({"n_images": 10}, "n_images must be .*, at least 20, got 10")],
 )
 def test_bad_input_is_refused(model: LoadedModel, split: Split, options: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):

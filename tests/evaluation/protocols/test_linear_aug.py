@@ -127,11 +127,11 @@ def test_as_a_protocol_of_a_subject(model) -> None:
 
 def test_bad_input(model, splits) -> None:
     train, test = splits
-    with pytest.raises(UserError, match=r"no recipe 'simclr'.*simclr90"):
+    with pytest.raises(UserError, match=r"recipe must be .*, got 'simclr': did you mean 'simclr90'"):
         linear_on_views(model, train, test, "simclr")
-    with pytest.raises(UserError, match="epochs=0"):
+    with pytest.raises(UserError, match=r"epochs must be .*, at least 1 .*, got 0"):
         linear_on_views(model, train, test, epochs=0)
-    with pytest.raises(UserError, match="batch_size=1"):
+    with pytest.raises(UserError, match=r"batch_size must be .*, at least 2 .*, got 1"):
         linear_on_views(model, train, test, batch_size=1)
     strange = replace(test, classes=[*test.classes[:9], "ten"])
     with pytest.raises(UserError, match="no image of: ten"):

@@ -101,7 +101,7 @@ def test_evaluate_keeps_the_results_beside_the_weights(data: dict, undrawn: None
         ({"arch": "c44"}, "did you mean 'c4'"),
         ({"trials": 0}, "trials must be a whole number, at least 1"),
         ({"trainable": "half"}, "must be full or frozen"),
-        ({"precision": "half"}, "no precision 'half'"),
+        ({"precision": "half"}, "precision must be float32 or bfloat16, got 'half'"),
         ({"batch_size": 7, "steps": 1}, "must be at most 4, the number of training images"),
     ],
 )

@@ -1,0 +1,112 @@
+"""A function of declared options, called with each option as a keyword of its own.
+
+@by_keywords
+def knn(train: Array, test: Array, options: Options) -> float: ...
+
+knn(train, test, k=5)
+
+Signature, docstring and checks are made from the fields of `Options`, where default, range and text of each stand once.
+"""
+
+import dataclasses
+import functools
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar, get_origin
+
+from sslkit.options.settings import Declared, declared, overlaid
+
+R = TypeVar("R")
+WRAPPED = textwrap.TextWrapper(116, subsequent_indent="    ", break_on_hyphens=False)
+OWN = "options"  # the parameter whose options are the function's own, and not shared by others
+
+
+def by_keywords(function: Callable[..., R], *shared: str) -> Callable[..., R]:
+    """Return the function with the options of its dataclass parameters as keywords.
+
+    An option that several of these parameters have is declared by the first and goes to each. The function itself is
+    `__wrapped__`. shared: the options of other parameters than `options` that the function obeys; none named: all.
+    The returned function raises UserError for a value that an option does not allow.
+    """
+    known = inspect.signature(function, eval_str=True)
+    parts = {name: kind.annotation for name, kind in known.parameters.items() if is_declared(kind.annotation)}
+    owners = _owners(parts, known.parameters.keys() - parts.keys(), shared)
+    signature = known.replace(parameters=_parameters(known, owners))
+
+    @functools.wraps(function)
+    def call(*args: Any, **keywords: Any) -> R:
+        given = signature.bind(*args, **keywords).arguments
+        plain = {name: value for name, value in given.items() if name not in owners}
+        options = {}
+        for part, kind in parts.items():
+            names = given.keys() & owners.keys() & {field.name for field in dataclasses.fields(kind)}
+            options[part] = overlaid(kind(), {name: given[name] for name in names})
+        return function(**plain, **options)
+
+    call.__signature__ = signature
+    call.__doc__ = _documented(function, [option for _, option in owners.values()])
+    return call
+
+
+def is_declared(kind: Any) -> bool:
+    """Return whether an annotation is a dataclass of declared options."""
+    is_dataclass = inspect.isclass(kind) and dataclasses.is_dataclass(kind)
+    return is_dataclass and any("help" in field.metadata for field in dataclasses.fields(kind))
+
+
+def options_of(part: type) -> tuple[Declared, ...]:
+    """The declared options of a dataclass; a field without a text is none."""
+    return tuple(option for option in declared(part()) if option.help)
+
+
+def merged(own: Sequence[type], context: Sequence[type] = (), shared: Collection[str] = ()) -> Any:
+    """Return a dataclass instance with the options of several, as the settings of a command line.
+
+    Of options of one name the first is taken. shared: those of `context` that the command obeys; none named: all.
+    A function is nothing that is typed, and left out.
+    """
+    fields: dict[str, tuple[str, Any, Any]] = {}
+    for part in (*own, *context):
+        typed = {
+            option.path.partition(".")[0] for option in options_of(part) if get_origin(option.kind) is not Callable
+        }
+        for field in dataclasses.fields(part):
+            if field.name in typed and (part in own or not shared or field.name in shared):
+                fields.setdefault(field.name, (field.name, field.type, field))
+    return dataclasses.make_dataclass("Settings", fields.values())()
+
+
+def _owners(
+    parts: Mapping[str, type], taken: Collection[str], shared: Collection[str]
+) -> dict[str, tuple[str, Declared]]:
+    """{option: (the parameter that it is a field of, its declaration)}."""
+    owners: dict[str, tuple[str, Declared]] = {}
+    for part, kind in parts.items():
+        for option in options_of(kind):
+            if option.path not in taken and (part == OWN or not shared or option.path in shared):
+                owners.setdefault(option.path, (part, option))
+    return owners
+
+
+def _parameters(known: inspect.Signature, owners: Mapping[str, tuple[str, Declared]]) -> list[inspect.Parameter]:
+    parameters = []
+    for name, parameter in known.parameters.items():
+        own = [option for part, option in owners.values() if part == name]
+        replaced = [parameter.replace(name=one.path, default=one.default, annotation=one.kind) for one in own]
+        parameters += replaced if is_declared(parameter.annotation) else [parameter]
+    return parameters
+
+
+def _documented(function: Callable[..., Any], options: Collection[Declared]) -> str:
+    """The docstring, with a line for each option."""
+    lines = [WRAPPED.fill(f"{option.path}: {_text(option)}") for option in options]
+    return "\n".join([inspect.cleandoc(function.__doc__ or ""), "", "Keywords:", *lines])
+
+
+def _text(option: Declared) -> str:
+    """The text of an option in Python's words, and the bounds of its numbers."""
+    bounds = str(option.limits)
+    sentences = [re.sub(r"\bnull\b", "None", option.help), f"{bounds[:1].upper()}{bounds[1:]}"]
+    return ". ".join(filter(None, sentences)) + "."
