@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
 
 CONTRACT = "Regularizer"
-# Balance and its end beside objectives that do not compare views: recipes/benchmarks/plugins/default.py.
+# Balance and its end beside objectives that do not compare views: recipes/benchmarks/plugins.
 BESIDE_OTHERS = 0.03, 1.0
 Place = Literal["z", "h"]
 

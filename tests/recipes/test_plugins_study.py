@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from scipy.stats import ttest_1samp
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes" / "benchmarks"))
 
-from plugins import answers, default
+from plugins import answers
 from plugins.plan import FORMS, OBJECTIVES, PARTS, SEEDS
 from results import load, path_of
 
@@ -43,7 +42,7 @@ def raised(*points: float) -> list[float]:
 def test_no_run_is_planned_twice_and_no_seed_was_used_to_choose() -> None:
     runs = [run for part in PARTS.values() for run in part.runs()]
     assert len(runs) == len(set(runs)) == 502
-    assert not set(SEEDS) & {seed for seeds in default.SEEDS.values() for seed in seeds}
+    assert not set(map(str, SEEDS)) & {key.rpartition(" | ")[2] for key in load("plugins/default")["runs"]}
 
 
 def test_priors_are_compared_at_the_seed_and_objectives_that_all_have() -> None:
@@ -134,10 +133,9 @@ def test_priors_are_alike_if_the_interval_is_within_two_points(by: tuple[float, 
     assert "DSA raises the probe (+2.04): not measured." in said
 
 
-@pytest.mark.parametrize(("study", "tables"), [("study", answers.tables), ("default", default.tables)])
-def test_the_committed_tables_are_those_of_the_committed_runs(study: str, tables: Callable[[dict], str]) -> None:
-    page = path_of(f"plugins/{study}").with_suffix(".md")
-    assert page.read_text() == tables(load(f"plugins/{study}")["runs"])
+def test_the_committed_tables_are_those_of_the_committed_runs() -> None:
+    page = path_of("plugins/study").with_suffix(".md")
+    assert page.read_text() == answers.tables(load("plugins/study")["runs"])
 
 
 def test_the_page_has_the_committed_answer() -> None:

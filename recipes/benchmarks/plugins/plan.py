@@ -30,7 +30,7 @@ Amendment, after 187 runs and before any of `long`, for the time: at 50 epochs, 
 its four runs give way to guide's random-network control, without which the rule cannot judge guide there.
 
 Amendment, after the runs of letters: beside objectives that do not compare views, ADC, SIGReg and VISReg have another
-default since, chosen on held-out images (default.py). MAE's runs with them are made again; those with their weights
+default since, chosen on held-out images (LOG.md). MAE's runs with them are made again; those with their weights
 are in the history, at commit da51ad64.
 
 Amendment, after these 365 runs, since on fashion no plug-in was above its prior alone: the same on letters and clip art

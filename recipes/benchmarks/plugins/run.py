@@ -1,6 +1,5 @@
 """Which plug-in, with which prior, helps which objective?
 
-python recipes/benchmarks/plugins/run.py default --help      (what +dsa and +adc do without options, on held-out images)
 python recipes/benchmarks/plugins/run.py study --help        (every plug-in and prior, on test images)
 """
 
@@ -12,4 +11,4 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from cli import dispatch
 
 if __name__ == "__main__":
-    dispatch("plugins", __doc__, ("default", "study"))
+    dispatch("plugins", __doc__, ("study",))

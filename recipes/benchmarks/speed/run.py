@@ -3,7 +3,6 @@
 python recipes/benchmarks/speed/run.py views --help      (two views of decoded images, beside lightly)
 python recipes/benchmarks/speed/run.py files --help      (JPEG files to two views, beside lightly and torchvision)
 python recipes/benchmarks/speed/run.py rows --help       (rows of 1.28 million, beside torchvision and webdataset)
-python recipes/benchmarks/speed/run.py decoders --help   (rare formats decoded by processes with limits)
 python recipes/benchmarks/speed/run.py metrics --help    (every transferability metric)
 """
 
@@ -15,4 +14,4 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from cli import dispatch
 
 if __name__ == "__main__":
-    dispatch("speed", __doc__, ("views", "files", "rows", "decoders", "metrics"))
+    dispatch("speed", __doc__, ("views", "files", "rows", "metrics"))

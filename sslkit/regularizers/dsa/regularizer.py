@@ -24,7 +24,7 @@ from sslkit.terminal import say
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
 
-BESIDE_VIEWS = 3.0, 0.1  # balance and its end, chosen on held-out images: recipes/benchmarks/plugins/default.py
+BESIDE_VIEWS = 3.0, 0.1  # balance and its end, chosen on held-out images: recipes/benchmarks/plugins
 _CHECK_EVERY = 100  # calls between checks of M
 _DEAD = 0.1  # share of dead rows above which a warning is given
 

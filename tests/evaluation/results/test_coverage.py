@@ -58,17 +58,17 @@ PARTS = {"percentile", "quantile", "nanpercentile", "nanquantile", "confidence_i
 PARTS |= {"betaincinv", "ndtri", "t_quantile", "wilson_ends", "Z95"}
 NO_INTERVAL = "no interval"
 PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
-    "evaluation/studies/accuracies.py:_cell": ("seeds",),
     "evaluation/studies/claims.py:_told": ("seeds",),
-    "evaluation/studies/convergence.py:_points": ("seeds",),
     "evaluation/studies/maps.py:_cells": ("seeds",),
     "evaluation/studies/moments.py:moments": ("mean",),
     "evaluation/studies/pictured.py:Bounds.shown": ("correlation",),
     "evaluation/studies/pictured.py:_correlated": ("correlation",),
-    "evaluation/studies/rankings.py:Ranked._cells": ("seeds",),
-    "evaluation/studies/shifts.py:Shifts._columns": ("seeds",),
+    "evaluation/studies/rankings.py:Accuracies.shown": ("seeds",),
+    "evaluation/studies/rankings.py:Ranked.cells": ("seeds",),
+    "evaluation/studies/rankings.py:Shifts.cells": ("seeds",),
     "evaluation/studies/sources.py:_correlation": ("correlation",),
     "evaluation/studies/stages.py:Curves._cells": ("seeds",),
+    "evaluation/studies/subsets.py:Convergence.shown": ("seeds",),
     "evaluation/studies/subsets.py:Subsets.shown": ("seeds",),
     "evaluation/studies/subsets.py:correlated": ("correlation",),
     "evaluation/studies/training.py:Training._cells": ("seeds",),
