@@ -4,11 +4,13 @@ import datetime
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import sslkit
 from evaluation.results.tables import with_interval
+from evaluation.studies.cells import measure_cells, missing_cells
 from evaluation.studies.claims import AGREES, DISAGREES, Shown
 from evaluation.studies.declaration import load_paper, paper_names
 from evaluation.studies.study import SCALES, Absent, Lab, Study
@@ -106,13 +108,9 @@ def reproduce(
     path = place / f"{name}.json"
     with owned_file(path, "reproduces"):
         record = _opened(path, paper, what, scale)
-        missing = [key for key in jobs if key not in record["jobs"]]
+        missing = missing_cells(jobs, record["jobs"])
         say.line(f"{paper} {what}: {counted(len(jobs), 'job')}, {len(missing)} to run")
-        for number, key in enumerate(missing, 1):
-            say.line(f"{number}/{len(missing)}  {key}")
-            record["jobs"][key] = {name: float(value) for name, value in jobs[key]().items()}
-            record["made"] = [*(made for made in record["made"] if made != _made()), _made()]
-            write_text(path, json.dumps(record, indent=1) + "\n")
+        measure_cells(missing, partial(_keep, path, record))
         found = {key: record["jobs"][key] for key in jobs}
         shown = one.shown(found)
         write_text(path.with_suffix(".md"), as_markdown(one, shown, record["made"]))
@@ -133,6 +131,12 @@ def _opened(path: Path, paper: str, what: str, scale: str) -> dict[str, Any]:
     if not isinstance(record, dict) or {key: record.get(key) for key in head} != head:
         raise UserError(f"{path} has results of another version or experiment: {remedy}")
     return record
+
+
+def _keep(path: Path, record: dict[str, Any], key: str, numbers: Mapping[str, float]) -> None:
+    record["jobs"][key] = {name: float(value) for name, value in numbers.items()}
+    record["made"] = [*(made for made in record["made"] if made != _made()), _made()]
+    write_text(path, json.dumps(record, indent=1) + "\n")
 
 
 def _made() -> dict[str, Any]:

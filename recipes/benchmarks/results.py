@@ -6,9 +6,12 @@ import importlib.metadata
 import json
 import os
 import platform
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from evaluation.studies.cells import Cell, measure_cells, missing_cells
 from sslkit.files.writing import write_text
 from sslkit.runtime.jobs import processor
 from sslkit.training.finish import commit
@@ -42,6 +45,18 @@ def keep(name: str, key: str, numbers: dict[str, Any], part: str = "runs") -> No
             numbers = {**numbers, "made": made}
         results[part] = dict(sorted({**results.get(part, {}), key: numbers}.items()))
         write(path, results)
+
+
+def measure(
+    name: str,
+    cells: Mapping[str, Cell],
+    processes: int = 1,
+    part: str = "runs",
+    begin: Callable[[], None] | None = None,
+) -> None:
+    """Measure and keep the cells that have no result yet, see `measure_cells`."""
+    missing = missing_cells(cells, load(name).get(part, {}))
+    measure_cells(missing, partial(keep, name, part=part), processes=processes, begin=begin)
 
 
 def write(path: Path, found: dict[str, Any]) -> None:

@@ -19,8 +19,7 @@ import argparse
 import itertools
 import sys
 import tempfile
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,35 +43,30 @@ from objectives.settings import (
     settings,
     views,
 )
-from objectives.tables import passes_table, table
-from results import keep, keep_constant, load
+from objectives.tables import table
+from results import keep_constant, load, measure
 
 import sslkit
+from evaluation.studies.cells import Cell
 from sslkit.training.build import NARROW
 from sslkit.training.data import held_out_rows
 
 TUNING_EPOCHS, TUNING_SEED = 3, 100
-PASSED, PASSED_EPOCHS = ("corinfomax", "mec", "ssl_hsic"), 2  # whose authors give batch norms one view at a time
-PASSES = "one view a pass"
 
 
 def main() -> None:
     args = arguments()
     if args.experiments:
         write_experiments()
-    elif args.passes:
-        as_in_training(args.threads)
-        for job in passes(args.only or PASSED, args.seeds):
-            print(in_passes(*job), flush=True)
-        return print(passes_table(load(RESULTS)[PASSES]))
     elif not args.table:
         names = args.only or sorted(FIXED)
         missing = set(sslkit.methods()) - set(FIXED)
         assert not missing, f"no settings for {missing}"
-        jobs = tuning(names) if args.tune else runs(names, args.seeds, args.epochs, args.plugins)
-        with ProcessPoolExecutor(args.jobs, initializer=as_in_training, initargs=(args.threads,)) as pool:
-            for done in [pool.submit(tune if args.tune else one, *job) for job in jobs]:
-                print(done.result(), flush=True)
+        if args.tune:
+            cells, part = tuning(names), "tuning"
+        else:
+            cells, part = runs(names, args.seeds, args.epochs, args.plugins), part_of(args.epochs)
+        measure(RESULTS, cells, args.jobs, part, begin=partial(as_in_training, args.threads))
         if args.tune:
             keep_constant("sslkit.training.build:NARROW_RATE", usual_rate(), RESULTS)
     print(table(load(RESULTS), list(FIXED)))
@@ -85,37 +79,29 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--plugins", nargs="*", choices=plugins, default=plugins[:2], help="regularisers of the runs")
     parser.add_argument("--epochs", type=int, default=EPOCHS, help="if not the table's: stored separately, plain only")
     parser.add_argument("--tune", action="store_true", help="learning rates, temperatures")
-    parser.add_argument("--passes", action="store_true", help="one pass a view against one for all; 2 epochs, plain")
     parser.add_argument("--experiments", action="store_true", help="write recipes/conf/experiment")
     return parser.parse_args()
 
 
-def tuning(names: list[str]) -> list[tuple]:
-    """Every combination without a result."""
-    done = load(RESULTS).get("tuning", {})
-    jobs = []
+def tuning(names: list[str]) -> dict[str, Cell]:
+    """Every combination of a learning rate and the objective's own option."""
+    cells = {}
     for name in names:
         (option, values) = next(iter(TRIED.get(name, {"": [None]}).items()))
         for lr, value in itertools.product(LR, values):
             options = {option: value} if option else {}
-            if tuning_key(name, lr, options) not in done:
-                jobs.append((name, lr, options))
-    return jobs
+            key = " | ".join([name, f"lr {lr:g}", *(f"{k} {v:g}" for k, v in options.items())])
+            cells[key] = partial(tune, name, lr, options)
+    return cells
 
 
-def tuning_key(name: str, lr: float, options: dict) -> str:
-    return " | ".join([name, f"lr {lr:g}", *(f"{k} {v:g}" for k, v in options.items())])
-
-
-def tune(name: str, lr: float, options: dict[str, Any]) -> str:
+def tune(name: str, lr: float, options: dict[str, Any]) -> dict[str, Any]:
     """Train one combination and evaluate it on held-out training images."""
     with tempfile.TemporaryDirectory() as scratch:
         data = Path(scratch) / "held-out.npz"
         held_out(data)
         card = train(name, lr, {**FIXED[name], **options}, TUNING_SEED, Path(scratch), str(data), TUNING_EPOCHS)
-    key, numbers = tuning_key(name, lr, options), judged(card, "probe", "knn")
-    keep(RESULTS, key, numbers | {"lr": lr, "options": options}, part="tuning")
-    return f"{key:<50} probe {100 * numbers['probe']:.1f}"
+    return judged(card, "probe", "knn") | {"lr": lr, "options": options}
 
 
 def held_out(path: Path) -> None:
@@ -134,33 +120,11 @@ def usual_rate() -> float:
     return max(sorted(set(rates)), key=rates.count)
 
 
-def runs(names: list[str], seeds: list[int], epochs: int, plugins: list[str]) -> list[tuple]:
-    """Every run without a result, seed by seed."""
-    done = load(RESULTS).get(part_of(epochs), {})
+def runs(names: list[str], seeds: list[int], epochs: int, plugins: list[str]) -> dict[str, Cell]:
+    """Every run, seed by seed."""
     added = ["" if name == "none" else f"+{name}" for name in plugins]
     wanted = itertools.product(seeds, names, added if epochs == EPOCHS else ("",))
-    return [(name, plugin, seed, epochs) for seed, name, plugin in wanted if f"{name}{plugin} | {seed}" not in done]
-
-
-def passes(names: Sequence[str], seeds: list[int]) -> list[tuple]:
-    """Every run with and without `view_by_view` that has no result, seed by seed."""
-    done = load(RESULTS).get(PASSES, {})
-    wanted = itertools.product(seeds, names, (True, False))
-    return [(name, apart, seed) for seed, name, apart in wanted if passes_key(name, apart, seed) not in done]
-
-
-def passes_key(name: str, apart: bool, seed: int) -> str:
-    return f"{name} | {'each view' if apart else 'all views'} | {seed}"
-
-
-def in_passes(name: str, apart: bool, seed: int) -> str:
-    """Train and evaluate an objective whose batch norms see each view alone, or all."""
-    options = settings(name)["objective"] | {"view_by_view": apart}
-    with tempfile.TemporaryDirectory() as scratch:
-        card = train(name, best(name)["lr"], options, seed, Path(scratch), "fashion_mnist", PASSED_EPOCHS)
-    numbers = judged(card, "probe", "knn") | {"rankme": round(card["diagnostics"]["rankme"], 2)}
-    keep(RESULTS, passes_key(name, apart, seed), numbers, part=PASSES)
-    return f"{passes_key(name, apart, seed):<30} probe {100 * numbers['probe']:.1f}"
+    return {f"{name}{plugin} | {seed}": partial(one, name, plugin, seed, epochs) for seed, name, plugin in wanted}
 
 
 def part_of(epochs: int) -> str:
@@ -168,17 +132,15 @@ def part_of(epochs: int) -> str:
     return "runs" if epochs == EPOCHS else f"runs of {epochs} epochs"
 
 
-def one(name: str, plugin: str, seed: int, epochs: int) -> str:
+def one(name: str, plugin: str, seed: int, epochs: int) -> dict[str, Any]:
     """Train and evaluate one method."""
     with tempfile.TemporaryDirectory() as scratch:
-        options = settings(name)["objective"]
-        card = train(name + plugin, best(name)["lr"], options, seed, Path(scratch), "fashion_mnist", epochs)
+        options, lr = settings(name)["objective"], best(name)["lr"]
+        card = train(name + plugin, lr, options, seed, Path(scratch), "fashion_mnist", epochs)
     numbers = judged(card, "probe", "knn", "inter", "intra")
     numbers |= {"rankme": round(card["diagnostics"]["rankme"], 2), "seconds": card["seconds"]}
     numbers |= {"backbone": card["backbone"]["name"]}
-    numbers["random"] = {k: round(card["before"][k], 4) for k in ("probe", "knn", "inter", "intra")}
-    keep(RESULTS, f"{name}{plugin} | {seed}", numbers, part=part_of(epochs))
-    return f"{name + plugin:<20} seed {seed}  probe {100 * numbers['probe']:.1f}  kNN {100 * numbers['knn']:.1f}"
+    return numbers | {"random": {k: round(card["before"][k], 4) for k in ("probe", "knn", "inter", "intra")}}
 
 
 def train(method: str, lr: float, options: dict, seed: int, scratch: Path, data: str, epochs: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from objectives.settings import opened
-from told import by_seed, differences, interval, mean, of, percent
+from told import by_seed, differences, mean, of, percent
 
 from sslkit.numerics import diagnostics
 from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy
@@ -25,16 +25,6 @@ def table(results: dict[str, Any], names: Sequence[str]) -> str:
     lines = [[*COLUMNS, *COSTS], [*cells, f"{raw['inter']:.3f}", f"{raw['intra']:.3f}", "", "", ""]]
     for name in names:
         lines += [row(results, name, plugin) for plugin in ("", "+dsa", "+guide") if of(results["runs"], name + plugin)]
-    return markdown(lines, range(1, len(lines[0])))
-
-
-def passes_table(results: dict[str, dict[str, Any]]) -> str:
-    """Markdown table: linear probe with batch norms that see each view alone, and both; the difference by seed."""
-    lines = [["method", "seeds", "each view, %", "both, %", "each minus both"]]
-    for name in dict.fromkeys(key.partition(" | ")[0] for key in results):
-        each, both = (of(results, name, which) for which in ("each view", "all views"))
-        gains = differences(each, both, "probe")
-        lines.append([name, str(len(gains)), percent(each, "probe"), percent(both, "probe"), interval(gains)])
     return markdown(lines, range(1, len(lines[0])))
 
 

@@ -9,9 +9,10 @@ The plan was written before the runs: plan.py.
 import argparse
 import os
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
 from datetime import date
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # runs are parallel: of more threads each waits for the others
 
@@ -23,7 +24,7 @@ from plugins.answers import tables
 from plugins.controls import objective_switched_off, write_data, write_novel_letters, write_shuffled
 from plugins.plan import FORMS, PARTS
 from plugins.plot import draw
-from results import commit, keep, load, path_of
+from results import commit, load, measure, path_of
 
 import evaluation
 import sslkit
@@ -37,11 +38,9 @@ TRANSFER = ("fashion", "clipart", "digits")
 def main() -> None:
     args = arguments()
     if not args.table:
-        done = load(RESULTS)["runs"]
-        jobs = [run for part in args.parts for run in PARTS[part].runs() if " | ".join(map(str, run)) not in done]
-        with ProcessPoolExecutor(args.jobs, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            for said in [pool.submit(one, *job) for job in jobs]:
-                print(said.result(), flush=True)
+        planned = [run for part in args.parts for run in PARTS[part].runs()]
+        cells = {" | ".join(map(str, run)): partial(one, *run) for run in planned}
+        measure(RESULTS, cells, args.jobs, begin=partial(torch.set_num_threads, 1))
     runs, page = load(RESULTS)["runs"], path_of(RESULTS).with_suffix(".md")
     page.write_text(tables(runs))
     draw(runs, page.with_suffix(".png"))
@@ -54,9 +53,8 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def one(data: str, name: str, form: str, epochs: int, seed: int) -> str:
+def one(data: str, name: str, form: str, epochs: int, seed: int) -> dict[str, Any]:
     """Train and judge one form of an objective."""
-    run = " | ".join(map(str, (data, name, form, epochs, seed)))
     plugin, options = FORMS[form]
     with tempfile.TemporaryDirectory() as folder, objective_switched_off(form.endswith("alone")):
         scratch = Path(folder)
@@ -69,15 +67,11 @@ def one(data: str, name: str, form: str, epochs: int, seed: int) -> str:
         how = {"lr": best(name)["lr"], "epochs": epochs, "seed": seed, "batch_size": BATCH.get(name, 128)}
         how |= {"backbone": f"narrow_{family.find(name).families[0]}", "out": scratch / "zoo"}
         how |= {"trainer": {"progress": False, "devices": 1, "precision": "32-true"}}  # a GPU's would be another
-        try:
-            entry = sslkit.pretrain(config(method | settings(name), str(images), **how))
-        except sslkit.UserError as error:  # a loss that is not finite; the other runs go on
-            return f"{run:<60} failed: {error}"
+        entry = sslkit.pretrain(config(method | settings(name), str(images), **how))
         found = judged(entry.card, "probe", "knn", "inter", "intra") | elsewhere(entry, data, scratch)
         found |= {"rankme": round(entry.card["diagnostics"]["rankme"], 2), "seconds": entry.card["seconds"]}
         found["device"] = entry.card["computed"]["device"]
-    keep(RESULTS, run, found | {"commit": (commit() or "")[:8], "date": date.today().isoformat()})
-    return f"{run:<60} probe {100 * found['probe']:.1f}  10-NN {100 * found['knn']:.1f}"
+    return found | {"commit": (commit() or "")[:8], "date": date.today().isoformat()}
 
 
 def elsewhere(entry: sslkit.ZooEntry, data: str, scratch: Path) -> dict[str, float]:

@@ -10,15 +10,16 @@ clipart_boxes, all weights trained, evaluated on the 150 test images. "random" i
 random seed, new layers, images and order. Results are kept in results/.
 """
 
+import itertools
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import cli
 import torch
 from objectives.settings import config as made
-from results import keep, load
+from results import load, measure
 from told import by_seed, differences, of, percent
-from tqdm import tqdm
 
 import sslkit
 from evaluation.protocols.detection import detection
@@ -59,17 +60,17 @@ def main() -> None:
     args = parser.parse_args()
     if not args.table:
         torch.set_num_threads(args.threads)
-        runs = [(detector, seed, weights) for seed in args.seeds for detector in args.only for weights in WEIGHTS]
-        for detector, seed, weights in tqdm(runs, unit="run", leave=False, disable=None):
-            one(detector, seed, weights, args.zoo)
+        wanted = itertools.product(args.seeds, args.only, WEIGHTS)
+        cells = {
+            f"{name} | {weights} | {seed}": partial(one, name, seed, weights, args.zoo)
+            for seed, name, weights in wanted
+        }
+        measure(RESULTS, cells)
     print(table(load(RESULTS)["runs"]))
 
 
-def one(detector: str, seed: int, weights: str, zoo: Path) -> None:
-    """Pretrain if there is no entry yet, train and evaluate, unless the result exists."""
-    key = f"{detector} | {weights} | {seed}"
-    if key in load(RESULTS)["runs"]:
-        return
+def one(detector: str, seed: int, weights: str, zoo: Path) -> dict[str, float]:
+    """Pretrain if there is no entry yet, train and evaluate."""
     config, arch, task = DETECTORS[detector]
     entry = pretrained(config, seed, zoo)
     train, test = open_splits("clipart_boxes", masks=task == "masks")
@@ -86,7 +87,7 @@ def one(detector: str, seed: int, weights: str, zoo: Path) -> None:
     numbers = {result.metric: round(result.value, 4) for result in found}
     numbers |= {name: round(other.value, 4) for result in found for name, other in result.others.items()}
     numbers = {name: value for name, value in numbers.items() if not name.startswith("seed ")}
-    keep(RESULTS, key, numbers | {"seconds": round(found[0].seconds)})
+    return numbers | {"seconds": round(found[0].seconds)}
 
 
 def pretrained(config: dict[str, Any], seed: int, zoo: Path) -> Path:

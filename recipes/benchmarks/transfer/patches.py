@@ -16,15 +16,15 @@ knn_seg is told beside it.
 
 import itertools
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import cli
 import numpy as np
 from objectives.settings import BATCH, as_in_training, config, settings
-from results import keep, load
+from results import load, measure
 from told import differences, interval, of, percent
 
 import sslkit
@@ -32,6 +32,7 @@ from evaluation.protocols._patches.sources import open_label_maps
 from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
 from evaluation.protocols.knn_seg import knn_seg
 from evaluation.protocols.linear_seg import linear_seg
+from evaluation.studies.cells import Cell
 from sslkit.terminal.tables import markdown
 
 RESULTS = "transfer/patches"
@@ -50,29 +51,23 @@ def main() -> None:
     parser.add_argument("--choose", action="store_true", help="learning rates, on held-out training images")
     args = parser.parse_args()
     if not args.table:
-        jobs = choices(args.only) if args.choose else runs(args.only, args.seeds)
-        with ProcessPoolExecutor(args.jobs, initializer=as_in_training, initargs=(1,)) as pool:
-            for done in [pool.submit(choose if args.choose else one, *job) for job in jobs]:
-                print(done.result(), flush=True)
+        cells = choices(args.only) if args.choose else runs(args.only, args.seeds)
+        measure(RESULTS, cells, args.jobs, "choosing" if args.choose else "runs", begin=partial(as_in_training, 1))
     print(table(load(RESULTS)["runs"]))
 
 
-def choices(names: list[str]) -> list[tuple[str, float]]:
-    """Every learning rate without a result."""
-    done = load(RESULTS).get("choosing", {})
+def choices(names: list[str]) -> dict[str, Cell]:
+    """Every learning rate."""
     wanted = itertools.product([name for name in names if name != RANDOM], LR)
-    return [(name, lr) for name, lr in wanted if f"{name} | lr {lr:g}" not in done]
+    return {f"{name} | lr {lr:g}": partial(choose, name, lr) for name, lr in wanted}
 
 
-def choose(name: str, lr: float) -> str:
+def choose(name: str, lr: float) -> dict[str, float]:
     """Train with one learning rate and judge it on held-out training images."""
     train = open_label_maps("clipart_boxes", "train")
     rows = {"train": np.arange(HELD_OUT, len(train)), "test": np.arange(HELD_OUT)}
     split = {part: replace(train.take(own), split=part) for part, own in rows.items()}
-    found = judged(name, lr, CHOOSING_SEED, split)
-    key = f"{name} | lr {lr:g}"
-    keep(RESULTS, key, {**found, "lr": lr}, part="choosing")
-    return f"{key:<30} linear {100 * found['linear_seg']:.1f}  kNN {100 * found['knn_seg']:.1f}"
+    return {**judged(name, lr, CHOOSING_SEED, split), "lr": lr}
 
 
 def chosen(name: str) -> float:
@@ -83,18 +78,15 @@ def chosen(name: str) -> float:
     return max(tried, key=lambda one: one["linear_seg"])["lr"]
 
 
-def runs(names: list[str], seeds: list[int]) -> list[tuple[str, int]]:
-    """Every run without a result, seed by seed."""
-    done = load(RESULTS)["runs"]
-    return [(name, seed) for seed, name in itertools.product(seeds, names) if f"{name} | {seed}" not in done]
+def runs(names: list[str], seeds: list[int]) -> dict[str, Cell]:
+    """Every run, seed by seed."""
+    return {f"{name} | {seed}": partial(one, name, seed) for seed, name in itertools.product(seeds, names)}
 
 
-def one(name: str, seed: int) -> str:
+def one(name: str, seed: int) -> dict[str, float]:
     """Train one objective and judge it on the test images."""
     lr = 0.0 if name == RANDOM else chosen(name)
-    found = judged(name, lr, seed, "clipart_boxes")
-    keep(RESULTS, f"{name} | {seed}", {**found, "lr": lr})
-    return f"{name:<16} seed {seed}  linear {100 * found['linear_seg']:.1f}  kNN {100 * found['knn_seg']:.1f}"
+    return {**judged(name, lr, seed, "clipart_boxes"), "lr": lr}
 
 
 def judged(name: str, lr: float, seed: int, data: Any) -> dict[str, float]:
