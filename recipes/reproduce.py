@@ -36,11 +36,11 @@ class Settings:
 
 
 def main(config: dict[str, Any]) -> None:
-    from evaluation.studies.run import overview, reproduce, tallied
+    from evaluation.studies.run import count_findings, overview, reproduce
     from sslkit.terminal import say
 
     if config["paper"] is None or config["what"] is None:
-        say.lines("\n\n".join(filter(None, (overview(STUDIES), tallied(config["out"], STUDIES)))))
+        say.lines("\n\n".join(filter(None, (overview(STUDIES), count_findings(config["out"], STUDIES)))))
         return
     reproduce(folder=STUDIES, train=train, **config)
 

@@ -22,7 +22,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Shown:
+class Summary:
     """The table of a study: rows of cells by column, and the verdict on the paper's claim.
 
     outcome: AGREES, DISAGREES or OPEN (the interval has room for both). sentence: the numbers behind it.
@@ -62,12 +62,12 @@ def judge(
     units: Mapping[str, str],
     over: str = SEEDS,
 ) -> tuple[str, str, tuple[str, ...]]:
-    """The outcome of all claims, the worst of them, a sentence with the numbers of each, and the findings of `Shown`.
+    """The outcome of all claims, the worst of them, a sentence with the numbers of each, and the findings of `Summary`.
 
     published: the paper's numbers, by row and column. units: of the columns. over: what the numbers after the | of a
     key are.
     """
-    told = [_told(claim, found, published, units[claim.column], over) for claim in claims]
+    told = [_judge_claim(claim, found, published, units[claim.column], over) for claim in claims]
     outcomes = [outcome for outcome, _, _ in told]
     worst = next((one for one in (DISAGREES, OPEN) if one in outcomes), AGREES) if outcomes else OPEN
     text = "; ".join(f"{claim.text}: {one}, {said}" for claim, (one, said, _) in zip(claims, told, strict=True))
@@ -75,7 +75,7 @@ def judge(
     return worst, text, tuple(one for claim, (one, _, drawn) in with_interval if claim.sign and drawn)
 
 
-def _told(
+def _judge_claim(
     claim: Claim, found: Mapping[str, Numbers], published: Mapping[str, Mapping[str, float]], unit: str, over: str
 ) -> tuple[str, str, bool]:
     """Return outcome and numbers of a claim, and whether they have an interval."""
@@ -89,7 +89,7 @@ def _told(
         common = sorted(set.intersection(*(set(seeds) for seeds in differences)))
         values = [float(np.mean([seeds[seed] for seeds in differences])) for seed in common]
     mean = replace(over_seeds(values, unit=""), unit=unit)  # a difference may be below 0, unlike a fraction
-    numbers = f"{said(mean)} over {len(values)} {over}{_of_the_paper(claim, published)}"
+    numbers = f"{format_difference(mean)} over {len(values)} {over}{_published_difference(claim, published)}"
     return outcome(mean, claim.sign, claim.within), numbers, mean.interval is not None
 
 
@@ -99,7 +99,7 @@ def _by_seed(found: Mapping[str, Numbers], row: str, base: str, column: str) -> 
     return {seed: one[seed][column] - other[seed][column] for seed in sorted(one.keys() & other.keys())}
 
 
-def _of_the_paper(claim: Claim, published: Mapping[str, Mapping[str, float]]) -> str:
+def _published_difference(claim: Claim, published: Mapping[str, Mapping[str, float]]) -> str:
     both = [
         (published.get(row, {}).get(claim.column), published.get(base, {}).get(claim.column))
         for row, base in claim.pairs
@@ -120,7 +120,7 @@ def outcome(difference: Estimate, sign: int, within: float = 0.01) -> str:
     return AGREES if (difference.value > 0) == (sign > 0) else DISAGREES
 
 
-def said(difference: Estimate) -> str:
+def format_difference(difference: Estimate) -> str:
     """A difference in points or in its unit, with its interval."""
     scale, unit = (100, " points") if difference.unit == "fraction" else (1, f" {difference.unit}".rstrip())
     ends = difference.interval and f" ({scale * difference.interval[0]:+.2g} to {scale * difference.interval[1]:+.2g})"

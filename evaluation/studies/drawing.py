@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def rows_of_columns(rows: Mapping[str, Mapping[str, Cell]], path: Path, title: str) -> None:
+def draw_panels(rows: Mapping[str, Mapping[str, Cell]], path: Path, title: str) -> None:
     """A panel for each column: the measured numbers with their intervals, the paper's as hollow marks."""
     from matplotlib.figure import Figure
 
@@ -58,7 +58,7 @@ def save(figure: "Figure", path: Path) -> None:
         figure.savefig(partial, format="png", dpi=130, facecolor=figures.PAPER)
 
 
-def scattered(
+def draw_scatter(
     scores: Mapping[str, Sequence[float]],
     measured: Mapping[str, Sequence[float]],
     path: Path,
@@ -81,7 +81,7 @@ def scattered(
     save(figure, path)
 
 
-def maps_of_rows(
+def draw_class_maps(
     maps: Mapping[str, tuple["np.ndarray", "np.ndarray"]], classes: Sequence[str], path: Path, title: str
 ) -> None:
     """A panel for each row: the map (n, 2) of its features, the points (n,) by class, with one legend."""
@@ -102,7 +102,7 @@ def maps_of_rows(
     save(figure, path)
 
 
-def lines_by_option(rows: Mapping[str, Mapping[str, Cell]], path: Path, title: str) -> None:
+def draw_sweeps(rows: Mapping[str, Mapping[str, Cell]], path: Path, title: str) -> None:
     """A panel for each OPTION of rows called OPTION=VALUE: a line for each column, with its intervals."""
     from matplotlib.figure import Figure
 
@@ -137,7 +137,7 @@ def _line(axis: "Axes", values: Mapping[float, Mapping[str, Cell]], column: str)
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def compared_ranks(tasks: Mapping[str, Mapping[str, Mapping[str, float]]], path: Path, title: str) -> None:
+def draw_ranks(tasks: Mapping[str, Mapping[str, Mapping[str, float]]], path: Path, title: str) -> None:
     """A panel for each task: the models' ranks by the first of its columns against those by the others.
 
     tasks: {task: {column: {model: rank}}}. The marks of a model are joined from the first metric to the last, whose

@@ -12,7 +12,7 @@ from evaluation.features.extraction import extract
 from evaluation.features.zoo_members import load_member
 from evaluation.ranking.samples import as_sample
 from evaluation.results.statistics import over_seeds
-from evaluation.studies.claims import Cell, Claim, Numbers, Shown, by_row, judge
+from evaluation.studies.claims import Cell, Claim, Numbers, Summary, by_row, judge
 from evaluation.studies.drawing import maps
 from evaluation.studies.study import Lab, Study
 from evaluation.studies.subjects import Stage, Subjects, follow, percent
@@ -60,7 +60,7 @@ class Maps(Study):
             _keep(views, subjects.lab.runtime.out / f"{self.name}-{model}.npz")
         return {stage: purity(_unit(x), y) for stage, (x, y) in views.items()}
 
-    def shown(self, found: Mapping[str, Numbers]) -> Shown:
+    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
         rows = {model: by_row(found, model) for model in dict.fromkeys(key.rpartition(" | ")[0] for key in found)}
         cells = {model: _cells(list(seeds.values())) for model, seeds in rows.items()}
         networks = [_mean(list(seeds.values())) for seeds in rows.values()] if len(rows) > 1 else [*found.values()]
@@ -70,7 +70,7 @@ class Maps(Study):
             f"{stage} | {place}": {SAME: value} for place, one in enumerate(networks) for stage, value in one.items()
         }
         over = "networks" if len(rows) > 1 else "seeds"
-        return Shown(cells, *judge(self.claims, ladder, {}, {SAME: "fraction"}, over=over))
+        return Summary(cells, *judge(self.claims, ladder, {}, {SAME: "fraction"}, over=over))
 
     def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
         models = [model for model in self.mapped if f"{model} | {self.seeds[0]}" in found]

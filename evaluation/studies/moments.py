@@ -9,7 +9,7 @@ import numpy as np
 from evaluation.features.extraction import extract
 from evaluation.features.zoo_members import load_member
 from evaluation.results.statistics import Estimate, over_seeds
-from evaluation.studies.claims import AGREES, OPEN, Cell, Numbers, Shown
+from evaluation.studies.claims import AGREES, OPEN, Cell, Numbers, Summary
 from evaluation.studies.study import Lab, Study
 from evaluation.studies.subjects import UNTRAINED, Subjects
 
@@ -36,12 +36,12 @@ class Moments(Study):
         how = {"cache": runtime.cache, "device": runtime.device, "progress": runtime.progress}
         return moments(np.asarray(extract(load_member(subjects.zoo[model]), split, **how).x, np.float64))
 
-    def shown(self, found: Mapping[str, Numbers]) -> Shown:
+    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
         rows = {model: {name: Cell(_estimate(numbers, name)) for name in COLUMNS} for model, numbers in found.items()}
         told = {name: _apart({model: cells[name].measured for model, cells in rows.items()}) for name in COLUMNS}
         said = "; ".join(f"{name} from {sentence}" for name, (_, sentence) in told.items())
         outcome = AGREES if all(apart for apart, _ in told.values()) else OPEN
-        return Shown(rows, outcome, f"the models differ in both: {outcome}, {said}")
+        return Summary(rows, outcome, f"the models differ in both: {outcome}, {said}")
 
 
 def moments(x: np.ndarray) -> Numbers:

@@ -13,10 +13,10 @@ from evaluation.datasets import open_split
 from evaluation.features.extraction import extract
 from evaluation.features.models import load_model
 from evaluation.protocols.lidar import Options, view_features
-from evaluation.studies.claims import AGREES, DISAGREES, OPEN, Numbers, Shown
-from evaluation.studies.drawing import lines_by_option, maps_of_rows, scattered
+from evaluation.studies.claims import AGREES, DISAGREES, OPEN, Numbers, Summary
+from evaluation.studies.drawing import draw_class_maps, draw_scatter, draw_sweeps
 from evaluation.studies.study import Lab
-from evaluation.studies.training import PROBE, Column, Training, measured
+from evaluation.studies.training import PROBE, Column, Training, measure_columns
 from sslkit.errors import UserError
 from sslkit.files.writing import write_whole
 from sslkit.numerics.diagnostics import crowding
@@ -74,7 +74,7 @@ class Maps(Training):
         if missing := [str(file) for file in files.values() if not file.exists()]:
             raise UserError(f"the map {missing[0]} is missing: delete {path.with_suffix('.json')} to measure it again")
         maps = {name: dict(np.load(file)) for name, file in files.items()}
-        maps_of_rows({name: (one["flat"], one["y"]) for name, one in maps.items()}, _classes(maps), path, title)
+        draw_class_maps({name: (one["flat"], one["y"]) for name, one in maps.items()}, _classes(maps), path, title)
 
 
 def _map_file(folder: Path, scale: str, row: str) -> Path:
@@ -90,7 +90,7 @@ class Swept(Training):
     """Networks with one option changed at a time; rows are called OPTION=VALUE. Drawn as lines over the values."""
 
     def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
-        lines_by_option(self.shown(found).rows, path, title)
+        draw_sweeps(self.summarize(found).rows, path, title)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,27 +111,27 @@ class Bounds(Training):
         views = view_features(load_model(entry), split, asked, lab.runtime)
         label = dict(zip(split.ids.tolist(), split.y.tolist(), strict=True))
         found = risk_bound(views.x[0::2], views.x[1::2], [label[one] for one in views.ids.tolist()])
-        linear = measured(entry, {LINEAR: self.columns[LINEAR]}, self.judged_on, lab)
+        linear = measure_columns(entry, {LINEAR: self.columns[LINEAR]}, self.judged_on, lab)
         return {**linear, **{one: getattr(found, one) for one in ("risk", *TERMS)}}
 
-    def shown(self, found: Mapping[str, Numbers]) -> Shown:
-        rows = super().shown(found).rows
+    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
+        rows = super().summarize(found).rows
         values = [numbers for numbers in found.values() if numbers.keys() >= set(TERMS)]
         if len(values) < 3:
-            return Shown(rows, OPEN, "fewer than three networks measured")
+            return Summary(rows, OPEN, "fewer than three networks measured")
         linear = [numbers[LINEAR] for numbers in values]
         told = {name: stats.pearsonr([numbers[name] for numbers in values], linear) for name in (*TERMS, "risk")}
         low, high = told["bound"].confidence_interval(0.95)
         outcome = AGREES if high < 0 else DISAGREES if low > 0 else OPEN
-        said = "; ".join(_correlated(name, one) for name, one in told.items())
-        return Shown(rows, outcome, f"correlation with the linear evaluation over {len(values)} networks: {said}")
+        said = "; ".join(_format_correlation(name, one) for name, one in told.items())
+        return Summary(rows, outcome, f"correlation with the linear evaluation over {len(values)} networks: {said}")
 
     def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
         scores = {name: [numbers[name] for numbers in found.values()] for name in (*TERMS, "risk")}
         linear = [numbers[LINEAR] for numbers in found.values()]
-        scattered(scores, {"linear evaluation": linear}, path, title, "networks")
+        draw_scatter(scores, {"linear evaluation": linear}, path, title, "networks")
 
 
-def _correlated(name: str, found) -> str:
+def _format_correlation(name: str, found) -> str:
     low, high = found.confidence_interval(0.95)
     return f"{name} r {found.statistic:.2f} ({low:.2f} to {high:.2f})"

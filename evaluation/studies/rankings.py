@@ -16,8 +16,8 @@ from evaluation.ranking.benchmark import with_one_label
 from evaluation.ranking.ground_truth import ground_truth
 from evaluation.ranking.rank import rank
 from evaluation.results.statistics import Estimate, over_seeds
-from evaluation.studies.claims import OPEN, Cell, Claim, Numbers, Shown, by_row, judge
-from evaluation.studies.drawing import compared_ranks
+from evaluation.studies.claims import OPEN, Cell, Claim, Numbers, Summary, by_row, judge
+from evaluation.studies.drawing import draw_ranks
 from evaluation.studies.study import Lab, Study
 from evaluation.studies.subjects import TASKS, TUNED, Subjects
 from sslkit.terminal import say
@@ -62,7 +62,7 @@ class Ranked(Study):
             numbers |= {f"{name} | {model}": score for model, score in zip(ranking.models, scores, strict=True)}
         return numbers
 
-    def shown(self, found: Mapping[str, Numbers]) -> Shown:
+    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
         means = {name: {**row, MEAN: sum(row.values()) / len(row)} for name, row in self.published.items()}
         rows = {name: self.cells(name, found, means.get(name, {})) for name in self.metrics}
         by_task = {
@@ -70,7 +70,7 @@ class Ranked(Study):
             for name, cells in rows.items()
             for place, task in enumerate(found)
         }
-        return Shown(rows, *judge(self.claims, by_task, means, {MEAN: self.unit}, over="data sets"))
+        return Summary(rows, *judge(self.claims, by_task, means, {MEAN: self.unit}, over="data sets"))
 
     def cells(self, name: str, found: Mapping[str, Numbers], published: Mapping[str, float]) -> dict[str, Cell]:
         """The cells of a metric: each data set, and their mean."""
@@ -97,7 +97,7 @@ class Shifts(Ranked):
 
     def cells(self, name: str, found: Mapping[str, Numbers], published: Mapping[str, float]) -> dict[str, Cell]:
         """The cells of a metric: each data set, their mean, and each group."""
-        shifts = {task: shifted(name, numbers) for task, numbers in found.items()}
+        shifts = {task: rank_shifts(name, numbers) for task, numbers in found.items()}
         columns = {task: np.abs([*shift.values()]) for task, shift in shifts.items()}
         columns[MEAN] = [float(np.mean(distances)) for distances in columns.values()]
         for group, models in self.groups.items():
@@ -110,7 +110,7 @@ class Shifts(Ranked):
         else:
             names = (TRUTH, *self.metrics)
             ranks = {task: {name: _ranks(name, numbers) for name in names} for task, numbers in found.items()}
-            compared_ranks(ranks, path, title)
+            draw_ranks(ranks, path, title)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +143,7 @@ class Accuracies(Study):
             for place, value in enumerate(truth.results[task][model]["values"])
         }
 
-    def shown(self, found: Mapping[str, Numbers]) -> Shown:
+    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
         truth = published.truth(self.benchmark)
         models = dict.fromkeys(key.rpartition(" | ")[0] for numbers in found.values() for key in numbers)
         rows = {
@@ -153,7 +153,7 @@ class Accuracies(Study):
             }
             for model in models
         }
-        return Shown(rows, OPEN, NO_CLAIM)
+        return Summary(rows, OPEN, NO_CLAIM)
 
 
 def pairs(name: str, numbers: Numbers) -> tuple[list[float], list[float]]:
@@ -162,7 +162,7 @@ def pairs(name: str, numbers: Numbers) -> tuple[list[float], list[float]]:
     return [numbers[f"{TRUTH} | {model}"] for model in models], [numbers[f"{name} | {model}"] for model in models]
 
 
-def shifted(name: str, numbers: Numbers) -> dict[str, float]:
+def rank_shifts(name: str, numbers: Numbers) -> dict[str, float]:
     """The rank by fine-tuning minus that by a metric, for each model."""
     truth, ranks = _ranks(TRUTH, numbers), _ranks(name, numbers)
     return {model: truth[model] - ranks[model] for model in truth}

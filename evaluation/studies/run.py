@@ -11,7 +11,7 @@ from typing import Any
 import sslkit
 from evaluation.results.tables import with_interval
 from evaluation.studies.cells import measure_cells, missing_cells
-from evaluation.studies.claims import AGREES, DISAGREES, Shown
+from evaluation.studies.claims import AGREES, DISAGREES, Summary
 from evaluation.studies.declaration import load_paper, paper_names
 from evaluation.studies.study import SCALES, Absent, Lab, Study
 from sslkit.errors import UserError, nearest
@@ -34,11 +34,11 @@ def overview(folder: Path) -> str:
     for name in paper_names(folder):
         paper = load_paper(folder / f"{name}.yaml")
         lines += ["" if lines else None, f"{name}: {paper.title}"]
-        lines += [entry(what, _described(one), TEXTS) for what, one in paper.studies.items()]
+        lines += [entry(what, _describe(one), TEXTS) for what, one in paper.studies.items()]
     return "\n".join(line for line in lines if line is not None)
 
 
-def tallied(out: str | Path, folder: Path) -> str:
+def count_findings(out: str | Path, folder: Path) -> str:
     """How many findings the results below `out` decide, and how many chance alone would; "" without results.
 
     Counted are the findings that say a difference and have a 95 % interval: it leaves 0 out in one of twenty by chance.
@@ -59,10 +59,10 @@ def _findings(path: Path, folder: Path) -> tuple[str, ...]:
     if not isinstance(record, dict) or not {"version", "paper", "what", "scale", "jobs"} <= set(record):
         return ()
     one = find_study(folder, record["paper"], record["what"])
-    return one.shown(record["jobs"]).findings
+    return one.summarize(record["jobs"]).findings
 
 
-def _described(one: "Study | Absent") -> str:
+def _describe(one: "Study | Absent") -> str:
     if isinstance(one, Absent):
         return f"{one.caption} Not run: {one.reason}"
     needs = f"; scale=paper needs {', '.join(one.needs)}" if one.needs else ""
@@ -92,7 +92,7 @@ def reproduce(
     folder: Path,
     train: Callable[[Sequence[str]], sslkit.ZooEntry | None],
     **how: Any,
-) -> Shown:
+) -> Summary:
     """Run the missing jobs of one table or figure, write `OUT/PAPER/WHAT.json`, `.md` and `.png`, and return the table.
 
     scale, train: see `Lab`. out: also holds `zoo`, the trained entries. folder: of the declarations, a file a paper.
@@ -107,21 +107,21 @@ def reproduce(
     jobs = one.jobs(lab)
     path = place / f"{name}.json"
     with owned_file(path, "reproduces"):
-        record = _opened(path, paper, what, scale)
+        record = _open_record(path, paper, what, scale)
         missing = missing_cells(jobs, record["jobs"])
         say.line(f"{paper} {what}: {counted(len(jobs), 'job')}, {len(missing)} to run")
         measure_cells(missing, partial(_keep, path, record))
         found = {key: record["jobs"][key] for key in jobs}
-        shown = one.shown(found)
-        write_text(path.with_suffix(".md"), as_markdown(one, shown, record["made"]))
+        summary = one.summarize(found)
+        write_text(path.with_suffix(".md"), as_markdown(one, summary, record["made"]))
         at = "on small data" if scale == "small" else "on the published data"
         one.draw(found, path.with_suffix(".png"), f"{paper.upper()}, {one.caption.rstrip('.')}, {at}")
-    say.lines(folded(as_text(one, shown)))
+    say.lines(folded(as_text(one, summary)))
     say.line(f"  in {place}: {name}.json, {name}.md, {name}.png")
-    return shown
+    return summary
 
 
-def _opened(path: Path, paper: str, what: str, scale: str) -> dict[str, Any]:
+def _open_record(path: Path, paper: str, what: str, scale: str) -> dict[str, Any]:
     """The record of earlier jobs, or an empty one. Raises UserError for one of another version or experiment."""
     head = {"version": VERSION, "paper": paper, "what": what, "scale": scale}
     if not path.exists():
@@ -135,35 +135,37 @@ def _opened(path: Path, paper: str, what: str, scale: str) -> dict[str, Any]:
 
 def _keep(path: Path, record: dict[str, Any], key: str, numbers: Mapping[str, float]) -> None:
     record["jobs"][key] = {name: float(value) for name, value in numbers.items()}
-    record["made"] = [*(made for made in record["made"] if made != _made()), _made()]
+    record["made"] = [*(made for made in record["made"] if made != _describe_machine()), _describe_machine()]
     write_text(path, json.dumps(record, indent=1) + "\n")
 
 
-def _made() -> dict[str, Any]:
+def _describe_machine() -> dict[str, Any]:
     """Return date, processor and cores of this run."""
     return {"date": datetime.date.today().isoformat(), "processor": processor(), "cores": os.cpu_count()}
 
 
-def as_text(one: Study, shown: Shown) -> str:
+def as_text(one: Study, summary: Summary) -> str:
     """The table for the terminal, below it the verdict."""
-    return "\n".join(["", one.caption, below_names(_lines(shown)), "", *_said(one, shown)])
+    return "\n".join(["", one.caption, below_names(_lines(summary)), "", *_verdict_lines(one, summary)])
 
 
-def as_markdown(one: Study, shown: Shown, made: Sequence[Mapping[str, Any]]) -> str:
-    lines = _lines(shown)
+def as_markdown(one: Study, summary: Summary, made: Sequence[Mapping[str, Any]]) -> str:
+    lines = _lines(summary)
     right = range(1, len(lines[0]))
     about = "; ".join(", ".join(map(str, one.values())) for one in made)
-    return "\n\n".join([f"**{one.caption}**", markdown(lines, right), *_said(one, shown), f"({about})"]) + "\n"
+    return (
+        "\n\n".join([f"**{one.caption}**", markdown(lines, right), *_verdict_lines(one, summary), f"({about})"]) + "\n"
+    )
 
 
-def _said(one: Study, shown: Shown) -> list[str]:
-    return [f"{shown.outcome}: {shown.sentence}", *(f"reading: {text}" for text in one.readings)]
+def _verdict_lines(one: Study, summary: Summary) -> list[str]:
+    return [f"{summary.outcome}: {summary.sentence}", *(f"reading: {text}" for text in one.readings)]
 
 
-def _lines(shown: Shown) -> list[list[str]]:
+def _lines(summary: Summary) -> list[list[str]]:
     """Header and rows; the paper's number is in brackets."""
-    columns = list(dict.fromkeys(column for cells in shown.rows.values() for column in cells))
-    rows = [[row, *(_cell(cells.get(column)) for column in columns)] for row, cells in shown.rows.items()]
+    columns = list(dict.fromkeys(column for cells in summary.rows.values() for column in cells))
+    rows = [[row, *(_cell(cells.get(column)) for column in columns)] for row, cells in summary.rows.items()]
     return [["", *columns], *rows]
 
 

@@ -12,11 +12,11 @@ from evaluation.features.models import load_model
 from evaluation.learners.logistic import fit_logistic
 from evaluation.ranking.ground_truth import opened_splits
 from evaluation.results.statistics import Estimate
-from evaluation.studies.claims import AGREES, DISAGREES, OPEN, Cell, Numbers, Shown, outcome
-from evaluation.studies.drawing import scattered
+from evaluation.studies.claims import AGREES, DISAGREES, OPEN, Cell, Numbers, Summary, outcome
+from evaluation.studies.drawing import draw_scatter
 from evaluation.studies.study import Lab, Study
 from evaluation.studies.subjects import Stage, follow
-from evaluation.studies.subsets import PENALTY, SCORES, Source, scored
+from evaluation.studies.subsets import PENALTY, SCORES, Source, score_subset
 from evaluation.tuning.classifier import Setting
 
 ON_SOURCE = "accuracy on the source"
@@ -46,11 +46,11 @@ class Sources(Study):
         probs = source.probabilities(train.x)
         head = fit_logistic(train.x, train.y, PENALTY)
         tuned = follow(load_model(source.entry), splits, self.tuned[lab.scale], (1,), Stage.accuracy, lab)[1]
-        scores = {name: scored(metric, train, probs) for name, metric in SCORES.items()}
+        scores = {name: score_subset(metric, train, probs) for name, metric in SCORES.items()}
         own = {ON_SOURCE: source.entry.card["after"]["probe"]}
         return {**scores, **own, MEASURES[0]: float((head.predict(test.x) == test.y).mean()), MEASURES[1]: tuned}
 
-    def shown(self, found: Mapping[str, Numbers]) -> Shown:
+    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
         rows = {
             name: {measure: Cell(_correlation(name, measure, found)) for measure in MEASURES}
             for name in (*SCORES, ON_SOURCE)
@@ -58,12 +58,12 @@ class Sources(Study):
         told = {measure: outcome(rows["LEEP"][measure].measured, 1) for measure in MEASURES}
         worst = next((one for one in (DISAGREES, OPEN) if one in told.values()), AGREES)
         said = ", ".join(f"{one} ({measure})" for measure, one in told.items())
-        return Shown(rows, worst, f"the accuracy rises with LEEP: {said}, over {len(found)} source models")
+        return Summary(rows, worst, f"the accuracy rises with LEEP: {said}, over {len(found)} source models")
 
     def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
         scores = {name: [numbers[name] for numbers in found.values()] for name in (*SCORES, ON_SOURCE)}
         measured = {measure: [numbers[measure] for numbers in found.values()] for measure in MEASURES}
-        scattered(scores, measured, path, title, "source models")
+        draw_scatter(scores, measured, path, title, "source models")
 
 
 def _correlation(name: str, measure: str, found: Mapping[str, Numbers]) -> Estimate:

@@ -8,7 +8,7 @@ from pathlib import Path
 from evaluation.features.zoo_members import load_member
 from evaluation.ranking.scoring import score
 from evaluation.results.statistics import over_seeds
-from evaluation.studies.claims import OPEN, Cell, Numbers, Shown, by_row
+from evaluation.studies.claims import OPEN, Cell, Numbers, Summary, by_row
 from evaluation.studies.drawing import curves
 from evaluation.studies.rankings import TRUTH, Ranked
 from evaluation.studies.study import Lab, Study
@@ -69,18 +69,18 @@ class Curves(Study):
         stages = follow(loaded, subjects.splits(task), setting, self.shares, Stage.accuracy, subjects.lab)
         return {percent(share): value for share, value in stages.items()}
 
-    def shown(self, found: Mapping[str, Numbers]) -> Shown:
+    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
         models = dict.fromkeys(key.rpartition(" | ")[0] for key in found)
         rows = {model: self._cells(by_row(found, model)) for model in models}
         ends = {model: cells[percent(self.shares[-1])].measured.value for model, cells in rows.items()}
         low, high = min(ends, key=ends.get), max(ends, key=ends.get)
         span = f"at the end {100 * ends[low]:.1f} % ({low}) to {100 * ends[high]:.1f} % ({high})"
-        return Shown(rows, OPEN, f"{span}; an illustration: the paper gives no number for it")
+        return Summary(rows, OPEN, f"{span}; an illustration: the paper gives no number for it")
 
     def _cells(self, seeds: Mapping[int, Numbers]) -> dict[str, Cell]:
         columns = map(percent, self.shares)
         return {column: Cell(over_seeds([numbers[column] for numbers in seeds.values()])) for column in columns}
 
     def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
-        lines = {name: [cell.measured for cell in cells.values()] for name, cells in self.shown(found).rows.items()}
+        lines = {name: [cell.measured for cell in cells.values()] for name, cells in self.summarize(found).rows.items()}
         curves(lines, [100 * share for share in self.shares], "share of the steps, %", path, title)

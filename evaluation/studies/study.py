@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import sslkit
-from evaluation.studies.claims import Numbers, Shown
-from evaluation.studies.drawing import rows_of_columns
+from evaluation.studies.claims import Numbers, Summary
+from evaluation.studies.drawing import draw_panels
 from sslkit.runtime.context import Runtime
 
 SCALES = ("small", "paper")
@@ -48,12 +48,12 @@ class Study(ABC):
         """Each measurement by its key; a finished one is not run again. Raises UserError before any is run."""
 
     @abstractmethod
-    def shown(self, found: Mapping[str, Numbers]) -> Shown:
+    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
         """The table of the jobs' numbers."""
 
     def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
         """Write the picture: the table, a panel for each column, unless the study has one of its own."""
-        rows_of_columns(self.shown(found).rows, path, title)
+        draw_panels(self.summarize(found).rows, path, title)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from evaluation.ranking import published
 from evaluation.ranking.benchmark import open_benchmark
 from evaluation.ranking.ground_truth import GroundTruth, ground_truth, opened_splits
 from evaluation.studies.study import Lab
-from evaluation.studies.training import trained
+from evaluation.studies.training import train_entry
 from evaluation.tuning.classifier import Setting, predict, train_classifier
 from evaluation.tuning.pixels import Pixels
 from evaluation.tuning.task import Task, open_task
@@ -105,7 +105,7 @@ class Subjects:
         if not self.is_small:
             return open_benchmark(self.benchmark, checkpoints=self.lab.root / "checkpoints", root=self.lab.root).zoo
         words = {name: (f"method={name}", f"experiment={name}", "epochs=2") for name in SMALL}
-        entries = {name: str(trained(words[name], 0, self.lab).folder) for name in SMALL}
+        entries = {name: str(train_entry(words[name], 0, self.lab).folder) for name in SMALL}
         return entries | {name: f"{name}(image_size=32)" for name in UNTRAINED}
 
     def tasks(self, small: Sequence[str]) -> Sequence[str]:

@@ -17,11 +17,11 @@ from evaluation.features.models import load_model
 from evaluation.learners.logistic import fit_logistic
 from evaluation.ranking.scoring import score
 from evaluation.results.statistics import over_seeds
-from evaluation.studies.claims import Cell, Claim, Numbers, Shown, by_row, judge
-from evaluation.studies.drawing import curves, scattered
+from evaluation.studies.claims import Cell, Claim, Numbers, Summary, by_row, judge
+from evaluation.studies.drawing import curves, draw_scatter
 from evaluation.studies.study import Lab, Study
 from evaluation.studies.subjects import Stage, follow, percent
-from evaluation.studies.training import trained
+from evaluation.studies.training import train_entry
 from evaluation.tuning.classifier import Setting
 from sslkit.zoo.heads import LABELS
 
@@ -52,16 +52,16 @@ class Subsets(Study):
         return {f"task | {number}": partial(self._task, number, model) for number in range(self.tasks)}
 
     def _task(self, number: int, model: "Source") -> Numbers:
-        chosen, *rows = self._drawn(number, model)
+        chosen, *rows = self._draw_task(number, model)
         train, test = model.train.take(rows[0]), model.test.take(rows[1])
         probs = model.probabilities(train.x)
-        numbers = {name: scored(metric, train, probs) for name, metric in SCORES.items()}
+        numbers = {name: score_subset(metric, train, probs) for name, metric in SCORES.items()}
         head = fit_logistic(train.x, train.y, PENALTY)
         guessed = head.predict(test.x)
         accuracy, f1 = float(np.mean(guessed == test.y)), f1_score(test.y, guessed, average="macro")
         return {**numbers, CLASSES: -float(len(chosen)), "accuracy": accuracy, "macro F1": f1}
 
-    def _drawn(self, number: int, model: "Source") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _draw_task(self, number: int, model: "Source") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The classes of a task, its training and its test rows."""
         rng = np.random.default_rng([number, *self.images])
         fewest, most = self.classes
@@ -69,7 +69,7 @@ class Subsets(Study):
         rows = np.concatenate([_some(model.train.y == one, rng.integers(*_ends(self.images)), rng) for one in chosen])
         return chosen, rows, np.flatnonzero(np.isin(model.test.y, chosen))
 
-    def shown(self, found: Mapping[str, Numbers]) -> Shown:
+    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
         levels = self.by_level(found)
         rows = {
             name: {self.measure: Cell(over_seeds([numbers[self.measure] for numbers in tasks]))}
@@ -78,7 +78,7 @@ class Subsets(Study):
         text = "the highest fifth by LEEP transfers better than the lowest"
         outcome, sentence, findings = self.judge_ends(levels, text, self.measure, "tasks in a fifth")
         tasks = list(by_row(found, "task").values())
-        return Shown(rows, outcome, f"{sentence}; {self._correlations(tasks)}", findings)
+        return Summary(rows, outcome, f"{sentence}; {self._correlations(tasks)}", findings)
 
     def by_level(self, found: Mapping[str, Numbers]) -> dict[str, list[Numbers]]:
         """The numbers of the tasks in each level of LEEP, level 1 the lowest."""
@@ -98,13 +98,13 @@ class Subsets(Study):
         """Pearson's r of each score with the measure, its 95 % interval and p value."""
         measured = [numbers[self.measure] for numbers in tasks]
         return "; ".join(
-            correlated(name, [numbers[name] for numbers in tasks], measured) for name in (*SCORES, CLASSES)
+            format_correlation(name, [numbers[name] for numbers in tasks], measured) for name in (*SCORES, CLASSES)
         )
 
     def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
         tasks = list(by_row(found, "task").values())
         scores = {name: [numbers[name] for numbers in tasks] for name in (*SCORES, CLASSES)}
-        scattered(scores, {self.measure: [numbers[self.measure] for numbers in tasks]}, path, title)
+        draw_scatter(scores, {self.measure: [numbers[self.measure] for numbers in tasks]}, path, title)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ class Convergence(Subsets):
     shares: tuple[float, ...]
 
     def _task(self, number: int, model: "Source") -> Numbers:
-        chosen, learn, judge = self._drawn(number, model)
+        chosen, learn, judge = self._draw_task(number, model)
         splits = {name: model.subset(name, rows, chosen) for name, rows in (("train", learn), ("test", judge))}
         train, setting = model.train.take(learn), replace(self.tuned[model.lab.scale], seed=number)
         probs = model.probabilities(train.x)
@@ -125,19 +125,19 @@ class Convergence(Subsets):
         found = follow(loaded, splits, setting, self.shares, Stage.accuracy, model.lab)
         reference = follow(scratch, splits, setting, (1,), Stage.accuracy, model.lab)[1]
         numbers = {percent(share): accuracy - reference for share, accuracy in found.items()}
-        return {"LEEP": scored(SCORES["LEEP"], train, probs), "reference": reference, **numbers}
+        return {"LEEP": score_subset(SCORES["LEEP"], train, probs), "reference": reference, **numbers}
 
-    def shown(self, found: Mapping[str, Numbers]) -> Shown:
+    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
         levels, columns = self.by_level(found), [*map(percent, self.shares), "reference"]
         rows = {
             name: {column: Cell(over_seeds([100 * one[column] for one in tasks], unit="points")) for column in columns}
             for name, tasks in levels.items()
         }
         text = "tasks of a higher LEEP start nearer to the reference"
-        return Shown(rows, *self.judge_ends(levels, text, columns[0], "tasks of a level"))
+        return Summary(rows, *self.judge_ends(levels, text, columns[0], "tasks of a level"))
 
     def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
-        rows = self.shown(found).rows
+        rows = self.summarize(found).rows
         lines = {name: [cells[percent(share)].measured for share in self.shares] for name, cells in rows.items()}
         words = "share of the steps, %; the line 0 is the reference's accuracy"
         curves(lines, [100 * share for share in self.shares], words, path, title, "accuracy minus reference, points", 1)
@@ -151,7 +151,7 @@ class Source:
 
     @cached_property
     def entry(self):
-        return trained(self.words, 0, self.lab)
+        return train_entry(self.words, 0, self.lab)
 
     @cached_property
     def train(self):
@@ -196,11 +196,11 @@ def _some(is_class: np.ndarray, count: int, rng: np.random.Generator) -> np.ndar
     return rng.choice(rows, min(count, len(rows)), replace=False)
 
 
-def scored(metric: str, train, probs: torch.Tensor) -> float:
+def score_subset(metric: str, train, probs: torch.Tensor) -> float:
     return score(metric, train.x, train.y, source_probs=probs)
 
 
-def correlated(name: str, scores: list[float], measured: list[float]) -> str:
+def format_correlation(name: str, scores: list[float], measured: list[float]) -> str:
     found = stats.pearsonr(scores, measured)
     low, high = found.confidence_interval(0.95)
     return f"{name}: r {found.statistic:.2f} ({low:.2f} to {high:.2f}), p {found.pvalue:.1g}"

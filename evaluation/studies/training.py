@@ -17,8 +17,8 @@ from evaluation.protocols import action
 from evaluation.protocols.detection import sources
 from evaluation.results.result import Result
 from evaluation.results.statistics import over_seeds
-from evaluation.studies.claims import Cell, Claim, Numbers, Shown, by_row, judge
-from evaluation.studies.drawing import rows_of_columns
+from evaluation.studies.claims import Cell, Claim, Numbers, Summary, by_row, judge
+from evaluation.studies.drawing import draw_panels
 from evaluation.studies.study import Lab, Study
 from sslkit.errors import RunFailed, UserError
 from sslkit.terminal import say
@@ -91,7 +91,7 @@ class Training(Study):
         if lab.scale == "paper":
             check_data(self.needs, lab.root)
         else:
-            check_made(self.makes, lab.root)
+            check_folders(self.makes, lab.root)
         return {
             f"{name} | {seed}": partial(self._measure, name, seed, lab)
             for seed in self.seeds
@@ -100,20 +100,20 @@ class Training(Study):
         }
 
     def _measure(self, name: str, seed: int, lab: Lab) -> Numbers:
-        return self.numbers(trained(getattr(self.rows[name], lab.scale), seed, lab), name, seed, lab)
+        return self.numbers(train_entry(getattr(self.rows[name], lab.scale), seed, lab), name, seed, lab)
 
     def numbers(self, entry: sslkit.ZooEntry, name: str, seed: int, lab: Lab) -> Numbers:
         """The numbers of a trained network by column. name, seed: of the row and the training."""
-        return measured(entry, self.columns, self.judged_on, lab)
+        return measure_columns(entry, self.columns, self.judged_on, lab)
 
-    def shown(self, found: Mapping[str, Numbers]) -> Shown:
+    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
         rows = {name: self._cells(row, by_row(found, name)) for name, row in self.rows.items()}
         rows = {name: cells for name, cells in rows.items() if any(cell != Cell() for cell in cells.values())}
         published = {name: row.published for name, row in self.rows.items()}
         units = {name: column.unit for name, column in self.columns.items()}
         measured = {column for numbers in found.values() for column in numbers}
         claims = [claim for claim in self.claims if not found or claim.column in measured]
-        return Shown(rows, *judge(claims, found, published, units))
+        return Summary(rows, *judge(claims, found, published, units))
 
     def _cells(self, row: Row, seeds: Mapping[int, Numbers]) -> dict[str, Cell]:
         cells = {}
@@ -125,13 +125,15 @@ class Training(Study):
 
     def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
         measured = {column for numbers in found.values() for column in numbers}
-        rows = self.shown(found).rows.items()
-        rows_of_columns(
+        rows = self.summarize(found).rows.items()
+        draw_panels(
             {row: {name: cell for name, cell in cells.items() if name in measured} for row, cells in rows}, path, title
         )
 
 
-def measured(entry: sslkit.ZooEntry, columns: Mapping[str, Column], judged_on: Mapping[str, str], lab: Lab) -> Numbers:
+def measure_columns(
+    entry: sslkit.ZooEntry, columns: Mapping[str, Column], judged_on: Mapping[str, str], lab: Lab
+) -> Numbers:
     """The numbers of the columns that are measured at this scale; what several ask for is evaluated once."""
     found: dict[str, float] = {}
     answers: dict[str, list[Result]] = {}
@@ -142,12 +144,14 @@ def measured(entry: sslkit.ZooEntry, columns: Mapping[str, Column], judged_on: M
             question = (data.replace("ROOT", str(lab.root)), column.protocol, column.asked(lab.scale))
             key = digest(question)
             if key not in answers:
-                answers[key] = evaluated(entry, *question, lab)
+                answers[key] = evaluate_protocol(entry, *question, lab)
             found[name] = column.value(answers[key])
     return found
 
 
-def evaluated(entry: sslkit.ZooEntry, data: str, protocol: str, options: Mapping[str, Any], lab: Lab) -> list[Result]:
+def evaluate_protocol(
+    entry: sslkit.ZooEntry, data: str, protocol: str, options: Mapping[str, Any], lab: Lab
+) -> list[Result]:
     """The results of one protocol; its features are cached for the next."""
     runtime = lab.runtime
     how = {"device": runtime.device, "workers": runtime.workers, "cache": runtime.cache}
@@ -160,7 +164,7 @@ def digest(words: Any) -> str:
     return hashlib.sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def trained(words: tuple[str, ...], seed: int, lab: Lab) -> sslkit.ZooEntry:
+def train_entry(words: tuple[str, ...], seed: int, lab: Lab) -> sslkit.ZooEntry:
     """Train, resume or open the entry of these words and this seed; experiments with the same words share it.
 
     DSA has the paper's weights.
@@ -175,17 +179,17 @@ def trained(words: tuple[str, ...], seed: int, lab: Lab) -> sslkit.ZooEntry:
         f"cache={lab.runtime.cache or 'null'}",
         f"resume={(lab.zoo / name).exists()}",
     )
-    shown = (f"trainer.progress={lab.runtime.progress}", "eval.tsne=0")
+    quiet = (f"trainer.progress={lab.runtime.progress}", "eval.tsne=0")
     published = (PAPERS_WEIGHTS,) if "+dsa" in method else ()
-    with _continued_by_this_command():
-        entry = lab.train([*words, *published, *place, *shown])
+    with _name_the_same_command():
+        entry = lab.train([*words, *published, *place, *quiet])
     if entry is None:
         raise UserError("recipes/reproduce.py runs in one process; train with several GPUs by recipes/train.py first")
     return entry
 
 
 @contextmanager
-def _continued_by_this_command() -> Iterator[None]:
+def _name_the_same_command() -> Iterator[None]:
     """Name reproduce.py's way to continue a stopped run, which is the same command: it has no setting `resume`."""
     try:
         yield
@@ -206,7 +210,7 @@ def check_data(names: Sequence[str], root: Path) -> None:
             open_split(name, "train", root=root)
 
 
-def check_made(makes: Mapping[str, str], root: Path) -> None:
+def check_folders(makes: Mapping[str, str], root: Path) -> None:
     """Raises UserError if a folder that scale=small reads is not there, with the command that makes it."""
     for folder, command in makes.items():
         if not (root / folder).is_dir():

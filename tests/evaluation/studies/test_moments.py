@@ -13,8 +13,8 @@ def test_mean_and_variance_with_intervals_over_images(tmp_path: Path) -> None:
     numbers = moments(x)
     assert np.isclose(numbers["mean"], x.mean()) and np.isclose(numbers["variance"], x.var(0).mean())
     assert numbers["variance, low"] < numbers["variance"] < numbers["variance, high"]
-    assert ONE.shown({"a": numbers, "b": numbers}).outcome == OPEN
+    assert ONE.summarize({"a": numbers, "b": numbers}).outcome == OPEN
     found = {"a": numbers, "b": moments(2 * x)}
-    assert ONE.shown(found).outcome == AGREES and "(a) to" in ONE.shown(found).sentence
+    assert ONE.summarize(found).outcome == AGREES and "(a) to" in ONE.summarize(found).sentence
     ONE.draw(found, tmp_path / "moments.png", "Moments")
     assert (tmp_path / "moments.png").exists()

@@ -15,7 +15,7 @@ from sslkit.cli.command import composed
 from evaluation.ranking.scoring import parse
 from evaluation.results.statistics import over_seeds
 from evaluation.studies import run
-from evaluation.studies.claims import AGREES, Cell, Numbers, Shown
+from evaluation.studies.claims import AGREES, Cell, Numbers, Summary
 from evaluation.studies.declaration import Paper, load_paper, paper_names
 from evaluation.studies.rankings import Ranked
 from evaluation.studies.stages import Stages
@@ -49,9 +49,9 @@ class Counted(Study):
         self.ran.append(str(seed))
         return {"top-1": 0.5 + 0.1 * seed}
 
-    def shown(self, found: Mapping[str, Numbers]) -> Shown:
+    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
         values = [numbers["top-1"] for numbers in found.values()]
-        return Shown({"row": {"top-1": Cell(over_seeds(values), 70.15)}}, AGREES, "as it should")
+        return Summary({"row": {"top-1": Cell(over_seeds(values), 70.15)}}, AGREES, "as it should")
 
     def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
         path.write_bytes(b"picture")
@@ -72,8 +72,8 @@ def test_a_stopped_experiment_goes_on_where_it_was(counted: Counted, tmp_path: P
     with pytest.raises(KeyboardInterrupt):
         run.reproduce("dsa", "table9", out=tmp_path, **HOW)
     counted.stop.clear()
-    shown = run.reproduce("dsa", "table9", out=tmp_path, **HOW)
-    assert counted.ran == ["0", "1", "2"] and shown.outcome == AGREES
+    summary = run.reproduce("dsa", "table9", out=tmp_path, **HOW)
+    assert counted.ran == ["0", "1", "2"] and summary.outcome == AGREES
     text = (tmp_path / "dsa" / "table9.md").read_text()
     assert "60.0 % ± 24.8 [70.15]" in text and "agrees: as it should" in text and "reading: as printed" in text
     record = json.loads((tmp_path / "dsa" / "table9.json").read_text())
@@ -149,8 +149,8 @@ def test_a_training_experiment_from_nothing(tmp_path: Path, monkeypatch: pytest.
         caption="Table.", rows=rows, columns=table1.columns, judged_on=table1.judged_on, claims=(), seeds=(0, 1)
     )
     monkeypatch.setattr(run, "load_paper", lambda file: Paper("DSA", {"table1": small}))
-    shown = run.reproduce("dsa", "table1", out=tmp_path, **HOW)
-    assert set(shown.rows) == {"simclr", "supervised"} and shown.rows["simclr"]["top-1"].measured.n == 2
+    summary = run.reproduce("dsa", "table1", out=tmp_path, **HOW)
+    assert set(summary.rows) == {"simclr", "supervised"} and summary.rows["simclr"]["top-1"].measured.n == 2
     assert (tmp_path / "dsa" / "table1.png").read_bytes().startswith(b"\x89PNG")
     assert len(list((tmp_path / "zoo").glob("simclr-*/card.json"))) == 2
 
@@ -181,18 +181,20 @@ def test_the_page_has_every_table_and_figure() -> None:
 def test_the_page_has_the_outcome_of_every_result() -> None:
     for paper, what, _, told in page_rows():
         if (result := result_of(paper, what)).exists():
-            shown = PAPERS[paper][what].shown(json.loads(result.read_text())["jobs"])
-            assert f"**{shown.outcome}** (" in told and shown.sentence in told, f"{paper} {what}"
+            summary = PAPERS[paper][what].summarize(json.loads(result.read_text())["jobs"])
+            assert f"**{summary.outcome}** (" in told and summary.sentence in told, f"{paper} {what}"
 
 
 def test_what_the_results_decide_stands_beside_what_chance_would(tmp_path: Path) -> None:
-    assert run.tallied(tmp_path, STUDIES) == ""
+    assert run.count_findings(tmp_path, STUDIES) == ""
     results = Path(__file__).parents[3] / "recipes" / "benchmarks" / "papers" / "results"
     for name in ("dsa-fig1", "dsa-table6", "dsa-table9"):
         copy(results / f"{name}.json", tmp_path)
     (tmp_path / "other.json").write_text("[1]")
-    text = " ".join(run.tallied(tmp_path, STUDIES).split())
+    text = " ".join(run.count_findings(tmp_path, STUDIES).split())
     records = [json.loads((results / f"{name}.json").read_text()) for name in ("dsa-fig1", "dsa-table6", "dsa-table9")]
-    found = [one for r in records for one in run.find_study(STUDIES, r["paper"], r["what"]).shown(r["jobs"]).findings]
+    found = [
+        one for r in records for one in run.find_study(STUDIES, r["paper"], r["what"]).summarize(r["jobs"]).findings
+    ]
     assert f"of {len(found)} intervals below" in text and f"{found.count(AGREES)} as in the paper" in text
     assert f"about {len(found) / 20:.0f} would" in text

@@ -14,9 +14,9 @@ def test_an_accuracy_that_rises_with_leep_agrees(tmp_path: Path) -> None:
     one = STUDIES["fig4"]
     names = ("LEEP", "NCE", ON_SOURCE, *MEASURES)
     found = {f"m{k}": dict.fromkeys(names, 0.1 * k + 0.01 * (k % 2)) | {"H-score": float(k % 3)} for k in range(9)}
-    shown = one.shown(found)
-    assert shown.outcome == AGREES and "9 source models" in shown.sentence
-    assert shown.rows["LEEP"][MEASURES[0]].measured.value > 0.99
+    summary = one.summarize(found)
+    assert summary.outcome == AGREES and "9 source models" in summary.sentence
+    assert summary.rows["LEEP"][MEASURES[0]].measured.value > 0.99
     one.draw(found, tmp_path / "sources.png", "Sources")
     assert (tmp_path / "sources.png").exists()
 
@@ -31,7 +31,7 @@ def test_tasks_of_a_higher_leep_converge_earlier(tmp_path: Path) -> None:
         }
         for k in range(16)
     }
-    shown = one.shown(found)
-    assert shown.outcome == AGREES and list(shown.rows) == ["level 1", "level 2"]
+    summary = one.summarize(found)
+    assert summary.outcome == AGREES and list(summary.rows) == ["level 1", "level 2"]
     one.draw(found, tmp_path / "convergence.png", "Convergence")
     assert (tmp_path / "convergence.png").exists()

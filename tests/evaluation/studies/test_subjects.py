@@ -59,7 +59,7 @@ def test_ranks_and_curves_during_fine_tuning(nets: dict[str, LoadedModel], lab: 
     )
     ranks = Stages(caption="Figure.", metrics=metrics, benchmark="ped", claims=(), tasks=("digits",), shares=(0, 1))
     found = {key: job() for key, job in ranks.jobs(lab).items()}
-    assert set(ranks.shown(found).rows) == set(metrics) and len(found["digits"]) == 12
+    assert set(ranks.summarize(found).rows) == set(metrics) and len(found["digits"]) == 12
     curves = Curves(caption="Figure.", benchmark="itm", data={"small": "digits"}, shares=(0, 0.5, 1))
     found = {key: job() for key, job in curves.jobs(lab).items()}
     assert set(found) == {f"{name} | {seed}" for name in "abc" for seed in (0, 1)}
@@ -80,8 +80,8 @@ def test_maps_stand_beside_the_results(nets: dict[str, LoadedModel], lab: Lab, m
         shares=(0, 1),
     )
     found = {key: job() for key, job in one.jobs(lab).items()}
-    shown = one.shown(found)
-    assert list(shown.rows) == ["a", "b", "c", maps.EVERY] and "over 3 networks" in shown.sentence
+    summary = one.summarize(found)
+    assert list(summary.rows) == ["a", "b", "c", maps.EVERY] and "over 3 networks" in summary.sentence
     one.draw(found, lab.runtime.out / "fig8.png", "Maps")
     assert (lab.runtime.out / "fig8.png").exists() and (lab.runtime.out / "fig8-a.npz").exists()
 

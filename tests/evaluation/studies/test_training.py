@@ -39,14 +39,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
     """Results of two per protocol, of which the second has an `ap50`."""
     found: list[tuple] = []
 
-    def evaluated(entry: Any, data: str, protocol: str, options: Mapping[str, Any], lab: Lab) -> list[Result]:
+    def evaluate_protocol(entry: Any, data: str, protocol: str, options: Mapping[str, Any], lab: Lab) -> list[Result]:
         found.append((data, protocol, dict(options)))
         others = {"top5": Estimate(0.9)}
         first = Result.of(Estimate(0.5), protocol=protocol, recipe="", metric="top1", others=others)
         return [first, Result.of(Estimate(0.2), protocol=protocol, recipe="", metric="ap50")]
 
-    monkeypatch.setattr(training, "evaluated", evaluated)
-    monkeypatch.setattr(training, "trained", lambda words, seed, lab: Entry())
+    monkeypatch.setattr(training, "evaluate_protocol", evaluate_protocol)
+    monkeypatch.setattr(training, "train_entry", lambda words, seed, lab: Entry())
     return found
 
 
@@ -79,10 +79,10 @@ def test_columns_ask_each_question_once_with_their_data_and_options(asked: list[
 def test_rows_and_columns_that_are_not_measured_have_the_published_numbers(tmp_path: Path) -> None:
     columns = {"one": Column("linear"), "two": Column("linear", data={"paper": "pets"})}
     claims = (Claim("larger", "one", (("a", "b"),)), Claim("larger too", "two", (("a", "b"),)))
-    shown = table(columns, judged_on={"small": "digits"}, claims=claims).shown({"a | 0": {"one": 0.5}})
-    assert shown.rows["a"]["one"].measured.value == 0.5 and shown.rows["a"]["two"].measured is None
-    assert shown.rows["b"]["one"].measured is None and shown.rows["b"]["one"].published == 60.0
-    assert shown.outcome == OPEN and "larger too" not in shown.sentence
+    summary = table(columns, judged_on={"small": "digits"}, claims=claims).summarize({"a | 0": {"one": 0.5}})
+    assert summary.rows["a"]["one"].measured.value == 0.5 and summary.rows["a"]["two"].measured is None
+    assert summary.rows["b"]["one"].measured is None and summary.rows["b"]["one"].published == 60.0
+    assert summary.outcome == OPEN and "larger too" not in summary.sentence
 
 
 def test_a_folder_that_is_not_made_is_named_with_its_command(tmp_path: Path) -> None:
@@ -143,11 +143,11 @@ def test_a_bound_agrees_if_a_higher_one_goes_with_a_lower_accuracy(sign: int, ex
         for k in range(6)
     }
     found["net 0 | 0"]["risk"] = 1.1
-    shown = one.shown(found)
-    assert shown.outcome == expected and "over 6 networks" in shown.sentence
+    summary = one.summarize(found)
+    assert summary.outcome == expected and "over 6 networks" in summary.sentence
     one.draw(found, tmp_path / "t.png", "a figure")
     assert (tmp_path / "t.png").read_bytes().startswith(PNG)
-    assert one.shown({}).outcome == OPEN
+    assert one.summarize({}).outcome == OPEN
 
 
 @pytest.mark.nightly
@@ -158,8 +158,8 @@ def test_maps_and_bounds_of_trained_networks(tmp_path: Path, monkeypatch: pytest
     studies = {"fig1": Maps(**how), "theorem4.1": Bounds(**how, images=60)}
     monkeypatch.setattr(run, "load_paper", lambda file: Paper("DSA", studies))
     for what in studies:
-        shown = run.reproduce("dsa", what, out=tmp_path, folder=STUDIES, train=train)
-        assert set(shown.rows) == set(rows)
+        summary = run.reproduce("dsa", what, out=tmp_path, folder=STUDIES, train=train)
+        assert set(summary.rows) == set(rows)
         assert (tmp_path / "dsa" / f"{what}.png").read_bytes().startswith(PNG)
 
 
@@ -169,4 +169,4 @@ def test_a_stop_names_the_way_to_go_on_that_this_command_has(stop: type, tmp_pat
         raise stop(f"stopped; {say.CALL} continues zoo/a")
 
     with pytest.raises(stop, match=r"^stopped; the same command continues zoo/a$"):
-        training.trained(("method=simclr",), 0, replace(lab(tmp_path), train=stopped))
+        training.train_entry(("method=simclr",), 0, replace(lab(tmp_path), train=stopped))
