@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import faiss
 import numpy as np
 import torch
 from torch import nn
@@ -29,6 +28,8 @@ def spherical_clusters(x: np.ndarray, k: int) -> np.ndarray:
 
     x: (N, D) features, N at least k. Rectified features lie in a narrow cone, in which directions from 0 hardly differ.
     """
+    import faiss
+
     centred = np.asarray(x, dtype=np.float64) - np.mean(x, 0, dtype=np.float64)
     lengths = np.linalg.norm(centred, axis=1, keepdims=True)
     rows = np.ascontiguousarray(centred / np.maximum(lengths, np.finfo(np.float32).tiny), dtype=np.float32)

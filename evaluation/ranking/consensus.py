@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from evaluation.results.choice import levelled
 from evaluation.results.statistics import generator
 from evaluation.results.verdict import Verdict, listed
+from sslkit.numerics.ties import average_ranks
 
 # Measured on models that were fine-tuned (recipes/benchmarks/ranking and constants.json). AGREEMENT: correlation of a
 # metric's scores with the accuracy after fine-tuning, both as normal scores; the mean over the seven tasks of the study
@@ -159,7 +159,7 @@ def consensus(
         return Consensus((), **found)
     own = scores[np.ix_(scored, chosen)].T
     found["score"][scored] = mean = normal_scores(own).mean(0)
-    found["rank"][scored] = rankdata(-levelled(mean))
+    found["rank"][scored] = average_ranks(-levelled(mean))
     drawn = _drawn(own, [redrawn[k] for k in chosen] if redrawn else [], seed)
     names = tuple(names[k] for k in chosen)
     agreement = measured_agreement(names) if agreement is None else agreement
@@ -187,7 +187,7 @@ def normal_scores(scores: np.ndarray) -> np.ndarray:
     Scores that are equal up to rounding share their mean rank.
     """
     flat = scores.reshape(-1, scores.shape[-1])
-    ranks = np.stack([rankdata(levelled(row)) for row in flat]) if len(flat) else flat
+    ranks = np.stack([average_ranks(levelled(row)) for row in flat]) if len(flat) else flat
     return ndtri((ranks - 0.5) / scores.shape[-1]).reshape(scores.shape)
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
-from torchvision.ops import box_iou
 
 from evaluation.datasets import AS_USUAL, Reading
 from evaluation.datasets._splits import draw_keys
@@ -95,6 +94,8 @@ def _beside(
 
     boxes: (n, 4). size: height and width of the image. reach: of the move, in sides of the box; None: anywhere.
     """
+    from torchvision.ops import box_iou
+
     width, height = (boxes[k, 2:] - boxes[k, :2]).tolist()
     for _ in range(TRIES):
         if reach is None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.consensus import Consensus
@@ -17,6 +16,7 @@ from evaluation.ranking.table import table as as_table
 from evaluation.results.choice import levelled
 from evaluation.results.statistics import Z95
 from sslkit.errors import UserError
+from sslkit.numerics.ties import average_ranks
 
 # Redrawn images understate the spread over new ones, by a third where a metric fits itself to the images (LEEP, kNN,
 # SFDA, concept variation). The least of 1, 1.25, 1.5, 1.75, 2 with which 14 metrics all held 92 % of their expectations
@@ -129,7 +129,7 @@ def ranks_of(scores: np.ndarray) -> np.ndarray:
     found = np.full(scores.shape, np.nan)
     for row in np.ndindex(scores.shape[:-1]):
         known = ~np.isnan(scores[row])
-        found[row][known] = rankdata(-levelled(scores[row][known]))
+        found[row][known] = average_ranks(-levelled(scores[row][known]))
     return found
 
 

@@ -14,6 +14,7 @@ from evaluation.results.choice import first_largest
 from evaluation.transferability._scatter import EPS, mean_rounding
 from evaluation.transferability.base import BLOCK, Sample, Score
 from sslkit.errors import UserError
+from sslkit.numerics.ties import average_ranks
 
 TAKES_NUMBERS = True
 DIGITS = 12  # of a correlation; smaller differences are rounding, and count as ties
@@ -85,9 +86,7 @@ def rank_variance(ordered: np.ndarray) -> float:
 
 def spearman(first: np.ndarray, second: np.ndarray) -> float:
     """Return Spearman's correlation, ties at their mean rank; 0 if either is constant."""
-    from scipy.stats import rankdata
-
-    ranks = [rankdata(values) - (len(values) + 1) / 2 for values in (first, second)]
+    ranks = [average_ranks(values) - (len(values) + 1) / 2 for values in (first, second)]
     size = math.sqrt(float(ranks[0] @ ranks[0]) * float(ranks[1] @ ranks[1]))
     return float(ranks[0] @ ranks[1]) / size if size else 0.0
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
 from torch import Tensor
 
 from evaluation.results.choice import levelled
@@ -15,6 +14,7 @@ from evaluation.transferability import sfda
 from evaluation.transferability._scatter import EPS
 from evaluation.transferability.base import NO_REFERENCE, Sample, Score, check_scale
 from sslkit.errors import UserError
+from sslkit.numerics.ties import average_ranks
 
 MOST_STEPS = {"code": 6, "paper": 5}
 BOTH = (0.3, 0.6)
@@ -182,7 +182,7 @@ def _after(sample: Sample, units: Units, path: Trajectory, lam: float, options: 
 
 def over_zoo(parts: Sequence[Mapping[str, float]]) -> list[float]:
     """Return minus each model's mean rank over the lam (1 is best, ties at their mean rank), from the `parts`."""
-    ranks = [rankdata(-levelled([part[f"lam={lam}"] for part in parts])) for lam in BOTH]
+    ranks = [average_ranks(-levelled([part[f"lam={lam}"] for part in parts])) for lam in BOTH]
     return (-np.mean(ranks, 0)).tolist()
 
 

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
+from sslkit.runtime.light_imports import leave_out
+
 PROGRAMS = ("recipes", "sslkit_recipes")  # their folder, in the clone and installed
 FAILED, REFUSED = 1, 2
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -119,6 +121,7 @@ def prepare() -> None:
     global _prepared
     _prepared = True
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch: spinning threads stall a shared machine
+    leave_out()
     _open_streams()
     is_child = multiprocessing.parent_process() is not None
     handler = _stop_child if is_child else _stop if _is_first() else _go_on

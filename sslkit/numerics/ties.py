@@ -126,6 +126,12 @@ def nearest_of_all(x: torch.Tensor, k: int) -> torch.Tensor:
     return (group * n + position).sort(dim=1).values[:, :k] % n
 
 
+def average_ranks(values: np.ndarray) -> np.ndarray:
+    """(n,) ranks of the values from 1 for the smallest; equal values share the mean of theirs, as in scipy.stats."""
+    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[group]
+
+
 def lengths(x: np.ndarray) -> np.ndarray:
     """(n,) float64 Euclidean lengths of rows (n, D)."""
     return np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64))

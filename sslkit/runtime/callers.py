@@ -9,6 +9,8 @@ from typing import Any
 
 from sslkit.options.calls import by_keywords
 
+from sslkit.runtime.light_imports import light_imports
+
 
 @contextmanager
 def environment_kept() -> Iterator[None]:
@@ -32,7 +34,7 @@ def process_kept() -> Iterator[None]:
     torch = sys.modules.get("torch")  # some functions need no torch, and should not wait for it
     threads, form = torch and torch.get_num_threads(), warnings.formatwarning
     try:
-        with environment_kept(), warnings.catch_warnings():
+        with environment_kept(), warnings.catch_warnings(), light_imports():
             yield
     finally:
         warnings.formatwarning = form

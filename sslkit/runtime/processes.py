@@ -11,16 +11,19 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from lightning_fabric import Fabric
-from lightning_fabric.accelerators import CPUAccelerator
-from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
-from lightning_fabric.strategies import DDPStrategy
-from lightning_fabric.utilities.exceptions import MisconfigurationException
-from lightning_fabric.utilities.rank_zero import rank_zero_only
 
 from sslkit.errors import RunFailed, UserError, first_line
 from sslkit.runtime import hardware
 from sslkit.runtime.checkpoint import how_to_go_on
+from sslkit.runtime.light_imports import light_imports
+
+with light_imports():
+    from lightning_fabric import Fabric
+    from lightning_fabric.accelerators import CPUAccelerator
+    from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
+    from lightning_fabric.strategies import DDPStrategy
+    from lightning_fabric.utilities.exceptions import MisconfigurationException
+    from lightning_fabric.utilities.rank_zero import rank_zero_only
 
 LOST = ("gloo/transport", "Connection reset by peer", "Connection closed by peer")  # in torch's errors
 LAUNCHERS = {"torchrun": TorchElasticEnvironment, "srun": SLURMEnvironment}

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from lightning_fabric.utilities import move_data_to_device
 
 from sslkit.data.loader import TimedLoader, make_loader
 from sslkit.data.sources.named import Images
@@ -49,6 +48,8 @@ class Loading:
 
 def to_device(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
     """Move a batch, but for aspects and the boxes of `Crops`: views are drawn on the CPU, and no step waits."""
+    from lightning_fabric.utilities import move_data_to_device
+
     # An array of numpy, since DDP moves every tensor that it is given.
     return {**move_data_to_device(batch, device), "aspect": batch["aspect"].numpy()}
 

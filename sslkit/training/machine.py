@@ -1,10 +1,9 @@
 """How the settings of a run use this machine: its processes, compiled networks, and what a card says of them."""
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning_fabric import Fabric
 
 from sslkit.composition.method import Method
 from sslkit.data.loader import workers_for
@@ -19,6 +18,9 @@ from sslkit.terminal.say import counted
 from sslkit.training.config import Config
 from sslkit.training.data import Data
 from sslkit.training.step import compiled_parts
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 LARGE, LONG = 10_000_000, 5_000  # parameters, and steps of a run, from which compiling is proposed
 
@@ -42,7 +44,7 @@ def check_trainer(config: Config) -> None:
         check_compiler(fabric.device)
 
 
-def fabric_of(config: Config) -> Fabric:
+def fabric_of(config: Config) -> "Fabric":
     """The run's Fabric, which is not launched yet. Raises UserError as `processes.make_fabric` does."""
     t = config.trainer
     own = processes.devices(t.devices, t.accelerator, config.data.batch_size, t.num_nodes)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from scipy import ndimage
 
 from evaluation.protocols.detection.boxes import Boxes, Instances
 from evaluation.results.statistics import generator
@@ -119,6 +118,8 @@ def _made(split: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @cache
 def _measured(split: str, seed: int) -> tuple[np.ndarray, list[tuple[int, int, int, int]], np.ndarray]:
     """Number of objects of each image, (N,), and the box and the mask's number of pixels, (M,), of every object."""
+    from scipy import ndimage
+
     shown = _made(split, seed)[1]
     found = [ndimage.find_objects(one) for one in shown]
     boxes = [(x.start, y.start, x.stop, y.stop) for slices in found for y, x in slices]
@@ -145,6 +146,8 @@ def _drawings(split: str) -> list[list[Image.Image]]:
 
 def _ground(pixels: np.ndarray) -> np.ndarray:
     """(S, S) bool: nearly white pixels connected to the border. pixels: (3, S, S) uint8."""
+    from scipy import ndimage
+
     areas, _ = ndimage.label(pixels.min(0) >= _WHITE)
     border = np.concatenate([areas[0], areas[-1], areas[:, 0], areas[:, -1]])
     return np.isin(areas, border[border > 0])
