@@ -71,12 +71,6 @@ def settled(paths: Path) -> None:
     plot_confusion([0, 1, 1], [0, 1, 0], ["a", "b"], paths / "confusion.png")
 
 
-def pictured() -> None:
-    from evaluation.ranking.ped_plots import plot_energy
-
-    plot_energy({"a": [3.0, 2.0, 1.0]}, "energy.png")
-
-
 def measured() -> None:
     from evaluation.ranking.ground_truth import ground_truth
 
@@ -136,7 +130,6 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
     "table": lambda: evaluation.table(results()),
     "report.write_report": lambda: evaluation.report.write_report("zoo", "report.html"),
     "plots": lambda: settled(Path()),
-    "ped_plots": pictured,
     "ranking.ground_truth": measured,
     "ranking.successive_halving": chosen,
     "ranking.rank_tasks": ranked,

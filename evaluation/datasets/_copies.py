@@ -5,7 +5,7 @@ Images of one group, such as the pages of a file, and copies of one image stay t
 
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -100,51 +100,3 @@ def units(ids: np.ndarray, images: np.ndarray, groups: np.ndarray | None) -> tup
         first, member = np.unique(whole[order], return_index=True, return_inverse=True)[1:]
         names[order] = names[order][first][member]
     return np.unique(names, return_index=True, return_inverse=True)
-
-
-@dataclass(frozen=True)
-class Own:
-    """The training images that belong to a test image, and are not compared with it: the same image, and its groups.
-
-    image: (M,) number of each test image. group: (N,) of each training image. pairs: sorted image * `groups` + group of
-    every group that has a copy of the image. groups: their number.
-    """
-
-    image: np.ndarray
-    group: np.ndarray
-    pairs: np.ndarray
-    groups: int
-
-    @classmethod
-    def of(cls, learned: np.ndarray, tested: np.ndarray, groups: np.ndarray | None) -> "Own":
-        """learned, tested: (N,), (M,) int64, equal for the same image. groups: (N,) of the training images, or None."""
-        numbers = np.unique(np.concatenate([learned, tested]), return_inverse=True)[1]
-        learned, tested = np.split(numbers, [len(learned)])
-        group = learned if groups is None else np.unique(groups, return_inverse=True)[1]
-        count = int(group.max()) + 1
-        pairs = np.unique(learned * count + group)
-        return cls(tested, group, pairs[np.isin(pairs // count, tested)], count)
-
-    def at(self, order: np.ndarray, rows: np.ndarray) -> "Own":
-        """Return that of the test images `rows` beside the training images in another order."""
-        return replace(self, image=self.image[rows], group=self.group[order])
-
-    def holds(self, rows: np.ndarray, position: np.ndarray) -> np.ndarray:
-        """Return True where a training image belongs to a test image. rows, position: any shapes that broadcast."""
-        if not len(self.pairs):
-            return np.zeros(np.broadcast_shapes(rows.shape, position.shape), bool)
-        pair = self.image[rows] * self.groups + self.group[position]
-        return self.pairs[np.searchsorted(self.pairs, pair).clip(max=len(self.pairs) - 1)] == pair
-
-    @property
-    def in_train(self) -> np.ndarray:
-        """(M,) bool: test images that are also training images."""
-        return np.isin(self.image, self.pairs // self.groups)
-
-    @property
-    def most(self) -> int:
-        """The largest number of training images that belong to one image."""
-        if not len(self.pairs):
-            return 0
-        sizes = np.bincount(self.group, minlength=self.groups)[self.pairs % self.groups]
-        return int(np.bincount(self.pairs // self.groups, sizes).max())

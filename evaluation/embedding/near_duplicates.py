@@ -16,12 +16,12 @@ from evaluation.embedding.sources import Part, located
 from evaluation.embedding.table import Embedding
 from evaluation.embedding.thumbnails import shortened, thumbnails
 from evaluation.features.checks import checked
-from evaluation.learners.neighbours import unit_rows
 from sslkit.data.decode.pages import PagedImages
 from sslkit.data.sources.folder import FolderImages
 from sslkit.errors import UserError
 from sslkit.files.writing import write_csv, write_whole
 from sslkit.numerics.figures import save_figure
+from sslkit.numerics.neighbours import unit_rows
 from sslkit.numerics.ties import pair_cosines, search_error
 from sslkit.terminal.say import counted
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.datasets._copies import Own
 from evaluation.features.checks import checked
-from evaluation.learners.neighbours import MORE, neighbours, unit_rows
 from sslkit.errors import UserError
 from sslkit.files.writing import write_csv, write_whole
+from sslkit.numerics.neighbours import MORE, Own, neighbours, unit_rows
 from sslkit.numerics.ties import pair_cosines, settle
 
 SEARCHES = ("exact", "hnsw", "ivf")

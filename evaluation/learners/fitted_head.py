@@ -10,9 +10,9 @@ from tqdm import tqdm
 from evaluation.datasets._splits import held_out
 from evaluation.learners.linear_heads import Scaling
 from evaluation.learners.linear_parts import Part
-from evaluation.learners.logistic import Probe
 from evaluation.learners.strengths import fit, problem, scores_of
 from sslkit.errors import UserError
+from sslkit.numerics.logistic import Probe
 from sslkit.runtime.context import Runtime
 
 STRENGTHS = tuple(10.0**power for power in range(-5, 3))  # of the cross-entropy against the penalty

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from evaluation.results.measures import SHARE, map11
+from evaluation.results.measures import map11
 from sslkit.data.loader import EpochBatches
 from sslkit.errors import UserError
 from sslkit.numerics.schedules import cosine
+from sslkit.numerics.ties import SHARE
 from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime
 
@@ -180,7 +181,7 @@ def judge_heads(heads: Heads, x: np.ndarray, rows: np.ndarray, y: np.ndarray, me
 
 
 def _top_class(scores: Tensor) -> Tensor:
-    """Like `evaluation.results.measures.top_class`, (H, n) of scores (H, n, K) on their device."""
+    """Like `sslkit.numerics.ties.top_class`, (H, n) of scores (H, n, K) on their device."""
     bound = SHARE[torch.finfo(scores.dtype).bits] * scores.abs().amax(2, keepdim=True)
     return (scores >= scores.amax(2, keepdim=True) - bound).to(torch.int8).argmax(2)
 

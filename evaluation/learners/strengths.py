@@ -9,9 +9,9 @@ import torch
 
 from evaluation.learners.linear_heads import Scaling
 from evaluation.learners.linear_parts import Part
-from evaluation.learners.logistic import Probe, Problem, sigmoid_problem, softmax_problem
 from evaluation.results.choice import highest_of, lowest_of
 from sslkit.errors import UserError
+from sslkit.numerics.logistic import Probe, Problem, sigmoid_problem, softmax_problem
 from sslkit.runtime.context import Runtime
 
 STRENGTHS = np.logspace(-5, 6, 45)  # c = 1 / lambda

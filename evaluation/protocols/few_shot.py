@@ -17,11 +17,11 @@ from torch import Tensor
 from evaluation.features.table import Features, as_features
 from evaluation.learners.episode_solvers import CLASSIFIERS, TOLERANCE, Solved, solve_episodes
 from evaluation.learners.episodes import EpisodeTable, draw_episodes, one_label
-from evaluation.learners.neighbours import unit_rows
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import over_episodes
 from sslkit.errors import UserError
+from sslkit.numerics.neighbours import unit_rows
 from sslkit.options.settings import MOST, setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime

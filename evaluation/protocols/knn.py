@@ -1,7 +1,4 @@
-"""Exact k nearest neighbours: cosine, votes weighted by exp(s / T) (Wu et al. 2018, arXiv 1805.01978).
-
-k = 20 and T = 0.07 are those of DINO (Caron et al. 2021, arXiv 2104.14294).
-"""
+"""Exact k nearest neighbours: cosine, votes weighted by exp(s / T); see `sslkit.numerics.neighbours`."""
 
 import time
 from collections.abc import Sequence
@@ -10,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.datasets._copies import Own
 from evaluation.features.table import Features, matched
 from evaluation.learners.episodes import one_label
-from evaluation.learners.neighbours import neighbours, vote
 from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols.base import Subject, Terminal
 from evaluation.results import unseen
@@ -21,17 +16,17 @@ from evaluation.results.class_means import mean_per_class
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, share
 from sslkit.errors import UserError
+from sslkit.numerics import accuracy
+from sslkit.numerics.neighbours import TEMPERATURE, K, Own
 from sslkit.options.settings import setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 
-QUERIES, VOTES = 4096, 2**22  # test images, and class votes, held in memory at a time
-
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    k: int = setting(20, "nearest training images that vote", least=1, most=10_000)
-    temperature: float = setting(0.07, "T of the votes; smaller values weight the nearest more", above=0)
+    k: int = setting(K, "nearest training images that vote", least=1, most=10_000)
+    temperature: float = setting(TEMPERATURE, "T of the votes; smaller values weight the nearest more", above=0)
     ks: Sequence[int] = setting(
         (1, 10, 20, 100, 200),
         'further numbers of neighbours, those up to the number of training images; in `others`, as "k=10"',
@@ -51,7 +46,7 @@ def knn(train: Any, test: Any, options: Options) -> Result:
     `sslkit.data.pixel_digest`), is excluded from its own neighbours, with the images of its groups if train has some;
     details["in_train"] is their number, and without them the accuracy stands in `others`.
     The metric is that of test, top1 or mean_per_class. Equal votes, and equally similar images at the k-th place, go
-    to the smaller class number, then to the smaller id (`predict`, `learners/neighbours.py`,
+    to the smaller class number, then to the smaller id (`predict`, `sslkit/numerics/neighbours.py`,
     `sslkit/numerics/ties.py`). Memory beside the features: some 0.2 GB, independent of their number.
     Raises UserError for invalid features, rows of zeros, several labels per image, test classes that train lacks, and
     k above the number of training images.
@@ -99,7 +94,7 @@ def predict(
     train: Features,
     test: Features,
     ks: Sequence[int],
-    temperature: float = Options.temperature,
+    temperature: float = TEMPERATURE,
     own: Own | None = None,
 ) -> dict[int, np.ndarray]:
     """{k: (M,) int64 predicted label of each test image}, for each of `ks`.
@@ -107,15 +102,11 @@ def predict(
     own: a test image is not compared with the training images that belong to it.
     """
     order = np.lexsort((train.ids, train.y))  # makes labels independent of the order of the rows and of the blocks
-    classes, label = np.unique(train.y[order], return_inverse=True)
-    labels = {k: np.empty(len(test), np.int64) for k in ks}
-    step = min(QUERIES, max(1, VOTES // len(classes)))
     by_id = np.argsort(test.ids, kind="stable")
-    for rows in np.split(by_id, range(step, len(test), step)):
-        hidden = None if own is None else own.at(order, rows)
-        similarity, position = neighbours(train.x, order, test.x[rows], max(ks), hidden, rows)
-        for k, voted in vote(similarity, label[position], ks, temperature, len(classes)).items():
-            labels[k][rows] = classes[voted]
+    voted = accuracy.predict(train.x, train.y, order, test.x, by_id, ks, temperature, own)
+    labels = {k: np.empty(len(test), np.int64) for k in ks}
+    for k in ks:
+        labels[k][by_id] = voted[k]
     return labels
 
 

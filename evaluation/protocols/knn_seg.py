@@ -13,14 +13,13 @@ import torch
 from torch import Tensor
 
 from evaluation.datasets import Reading
-from evaluation.datasets._copies import Own
 from evaluation.features.models import Loading
-from evaluation.learners.neighbours import neighbours
 from evaluation.protocols._patches import judge
 from evaluation.protocols._patches.features import Patches, patches_of
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from sslkit.errors import UserError
+from sslkit.numerics.neighbours import Own, neighbours
 from sslkit.options.settings import MOST, setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime

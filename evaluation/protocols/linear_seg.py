@@ -17,13 +17,13 @@ from torch.nn.functional import log_softmax
 from evaluation.datasets import Reading
 from evaluation.features.checks import device_of
 from evaluation.features.models import Loading
-from evaluation.learners.lbfgs import Axes, Loss, State, begin, minimise, principal_axes
 from evaluation.protocols._patches import judge
 from evaluation.protocols._patches.features import Patches, patches_of
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import generator
 from sslkit.errors import UserError
+from sslkit.numerics.lbfgs import Axes, Loss, State, begin, minimise, principal_axes
 from sslkit.options.settings import MOST, setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime

@@ -17,8 +17,8 @@ from evaluation.ranking.task_names import file_names, task_name
 from evaluation.results.names import short
 from sslkit.errors import UserError
 from sslkit.files.writing import exclusive, write_text
-from sslkit.numerics.accuracy import wilson_interval
 from sslkit.numerics.figures import FIRST, INK, OTHERS, QUIET, SMALL, better, panel, save_figure
+from sslkit.numerics.wilson import wilson
 from sslkit.terminal import say
 from sslkit.terminal.say import words
 
@@ -186,7 +186,7 @@ def plot(found: Halving, path: Path) -> Path:
 
 def _whiskers(values: np.ndarray, n: int) -> np.ndarray:
     """The lengths (2, R) of 95 % intervals below and above accuracies (R,) in percent of n images."""
-    ends = 100 * np.array([wilson_interval(value / 100, n) for value in values])
+    ends = 100 * np.array([wilson(value / 100, n) for value in values])
     return np.abs(ends - values[:, None]).T
 
 

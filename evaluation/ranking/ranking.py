@@ -14,9 +14,9 @@ from evaluation.ranking.scoring import parse
 from evaluation.ranking.source_marks import letters
 from evaluation.ranking.table import table as as_table
 from evaluation.results.choice import levelled
-from evaluation.results.statistics import Z95
 from sslkit.errors import UserError
 from sslkit.numerics.ties import average_ranks
+from sslkit.numerics.wilson import Z95
 
 # Redrawn images understate the spread over new ones, by a third where a metric fits itself to the images (LEEP, kNN,
 # SFDA, concept variation). The least of 1, 1.25, 1.5, 1.75, 2 with which 14 metrics all held 92 % of their expectations

@@ -7,8 +7,8 @@ import numpy as np
 from evaluation.results.class_means import mean_per_class
 from evaluation.results.statistics import Estimate, bias_corrected, generator, share
 from sslkit.errors import UserError
+from sslkit.numerics.ties import rounding, top_class
 
-SHARE = {32: 2.0**-20, 64: 2.0**-40}  # of the largest score, by the bits of a number: see `rounding`
 # Positive, and negative, images of a class for an interval of average precision. In 205 and 219 simulated data sets
 # with so many, of two to six classes, intervals held 93 % (map) and 92 % (map11) of the values on unlimited images.
 FEWEST = 20
@@ -31,20 +31,6 @@ def measured(scores: np.ndarray, y: np.ndarray, metric: str) -> tuple[Estimate, 
     if metric == "mean_per_class":
         return mean_per_class(right, y), {"top1": share(right), **others}, right
     return share(right), others, right
-
-
-def rounding(scores: np.ndarray) -> np.ndarray:
-    """Return the tolerance (N, 1) within which two scores of a row (N, K) count as equal: a share of the largest.
-
-    A score is a sum of D products, with a rounding error of about sqrt(D) * 2^-53 of the largest (float32: 2^-24). The
-    share is 2^-40 (2^-20): hundreds of that (one third) at D = 2,048. More would merge different float32 scores.
-    """
-    return SHARE[32 if scores.dtype == np.float32 else 64] * np.abs(scores).max(1, keepdims=True)
-
-
-def top_class(scores: np.ndarray) -> np.ndarray:
-    """Return the class (N,) int64 of the highest of scores (N, K); the first of those equal up to rounding."""
-    return (scores >= scores.max(1, keepdims=True) - rounding(scores)).argmax(1)
 
 
 def in_top(scores: np.ndarray, y: np.ndarray, k: int) -> np.ndarray:

@@ -3,7 +3,8 @@
 import numpy as np
 
 from evaluation.results.class_means import variance_over_classes
-from evaluation.results.statistics import Z95, t_quantile
+from evaluation.results.statistics import t_quantile
+from sslkit.numerics.wilson import Z95
 
 Z80 = 0.8416212335729143
 

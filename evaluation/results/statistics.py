@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sslkit.errors import UserError
+from sslkit.numerics.wilson import wilson
 
-Z95 = 1.959963984540054
 ROUNDING = 1e-9  # accuracies, and ends of an interval, that differ by less are equal
 CELLS = 2**22  # resampling counts in memory at once
 LEAST = 30  # images below which the interval of a statistic that is no mean held its value in less than 92 %
@@ -41,22 +41,6 @@ def share(right: np.ndarray) -> Estimate:
     """
     p = float(np.mean(right))
     return Estimate(p, wilson(p, len(right)), "wilson over images", len(right))
-
-
-def wilson(p: float, n: float) -> tuple[float, float]:
-    """Return the 95 % interval of a share p of n (Wilson 1927, JASA 22:209); n may be fractional.
-
-    It holds 95 % on average over shares; 84 % at the worst, where p is so near to 0 or 1 that one image decides.
-    """
-    low, high = wilson_ends(p, n)
-    return float(low), float(high)
-
-
-def wilson_ends(p: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends (...,) of `wilson` for shares p (...,) of n (...,)."""
-    middle = (p + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
-    half = Z95 / (1 + Z95**2 / n) * (p * (1 - p) / n + Z95**2 / (4 * n * n)) ** 0.5
-    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
 
 
 def over_episodes(accuracy: np.ndarray) -> Estimate:

@@ -9,7 +9,6 @@ from scipy import stats
 
 from evaluation.datasets import Reading
 from evaluation.features.models import load_model
-from evaluation.learners.logistic import fit_logistic
 from evaluation.ranking.ground_truth import opened_splits
 from evaluation.results.statistics import Estimate
 from evaluation.studies.claims import AGREES, DISAGREES, OPEN, Cell, Numbers, Summary, outcome
@@ -18,6 +17,7 @@ from evaluation.studies.study import Lab, Study
 from evaluation.studies.subjects import Stage, follow
 from evaluation.studies.subsets import PENALTY, SCORES, Source, score_subset
 from evaluation.tuning.classifier import Setting
+from sslkit.numerics.logistic import fit_logistic
 
 ON_SOURCE = "accuracy on the source"
 MEASURES = ("head only", "all weights")

@@ -14,7 +14,6 @@ from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
 from evaluation.features.extraction import extract
 from evaluation.features.models import load_model
-from evaluation.learners.logistic import fit_logistic
 from evaluation.ranking.scoring import score
 from evaluation.results.statistics import over_seeds
 from evaluation.studies.claims import Cell, Claim, Numbers, Summary, by_row, judge
@@ -23,6 +22,7 @@ from evaluation.studies.study import Lab, Study
 from evaluation.studies.subjects import Stage, follow, percent
 from evaluation.studies.training import train_entry
 from evaluation.tuning.classifier import Setting
+from sslkit.numerics.logistic import fit_logistic
 from sslkit.zoo.heads import LABELS
 
 PENALTY = 1.0  # of the head: c of `fit_logistic`, the same for every task

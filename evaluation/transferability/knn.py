@@ -4,13 +4,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.datasets._copies import Own
-from evaluation.learners.neighbours import neighbours, unit_rows, vote
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
+from sslkit.numerics.neighbours import TEMPERATURE, K, Own, neighbours, unit_rows, vote
 
 
-def knn_right(x: Tensor, y: Tensor, k: int = 20, temperature: float = 0.07, groups: Tensor | None = None) -> Tensor:
+def knn_right(
+    x: Tensor, y: Tensor, k: int = K, temperature: float = TEMPERATURE, groups: Tensor | None = None
+) -> Tensor:
     """Return (N,) 1.0 where the k most similar other rows, weighted by exp(cosine / temperature), vote for the label.
 
     x: (N, D). y: (N,) int64 from 0. Ties go to the smaller class. Similarities are float32. A row votes for no row that
@@ -41,7 +42,7 @@ def _in_range(x: np.ndarray) -> np.ndarray:
     return np.ldexp(x, -exponent[:, None])
 
 
-def score(sample: Sample, *, k: int = 20, temperature: float = 0.07) -> Score:
+def score(sample: Sample, *, k: int = K, temperature: float = TEMPERATURE) -> Score:
     """Share of images whose k nearest others by cosine, weighted by exp(s / temperature), vote for the right class.
 
     Exact copies, images of equal features, do not vote for each other, if more than half of the rows are distinct; nor

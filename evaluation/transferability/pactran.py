@@ -5,10 +5,10 @@ import math
 import torch
 from torch import Tensor
 
-from evaluation.learners.lbfgs import Axes, begin, minimise, softmax_loss
-from evaluation.learners.logistic import DEFAULT_ITER
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
+from sslkit.numerics.lbfgs import Axes, begin, minimise, softmax_loss
+from sslkit.numerics.logistic import DEFAULT_ITER
 
 TOL = 1e-5  # of the fitted objective, relative; 1e-7 moves the score by 1e-6 of itself and takes twice as long
 

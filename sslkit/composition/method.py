@@ -282,6 +282,8 @@ def method(
         if body.doubt:
             say.warn(f"backbone {body.recipe.name}: {body.doubt}", stacklevel=2)
         head = kinds["objective"](body, **options["objective"])
+        if len(kinds) > 1:
+            head.expect_regularizers()
         widths = {"z": head.dim, "h": body.width}
         plugged = {part: own for part, own in options.items() if part != "objective"}
         parts = {part: kinds[part](widths[own.get("reads", kinds[part].reads)], **own) for part, own in plugged.items()}

@@ -1,63 +1,75 @@
-"""Two quick evaluations of features, k nearest neighbours and a linear probe, and the interval of a share."""
+"""The kNN accuracy of every command, and the accuracy of a probe of one strength, on features that are computed."""
 
-import warnings
+from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from sslkit.errors import UserError
-from sslkit.numerics.diagnostics import EPS, unit_rows
+from sslkit.numerics.logistic import softmax_problem
+from sslkit.numerics.neighbours import TEMPERATURE, K, Own, neighbours, vote
+
+PROBE_TOL = 1e-3  # within 0.1 points of the optimum's accuracy
+QUERIES, VOTES = 4096, 2**22  # rows, and class votes, held in memory at a time
 
 
 def knn_accuracy(
-    bank: Tensor, bank_y: Tensor, query: Tensor, query_y: Tensor, *, k: int = 10, temperature: float = 0.07
+    bank: Tensor, bank_y: Tensor, query: Tensor, query_y: Tensor, *, k: int = K, temperature: float = TEMPERATURE
 ) -> float:
-    """kNN accuracy: cosine similarity, votes weighted by exp(s / T).
+    """Accuracy of `evaluation.knn` without its checks: a row without a direction votes for nothing and counts as wrong.
 
-    bank: (N, D), bank_y: (N,), query: (M, D), query_y: (M,). k is at most N. In float64: among equal votes, and among
-    equally similar images for the k-th place, the smaller class wins, and rounding decides neither.
+    bank: (N, D), bank_y: (N,), query: (M, D), query_y: (M,). k is at most N. Among equal votes, and among equally
+    similar images for the k-th place, the smaller class wins, and rounding decides neither.
     """
     if k > len(bank):
         raise UserError(f"eval.k={k} neighbours, but only {len(bank)} images; lower eval.k")
-    classes, bank_class = bank_y.unique(return_inverse=True)
-    order = bank_class.argsort(stable=True)
-    bank, bank_class = unit_rows(bank[order]), bank_class[order]
-    rounding = (bank.shape[1] + 4) * EPS  # of a float64 cosine
-    right = 0
-    for rows, y in zip(query.split(256), query_y.split(256), strict=True):
-        similarity, nearest = _nearest(unit_rows(rows) @ bank.T, k, rounding)
-        votes = torch.zeros(len(rows), len(classes), dtype=similarity.dtype, device=rows.device)
-        # Subtracting 1 changes no winner and keeps the exponential finite.
-        votes.scatter_add_(1, bank_class[nearest], ((similarity - 1) / temperature).exp())
-        equal = 1 - (k + 4) * EPS - 2 * rounding / temperature
-        winner = (votes >= votes.amax(1, keepdim=True) * equal).int().argmax(1)
-        right += (classes[winner] == y).sum().item()
-    return right / len(query)
+    bank, bank_y, query, query_y = (part.numpy() for part in (bank, bank_y, query, query_y))
+    order, asked = np.flatnonzero(bank.any(1)), np.flatnonzero(query.any(1))
+    if not len(order):
+        return 0.0
+    order = order[np.argsort(bank_y[order], kind="stable")]
+    k = min(k, len(order))
+    voted = predict(bank, bank_y, order, query, asked, [k], temperature)[k]
+    return float((voted == query_y[asked]).sum() / len(query))
 
 
-def _nearest(similarity: Tensor, k: int, rounding: float) -> tuple[Tensor, Tensor]:
-    """The k largest of (M, N) and their places, each (M, k); among those tied for the k-th place the first ones."""
-    last = similarity.topk(k, dim=1).values[:, -1:]
-    tied = (similarity - last).abs() <= rounding
-    places = torch.arange(similarity.shape[1], device=similarity.device)
-    # Cosines lie in [-1, 1]: 2 is added above the k-th, and the tied ones get 0 to -1 by their place.
-    keys = torch.where(tied, -places / len(places), similarity + torch.where(similarity > last, 2.0, -3.0))
-    nearest = keys.topk(k, dim=1).indices
-    return similarity.gather(1, nearest), nearest
+def predict(
+    bank: np.ndarray,
+    bank_y: np.ndarray,
+    order: np.ndarray,
+    query: np.ndarray,
+    rows: np.ndarray,
+    ks: Sequence[int],
+    temperature: float,
+    own: Own | None = None,
+) -> dict[int, np.ndarray]:
+    """{k: (n,) predicted label of each of the query's `rows` (n,)}, for each of `ks`; see `neighbours`, `vote`.
+
+    bank: (N, D), bank_y: (N,). order: (m,) its rows that vote, those of a smaller class first. query: (M, D).
+    own: of the query's images and the bank's: a row is not compared with those that belong to it.
+    """
+    classes, label = np.unique(bank_y[order], return_inverse=True)
+    labels = {k: np.empty(len(rows), classes.dtype) for k in ks}
+    step = min(QUERIES, max(1, VOTES // len(classes)))
+    for start in range(0, len(rows), step):
+        some = rows[start : start + step]
+        hidden = None if own is None else own.at(order, some)
+        similarity, position = neighbours(bank, order, query[some], max(ks), hidden, some)
+        for k, voted in vote(similarity, label[position], ks, temperature, len(classes)).items():
+            labels[k][start : start + step] = classes[voted]
+    return labels
 
 
 def probe_accuracy(bank: Tensor, bank_y: Tensor, query: Tensor, query_y: Tensor, *, c: float = 1.0) -> float:
-    """Accuracy of a logistic regression trained on the bank's standardised features (scikit-learn)."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
+    """Accuracy of the logistic regression of `evaluation.linear_probe`, with one strength c instead of a search.
 
-    probe = make_pipeline(StandardScaler(), LogisticRegression(C=c, max_iter=300, tol=1e-3))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # after 300 steps within 0.1 points of the optimum
-        probe.fit(bank.numpy(), bank_y.numpy())
-    return float(probe.score(query.numpy(), query_y.numpy()))
+    Features are standardised by the bank's. Its objective is within PROBE_TOL of the optimum.
+    """
+    mean, std = scale_of(bank)
+    problem = softmax_problem((bank - mean) / std, bank_y.numpy(), torch.float32)
+    probe = problem.fit(c, tol=PROBE_TOL)
+    return float((probe.predict((query - mean) / std) == query_y.numpy()).mean())
 
 
 def scale_of(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,28 +79,3 @@ def scale_of(x: Tensor) -> tuple[Tensor, Tensor]:
     """
     std, mean = torch.std_mean(x, 0)
     return mean, std.where(std > 1e-6 * mean.abs(), torch.inf)
-
-
-def wilson(share: float, n: int) -> float:
-    """Half the width of the 95 % Wilson interval of a share of n images."""
-    z = 1.959964
-    return z / (1 + z * z / n) * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5
-
-
-def wilson_interval(share: float, n: int) -> tuple[float, float]:
-    """The 95 % Wilson interval of a share of n images, which is not symmetric about it."""
-    z = 1.959964
-    middle, half = (share + z * z / (2 * n)) / (1 + z * z / n), wilson(share, n)
-    return max(middle - half, 0.0), min(middle + half, 1.0)
-
-
-def with_interval(share: float, n: int) -> str:
-    """A share of n images in percent with its 95 % Wilson interval: "78.8 % ± 1.8", "100.0 % (75.8 to 100.0)".
-
-    The ± stands only for ends that are right to 0.1 % and lie from 0 to 100 %.
-    """
-    low, high = wilson_interval(share, n)
-    half = wilson(share, n)
-    is_even = abs((low + high) / 2 - share) < 0.001 and half <= min(share, 1 - share)
-    ends = f"± {100 * half:.1f}" if is_even else f"({100 * low:.1f} to {100 * high:.1f})"
-    return f"{100 * share:.1f} % {ends}"

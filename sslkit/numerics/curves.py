@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
-from sslkit.numerics.accuracy import wilson_interval
 from sslkit.numerics.figures import (
     FIRST,
     GUIDE,
@@ -24,6 +23,7 @@ from sslkit.numerics.figures import (
     save_figure,
     titled,
 )
+from sslkit.numerics.wilson import wilson
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -155,7 +155,7 @@ def _draw_accuracies(axis: "Axes", rows: Rows, judged: Judged) -> None:
         dots = {"marker": marker, "markersize": 4 * (len(steps) <= FEW)}
         axis.plot(steps, [100 * share for share in shares], color=colour, label=label, **dots)
         if judged.images:
-            low, high = zip(*(wilson_interval(share, judged.images) for share in shares), strict=True)
+            low, high = zip(*(wilson(share, judged.images) for share in shares), strict=True)
             axis.fill_between(steps, *(100 * np.array(end) for end in (low, high)), color=colour, alpha=0.18, lw=0)
         if judged.before:
             axis.axhline(100 * judged.before[key], color=colour, lw=1.2, ls=":", label=earlier)

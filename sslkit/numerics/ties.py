@@ -14,6 +14,8 @@ import torch.nn.functional as F
 ANGLE = 2.0**-22  # radians that float32 cannot resolve: four roundings of 2^-24, of features and of unit rows
 SPREAD = 4.0  # times the root of the number of terms: 12 standard deviations of the sum's rounding, `search_error`
 
+SHARE = {32: 2.0**-20, 64: 2.0**-40}  # of the largest score, by the bits of a number: see `rounding`
+
 PAIRS = 2**19  # float64 numbers of row pairs held at a time
 
 Pairs = Callable[[np.ndarray, np.ndarray], np.ndarray]  # rows (n,), positions (n,) -> (n,) float64 cosines
@@ -124,6 +126,20 @@ def nearest_of_all(x: torch.Tensor, k: int) -> torch.Tensor:
     starts = cosine[:, :-1] - cosine[:, 1:] > sine * ANGLE + (width + 4) * 2.0**-52
     group = F.pad(starts.cumsum(1), (1, 0))  # equal cosines have one number
     return (group * n + position).sort(dim=1).values[:, :k] % n
+
+
+def rounding(scores: np.ndarray) -> np.ndarray:
+    """Return the tolerance (N, 1) within which two scores of a row (N, K) count as equal: a share of the largest.
+
+    A score is a sum of D products, with a rounding error of about sqrt(D) * 2^-53 of the largest (float32: 2^-24). The
+    share is 2^-40 (2^-20): hundreds of that (one third) at D = 2,048. More would merge different float32 scores.
+    """
+    return SHARE[32 if scores.dtype == np.float32 else 64] * np.abs(scores).max(1, keepdims=True)
+
+
+def top_class(scores: np.ndarray) -> np.ndarray:
+    """Return the class (N,) int64 of the highest of scores (N, K); the first of those equal up to rounding."""
+    return (scores >= scores.max(1, keepdims=True) - rounding(scores)).argmax(1)
 
 
 def average_ranks(values: np.ndarray) -> np.ndarray:

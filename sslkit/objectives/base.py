@@ -93,6 +93,9 @@ class Objective(nn.Module):
         cache: folder for files that later runs can reuse, which all ranks may write.
         """
 
+    def expect_regularizers(self) -> None:
+        """Called once, before all else, where regularisers are to read the embeddings; see MAE."""
+
     def describe(self) -> str:
         """One line for the start of a run, such as a choice and its reason; empty for none."""
         return ""

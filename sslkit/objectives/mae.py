@@ -18,15 +18,16 @@ class MAE(Objective):
     """The encoder sees a quarter of the patches; a light decoder predicts the pixels of the others.
 
     The encoder is a plain ViT of timm, or one of its Eva networks (EVA-02, DINOv3).
-    Regularisers need two views of an image, so its patches are shuffled once, the first and the second quarter are
-    encoded separately (one forward of 2 N short sequences), and each reconstructs all patches hidden from it. That
-    costs half of a full forward in the encoder; sets=1 is the paper's step, at half of the cost and with one view.
+    Regularisers need two views of an image: beside them its patches are shuffled once, the first and the second quarter
+    are encoded separately (one forward of 2 N short sequences), and each reconstructs all patches hidden from it. That
+    costs half of a full forward in the encoder, and twice the paper's step, which has one set.
     z and h are the mean of a set's patches, whatever the network pools. A network that pools its class token is
     evaluated by that token, which reconstruction trains only through attention; global_pool="avg" suits MAE. The
     decoder reads the tokens after the network's last norm. The network keeps its initial weights (the paper: Xavier),
     so that a pretrained network can be trained further.
 
     mask_ratio: share of hidden patches. sets: visible sets of an image, disjoint: sets * (1 - mask_ratio) <= 1.
+        None takes two beside a regulariser, otherwise the paper's one.
     decoder_dim: None takes two thirds of the encoder's width, in steps of 32, at most the published 512 (ViT-B: 512).
     decoder_depth: None takes two thirds of the encoder's blocks, at most the published 8 (ViT-B: 8).
     normalize_pixels: normalise the target of each patch by its own mean and variance.
@@ -43,7 +44,7 @@ class MAE(Objective):
         backbone: nn.Module,
         *,
         mask_ratio: Share = 0.75,
-        sets: Depth = 2,
+        sets: Depth | None = None,
         decoder_dim: Width | None = None,
         decoder_depth: Depth | None = None,
         normalize_pixels: bool = True,
@@ -55,8 +56,9 @@ class MAE(Objective):
             raise UserError(f"mae and u_mae take images only, and backbone {backbone.recipe.name} takes clips")
         masked_vit.check(net, backbone.recipe.name)
         self.dim = backbone.width
-        self.sets = sets
-        self.visible = _visible(net.patch_embed.num_patches, mask_ratio, sets)
+        self.patches, self.mask_ratio = net.patch_embed.num_patches, mask_ratio
+        self.chooses_sets = sets is None
+        self._take(1 if sets is None else sets)
         self.patch = net.patch_embed.patch_size
         self.normalize_pixels = normalize_pixels
         values = self.patch[0] * self.patch[1] * backbone.in_chans
@@ -67,6 +69,14 @@ class MAE(Objective):
         depth = min(8, max(1, len(net.blocks) * 2 // 3)) if decoder_depth is None else decoder_depth
         grid = net.patch_embed.grid_size
         self.decoder = masked_vit.Decoder(backbone.width, grid, values, dim=dim, depth=depth)
+
+    def _take(self, sets: int) -> None:
+        self.sets, self.visible = sets, _visible(self.patches, self.mask_ratio, sets)
+
+    def expect_regularizers(self) -> None:
+        """Embed two views of an image."""
+        if self.chooses_sets:
+            self._take(2)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Tokens:
         """views: one tensor (N, C, H, W). One forward of the encoder over all visible sets, one of the decoder."""

@@ -21,7 +21,7 @@ class UMAE(MAE):
         *,
         uniformity: Weight = 0.01,
         mask_ratio: Share = 0.75,
-        sets: Depth = 2,
+        sets: Depth | None = None,
         decoder_dim: Width | None = None,
         decoder_depth: Depth | None = None,
         normalize_pixels: bool = True,

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from sslkit.options.calls import by_keywords
-
 from sslkit.runtime.light_imports import light_imports
 
 

@@ -13,6 +13,7 @@ from sslkit.data.image_options import ON_ERROR, PAGES, ImageOptions
 from sslkit.data.images import joined
 from sslkit.data.sources.objects import as_source, name_of
 from sslkit.errors import UserError, shown
+from sslkit.numerics.neighbours import K
 from sslkit.options.settings import MOST_SEED, as_plain, nested, overlaid, setting, storable
 from sslkit.runtime.context import SAVE_SECONDS
 
@@ -183,7 +184,7 @@ class TrainerConfig:
 @dataclass
 class EvalConfig:
     every: int = setting(1, "epochs between two online evaluations", least=1, most=10**9)
-    k: int = setting(10, "neighbours of the kNN vote", least=1)
+    k: int = setting(K, "neighbours of the kNN vote", least=1)
     max_images: int = setting(
         10_000, "maximum number of images to train kNN and probe on, and to test them on", least=2, most=10**9
     )

@@ -11,7 +11,8 @@ from sslkit.composition.method import Method
 from sslkit.data.kept import KeptImages
 from sslkit.errors import RunFailed, UserError
 from sslkit.numerics import diagnostics
-from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy, wilson_interval
+from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy
+from sslkit.numerics.wilson import wilson
 from sslkit.training.data import Data, too_few
 
 MOST_ZERO = 0.01  # share of images without features: a few images of one colour may have none in a healthy network
@@ -76,7 +77,7 @@ def of_start(judged: Mapping[str, float], data: Data, k: int) -> str:
 
 def harm(knn: float, n: int, before: Mapping[str, float], largest: float) -> list[str]:
     """What an accuracy is below, beyond its interval: the start, the largest class. knn: of n images, by neighbours."""
-    most = wilson_interval(knn, n)[1]
+    most = wilson(knn, n)[1]
     than = {"before training": before.get("knn", 0.0), "by always answering the largest class": largest}
     return [f"{100 * share:.1f} % {how}" for how, share in than.items() if share > most]
 

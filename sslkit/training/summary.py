@@ -9,7 +9,7 @@ from sslkit import backbones
 from sslkit.composition.method import Method
 from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.own_dataset import PREFIX as OWN
-from sslkit.numerics.accuracy import wilson_interval, with_interval
+from sslkit.numerics.wilson import wilson, with_interval
 from sslkit.options import members
 from sslkit.options.members import parse, signature
 from sslkit.options.settings import leaves
@@ -226,7 +226,7 @@ def _harmed(card: Mapping[str, Any]) -> list[str]:
     return [
         f"{name} {100 * before[key]:.1f} % -> {100 * after[key]:.1f} %"
         for key, name in (names.items() if after else ())
-        if before[key] > wilson_interval(after[key], after["n"])[1]
+        if before[key] > wilson(after[key], after["n"])[1]
     ]
 
 

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from evaluation.results.statistics import share
-from sslkit.numerics.accuracy import knn_accuracy, scale_of, wilson_interval, with_interval
+from sslkit.numerics.accuracy import knn_accuracy, scale_of
+from sslkit.numerics.wilson import wilson, with_interval
 
 
 def cloud(n: int, d: int, seed: int = 0) -> Tensor:
@@ -45,7 +46,7 @@ def test_equally_near_images_vote_for_the_smaller_class(scale: float, copies: in
 def test_a_collapsed_network_gets_one_answer() -> None:
     bank, y = cloud(1, 33).repeat(50, 1), torch.arange(50) % 5
     assert knn_accuracy(bank, y, bank, torch.zeros(50, dtype=torch.long), k=7) == 1.0
-    assert knn_accuracy(0 * bank, y, 0 * bank, y, k=7) == 0.2  # no direction: still an answer, not a stop
+    assert knn_accuracy(0 * bank, y, 0 * bank, y, k=7) == 0.0  # no direction: counts as wrong, as in a ranking
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e15])
@@ -58,7 +59,7 @@ def test_dead_units_are_told_by_the_scale_of_the_features(scale: float) -> None:
 
 @pytest.mark.parametrize("right", [0, 7, 40])
 def test_the_interval_of_an_accuracy_is_that_of_an_evaluation(right: int) -> None:
-    assert wilson_interval(right / 40, 40) == pytest.approx(share(np.arange(40) < right).interval)
+    assert wilson(right / 40, 40) == pytest.approx(share(np.arange(40) < right).interval)
 
 
 @pytest.mark.parametrize(

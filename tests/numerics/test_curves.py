@@ -13,9 +13,9 @@ from figures import overlapping_texts
 import sslkit
 from sslkit.numerics import curves
 from sslkit.numerics import figures as embedding
-from sslkit.numerics.accuracy import wilson_interval
 from sslkit.numerics.curves import FEW, MARKS, RANK, SHARES, SMOOTHED, SPREAD, Judged, plot_terms
 from sslkit.numerics.figures import plot_embedding
+from sslkit.numerics.wilson import wilson
 from sslkit.training.monitor import History
 
 HELD_OUT = "accuracy on held-out images"
@@ -72,7 +72,7 @@ def test_accuracies_are_in_per_cent_with_their_intervals_and_those_before_traini
     lines = {line.get_label(): line for line in axis.lines}
     assert list(lines["online probe"].get_ydata()) == [60, 60, 60]
     assert lines["20-NN before"].get_linestyle() == ":" and set(lines["20-NN before"].get_ydata()) == {30}
-    low, high = wilson_interval(0.6, 200)
+    low, high = wilson(0.6, 200)
     band = axis.collections[1].get_paths()[0].vertices[:, 1]
     assert (band.min(), band.max()) == pytest.approx((100 * low, 100 * high))
     assert [text.get_text() for text in axis.texts] == ["higher is better; band: 95 % interval, 200 images"]

@@ -7,6 +7,7 @@ from lightly.models import utils as lightly_utils
 from lightly.models.modules import MaskedVisionTransformerTIMM
 from torch import Tensor, nn
 
+import sslkit
 from sslkit import backbones
 from sslkit.data.views.augmentation import augment
 from sslkit.embeddings import Tokens
@@ -31,7 +32,7 @@ def small_vit(**options) -> nn.Module:
 def mae(in_chans: int = 3, net: dict | None = None, **options) -> MAE:
     network = small_vit(in_chans=in_chans, **(net or {}))
     size = network.patch_embed.img_size[0]
-    return MAE(backbones.build(network, image_size=size, in_chans=in_chans), **options)
+    return MAE(backbones.build(network, image_size=size, in_chans=in_chans), **{"sets": 2, **options})
 
 
 def images(n: int = 5, in_chans: int = 3) -> Tensor:
@@ -111,6 +112,18 @@ def test_one_set_is_one_view_and_the_first_of_two() -> None:
     assert a.z.shape == (1, 5, 24)
     torch.testing.assert_close(a.z[0], b.z[0])
     torch.testing.assert_close(a.tokens[0], b.tokens[0])
+
+
+@pytest.mark.parametrize("name", ["mae", "u_mae"])
+def test_alone_it_is_the_published_step_and_a_regulariser_gets_two_views(name: str) -> None:
+    def sets(plugins: str = "", **objective) -> int:
+        how = {"backbone": "narrow_vit", "image_size": 16, "objective": objective}
+        return sslkit.method(name + plugins, **how).objective.sets
+
+    assert (sets(), sets("+koleo"), sets("+dsa+guide")) == (1, 2, 2)
+    assert (sets(sets=2), sets("+koleo", sets=1), sets(mask_ratio=0.5)) == (2, 1, 1)
+    with pytest.raises(UserError, match="sets=2 disjoint visible sets must fit"):
+        sets("+koleo", mask_ratio=0.4)
 
 
 def test_masks_come_from_the_generator_alone() -> None:

@@ -9,9 +9,10 @@ import pytest
 from PIL import Image
 
 from evaluation.datasets import open_split, overlap
-from evaluation.datasets._copies import Own, together, units
+from evaluation.datasets._copies import together, units
 from sslkit import open_images
 from sslkit.data.sources.shard_writer import write_shards
+from sslkit.numerics.neighbours import Own
 
 TURNED = {3: Image.Transpose.ROTATE_180, 6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270}
 

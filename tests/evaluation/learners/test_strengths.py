@@ -8,8 +8,11 @@ from sklearn.datasets import load_digits
 from evaluation.learners import strengths
 from evaluation.learners.linear_heads import Scaling
 from evaluation.learners.linear_parts import Part
-from evaluation.learners.logistic import ON_CPU, fit_path
 from evaluation.learners.strengths import STRENGTHS, STRIDE, best_of, fit, problem, scores_of, search, settled
+from sslkit.numerics.logistic import fit_path
+from sslkit.runtime.context import Runtime
+
+ON_CPU = Runtime(device="cpu")
 
 X, Y = load_digits(return_X_y=True)
 X = X.astype(np.float32)

@@ -14,11 +14,11 @@ from threadpoolctl import threadpool_limits
 from evaluation.features import Features, as_features
 from evaluation.learners.episode_solvers import CLASSIFIERS, solve_episodes
 from evaluation.learners.episodes import draw_episodes
-from evaluation.learners.neighbours import unit_rows
 from evaluation.protocols.few_shot import few_shot, pool
 from evaluation.results.result import Result
 from sslkit import open_images
 from sslkit.errors import UserError
+from sslkit.numerics.neighbours import unit_rows
 
 EPISODES = 100
 

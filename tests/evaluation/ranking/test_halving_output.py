@@ -9,8 +9,8 @@ from figures import cut_texts, overlapping_texts
 
 from evaluation.ranking.halving_output import plot
 from evaluation.ranking.rounds import Arm, Round
-from sslkit.numerics.accuracy import wilson_interval
 from sslkit.numerics.figures import FIRST, OTHERS
+from sslkit.numerics.wilson import wilson
 
 
 def arm(model: str, share: float, *, of_images: bool) -> Arm:
@@ -36,5 +36,5 @@ def test_accuracies_have_intervals_unless_an_image_has_several_labels(
     assert all(bool(one) == of_images for one in whiskers)
     if of_images:
         ends = whiskers[0][0].get_segments()[0][:, 1]
-        assert ends == pytest.approx(100 * np.array(wilson_interval(0.5, 40)))
+        assert ends == pytest.approx(100 * np.array(wilson(0.5, 40)))
     assert overlapping_texts(drawn[0]) == [] and cut_texts(drawn[0]) == []

@@ -40,7 +40,7 @@ def test_an_option_that_both_have_is_taken_in_brackets() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["published", "ped_plots", "agreement", "features"])
+@pytest.mark.parametrize("name", ["published", "agreement", "features"])
 def test_a_module_is_there_after_import_evaluation(name: str) -> None:
     code = f"import evaluation; print(evaluation.{name}.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -98,8 +98,8 @@ PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
     "evaluation/tuning/outcomes.py:_mean": ("seeds",),
     "recipes/benchmarks/ranking/halving.py:_paired": ("seeds",),
     "recipes/benchmarks/told.py:half_width": ("seeds",),
-    "sslkit/numerics/accuracy.py:wilson_interval": ("share",),
-    "sslkit/numerics/accuracy.py:with_interval": ("share",),
+    "sslkit/numerics/wilson.py:wilson": ("share",),
+    "sslkit/numerics/wilson.py:with_interval": ("share",),
     "sslkit/layers/visreg.py:normal_quantiles": (NO_INTERVAL,),
     "sslkit/numerics/curves.py:_limits": (NO_INTERVAL,),
 }
@@ -128,14 +128,14 @@ def places(path: Path) -> Iterator[str]:
         for alias in node.names
         if alias.name in makers()[node.module]
     }
-    own = "wilson_interval", "wilson"
+    own = "wilson", "wilson_ends"
 
     def inside(node: ast.AST, around: tuple[str, ...]) -> Iterator[str]:
         for child in ast.iter_child_nodes(node):
             at = (*around, child.name) if isinstance(child, (ast.FunctionDef, ast.ClassDef)) else around
             called = getattr(child, "func", None) if isinstance(child, ast.Call) else child
             word = getattr(called, "attr", None) or getattr(called, "id", None)
-            local = word in own and name == "sslkit/numerics/accuracy.py"
+            local = word in own and name == "sslkit/numerics/wilson.py"
             if isinstance(child, (ast.Call, ast.Name)) and (word in imported | PARTS or local):
                 yield f"{name}:{'.'.join(around)}"
             yield from inside(child, at)

@@ -9,8 +9,9 @@ from sklearn.metrics import (
     top_k_accuracy_score,
 )
 
-from evaluation.results.measures import ap11, chance, in_top, map11, measured, top_class
+from evaluation.results.measures import ap11, chance, in_top, map11, measured
 from sslkit.errors import UserError
+from sslkit.numerics.ties import top_class
 
 RNG = np.random.default_rng(0)
 SCORES = RNG.normal(size=(200, 12)).round(1)  # with ties

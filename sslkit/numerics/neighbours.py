@@ -1,15 +1,68 @@
-"""Exact nearest neighbours by cosine, computed in blocks of the bank, and their votes."""
+"""Exact nearest neighbours by cosine, computed in blocks of the bank, and their votes.
+
+The vote is that of Wu et al. 2018 (arXiv 1805.01978), each neighbour weighted by exp(s / T), with the constants of DINO
+(Caron et al. 2021, arXiv 2104.14294).
+"""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evaluation.datasets._copies import Own
 from sslkit.errors import UserError
 from sslkit.numerics.ties import among_all, lengths, pair_cosines, settle
 
+K, TEMPERATURE = 20, 0.07  # defaults of every kNN accuracy
 BLOCK = 2**23  # numbers of the bank, or of similarities, held at a time: 32 MB; larger blocks are no faster
 MORE = 16  # candidates beyond k, for rows tied with the k-th
+
+
+@dataclass(frozen=True)
+class Own:
+    """The training images that belong to a test image, and are not compared with it: the same image, and its groups.
+
+    image: (M,) number of each test image. group: (N,) of each training image. pairs: sorted image * `groups` + group of
+    every group that has a copy of the image. groups: their number.
+    """
+
+    image: np.ndarray
+    group: np.ndarray
+    pairs: np.ndarray
+    groups: int
+
+    @classmethod
+    def of(cls, learned: np.ndarray, tested: np.ndarray, groups: np.ndarray | None) -> "Own":
+        """learned, tested: (N,), (M,) int64, equal for the same image. groups: (N,) of the training images, or None."""
+        numbers = np.unique(np.concatenate([learned, tested]), return_inverse=True)[1]
+        learned, tested = np.split(numbers, [len(learned)])
+        group = learned if groups is None else np.unique(groups, return_inverse=True)[1]
+        count = int(group.max()) + 1
+        pairs = np.unique(learned * count + group)
+        return cls(tested, group, pairs[np.isin(pairs // count, tested)], count)
+
+    def at(self, order: np.ndarray, rows: np.ndarray) -> "Own":
+        """Return that of the test images `rows` beside the training images in another order."""
+        return replace(self, image=self.image[rows], group=self.group[order])
+
+    def holds(self, rows: np.ndarray, position: np.ndarray) -> np.ndarray:
+        """Return True where a training image belongs to a test image. rows, position: any shapes that broadcast."""
+        if not len(self.pairs):
+            return np.zeros(np.broadcast_shapes(rows.shape, position.shape), bool)
+        pair = self.image[rows] * self.groups + self.group[position]
+        return self.pairs[np.searchsorted(self.pairs, pair).clip(max=len(self.pairs) - 1)] == pair
+
+    @property
+    def in_train(self) -> np.ndarray:
+        """(M,) bool: test images that are also training images."""
+        return np.isin(self.image, self.pairs // self.groups)
+
+    @property
+    def most(self) -> int:
+        """The largest number of training images that belong to one image."""
+        if not len(self.pairs):
+            return 0
+        sizes = np.bincount(self.group, minlength=self.groups)[self.pairs % self.groups]
+        return int(np.bincount(self.pairs // self.groups, sizes).max())
 
 
 def unit_rows(x: np.ndarray, where: str, rows: np.ndarray | None = None) -> np.ndarray:

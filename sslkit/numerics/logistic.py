@@ -2,7 +2,7 @@
 
 minimise  1/2 |W|^2 + c * sum_i CE(W x_i + b, y_i)
 
-is scikit-learn's objective, with K rows for two classes as well. The solver is `evaluation.learners.lbfgs`, on the same
+is scikit-learn's objective, with K rows for two classes as well. The solver is `sslkit.numerics.lbfgs`, on the same
 function divided by c N: the penalty there is 1 / (c N).
 """
 
@@ -14,15 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.learners.lbfgs import Axes, Loss, begin, minimise, principal_axes, sigmoid_loss, softmax_loss
-from evaluation.results.measures import top_class
 from sslkit.errors import UserError
-from sslkit.runtime.callers import process_kept
-from sslkit.runtime.context import Runtime
+from sslkit.numerics.lbfgs import Axes, Loss, begin, minimise, principal_axes, sigmoid_loss, softmax_loss
+from sslkit.numerics.ties import top_class
 
 BLOCK = 4096  # rows
 DEFAULT_TOL, DEFAULT_ITER = 1e-6, 2000
-ON_CPU = Runtime(device="cpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +132,6 @@ def sigmoid_problem(x: Tensor, y: Any, precision: torch.dtype) -> Problem:
     return Problem(principal_axes(x, precision), loss, np.arange(y.shape[1]), centred=False)
 
 
-@process_kept()
 def fit_logistic(
     x: Any,
     y: Sequence,
@@ -158,7 +154,7 @@ def fit_logistic(
     For two classes: rows -w/2 and w/2 of scikit-learn's binary w with C = 2 c, at half its objective.
     Raises UserError for NaN, rows of x that are all equal, fewer than two classes, and shapes, c or tol out of range.
     """
-    return next(fit_path(x, y, [c], tol=tol, max_iter=max_iter, start=start, runtime=Runtime(device=device)))
+    return next(fit_path(x, y, [c], tol=tol, max_iter=max_iter, start=start, device=device))
 
 
 def fit_path(
@@ -170,7 +166,7 @@ def fit_path(
     max_iter: int = DEFAULT_ITER,
     start: Probe | None = None,
     promise: float = 0.0,
-    runtime: Runtime = ON_CPU,
+    device: str = "cpu",
 ) -> Iterator[Probe]:
     """Run `fit_logistic` for several c, each started from the last: fastest for increasing c.
 
@@ -178,7 +174,7 @@ def fit_path(
     penalties proving the optimum takes far longer than approaching it.
     """
     cs = _checked(cs, tol, max_iter)
-    rows = owned_rows(x, _length(y), runtime)
+    rows = owned_rows(x, _length(y), device)
     exact = torch.float64 if rows.device.type == "cpu" else torch.float32  # slow on most GPUs, and not on Apple's
     return _path(softmax_problem(rows, y, exact), cs, tol, max_iter, promise, start)
 
@@ -202,14 +198,14 @@ def number_labels(y: Sequence) -> tuple[np.ndarray, np.ndarray]:
     return classes, np.array([index[label] for label in y], dtype=np.int64)
 
 
-def owned_rows(x: Any, labels: int, runtime: Runtime = ON_CPU) -> Tensor:
+def owned_rows(x: Any, labels: int, device: str = "cpu") -> Tensor:
     """Return a copy (N, D) of features on the device, float32 if they have at most that precision, else float64.
 
     Raises UserError for NaN, rows that are all equal, and a number of rows other than `labels`.
     """
     x = x.detach() if isinstance(x, Tensor) else torch.from_numpy(np.array(x))
-    narrow = x.dtype in (torch.float32, torch.float16, torch.bfloat16) or runtime.device != "cpu"
-    x = x.to(runtime.device, torch.float32 if narrow else torch.float64, copy=True)
+    narrow = x.dtype in (torch.float32, torch.float16, torch.bfloat16) or device != "cpu"
+    x = x.to(device, torch.float32 if narrow else torch.float64, copy=True)
     if x.dim() != 2 or 0 in x.shape or len(x) != labels:
         raise UserError(f"features must be (N, D) with one label a row, got {tuple(x.shape)} and {labels} labels")
     if not x.isfinite().all():

@@ -8,9 +8,9 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from evaluation.learners.lbfgs import begin, minimise, principal_axes, softmax_loss
-from evaluation.learners.logistic import fit_logistic, fit_path, owned_rows, sigmoid_problem
 from sslkit.errors import UserError
+from sslkit.numerics.lbfgs import begin, minimise, principal_axes, softmax_loss
+from sslkit.numerics.logistic import fit_logistic, fit_path, owned_rows, sigmoid_problem
 
 X, Y = load_digits(return_X_y=True)
 X, Y, X_NEW = X[:600] / 16, Y[:600], X[600:] / 16

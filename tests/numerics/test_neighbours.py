@@ -6,10 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from evaluation.datasets._copies import Own
-from evaluation.learners import neighbours as module
-from evaluation.learners.neighbours import neighbours, unit_rows, vote
 from sslkit.errors import UserError
+from sslkit.numerics import neighbours as module
+from sslkit.numerics.neighbours import Own, neighbours, unit_rows, vote
 from sslkit.numerics.ties import ANGLE, search_error
 
 
