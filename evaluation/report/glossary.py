@@ -24,14 +24,13 @@ WORDS = (
     Word(
         "quick k-NN",
         r"quick (?:\d+|k)-NN",
-        "Made during training: a vote of the k nearest neighbours (k is in its name) by cosine "
-        "similarity, on at most some thousand images. kNN of the evaluation takes k = 20 and all images.",
+        "Made during training: kNN of the evaluation, of at most some thousand held-out images (k is in its name).",
     ),
     Word(
         "quick probe",
         r"quick probe",
-        "Made at the end of training: a linear classifier on the frozen features of at most some "
-        "thousand images, trained for a few steps. `linear` of the evaluation is trained until it converges.",
+        "Made at the end of training: a linear classifier on the frozen features of at most some thousand images, "
+        "with one strength of the penalty. `linear` of the evaluation searches for the strength.",
     ),
     Word(
         "online probe",

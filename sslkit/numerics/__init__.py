@@ -1,1 +1,1 @@
-"""Numbers: measures of features, quick accuracies, order without ties, schedules; maps and captions of pictures."""
+"""Measures of features, kNN, logistic regression, order without ties, intervals, schedules, captions of pictures."""

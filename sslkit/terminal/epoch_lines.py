@@ -24,7 +24,7 @@ class Epoch:
 def epoch_lines(epoch: Epoch, weights: Mapping[str, float], width: int | None = None) -> str:
     """Return the lines, at most `width` wide (None: of the terminal). weights: see `Method.weights`.
 
-    `epoch 3/6  10-NN 78.1 %  online probe 81.0 %  rank of z 40.5  std 0.84`
+    `epoch 3/6  20-NN 78.1 %  online probe 81.0 %  rank of z 40.5  std 0.84`
     `  loss 1.23 = align 0.980 + 0.1 x dsa/arrange 2.5  998 images/s`
     """
     width = width or columns()

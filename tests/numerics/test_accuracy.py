@@ -5,9 +5,11 @@ import pytest
 import torch
 from torch import Tensor
 
+import evaluation
 from evaluation.results.statistics import share
-from sslkit.numerics.accuracy import knn_accuracy, scale_of
+from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy, scale_of
 from sslkit.numerics.wilson import wilson, with_interval
+from sslkit.training.config import EvalConfig
 
 
 def cloud(n: int, d: int, seed: int = 0) -> Tensor:
@@ -75,3 +77,21 @@ def test_the_interval_of_an_accuracy_is_that_of_an_evaluation(right: int) -> Non
 )
 def test_an_interval_that_is_not_even_is_shown_by_its_ends(value: float, n: int, shown: str) -> None:
     assert with_interval(value, n) == shown
+
+
+def test_they_are_the_numbers_of_an_evaluation() -> None:
+    centres = cloud(5, 24, 3)
+    y, query_y = torch.arange(300) % 5, torch.arange(120) % 5
+    bank, query = centres[y] + 2 * cloud(300, 24, 4), centres[query_y] + 2 * cloud(120, 24, 5)
+    parts = [(x.numpy(), labels.numpy()) for x, labels in ((bank, y), (query, query_y))]
+    knn = evaluation.knn(*parts)
+    assert knn_accuracy(bank, y, query, query_y) == knn.value and knn.details["k"] == EvalConfig().k
+    mean, std = bank.mean(0), bank.std(0)
+    fitted = evaluation.fit_logistic((bank - mean) / std, y, c=1.0)
+    share_right = (fitted.predict((query - mean) / std) == query_y.numpy()).mean()
+    assert probe_accuracy(bank, y, query, query_y) == pytest.approx(share_right, abs=0.01)
+
+
+def test_the_probe_of_a_collapsed_network_answers() -> None:
+    y = torch.arange(40) % 4
+    assert probe_accuracy(torch.ones(40, 3), y, torch.ones(40, 3), y) == 0.25

@@ -174,7 +174,7 @@ SIMCLR, DIGITS = "method=simclr", "data=digits"
         ([DIGITS, "backbone=123"], "timm knows no model '123'; did you mean"),
         (["eval.max_images=1"], "eval.max_images must be a whole number"),
         (["eval.max_images=4", "eval.k=3"], "eval.max_images=4 is too few for the picture"),
-        (["eval.max_images=9"], "eval.max_images=9 must be at least eval.k=10"),
+        (["eval.max_images=9"], "eval.max_images=9 must be at least eval.k=20"),
         (["hydra/launcher=nope"], "hydra/launcher/nope"),
         (["epochs=[1"], "cannot read 'epochs=[1'"),
         ([f"epochs={'9' * 5000}"], "cannot read 'epochs=999"),

@@ -17,6 +17,7 @@ from evaluation.results.result import Result
 from evaluation.results.statistics import share
 from sslkit import open_images
 from sslkit.errors import UserError
+from sslkit.numerics import accuracy
 from sslkit.runtime.context import Runtime
 
 
@@ -134,7 +135,7 @@ def test_the_order_of_the_rows_does_not_matter(train, test) -> None:
 
 def test_blocks_of_queries_do_not_matter(train, test, monkeypatch) -> None:
     whole = predict(train, test, [1, 20])
-    monkeypatch.setattr(module, "QUERIES", 37)
+    monkeypatch.setattr(accuracy, "QUERIES", 37)
     parts = predict(train, test, [1, 20])
     assert all((whole[k] == parts[k]).all() for k in whole)
 

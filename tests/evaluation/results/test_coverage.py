@@ -99,6 +99,7 @@ PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
     "recipes/benchmarks/ranking/halving.py:_paired": ("seeds",),
     "recipes/benchmarks/told.py:half_width": ("seeds",),
     "sslkit/numerics/wilson.py:wilson": ("share",),
+    "sslkit/numerics/wilson.py:wilson_ends": ("share",),
     "sslkit/numerics/wilson.py:with_interval": ("share",),
     "sslkit/layers/visreg.py:normal_quantiles": (NO_INTERVAL,),
     "sslkit/numerics/curves.py:_limits": (NO_INTERVAL,),
@@ -128,7 +129,7 @@ def places(path: Path) -> Iterator[str]:
         for alias in node.names
         if alias.name in makers()[node.module]
     }
-    own = "wilson", "wilson_ends"
+    own = ("wilson",)
 
     def inside(node: ast.AST, around: tuple[str, ...]) -> Iterator[str]:
         for child in ast.iter_child_nodes(node):
