@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import comb
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -72,32 +71,6 @@ def weighted_tau(truth: Values, scores: Values, kind: str = "vigna") -> float:
 def spearman(truth: Values, scores: Values) -> float:
     """Return Pearson's correlation of the ranks, ties at their mean rank. nan if either is constant."""
     return _of(_spearman, truth, scores)
-
-
-def pearson(truth: Values, scores: Values) -> float:
-    """Return the linear correlation. nan if either is constant."""
-    return _of(_pearson, truth, scores)
-
-
-def regret_at(truth: Values, scores: Values, k: int = 1) -> float:
-    """Return the best truth less the best among the k highest-scored models, in units of the truth: 0 is best.
-
-    With tied scores, returns the expectation over random tie-breaking.
-    """
-    return _of(partial(_regret, k=_checked_k(k, len(scores))), truth, scores)
-
-
-def recall_at(truth: Values, scores: Values, k: int = 1) -> float:
-    """Return 1 if a model of the best truth is among the k highest-scored, else 0; a probability for tied scores."""
-    return _of(partial(_recall, k=_checked_k(k, len(scores))), truth, scores)
-
-
-def relative_at(truth: Values, scores: Values, k: int = 1) -> float:
-    """Return rel@k: the best truth among the k highest-scored models, over the best of all; 1 is best.
-
-    With tied scores, returns the expectation over random tie-breaking. nan if the best truth is not above 0.
-    """
-    return _of(partial(_relative, k=_checked_k(k, len(scores))), truth, scores)
 
 
 def agreement(
@@ -273,9 +246,3 @@ def _numbers(values: Any, where: str) -> np.ndarray:
         k = int(np.flatnonzero(~np.isfinite(found))[0])
         raise UserError(f"{where} of model {k} is {found[k]}: leave the model out of both")
     return found
-
-
-def _checked_k(k: int, n: int) -> int:
-    if not isinstance(k, Integral) or not 1 <= k <= n:
-        raise UserError(f"k={k} must be from 1 to the number of models, {n}")
-    return k

@@ -151,9 +151,6 @@ class Images(Dataset):
         batch = self.__getitems__([row % len(self)])
         return {key: value if key == "bad" else value[0] for key, value in batch.items()}
 
-    def has_split(self, name: str) -> bool:
-        return name in self.splits
-
     def at(
         self,
         *,

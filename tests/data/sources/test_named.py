@@ -64,7 +64,7 @@ def test_images_are_opened_again_only_when_something_else_is_asked() -> None:
 
 def test_images_made_in_python_have_no_other_split() -> None:
     own = ArrayImages(np.zeros((2, 1, 4, 4), np.uint8), Identity("own"), ImageOptions())
-    assert open_images(own) is own and own.has_split("train")
+    assert open_images(own) is own and "train" in own.splits
     with pytest.raises(UserError, match=r"own was built in Python.*another split"):
         open_images(own, split="test")
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from evaluation.ranking.agreement import agreement, regret_at, weighted_tau
+from evaluation.ranking.agreement import agreement, weighted_tau
 from evaluation.ranking.paired_agreement import TAU, difference, over_tasks
 from sslkit.errors import UserError
 
@@ -39,7 +39,9 @@ def test_tasks_count_the_same() -> None:
     alone = [weighted_tau(TRUTH, one) for one in (NEAR, FAR)]
     assert found == pytest.approx(np.mean(alone))
     regret = over_tasks([(TRUTH, NEAR), (TRUTH, FAR)], "regret@1", n=50).value
-    assert regret == pytest.approx(np.mean([regret_at(TRUTH, one) for one in (NEAR, FAR)]))
+    assert regret == pytest.approx(
+        np.mean([agreement(TRUTH, one, measures=["regret@1"], n=0)[0].value for one in (NEAR, FAR)])
+    )
 
 
 def test_a_difference_is_paired() -> None:
