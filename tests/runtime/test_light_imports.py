@@ -43,13 +43,13 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("images") / "noise.npz"
     y = np.arange(60) % 3
     x = (rng.integers(0, 128, (60, 8, 8, 1)) + 40 * y[:, None, None, None]).astype(np.uint8)
-    np.savez(path, x=x, y=y)
+    np.savez(path, x_train=x, y_train=y, x_test=255 - x, y_test=y)
     return str(path)
 
 
 def test_commands_import_nothing_for_nothing(images: str, tmp_path: Path) -> None:
     train = "train", "method=byol+dsa", f"data={images}", "epochs=1", "data.batch_size=16", "name=net", "out=zoo"
-    trained = imported(tmp_path, *train, "trainer.logger=tensorboard")
+    trained = imported(tmp_path, *train, "trainer.logger=tensorboard", "eval.tsne=0")
     assert "lightning_fabric" in trained and not trained & {*FOR_NOTHING, "sklearn", "scipy.stats", "pandas"}
     evaluate = "evaluate", "checkpoint=zoo/net", f"data={images}", "protocols=[knn]", "pictures=false"
     evaluated = imported(tmp_path, *evaluate)
