@@ -1,7 +1,7 @@
 """The members of a zoo prepared for a ranking: the features of each on the same images."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from numbers import Integral
 from typing import Any
@@ -11,8 +11,8 @@ import numpy as np
 from evaluation.datasets import Reading, Split
 from evaluation.datasets._splits import draw_keys
 from evaluation.datasets._subsets import label_subset
-from evaluation.features.extraction import context, features_of
-from evaluation.features.models import LoadedModel
+from evaluation.features.extraction import CROPPED, LOADED, READ, features_of
+from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.seen import Judged, seen
 from evaluation.features.source_probs import source_probs
 from evaluation.features.table import Features
@@ -20,16 +20,16 @@ from evaluation.features.untrained import untrained
 from evaluation.features.zoo_members import Closed, Members, load_member, open_all
 from evaluation.ranking.references import CARD
 from evaluation.ranking.samples import ON_CPU, as_sample
-from evaluation.ranking.source_heads import CLUSTER_COUNT, SourceHead, checked_source, source_head
+from evaluation.ranking.source_heads import CLUSTER_COUNT, SOURCES, SourceHead, checked_source, source_head
 from evaluation.transferability.base import Sample
 from evaluation.transferability.param_count import param_count
 from sslkit.errors import UserError
-from sslkit.options.members import nearest
+from sslkit.options.settings import MOST, setting
 from sslkit.runtime.context import Runtime
 from sslkit.zoo.heads import LABELS
 
 CIRCULAR = "its source head was fitted to the labels of these very images; source=clusters takes no labels"
-OF_METRICS = {"device", "seed", "say"}  # keywords that given features take too
+OF_METRICS = {"device", "seed", "bootstrap", "say", "progress"}  # options that given features take too
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,39 +55,44 @@ def are_arrays(zoo: Any) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
-    """The images and the inputs of a ranking, beside its models and its data.
+class Options:
+    """The images and the inputs of a ranking, beside its models, its data and its metrics."""
 
-    split: of the data. max_images: maximum number, the same for each class, drawn by (seed, names); None: all.
-    image_size, in_chans, trust: see `evaluation.load_model`.
-    source, clusters: the heads of LEEP and NCE, see `evaluation.ranking.source_heads`.
-    reference: of PED, see `evaluation.ranking.references`.
-    """
+    split: str = setting("train", "split of the scored images")
+    max_images: int | None = setting(
+        None,
+        "images of each data set, the same number of each class, drawn by seed and names; null: all",
+        least=2,
+        most=MOST,
+    )
+    source: str | None = setting(
+        None,
+        "source classes of leep and nce: prototypes, labels or clusters of the pretraining data, or none; null: the "
+        "prototypes or labels that training has kept, else the data's labels, else clusters",
+        choices=SOURCES,
+    )
+    clusters: int = setting(CLUSTER_COUNT, "number of these clusters", least=2, most=10**6)
+    reference: Any = setting(
+        CARD,
+        "mean and std of PED: card (of the training images), task (of the task's images), a data set (its test images; "
+        "imagenet: the published ones), or a file .npz, .json",
+    )
+    bootstrap: int = setting(
+        100, "redrawn sets of images behind intervals and ties, at least 2; 0: none", least=0, most=MOST
+    )
+    device: str = setting("cpu", "device of the metrics: cpu, cuda; features are extracted on a GPU if there is one")
 
-    split: str = "train"
-    max_images: int | None = None
-    image_size: int | None = None
-    in_chans: int | None = None
-    trust: str | Sequence[str] | None = ()
-    source: str | None = None
-    clusters: int = CLUSTER_COUNT
-    reference: Any = CARD
+
+# Options of all commands that a ranking obeys.
+SHARED = (*LOADED, *READ, *CROPPED, "on_error", "precision", "batch_size", "workers", "seed", "progress")
 
 
-def chosen(given: Mapping[str, Any], at_hand: bool = False) -> tuple[Choice, Reading, Runtime]:
-    """Return the keywords of `rank` as its parts, checked; its device is that of the metrics.
-
-    at_hand: True for given features, which take no keyword of a data set. Raises UserError with the nearest name.
-    """
-    own = {field.name for field in fields(Choice)}
-    rest = {field.name for part in (Reading, Runtime) for field in fields(part)} - {"out", "save_seconds"}
-    for name in given:
-        if name not in own | rest:
-            raise UserError(f"rank has no option {name!r}: {nearest(name, sorted(own | rest - OF_METRICS))}")
-        if at_hand and name not in OF_METRICS:
-            raise UserError(f"{name} is for models and a data set; given features are ranked unchanged")
-    asked, how = ({name: given[name] for name in given if name in names} for names in (own, rest))
-    return Choice(**asked), *context(**how)
+def check_at_hand(options: Options, *context: Any) -> None:
+    """Raises UserError for given features that come with an option of models and data sets."""
+    for part in (options, *context):
+        for name, value in vars(part).items():
+            if name not in OF_METRICS and value != vars(type(part)())[name]:
+                raise UserError(f"{name} is for models and a data set; given features are ranked unchanged")
 
 
 def of_arrays(zoo: Mapping[str, Any], runtime: Runtime = ON_CPU) -> list[Candidate]:
@@ -124,34 +129,40 @@ def _check_names(ids: Mapping[str, np.ndarray]) -> None:
 
 
 def of_models(
-    zoo: Any, dataset: Any, needs: Collection[str], choice: Choice, reading: Reading, runtime: Runtime
+    zoo: Any,
+    dataset: Any,
+    needs: Collection[str],
+    options: Options,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
 ) -> Members[Candidate]:
     """Make candidates from models, by name: features are extracted, or read from the cache.
 
     zoo: a folder of zoo entries, or a list of arguments of `evaluation.load_model` and folders of entries; or a
         mapping of names to such models.
     needs: inputs of the metrics beside features, of "source_probs" and "untrained", the features of the same networks
-        with random weights. choice.reference: as `open_reference` opens it. runtime: its device is that of the metrics.
+        with random weights. options.reference: as `open_reference` opens it. runtime: with the device of the metrics.
     All models are opened first. Entries of a folder that cannot be opened and models with invalid features are left
     out. Raises UserError if none is left, and for an explicitly named model that cannot be opened.
     """
 
     def load(one: Any) -> LoadedModel:
-        return load_member(one, choice.image_size, choice.in_chans, choice.trust)
+        return load_member(one, **vars(loading))
 
-    checked_source(choice.source, choice.clusters)
+    checked_source(options.source, options.clusters)
     models, how = open_all(zoo, load), (reading, replace(runtime, device="auto"))
-    task = sampled(reading.open(dataset, choice.split), choice.max_images, runtime.seed)
-    judged = Judged(dataset, choice.split, reading.cache)  # opened if a card may know its images
+    task = sampled(reading.open(dataset, options.split), options.max_images, runtime.seed)
+    judged = Judged(dataset, options.split, reading.cache)  # opened if a card may know its images
 
     def candidate(name: str, one: LoadedModel | Closed) -> Candidate:
         model = one.open() if isinstance(one, Closed) else one
         head, lacks = None, {}
         if "source_probs" in needs and (model.entry or model.classifier):
-            head = _tried(lacks, "source_probs", lambda: source_head(model, choice.source, choice.clusters, *how))
+            head = _tried(lacks, "source_probs", lambda: source_head(model, options.source, options.clusters, *how))
             if head is not None and _is_circular(head, model, judged):
                 head, lacks["source_probs"] = None, CIRCULAR
-        statistics = _tried(lacks, "reference", lambda: choice.reference.of(name, model, *how))
+        statistics = _tried(lacks, "reference", lambda: options.reference.of(name, model, *how))
         runtime.say(f"features of {len(task):,} images of {task.name}: {name}")
         features = features_of(model, task, *how)
         found = _candidate(name, model, features, task.boxes, head, statistics, runtime)

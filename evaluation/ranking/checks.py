@@ -21,7 +21,6 @@ from sslkit.runtime.context import Runtime
 METRICS = ("knn",)  # of a ranking by default: nothing was significantly better, see recipes/benchmarks
 OF_LABELS = ("logme",)  # likewise for several labels an image, which kNN does not score
 OF_NUMBERS = ("logme(targets=regression)",)  # for one number an image
-BOOTSTRAP = 100  # default number of redrawn sets of images
 ROWS, COLUMNS, CLASSES = 12, 6, 3  # of the sample on which options are tested
 
 
@@ -44,7 +43,7 @@ def check_used(specs: Sequence[Spec], source: str | None, reference: Any) -> Non
     if source is not None and not any("source_probs" in spec.needs for spec in specs):
         raise UserError(f"source={source} is for leep and nce: metrics=[leep,nce]")
     if reference != CARD and not any(spec.reads_reference for spec in specs):
-        raise UserError(f"ped.reference={reference} is for ped: metrics=[ped+logme]")
+        raise UserError(f"reference={reference} is for ped: metrics=[ped+logme]")
 
 
 def truth_values(truth: Any, names: Sequence[str]) -> np.ndarray | None:

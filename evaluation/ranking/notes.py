@@ -25,7 +25,7 @@ LACKS = {
     "boxes": "no places of objects, which data=boxes:SET has: no TLogME",
 }
 NO_REFERENCE = (
-    "no reference statistics: PED takes those of the task's own images; ped.reference= takes a data set or a file"
+    "no reference statistics: PED takes those of the task's own images; reference= takes a data set or a file"
 )
 NOT_KEPT = "the entry's folder cannot be written: its source head was fitted, and is fitted anew in the next ranking"
 COMPARED = 3  # models, below which scores are not compared with the truth

@@ -6,55 +6,61 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.datasets import Reading
+from evaluation.features.models import Loading
 from evaluation.features.zoo_members import lines_of
 from evaluation.ranking import published
 from evaluation.ranking.benchmark import open_benchmark, with_one_label
-from evaluation.ranking.candidates import chosen
-from evaluation.ranking.checks import BOOTSTRAP, check_used, checked_metrics
-from evaluation.ranking.rank import rank
+from evaluation.ranking.candidates import Options
+from evaluation.ranking.checks import check_used, checked_metrics
+from evaluation.ranking.rank import rank_models
 from evaluation.ranking.ranking import Ranking
-from evaluation.ranking.references import CARD, open_reference
+from evaluation.ranking.references import open_reference
 from evaluation.ranking.summary import finish, keep_reference, line, open_tasks
 from sslkit.errors import UserError
 from sslkit.files.leases import owned
+from sslkit.options.calls import by_keywords
+from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
 
 
+@by_keywords
 def rank_published(
     name: str,
     checkpoints: str | Path,
     *,
     metrics: Any,
+    zoo: None = None,
+    data: None = None,
+    truth: None = None,
+    layers: None = None,
     out: str | Path = "runs/ranking",
     pictures: bool = True,
     download: bool = False,
-    bootstrap: int = BOOTSTRAP,
-    seed: int = 0,
-    reference: Any = CARD,
-    **how: Any,
+    options: Options,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
 ) -> list[Ranking]:
     """Score a published benchmark's models on its data sets and compare with the published accuracies.
 
     name: "ped" (12 self-supervised ResNet-50, 10 sets) or "itm" (10 architectures, supervised or not, 10 sets).
-    checkpoints: folder of the model files. root (of how): folder of the data sets. download: see `open_benchmark`.
-    reference: of PED; "imagenet" for the published one, of its 50,000 validation images below `root`.
+    checkpoints: folder of the model files. download: see `open_benchmark`. metrics: see `evaluation.rank`.
+    PED's reference "imagenet" is the published one, of its 50,000 validation images below `root`. All images are
+    scored, as published, unless max_images is given.
     Images of several classes (VOC 2007) have the first of them, see `with_one_label`.
-    how: max_images is None for all, as published; see `evaluation.rank`, also for metrics.
     Raises UserError that lists every missing file before any computation, and if max_images is too small for a set.
     """
-    for given in ("zoo", "data", "truth", "trust"):
-        if how.pop(given, None) is not None:
-            raise UserError(f"benchmark={name} has its own models, data sets and truth: leave out {given}=")
-    choice, reading, runtime = chosen({"device": "cpu", **how, "seed": seed})
-    specs = checked_metrics(metrics, bootstrap=bootstrap, runtime=runtime)
+    own = {"zoo": zoo, "data": data, "truth": truth, "layers": layers, "trust": loading.trust}
+    if given := [word for word, value in own.items() if value]:
+        raise UserError(f"benchmark={name} has its own models, data sets and truth: leave out {given[0]}=")
+    runtime, reference = replace(runtime, say=line), options.reference
+    specs = checked_metrics(metrics, bootstrap=options.bootstrap, runtime=replace(runtime, device=options.device))
     benchmark = open_benchmark(name, checkpoints=checkpoints, root=reading.root, download=download)
     accuracies = published.truth(name)
-    tasks = {task: task for task in benchmark.datasets}
-    opened = open_tasks(tasks, choice, reading, seed)
-    check_used(specs, choice.source, reference)
-    how |= {"reference": open_reference(reference, reading), "split": choice.split}
-    how |= {"bootstrap": bootstrap, "seed": seed, "say": line}
-    how.pop("max_images", None)  # they are drawn
+    opened = open_tasks({task: task for task in benchmark.datasets}, options, reading, runtime.seed)
+    check_used(specs, options.source, reference)
+    drawn = replace(options, reference=open_reference(reference, reading), max_images=None)
     rankings = []
     with owned(Path(out) / name, "ranks in"):
         for task, images in opened.items():
@@ -63,9 +69,9 @@ def rank_published(
             images, said = with_one_label(images)
             if said:
                 line(f"note      {said}")
-            ranking = rank(models, images, metrics, truth=known, **how)
+            ranking = rank_models(models, images, metrics, known, drawn, loading, reading, runtime)
             rankings.append(finish(replace(ranking, data=task), Path(out) / name, task, pictures))
-        keep_reference(how["reference"], benchmark.zoo, Path(out) / name)
+        keep_reference(drawn.reference, benchmark.zoo, Path(out) / name)
     for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
         say.line(told)
     say.lines(f"\nmean over {len(rankings)} data sets\n{means(rankings)}")

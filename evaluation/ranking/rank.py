@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.datasets import Split
+from evaluation.datasets import Reading, Split
+from evaluation.features.models import Loading
 from evaluation.features.zoo_members import Members, members
 from evaluation.ranking.agreement import Agreement, agreement
-from evaluation.ranking.candidates import Candidate, are_arrays, chosen, of_arrays, of_models
-from evaluation.ranking.checks import BOOTSTRAP, OF_LABELS, OF_NUMBERS, check_used, checked_metrics, truth_values
+from evaluation.ranking.candidates import SHARED, Candidate, Options, are_arrays, check_at_hand, of_arrays, of_models
+from evaluation.ranking.checks import OF_LABELS, OF_NUMBERS, check_used, checked_metrics, truth_values
 from evaluation.ranking.consensus import consensus, within
 from evaluation.ranking.memory import return_freed_memory
 from evaluation.ranking.notes import few_models, lacking, no_agreement, no_interval, notes
@@ -27,8 +28,8 @@ from evaluation.results.result import PACKAGES
 from sslkit.data.image_options import VALUES
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
-from sslkit.runtime.callers import process_kept
-from sslkit.runtime.context import Runtime
+from sslkit.runtime.callers import public
+from sslkit.runtime.context import Runtime, silent
 
 SAID = (
     "split",
@@ -44,18 +45,18 @@ SAID = (
 KNN = parse("knn")  # the accuracies behind the expected regret of the consensus
 
 
-@process_kept()
+@public(*SHARED)
 def rank(
     zoo: Any,
     dataset: Any = None,
     metrics: Sequence[str] | None = None,
     *,
     truth: Mapping[str, float] | Sequence[float] | None = None,
-    bootstrap: int = BOOTSTRAP,
-    seed: int = 0,
-    device: str = "cpu",
-    say: Callable[[str], None] = lambda line: None,
-    **how: Any,
+    options: Options,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
+    say: Callable[[str], None] = silent,
 ) -> Ranking:
     """Score every model of a zoo by every metric.
 
@@ -64,35 +65,49 @@ def rank(
         ranking.best  # the name of the first model
 
     zoo: a folder of zoo entries, a list of models (`evaluation.load_model`), a mapping of names to models; or a mapping
-        of names to Features or pairs (x, y) of the same images, without dataset and `how`.
-    dataset: see `evaluation.open_split`; its split `split="train"` is used.
+        of names to Features or pairs (x, y) of the same images, without dataset and what is for models and data sets.
+    dataset: see `evaluation.open_split`; an open split is taken as it is.
     metrics: of `evaluation.metrics()`, with options in brackets: `ped(lam=0.3)+logme`. None: `knn`, or `logme` for
         several labels or a number an image; the study of recipes/benchmarks found nothing better. If a model
         lacks an input (LEEP without a source head) or has invalid features, its score is nan, with a note.
     truth: {model: accuracy after fine-tuning}, or accuracies in the order of the models; adds the agreement.
-    bootstrap: redrawn sets of images behind intervals and ties, at least 2, or 0 for none; see
-        `evaluation.ranking.resampling.replicates`.
-    seed, device: of the metrics. say: called with a line when something is done.
-    how: split, max_images, root, image_size, options of `evaluation.extract`; `source`
-        and `clusters`, the heads of LEEP and NCE, see `source_head` in evaluation/ranking/source_heads.py; `reference`,
-        of PED, see `open_reference` in evaluation/ranking/references.py.
+    say: called with a line when something is done.
+    Intervals: see `evaluation.ranking.resampling.replicates`. Source heads: see `source_head` in
+    evaluation/ranking/source_heads.py. The reference of PED: see `open_reference` in evaluation/ranking/references.py.
     Damaged entries of a folder, and models with invalid features, are left out and named in `left_out`.
     Raises UserError before any extraction for unknown metrics, options, models and data, and for a truth that lacks a
     model; and if no model is left.
     """
-    specs = checked_metrics(metrics, bootstrap=bootstrap, runtime=Runtime(device=device, seed=seed))
-    choice, reading, runtime = chosen(how | {"device": device, "seed": seed, "say": say}, are_arrays(zoo))
+    return rank_models(zoo, dataset, metrics, truth, options, loading, reading, replace(runtime, say=say))
+
+
+def rank_models(
+    zoo: Any,
+    dataset: Any,
+    metrics: Sequence[str] | None,
+    truth: Mapping[str, float] | Sequence[float] | None,
+    options: Options,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
+) -> Ranking:
+    """The ranking of `rank`; the device is that of the options."""
+    bootstrap, seed, say = options.bootstrap, runtime.seed, runtime.say
+    runtime = replace(runtime, device=options.device)
+    specs = checked_metrics(metrics, bootstrap=bootstrap, runtime=runtime)
+    if are_arrays(zoo):
+        check_at_hand(options, loading, reading, replace(runtime, device=Runtime.device))
     zoo, dataset = _checked_zoo(zoo, dataset), reusable(dataset)
-    if isinstance(dataset, Split) and "split" not in how:
-        choice = replace(choice, split=dataset.split)
+    if isinstance(dataset, Split) and options.split == Options.split:
+        options = replace(options, split=dataset.split)
     accuracies = truth_values(truth, tuple(zoo))
     if dataset is None:
         found = Members({one.name: one for one in of_arrays(zoo, runtime)})
     else:
-        if not isinstance(choice.reference, Reference):
-            check_used(specs, choice.source, choice.reference)
-        choice = replace(choice, reference=open_reference(choice.reference, reading))
-        found = of_models(zoo, dataset, _needs(specs), choice, reading, runtime)
+        if not isinstance(options.reference, Reference):
+            check_used(specs, options.source, options.reference)
+        options = replace(options, reference=open_reference(options.reference, reading))
+        found = of_models(zoo, dataset, _needs(specs), options, loading, reading, runtime)
     names, candidates = tuple(found), list(found.values())
     if metrics is None and candidates[0].sample.y is None:
         specs = checked_metrics(OF_NUMBERS if candidates[0].sample.targets.shape[1] == 1 else OF_LABELS)
@@ -118,7 +133,7 @@ def rank(
     unheld = {} if accuracies is None else no_agreement(specs, comparable, accuracies)
     agreements = {} if accuracies is None else _agreements(specs, comparable, accuracies, unheld, seed)
     if dataset is not None and any(one.sample.reference is not None for one in candidates):
-        said += choice.reference.notes()
+        said += options.reference.notes()
     said += no_interval(specs, redrawn, n) if bootstrap else ()
     return Ranking(
         data=data_name(dataset),
@@ -132,7 +147,7 @@ def rank(
         details={spec.name: {names[m]: dict(one.diagnostics) for m, one in own.items()} for spec, own in scored},
         left_out=found.left_out,
         sources=sources,
-        made=_made(seed=seed, bootstrap=bootstrap, device=device, **_said(how, choice.reference)),
+        made=_made(options, loading, reading, runtime),
         **stacked,
     )
 
@@ -226,15 +241,19 @@ def _agreements(
     return found
 
 
-def _said(how: Mapping[str, Any], reference: Any) -> dict[str, Any]:
-    """Return the options to record; PED's reference as the word that a command takes."""
-    asked = {"reference": reference.asked} if isinstance(reference, Reference) else {}
-    return {name: how[name] for name in SAID if name in how} | asked
+def _made(options: Options, loading: Loading, reading: Reading, runtime: Runtime) -> dict[str, Any]:
+    """Return the date, the options that change a number, where they are not as usual, and the versions.
 
-
-def _made(**chosen: Any) -> dict[str, Any]:
+    PED's reference is the word that a command takes.
+    """
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return {"date": now, **chosen, "versions": {name: importlib.metadata.version(name) for name in PACKAGES}}
+    given = {**vars(options), **vars(loading), **vars(reading), "precision": runtime.precision}
+    usual = {**vars(Loading()), **vars(Reading()), **vars(Runtime()), **vars(Options())}
+    said = {name: given[name] for name in SAID if given[name] != usual[name]}
+    if isinstance(options.reference, Reference):
+        said["reference"] = options.reference.asked
+    always = {"seed": runtime.seed, "bootstrap": options.bootstrap, "device": options.device}
+    return {"date": now, **always, **said, "versions": {name: importlib.metadata.version(name) for name in PACKAGES}}
 
 
 def data_name(dataset: Any) -> str:

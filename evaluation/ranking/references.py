@@ -65,11 +65,11 @@ class Reference:
     def _of_file(self, name: str, width: int) -> Statistics:
         if name not in self.table and "" not in self.table:
             raise UserError(
-                f"ped.reference={self.asked} has no statistics of this model, only of {and_more(list(self.table))}"
+                f"reference={self.asked} has no statistics of this model, only of {and_more(list(self.table))}"
             )
         mean, std = self.table.get(name, self.table.get(""))
         if len(mean) != width:
-            raise UserError(f"ped.reference={self.asked} has {len(mean)} means, this model {width} features")
+            raise UserError(f"reference={self.asked} has {len(mean)} means, this model {width} features")
         return mean, std
 
     def notes(self) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ def open_reference(asked: Any, reading: Reading = AS_USUAL) -> Reference:
 
 
 def write_reference(reference: Reference, models: Members[Any], path: Path) -> Path | None:
-    """Write the statistics that were computed from a data set, for `ped.reference=PATH`; None if there are none."""
+    """Write the statistics that were computed from a data set, for `reference=PATH`; None if there are none."""
     known = {name: reference.found[name][1] for name in models if name in reference.found}
     if not known:
         return None
@@ -125,13 +125,13 @@ def _table(path: Path) -> dict[str, Statistics] | None:
     try:
         found = _of_npz(path) if path.suffix == ".npz" else _of_json(path)
     except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError, RecursionError, *DAMAGED) as error:
-        raise UserError(f"ped.reference={path} cannot be read as means and stds: {first_line(error)}") from error
+        raise UserError(f"reference={path} cannot be read as means and stds: {first_line(error)}") from error
     if found == {}:
-        raise UserError(f"ped.reference={path} has no means and stds")
+        raise UserError(f"reference={path} has no means and stds")
     for name, (mean, std) in (found or {}).items():
         whose = f" of {name}" if name else ""
         if mean.ndim != 1 or mean.shape != std.shape or not np.isfinite([mean, std]).all() or (std < 0).any():
-            raise UserError(f"ped.reference={path}: mean and std{whose} must be (D,) finite numbers, std not below 0")
+            raise UserError(f"reference={path}: mean and std{whose} must be (D,) finite numbers, std not below 0")
     return found
 
 

@@ -11,19 +11,18 @@ import torch
 
 from evaluation.datasets import Reading, Split
 from evaluation.datasets._labels import check_classes
-from evaluation.features.models import LoadedModel, name_of
+from evaluation.features.models import LoadedModel, Loading, name_of
 from evaluation.features.using import use_it
 from evaluation.features.zoo_members import lines_of, load_member, members, open_all
-from evaluation.ranking.candidates import Choice, chosen, sampled
-from evaluation.ranking.checks import BOOTSTRAP, check_used, checked_metrics, truth_values
+from evaluation.ranking.candidates import Options, sampled
+from evaluation.ranking.checks import check_used, checked_metrics, truth_values
 from evaluation.ranking.layers import FILE, OWN, best_layers, check_task, checked_metric, table, write
 from evaluation.ranking.plots import plot_agreement, plot_ranking
-from evaluation.ranking.rank import data_name, rank
+from evaluation.ranking.rank import data_name, rank_models
 from evaluation.ranking.ranking import Ranking
-from evaluation.ranking.references import CARD, Reference, open_reference, write_reference
+from evaluation.ranking.references import Reference, open_reference, write_reference
 from evaluation.ranking.regions import judged_by, open_parts, parts
 from evaluation.ranking.rounds import planned
-from evaluation.ranking.source_heads import CLUSTER_COUNT, checked_source
 from evaluation.ranking.task_names import AGREEMENT, file_names
 from evaluation.tuning.estimate import FEW, LONG, seconds_of_step
 from sslkit.backbones.words import sized
@@ -31,6 +30,7 @@ from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.files.leases import owned
 from sslkit.files.reading import regular
+from sslkit.options.calls import by_keywords
 from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
@@ -42,76 +42,68 @@ STEPS, BATCH, RATES, SEEDS = 200, 32, 4, 3  # usual ones of choose.py
 STATISTICS = "ped-reference.npz"  # of the features of each model on a data set
 
 
+@by_keywords
 def rank_tasks(
     zoo: Any,
     data: Any,
     metrics: Any,
     *,
     truth: str | Path | None = None,
+    layers: str | None = None,
     out: str | Path = "runs/ranking",
     pictures: bool = True,
-    image_size: int | None = None,
-    trust: str | Sequence[str] | None = (),
-    layers: str | None = None,
-    source: str | None = None,
-    clusters: int = CLUSTER_COUNT,
-    reference: Any = CARD,
-    bootstrap: int = BOOTSTRAP,
-    seed: int = 0,
-    **how: Any,
+    options: Options,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
 ) -> list[Ranking]:
     """Rank a zoo for one task or several and print the results; called by `recipes/rank.py`.
 
-    data: a source or a list. truth: a .json file, {data: {model: accuracy}} or {model: accuracy}.
-    out: folder of NAME.json and NAME.png for each task, see `file_names`. image_size: see `evaluation.load_model`.
-    layers: metric by which the layers of each model are compared too, see `evaluation.ranking.layers`; None: not.
-    source, clusters: see `evaluation.ranking.source_heads`.
-    reference: of PED, see `evaluation.ranking.references`; the statistics of a data set are written, too.
-    trust: see `evaluation.load_model`. bootstrap, seed, how: see `evaluation.rank`.
+    zoo, metrics: see `evaluation.rank`. data: a source or a list. truth: a .json file, {data: {model: accuracy}} or
+    {model: accuracy}. layers: metric by which the layers of each model are compared too, see
+    `evaluation.ranking.layers`; None: not. out: folder of NAME.json and NAME.png for each task, see `file_names`.
+    The statistics of PED's reference are written, too.
     Raises UserError before any extraction if possible: every task is opened first; and at the end, when all is written,
     for a task on which no model has a score.
     """
-    tasks = _listed(data)
+    tasks, runtime = _listed(data), replace(runtime, say=line)
     if not zoo:
         raise UserError("name the models to rank: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0,timm:resnet18]")
-    choice, reading, runtime = chosen({"device": "cpu", **how, "seed": seed, "say": line})
-    specs = checked_metrics(metrics, bootstrap=bootstrap, runtime=runtime)
-    checked_source(source, clusters)
-    check_used(specs, source, reference)
+    specs = checked_metrics(metrics, bootstrap=options.bootstrap, runtime=replace(runtime, device=options.device))
+    check_used(specs, options.source, options.reference)
     if layers is not None:
         checked_metric(layers)
-    models = open_all(zoo, lambda one: load_member(one, image_size, trust=trust))  # once for all tasks
+    models = open_all(zoo, lambda one: load_member(one, **vars(loading)))  # once for all tasks
     for told in lines_of(models.left_out):
         say.line(told)
     known = {} if truth is None else of_tasks(read_truth(truth), list(tasks), truth)
     for accuracies in known.values():
         truth_values(accuracies, list(models))
-    opened = open_tasks(tasks, choice, reading, seed)
-    heads = {"source": source, "clusters": clusters, "reference": open_reference(reference, reading)}
-    drawn = {"bootstrap": bootstrap, "seed": seed}
+    opened = open_tasks(tasks, options, reading, runtime.seed)
+    options = replace(options, reference=open_reference(options.reference, reading))
     for split in opened.values() if layers is not None else ():
         check_task(split)
     rankings = []
     with owned(Path(out), "ranks in"):
         for (task, split), file in zip(opened.items(), file_names(list(tasks)).values(), strict=True):
             accuracies = known.get(task)
-            asked = {**how, "split": split.split}  # an alias, as trainval, is open by its own name
-            ranking = rank(models, split, metrics, truth=accuracies, say=line, **drawn, **heads, **asked)
+            as_open = replace(options, split=split.split)  # an alias, as trainval, is open by its own name
+            ranking = rank_models(models, split, metrics, accuracies, as_open, Loading(), reading, runtime)
             if truth is not None and accuracies is None:
                 ranking = replace(ranking, notes=(*ranking.notes, f"truth={truth} has no accuracies of {task}"))
-            made = {**ranking.made, "image_size": image_size, **_words(members(zoo))}
+            made = {**ranking.made, **_given(options, loading), **_words(members(zoo))}
             rankings.append(finish(replace(ranking, data=task, made=made), Path(out), file, pictures))
             if layers is not None:
-                _by_layers(models, split, layers, Path(out) / f"{file}{FILE}", reading, replace(runtime, device="auto"))
-        keep_reference(heads["reference"], models, Path(out))
-    kept = {"image_size": image_size, "trust": trust, "root": reading.root, "seed": seed}
+                _by_layers(models, split, layers, Path(out) / f"{file}{FILE}", reading, runtime)
+        keep_reference(options.reference, models, Path(out))
+    kept = {"image_size": loading.image_size, "trust": loading.trust, "root": reading.root, "seed": runtime.seed}
     kept = {name: value for name, value in kept.items() if value not in (None, (), USUAL.get(name))}
     kept |= reading.values_given
     _print_end(rankings)
     if rankings[-1].consensus.first():
         best = rankings[-1].order[0]
         model, given = load_member(models[best]), members(zoo)[best]
-        for told in use_it(given, model, image_size, trust):
+        for told in use_it(given, model, loading.image_size, loading.trust):
             say.line(told)
         names = zoo if isinstance(zoo, (str, list, tuple)) else list(models)
         say.line(f"next      {next_command(rankings[-1], names, name_of(given, model), model, kept)}")
@@ -121,12 +113,17 @@ def rank_tasks(
     return rankings
 
 
-def open_tasks(tasks: Mapping[str, Any], choice: Choice, reading: Reading, seed: int) -> dict[str, Split]:
+def _given(options: Options, loading: Loading) -> dict[str, Any]:
+    """Return what was asked of models and images that are open by now, for the record."""
+    return {"max_images": options.max_images, "split": options.split, "image_size": loading.image_size}
+
+
+def open_tasks(tasks: Mapping[str, Any], options: Options, reading: Reading, seed: int) -> dict[str, Split]:
     """Open every task, with the images used for ranking, before any computation. Raises UserError."""
-    opened = {name: _open(task, choice.split, reading) for name, task in tasks.items()}
+    opened = {name: _open(task, options.split, reading) for name, task in tasks.items()}
     for one in opened.values():
         check_classes([one], "a ranking")
-    return {name: sampled(one, choice.max_images, seed) for name, one in opened.items()}
+    return {name: sampled(one, options.max_images, seed) for name, one in opened.items()}
 
 
 def _open(task: Any, split: str, reading: Reading) -> Split:
@@ -216,7 +213,7 @@ def _write(ranking: Ranking, out: Path, file: str, pictures: bool) -> None:
 def keep_reference(reference: Reference, models: Mapping[str, Any], out: Path) -> None:
     """Write PED's statistics of a data set, and print how to use them without it."""
     if path := write_reference(reference, models, out / STATISTICS):
-        say.line(f"written   {path}: means and stds of {reference}; ped.reference={path} takes them")
+        say.line(f"written   {path}: means and stds of {reference}; reference={path} takes them")
 
 
 def _print_end(rankings: Sequence[Ranking]) -> None:

@@ -23,13 +23,13 @@ from sslkit.terminal.say import words
 from sslkit.training.config import Config
 from sslkit.zoo.entry import CARD
 
-RANKED_BY = ("split", "max_images", "image_size", "bootstrap", "seed", "source", "clusters", "ped.reference", *VALUES)
+RANKED_BY = ("split", "max_images", "image_size", "bootstrap", "seed", "source", "clusters", "reference", *VALUES)
 USUAL = {  # of those, what goes without saying
     "split": "train",
     "image_size": None,
     "source": None,
     "clusters": CLUSTER_COUNT,
-    "ped.reference": references.CARD,
+    "reference": references.CARD,
     **datasets.AS_USUAL.values,
 }
 PLACES = ("method", "out", "name", "resume")  # written first, or about the location and not the run
@@ -112,7 +112,7 @@ def ranking(recorded: Ranking, zoo: Path, entries: Collection[str]) -> str:
     """
     if not recorded.data:
         return ""
-    known = {**recorded.made, **({"ped.reference": recorded.made["reference"]} if "reference" in recorded.made else {})}
+    known = recorded.made
     made = {name: known[name] for name in RANKED_BY if name in known and known[name] != USUAL.get(name, ...)}
     of_what = {"zoo": _models(recorded, zoo, entries), "data": recorded.data}
     return command("rank", {**of_what, "metrics": list(recorded.metrics), **made})

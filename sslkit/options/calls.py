@@ -16,11 +16,16 @@ import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar, get_origin
 
+from sslkit.errors import UserError, nearest
 from sslkit.options.settings import Declared, declared, overlaid
 
 R = TypeVar("R")
 WRAPPED = textwrap.TextWrapper(116, subsequent_indent="    ", break_on_hyphens=False)
 OWN = "options"  # the parameter whose options are the function's own, and not shared by others
+
+
+class UnknownOption(UserError, TypeError):
+    """A keyword that a function does not have: bad input, and what Python raises for it."""
 
 
 def by_keywords(function: Callable[..., R], *shared: str) -> Callable[..., R]:
@@ -37,6 +42,9 @@ def by_keywords(function: Callable[..., R], *shared: str) -> Callable[..., R]:
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> R:
+        if unknown := keywords.keys() - signature.parameters:
+            name = min(unknown)
+            raise UnknownOption(f"{function.__name__} has no option {name!r}: {nearest(name, signature.parameters)}")
         given = signature.bind(*args, **keywords).arguments
         plain = {name: value for name, value in given.items() if name not in owners}
         options = {}

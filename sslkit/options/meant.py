@@ -21,6 +21,7 @@ ELSEWHERE = {  # what other programs call a setting
     "num_workers": ("data.workers", "workers"),
     "output": ("out",),
     "output_dir": ("out",),
+    "ped": ("reference",),  # ped.reference=
     "path": ("data", "folder"),
     "pretrained": ("init",),
     "protocol": ("protocols",),

@@ -66,14 +66,14 @@ def test_the_heads_of_leep_and_the_reference_of_ped_are_chosen(place: Path, type
     for name in ("a", "b"):  # pretrained on other digits; the card of c does not say
         zoo.update(zoo.ZooEntry.load(place / "zoo" / name), data={"source": "others.npz", "images": 300})
     words = ["zoo=zoo", "data=digits.npz", "max_images=100", "bootstrap=0", "pictures=false"]
-    done = typed("rank", *words, "metrics=[leep,nce,ped+logme]", "ped.reference=digits", cwd=place)
+    done = typed("rank", *words, "metrics=[leep,nce,ped+logme]", "reference=digits", cwd=place)
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
     for expected in (
         "source head of a: labels of 300 images of others, fitted once",
         "source head 10 labels of others.npz: a linear classifier fitted to 300 of its images (a, b)",
         "its card does not name its pretraining data, to fit a head on: source=none (c)",
-        "ped.reference=runs/ranking/ped-reference.npz takes them",
+        "reference=runs/ranking/ped-reference.npz takes them",
     ):
         assert expected in said, done.stdout
     found = json.loads((place / "runs" / "ranking" / "digits.json").read_text())

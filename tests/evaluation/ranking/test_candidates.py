@@ -8,12 +8,15 @@ from random_entries import made
 from torch import nn
 
 import evaluation
+from evaluation.datasets import Reading
 from evaluation.features import as_features
+from evaluation.features.models import Loading
 from evaluation.features.zoo_members import Members
-from evaluation.ranking.candidates import chosen, of_arrays, of_models
+from evaluation.ranking.candidates import Options, of_arrays, of_models
 from evaluation.ranking.references import open_reference
 from sslkit import open_images, zoo
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 X = np.random.default_rng(0).normal(size=(6, 3))
 Y = np.array([0, 0, 1, 1, 2, 2])
@@ -60,9 +63,10 @@ def test_equal_labels_of_other_images_are_refused() -> None:
 
 
 def of_the_usual(zoo: object, **how: object) -> Members:
-    choice, reading, runtime = chosen({"device": "cpu", **how})
-    choice = replace(choice, reference=open_reference(choice.reference, reading))
-    return of_models(zoo, "digits", (), choice, reading, runtime)
+    cache, split = how.pop("cache"), how.pop("split", "train")
+    options = Options(max_images=how.pop("max_images"), split=split, reference=open_reference("card"))
+    runtime = Runtime(device="cpu", cache=cache)
+    return of_models(zoo, "digits", (), options, Loading(**how), Reading(cache=cache), runtime)
 
 
 def test_channels_are_asked_of_the_model_too(tmp_path) -> None:

@@ -107,7 +107,7 @@ def test_a_model_that_the_file_lacks_has_no_ped_and_the_other_has(place: Path) -
     np.savez(place / "some.npz", **{"one/mean": x.mean(0), "one/std": x.std(0)})
     ranking = ranked(models, "some.npz")
     assert np.isfinite(ranking.scores[0, 0]) and np.isnan(ranking.scores[1, 0])
-    note = "no PED: ped.reference=some.npz has no statistics of this model, only of one (two)"
+    note = "no PED: reference=some.npz has no statistics of this model, only of one (two)"
     assert note in ranking.notes
     np.savez(place / "narrow.npz", mean=np.zeros(3), std=np.ones(3))
     with pytest.raises(UserError, match="has 3 means, this model 128 features"):
@@ -146,7 +146,7 @@ def test_words_that_are_nothing(place: Path) -> None:
 
 def test_options_that_no_metric_reads_are_refused(place: Path) -> None:
     model = str(made(place, "byol", "task.npz"))
-    with pytest.raises(UserError, match=r"ped\.reference=task\.npz is for ped: metrics=\[ped\+logme\]"):
+    with pytest.raises(UserError, match=r"reference=task\.npz is for ped: metrics=\[ped\+logme\]"):
         evaluation.rank([model], "task.npz", ["logme"], reference="task.npz")
     with pytest.raises(UserError, match=r"source=labels is for leep and nce: metrics=\[leep,nce\]"):
         evaluation.rank([model], "task.npz", ["logme"], source="labels")
