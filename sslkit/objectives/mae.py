@@ -103,7 +103,7 @@ class MAE(Objective):
         orders = masks.draw_orders(n, self.backbone.net.patch_embed.num_patches, generator)
         _, hidden = masks.split_orders(orders, self.sets, self.visible)
         rows = torch.zeros(self.sets, *orders.shape, dtype=torch.bool).scatter_(2, hidden, True)
-        return {f"visible {k}": Hidden(row) for k, row in enumerate(rows, 1)}
+        return {f"visible {k}" if self.sets > 1 else "visible": Hidden(row) for k, row in enumerate(rows, 1)}
 
     def align(self, e: Tokens) -> Tensor:
         """Mean squared error over the hidden patches of all images and ranks."""
