@@ -1,4 +1,4 @@
-"""Pictures of the experiments, in the common style: rows of columns, points, maps, lines over an option's values."""
+"""Pictures of the studies, in the common style: rows of columns, points, maps, lines over an option's values."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -14,6 +14,7 @@ from typing import Any
 from evaluation.studies.cells import Cell, measure_cells, missing_cells
 from sslkit.files.writing import write_text
 from sslkit.runtime.jobs import processor
+from sslkit.terminal import say
 from sslkit.training.finish import commit
 
 FOLDER = Path(__file__).parent
@@ -56,7 +57,8 @@ def measure(
 ) -> None:
     """Measure and keep the cells that have no result yet, see `measure_cells`."""
     missing = missing_cells(cells, load(name).get(part, {}))
-    measure_cells(missing, partial(keep, name, part=part), processes=processes, begin=begin)
+    with say.printed_by_default():
+        measure_cells(missing, partial(keep, name, part=part), processes=processes, begin=begin)
 
 
 def write(path: Path, found: dict[str, Any]) -> None:

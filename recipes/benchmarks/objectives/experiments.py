@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 from objectives.settings import BATCH, EPOCHS, FIXED, RESULTS, best, settings
 from results import load
-from told import of
+from seeds import of
 
 FOLDER = Path(__file__).parents[2] / "conf" / "experiment"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from objectives.settings import opened
-from told import by_seed, differences, mean, of, percent
+from seeds import by_seed, differences, mean, of, percent
 
 from sslkit.numerics import diagnostics
 from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from plugins.plan import ALONE, BESIDE, CONTROLS, CORE, FORMS, OBJECTIVES, OTHER_PRIORS, PARTS, PRIORED, PRIORS
-from told import Rows, by_chance, differences, half_width, interval, spread
+from seeds import Rows, by_chance, differences, half_width, interval, spread
 
 from sslkit.terminal.tables import markdown
 

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from plugins.answers import FASHION, Runs, Setting, control_of, forms_of, gains, named, of_part, settings_of
 from plugins.plan import CONTROLS, CORE, OBJECTIVES, OTHER_PRIORS, PRIORED
-from told import half_width
+from seeds import half_width
 
 from sslkit.numerics.figures import (
     COLOURS,

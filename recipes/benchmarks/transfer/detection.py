@@ -19,7 +19,7 @@ import cli
 import torch
 from objectives.settings import config as made
 from results import load, measure
-from told import by_seed, differences, of, percent
+from seeds import by_seed, differences, of, percent
 
 import sslkit
 from evaluation.protocols.detection import detection

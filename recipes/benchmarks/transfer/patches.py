@@ -25,7 +25,7 @@ import cli
 import numpy as np
 from objectives.settings import BATCH, as_in_training, config, settings
 from results import load, measure
-from told import differences, interval, of, percent
+from seeds import differences, interval, of, percent
 
 import sslkit
 from evaluation.protocols._patches.sources import open_label_maps

@@ -4,15 +4,15 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scipy.stats import t as student
+from evaluation.results.statistics import over_seeds
+from evaluation.studies.claims import by_row
 
-Rows = dict[str, dict[str, Any]]  # by seed
+Rows = dict[int, dict[str, Any]]  # by seed
 
 
 def of(runs: Mapping[str, dict[str, Any]], *words: str) -> Rows:
     """The results of "WORD | WORD | SEED" by seed."""
-    split = {key.rpartition(" | "): row for key, row in runs.items()}
-    return {seed: row for (before, _, seed), row in split.items() if before == " | ".join(words)}
+    return by_row(runs, " | ".join(words))
 
 
 def differences(one: Rows, other: Rows, key: str) -> list[float]:
@@ -51,7 +51,8 @@ def by_chance(intervals: int, beside: int) -> str:
 
 def half_width(gains: Sequence[float]) -> float:
     """Half of the 95 % t-interval of a mean."""
-    return student.ppf(0.975, len(gains) - 1) * statistics.stdev(gains) / len(gains) ** 0.5
+    low, high = over_seeds(gains, unit="points").interval
+    return (high - low) / 2
 
 
 def by_seed(gains: Sequence[float]) -> str:
