@@ -24,6 +24,7 @@ from evaluation.results import store
 from evaluation.results.records import Records
 from sslkit import backbones
 from sslkit.data.sources.named import open_images, splits
+from sslkit.files.blocks import Blocks
 from sslkit.zoo import exporting
 
 
@@ -168,14 +169,14 @@ def reports(root: Path) -> list[Kind]:
 
 def features(root: Path) -> list[Kind]:
     x, y = _features()
-    partial = cache.Partial(root, "key", len(x), x.shape[1], len(x))
-    partial.prepare()
-    partial.open()
-    partial.write(0, x, np.ones(len(x), bool), np.arange(len(x)))
-    partial.flush()
-    partial.publish(root / "key", {cache.LABELS: y, cache.IDS: np.arange(len(y)).astype(str)}, {"model": "a"})
+    blocks = Blocks(root / "key.part", len(x), len(x), cache.WHAT)
+    blocks.write(range(len(x)), **{cache.ROWS: x, cache.KEPT: np.ones(len(x), bool), cache.DIGESTS: np.arange(len(x))})
+    blocks.flush()
+    with blocks.published(root / "key") as whole:
+        beside = {cache.LABELS: y, cache.IDS: np.arange(len(y)).astype(str)}
+        cache.write_features(blocks, whole, x.shape[1], beside, {"model": "a"})
     files = tuple(path for path in (root / "key").iterdir() if path.name != cache.ROWS)
-    return [Kind("features", files, lambda: cache.read_whole(root / "key"), may_mend=True)]
+    return [Kind("features", files, lambda: cache.features_store(root / "key").read(), may_mend=True)]
 
 
 def checkpoints(root: Path) -> list[Kind]:

@@ -2,10 +2,8 @@
 
 import hashlib
 import json
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,26 +15,37 @@ from evaluation.datasets import Reading
 from evaluation.datasets._readable import warn_of_unreadable
 from evaluation.datasets.base import Split
 from evaluation.features import contradicted
-from evaluation.features.cache import DIGESTS, FORMAT, GROUPS, IDS, LABELS, ROWS, Partial, begun, opened, read_whole
+from evaluation.features.cache import (
+    DIGESTS,
+    FORMAT,
+    GROUPS,
+    IDS,
+    KEPT,
+    LABELS,
+    ROWS,
+    features_store,
+    readable,
+    write_features,
+)
 from evaluation.features.checks import device_of
 from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.table import Features
 from sslkit.data.loader import batches_of_parts, spaced
 from sslkit.data.pixel_digest import KEY
-from sslkit.errors import UserError
-from sslkit.files.writing import exclusive
+from sslkit.errors import RunFailed, UserError
+from sslkit.files.blocks import Blocks
 from sslkit.options.settings import overlaid
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
-from sslkit.runtime.waiting import Others, OthersStopped, from_first, together
+from sslkit.runtime.kept_arrays import computed_in_blocks
+from sslkit.runtime.waiting import Others, from_first, together
 from sslkit.terminal.say import printable
 
 LOADED = ("image_size", "in_chans", "trust")  # shared options, by what they are for
 READ = ("root", "counts", "range", "opacity", "fill", "cache")
 CROPPED = ("resize", "interpolation")
 CACHED_PIXELS = 24 * 224**2
-_WHAT = "the features"
 _WORK = "the extraction of features"  # in messages
 
 
@@ -154,66 +163,37 @@ def _settled(model: LoadedModel, runtime: Runtime) -> Runtime:
 
 
 def _extracted(job: _Job, cache: Path, key: str) -> dict[str, Any]:
-    """Fill this rank's blocks; the first rank holds the lock and publishes."""
-    if world_size() == 1:
-        with exclusive(cache / key, _WHAT) as refused:
-            return _found(job.model, cache / key, refused) or _fill(job, cache, key)
-    with ExitStack() as held:
+    """Read the features, or let each rank fill its blocks, of which the first publishes all."""
+    doubts: list[str] = []
 
-        def missing() -> bool:
-            refused = held.enter_context(exclusive(cache / key, _WHAT))
-            return _found(job.model, cache / key, refused) is None
+    def fill(blocks: Blocks, others: Others) -> None:
+        blocks.check_room(4 * job.model.width)
+        job.model.backbone.to(job.runtime.device)
+        if rank() == 0:
+            doubts.append(contradicted.contradiction(job.model, lambda most: spaced(job.split.images, most)))
+            contradicted.warn(job.model, *doubts)
+        try:
+            _run(job, blocks, others)
+        except RunFailed:  # another rank, or the disk
+            raise
+        except UserError:  # discard the blocks: the model or the images are invalid
+            blocks.discard()
+            raise
 
-        return _fill(job, cache, key) if from_first(_WORK, missing) else opened(cache / key)
+    def write(blocks: Blocks, folder: Path) -> None:
+        _write(job, blocks, folder, "".join(doubts))
 
-
-def _found(model: LoadedModel, folder: Path, refused: UserError | None) -> dict[str, Any] | None:
-    found = read_whole(folder)
-    contradicted.warn(model, (found or {}).get("doubt", ""))
-    if found is None and refused:
-        raise refused
+    store = features_store(cache / key)
+    found = computed_in_blocks(store, len(job.split), job.runtime.batch_size, fill, write)
+    if rank() == 0 and not doubts:  # it is kept with the features, so that cached ones say it, too
+        contradicted.warn(job.model, found.get("doubt", ""))
     return found
 
 
-def _fill(job: _Job, cache: Path, key: str) -> dict[str, Any]:
-    own = from_first(_WORK, lambda: begun(cache, key))
-    partial = Partial(cache, own, len(job.split), job.model.width, job.runtime.batch_size)
-    with together(_WORK):
-        if rank() == 0:
-            partial.prepare()
-    doubt = _doubt(job)
-    with together(_WORK):  # before any block is marked, so that all ranks divide the same blocks
-        blocks = partial.open(rank(), world_size())
-    with together(_WORK) as others:
-        try:
-            _run(job, partial, blocks, others)
-        except OthersStopped:
-            raise
-        except UserError:  # discard the blocks: the model or the images are invalid
-            shutil.rmtree(partial.folder, ignore_errors=True)
-            raise
-    with together(_WORK):
-        if rank() == 0 and own != key and read_whole(cache / key):  # another machine was faster, and others read it
-            shutil.rmtree(partial.folder, ignore_errors=True)
-        elif rank() == 0:
-            _publish(job, partial, cache / key, doubt)
-    return opened(cache / key)
-
-
-def _doubt(job: _Job) -> str:
-    """Return what contradicts the weights, on rank 0. It is kept with the features, so that cached ones say it, too."""
-    if rank() > 0:
-        return ""
-    job.model.backbone.to(job.runtime.device)
-    doubt = contradicted.contradiction(job.model, lambda most: spaced(job.split.images, most))
-    contradicted.warn(job.model, doubt)
-    return doubt
-
-
-def _publish(job: _Job, partial: Partial, target: Path, doubt: str) -> None:
-    lost = job.split.ids[~np.asarray(partial.kept)].tolist()
-    if len(lost) == partial.n:
-        raise UserError(f"none of the {partial.n} images of {job.split.name} can be read")
+def _write(job: _Job, blocks: Blocks, folder: Path, doubt: str) -> None:
+    lost = job.split.ids[~readable(blocks)].tolist()
+    if len(lost) == blocks.n:
+        raise UserError(f"none of the {blocks.n} images of {job.split.name} can be read")
     beside = {LABELS: job.split.y, IDS: job.split.ids}
     beside |= {} if job.split.groups is None else {GROUPS: job.split.groups}
     about = {
@@ -223,24 +203,22 @@ def _publish(job: _Job, partial: Partial, target: Path, doubt: str) -> None:
         "unreadable": lost,
         "doubt": doubt,
     }
-    partial.publish(target, beside, about | job.transform)
+    write_features(blocks, folder, job.model.width, beside, about | job.transform)
 
 
 @torch.inference_mode()
-def _run(job: _Job, partial: Partial, blocks: Sequence[list[int]], others: Others) -> None:
+def _run(job: _Job, blocks: Blocks, others: Others) -> None:
     """Extract the blocks of this rank."""
-    job.model.backbone.to(job.runtime.device)
     mean, std = (torch.tensor(v, device=job.runtime.device).view(-1, 1, 1) for v in (job.model.mean, job.model.std))
-    for rows, images, kept, digests in _batches(job, blocks):
+    for rows, images, kept, digests in _batches(job, blocks.left):
         pixels = images.to(job.runtime.device, non_blocking=True).float().div_(255)
         x = _features(job, pixels.sub_(mean).div_(std))
         if not np.isfinite(x[kept]).all():
             raise UserError(
                 f"{job.model.name} gives features that are not finite ({job.split.name}, row {rows[0]} ff.)"
             )
-        partial.write(rows[0], x, kept, digests)
+        blocks.write(rows, **{ROWS: x, KEPT: kept, DIGESTS: digests})
         others.check()
-    partial.flush()
 
 
 def _features(job: _Job, pixels: torch.Tensor) -> np.ndarray:

@@ -9,9 +9,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from sslkit.data.images import Images
-from sslkit.data.loader import Parts, without_traceback, workers_for
+from sslkit.data.loader import without_traceback, workers_for
 from sslkit.data.sources.named import collate
 from sslkit.errors import UserError
+from sslkit.files.blocks import Parts
 
 READ = 256  # images read at a time
 CPU_BYTES = 2**31  # maximum size of one set of images in memory, per process

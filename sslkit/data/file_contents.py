@@ -35,13 +35,6 @@ _AT_ONCE = 1000  # files between two steps of the bar
 _SAVE_EVERY = 60  # seconds of reading: the most that a stopped run loses
 
 
-def _rows(arrays: dict[str, np.ndarray]) -> np.ndarray:
-    rows = arrays["files"]
-    if rows.dtype != _ROW or rows.ndim != 1:
-        raise ValueError(f"it holds {rows.dtype} of shape {rows.shape}")
-    return rows
-
-
 def _hexadecimal(path: Path) -> str:
     text = path.read_text()
     if not re.fullmatch("[0-9a-f]{64}", text):
@@ -49,7 +42,7 @@ def _hexadecimal(path: Path) -> str:
     return text
 
 
-_ROWS = npz_codec(lambda rows: {"files": rows}, _rows, compressed=False)
+_ROWS = npz_codec(lambda rows: {"files": rows}, lambda arrays: arrays["files"], compressed=False)
 _TEXT = Codec(_hexadecimal, Path.write_text)
 
 
@@ -165,20 +158,17 @@ class FileContents:
         return _digest(path)
 
     @cached_property
-    def _store(self) -> Store[np.ndarray] | None:
+    def _store(self) -> Store[np.ndarray]:
         """Rows of _ROW, sorted by name."""
-        key = hashlib.sha256(os.fsencode(self.root.resolve())).hexdigest()
-        return self.cache and Store(Path(self.cache) / f"contents-{key[:32]}.npz", "the contents of files", _ROWS)
+        return Store.of(self.cache, "contents-{}.npz", str(self.root.resolve()), "the contents of files", _ROWS)
 
     def _remembered(self) -> np.ndarray:
         """Rows of _ROW, sorted by name; none if the file is missing or damaged."""
-        known = self._store and self._store.read()
+        known = self._store.read()
         return np.empty(0, _ROW) if known is None else known
 
     def _remember(self, rows: np.ndarray) -> None:
         """Add the rows whose content was read to the file; a folder that cannot be written forgets them."""
-        if self._store is None:
-            return
         with suppress(UserError), self._store.exclusive() as refused:
             if refused:
                 return
@@ -190,10 +180,7 @@ class FileContents:
 
 def remembered(cache: str | Path | None, about: str, compute: Callable[[], str]) -> str:
     """Return the sha256 (hex) that compute() returns, or returned before for the same `about`, kept in `cache`."""
-    if cache is None:
-        return compute()
-    key = hashlib.sha256(about.encode()).hexdigest()
-    store = Store(Path(cache) / f"content-{key[:32]}.txt", "a digest of content", _TEXT)
+    store = Store.of(cache, "content-{}.txt", about, "a digest of content", _TEXT)
     if (known := store.read()) is not None:
         return known
     found = compute()

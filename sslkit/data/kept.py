@@ -1,25 +1,24 @@
 """Clean images that are read again and again: decoded once, then kept in memory or in a file."""
 
 import errno
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from sslkit.data.images import Images
 from sslkit.data.loader import batches_in_order
+from sslkit.files.blocks import reserve
 from sslkit.terminal import say
 
 IN_MEMORY = 2**30  # bytes of a run's kept images in memory; what does not fit goes to a file
 _SHARE = 2  # a file takes at most 1 / _SHARE of the free space: checkpoints need the rest
-_ZEROS = bytes(2**20)
 
 
 @dataclass
@@ -56,20 +55,8 @@ class Room:
         if size > free // _SHARE:
             raise OSError(errno.ENOSPC, f"{free / 1e9:.1f} GB are free, and checkpoints need some of them")
         with tempfile.TemporaryFile(dir=self.folder) as file:
-            _reserve(file, size)
+            reserve(file, size)
             return np.memmap(file, np.uint8, "r+", shape=shape)
-
-
-def _reserve(file: IO[bytes], size: int) -> None:
-    """Take the space on the disk now: a memory map without it would end the process by a signal. Raises OSError."""
-    try:
-        os.posix_fallocate(file.fileno(), 0, size)
-    except (AttributeError, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-            raise
-        for start in range(0, size, len(_ZEROS)):
-            file.write(_ZEROS[: size - start])
-        file.flush()
 
 
 class KeptImages:

@@ -8,7 +8,7 @@ import os
 import pickle
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from multiprocessing import reduction
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from sslkit.data.images import Images
 from sslkit.data.sources.named import collate
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import UserError, first_line
+from sslkit.files.blocks import Parts
 from sslkit.runtime.jobs import cores
 
 FEWEST = 256  # rows: fewer are decoded faster in order than workers start
@@ -81,24 +82,6 @@ class EpochBatches(Sampler[list[int]]):
         for start in self._starts[first:]:
             own = rows[start : start + self.batch_size][self.rank :: self.world_size]
             yield EpochRows(own.tolist(), self.seed, self.epoch)
-
-
-class Parts(Sequence[list[int]]):
-    """Rows in parts, each a list that is made when it is asked for: those of ten million rows would fill 0.4 GB.
-
-    count: number of parts. rows_of: the rows of a part by its number.
-    """
-
-    def __init__(self, count: int, rows_of: Callable[[int], Iterable[int]]) -> None:
-        self._count, self._rows_of = count, rows_of
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, part: int) -> list[int]:
-        if not 0 <= part < self._count:
-            raise IndexError(f"part {part} of {self._count}")
-        return list(map(int, self._rows_of(part)))
 
 
 class TimedLoader:
@@ -218,8 +201,12 @@ def batches_in_order(
 
     workers, readers: see `batches_of_parts`.
     """
-    parts = Parts(-(-len(rows) // size), lambda part: rows[part * size : (part + 1) * size])
-    return batches_of_parts(images, parts, workers=workers, readers=readers)
+    return batches_of_parts(images, in_order(rows, size), workers=workers, readers=readers)
+
+
+def in_order(rows: Sequence[int], size: int) -> Parts:
+    """The rows, `size` at a time."""
+    return Parts(-(-len(rows) // size), lambda part: rows[part * size : (part + 1) * size])
 
 
 def spaced(images: Images, most: int) -> Tensor:

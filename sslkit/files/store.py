@@ -1,6 +1,6 @@
 """What is computed once and kept: a file that one process makes, whole, and that all others read.
 
-    store = Store(cache / f"shards-{key}.npz", "the index of shards", INDEX)
+    store = Store.of(cache, "shards-{}.npz", about, "the index of shards", INDEX)
     with store.exclusive() as refused:
         if (index := store.read()) is None:
             ...
@@ -9,8 +9,8 @@ The key in a file's name is a digest of all that its content depends on. A file 
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -39,10 +39,13 @@ def key_of(*about: object) -> str:
 
 @dataclass(frozen=True)
 class Codec(Generic[Value]):
-    """How a value stands in a file. read: raises any Exception for a damaged file. write: into a new file."""
+    """How a value stands in a file. read: raises any Exception for a damaged file.
+
+    write: into a new file; None for what is written in blocks, see `sslkit.files.blocks`.
+    """
 
     read: Callable[[Path], Value]
-    write: Callable[[Path, Value], None]
+    write: Callable[[Path, Value], None] | None = None
 
 
 def npz_codec(
@@ -50,12 +53,16 @@ def npz_codec(
     unpack: Callable[[dict[str, np.ndarray]], Value],
     *,
     compressed: bool = True,
+    names: Collection[str] = (),
 ) -> Codec[Value]:
-    """Return the codec of an .npz file. pack: the arrays of a value by name; unpack: the value of these arrays."""
+    """Return the codec of an .npz file. pack: the arrays of a value by name; unpack: the value of these arrays.
+
+    names: of the arrays that are read; by default all.
+    """
 
     def read(path: Path) -> Value:
         with np.load(path, allow_pickle=False) as arrays:
-            return unpack({name: arrays[name] for name in arrays.files})
+            return unpack({name: arrays[name] for name in names or arrays.files})
 
     def write(path: Path, value: Value) -> None:
         with path.open("wb") as file:  # of a path numpy changes the name
@@ -66,16 +73,25 @@ def npz_codec(
 
 @dataclass
 class Store(Generic[Value]):
-    """One value in one file. what: the value is, for messages, such as "the index of shards"."""
+    """One value in one file. path: None keeps nothing. what: the value is, for messages, as "the index of shards"."""
 
-    path: Path
+    path: Path | None
     what: str
     codec: Codec[Value]
     _is_told: bool = field(default=False, repr=False)
 
+    @classmethod
+    def of(cls, cache: str | Path | None, name: str, about: str, what: str, codec: Codec[Value]) -> "Store[Value]":
+        """Return the store of a file in a folder. name: with {} for a digest of `about`, all that the value depends on.
+
+        cache: the folder; None keeps nothing.
+        """
+        key = hashlib.sha256(about.encode(errors="surrogateescape")).hexdigest()[:32]
+        return cls(None if cache is None else Path(cache) / name.format(key), what, codec)
+
     def read(self) -> Value | None:
         """The value; None if there is no file, and for a damaged one, which a warning names once."""
-        if not self.path.exists():
+        if self.path is None or not self.path.exists():
             return None
         try:
             return self.codec.read(self.path)
@@ -87,9 +103,10 @@ class Store(Generic[Value]):
 
     def write(self, value: Value) -> None:
         """Write the file, whole or not at all. Raises UserError if it cannot be written."""
-        with write_whole(self.path) as partial:
-            self.codec.write(partial, value)
+        if self.path is not None:
+            with write_whole(self.path) as partial:
+                self.codec.write(partial, value)
 
     def exclusive(self) -> AbstractContextManager[UserError | None]:
         """Let one process at a time make the file, see `sslkit.files.writing.exclusive`."""
-        return exclusive(self.path, self.what)
+        return nullcontext() if self.path is None else exclusive(self.path, self.what)

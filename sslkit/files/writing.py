@@ -13,13 +13,10 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sslkit.errors import RunFailed, UserError
 from sslkit.terminal import say
-
-if TYPE_CHECKING:
-    from filelock import FileLock
 
 LONGEST = 200  # bytes of a name: most systems allow 255, and "-2" or ".json.PID.part" may be added
 ELSEWHERE = "choose another folder: out= of a run, cache= of an evaluation"  # for errors of a cache
@@ -53,7 +50,7 @@ def write_whole(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield partial
-        _sync(partial)
+        sync(partial)
         os.replace(partial, path)
     except OSError as error:
         raise _unwritten(path, error) from error
@@ -101,7 +98,7 @@ def write_whole_folder(path: Path, last: str) -> Iterator[Path]:
         yield partial
         files = sorted(partial.iterdir(), key=lambda file: file.name == last)
         for file in files:
-            _sync(file)
+            sync(file)
         if there:
             (path / last).unlink(missing_ok=True)
             for file in files:
@@ -114,54 +111,39 @@ def write_whole_folder(path: Path, last: str) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-class NoLock:
-    """Stands in for a lock on a file system that has none: `acquire` and `release` do nothing."""
+@contextmanager
+def locked(path: Path, waiting: str = "", *, wait: bool = True) -> Iterator[bool]:
+    """Hold the lock of a lock file, whose folder is made, for the block; the system frees that of a killed process.
 
-    def acquire(self, **_: object) -> None: ...
-
-    def release(self) -> None: ...
-
-
-def lock(path: Path) -> "FileLock | NoLock":
-    """Return the lock of a lock file, whose folder is made; the system frees it with the process that holds it.
-
-    Raises OSError if nothing can be written there.
+    Yields False, without the lock, if another process has it and not `wait`; True where there are no locks at all.
+    waiting: line that is printed before another process is waited for. Raises OSError if nothing can be written there.
     """
     from filelock import FileLock  # 20 ms, and help has none
 
     path.parent.mkdir(parents=True, exist_ok=True)
     place = lockable(path)
-    return NoLock() if place is None else FileLock(place, poll_interval=POLL)
-
-
-@contextmanager
-def locked(path: Path, waiting: str = "", *, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock of a lock file for the block; yields False, without it, if another process has it and not `wait`.
-
-    waiting: line that is printed before another process is waited for. Raises OSError, see `lock`.
-    """
-    held = lock(path)
+    if place is None:
+        yield True
+        return
+    held = FileLock(place, poll_interval=POLL)
     try:
         held.acquire(blocking=False)
-        is_held = True
     except TimeoutError:  # filelock's is one
-        is_held = wait
-        if waiting and wait:
-            say.line(waiting)
         if wait:
+            if waiting:
+                say.line(waiting)
             held.acquire()
     try:
-        yield is_held
+        yield held.is_locked
     finally:
-        if is_held:
-            held.release()
+        held.release()
 
 
 def lockable(path: Path) -> Path | None:
     """Return the file to lock for one in an existing folder: itself, if its file system has locks.
 
     Else one on this machine, since commands on one machine are the most likely to meet; None without any. Raises
-    OSError like `lock`.
+    OSError like `locked`.
     """
     if has_locks(path.parent):
         return path
@@ -170,7 +152,7 @@ def lockable(path: Path) -> Path | None:
 
 
 def has_locks(folder: Path) -> bool:
-    """Return whether the file system of a folder has locks; a warning says once if not. Raises OSError like `lock`."""
+    """Return whether a folder's file system has locks; a warning says once if not. Raises OSError like `locked`."""
     system = folder.stat().st_dev
     if system not in _SYSTEMS:
         _SYSTEMS[system] = _can_lock(folder)
@@ -221,7 +203,7 @@ def exclusive(file: Path, what: str) -> Iterator[UserError | None]:
             waiting = f"another process makes {what} in {file.parent}: waiting for it"
             held.enter_context(locked(file.with_name(f".{file.stem}.lock"), waiting))
         except OSError as error:
-            refused = refusal(error)(f"cannot write {what} in {file.parent}: {error.strerror or error}; {ELSEWHERE}")
+            refused = unwritable(what, file.parent, error)
             if not file.exists():
                 raise refused from error
         yield refused
@@ -262,7 +244,13 @@ def refusal(error: OSError) -> type[UserError]:
     return RunFailed if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO) else UserError
 
 
-def _sync(file: Path) -> None:
+def unwritable(what: str, folder: Path, error: OSError, remedy: str = "") -> UserError:
+    """Return the error of a cache's folder that cannot be written. remedy: is named before another folder."""
+    return refusal(error)(f"cannot write {what} in {folder}: {error.strerror or error}; {remedy}{ELSEWHERE}")
+
+
+def sync(file: Path) -> None:
+    """Wait until the content of a file is on the disk."""
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
 

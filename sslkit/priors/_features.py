@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from sslkit.data import same_data
-from sslkit.data.loader import batches_in_order
+from sslkit.data.loader import batches_in_order, batches_of_parts, in_order
 from sslkit.errors import UserError
+from sslkit.files.store import key_of
 from sslkit.priors.base import Prior
 from sslkit.priors.features import FilePrior, check_varied
 from sslkit.priors.pca import PcaPrior
 from sslkit.runtime.distributed import rank, world_size
-from sslkit.runtime.kept_arrays import key_of, stored
+from sslkit.runtime.kept_arrays import stored
 from sslkit.runtime.waiting import from_first, together
 
 if TYPE_CHECKING:
@@ -83,18 +84,18 @@ def _tabulated(prior: Prior, dataset: "Images", cache: Path | None, device: torc
     if isinstance(prior, FilePrior):
         prior.check(dataset)
         return prior.array
-    what, rows = f"the features of prior {prior.name}", range(len(dataset))
+    what, unit = f"the features of prior {prior.name}", _rows_at_once(dataset)
     if cache is None or prior.identity is None:
         with together(what):
-            return np.concatenate(list(_batches(prior, dataset, device, rows)))
+            return np.concatenate(list(_batches(prior, dataset, device, in_order(range(len(dataset)), unit))))
     digest = from_first("the content of the images", lambda: dataset.digest)  # for which files may have to be read
     path = Path(cache) / f"prior-{key_of(prior.identity, digest)}.npy"
 
-    def compute(own: range) -> Iterator[np.ndarray]:
+    def compute(parts: Sequence[Sequence[int]]) -> Iterator[np.ndarray]:
         same_data.confirm(dataset)
-        yield from _batches(prior, dataset, device, own)
+        yield from _batches(prior, dataset, device, parts)
 
-    return stored(path, len(rows), compute, what=what, unit=_rows_at_once(dataset))
+    return stored(path, len(dataset), compute, what=what, unit=unit)
 
 
 def fit(prior: PcaPrior, dataset: "Images", *, cache: Path | None) -> None:
@@ -105,7 +106,7 @@ def fit(prior: PcaPrior, dataset: "Images", *, cache: Path | None) -> None:
             prior.fit(sample(prior, dataset))
         return
 
-    def fitted(_: range) -> Iterator[np.ndarray]:
+    def fitted(_: Sequence[Sequence[int]]) -> Iterator[np.ndarray]:
         prior.fit(sample(prior, dataset))
         yield prior.components_of_fit()
 
@@ -142,7 +143,8 @@ def some_features(prior: Prior, dataset: "Images", table: FeatureTable | None, d
     rows = _spaced(len(dataset), _MOST_TO_FIT)
     if table is not None:
         return table.rows(torch.tensor(rows))
-    return torch.from_numpy(np.concatenate(list(_batches(prior, dataset, device, rows))))
+    parts = in_order(rows, _rows_at_once(dataset))
+    return torch.from_numpy(np.concatenate(list(_batches(prior, dataset, device, parts))))
 
 
 def sample(prior: PcaPrior, dataset: "Images") -> Tensor:
@@ -170,13 +172,15 @@ def _rows_at_once(dataset: "Images") -> int:
     return max(1, 4 * _BATCH // (dataset.frames * dataset.clips)) if hasattr(dataset, "frames") else _BATCH
 
 
-def _batches(prior: Prior, dataset: "Images", device: torch.device, own: Sequence[int]) -> Iterator[np.ndarray]:
+def _batches(
+    prior: Prior, dataset: "Images", device: torch.device, parts: Sequence[Sequence[int]]
+) -> Iterator[np.ndarray]:
+    """The features of each part, in order."""
     from tqdm import tqdm
 
-    step = _rows_at_once(dataset)
-    read = batches_in_order(dataset, own, step, readers=world_size())
-    shown = {"desc": f"prior {prior.name}", "unit": "batch", "total": -(-len(own) // step)}
-    hidden = len(own) <= _BAR_FROM or rank() > 0
+    read = batches_of_parts(dataset, parts, readers=world_size())
+    hidden = len(parts) * _rows_at_once(dataset) <= _BAR_FROM or rank() > 0
+    shown = {"desc": f"prior {prior.name}", "unit": "batch", "total": len(parts)}
     for rows, batch in tqdm(read, **shown, disable=True if hidden else None):
         features = prior(batch["images"].to(device))
         if not features.isfinite().all():

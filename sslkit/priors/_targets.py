@@ -1,6 +1,6 @@
 """Regression targets of a network: the whitened principal components of a prior's features of its views."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 from sslkit.embeddings import Embeddings, mean_over_ranks, own_rows
 from sslkit.errors import UserError, check_one_of
+from sslkit.files.store import key_of
 from sslkit.priors import build
 from sslkit.priors._features import FeatureTable, features_of, fit, some_features, tabulate
 from sslkit.priors.base import NetworkPrior
 from sslkit.priors.features import FilePrior
 from sslkit.priors.self import SelfPrior, slow_features
 from sslkit.runtime.device import moved
-from sslkit.runtime.kept_arrays import key_of, stored
+from sslkit.runtime.kept_arrays import stored
 from sslkit.runtime.waiting import from_first
 from sslkit.terminal import say
 
@@ -149,13 +150,13 @@ class PriorTargets(nn.Module):
         """(1 + K, A) float32: the mean, and the rows of W."""
         what = f"the components of prior {self.prior.name}"
 
-        def compute(_: range) -> Iterator[np.ndarray]:
+        def compute(_: Sequence[Sequence[int]]) -> Iterator[np.ndarray]:
             features = some_features(self.prior, dataset, self._table, self.mean.device)
             yield whitening(features, self.components, f"{self.owner}.prior={self.prior.name}").numpy()
 
         if cache is None or (self.prior.identity is None and not self.of_file):
             # One rank alone, as rounding could turn components that are nearly equal.
-            return np.array(from_first(what, lambda: next(compute(range(0))).tolist()), dtype=np.float32)
+            return np.array(from_first(what, lambda: next(compute([])).tolist()), dtype=np.float32)
         about = key_of(self.prior.array) if self.of_file else self.prior.identity
         digest = from_first("the content of the images", lambda: dataset.digest)
         key = key_of("whitening", VERSION, self.components, about, digest)

@@ -25,7 +25,6 @@ from torchvision.datasets import FakeData
 import evaluation
 import sslkit
 from evaluation.datasets._listed import ListedImages, PickedImages
-from evaluation.features.cache import Partial
 from evaluation.protocols._patches.features import _Prepared
 from evaluation.protocols._patches.label_maps import LabelMaps
 from evaluation.protocols.action.crops import Sizes
@@ -54,6 +53,7 @@ from sslkit.data.video.clips import open_videos
 from sslkit.data.video.index import VideoIndex
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.data.views.recipe import SIMCLR
+from sslkit.files.blocks import Blocks
 
 FEW, MANY, READ = 100, 10_000_000, 64
 MORE_BYTES = 5_000_000  # allowed for ten million rows: half a byte for each
@@ -251,12 +251,6 @@ def arrays(count: int) -> ArrayImages:
     return ArrayImages(pixels(count, 3, 2, 2), Identity("a"), ImageOptions())
 
 
-def unfilled(folder: Path, count: int) -> Partial:
-    found = Partial(folder, f"{count}", count, 1, READ)
-    found.prepare()
-    return found
-
-
 READERS: dict[str, Callable[[Path, int], Callable[[], Iterable[Any]]]] = {
     "batches_in_order": lambda _, n: partial(batches_in_order, arrays(n), range(n), READ),
     "batches_in_order of files": lambda folder, n: partial(
@@ -264,7 +258,7 @@ READERS: dict[str, Callable[[Path, int], Callable[[], Iterable[Any]]]] = {
     ),
     "KeptImages": lambda _, n: partial(KeptImages(arrays(n), np.arange(n)).batches, READ),
     "make_loader": lambda _, n: partial(iter, make_loader(arrays(n), batch_size=READ, seed=0)),
-    "Partial": lambda folder, n: unfilled(folder, n).open,
+    "Blocks": lambda folder, n: Blocks(folder / f"{n}.part", n, READ, "a").open,
     "Pixels": lambda _, n: partial(
         Pixels(Pool([arrays(n)]), np.arange(n), CPU, resident=False).batches,
         torch.arange(n)[: n // READ * READ].view(-1, READ),

@@ -21,11 +21,11 @@ import numpy as np
 import pytest
 from odd_disks import lockless, read_only
 
-from evaluation.features.cache import Partial
 from evaluation.results.records import Records, each_once, run_id
 from sslkit.errors import RunFailed, UserError
 from sslkit.files import writing
-from sslkit.files.writing import exclusive, lock, write_whole, write_whole_folder
+from sslkit.files.blocks import Blocks, create_npy
+from sslkit.files.writing import exclusive, locked, write_whole, write_whole_folder
 from sslkit.runtime.jobs import Job, check_logs
 from sslkit.runtime.kept_arrays import stored
 
@@ -125,8 +125,8 @@ def test_a_killed_process_holds_no_lock(
     holder = context.Process(target=use, args=(lock_file, tmp_path, hold))
     holder.start()
     assert receiver.poll(30)
-    with pytest.raises(TimeoutError):
-        lock(tmp_path / lock_file).acquire(timeout=0)
+    with locked(tmp_path / lock_file, wait=False) as mine:
+        assert not mine
     holder.kill()
     holder.join()
     assert holder.exitcode == -signal.SIGKILL
@@ -160,7 +160,7 @@ def test_stored_arrays_and_records_are_read_where_nothing_can_be_written(tmp_pat
     shutil.rmtree(tmp_path / ".runs.locks")  # of a folder that was copied without them
     said = read_only(tmp_path, lambda: f"{array('a.npy').sum()} {[run['value'] for run in runs()]}")
     assert said == "6.0 [0, 1]"
-    assert read_only(tmp_path, lambda: array("b.npy")).startswith("UserError: cannot write ones to")
+    assert read_only(tmp_path, lambda: array("b.npy")).startswith("UserError: cannot write ones in")
     for name, use in (
         ("runs.jsonl", lambda path: each_once([{"lr": 3}], Records(path), lambda number: 1 / 0)),
         ("others.jsonl", Records),
@@ -224,11 +224,22 @@ def test_a_run_ends_as_failed_where_the_disk_is_full(tmp_path: Path) -> None:
         with write_whole(tmp_path / "a") as path:
             path.write_bytes(b"a" * 9999)
 
+    blocks = Blocks(tmp_path / "key.part", 3000, 3000, "ones")
+
+    def keep(block: np.ndarray) -> None:
+        blocks.write(range(len(block)), x=block)
+        blocks.flush()
+
+    def publish(shape: tuple[int, ...]) -> None:
+        with blocks.published(tmp_path / "key") as path:
+            create_npy(path, shape)
+
     writers = {
         "a": whole,
         "b.npy": lambda: stored(tmp_path / "b.npy", 3000, lambda rows: [np.ones((3000, 2))], what="ones"),
         "c.jsonl": lambda: Records(tmp_path / "c.jsonl").add({"lr": 1}, {"value": "v" * 9999}),
-        "the feature cache": lambda: Partial(tmp_path, "key", n=3000, width=2, block=2).prepare(),
+        "key.part": lambda: keep(np.ones((3000, 2))),
+        "ones in": lambda: publish((3000, 2)),
     }
     for name, write in writers.items():
         with files_of_at_most(4096), pytest.raises(RunFailed, match=f"cannot write .*{name}.*File too large"):

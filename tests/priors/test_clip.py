@@ -4,6 +4,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -274,7 +275,7 @@ def test_a_cache_of_imagenets_size_is_written_in_blocks(tmp_path: Path) -> None:
         width = open_clip.get_model_config(name)["embed_dim"]
         assert f"{images * width * 4 / 1e9:.2f}" == size and f"{size} GB" in page
     blocks = iter([np.zeros((128, 4), np.float32)] * 3)
-    table = stored(tmp_path / "x.npy", 384, lambda rows: blocks, what="features")
+    table = stored(tmp_path / "x.npy", 384, lambda parts: islice(blocks, len(parts)), what="features", unit=128)
     assert isinstance(table, np.memmap) and (tmp_path / "x.npy").stat().st_size == 128 + 384 * 4 * 4
 
 

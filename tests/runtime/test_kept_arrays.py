@@ -1,7 +1,7 @@
 """What DSA keeps in the cache: computed once, by several ranks in parts, whatever the group's time-out is."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,9 +12,10 @@ from forks import WORLD, free_port, set_timeout, start_ranks, started
 
 import sslkit
 from sslkit.errors import UserError
+from sslkit.files.store import key_of
 from sslkit.priors import _features
 from sslkit.regularizers.dsa import DSA, scoring
-from sslkit.runtime.kept_arrays import key_of, stored
+from sslkit.runtime.kept_arrays import stored
 
 TIMEOUT = 0.3  # seconds of the group's own barriers
 ROWS, UNIT = 23, 4
@@ -36,13 +37,13 @@ class First:
         return self.images.__getitems__(rows)
 
 
-def counted(log: Path, pause: float, rows: range) -> Iterator[np.ndarray]:
+def counted(log: Path, pause: float, parts: Sequence[list[int]]) -> Iterator[np.ndarray]:
     """Blocks of the array whose rows are (i, i^2); each start is a line of the log."""
     time.sleep(pause)
-    for start in range(rows.start, rows.stop, UNIT):
+    for rows in parts:
         with log.open("a") as file:
-            file.write(f"{start}\n")
-        values = np.arange(start, min(start + UNIT, rows.stop), dtype=np.float32)
+            file.write(f"{rows[0]}\n")
+        values = np.array(rows, dtype=np.float32)
         yield np.stack([values, values**2], 1)
 
 
@@ -74,8 +75,8 @@ def lines(log: Path) -> list[int]:
 
 def test_each_rank_computes_its_part_and_a_slow_one_is_waited_for(tmp_path: Path) -> None:
     start_ranks(in_parts, free_port(), tmp_path, False)
-    assert [lines(tmp_path / f"log-{rank}") for rank in range(WORLD)] == [[0, 4], [8, 12, 16, 20]]
-    assert [lines(tmp_path / f"once-{rank}") for rank in range(WORLD)] == [[0, 4, 8, 12, 16, 20], []]
+    assert [lines(tmp_path / f"log-{rank}") for rank in range(WORLD)] == [[0, 8, 16], [4, 12, 20]]
+    assert [lines(tmp_path / f"once-{rank}") for rank in range(WORLD)] == [[0], []]
     assert {path.name for path in tmp_path.glob("*.npy")} == {"a.npy", "b.npy"}
     assert {path.suffix for path in tmp_path.glob(".*")} == {".lock"}
 
@@ -83,11 +84,11 @@ def test_each_rank_computes_its_part_and_a_slow_one_is_waited_for(tmp_path: Path
 def test_ranks_that_see_different_disks_compute_all_for_themselves(tmp_path: Path) -> None:
     start_ranks(in_parts, free_port(), tmp_path, True)
     for rank in range(WORLD):
-        assert lines(tmp_path / f"log-{rank}") == lines(tmp_path / f"once-{rank}") == [0, 4, 8, 12, 16, 20]
+        assert lines(tmp_path / f"log-{rank}") == [0, 4, 8, 12, 16, 20] and lines(tmp_path / f"once-{rank}") == [0]
 
 
-def failing(log: Path, rank: int, rows: range) -> Iterator[np.ndarray]:
-    for block in counted(log, 0.0, rows):
+def failing(log: Path, rank: int, parts: Sequence[list[int]]) -> Iterator[np.ndarray]:
+    for block in counted(log, 0.0, parts):
         if rank == 1 and block[0, 0] >= 12:
             time.sleep(3 * TIMEOUT)  # the other finishes its part meanwhile
             raise UserError("row 12 is damaged")
@@ -113,8 +114,10 @@ def test_a_rank_that_fails_ends_the_others_and_no_finished_part_is_lost(tmp_path
         ["row 12 is damaged"],
     ]
     assert not (tmp_path / "a.npy").exists()
+    parts = [set(np.load(file)["index"].tolist()) for file in (tmp_path / "a.npy.part").iterdir()]
+    assert sorted(map(min, parts)) == [0, 4] and set.union(*parts) == {*range(12), *range(16, 20)}, "a file a rank"
     start_ranks(in_parts, free_port(), tmp_path, False)
-    assert lines(tmp_path / "log-0").count(0) == 1 and lines(tmp_path / "log-1").count(8) == 2
+    assert [lines(tmp_path / f"log-{rank}") for rank in range(WORLD)] == [[0, 8, 16, 12], [4, 12, 20]]
 
 
 def test_one_process_computes_once(tmp_path: Path) -> None:
@@ -180,7 +183,11 @@ def test_a_second_run_reads_fit_features_and_scores(tmp_path: Path, monkeypatch)
     first = [found_by(prepared(tmp_path, **options)) for options in OPTIONS.values()]
     plain = [found_by(prepared(None, **options)) for options in OPTIONS.values()]
     with monkeypatch.context() as patched:
-        for place in ((_features, "batches_in_order"), (scoring, "connectivity_score")):
+        for place in (
+            (_features, "batches_in_order"),
+            (_features, "batches_of_parts"),
+            (scoring, "connectivity_score"),
+        ):
             patched.setattr(*place, None)
         again = [found_by(prepared(tmp_path, **options)) for options in OPTIONS.values()]
     for one, other, alone in zip(first, again, plain, strict=True):

@@ -3,7 +3,6 @@
 A shard's rows are valid while its size and its stamp, or the tag of an object store, are unchanged.
 """
 
-import hashlib
 import json
 import os
 from collections import Counter
@@ -113,10 +112,8 @@ def index_shards(files: ShardFiles, shards: Sequence[str], cache: Path | None) -
     file, others wait for it. A damaged shard is named in a warning, and the images before the damage are used.
     Raises UserError when the cache cannot be written, before anything is read, and for a shard that is missing.
     """
-    if cache is None:
-        return TarIndex.of(_scanned(files, shards, {}, None))
-    key = hashlib.sha256("\n".join([str(FORMAT), *map(_absolute, shards)]).encode(errors="surrogateescape")).hexdigest()
-    store = Store(cache / f"shards-{key[:32]}.npz", "the index of shards", npz_codec(_arrays, _members))
+    about = "\n".join([str(FORMAT), *map(_absolute, shards)])
+    store = Store.of(cache, "shards-{}.npz", about, "the index of shards", npz_codec(_arrays, _members))
     with store.exclusive() as refused:
         known = store.read() or {}
         found = _scanned(files, shards, known, refused)

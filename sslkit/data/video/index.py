@@ -113,13 +113,8 @@ def index_videos(root: Path, paths: Sequence[str], reader: VideoReader, cache: P
     of other videos of the root; None keeps nothing. One process at a time works on a file, others wait for it.
     Raises UserError when the cache cannot be written, before anything is surveyed, or a file is missing.
     """
-    if cache is None:
-        known: dict[str, Entry] = {}
-        for _ in _survey(root, _changed(root, paths, known), reader, known):
-            pass
-        return VideoIndex.of({path: known[path] for path in paths})
-    key = hashlib.sha256(f"{FORMAT}\n{reader.name}\n{root.resolve()}".encode(errors="surrogateescape")).hexdigest()
-    store = Store(cache / f"videos-{key[:32]}.npz", "the index of videos", npz_codec(_arrays, _entries))
+    about = f"{FORMAT}\n{reader.name}\n{root.resolve()}"
+    store = Store.of(cache, "videos-{}.npz", about, "the index of videos", npz_codec(_arrays, _entries))
     with store.exclusive() as refused:
         known = store.read() or {}
         changed = _changed(root, paths, known, again=not refused)

@@ -10,12 +10,13 @@ from torch.autograd.function import once_differentiable
 
 from sslkit.embeddings import wide
 from sslkit.errors import check_one_of
+from sslkit.files.store import key_of
 from sslkit.layers.similarities import square_distances
 from sslkit.numerics.ties import among_all, nearest_of_all, pair_cosines, search_error, settle
 from sslkit.regularizers.dsa.approximate import approximate_neighbours
 from sslkit.regularizers.dsa.arranging import NORMALISE, without_autocast
 from sslkit.regularizers.dsa.pairwise import one_thread
-from sslkit.runtime.kept_arrays import key_of, stored
+from sslkit.runtime.kept_arrays import stored
 from sslkit.runtime.waiting import together
 from sslkit.terminal import say
 

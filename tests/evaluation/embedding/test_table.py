@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from evaluation.embedding import file as files
 from evaluation.embedding.sources import open_parts
 from evaluation.features import cache, extraction
 from sslkit.data.sources.named import open_images
-from sslkit.errors import UserError
+from sslkit.errors import RunFailed, UserError
+from sslkit.files import blocks
 
 
 def embedded(net, source, folder: Path, **how):
@@ -82,7 +84,7 @@ def test_unreadable_images_are_left_out_and_named(clipart, net, tmp_path) -> Non
 
 def test_a_stopped_run_goes_on_to_the_same_bytes(clipart, net, tmp_path, monkeypatch) -> None:
     files.write(embedded(net, clipart, tmp_path / "unbroken", batch_size=5), tmp_path / "unbroken.npz")
-    monkeypatch.setattr(cache, "_FLUSH_SECONDS", -1.0)  # every block is marked at once
+    monkeypatch.setattr(blocks, "_FLUSH_SECONDS", -1.0)  # every block is written at once
     calls, features = [], extraction._features
 
     def stopped(job, pixels):
@@ -102,25 +104,37 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(clipart, net, tmp_path, monkeyp
 
 
 def test_a_full_disk_is_one_line(clipart, net, tmp_path, monkeypatch) -> None:
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(cache.os, "posix_fallocate", full, raising=False)
-    with pytest.raises(UserError, match=r"cannot write the feature cache .*No space left on device") as told:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=36 * 24 * 4))
+    with pytest.raises(UserError, match=r"cannot write the features in .*No space left on device") as told:
         embedded(net, clipart, tmp_path)
     assert "\n" not in str(told.value)
     assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
 
 
+def test_blocks_stay_when_the_disk_is_full_in_between(clipart, net, tmp_path, monkeypatch) -> None:
+    flush, flushed = blocks.Blocks.flush, []
+
+    def full_at_the_second(self: blocks.Blocks) -> None:
+        if flushed:
+            raise RunFailed("the disk is full")
+        flushed.append(flush(self))
+
+    monkeypatch.setattr(blocks, "_FLUSH_SECONDS", -1.0)
+    monkeypatch.setattr(blocks.Blocks, "flush", full_at_the_second)
+    with pytest.raises(RunFailed, match="the disk is full"):
+        embedded(net, clipart, tmp_path, batch_size=5)
+    assert len(list((tmp_path / "cache").glob("*.part/*.npz"))) == 1
+
+
 def test_blocks_stay_when_the_disk_is_full_at_the_end(clipart, net, tmp_path, monkeypatch) -> None:
-    save = np.save
+    save = cache.create_npy
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache.np, "save", full)
+    monkeypatch.setattr(cache, "create_npy", full)
     with pytest.raises(UserError, match="finished blocks are kept"):
         embedded(net, clipart, tmp_path)
-    monkeypatch.setattr(cache.np, "save", save)
+    monkeypatch.setattr(cache, "create_npy", save)
     monkeypatch.setattr(extraction, "_features", None)  # nothing is computed again
     assert len(embedded(net, clipart, tmp_path)) == 36

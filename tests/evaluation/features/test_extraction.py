@@ -25,7 +25,7 @@ from evaluation.features import cache, extraction
 from evaluation.features.models import load_model
 from sslkit.data import file_contents
 from sslkit.errors import UserError
-from sslkit.files import writing
+from sslkit.files import blocks, writing
 
 
 class Counting(nn.Module):
@@ -112,7 +112,7 @@ def extract_logged(folder: Path, log: Path, last: int) -> None:
         def __repr__(self) -> str:
             return repr(Counting())
 
-    cache._FLUSH_SECONDS = 0.0
+    blocks._FLUSH_SECONDS = 0.0
     print(of_digits(Logged(), cache=folder, batch_size=30).digest)
 
 
@@ -145,7 +145,7 @@ def extract_on_machine(name: str, folder: Path, log: Path) -> None:
     """On a disk that has no locks."""
     (folder.parent / name).mkdir(exist_ok=True)
     tempfile.tempdir = str(folder.parent / name)
-    writing.MACHINE = cache.MACHINE = name
+    writing.MACHINE = blocks.MACHINE = name
     fcntl.flock = lockless(folder)
     extract_logged(folder, log, -1)
 
@@ -163,7 +163,7 @@ def test_without_locks_each_machine_extracts_by_itself(machines: str, times: int
     assert forwards(tmp_path / "log") == 12 * times
     assert all("has no locks" in log.read_text() for log in logs)
     assert [path.name for path in folder.iterdir()] == [digest]
-    assert cache.read_whole(folder / digest)["features.npy"].shape == (359, 6)
+    assert cache.features_store(folder / digest).read()["features.npy"].shape == (359, 6)
 
 
 def on_a_rank(rank: int, folder: str, cached: bool) -> None:

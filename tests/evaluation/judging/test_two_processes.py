@@ -58,7 +58,7 @@ def count(owner: Any, name: str, log: Path) -> None:
 
 def judge(place: Path, log: Path, protocols: list[str]) -> None:
     os.chdir(place)
-    count(extraction, "_fill", log)
+    count(extraction, "_write", log)
     how = {"options": {name: OPTIONS[name] for name in protocols if name in OPTIONS}, "progress": False, "workers": 0}
     for result in evaluation.evaluate("entry", "six.npz", protocols, cache="cache", device="cpu", **how):
         print(result.protocol, result.metric, result.value)
@@ -74,7 +74,7 @@ def test_two_evaluations_share_a_cache_and_the_runs_and_lose_no_result(place: Pa
     assert [ended(one) for one in both] == [0, 0], [log.read_text() for log in logs]
     numbers = [[line for line in log.read_text().splitlines() if line.startswith(tuple(PROTOCOLS))] for log in logs]
     assert numbers[0] == numbers[1] and len(numbers[0]) == len(PROTOCOLS)
-    assert lines(place / "counts") == ["_fill"] * 2, "of two splits"
+    assert lines(place / "counts") == ["_write"] * 2, "of two splits"
     runs = [json.loads(line)["run"] for line in (place / "entry" / "fine_tune.jsonl").read_text().splitlines()]
     assert len(runs) == len(set(runs)) == 4, "two rates, and the better one with two seeds"
     written = [json.loads(line) for line in (place / "entry" / "results.jsonl").read_text().splitlines()]
