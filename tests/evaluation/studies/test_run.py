@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -198,3 +199,10 @@ def test_what_the_results_decide_stands_beside_what_chance_would(tmp_path: Path)
     ]
     assert f"of {len(found)} intervals below" in text and f"{found.count(AGREES)} as in the paper" in text
     assert f"about {len(found) / 20:.0f} would" in text
+
+
+def test_every_file_of_settings_and_of_studies_is_in_the_wheel() -> None:
+    project = tomllib.loads((STUDIES.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = project["tool"]["setuptools"]["package-data"]["sslkit_recipes"]
+    packaged = {path for pattern in patterns for path in STUDIES.parent.glob(pattern)}
+    assert packaged == set(STUDIES.parent.rglob("*.yaml"))
