@@ -1,14 +1,97 @@
-"""Which plug-in, with which prior, helps which objective?
+"""Which plug-in, with which prior, helps which objective, on what, by how much?
 
-python recipes/benchmarks/plugins/run.py study --help        (every plug-in and prior, on test images)
+    python recipes/benchmarks/plugins/run.py --jobs 2 [--parts short priors]     (skips finished runs)
+    python recipes/benchmarks/plugins/run.py --table
+
+The plan was written before the runs: plan.py.
 """
 
+import argparse
+import os
 import sys
+import tempfile
+from datetime import date
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # runs are parallel: of more threads each waits for the others
 
-from cli import dispatch
+import cli
+import numpy as np
+import torch
+from objectives.settings import BATCH, best, config, judged, settings
+from plugins.answers import tables
+from plugins.controls import objective_switched_off, write_data, write_novel_letters, write_shuffled
+from plugins.plan import FORMS, PARTS
+from plugins.plot import draw
+from results import commit, load, measure, path_of
+
+import evaluation
+import sslkit
+from sslkit import objectives as family
+from sslkit.numerics.accuracy import probe_accuracy
+
+RESULTS = "plugins/study"
+TRANSFER = ("fashion", "clipart", "digits")
+
+
+def main() -> None:
+    args = arguments()
+    if not args.table:
+        planned = [run for part in args.parts for run in PARTS[part].runs()]
+        cells = {" | ".join(map(str, run)): partial(one, *run) for run in planned}
+        measure(RESULTS, cells, args.jobs, begin=partial(torch.set_num_threads, 1))
+    runs, page = load(RESULTS)["runs"], path_of(RESULTS).with_suffix(".md")
+    page.write_text(tables(runs))
+    draw(runs, page.with_suffix(".png"))
+    print(page.read_text())
+
+
+def arguments() -> argparse.Namespace:
+    parser = cli.parser(__doc__, "jobs", "table")
+    parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS))
+    return parser.parse_args()
+
+
+def one(data: str, name: str, form: str, epochs: int, seed: int) -> dict[str, Any]:
+    """Train and judge one form of an objective."""
+    plugin, options = FORMS[form]
+    with tempfile.TemporaryDirectory() as folder, objective_switched_off(form.endswith("alone")):
+        scratch = Path(folder)
+        images = scratch / "images.npz"
+        write_data(data, images)
+        if "shuffled" in form:
+            write_shuffled(scratch / "shuffled.npy", images)
+            options = {**options, "prior": options["prior"].format(shuffled=scratch / "shuffled.npy")}
+        method = {"name": f"{name}+{plugin}", plugin: options} if plugin else {"name": name}
+        how = {"lr": best(name)["lr"], "epochs": epochs, "seed": seed, "batch_size": BATCH.get(name, 128)}
+        how |= {"backbone": f"narrow_{family.find(name).families[0]}", "out": scratch / "zoo"}
+        how |= {"trainer": {"progress": False, "devices": 1, "precision": "32-true"}}  # a GPU's would be another
+        entry = sslkit.pretrain(config(method | settings(name), str(images), **how))
+        found = judged(entry.card, "probe", "knn", "inter", "intra") | elsewhere(entry, data, scratch)
+        found |= {"rankme": round(entry.card["diagnostics"]["rankme"], 2), "seconds": entry.card["seconds"]}
+        found["device"] = entry.card["computed"]["device"]
+    return found | {"commit": (commit() or "")[:8], "date": date.today().isoformat()}
+
+
+def elsewhere(entry: sslkit.ZooEntry, data: str, scratch: Path) -> dict[str, float]:
+    """Few-shot on letters that are new to every network, and the mean probe on the other sets."""
+    write_novel_letters(scratch / "novel.npz")
+    novel = evaluation.extract(entry, str(scratch / "novel.npz"), "test", cache=None, progress=False)
+    found = {"few_shot": evaluation.few_shot(novel, n_way=5, k_shot=5, episodes=500).value}
+    for task in (name for name in TRANSFER if name != data):
+        place = scratch / f"{task}.npz"
+        if task != "digits":
+            write_data(task, place)
+        where = task if task == "digits" else str(place)
+        parts = [evaluation.extract(entry, where, split, cache=None, progress=False) for split in ("train", "test")]
+        rows = (torch.as_tensor(np.asarray(x)) for part in parts for x in (part.x, part.y))
+        found[f"on {task}"] = probe_accuracy(*rows)
+    found["transfer"] = float(np.mean([value for key, value in found.items() if key.startswith("on ")]))
+    return {key: round(value, 4) for key, value in found.items()}
+
 
 if __name__ == "__main__":
-    dispatch("plugins", __doc__, ("study",))
+    main()
