@@ -6,6 +6,7 @@ python recipes/ground_truth.py zoo=... data=...               (fine-tune; README
 python recipes/benchmarks/ranking/run.py study --help         (score, and compare with fine-tuning)
 python recipes/benchmarks/ranking/run.py consensus --help     (combinations of metrics, and the constants of rank.py)
 python recipes/benchmarks/ranking/run.py halving --help       (choose.py against the first of a ranking)
+python recipes/benchmarks/ranking/run.py again --help         (the ImageNet members under the preprocessing of now)
 """
 
 import sys
@@ -16,4 +17,4 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from cli import dispatch
 
 if __name__ == "__main__":
-    dispatch("ranking", __doc__, ("zoo", "tasks", "study", "consensus", "halving"))
+    dispatch("ranking", __doc__, ("zoo", "tasks", "study", "consensus", "halving", "again"))
