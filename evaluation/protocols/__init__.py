@@ -4,10 +4,18 @@ The fields of a protocol's `Options` are its options; command lines and help are
 """
 
 import importlib
+from collections.abc import Callable
+from typing import Any
 
-from evaluation.protocols.base import Protocol, Terminal
+from evaluation.datasets import Reading
+from evaluation.features.models import Loading
+from evaluation.protocols.base import Protocol, Subject, Terminal
+from evaluation.results.result import Result
+from evaluation.tuning.processes import process_group
 from sslkit.errors import UserError
 from sslkit.options import members
+from sslkit.runtime.callers import public
+from sslkit.runtime.context import Runtime
 
 
 def names() -> tuple[str, ...]:
@@ -22,3 +30,28 @@ def find(name: str) -> Protocol:
     module = importlib.import_module(f"{__name__}.{name}")
     terminal = vars(module).get("terminal", Terminal())
     return Protocol(module.Options, module.open, module.run, module.beside, terminal)
+
+
+def function(name: str) -> Callable[..., list[Result]]:
+    """Return a protocol as a function of a model and data; its keywords are its options and those that all share.
+
+    evaluation.protocols.function("knn_seg")("runs/zoo/NAME", "clipart_boxes", k=10)
+    """
+    protocol = find(name)
+
+    def call(
+        model: Any,
+        data: Any = protocol.terminal.usual,
+        *,
+        options: protocol.Options,
+        loading: Loading,
+        reading: Reading,
+        runtime: Runtime,
+    ) -> list[Result]:
+        with process_group(runtime):
+            subject = Subject(loading.load(model), data, reading)
+            return protocol.run(protocol.open(subject, options), options, runtime)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = protocol.run.__doc__
+    return public()(call)

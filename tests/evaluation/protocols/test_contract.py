@@ -46,6 +46,8 @@ from sslkit.runtime.context import Runtime
 @dataclass(frozen=True, kw_only=True)
 class Options:
     times: int = setting(2, "how often each is counted", least=1, most=9)
+    kind: str = setting("rows", "what is counted: rows or classes", choices=("rows", "classes"))
+    minus: float | None = setting(None, "taken from the count; null: nothing", least=0)
 
 
 def open(subject: Subject, options: Options) -> Subject:
@@ -58,7 +60,9 @@ def open(subject: Subject, options: Options) -> Subject:
 def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """Count the training images."""
     others = {"rows": Estimate(float(len(opened.train(runtime)))), "hidden": Estimate(0.0)}
-    value = Estimate(float(options.times * len(opened.train(runtime))))
+    train = opened.train(runtime)
+    count = len(train) if options.kind == "rows" else len(train.classes)
+    value = Estimate(float(options.times * count - (options.minus or 0)))
     about = {"protocol": "counted", "recipe": "a count", "metric": "counted", "data": opened.train(runtime).data}
     return [Result.of(value, **about, model=opened.model.name, others=others)]
 
@@ -178,10 +182,21 @@ def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_new_file_is_found_shown_and_run(counted: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "counted" in protocols.names() and members.options(protocols.find("counted").Options) == {"times": 2}
+    usual = {"times": 2, "kind": "rows", "minus": None}
+    assert "counted" in protocols.names() and members.options(protocols.find("counted").Options) == usual
+    assert OWN.count("\n") < 80, "three options, their help, signature, checks and YAML are one short file"
     settings = settings_of(Subjects)
     options = {name: protocols.find(name).Options for name in protocols.names()}
-    assert "options of counted\n  counted.times=2" in plain_help(settings, "", options)
+    said = " ".join(plain_help(settings, "", options).split())
+    assert "options of counted counted.times=2 how often each is counted counted.kind=rows what is counted" in said
+    function = protocols.function("counted")
+    own = inspect.signature(function).parameters
+    assert [(own[name].default, own[name].annotation) for name in usual] == [
+        (2, int),
+        ("rows", str),
+        (None, float | None),
+    ]
+    assert {"device", "cache", "seed"} <= own.keys() and "how often each is counted" in function.__doc__
     images = open_images("digits", split="train")
     few = {"x_train": images.pixels[:40, 0], "y_train": images.labels[:40]}
     np.savez(tmp_path / "few.npz", **few, x_test=images.pixels[40:60, 0], y_test=images.labels[40:60])
@@ -194,6 +209,10 @@ def test_a_new_file_is_found_shown_and_run(counted: None, tmp_path: Path, monkey
     assert result.value == 120 and any(line.startswith("counted on ") for line in said)
     assert [(row.metric, row.value) for row in shown([result])] == [("counted", 120), ("rows", 40)]
     assert "rows" in table(shown([result])) and "hidden" not in table(shown([result]))
+    [counted] = function(model, tmp_path / "few.npz", times=3, kind="classes", minus=1, cache=None, progress=False)
+    assert counted.value == 29
+    with pytest.raises(UserError, match="kind must be rows or classes, got 'row': did you mean 'rows'"):
+        function(model, tmp_path / "few.npz", kind="row")
     for given, message in (({"times": 10}, "at most 9"), ({"time": 1}, "did you mean 'times'"), ({"times": 9}, "nine")):
         with pytest.raises(UserError, match=message):
             evaluation.evaluate(model, tmp_path / "few.npz", "counted", options={"counted": given}, **how)
