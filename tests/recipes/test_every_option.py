@@ -63,7 +63,7 @@ def check(option: Declared) -> None:
         assert str(raised.value).startswith(option.path) and "\n" not in str(raised.value), (option, value)
 
 
-@pytest.mark.parametrize(("task", "own"), tasks(), ids=lambda given: given if isinstance(given, str) else "")
+@pytest.mark.parametrize(("task", "own"), list(tasks()), ids=lambda given: given if isinstance(given, str) else "")
 def test_what_an_option_excludes_is_one_line(task: str, own: tuple[Declared, ...]) -> None:
     for option in own:
         check(option)

@@ -151,7 +151,7 @@ def test_rows_in_blocks_against_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_has_no_source_probabilities_is_refused(resnet18: tuple) -> None:
     bare = load_model("random:narrow_resnet", image_size=28, in_chans=1)
-    assert bare.classifier is None and load_model(nn.Flatten(), image_size=4).classifier is None
+    assert bare.classifier is None and load_model(nn.Flatten(), image_size=8).classifier is None
     with pytest.raises(UserError, match=r"random:narrow_resnet has no source classifier, .*such as nleep"):
         source_probs(bare, features(3, bare.width))
     model = resnet18[1]

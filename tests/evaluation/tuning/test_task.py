@@ -16,13 +16,16 @@ from evaluation.tuning.task import open_task
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.decode.scale import Scale
 from sslkit.data.images import Identity, ImageOptions
+from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 
 TRAIN, TEST = open_split("digits", "train"), open_split("digits", "test")
 
 
 def model(size: int = 8) -> LoadedModel:
-    return load_model(nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten()), image_size=size, in_chans=1)
+    """A network of squares of `size` pixels, also of fewer than `load_model` allows."""
+    loaded = load_model(nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten()), image_size=8, in_chans=1)
+    return replace(loaded, resizing=Resizing.usual(size))
 
 
 def some(split: Split, rows: np.ndarray, **changes: object) -> Split:
