@@ -24,7 +24,7 @@ import yaml
 
 from evaluation.studies.maps import MovedMaps, TunedMaps
 from evaluation.studies.moments import Moments
-from evaluation.studies.pictured import Bounds, Maps, Swept
+from evaluation.studies.pictured import Bounds, ClassMaps, Swept
 from evaluation.studies.rankings import Accuracies, Ranked, Shifts
 from evaluation.studies.sources import Sources
 from evaluation.studies.stages import Curves, Stages
@@ -39,7 +39,7 @@ KINDS: dict[str, type] = {
     "bounds": Bounds,
     "convergence": Convergence,
     "curves": Curves,
-    "maps": Maps,
+    "maps": ClassMaps,
     "moments": Moments,
     "moved maps": MovedMaps,
     "ranking": Ranked,

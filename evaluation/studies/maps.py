@@ -27,7 +27,7 @@ View = tuple[np.ndarray, np.ndarray]  # features (N, D), labels (N,)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Maps(Study):
+class StageMaps(Study):
     """Features at some stages; the number of each is the share of 10 neighbours that are of a row's own class.
 
     name: of the files with the maps, beside the results: NAME-MODEL.npz. models, data: at each scale. mapped: the
@@ -84,7 +84,7 @@ class Maps(Study):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TunedMaps(Maps):
+class TunedMaps(StageMaps):
     """Test images during fine-tuning. shares: of the steps."""
 
     shares: tuple[float, ...]
@@ -101,7 +101,7 @@ def _test_view(stage: Stage) -> View:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MovedMaps(Maps):
+class MovedMaps(StageMaps):
     """Training images before and after PED, with the options of its metric."""
 
     def stages(self, model: str, seed: int, subjects: Subjects) -> dict[str, View]:

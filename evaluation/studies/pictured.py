@@ -29,7 +29,7 @@ LINEAR = "top-1"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Maps(Training):
+class ClassMaps(Training):
     """Some classes of the test images in the feature space of each network: numbers of them, and a t-SNE map.
 
     Measured, of unit-length features: inter-class distance, intra-class variance, and the overlap, the share of the ten

@@ -15,7 +15,7 @@ from evaluation.results.statistics import Estimate
 from evaluation.studies import pictured, run, training
 from evaluation.studies.claims import AGREES, DISAGREES, OPEN, Claim
 from evaluation.studies.declaration import Paper
-from evaluation.studies.pictured import OVERLAP, TERMS, Bounds, Maps, Swept
+from evaluation.studies.pictured import OVERLAP, TERMS, Bounds, ClassMaps, Swept
 from evaluation.studies.study import Lab
 from evaluation.studies.training import Column, Row, Training, check_data
 from sslkit.errors import RunFailed, UserError
@@ -121,7 +121,7 @@ def test_maps_measure_some_classes_and_are_drawn_from_their_files(
     x = centres + np.random.default_rng(0).normal(size=centres.shape).astype(np.float32) / 10
     features = Features(x, y, [f"class {k}" for k in range(5)], "", np.array([f"{k}" for k in range(60)]))
     monkeypatch.setattr(pictured, "extract", lambda *args, **how: features)
-    one = Maps(caption="F.", rows={"a + b": Row(("x",))}, judged_on=ON, claims=(), classes=3, seeds=(0, 1))
+    one = ClassMaps(caption="F.", rows={"a + b": Row(("x",))}, judged_on=ON, claims=(), classes=3, seeds=(0, 1))
     place = replace(lab(tmp_path), runtime=Runtime(out=tmp_path))
     found = {f"a + b | {seed}": one.numbers(Entry(), "a + b", seed, place) for seed in (0, 1)}
     assert found["a + b | 0"][OVERLAP] == pytest.approx(0)
@@ -155,7 +155,7 @@ def test_maps_and_bounds_of_trained_networks(tmp_path: Path, monkeypatch: pytest
     words = ("data=digits", "epochs=1", "backbone=narrow_resnet")
     rows = {name: Row((f"method={name}", *words)) for name in ("simclr", "byol", "supervised")}
     how = {"caption": "F.", "rows": rows, "judged_on": ON, "claims": (), "seeds": (0,)}
-    studies = {"fig1": Maps(**how), "theorem4.1": Bounds(**how, images=60)}
+    studies = {"fig1": ClassMaps(**how), "theorem4.1": Bounds(**how, images=60)}
     monkeypatch.setattr(run, "load_paper", lambda file: Paper("DSA", studies))
     for what in studies:
         summary = run.reproduce("dsa", what, out=tmp_path, folder=STUDIES, train=train)
