@@ -120,16 +120,28 @@ def _is_compile_supported(device_type: str) -> bool:
 
 @contextmanager
 def _in_place(name: str, **values: Any) -> Iterator[None]:
-    """Let `from name import ...` give these values, unless that module is already imported."""
+    """Let `from name import ...` give these values, unless that module is imported; other names import it."""
     if name in sys.modules:
         yield
         return
-    stand_in = sys.modules[name] = ModuleType(name)
-    vars(stand_in).update(values)
+    stand_in = ModuleType(name)
+
+    def put_away() -> None:
+        if sys.modules.get(name) is stand_in:
+            del sys.modules[name]
+
+    def find(attribute: str) -> Any:
+        if attribute.startswith("__"):  # asked for by Python's import, which takes it for a plain module
+            raise AttributeError(attribute)
+        put_away()
+        return getattr(import_module(name), attribute)
+
+    vars(stand_in).update(values, __getattr__=find)
+    sys.modules[name] = stand_in
     try:
         yield
     finally:
-        del sys.modules[name]
+        put_away()
 
 
 @contextmanager
@@ -181,7 +193,7 @@ _CHANGES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "lightning_fabric.utilities.imports": _with_installed_versions,
     "lightning_fabric.wrappers": lambda: _in_place(DYNAMO, OptimizedModule=_OptimizedModule),
     "torchvision.ops.roi_align": lambda: _in_place(f"{DYNAMO}.utils", is_compile_supported=_is_compile_supported),
-    "timm.utils.summary": lambda: _in_place("wandb", __getattr__=lambda name: getattr(import_module("wandb"), name)),
+    "timm.utils.summary": lambda: _in_place("wandb"),
     "timm.models.naflexvit": _with_late_disable,
     OPTIM: _with_direct_optimizers,
 }

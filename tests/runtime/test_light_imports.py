@@ -83,7 +83,13 @@ assert sys.meta_path == before
 assert not {"torch._dynamo", "torch._dynamo.utils", "torchmetrics", "wandb"} & set(sys.modules)
 assert imports._TORCHMETRICS_GREATER_EQUAL_1_0_0 and imports._TORCH_GREATER_EQUAL_2_6
 
+import timm.utils.summary
 import torchmetrics
+try:
+    import wandb
+    assert timm.utils.summary.wandb.init is wandb.init
+except ImportError:
+    pass
 assert torchmetrics.Accuracy("binary")(torch.tensor([1, 0]), torch.tensor([1, 1])) == 0.5
 assert sys.modules["torchvision.ops.roi_align"].is_compile_supported("cpu") in (True, False)
 compiled = torch.compile(net, backend="eager")
