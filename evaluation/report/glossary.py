@@ -24,7 +24,8 @@ WORDS = (
     Word(
         "quick k-NN",
         r"quick (?:\d+|k)-NN",
-        "Made during training: kNN of the evaluation, of at most some thousand held-out images (k is in its name).",
+        "Made during training: a vote of the k nearest neighbours (k is in its name) by cosine similarity, "
+        "as kNN of the evaluation, on at most some thousand images.",
     ),
     Word(
         "quick probe",
