@@ -1,7 +1,7 @@
 """The loop that tunes all weights, against the same steps written out by hand."""
 
+import inspect
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from evaluation.features.models import LoadedModel, load_model
+from evaluation.features.models import LoadedModel, Loading, load_model
 from evaluation.tuning.classifier import (
     Setting,
     classification_loss,
@@ -22,7 +22,6 @@ from evaluation.tuning.loop import Diverged
 from evaluation.tuning.pixels import Pixels, Pool
 from sslkit import open_images
 from sslkit.data.images import Images
-from sslkit.data.resizing import Resizing
 from sslkit.data.views.augmentation import augment, view_generator
 from sslkit.errors import UserError
 from sslkit.numerics.schedules import cosine
@@ -173,7 +172,7 @@ def test_images_are_mirrored_only_if_asked_for(mirror: bool) -> None:
 
 
 def test_scores_are_those_of_centre_crops_in_eval_mode() -> None:
-    model = replace(load_model(network(), image_size=8, in_chans=1), resizing=Resizing.usual(6))
+    model = inspect.unwrap(load_model)(network(), loading=Loading(image_size=6, in_chans=1))
     net = train_classifier(
         model, pixels(), torch.from_numpy(DIGITS.labels[ROWS]), Setting(lr=0.1, steps=4, batch_size=16), classes=10
     )

@@ -1,5 +1,6 @@
 """What is tuned and tested on: labels matched by name, rows in the order of their names."""
 
+import inspect
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +12,11 @@ from torch import nn
 
 from evaluation.datasets import Reading, open_split
 from evaluation.datasets.base import Split
-from evaluation.features.models import LoadedModel, load_model
+from evaluation.features.models import LoadedModel, Loading, load_model
 from evaluation.tuning.task import open_task
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.decode.scale import Scale
 from sslkit.data.images import Identity, ImageOptions
-from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 
 TRAIN, TEST = open_split("digits", "train"), open_split("digits", "test")
@@ -24,8 +24,8 @@ TRAIN, TEST = open_split("digits", "train"), open_split("digits", "test")
 
 def model(size: int = 8) -> LoadedModel:
     """A network of squares of `size` pixels, also of fewer than `load_model` allows."""
-    loaded = load_model(nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten()), image_size=8, in_chans=1)
-    return replace(loaded, resizing=Resizing.usual(size))
+    net, unchecked = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten()), inspect.unwrap(load_model)
+    return unchecked(net, loading=Loading(image_size=size, in_chans=1))
 
 
 def some(split: Split, rows: np.ndarray, **changes: object) -> Split:
