@@ -7,7 +7,7 @@ split = evaluation.datasets.open_split("path/to/folder", "test")
 
 import dataclasses
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,6 @@ from sslkit.errors import UserError
 from sslkit.options import members
 from sslkit.options.settings import setting
 from sslkit.runtime.callers import process_kept
-from sslkit.runtime.context import Runtime
 
 __all__ = ["Entry", "Listing", "Reading", "Split", "find", "names", "note_of", "open_split", "overlap", "splits_of"]
 
@@ -174,14 +173,6 @@ class Reading:
 
 
 AS_USUAL = Reading()
-
-
-def parted(given: Mapping[str, Any]) -> tuple[Reading, Runtime]:
-    """Return the keywords of a public function as its reading and its runtime; others are left out."""
-    return tuple(
-        part(**{one.name: given[one.name] for one in dataclasses.fields(part) if one.name in given})
-        for part in (Reading, Runtime)
-    )
 
 
 def _same(opened: Split, split: str) -> Split:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,6 @@ from sslkit.data.loader import batches_of_parts, spaced
 from sslkit.data.pixel_digest import KEY
 from sslkit.errors import RunFailed, UserError
 from sslkit.files.blocks import Blocks
-from sslkit.options.settings import overlaid
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
@@ -96,17 +95,6 @@ def features_of(model: LoadedModel, split: Split, reading: Reading, runtime: Run
         unreadable=_unreadable(found, prepared, reading.on_error),
         pixel_digests=found[DIGESTS],
     )
-
-
-def context(**given: Any) -> tuple[Reading, Runtime]:
-    """Return the keywords of a public function as its reading and its runtime, checked. Raises UserError."""
-    parts = [(part, {field.name for field in fields(part)}) for part in (Reading, Runtime)]
-    if unknown := given.keys() - set().union(*(names for _, names in parts)):
-        raise TypeError(f"unexpected keyword argument {sorted(unknown)[0]!r}")
-    own = [{name: value for name, value in given.items() if name in names} for _, names in parts]
-    reading, runtime = (overlaid(part(), keywords) for (part, _), keywords in zip(parts, own, strict=True))
-    check(runtime)
-    return reading, runtime
 
 
 def check(runtime: Runtime) -> None:
