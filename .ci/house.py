@@ -23,12 +23,12 @@ CONTEXT = ("device", "root", "counts", "cache", "workers", "batch_size", "precis
 
 # What may stand in the source; a number is raised by hand, with its reason in the commit, and lowered when it falls.
 BUDGET = {
-    "lines of code": 0,
-    "lines of detection, segmentation, action, video": 0,
-    "signatures that repeat a declared default": 0,
-    "private functions of under four lines that are used once": 0,
-    "functions named by a participle": 0,
-    "assignments to a word without a meaning": 0,
+    "lines of code": 79_400,
+    "lines of detection, segmentation, action, video": 8_110,
+    "signatures that repeat a declared default": 218,
+    "private functions of under four lines that are used once": 64,
+    "functions named by a participle": 604,
+    "assignments to a word without a meaning": 1_722,
 }
 BESIDE = ("detection", "_patches", "action", "video", "segmentation.py", "knn_seg.py", "linear_seg.py")
 EMPTY = {"one", "found", "part", "own", "place", "known", "kept", "said", "given"}  # what a search does not find

@@ -18,8 +18,8 @@ tests=(
   tests/evaluation/learners/test_episodes.py
   tests/evaluation/learners/test_fitted_head.py
   tests/evaluation/learners/test_linear_heads.py
-  tests/evaluation/learners/test_logistic.py
-  tests/evaluation/learners/test_neighbours.py
+  tests/numerics/test_logistic.py
+  tests/numerics/test_neighbours.py
   tests/evaluation/protocols/test_crowding.py
   tests/evaluation/protocols/test_few_shot.py
   tests/evaluation/protocols/test_knn.py

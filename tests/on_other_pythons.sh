@@ -47,7 +47,7 @@ sample=(
   tests/runtime/test_jobs.py                                  # psutil
   tests/runtime/test_waiting.py                                       # torch.distributed
   tests/zoo/exporting                                         # safetensors, timm, onnx, onnxruntime, onnxscript
-  tests/evaluation/learners/test_neighbours.py                # faiss-cpu: exact search
+  tests/numerics/test_neighbours.py                # faiss-cpu: exact search
   tests/evaluation/learners/test_fitted_head.py               # faiss-cpu, torch
   tests/evaluation/embedding                                  # faiss-cpu: hnsw, ivf; scipy: csgraph, assignment; pyarrow
   tests/evaluation/features/test_plots.py                     # matplotlib, umap-learn, trustworthiness
