@@ -33,19 +33,23 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(params=["files", pytest.param("shards", marks=pytest.mark.nightly)])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """Folders home, tmp, work and data; in the latter 48 photographs of two classes to learn from, 16 to test on."""
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders home, tmp, work and data; in the latter 48 photographs of two classes to learn from, 16 to test on.
+
+    The name is short: the sockets of loader processes lie below tmp, and their paths have 107 letters at most.
+    """
+    folder = tmp_path_factory.mktemp("c")
     for split, n in (("train", 24), ("test", 8)):
         for name in "ab":
-            write_jpegs(tmp_path / "data" / split / name, n, (20, 18))
+            write_jpegs(folder / "data" / split / name, n, (20, 18))
     if request.param == "shards":
-        write_shards(tmp_path / "data", tmp_path / "tars", progress=False)
-        shutil.rmtree(tmp_path / "data")
-        (tmp_path / "tars").rename(tmp_path / "data")
+        write_shards(folder / "data", folder / "tars", progress=False)
+        shutil.rmtree(folder / "data")
+        (folder / "tars").rename(folder / "data")
     for name in ("home", "tmp", "work", "noted"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "noted" / "sitecustomize.py").write_text(NOTE)
-    return tmp_path
+        (folder / name).mkdir()
+    (folder / "noted" / "sitecustomize.py").write_text(NOTE)
+    return folder
 
 
 def command(place: Path, recipe: str, *words: str) -> tuple[str, Counter]:

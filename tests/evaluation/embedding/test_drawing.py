@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from evaluation.datasets import Reading
 from evaluation.embedding import drawing
 from evaluation.embedding.drawing import coloured, draw_map, flattened, gridded
 from evaluation.embedding.sources import open_parts
 from evaluation.embedding.table import embed_parts
 from evaluation.embedding.thumbnails import shortened, thumbnails
-from evaluation.features.extraction import context
 from evaluation.features.models import load_model
 from sslkit.errors import UserError
 from sslkit.numerics.figures import class_styles
+from sslkit.runtime.context import Runtime
 
 
 @pytest.fixture
@@ -25,7 +26,10 @@ def parts(clipart):
 @pytest.fixture
 def embedding(parts, net, tmp_path):
     return embed_parts(
-        load_model(net, image_size=16), parts, *context(cache=tmp_path / "cache", workers=0, progress=False)
+        load_model(net, image_size=16),
+        parts,
+        Reading(cache=tmp_path / "cache"),
+        Runtime(cache=tmp_path / "cache", workers=0, progress=False),
     )
 
 

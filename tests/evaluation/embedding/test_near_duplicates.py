@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
+from evaluation.datasets import Reading
 from evaluation.embedding import near_duplicates as near
 from evaluation.embedding import run
 from evaluation.embedding.near_duplicates import (
@@ -23,15 +24,19 @@ from evaluation.embedding.near_duplicates import (
 )
 from evaluation.embedding.sources import open_parts
 from evaluation.embedding.table import embed_parts
-from evaluation.features.extraction import context
 from evaluation.features.models import load_model
 from sslkit import open_images
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 
 def source(model, folder: Path, cache: Path) -> Source:
     parts = open_parts(folder)
-    return Source(folder.name, parts, embed_parts(model, parts, *context(cache=cache, workers=0, progress=False)))
+    return Source(
+        folder.name,
+        parts,
+        embed_parts(model, parts, Reading(cache=cache), Runtime(cache=cache, workers=0, progress=False)),
+    )
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluation.datasets import open_split
-from evaluation.features.extraction import context
+from evaluation.datasets import Reading, open_split
 from evaluation.features.models import load_model
 from evaluation.ranking import layers as module
 from evaluation.ranking.candidates import sampled
@@ -16,6 +15,7 @@ from evaluation.ranking.samples import as_sample
 from evaluation.ranking.scoring import parse
 from evaluation.transferability.base import Score
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
 KNN = parse("knn")
 
@@ -56,7 +56,7 @@ def test_equal_layers_are_the_networks_own_features() -> None:
 def test_layers_of_real_networks_are_scored_told_and_written(tmp_path: Path) -> None:
     models = {name: load_model(f"random:{name}", image_size=8, in_chans=1) for name in ("narrow_resnet", "narrow_vit")}
     task = sampled(open_split("digits", "train"), 60, 0)
-    found = best_layers(models, task, "knn", *context(cache=None, progress=False), splits=2)
+    found = best_layers(models, task, "knn", Reading(cache=None), Runtime(cache=None, progress=False), splits=2)
     names = {one.model: one.names for one in found}
     assert names["narrow_resnet"] == ("layer1", "layer2", "layer3", "layer4", "layer5", OWN)
     assert names["narrow_vit"] == ("layer1", "layer2", "layer3", "layer4", "class", "mean", "class+mean", OWN)
@@ -77,4 +77,4 @@ def test_several_labels_an_image_are_an_error_before_any_extraction(tmp_path: Pa
     np.savez(tmp_path / "scenes.npz", x_train=x, y_train=1 - np.eye(3, dtype=int)[[0, 1, 2] * 2])
     task = open_split(tmp_path / "scenes.npz", "train")
     with pytest.raises(UserError, match="several labels an image"):
-        best_layers({"a": "random:narrow_resnet"}, task, "knn", *context(say=lambda line: pytest.fail(line)))
+        best_layers({"a": "random:narrow_resnet"}, task, "knn", Reading(), Runtime(say=lambda line: pytest.fail(line)))

@@ -15,7 +15,7 @@ from random_entries import CLOTHES, made
 from torch import nn
 
 import evaluation
-from evaluation.features.extraction import context
+from evaluation.datasets import Reading
 from evaluation.features.models import load_model
 from evaluation.learners.fitted_head import STRENGTHS
 from evaluation.ranking import source_heads
@@ -25,6 +25,7 @@ from evaluation.ranking.summary import rank_tasks
 from sslkit import backbones, zoo
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 from sslkit.zoo.heads import Head
 
 
@@ -43,7 +44,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def found(folder: Path, source: str | None = None, **more: object) -> source_heads.SourceHead:
     own = {"clusters": more.pop("clusters")} if "clusters" in more else {}
-    reading, runtime = context(cache="cache", progress=False, workers=0, **more)
+    how = {"cache": "cache", "progress": False, "workers": 0, **more}
+    reading, runtime = (
+        part(**{name: value for name, value in how.items() if name in vars(part())}) for part in (Reading, Runtime)
+    )
     return source_head(load_model(folder), source, reading=reading, runtime=runtime, **own)
 
 
