@@ -6,6 +6,8 @@ Clean images are read row by row for evaluation, priors and statistics. Worker p
 import multiprocessing
 import os
 import pickle
+import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +29,7 @@ from sslkit.runtime.jobs import cores
 
 FEWEST = 256  # rows: fewer are decoded faster in order than workers start
 _MOST_WORKERS = {"cpu": 8, "cuda": 32}  # beside a GPU the cores do nothing else; beyond this, a disk is the limit
+_SOCKET_LETTERS = 107 if sys.platform == "linux" else 103  # of the path of a socket, by the system
 Item = TypeVar("Item")
 
 
@@ -125,8 +128,11 @@ class TimedLoader:
 def plain_errors(loader: Iterable[Item]) -> Iterator[Item]:
     """Yield the loader's items; a UserError of a worker process is raised without the worker's traceback.
 
-    Raises UserError for a data set that cannot be sent to workers which are not forked.
+    Raises UserError for a data set that cannot be sent to workers which are not forked, and for a temporary folder in
+    which they can have no sockets.
     """
+    if getattr(loader, "num_workers", 0):
+        check_sockets()
     try:
         batches = iter(loader)
     except (AttributeError, TypeError, pickle.PicklingError) as error:  # which of them depends on object and Python
@@ -140,6 +146,17 @@ def plain_errors(loader: Iterable[Item]) -> Iterator[Item]:
         yield from batches
     except UserError as error:
         raise without_traceback(error) from error
+
+
+def check_sockets() -> None:
+    """Raises UserError where worker processes cannot send their batches, for which the loader would wait for ever."""
+    folder = tempfile.gettempdir()
+    most = _SOCKET_LETTERS - len("/pymp-01234567/listener-01234567")
+    if len(os.fsencode(folder)) > most:
+        raise UserError(
+            f"the temporary folder {folder} has too long a name for the sockets of loader processes, at most {most} "
+            "letters: set TMPDIR to a shorter one, or take workers=0 (data.workers=0)"
+        )
 
 
 def _is_of_pickling(error: BaseException) -> bool:

@@ -249,3 +249,13 @@ def test_a_daemon_starts_no_workers(monkeypatch) -> None:
     assert loader_module.workers_for(images, "auto", 1) == 0 == loader_module.workers_for(images, 0, 1)
     with pytest.raises(UserError, match=r"data.workers=2: this process is a daemon, which can start no workers"):
         loader_module.workers_for(images, 2, 1)
+
+
+def test_a_temporary_folder_without_room_for_sockets_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """multiprocessing's feeder only prints its error, and the loader would wait for ever."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("t" * 100)))
+    with pytest.raises(UserError, match=r"too long a name for the sockets .*: set TMPDIR to a shorter one"):
+        next(plain_errors(DataLoader([0, 1], num_workers=1)))
+    assert list(plain_errors(DataLoader([0, 1], num_workers=0))) == [0, 1]
