@@ -42,7 +42,7 @@ CROWDED = 0.01  # share of all pairs above the threshold from which it does not 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is made beside the features."""
+    """Options of the neighbours, the near-duplicates and the map that are made beside the features."""
 
     neighbours: int | None = setting(None, "nearest images of each image; null: no lists", least=1)
     search: str = setting(

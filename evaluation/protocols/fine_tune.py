@@ -46,7 +46,18 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Runs:
+    """Options of every run that tunes all weights."""
+
+    crop: Sequence[float] = setting(
+        (0.08, 1.0), "share of the image's area in a crop, least and greatest", above=0, most=1
+    )
+    precision: str = setting("float32", "float32, or bfloat16 autocast", choices=PRECISIONS)
+    workers: int = setting(1, "processes that share the runs and the threads", least=1, most=256)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Runs):
     grid: str | Mapping = setting(
         "ped",
         "ped (SGD with Nesterov momentum, 4 rates from 1e-1 to 1e-4, 5 decays 0, 1e-6 to 1e-3 divided by the rate), "
@@ -71,11 +82,6 @@ class Options:
         "the settings, not over epochs; it only reproduces their numbers, and the result is marked leaky",
         choices=SELECT,
     )
-    crop: Sequence[float] = setting(
-        (0.08, 1.0), "share of the image's area in a crop, least and greatest", above=0, most=1
-    )
-    precision: str = setting("float32", "float32, or bfloat16 autocast", choices=PRECISIONS)
-    workers: int = setting(1, "processes that share the runs and the threads", least=1, most=256)
 
 
 @public(*LOADED, *READ, "mirror", "out", "device", "save_seconds", "progress")

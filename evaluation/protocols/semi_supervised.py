@@ -18,7 +18,7 @@ from evaluation.features.checks import as_list
 from evaluation.features.extraction import LOADED, READ
 from evaluation.features.models import Loading
 from evaluation.protocols.base import Subject
-from evaluation.protocols.fine_tune import NOTHING_CHOSEN, SELECT
+from evaluation.protocols.fine_tune import NOTHING_CHOSEN, SELECT, Runs
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
 from evaluation.tuning.outcomes import best, in_groups, mean_record, require_sound, result_of, seconds_of, spread, told
@@ -27,13 +27,13 @@ from evaluation.tuning.trials import Runner, Trial, open_runner
 from sslkit.errors import UserError
 from sslkit.options.settings import MOST, setting
 from sslkit.runtime.callers import public
-from sslkit.runtime.context import PRECISIONS, Runtime
+from sslkit.runtime.context import Runtime
 
 SHARE = 0.1  # of the labelled images, held out to choose the rates by
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Runs):
     fraction: int | float = setting(
         0.01,
         "of the labels, 0.01 for 1 %, spread equally over the classes, or a whole number of images of each class, "
@@ -52,11 +52,6 @@ class Options:
         "held_out; or test: the rates of the highest test accuracy, to reproduce others; the result is marked leaky",
         choices=SELECT,
     )
-    crop: Sequence[float] = setting(
-        (0.08, 1.0), "share of the image's area in a crop, least and greatest", above=0, most=1
-    )
-    precision: str = setting("float32", "float32, or bfloat16 autocast", choices=PRECISIONS)
-    workers: int = setting(1, "processes that share the runs and the threads", least=1, most=256)
 
 
 @public(*LOADED, *READ, "mirror", "seed", "out", "device", "save_seconds", "progress")

@@ -1,4 +1,4 @@
-"""What is computed once and kept: a file that one process makes, whole, and that all others read.
+"""Files that are computed once and kept: one process makes a file whole, and all others read it.
 
     store = Store.of(cache, "shards-{}.npz", about, "the index of shards", INDEX)
     with store.exclusive() as refused:

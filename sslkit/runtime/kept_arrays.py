@@ -1,4 +1,4 @@
-"""What all ranks keep in the cache, computed once: whole by the first of them, or in blocks by each."""
+"""Arrays of all ranks in the cache, computed once: whole by the first rank, or in blocks by each."""
 
 import os
 import tempfile

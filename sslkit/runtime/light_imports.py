@@ -109,7 +109,7 @@ class _Compiled(type):
 
 
 class _OptimizedModule(metaclass=_Compiled):
-    """Of isinstance: whether a module is one that `torch.compile` has made."""
+    """Stand for the class of modules that `torch.compile` makes, in `isinstance`."""
 
 
 def _is_compile_supported(device_type: str) -> bool:
