@@ -12,7 +12,7 @@ from typing import Any
 from evaluation.judging.command_line import Metrics, Models, settings_of
 from sslkit.cli.command import run_plain
 
-from evaluation.ranking.halving import SHARED, Options
+from evaluation.ranking.choice.halving import SHARED, Options
 from sslkit.options.settings import setting
 
 
@@ -29,7 +29,7 @@ SETTINGS = settings_of(Task, Metrics, Options, shared=SHARED)
 
 
 def main(config: dict[str, Any]) -> None:
-    from evaluation.ranking.halving_output import choose
+    from evaluation.ranking.choice.halving_output import choose
 
     choose(**config)
 

@@ -13,13 +13,13 @@ from typing import Any
 from evaluation.judging.command_line import Models, settings_of
 from sslkit.cli.command import run_plain
 
-from evaluation.ranking.ground_truth import SHARED, Options
+from evaluation.ranking.truth.ground_truth import SHARED, Options
 
 SETTINGS = settings_of(Models, Options, shared=SHARED)
 
 
 def main(config: dict[str, Any]) -> None:
-    from evaluation.ranking.ground_truth import TRUTH, ground_truth
+    from evaluation.ranking.truth.ground_truth import TRUTH, ground_truth
     from sslkit.errors import UserError
     from sslkit.terminal import say
     from sslkit.terminal.say import printable

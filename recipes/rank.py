@@ -16,7 +16,7 @@ from typing import Any
 from evaluation.judging.command_line import Metrics, Models, settings_of
 from sslkit.cli.command import run_plain
 
-from evaluation.ranking.candidates import SHARED, Options
+from evaluation.ranking.inputs.candidates import SHARED, Options
 from sslkit.errors import UserError
 from sslkit.options.settings import setting
 

@@ -72,13 +72,13 @@ def settled(paths: Path) -> None:
 
 
 def measured() -> None:
-    from evaluation.ranking.ground_truth import ground_truth
+    from evaluation.ranking.truth.ground_truth import ground_truth
 
     ground_truth([ENTRY], DIGITS, out="truth", lr=[0.01], steps=2, seeds=[0, 1], **QUICK)
 
 
 def chosen() -> None:
-    from evaluation.ranking.halving import successive_halving
+    from evaluation.ranking.choice.halving import successive_halving
 
     successive_halving([ENTRY, "other"], DIGITS, out="choice", steps=4, first=2, seeds=[0], lr=[0.01], **QUICK)
 

@@ -10,12 +10,12 @@ from simulations import Draws, Interval
 
 from evaluation.protocols.crowding import crowding
 from evaluation.protocols.lidar import _blocks, _lidar, alignment_by_image
-from evaluation.ranking.agreement import agreement
-from evaluation.ranking.paired_agreement import difference, over_tasks
+from evaluation.ranking.inputs.samples import as_sample
 from evaluation.ranking.ranking import intervals, ranks_of
 from evaluation.ranking.resampling import Column, of_part, replicates
-from evaluation.ranking.samples import as_sample
 from evaluation.ranking.scoring import parse
+from evaluation.ranking.truth.agreement import agreement
+from evaluation.ranking.truth.paired_agreement import difference, over_tasks
 from evaluation.results.statistics import bootstrap_mean, jackknife
 from evaluation.transferability.base import Sample
 

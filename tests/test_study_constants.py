@@ -145,8 +145,8 @@ def default_metrics() -> list[str]:
 
 MEASURED: dict[str, Callable[[], Any]] = {
     "evaluation.embedding.near_duplicates:THRESHOLD": threshold,
-    "evaluation.ranking.beliefs:SEED_NOISE": truth.seed_noise,
-    "evaluation.ranking.beliefs:STEP_NOISE": lambda: halving.noise_by_round(load("ranking/halving")["runs"]),
+    "evaluation.ranking.choice.beliefs:SEED_NOISE": truth.seed_noise,
+    "evaluation.ranking.choice.beliefs:STEP_NOISE": lambda: halving.noise_by_round(load("ranking/halving")["runs"]),
     "evaluation.ranking.checks:METRICS": default_metrics,
     "evaluation.ranking.consensus:AGREEMENT": agreements,
     "evaluation.ranking.consensus:SPREAD": spread,

@@ -23,7 +23,7 @@ def source_probs(model: LoadedModel, features: Features, head: nn.Module | None 
 
     Computes the softmax of a head on the features, without a second forward pass, for LEEP and NCE.
     features: rows from `evaluation.extract` with this model. head: layers from these to the logits, such as those of
-        `evaluation.ranking.source_heads`; None: `model.classifier`.
+        `evaluation.ranking.inputs.source_heads`; None: `model.classifier`.
     Raises UserError for a model without classifier, and for features of another model or width.
     """
     head = model.classifier if head is None else head

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from evaluation.features.checks import device_of
-from evaluation.ranking.references import CARD
-from evaluation.ranking.samples import ON_CPU
+from evaluation.ranking.inputs.references import CARD
+from evaluation.ranking.inputs.samples import ON_CPU
 from evaluation.ranking.scoring import Spec, parse, scored
 from evaluation.transferability.base import Sample, TooFewImages, checked_seed
 from sslkit.errors import UserError

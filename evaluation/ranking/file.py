@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.consensus import Consensus
+from evaluation.ranking.truth.agreement import Agreement
 from sslkit.errors import UserError
 from sslkit.files.reading import regular
 from sslkit.files.writing import write_text

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 
 from evaluation.features.zoo_members import unlike_sizes
-from evaluation.ranking.agreement import FEWEST, Agreement
-from evaluation.ranking.candidates import Candidate
-from evaluation.ranking.doubts import doubts, row_marks
+from evaluation.ranking.inputs.candidates import Candidate
+from evaluation.ranking.inputs.doubts import doubts, row_marks
+from evaluation.ranking.inputs.source_marks import lines, recorded
 from evaluation.ranking.ranking import FEWEST as FEWEST_IMAGES
 from evaluation.ranking.scoring import MetricResult, Spec, takes_numbers
-from evaluation.ranking.source_marks import lines, recorded
+from evaluation.ranking.truth.agreement import FEWEST, Agreement
 from evaluation.results.choice import levelled
 from evaluation.transferability import base
 from evaluation.transferability.base import Sample

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evaluation.ranking.inputs.task_names import task_name
 from evaluation.ranking.ranking import Ranking
-from evaluation.ranking.task_names import task_name
 from evaluation.results.names import short, wrapped
 from evaluation.results.verdict import RANDOM
 from sslkit.errors import UserError

@@ -9,14 +9,14 @@ import numpy as np
 from evaluation.datasets import Reading
 from evaluation.features.models import Loading
 from evaluation.features.zoo_members import lines_of
-from evaluation.ranking import published
-from evaluation.ranking.benchmark import open_benchmark, with_one_label
-from evaluation.ranking.candidates import Options
 from evaluation.ranking.checks import check_used, checked_metrics
+from evaluation.ranking.inputs.benchmark import open_benchmark, with_one_label
+from evaluation.ranking.inputs.candidates import Options
+from evaluation.ranking.inputs.references import open_reference
 from evaluation.ranking.rank import rank_models
 from evaluation.ranking.ranking import Ranking
-from evaluation.ranking.references import open_reference
 from evaluation.ranking.summary import finish, keep_reference, line, open_tasks
+from evaluation.ranking.truth import published
 from sslkit.errors import UserError
 from sslkit.files.leases import owned
 from sslkit.options.calls import by_keywords

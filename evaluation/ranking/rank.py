@@ -13,17 +13,25 @@ import numpy as np
 from evaluation.datasets import Reading, Split
 from evaluation.features.models import Loading
 from evaluation.features.zoo_members import Members, members
-from evaluation.ranking.agreement import Agreement, agreement
-from evaluation.ranking.candidates import SHARED, Candidate, Options, are_arrays, check_at_hand, of_arrays, of_models
 from evaluation.ranking.checks import OF_LABELS, OF_NUMBERS, check_used, checked_metrics, truth_values
 from evaluation.ranking.consensus import consensus, within
+from evaluation.ranking.inputs.candidates import (
+    SHARED,
+    Candidate,
+    Options,
+    are_arrays,
+    check_at_hand,
+    of_arrays,
+    of_models,
+)
+from evaluation.ranking.inputs.references import Reference, open_reference
+from evaluation.ranking.inputs.source_marks import groups, recorded
 from evaluation.ranking.memory import return_freed_memory
 from evaluation.ranking.notes import few_models, lacking, no_agreement, no_interval, notes
 from evaluation.ranking.ranking import Ranking, intervals, ranks_of, tied_with_best
-from evaluation.ranking.references import Reference, open_reference
 from evaluation.ranking.resampling import Column, replicates
 from evaluation.ranking.scoring import MetricResult, Spec, of_sample, parse
-from evaluation.ranking.source_marks import groups, recorded
+from evaluation.ranking.truth.agreement import Agreement, agreement
 from evaluation.results.result import PACKAGES
 from sslkit.data.image_options import VALUES
 from sslkit.data.sources.named import reusable
@@ -73,7 +81,8 @@ def rank(
     truth: {model: accuracy after fine-tuning}, or accuracies in the order of the models; adds the agreement.
     say: called with a line when something is done.
     Intervals: see `evaluation.ranking.resampling.replicates`. Source heads: see `source_head` in
-    evaluation/ranking/source_heads.py. The reference of PED: see `open_reference` in evaluation/ranking/references.py.
+    evaluation/ranking/inputs/source_heads.py. The reference of PED: see `open_reference` in
+    evaluation/ranking/inputs/references.py.
     Damaged entries of a folder, and models with invalid features, are left out and named in `left_out`.
     Raises UserError before any extraction for unknown metrics, options, models and data, and for a truth that lacks a
     model; and if no model is left.

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.consensus import Consensus
 from evaluation.ranking.file import read_ranking, write_ranking
+from evaluation.ranking.inputs.source_marks import letters
 from evaluation.ranking.scoring import parse
-from evaluation.ranking.source_marks import letters
 from evaluation.ranking.table import table as as_table
+from evaluation.ranking.truth.agreement import Agreement
 from evaluation.results.choice import levelled
 from sslkit.errors import UserError
 from sslkit.numerics.ties import average_ranks
@@ -39,7 +39,7 @@ class Ranking:
     notes: on models and metrics. truth: (M,) accuracies, or None; agreement: {metric: numbers} with it.
     left_out: name -> reason, for members of the zoo that are not ranked.
     sources: model -> kind, classes, data of its source head, where a metric reads it; ranks by such a metric are within
-        a group, see `evaluation.ranking.source_marks`.
+        a group, see `evaluation.ranking.inputs.source_marks`.
     details: {metric: {model: diagnostics}}.
     made: date, seed, bootstrap, device, the requested split and sizes, versions.
     """

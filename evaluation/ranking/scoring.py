@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evaluation.ranking.doubts import doubts
+from evaluation.ranking.inputs.doubts import doubts
+from evaluation.ranking.inputs.samples import as_sample
 from evaluation.ranking.memory import PeakMemory, return_freed_memory
-from evaluation.ranking.samples import as_sample
 from evaluation.transferability.base import Sample, Score, check_scale, find, names, wrappers
 from sslkit.errors import UserError
 from sslkit.options import members

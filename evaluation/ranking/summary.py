@@ -14,16 +14,16 @@ from evaluation.datasets._labels import check_classes
 from evaluation.features.models import LoadedModel, Loading, name_of
 from evaluation.features.using import use_it
 from evaluation.features.zoo_members import lines_of, load_member, members, open_all
-from evaluation.ranking.candidates import Options, sampled
 from evaluation.ranking.checks import check_used, checked_metrics, truth_values
-from evaluation.ranking.layers import FILE, OWN, best_layers, check_task, checked_metric, table, write
+from evaluation.ranking.choice.layers import FILE, OWN, best_layers, check_task, checked_metric, table, write
+from evaluation.ranking.choice.rounds import planned
+from evaluation.ranking.inputs.candidates import Options, sampled
+from evaluation.ranking.inputs.references import Reference, open_reference, write_reference
+from evaluation.ranking.inputs.regions import judged_by, open_parts, parts
+from evaluation.ranking.inputs.task_names import AGREEMENT, file_names
 from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.rank import data_name, rank_models
 from evaluation.ranking.ranking import Ranking
-from evaluation.ranking.references import Reference, open_reference, write_reference
-from evaluation.ranking.regions import judged_by, open_parts, parts
-from evaluation.ranking.rounds import planned
-from evaluation.ranking.task_names import AGREEMENT, file_names
 from evaluation.tuning.estimate import FEW, LONG, seconds_of_step
 from sslkit.backbones.words import sized
 from sslkit.data.sources.named import reusable
@@ -61,7 +61,8 @@ def rank_tasks(
 
     zoo, metrics: see `evaluation.rank`. data: a source or a list. truth: a .json file, {data: {model: accuracy}} or
     {model: accuracy}. layers: metric by which the layers of each model are compared too, see
-    `evaluation.ranking.layers`; None: not. out: folder of NAME.json and NAME.png for each task, see `file_names`.
+    `evaluation.ranking.choice.layers`; None: not. out: folder of NAME.json and NAME.png for each task, see
+    `file_names`.
     The statistics of PED's reference are written, too.
     Raises UserError before any extraction if possible: every task is opened first; and at the end, when all is written,
     for a task on which no model has a score.

@@ -6,8 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
-from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.consensus import Consensus
+from evaluation.ranking.truth.agreement import Agreement
 from sslkit.errors import UserError
 from sslkit.terminal.say import columns
 from sslkit.terminal.tables import aligned, below_names, markdown

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from evaluation.ranking.task_names import task_name
+from evaluation.ranking.inputs.task_names import task_name
 from evaluation.report import commands
 from evaluation.report.cells import OUTSIDE, dig, of_estimate, of_share
 from evaluation.report.entries import judged_on, neighbours

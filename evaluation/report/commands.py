@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import datasets
-from evaluation.ranking import references
+from evaluation.ranking.inputs import references
+from evaluation.ranking.inputs.regions import parts
+from evaluation.ranking.inputs.source_heads import CLUSTER_COUNT
 from evaluation.ranking.ranking import Ranking
-from evaluation.ranking.regions import parts
-from evaluation.ranking.source_heads import CLUSTER_COUNT
 from evaluation.report.cells import dig
 from evaluation.results.result import Result
 from sslkit.backbones.wheels import WHEELS

@@ -7,10 +7,10 @@ import numpy as np
 
 from evaluation import transferability
 from evaluation.features.zoo_members import lines_of
-from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.ranking import FEWEST, Ranking
 from evaluation.ranking.scoring import parse
 from evaluation.ranking.table import TIED, with_ends
+from evaluation.ranking.truth.agreement import Agreement
 from evaluation.report import commands
 from evaluation.report.answer import Verdict, of_ranking
 from evaluation.report.cells import (

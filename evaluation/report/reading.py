@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evaluation.ranking.layers import FILE
+from evaluation.ranking.choice.layers import FILE
 from evaluation.ranking.ranking import Ranking
 from evaluation.report.commands import first_training
 from evaluation.results import store

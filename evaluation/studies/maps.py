@@ -10,7 +10,7 @@ import numpy as np
 
 from evaluation.features.extraction import extract
 from evaluation.features.zoo_members import load_member
-from evaluation.ranking.samples import as_sample
+from evaluation.ranking.inputs.samples import as_sample
 from evaluation.results.statistics import over_seeds
 from evaluation.studies.claims import Cell, Claim, Numbers, Summary, by_row, judge
 from evaluation.studies.drawing import maps

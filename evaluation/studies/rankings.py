@@ -10,11 +10,11 @@ import numpy as np
 from scipy.stats import rankdata
 
 from evaluation.datasets import Reading
-from evaluation.ranking import published
-from evaluation.ranking.agreement import agreement
-from evaluation.ranking.benchmark import with_one_label
-from evaluation.ranking.ground_truth import ground_truth
+from evaluation.ranking.inputs.benchmark import with_one_label
 from evaluation.ranking.rank import rank
+from evaluation.ranking.truth import published
+from evaluation.ranking.truth.agreement import agreement
+from evaluation.ranking.truth.ground_truth import ground_truth
 from evaluation.results.statistics import Estimate, over_seeds
 from evaluation.studies.claims import OPEN, Cell, Claim, Numbers, Summary, by_row, judge
 from evaluation.studies.drawing import draw_ranks

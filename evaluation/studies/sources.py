@@ -9,7 +9,7 @@ from scipy import stats
 
 from evaluation.datasets import Reading
 from evaluation.features.models import load_model
-from evaluation.ranking.ground_truth import opened_splits
+from evaluation.ranking.truth.ground_truth import opened_splits
 from evaluation.results.statistics import Estimate
 from evaluation.studies.claims import AGREES, DISAGREES, OPEN, Cell, Numbers, Summary, outcome
 from evaluation.studies.drawing import draw_scatter

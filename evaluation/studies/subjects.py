@@ -13,9 +13,9 @@ from evaluation.datasets import Reading
 from evaluation.datasets.base import Split
 from evaluation.features.checks import device_of
 from evaluation.features.models import LoadedModel
-from evaluation.ranking import published
-from evaluation.ranking.benchmark import open_benchmark
-from evaluation.ranking.ground_truth import GroundTruth, ground_truth, opened_splits
+from evaluation.ranking.inputs.benchmark import open_benchmark
+from evaluation.ranking.truth import published
+from evaluation.ranking.truth.ground_truth import GroundTruth, ground_truth, opened_splits
 from evaluation.studies.study import Lab
 from evaluation.studies.training import train_entry
 from evaluation.tuning.classifier import Setting, predict, train_classifier

@@ -13,7 +13,7 @@ from named_pipes import pipe
 from evaluation import datasets
 from evaluation.embedding import file as embeddings
 from evaluation.protocols.action.datasets import hmdb51, ucf101
-from evaluation.ranking.references import open_reference
+from evaluation.ranking.inputs.references import open_reference
 from sslkit.errors import UserError
 from sslkit.files.reading import is_there, regular
 from sslkit.priors import build as build_prior

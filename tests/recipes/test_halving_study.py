@@ -14,8 +14,8 @@ import results
 from ranking import halving as study
 
 from evaluation.features.models import load_model
-from evaluation.ranking.ground_truth import ground_truth
-from evaluation.ranking.rounds import Arm, Round
+from evaluation.ranking.choice.rounds import Arm, Round
+from evaluation.ranking.truth.ground_truth import ground_truth
 from sslkit.errors import UserError
 
 TRUTH = {

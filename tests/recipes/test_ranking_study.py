@@ -13,7 +13,7 @@ from torch import nn
 import evaluation
 from evaluation.datasets import Split
 from evaluation.features.models import LoadedModel, load_model
-from evaluation.ranking.ground_truth import DETAILS, TRUTH
+from evaluation.ranking.truth.ground_truth import DETAILS, TRUTH
 from sslkit.errors import UserError
 
 BENCHMARKS = Path(__file__).parents[2] / "recipes" / "benchmarks"

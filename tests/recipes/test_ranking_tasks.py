@@ -19,8 +19,8 @@ from ranking import tasks as ranking_tasks
 
 from evaluation.datasets import open_split
 from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
-from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.consensus import normal_scores
+from evaluation.ranking.truth.agreement import Agreement
 from sslkit.data.sources.named import open_images
 
 

@@ -12,8 +12,8 @@ import pytest
 from report_zoo import HOSTILE, make_entry, make_zoo
 
 import evaluation.judging.summary
-import evaluation.ranking.ground_truth
 import evaluation.ranking.summary
+import evaluation.ranking.truth.ground_truth
 import sslkit
 from evaluation.features.zoo_members import members
 from evaluation.ranking.ranking import Ranking
@@ -28,7 +28,7 @@ TASKS = (
     (evaluation.judging.summary, "judge"),
     (evaluation.judging.summary, "judge_alone"),
     (evaluation.ranking.summary, "rank_tasks"),
-    (evaluation.ranking.ground_truth, "ground_truth"),
+    (evaluation.ranking.truth.ground_truth, "ground_truth"),
 )
 
 

@@ -24,8 +24,8 @@ from sslkit.cli.process import keep_freed_memory
 
 from evaluation.datasets import open_split
 from evaluation.features.zoo_members import load_zoo
-from evaluation.ranking.candidates import sampled
-from evaluation.ranking.paired_agreement import TAU
+from evaluation.ranking.inputs.candidates import sampled
+from evaluation.ranking.truth.paired_agreement import TAU
 
 SHOWN = (TAU, "regret@1")
 

@@ -21,9 +21,9 @@ from ranking.calibration import agreements, calibration, further, ranges, spread
 from ranking.plot import draw
 from ranking.rules import FIRST_STUDY, FITTED, Task, best_rule, chosen, common, left_out, rules, single, unseen
 
-from evaluation.ranking.agreement import Agreement
 from evaluation.ranking.checks import METRICS
-from evaluation.ranking.paired_agreement import TAU, difference, over_tasks
+from evaluation.ranking.truth.agreement import Agreement
+from evaluation.ranking.truth.paired_agreement import TAU, difference, over_tasks
 from sslkit.terminal.tables import markdown
 
 RESULTS = "ranking/consensus"

@@ -28,9 +28,9 @@ from sslkit.cli.process import keep_freed_memory
 
 from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import load_zoo
-from evaluation.ranking.beliefs import SEED_NOISE
-from evaluation.ranking.halving import successive_halving
-from evaluation.ranking.rounds import Round
+from evaluation.ranking.choice.beliefs import SEED_NOISE
+from evaluation.ranking.choice.halving import successive_halving
+from evaluation.ranking.choice.rounds import Round
 from evaluation.results.choice import levelled
 from evaluation.results.records import run_id
 from evaluation.results.statistics import over_seeds
@@ -54,8 +54,8 @@ def main() -> None:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(2)
         noises = [round(noise, 3) for noise in noise_by_round(load(RESULTS)["runs"])]
-        keep_constant("evaluation.ranking.beliefs:STEP_NOISE", noises, RESULTS)
-        keep_constant("evaluation.ranking.beliefs:SEED_NOISE", round(seed_noise(), 3), "ranking/truth")
+        keep_constant("evaluation.ranking.choice.beliefs:STEP_NOISE", noises, RESULTS)
+        keep_constant("evaluation.ranking.choice.beliefs:SEED_NOISE", round(seed_noise(), 3), "ranking/truth")
     runs = load(RESULTS)["runs"]
     print(table(runs) if runs else f"{RESULTS}: no results yet")
 

@@ -7,8 +7,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from evaluation.ranking.agreement import Agreement
-from evaluation.ranking.paired_agreement import TAU
+from evaluation.ranking.truth.agreement import Agreement
+from evaluation.ranking.truth.paired_agreement import TAU
 from sslkit.numerics.figures import (
     FIRST,
     GUIDE,

@@ -10,9 +10,9 @@ import numpy as np
 from scipy.optimize import nnls
 from scipy.stats import rankdata
 
-from evaluation.ranking.agreement import MEASURES
 from evaluation.ranking.consensus import normal_scores
-from evaluation.ranking.paired_agreement import TAU
+from evaluation.ranking.truth.agreement import MEASURES
+from evaluation.ranking.truth.paired_agreement import TAU
 
 NO_PART = ("random", "param_count", "feature_dim")  # baselines that see no image
 FIRST_STUDY = ("knn", "h_score_regularized", "logme")  # of 2026-11-21, without variants of one of them

@@ -30,10 +30,10 @@ import evaluation
 from evaluation.datasets import Split, open_split
 from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import load_zoo
-from evaluation.ranking.agreement import spearman
-from evaluation.ranking.candidates import sampled
-from evaluation.ranking.ground_truth import at_an_end
+from evaluation.ranking.inputs.candidates import sampled
 from evaluation.ranking.scoring import needs, parse
+from evaluation.ranking.truth.agreement import spearman
+from evaluation.ranking.truth.ground_truth import at_an_end
 from evaluation.results.records import Records, each_once
 from sslkit.errors import UserError
 

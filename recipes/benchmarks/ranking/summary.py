@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.ranking.agreement import Agreement, agreement
-from evaluation.ranking.paired_agreement import TAU, difference, over_tasks
+from evaluation.ranking.truth.agreement import Agreement, agreement
+from evaluation.ranking.truth.paired_agreement import TAU, difference, over_tasks
 
 MEASURES = (TAU, "weighted tau (ITM)", "regret@1")
 RELIABLE = (TAU, "Pearson")  # of one half of the seeds with the other

@@ -10,8 +10,8 @@ import numpy as np
 from results import FOLDER
 
 from evaluation.features.models import LoadedModel
-from evaluation.ranking.ground_truth import DETAILS, TRUTH
 from evaluation.ranking.summary import read_truth
+from evaluation.ranking.truth.ground_truth import DETAILS, TRUTH
 from sslkit.errors import UserError
 
 RECORDS = FOLDER / "ranking" / "results" / "truth.jsonl.gz"  # of all runs of fine-tuning of the study

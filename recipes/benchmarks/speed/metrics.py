@@ -18,7 +18,7 @@ from turns import shown, summary, take_turns
 from sslkit.cli.process import keep_freed_memory
 
 import evaluation
-from evaluation.ranking.samples import as_sample
+from evaluation.ranking.inputs.samples import as_sample
 from evaluation.ranking.scoring import needs, of_sample, parse
 from evaluation.transferability.base import Sample
 

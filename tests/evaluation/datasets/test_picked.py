@@ -8,7 +8,7 @@ from PIL import Image
 
 import evaluation
 from evaluation.datasets import open_split
-from evaluation.ranking.candidates import sampled
+from evaluation.ranking.inputs.candidates import sampled
 from sslkit.errors import UserError
 
 

@@ -8,7 +8,7 @@ import pytest
 import evaluation
 from evaluation.features.checks import device_of
 from evaluation.features.models import load_model
-from evaluation.ranking.ground_truth import ground_truth
+from evaluation.ranking.truth.ground_truth import ground_truth
 from sslkit.errors import UserError
 
 

@@ -11,7 +11,7 @@ from report_zoo import make_entry
 import evaluation
 from evaluation import protocols
 from evaluation.protocols.base import Subject
-from evaluation.ranking.candidates import sampled
+from evaluation.ranking.inputs.candidates import sampled
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.summary import read_truth
 from evaluation.report import write_report

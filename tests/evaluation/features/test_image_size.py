@@ -15,8 +15,8 @@ from evaluation.embedding.table import embed
 from evaluation.features.models import load_model
 from evaluation.features.using import use_it
 from evaluation.features.zoo_members import load_zoo, members
-from evaluation.ranking.ground_truth import ground_truth
-from evaluation.ranking.halving import successive_halving
+from evaluation.ranking.choice.halving import successive_halving
+from evaluation.ranking.truth.ground_truth import ground_truth
 from sslkit import backbones
 from sslkit.backbones.words import sized
 from sslkit.errors import UserError

@@ -16,9 +16,9 @@ from random_entries import made
 import evaluation
 from evaluation.embedding.run import run as embed_run
 from evaluation.features import extraction
-from evaluation.ranking import ground_truth as truths
-from evaluation.ranking.ground_truth import TRUTH, ground_truth
 from evaluation.ranking.summary import rank_tasks
+from evaluation.ranking.truth import ground_truth as truths
+from evaluation.ranking.truth.ground_truth import TRUTH, ground_truth
 from evaluation.results.records import Records
 from evaluation.studies.run import reproduce
 from sslkit.data.sources.named import open_images

@@ -10,7 +10,7 @@ import pytest
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
 from evaluation.ranking import published_ranking
-from evaluation.ranking.benchmark import Benchmark
+from evaluation.ranking.inputs.benchmark import Benchmark
 from evaluation.ranking.published_ranking import means, rank_published
 from sslkit.errors import UserError
 

@@ -11,7 +11,7 @@ from torch import nn
 
 import evaluation
 from evaluation.ranking import rank as rank_module
-from evaluation.ranking.candidates import of_arrays
+from evaluation.ranking.inputs.candidates import of_arrays
 from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.ranking import WIDENED, intervals, ranks_of, tied_with_best
 from evaluation.ranking.scoring import parse
@@ -269,7 +269,7 @@ def test_it_is_refused_before_anything_is_extracted(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("features were extracted")
 
-    monkeypatch.setattr("evaluation.ranking.candidates.source_probs", never)
+    monkeypatch.setattr("evaluation.ranking.inputs.candidates.source_probs", never)
     monkeypatch.setattr("evaluation.features.extraction._extracted", never)
     nets = {name: nn.Sequential(nn.Flatten(), nn.Linear(192, 4)) for name in ("narrow", "wide")}
     with pytest.raises(UserError, match=said):

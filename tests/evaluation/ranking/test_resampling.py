@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from evaluation.features import as_features
+from evaluation.ranking.inputs.samples import as_sample
 from evaluation.ranking.resampling import Column, half, of_terms, replicates
-from evaluation.ranking.samples import as_sample
 from evaluation.ranking.scoring import Spec, parse, scored
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError

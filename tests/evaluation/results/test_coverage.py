@@ -15,7 +15,7 @@ import pytest
 import simulations
 import simulations_of_features as of_features
 
-from evaluation.ranking.agreement import FEWEST
+from evaluation.ranking.truth.agreement import FEWEST
 from evaluation.results import class_means, measures, statistics
 
 ROOT = Path(__file__).parents[3]
@@ -83,7 +83,7 @@ PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
     "evaluation/protocols/lidar.py:measure": ("lidar", "alignment"),
     "evaluation/protocols/linear.py:_result": ("class means",),
     "evaluation/protocols/linear_aug.py:_result": ("class means",),
-    "evaluation/ranking/agreement.py:with_interval": (*FEWEST, "tau over tasks", "difference over tasks"),
+    "evaluation/ranking/truth/agreement.py:with_interval": (*FEWEST, "tau over tasks", "difference over tasks"),
     "evaluation/ranking/consensus.py:normal_scores": (NO_INTERVAL,),
     "evaluation/ranking/ranking.py:intervals": ("scores", "ranks"),
     "evaluation/report/cells.py:of_share": ("share",),

@@ -8,7 +8,7 @@ from torch import nn
 
 from evaluation.datasets import Reading
 from evaluation.features.models import LoadedModel, load_model
-from evaluation.ranking.ground_truth import opened_splits
+from evaluation.ranking.truth.ground_truth import opened_splits
 from evaluation.studies import maps, subjects
 from evaluation.studies.claims import Claim
 from evaluation.studies.maps import SAME, TunedMaps

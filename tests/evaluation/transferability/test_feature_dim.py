@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import evaluation
-from evaluation.ranking.samples import as_sample
+from evaluation.ranking.inputs.samples import as_sample
 from evaluation.transferability.feature_dim import score
 from sslkit.errors import UserError
 

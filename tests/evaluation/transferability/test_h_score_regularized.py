@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.covariance import LedoitWolf
 
-from evaluation.ranking.samples import as_sample
+from evaluation.ranking.inputs.samples import as_sample
 from evaluation.ranking.scoring import evaluate_metric, score
 from evaluation.transferability import base
 from evaluation.transferability.h_score_regularized import h_score_regularized, ledoit_wolf, mean_fourth

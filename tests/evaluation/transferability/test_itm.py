@@ -5,7 +5,7 @@ from torch.nn.functional import cross_entropy, mse_loss, one_hot
 
 import evaluation
 import sslkit
-from evaluation.ranking.samples import as_sample
+from evaluation.ranking.inputs.samples import as_sample
 from evaluation.transferability import _implicit, itm
 from sslkit.errors import UserError
 

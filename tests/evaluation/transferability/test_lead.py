@@ -35,7 +35,7 @@ def test_fold_predictions_are_those_of_fits_without_the_fold(d, generator):
 def test_score_by_loop():
     x, y = clusters()
     found = evaluation.evaluate_metric("lead", x, y, eta=0.7, time=2.0)
-    sample = evaluation.ranking.samples.as_sample(x, y)
+    sample = evaluation.ranking.inputs.samples.as_sample(x, y)
     folds = lead.stratified_folds(y, 5, sample.generator("lead folds")).numpy()
     z = (x.numpy() - x.numpy().mean(0)) / x.numpy().std(0)
     total = 0.0

@@ -6,7 +6,7 @@ import torch
 from scipy.optimize import minimize_scalar
 
 from evaluation.features import as_features
-from evaluation.ranking.samples import as_sample
+from evaluation.ranking.inputs.samples import as_sample
 from evaluation.ranking.scoring import evaluate_metric, score
 from evaluation.transferability.logme import centred_axes, class_targets, evidence, fixed_point, logme, ridge
 from sslkit.data.sources.named import open_images

@@ -8,7 +8,7 @@ import torch
 
 import evaluation
 import sslkit
-from evaluation.ranking.samples import as_sample
+from evaluation.ranking.inputs.samples import as_sample
 from evaluation.ranking.scoring import evaluate_metric
 from evaluation.transferability import nleep
 from sslkit.errors import UserError

@@ -9,7 +9,7 @@ import torch
 
 import evaluation
 import sslkit
-from evaluation.ranking.samples import as_sample
+from evaluation.ranking.inputs.samples import as_sample
 from evaluation.ranking.scoring import evaluate_metric
 from evaluation.transferability.parc import parc, principal_features, rank_variance, spearman, spearman_to_classes
 from sslkit.errors import UserError
@@ -167,7 +167,7 @@ def test_a_stratified_draw_of_many_images() -> None:
 
 
 def test_a_draw_keeps_the_shares_of_the_classes() -> None:
-    from evaluation.ranking.samples import as_sample
+    from evaluation.ranking.inputs.samples import as_sample
     from evaluation.transferability.parc import drawn_rows
 
     y = np.repeat([0, 1, 2], [100, 200, 300])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import evaluation
-from evaluation.ranking.samples import as_sample
+from evaluation.ranking.inputs.samples import as_sample
 from evaluation.transferability import ped
 from evaluation.transferability.base import Score
 from sslkit import open_images

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation.ranking.samples import as_sample
+from evaluation.ranking.inputs.samples import as_sample
 from evaluation.transferability import base
 from evaluation.transferability._scatter import PANEL, add_upper_gram, mirror_upper
 

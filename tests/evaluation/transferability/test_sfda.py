@@ -7,7 +7,7 @@ from sklearn.covariance import ShrunkCovariance
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import evaluation
-from evaluation.ranking.samples import as_sample
+from evaluation.ranking.inputs.samples import as_sample
 from evaluation.transferability import sfda
 from sslkit import open_images
 from sslkit.errors import UserError

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import evaluation
-from evaluation.ranking.candidates import sampled
-from evaluation.ranking.objects import BACKGROUND, open_objects
+from evaluation.ranking.inputs.candidates import sampled
+from evaluation.ranking.inputs.objects import BACKGROUND, open_objects
 from sslkit.errors import UserError
 
 

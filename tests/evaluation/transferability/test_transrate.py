@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation.ranking.samples import as_sample
+from evaluation.ranking.inputs.samples import as_sample
 from evaluation.ranking.scoring import evaluate_metric, score
 from evaluation.transferability import base
 from evaluation.transferability.transrate import class_grams, coding_rate

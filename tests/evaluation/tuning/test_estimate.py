@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from evaluation.features.models import LoadedModel, load_model
-from evaluation.ranking.rounds import planned
+from evaluation.ranking.choice.rounds import planned
 from evaluation.tuning import estimate
 from evaluation.tuning.estimate import announce, seconds_of_step
 from sslkit.runtime.context import Runtime

@@ -12,8 +12,8 @@ from evaluation.datasets._readable import readable
 from evaluation.judging.run import evaluate
 from evaluation.protocols.fine_tune import fine_tune
 from evaluation.protocols.semi_supervised import semi_supervised
-from evaluation.ranking.ground_truth import ground_truth
-from evaluation.ranking.halving import successive_halving
+from evaluation.ranking.choice.halving import successive_halving
+from evaluation.ranking.truth.ground_truth import ground_truth
 from sslkit.terminal import say
 
 SAID = "cannot be read and are left out"

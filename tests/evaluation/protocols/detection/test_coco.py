@@ -21,7 +21,7 @@ from evaluation.protocols.detection.clipart_boxes import CLASSES, open_clipart_b
 from evaluation.protocols.detection.coco import coco_results
 from evaluation.protocols.detection.measure import open_splits
 from evaluation.protocols.detection.sources import open_boxes
-from evaluation.ranking.objects import open_objects
+from evaluation.ranking.inputs.objects import open_objects
 from sslkit.errors import UserError
 
 Json = dict[str, Any]

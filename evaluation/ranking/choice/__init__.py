@@ -1,0 +1,1 @@
+"""What follows a ranking: the best layer, and the best model of those tuned in rounds."""

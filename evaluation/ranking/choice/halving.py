@@ -1,0 +1,192 @@
+"""Successive halving: fine-tune the first models of a ranking for a few steps, then the better half for twice as many.
+
+found = successive_halving("runs/zoo", "clipart", first=8, steps=200)
+found.winner, found.probability, found.steps
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from evaluation.datasets import Reading, Split, published
+from evaluation.datasets._copies import identified, units
+from evaluation.datasets._readable import readable
+from evaluation.datasets._splits import held_out
+from evaluation.features.checks import as_list, checked, different_seeds
+from evaluation.features.extraction import LOADED, READ, check
+from evaluation.features.models import Loading, name_of
+from evaluation.features.using import use_it
+from evaluation.features.zoo_members import lines_of, load_member, members, open_all
+from evaluation.protocols.fine_tune import SHARE, settings_of
+from evaluation.ranking.checks import checked_metrics
+from evaluation.ranking.choice.elimination import tuned
+from evaluation.ranking.choice.rounds import Round, rounds_of
+from evaluation.ranking.inputs.candidates import sampled
+from evaluation.ranking.inputs.regions import judged_by, parts
+from evaluation.ranking.rank import rank
+from evaluation.ranking.ranking import Ranking
+from evaluation.tuning.optimizers import OPTIMIZERS
+from sslkit.errors import UserError
+from sslkit.options.settings import MOST, MOST_SEED, setting
+from sslkit.runtime.callers import public
+from sslkit.runtime.context import Runtime, silent
+
+
+@dataclass(frozen=True, eq=False)
+class Halving:
+    """The outcome. data: the task. ranking: by metrics, of all models. rounds: of fine-tuning, with growing steps.
+
+    probability: that the winner is the best of the tuned models (`evaluation.ranking.choice.beliefs`); nan for
+        several labels per image.
+    within: that the best model of the zoo is among the tuned ones, by the ranking; nan if it has no probabilities.
+    train, held_out: numbers of images. checkpoint: the winner on a command line.
+    use: the Python that loads the winner's weights before tuning, in lines.
+    whole_steps: of tuning every ranked model with every rate, and with its best rate every seed.
+    """
+
+    data: str
+    ranking: Ranking
+    rounds: tuple[Round, ...]
+    probability: float
+    within: float
+    train: int
+    held_out: int
+    checkpoint: str
+    whole_steps: int
+    use: tuple[str, ...] = ()
+
+    @property
+    def winner(self) -> str:
+        return self.rounds[-1].arms[0].model
+
+    @property
+    def lr(self) -> float:
+        """The winner's best learning rate."""
+        return self.rounds[-1].arms[0].lrs[0]
+
+    @property
+    def steps(self) -> int:
+        return sum(arm.steps for one in self.rounds for arm in one.arms)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of fine-tuning, without the ranking's."""
+        return sum(arm.seconds for one in self.rounds for arm in one.arms)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    first: int = setting(8, "models that are fine-tuned, the first by the metrics", least=2, most=10**6)
+    steps: int = setting(200, "steps of the last round; each round before it has half of the next", least=1, most=MOST)
+    lr: float | Sequence[float] = setting(
+        (3e-2, 1e-2, 3e-3, 1e-3), "learning rates of the first round; each round keeps the better half", above=0
+    )
+    seeds: int | Sequence[int] = setting(
+        (0, 1, 2), "of the last round; the others have the first", least=0, most=MOST_SEED
+    )
+    sure: float = setting(0.95, "stop once a model is the best with this probability; 1: never", least=0.5, most=1)
+    optimizer: str = setting("adamw", "adamw or sgd", choices=OPTIMIZERS)
+    weight_decay: float = setting(0.01, "of all weights", least=0)
+    batch_size: int = setting(32, "images per step", least=1, most=MOST)
+    crop: Sequence[float] = setting(
+        (0.5, 1.0), "smallest and largest share of the image's area in a random crop", above=0, most=1
+    )
+    max_images: int | None = setting(
+        2000, "training images of the task, the same number of each class; null: all", least=2, most=MOST
+    )
+    rank_images: int | None = setting(500, "of these for the metrics; null: all", least=2, most=MOST)
+    workers: int = setting(1, "processes for the runs of a model, which share the threads", least=1, most=256)
+
+
+SHARED = (*LOADED, *READ, "mirror", "precision", "out", "device", "progress")  # options of all commands that it obeys
+
+
+@public(*SHARED)
+def successive_halving(
+    zoo: Any,
+    data: Any,
+    metrics: Sequence[str] | None = None,
+    *,
+    options: Options,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
+    say: Callable[[str], None] = silent,
+) -> Halving:
+    """Rank a zoo by metrics, then fine-tune its first models in rounds, of which each keeps the better half.
+
+    zoo, metrics: see `evaluation.rank`. data: a source of `evaluation.open_split`; only its training split is used, of
+        which a fifth of each class is held out to compare the models.
+    Each round keeps the better half of each model's rates, the last but one the best. Two models have a single round,
+    of every rate and seed. Below `out` is halving.jsonl, with a line for each finished run, from which a stopped call
+    goes on.
+    The accuracy of the winner was used to choose it, so it is optimistic; `evaluation.fine_tune` measures on test
+    images. Source: Jamieson and Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter Optimization,
+    AISTATS 2016.
+    Raises UserError before any computation for bad options, metrics, models and data; before any tuning if no metric
+    scores every model, or fewer than 2 can be ranked; and if all models diverge.
+    """
+    seeds, rates = tuple(different_seeds(options.seeds)), as_list("lr", options.lr)
+    how = {"batch_size": options.batch_size, "crop": tuple(as_list("crop", options.crop))}
+    how["precision"] = runtime.precision
+    grid = {"lr": rates, "weight_decay": [options.weight_decay], "optimizer": options.optimizer}
+    steps, first = options.steps, options.first
+    settings = settings_of(grid, steps=steps, **how)
+    checked("steps", steps, int, least=2 ** (rounds_of(first) - 1))
+    check(runtime), checked_metrics(metrics)
+    given = members(zoo)
+    models = open_all(given, lambda one: load_member(one, loading.image_size, trust=loading.trust))
+    _at_least_two(models, models.left_out)
+    train, held = divided(_opened(data, reading, options.max_images), seeds[0])
+    settings = [replace(one, mirror=reading.mirrors(train.classes, train.name)) for one in settings]
+    ranked = sampled(train, options.rank_images, seeds[0])
+    ranking = rank(models, ranked, metrics, seed=seeds[0], say=say, cache=runtime.cache, progress=runtime.progress)
+    _at_least_two(ranking.models, ranking.left_out)
+    asked = [ranking.best, *ranking.order[1:first]]
+    runtime = replace(runtime, workers=options.workers, say=say)
+    chosen = {name: load_member(models[name]) for name in asked}
+    rounds = tuned(chosen, {"train": train, "test": held}, settings, seeds, options.sure, runtime)
+    names = [ranking.models.index(name) for name in asked]
+    within = float(ranking.consensus.best[names].sum())
+    winner = rounds[-1].arms[0].model
+    return Halving(
+        data=str(data),
+        ranking=ranking,
+        rounds=rounds,
+        probability=rounds[-1].best.get(winner, math.nan),
+        within=within,
+        train=len(train),
+        held_out=len(held),
+        checkpoint=name_of(given[winner], chosen[winner]),
+        use=tuple(use_it(given[winner], chosen[winner], loading.image_size, loading.trust)),
+        whole_steps=len(ranking.models) * (len(rates) + len(seeds)) * steps,
+    )
+
+
+def _at_least_two(models: Sized, left_out: Mapping[str, str]) -> None:
+    if len(models) < 2:
+        why = "".join(f"; {line}" for line in lines_of(left_out))
+        raise UserError(f"the zoo has {len(models)} usable model: successive halving chooses among at least 2{why}")
+
+
+def divided(split: Split, seed: int, share: float = SHARE) -> tuple[Split, Split]:
+    """Return a split without the held-out images, and these: a share of each class; a group stays together,
+    and so do copies of an image."""
+    names, start, member = units(split.ids, identified(split).pixel_digests, split.groups)
+    out = held_out(split.y[start], names.tolist(), share, seed)[member]
+    if not out.any():
+        raise UserError(f"{split.name}: no class has 2 labelled images, so none can be held out to compare models")
+    return split.take(np.flatnonzero(~out)), split.take(np.flatnonzero(out))
+
+
+def _opened(data: Any, reading: Reading, max_images: int | None) -> Split:
+    if data is None:
+        raise UserError("name the task: data=clipart, or data=PATH/TO/IMAGES")
+    if found := parts(data):
+        recipe, _ = judged_by(found[0])
+        raise UserError(f"{data}: only classifiers are tuned here; rank with data={data}, then use recipes/{recipe}.py")
+    entry = published(data)
+    return readable(sampled(reading.open(data, entry.train if entry else "train"), max_images, 0))

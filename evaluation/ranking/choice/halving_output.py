@@ -1,0 +1,211 @@
+"""Output of successive halving: a line for each round, the choice, how sure it is, what it cost, a file, a picture."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.datasets import AS_USUAL
+from evaluation.features.zoo_members import lines_of
+from evaluation.protocols.fine_tune import Options
+from evaluation.ranking.choice.halving import Halving, successive_halving
+from evaluation.ranking.choice.rounds import Arm, Round
+from evaluation.ranking.inputs.task_names import file_names, task_name
+from evaluation.results.names import short
+from sslkit.errors import UserError
+from sslkit.files.writing import exclusive, write_text
+from sslkit.numerics.figures import FIRST, INK, OTHERS, QUIET, SMALL, better, panel, save_figure
+from sslkit.numerics.wilson import wilson
+from sslkit.terminal import say
+from sslkit.terminal.say import words
+
+GAP = 0.045  # between two names, of the height of the picture
+FEW = 100  # held-out images; with fewer, the stated probabilities rest on a handful of choices, see recipes/benchmarks
+
+
+def choose(zoo: Any, data: Any, *, out: str | Path, pictures: bool = True, **how: Any) -> Halving:
+    """Choose a model and print the outcome; called by `recipes/choose.py`. Arguments: see `successive_halving`.
+
+    out: folder of NAME.json, NAME.png, and the finished runs.
+    """
+    if not zoo:
+        raise UserError("name the models to choose from: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0]")
+    found = successive_halving(zoo, data, out=out, say=lambda line: say.line(f"          {line}"), **how)
+    name = file_names([str(data)])[str(data)]
+    for line in lines(found):
+        say.line(line)
+    file = Path(out) / f"{name}.json"
+    with exclusive(file, "a choice"):
+        written = [write(found, file)]
+        if pictures:
+            written.append(plot(found, Path(out) / f"{name}.png"))
+    say.line(f"written   {', '.join(map(str, written))}")
+    for line in found.use:
+        say.line(line)
+    say.line(f"next      {next_command(found, data, how)}")
+    return found
+
+
+def lines(found: Halving) -> list[str]:
+    """Return the rounds, the choice with its probability, and the cost beside that of tuning every model."""
+    told = []
+    for number, one in enumerate(found.rounds, 1):
+        told += _round(number, one, found.held_out, number == len(found.rounds))
+    sure = "" if math.isnan(found.probability) else f"; {100 * found.probability:.0f} % to be the best of those tuned"
+    told += [f"note      {note}" for note in found.ranking.notes]
+    told += lines_of(found.ranking.left_out)
+    last = found.rounds[-1]
+    told.append(f"best      {found.data}: {found.winner}, lr {found.lr:g}{sure}")
+    first, n = len(found.rounds[0].arms), len(found.ranking.models)
+    if first < n and not math.isnan(found.within):
+        told.append(
+            f"          the best of all {n} is among the {first} tuned with {100 * found.within:.0f} %, by the metrics"
+        )
+    spent, whole = found.steps, found.whole_steps
+    told.append(f"cost      {spent:,} steps of fine-tuning, {found.seconds:.0f} s")
+    if whole > spent:
+        told[-1] += (
+            f"; every model with each rate, and with its best one each seed, takes {whole:,} ({whole / spent:.1f} "
+            "times as many)"
+        )
+    if last.arms[0].right is not None:
+        told.append(
+            f"note      the winner's accuracy on {found.held_out} held-out images of train is optimistic, as it was "
+            "chosen by it"
+        )
+        if found.held_out < FEW:
+            told.append(f"note      {found.held_out} held-out images are few: the probabilities are uncertain")
+    return told
+
+
+def _round(number: int, one: Round, n: int, last: bool) -> list[str]:
+    told = [
+        f"round {number}   {one.steps} steps, {len(one.seeds)} seed{'s' * (len(one.seeds) > 1)}, {n} held-out images"
+    ]
+    for place, arm in enumerate(one.arms):
+        goes = "dropped" if place >= one.kept else "chosen" if last else "kept"
+        told.append(
+            f"  {_percent(arm)}{_sure(one, arm)}  lr {arm.lrs[0] if arm.lrs else math.nan:<7g} {goes:<8} {arm.model}"
+        )
+    return told
+
+
+def _sure(one: Round, arm: Arm) -> str:
+    lost = f"{100 * one.regret[arm.model]:.1f}" if arm.model in one.regret else "-"
+    return f"  regret {lost:>4}  best {100 * one.best.get(arm.model, 0):3.0f} %" if one.best else ""
+
+
+def _percent(arm: Arm) -> str:
+    return f"{100 * arm.value:5.1f} %" if len(arm.values) else "diverged"
+
+
+def next_command(found: Halving, data: Any, how: Mapping[str, Any]) -> str:
+    """Return the command that measures the winner on test images, with its learning rate. how: the options here."""
+    grid = {"lr": [found.lr], "weight_decay": [how["weight_decay"]], "optimizer": how["optimizer"]}
+    tuned = {f"fine_tune.{name}": how[name] for name in ("steps", "batch_size", "seeds", "crop")}
+    tuned |= {"fine_tune.precision": how["precision"]} if how["precision"] != Options.precision else {}
+    kept = {name: how[name] for name in ("image_size", "trust") if how[name]}
+    kept |= {"root": how["root"]} if how["root"] != "data" else {}
+    usual = {**AS_USUAL.values, "mirror": None}
+    kept |= {name: how[name] for name in usual if how[name] != usual[name]}
+    asked = {"checkpoint": found.checkpoint, "data": data, "protocols": ["fine_tune"], "fine_tune.grid": grid}
+    return f"python recipes/evaluate.py {words({**asked, **tuned, **kept})}"
+
+
+def write(found: Halving, path: Path) -> Path:
+    """Write the outcome as JSON, atomically, and return its path."""
+    rounds = [
+        {
+            "steps": one.steps,
+            "seeds": list(one.seeds),
+            "kept": [arm.model for arm in one.arms[: one.kept]],
+            "models": {arm.model: _arm(arm) | _chances(one, arm) for arm in one.arms},
+        }
+        for one in found.rounds
+    ]
+    content = {
+        "data": found.data,
+        "winner": found.winner,
+        "lr": found.lr,
+        "probability": None if math.isnan(found.probability) else found.probability,
+        "within": None if math.isnan(found.within) else found.within,
+        "steps": found.steps,
+        "whole_steps": found.whole_steps,
+        "seconds": found.seconds,
+        "images": {"train": found.train, "held_out": found.held_out},
+        "ranked": found.ranking.order,
+        "notes": list(found.ranking.notes),
+        "left_out": dict(found.ranking.left_out),
+        "rounds": rounds,
+    }
+    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+    return path
+
+
+def _arm(arm: Arm) -> dict[str, Any]:
+    return {"lrs": list(arm.lrs), "values": list(map(float, arm.values)), "steps": arm.steps, "seconds": arm.seconds}
+
+
+def _chances(one: Round, arm: Arm) -> dict[str, float | None]:
+    """Return regret and probability to be the best of a model; none for several labels, no regret if it diverged."""
+    return {"regret": one.regret.get(arm.model), "best": one.best.get(arm.model, 0.0)} if one.best else {}
+
+
+def plot(found: Halving, path: Path) -> Path:
+    """Plot accuracy on the held-out images against the steps of the rounds, a line for each model."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 0.8 + max(2.6, 0.28 * len(found.rounds[0].arms))), layout="constrained")
+    axis = figure.subplots()
+    for arm in reversed(found.rounds[0].arms):
+        own = _curve(found, arm.model)
+        won = arm.model == found.winner
+        if not own:
+            continue
+        steps, values = map(np.array, zip(*own, strict=True))
+        whiskers = _whiskers(values, found.held_out) if arm.right is not None else None
+        style = {"color": FIRST if won else OTHERS, "markersize": 4, "elinewidth": 0.9, "zorder": 2 + won}
+        axis.errorbar(steps, values, yerr=whiskers, fmt="o-", **style)
+    _label(axis, found)
+    axis.set_xscale("log", base=2)
+    ticks = [one.steps for one in found.rounds]
+    axis.set_xticks(ticks, list(map(str, ticks)))
+    axis.minorticks_off()
+    axis.set_xlim(ticks[0] * 0.9, ticks[-1] * 2)
+    axis.set_xlabel("steps of fine-tuning in the round, log scale", fontsize=SMALL)
+    axis.set_ylabel(f"accuracy, %; {better()}", fontsize=SMALL)
+    lines = "; lines: 95 % intervals" if found.rounds[0].arms[0].right is not None else ""
+    words = f"blue: the choice, {short(found.winner)}; {found.held_out} held-out images{lines}"
+    panel(axis, f"Fine-tuned on {task_name(found.data)}", words)
+    save_figure(figure, path)
+    return path
+
+
+def _whiskers(values: np.ndarray, n: int) -> np.ndarray:
+    """The lengths (2, R) of 95 % intervals below and above accuracies (R,) in percent of n images."""
+    ends = 100 * np.array([wilson(value / 100, n) for value in values])
+    return np.abs(ends - values[:, None]).T
+
+
+def _curve(found: Halving, model: str) -> list[tuple[int, float]]:
+    """Return the steps and the accuracy in percent of the rounds in which a model did not diverge."""
+    return [
+        (one.steps, 100 * arm.value)
+        for one in found.rounds
+        for arm in one.arms
+        if arm.model == model and len(arm.values)
+    ]
+
+
+def _label(axis: Any, found: Halving) -> None:
+    """Write each model's name beside its last point, moved up where names would overlap."""
+    low, high = axis.get_ylim()
+    last = [(*_curve(found, arm.model)[-1], arm.model) for arm in found.rounds[0].arms if _curve(found, arm.model)]
+    height: dict[int, float] = {}
+    for steps, value, model in sorted(last):
+        place = height[steps] = max(value, height.get(steps, -math.inf) + GAP * (high - low))
+        colour = INK if model == found.winner else QUIET
+        axis.text(steps * 1.06, place, short(model), fontsize=7, va="center", color=colour, parse_math=False)

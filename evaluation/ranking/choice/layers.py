@@ -1,0 +1,174 @@
+"""Rank by intermediate layers too: the best layer of each model, corrected for having been chosen.
+
+found = best_layers(models, task, "knn")
+found[0].chosen, found[0].corrected, found[0].own
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from evaluation.datasets import Reading, Split
+from evaluation.features.extraction import features_of
+from evaluation.features.models import LoadedModel, at_pooling
+from evaluation.features.pooling import POOLINGS, layers
+from evaluation.features.zoo_members import load_member
+from evaluation.ranking.inputs.samples import ON_CPU, as_sample
+from evaluation.ranking.resampling import half, of_part
+from evaluation.ranking.scoring import Spec, parse
+from evaluation.results.choice import levelled
+from evaluation.transferability.base import Sample
+from sslkit.errors import UserError
+from sslkit.files.writing import write_text
+from sslkit.runtime.context import Runtime
+from sslkit.terminal.tables import aligned
+
+SPLITS = 10  # random divisions of the images into halves
+FILE = "-layers.json"  # end of the name of the layers' file, beside that of the ranking
+OWN = "own"  # the features that the network pools itself
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """The layers of one model by one metric.
+
+    names: of L layers, the last one OWN. scores: (L,) on all images, higher is better; nan where the metric has none.
+    corrected: mean over 2 SPLITS halves of the score of the layer that is best on the other half of the images.
+    own: the same for the network's own features. better: share of the halves in which the chosen layer scores higher
+    than these.
+    """
+
+    model: str
+    names: tuple[str, ...]
+    scores: np.ndarray
+    corrected: float
+    own: float
+    better: float
+
+    @property
+    def chosen(self) -> str:
+        """The best layer on all images; of equal ones the last."""
+        return self.names[_best(self.scores)]
+
+
+def best_layers(
+    models: Mapping[str, Any],
+    task: Split,
+    metric: str,
+    reading: Reading,
+    runtime: Runtime,
+    splits: int = SPLITS,
+) -> list[Layers]:
+    """Score every layer of every model, and ViTs also by every pooling.
+
+    models: by name, see `features.zoo_members.load_member`. task: labelled images, one class each.
+    metric: one that reads features and scores a single model.
+    splits: divisions into halves.
+    The best of L noisy scores is too high. So the layer is chosen on one half of each class and scored on the other,
+    and a ranking of models by that is not one of their numbers of layers.
+    Returns the models by their corrected score, first the best.
+    Raises UserError for a metric without a score of one model's features, and for several labels an image.
+    """
+    spec = checked_metric(metric)
+    check_task(task)
+    found = []
+    for name, one in models.items():
+        model = load_member(one)
+        names = (*_readable(model), OWN)
+        runtime.say(f"layers of {name}: {', '.join(names)}")
+        samples = []
+        for layer in names:
+            features = features_of(model if layer == OWN else at_pooling(model, layer), task, reading, runtime)
+            samples.append(as_sample(features, runtime=replace(ON_CPU, seed=runtime.seed)))
+        found.append(of_samples(name, names, samples, spec, splits, runtime.seed))
+    return sorted(found, key=lambda one: -np.nan_to_num(one.corrected, nan=-np.inf))
+
+
+def checked_metric(metric: str) -> Spec:
+    """Parse a metric that scores the features of one model. Raises UserError for others."""
+    spec = parse(metric)
+    if set(spec.needs) != {"features"} or not spec.reads_features or spec.over_zoo is not None:
+        raise UserError(f"layers: {metric} does not score the features of one model alone; give knn or logme")
+    return spec
+
+
+def check_task(task: Split) -> None:
+    """Raise UserError for a task with several labels an image."""
+    if task.y.ndim != 1:
+        raise UserError(f"layers: {task.name} has several labels an image; layers are compared by one class each")
+
+
+def of_samples(
+    name: str, names: Sequence[str], samples: Sequence[Sample], spec: Spec, splits: int = SPLITS, seed: int = 0
+) -> Layers:
+    """Return the layers of a model from their features, of the same images. samples: L, in the order of the names."""
+    halves = []
+    for number in range(splits):
+        rows = half(samples[0], seed, number, largest=len(samples[0]))
+        others = torch.ones(len(samples[0]), dtype=torch.bool)
+        others[rows] = False
+        parts = (rows, others.nonzero()[:, 0])
+        halves.append([[of_part(spec, sample.take(part)).value for sample in samples] for part in parts])
+    both = np.array(halves)  # (splits, 2, L)
+    chosen, elsewhere = both.reshape(-1, len(samples)), both[:, ::-1].reshape(-1, len(samples))
+    own = elsewhere[:, -1]
+    picked = np.array([there[_best(here)] for here, there in zip(chosen, elsewhere, strict=True)])
+    picked = np.where(np.isnan(picked), own, picked)  # a half on which the metric refuses the chosen layer
+    better = float((picked > own).mean())
+    whole = np.array([of_part(spec, sample).value for sample in samples])
+    return Layers(name, tuple(names), whole, float(picked.mean()), float(own.mean()), better)
+
+
+def _readable(model: LoadedModel) -> tuple[str, ...]:
+    """Return the poolings and layers that the network has, beside its own features."""
+    found = []
+    for layer in (*layers(model.backbone), *POOLINGS):
+        try:
+            at_pooling(model, layer)
+        except UserError:
+            continue
+        found.append(layer)
+    return tuple(found)
+
+
+def _best(scores: np.ndarray) -> int:
+    """Return the index of the highest score, of equal ones the last; the last if none is known."""
+    if np.isnan(scores).all():
+        return len(scores) - 1
+    level = levelled(np.where(np.isnan(scores), -np.inf, scores))
+    return int(np.flatnonzero(level == level.max())[-1])
+
+
+def table(found: Sequence[Layers], metric: str) -> str:
+    """Return the table: the models in this order, with every layer's score on all images."""
+    rows = [["model", "best layer", metric, f"own {metric}", "better in", "layers on all images"]]
+    for one in found:
+        each = "  ".join(f"{name} {score:.3g}" for name, score in zip(one.names, one.scores, strict=True))
+        numbers = [f"{one.corrected:.4g}", f"{one.own:.4g}", f"{100 * one.better:.0f} %"]
+        rows.append([one.model, one.chosen, *numbers, each])
+    return aligned(rows)
+
+
+def write(found: Sequence[Layers], metric: str, path: Path) -> Path:
+    """Write the layers as JSON, atomically, and return the path."""
+    models = {
+        one.model: {
+            "chosen": one.chosen,
+            "corrected": _number(one.corrected),
+            "own": _number(one.own),
+            "better": one.better,
+            "layers": {name: _number(score) for name, score in zip(one.names, one.scores, strict=True)},
+        }
+        for one in found
+    }
+    write_text(path, json.dumps({"metric": metric, "models": models}, indent=1, allow_nan=False) + "\n")
+    return path
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

@@ -1,0 +1,283 @@
+"""The members of a zoo prepared for a ranking: the features of each on the same images."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from evaluation.datasets import Reading, Split
+from evaluation.datasets._splits import draw_keys
+from evaluation.datasets._subsets import label_subset
+from evaluation.features.extraction import CROPPED, LOADED, READ, features_of
+from evaluation.features.models import LoadedModel, Loading
+from evaluation.features.seen import Judged, seen
+from evaluation.features.source_probs import source_probs
+from evaluation.features.table import Features
+from evaluation.features.untrained import untrained
+from evaluation.features.zoo_members import Closed, Members, load_member, open_all
+from evaluation.ranking.inputs.references import CARD
+from evaluation.ranking.inputs.samples import ON_CPU, as_sample
+from evaluation.ranking.inputs.source_heads import CLUSTER_COUNT, SOURCES, SourceHead, checked_source, source_head
+from evaluation.transferability.base import Sample
+from evaluation.transferability.param_count import param_count
+from sslkit.errors import UserError
+from sslkit.options.settings import MOST, setting
+from sslkit.runtime.context import Runtime
+from sslkit.zoo.heads import LABELS
+
+CIRCULAR = "its source head was fitted to the labels of these very images; source=clusters takes no labels"
+OF_METRICS = {"device", "seed", "bootstrap", "say", "progress"}  # options that given features take too
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One model on the task. name: for tables. sample: input of the metrics. notes: about its images, and whether the
+    network saw them in its pretraining.
+
+    source: the head behind the source probabilities. lacks: reason by input, of one that could not be had.
+    image_size: pixels at which the model sees the images; 0 for given features.
+    """
+
+    name: str
+    sample: Sample = field(repr=False)
+    notes: tuple[str, ...] = ()
+    source: SourceHead | None = None
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    image_size: int = 0
+
+
+def are_arrays(zoo: Any) -> bool:
+    """Return True if a zoo is a mapping of names to given features: Features, or tuples or lists (x, y)."""
+    return isinstance(zoo, Mapping) and any(isinstance(one, (Features, tuple, list)) for one in zoo.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The images and the inputs of a ranking, beside its models, its data and its metrics."""
+
+    split: str = setting("train", "split of the scored images")
+    max_images: int | None = setting(
+        None,
+        "images of each data set, the same number of each class, drawn by seed and names; null: all",
+        least=2,
+        most=MOST,
+    )
+    source: str | None = setting(
+        None,
+        "source classes of leep and nce: prototypes, labels or clusters of the pretraining data, or none; null: the "
+        "prototypes or labels that training has kept, else the data's labels, else clusters",
+        choices=SOURCES,
+    )
+    clusters: int = setting(CLUSTER_COUNT, "number of these clusters", least=2, most=10**6)
+    reference: Any = setting(
+        CARD,
+        "mean and std of PED: card (of the training images), task (of the task's images), a data set (its test images; "
+        "imagenet: the published ones), or a file .npz, .json",
+    )
+    bootstrap: int = setting(
+        100, "redrawn sets of images behind intervals and ties, at least 2; 0: none", least=0, most=MOST
+    )
+    device: str = setting("cpu", "device of the metrics: cpu, cuda; features are extracted on a GPU if there is one")
+
+
+# Options of all commands that a ranking obeys.
+SHARED = (*LOADED, *READ, *CROPPED, "on_error", "precision", "batch_size", "workers", "seed", "progress")
+
+
+def check_at_hand(options: Options, *context: Any) -> None:
+    """Raises UserError for given features that come with an option of models and data sets."""
+    for part in (options, *context):
+        for name, value in vars(part).items():
+            if name not in OF_METRICS and value != vars(type(part)())[name]:
+                raise UserError(f"{name} is for models and a data set; given features are ranked unchanged")
+
+
+def of_arrays(zoo: Mapping[str, Any], runtime: Runtime = ON_CPU) -> list[Candidate]:
+    """Make candidates from given features. zoo: name -> Features, or a pair (x, y), all of the same images.
+
+    Raises UserError.
+    """
+    found = []
+    for name, given in zoo.items():
+        if not isinstance(given, Features) and not (isinstance(given, (tuple, list)) and len(given) == 2):
+            raise UserError(f"{name} must be Features or a pair (x, y), as the others are; not {type(given).__name__}")
+        x, y = (given, None) if isinstance(given, Features) else given
+        try:
+            found.append(Candidate(name, as_sample(x, y, runtime=runtime), _notes_of(given)))
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from error
+    _check_names({name: given.labelled().ids for name, given in zoo.items() if getattr(given, "data", "")})
+    return same_images(found)
+
+
+def _check_names(ids: Mapping[str, np.ndarray]) -> None:
+    """Raises UserError for features of other images than the first: equal labels do not make a set the same.
+
+    ids: of features of a data set; those of plain arrays are of the features.
+    """
+    for name, own in ids.items():
+        first, usual = next(iter(ids.items()))
+        if len(own) == len(usual) and (unequal := np.flatnonzero(own != usual)).size:
+            row = int(unequal[0])
+            raise UserError(
+                f"{first} and {name} are features of other images, or in another order: row {row} is {usual[row]} and "
+                f"{own[row]}; a ranking compares models on the same images"
+            )
+
+
+def of_models(
+    zoo: Any,
+    dataset: Any,
+    needs: Collection[str],
+    options: Options,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
+) -> Members[Candidate]:
+    """Make candidates from models, by name: features are extracted, or read from the cache.
+
+    zoo: a folder of zoo entries, or a list of arguments of `evaluation.load_model` and folders of entries; or a
+        mapping of names to such models.
+    needs: inputs of the metrics beside features, of "source_probs" and "untrained", the features of the same networks
+        with random weights. options.reference: as `open_reference` opens it. runtime: with the device of the metrics.
+    All models are opened first. Entries of a folder that cannot be opened and models with invalid features are left
+    out. Raises UserError if none is left, and for an explicitly named model that cannot be opened.
+    """
+
+    def load(one: Any) -> LoadedModel:
+        return load_member(one, **vars(loading))
+
+    checked_source(options.source, options.clusters)
+    models, how = open_all(zoo, load), (reading, replace(runtime, device="auto"))
+    task = sampled(reading.open(dataset, options.split), options.max_images, runtime.seed)
+    judged = Judged(dataset, options.split, reading.cache)  # opened if a card may know its images
+
+    def candidate(name: str, one: LoadedModel | Closed) -> Candidate:
+        model = one.open() if isinstance(one, Closed) else one
+        head, lacks = None, {}
+        if "source_probs" in needs and (model.entry or model.classifier):
+            head = _tried(lacks, "source_probs", lambda: source_head(model, options.source, options.clusters, *how))
+            if head is not None and _is_circular(head, model, judged):
+                head, lacks["source_probs"] = None, CIRCULAR
+        statistics = _tried(lacks, "reference", lambda: options.reference.of(name, model, *how))
+        runtime.say(f"features of {len(task):,} images of {task.name}: {name}")
+        features = features_of(model, task, *how)
+        found = _candidate(name, model, features, task.boxes, head, statistics, runtime)
+        notes = filter(None, (*found.notes, seen(model.card, judged)))
+        found = replace(found, source=head, lacks=lacks, notes=tuple(notes), image_size=model.image_size)
+        if "untrained" not in needs:
+            return found
+        runtime.say(f"features of the same images: {name} with random weights")
+        return _beside_untrained(found, model, task, how)
+
+    found = models.of_each(candidate, spare_all=True)
+    same_images(list(found.values()))
+    return found
+
+
+def _is_circular(head: SourceHead, model: LoadedModel, judged: Judged) -> bool:
+    """Return whether a head was fitted to the labels of the images that are scored; test images are not fitted to."""
+    if head.kind != LABELS or judged.split == "test":
+        return False
+    return head.data == str(judged.data) or bool(seen({"data": model.card.get("data", {})}, judged))
+
+
+def sampled(task: Split, max_images: int | None, seed: int) -> Split:
+    """Return the labelled images of a split, or `max_images` of them, the same number of each class.
+
+    With several labels per image, `max_images` are drawn from all. Raises UserError if max_images is too small.
+    """
+    if max_images is not None and (not isinstance(max_images, Integral) or max_images < 2):
+        raise UserError(f"max_images={max_images!r} must be a whole number of images, at least 2, or null for all")
+    if task.y.ndim != 1:
+        keys = draw_keys(task.ids, seed, "images of a ranking")
+        return task if max_images is None else task.take(np.sort(np.argsort(keys, kind="stable")[:max_images]))
+    rows = np.flatnonzero(task.y >= 0)
+    if max_images is not None and max_images < len(rows):
+        if max_images < 2 * len(np.unique(task.y[rows])):
+            need = 2 * len(np.unique(task.y[rows]))
+            raise UserError(f"max_images={max_images} is less than two for each class of {task.name}: at least {need}")
+        rows = label_subset(task.y, task.ids, task.classes, max_images / len(rows), seed)
+    return task if len(rows) == len(task) else task.take(rows)
+
+
+def _tried(lacks: dict[str, str], what: str, make: Callable[[], Any]) -> Any:
+    """Return `make()`, or None with the reason in `lacks`: the model is then ranked by the other metrics."""
+    try:
+        return make()
+    except UserError as error:
+        lacks[what] = str(error)
+        return None
+
+
+def _candidate(
+    name: str,
+    model: LoadedModel,
+    features: Features,
+    boxes: np.ndarray | None,
+    head: SourceHead | None,
+    reference: Any,
+    runtime: Runtime,
+) -> Candidate:
+    probs = None if head is None else source_probs(model, features, head.layers)
+    given = {"source_probs": probs, "reference": reference, "model": param_count(model), "boxes": boxes}
+    return Candidate(name, as_sample(features, **given, runtime=runtime), _notes_of(features))
+
+
+def _beside_untrained(candidate: Candidate, model: LoadedModel, task: Split, how: tuple[Reading, Runtime]) -> Candidate:
+    """Add the features of the network with random weights, if it can be built, of the same images."""
+    twin = untrained(model)
+    if twin is None:
+        return candidate
+    features = features_of(twin, task, *how)
+    own = candidate.sample
+    if len(features.x) != len(own):
+        raise UserError(f"{twin.name} has features of {len(features.x)} images, {candidate.name} of {len(own)}")
+    x = as_sample(features, runtime=Runtime(device=own.device)).x
+    return replace(candidate, sample=replace(own, untrained=x))
+
+
+def _notes_of(given: Any) -> tuple[str, ...]:
+    """Return the notes of the data set, and that images of one group stay together."""
+    notes = (given.note,) if getattr(given, "note", "") else ()
+    groups = getattr(given, "groups", None)
+    if groups is None or (number := len(np.unique(groups))) == len(groups):
+        return notes
+    together = (
+        f"the {len(groups):,} images are of {number:,} groups (objects, or files), which are not judged by their own"
+    )
+    return (*notes, together)
+
+
+def same_images(candidates: list[Candidate]) -> list[Candidate]:
+    """Return the candidates if all have the same labels in the same order. Raises UserError with the difference."""
+    if not candidates:
+        raise UserError("there is no model to rank")
+    first = candidates[0]
+    for other in candidates[1:]:
+        differs = _difference(first.sample, other.sample)
+        if differs:
+            raise UserError(
+                f"{first.name} and {other.name} were not given the same labels in the same order: {differs}; a ranking "
+                "compares models on the same images"
+            )
+    return candidates
+
+
+def _difference(one: Sample, other: Sample) -> str:
+    """Return the difference between the labels of two samples, "" if none."""
+    if len(one) != len(other):
+        return f"{len(one)} images and {len(other)}"
+    if (one.y is None) != (other.y is None):
+        return "classes and numbers"
+    if one.classes != other.classes:
+        name, instead = next(pair for pair in zip_longest(one.classes, other.classes) if pair[0] != pair[1])
+        return f"a class {name!r} and {instead!r} in its place"
+    mine, others = (sample.targets if sample.y is None else sample.y for sample in (one, other))
+    if mine.shape != others.shape:
+        return f"numbers of shape {tuple(mine.shape)} and {tuple(others.shape)}"
+    unequal = (mine != others).reshape(len(mine), -1).any(1)
+    return f"other labels from row {int(unequal.nonzero()[0])} on" if unequal.any() else ""
