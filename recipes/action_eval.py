@@ -7,7 +7,7 @@ python recipes/action_eval.py checkpoint=runs/zoo/NAME recipe=paper_k400 root=da
 python recipes/action_eval.py checkpoint=runs/zoo/NAME recipe=paper_ucf101 root=data    (its three splits, their mean)
 
 Recipes: paper_k400, paper_ucf101, paper_hmdb51, slowfast_ucf101, slowfast_hmdb51; see
-evaluation/protocols/action/recipes.py.
+evaluation/tasks/action/recipes.py.
 FOLDER holds train/CLASS/VIDEO and test/CLASS/VIDEO. The same command goes on where it was stopped;
 features=once extracts its features again.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from evaluation.judging.command_line import Output, Subjects, run_alone, settings_of
 
-from evaluation.protocols.action.options import SHARED, Options
+from evaluation.tasks.action.options import SHARED, Options
 from sslkit.options.settings import setting
 
 

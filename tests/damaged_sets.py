@@ -20,10 +20,10 @@ def films(root: Path) -> list[Kind]:
     pytest.importorskip("av")
     from motion_films import write_motion, write_motions
 
-    from evaluation.protocols.action.crops import Sizes
-    from evaluation.protocols.action.datasets import open_films
-    from evaluation.protocols.action.films import survey
-    from evaluation.protocols.action.reading import ClipShape, TrainingClips
+    from evaluation.tasks.action.crops import Sizes
+    from evaluation.tasks.action.datasets import open_films
+    from evaluation.tasks.action.films import survey
+    from evaluation.tasks.action.reading import ClipShape, TrainingClips
     from sslkit.data.video.clips import open_videos
 
     for number in range(3):
@@ -53,9 +53,9 @@ def films(root: Path) -> list[Kind]:
 def coco(root: Path) -> list[Kind]:
     """A set of the user's own in COCO's form, with masks."""
     pytest.importorskip("faster_coco_eval")
-    from evaluation.protocols.detection.clipart_boxes import CLASSES, open_clipart_boxes
-    from evaluation.protocols.detection.run_lengths import compress
-    from evaluation.protocols.detection.sources import open_boxes
+    from evaluation.tasks.detection.datasets.clipart_boxes import CLASSES, open_clipart_boxes
+    from evaluation.tasks.detection.datasets.run_lengths import compress
+    from evaluation.tasks.detection.datasets.sources import open_boxes
 
     data = open_clipart_boxes("test")
     (root / "images").mkdir(parents=True)
@@ -94,8 +94,8 @@ def coco(root: Path) -> list[Kind]:
 def voc(root: Path) -> list[Kind]:
     """VOC 2007 with four images where the published set has 5,011."""
     from evaluation.datasets.voc07 import CLASSES
-    from evaluation.protocols.detection import voc as published
-    from evaluation.protocols.detection.sources import open_boxes
+    from evaluation.tasks.detection.datasets import voc as published
+    from evaluation.tasks.detection.datasets.sources import open_boxes
 
     base = root / "VOCdevkit" / "VOC2007"
     for folder in ("JPEGImages", "Annotations", "ImageSets/Main"):
@@ -133,7 +133,7 @@ def stopped_trainings(root: Path) -> list[Kind]:
 def _of_a_detector(path: Path) -> Kind:
     from detectors import images, narrow, schedule
 
-    from evaluation.protocols.detection import training
+    from evaluation.tasks.detection import training
     from evaluation.tuning.checkpoint import Checkpoint
 
     model, data, settings = narrow(), images(2), training.Training(schedule(3))
@@ -149,13 +149,13 @@ def _of_films(path: Path, root: Path) -> Kind:
     from motion_films import write_motions
 
     from evaluation.features.models import load_model
-    from evaluation.protocols.action import training
-    from evaluation.protocols.action.classifier import build_classifier
-    from evaluation.protocols.action.crops import Sizes
-    from evaluation.protocols.action.datasets import open_films
-    from evaluation.protocols.action.films import survey
-    from evaluation.protocols.action.reading import ClipShape, TrainingClips
-    from evaluation.protocols.action.recipes import RECIPES
+    from evaluation.tasks.action import training
+    from evaluation.tasks.action.classifier import build_classifier
+    from evaluation.tasks.action.crops import Sizes
+    from evaluation.tasks.action.datasets import open_films
+    from evaluation.tasks.action.films import survey
+    from evaluation.tasks.action.reading import ClipShape, TrainingClips
+    from evaluation.tasks.action.recipes import RECIPES
     from evaluation.tuning.checkpoint import Checkpoint
     from sslkit import backbones
 

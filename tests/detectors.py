@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from evaluation.features.models import LoadedModel, load_model
-from evaluation.protocols.detection.boxes import Boxes
-from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
-from evaluation.protocols.detection.schedules import Schedule, find_schedule
-from evaluation.protocols.detection.sizes import Sizes
+from evaluation.tasks.detection.datasets.boxes import Boxes
+from evaluation.tasks.detection.datasets.clipart_boxes import open_clipart_boxes
+from evaluation.tasks.detection.detectors.sizes import Sizes
+from evaluation.tasks.detection.schedules import Schedule, find_schedule
 
 SMALL = Sizes(
     sides=(96,),

@@ -26,17 +26,17 @@ tests=(
   tests/evaluation/protocols/test_lidar.py
   tests/evaluation/protocols/test_linear.py
   tests/evaluation/protocols/test_linear_overlap.py
-  tests/evaluation/ranking/test_agreement.py
-  tests/evaluation/ranking/test_beliefs.py
+  tests/evaluation/ranking/truth/test_agreement.py
+  tests/evaluation/ranking/choice/test_beliefs.py
   tests/evaluation/ranking/test_consensus.py
-  tests/evaluation/ranking/test_layers.py
-  tests/evaluation/ranking/test_paired_agreement.py
+  tests/evaluation/ranking/choice/test_layers.py
+  tests/evaluation/ranking/truth/test_paired_agreement.py
   tests/evaluation/ranking/test_rank.py
   tests/evaluation/ranking/test_resampling.py
-  tests/evaluation/ranking/test_rounds.py
+  tests/evaluation/ranking/choice/test_rounds.py
   tests/evaluation/ranking/test_scoring.py
-  tests/evaluation/ranking/test_source_heads.py
-  tests/evaluation/ranking/test_source_marks.py
+  tests/evaluation/ranking/inputs/test_source_heads.py
+  tests/evaluation/ranking/inputs/test_source_marks.py
   tests/evaluation/results/test_choice.py
   tests/evaluation/results/test_comparison.py
   tests/evaluation/results/test_measures.py

@@ -55,16 +55,16 @@ sample=(
   tests/evaluation/transferability/test_ncti.py               # scikit-learn: discriminant (1.9.0 gave other numbers)
   tests/evaluation/transferability/test_lead.py               # scikit-learn: LinearSVC
   tests/evaluation/transferability/test_nleep.py              # scikit-learn: KMeans
-  tests/evaluation/ranking/test_agreement.py                  # scipy.stats: weightedtau, unwrapped
+  tests/evaluation/ranking/truth/test_agreement.py            # scipy.stats: weightedtau, unwrapped
   tests/evaluation/ranking/test_consensus.py                  # scipy: ndtri, rankdata
   tests/evaluation/results/test_statistics.py                 # scipy: betaincinv, binomtest, stdtrit
   tests/evaluation/results/test_comparison.py                 # scipy: brentq, ttest_1samp
   tests/evaluation/results/test_records.py                    # filelock: poll_interval
   tests/evaluation/protocols/test_crowding.py                 # scikit-learn: silhouette
-  tests/evaluation/protocols/detection/test_coco_ap.py        # torchmetrics, faster-coco-eval against pycocotools
-  tests/evaluation/protocols/detection/test_coco_file.py      # faster-coco-eval: masks (1.7 read garbage)
-  tests/evaluation/protocols/detection/test_clipart_boxes.py  # scipy.ndimage, scikit-learn's photographs
-  tests/evaluation/protocols/detection/test_detector.py       # torchvision.models.detection, torchvision.ops
+  tests/evaluation/tasks/detection/test_coco_ap.py            # torchmetrics, faster-coco-eval against pycocotools
+  tests/evaluation/tasks/detection/datasets/test_coco_file.py # faster-coco-eval: masks (1.7 read garbage)
+  tests/evaluation/tasks/detection/datasets/test_clipart_boxes.py # scipy.ndimage, scikit-learn's photographs
+  tests/evaluation/tasks/detection/detectors/test_detector.py # torchvision.models.detection, torchvision.ops
   tests/recipes/test_command.py                               # hydra-core, omegaconf
 )
 

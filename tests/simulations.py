@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy import stats
 
-from evaluation.protocols._patches import miou
 from evaluation.results import measures
 from evaluation.results.class_means import difference_per_class, mean_per_class
 from evaluation.results.comparison import _episodes, _images
 from evaluation.results.statistics import bootstrap_mean, over_episodes, over_seeds, share
+from evaluation.tasks.segmentation import miou
 
 Interval = tuple[float, float] | None
 Draws = Iterator[tuple[Interval, float]]

@@ -46,7 +46,7 @@ def test_an_unknown_name_is_the_usual_error(package) -> None:
         "sslkit.zoo",
         "evaluation",
         "evaluation.features",
-        "evaluation.protocols.detection.names",
+        "evaluation.tasks.detection.names",
     ],
 )
 def test_every_name_that_a_package_promises_is_there(name: str) -> None:

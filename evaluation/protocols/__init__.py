@@ -1,12 +1,16 @@
 """Protocols: one file or folder each, found by its name, with the names that `base.Protocol` describes.
 
+Those of this folder are of labelled images; rooms of `evaluation.tasks` have more.
+
 The fields of a protocol's `Options` are its options; command lines and help are made from them.
 """
 
 import importlib
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
+from evaluation import tasks
 from evaluation.datasets import Reading
 from evaluation.features.models import Loading
 from evaluation.protocols.base import Protocol, Subject, Terminal
@@ -18,16 +22,27 @@ from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 
 
+def families() -> tuple[str, ...]:
+    """Return the packages whose members are protocols."""
+    return (__name__, *tasks.families())
+
+
 def names() -> tuple[str, ...]:
     """Every protocol."""
-    return members.names(__name__)
+    return tuple(sorted(name for family in families() for name in members.names(family)))
+
+
+def module_of(name: str) -> ModuleType:
+    """Import the module of a protocol. Raises UserError for an unknown one, with the nearest."""
+    for family in families():
+        if name in members.names(family):
+            return importlib.import_module(f"{family}.{name}")
+    raise UserError(f"there is no protocol {name!r}: {members.nearest(name, names())}")
 
 
 def find(name: str) -> Protocol:
     """A protocol by its name. Raises UserError for an unknown one, with the nearest."""
-    if name not in names():
-        raise UserError(f"there is no protocol {name!r}: {members.nearest(name, names())}")
-    module = importlib.import_module(f"{__name__}.{name}")
+    module = module_of(name)
     terminal = vars(module).get("terminal", Terminal())
     return Protocol(module.Options, module.open, module.run, module.beside, terminal)
 

@@ -13,13 +13,13 @@ import sslkit
 from evaluation import datasets
 from evaluation.datasets import Reading, open_split
 from evaluation.judging.run import evaluate
-from evaluation.protocols import action
-from evaluation.protocols.detection import sources
 from evaluation.results.result import Result
 from evaluation.results.statistics import over_seeds
 from evaluation.studies.claims import Cell, Claim, Numbers, Summary, by_row, judge
 from evaluation.studies.drawing import draw_panels
 from evaluation.studies.study import Lab, Study
+from evaluation.tasks.action.protocols import action
+from evaluation.tasks.detection.datasets import sources
 from sslkit.errors import RunFailed, UserError
 from sslkit.terminal import say
 

@@ -12,9 +12,9 @@ from detectors import narrow, schedule
 from photographs import photographs, write_jpegs
 
 import evaluation
-from evaluation.protocols.detection.sources import open_boxes
-from evaluation.protocols.detection.training import Training
-from evaluation.protocols.detection.trials import Bench
+from evaluation.tasks.detection.datasets.sources import open_boxes
+from evaluation.tasks.detection.training import Training
+from evaluation.tasks.detection.trials import Bench
 from sslkit.data import file_contents
 from sslkit.data.file_contents import FileContents
 from sslkit.data.path_list import PathList

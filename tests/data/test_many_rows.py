@@ -25,15 +25,15 @@ from torchvision.datasets import FakeData
 import evaluation
 import sslkit
 from evaluation.datasets._listed import ListedImages, PickedImages
-from evaluation.protocols._patches.features import _Prepared
-from evaluation.protocols._patches.label_maps import LabelMaps
-from evaluation.protocols.action.crops import Sizes
-from evaluation.protocols.action.datasets.base import Films
-from evaluation.protocols.action.films import SurveyedVideos
-from evaluation.protocols.action.reading import ClipShape, EvalViews, FilmViews, Schedule, TrainingClips
-from evaluation.protocols.detection.batches import Mirrored, StepBatches, _WithFlips
-from evaluation.protocols.detection.boxes import Boxes, Instances
-from evaluation.protocols.detection.prediction import _Images
+from evaluation.tasks.action.crops import Sizes
+from evaluation.tasks.action.datasets.base import Films
+from evaluation.tasks.action.films import SurveyedVideos
+from evaluation.tasks.action.reading import ClipShape, EvalViews, FilmViews, Schedule, TrainingClips
+from evaluation.tasks.detection.batches import Mirrored, StepBatches, _WithFlips
+from evaluation.tasks.detection.datasets.boxes import Boxes, Instances
+from evaluation.tasks.detection.prediction import _Images
+from evaluation.tasks.segmentation.features import _Prepared
+from evaluation.tasks.segmentation.label_maps import LabelMaps
 from evaluation.tuning.pixels import Pixels, Pool
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.decode.pages import PagedImages

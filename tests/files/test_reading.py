@@ -12,8 +12,8 @@ from named_pipes import pipe
 
 from evaluation import datasets
 from evaluation.embedding import file as embeddings
-from evaluation.protocols.action.datasets import hmdb51, ucf101
 from evaluation.ranking.inputs.references import open_reference
+from evaluation.tasks.action.datasets import hmdb51, ucf101
 from sslkit.errors import UserError
 from sslkit.files.reading import is_there, regular
 from sslkit.priors import build as build_prior

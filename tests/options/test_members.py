@@ -7,6 +7,7 @@ from typing import Literal
 
 import pytest
 
+from evaluation import protocols
 from sslkit import objectives, regularizers
 from sslkit.errors import UserError
 from sslkit.options import members
@@ -26,7 +27,7 @@ SHARED = {"segmentation": "detection"}  # a protocol that is another one with ma
 
 
 @pytest.mark.parametrize(
-    "family", ["sslkit.objectives", "sslkit.regularizers", "sslkit.zoo.exporting", "evaluation.protocols"]
+    "family", ["sslkit.objectives", "sslkit.regularizers", "sslkit.zoo.exporting", *protocols.families()]
 )
 def test_every_member_has_a_test_of_its_own(family: str) -> None:
     folder = Path(__file__).parents[1].joinpath(*family.removeprefix("sslkit.").split("."))

@@ -16,13 +16,13 @@ from unfolded import unfolded
 
 from evaluation.features.models import load_model
 from evaluation.judging.summary import judge_alone
-from evaluation.protocols.action import Options, action
-from evaluation.protocols.action.output import hint
-from evaluation.protocols.action.recipes import RECIPES as NAMED
 from evaluation.results import store
 from evaluation.results.records import read_records
 from evaluation.results.result import Result
 from evaluation.results.store import OUT
+from evaluation.tasks.action.output import hint
+from evaluation.tasks.action.protocols.action import Options, action
+from evaluation.tasks.action.recipes import RECIPES as NAMED
 from sslkit import backbones, zoo
 from sslkit.errors import UserError
 from sslkit.options import members

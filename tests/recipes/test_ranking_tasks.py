@@ -18,9 +18,9 @@ from ranking import rules
 from ranking import tasks as ranking_tasks
 
 from evaluation.datasets import open_split
-from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
 from evaluation.ranking.consensus import normal_scores
 from evaluation.ranking.truth.agreement import Agreement
+from evaluation.tasks.detection.datasets.clipart_boxes import open_clipart_boxes
 from sslkit.data.sources.named import open_images
 
 

@@ -20,7 +20,7 @@ from sslkit.terminal import say
         ("python recipes/benchmarks/objectives.py", None),
         ("python /home/me/recipes/train.py", None),
         ("data=my-recipes/train.py", None),
-        ("see evaluation/protocols/action/recipes.py", None),
+        ("see evaluation/tasks/action/recipes.py", None),
     ],
 )
 def test_the_name_of_a_program(written: str, installed: str | None, monkeypatch) -> None:

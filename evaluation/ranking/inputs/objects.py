@@ -12,9 +12,9 @@ from torch.nn.functional import interpolate
 from evaluation.datasets import AS_USUAL, Reading
 from evaluation.datasets._splits import draw_keys
 from evaluation.datasets.base import Split
-from evaluation.protocols.detection.boxes import Boxes
-from evaluation.protocols.detection.sources import open_boxes
 from evaluation.results.statistics import generator
+from evaluation.tasks.detection.datasets.boxes import Boxes
+from evaluation.tasks.detection.datasets.sources import open_boxes
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.errors import UserError
@@ -31,8 +31,8 @@ TRIES = 20  # positions tried for such a box
 def open_objects(source: str | Boxes, split: str = "train", reading: Reading = AS_USUAL, *, seed: int = 0) -> Split:
     """Crop the objects of a detection set, each with a near miss and a place without object, both "background".
 
-    source, and root and values of the reading: see `evaluation.protocols.detection.sources.open_boxes`. The crops are
-        squares of SIDE pixels.
+    source, and root and values of the reading: see `evaluation.tasks.detection.datasets.sources.open_boxes`. The crops
+        are squares of SIDE pixels.
     seed: of the images, if there are more than MOST objects, and of the background.
     To tell a near miss from its object takes features that know where it ends, as a detector's do; the metrics then
     rank by the classes and the background together. Objects of a crowd and difficult ones are left out.

@@ -10,11 +10,11 @@ import torch
 from evaluation.datasets import AS_USUAL, Reading
 from evaluation.datasets._splits import draw_keys
 from evaluation.datasets.base import Split
-from evaluation.protocols._patches.features import class_shares
-from evaluation.protocols._patches.label_maps import LabelMaps
-from evaluation.protocols._patches.sources import open_label_maps
 from evaluation.ranking.inputs.objects import cropped
 from evaluation.results.statistics import generator
+from evaluation.tasks.segmentation.features import class_shares
+from evaluation.tasks.segmentation.label_maps import LabelMaps
+from evaluation.tasks.segmentation.sources import open_label_maps
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.errors import UserError
@@ -28,7 +28,7 @@ EACH, MOST = 8, 4000  # cells drawn of an image, and of all
 def open_windows(source: str | LabelMaps, split: str = "train", reading: Reading = AS_USUAL, *, seed: int = 0) -> Split:
     """Cut windows about cells of the images of a segmentation set; the label is the most frequent class of the cell.
 
-    source, reading: see `evaluation.protocols._patches.sources`. The windows are squares of `objects.SIDE` pixels.
+    source, reading: see `evaluation.tasks.segmentation.sources`. The windows are squares of `objects.SIDE` pixels.
     seed: of the images, if there are enough for more than MOST cells, and of the EACH cells of every image: half of
         them of the cells with the image's most frequent class, so that small classes are drawn too.
     To name the class in the middle takes features that see it among its surroundings, as a head of segmentation needs.

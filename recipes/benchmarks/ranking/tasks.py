@@ -10,7 +10,7 @@ from pathlib import Path
 import cli
 import numpy as np
 
-from evaluation.protocols.detection.clipart_boxes import CLASSES, open_clipart_boxes
+from evaluation.tasks.detection.datasets.clipart_boxes import CLASSES, open_clipart_boxes
 from sslkit.data.sources.named import open_images
 from sslkit.files.writing import write_whole
 

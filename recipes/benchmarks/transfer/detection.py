@@ -22,9 +22,9 @@ from results import load, measure
 from seeds import by_seed, differences, of, percent
 
 import sslkit
-from evaluation.protocols.detection import detection
-from evaluation.protocols.detection.measure import open_splits
-from evaluation.protocols.segmentation import segmentation
+from evaluation.tasks.detection.measure import open_splits
+from evaluation.tasks.detection.protocols.detection import detection
+from evaluation.tasks.detection.protocols.segmentation import segmentation
 from sslkit.terminal.tables import markdown
 
 RESULTS = "transfer/detection"

@@ -28,11 +28,11 @@ from results import load, measure
 from seeds import differences, interval, of, percent
 
 import sslkit
-from evaluation.protocols._patches.sources import open_label_maps
-from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
-from evaluation.protocols.knn_seg import knn_seg
-from evaluation.protocols.linear_seg import linear_seg
 from evaluation.studies.cells import Cell
+from evaluation.tasks.detection.datasets.clipart_boxes import open_clipart_boxes
+from evaluation.tasks.segmentation.protocols.knn_seg import knn_seg
+from evaluation.tasks.segmentation.protocols.linear_seg import linear_seg
+from evaluation.tasks.segmentation.sources import open_label_maps
 from sslkit.terminal.tables import markdown
 
 RESULTS = "transfer/patches"

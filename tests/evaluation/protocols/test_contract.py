@@ -1,7 +1,6 @@
 """What every protocol of the folder defines, and that one more file is all that a new one takes."""
 
 import dataclasses
-import importlib
 import inspect
 import sys
 from pathlib import Path
@@ -26,9 +25,11 @@ from sslkit.options import members
 from sslkit.runtime.context import Runtime
 
 FOLDER = Path(protocols.__file__).parent
+FOLDERS = (FOLDER, *FOLDER.parent.glob("tasks/*/protocols"))
 LISTED = sorted(
     path.stem
-    for path in FOLDER.iterdir()
+    for folder in FOLDERS
+    for path in folder.iterdir()
     if not path.name.startswith(("_", ".")) and path.stem != "base" and (path.suffix == ".py" or path.is_dir())
 )
 OWN = '''"""How many training images there are."""
@@ -72,13 +73,13 @@ def beside(result: Result) -> tuple[str, ...]:
 '''
 
 
-def test_the_folder_is_the_list_of_protocols() -> None:
+def test_the_folders_are_the_list_of_protocols() -> None:
     assert tuple(LISTED) == protocols.names()
 
 
 @pytest.mark.parametrize("name", LISTED)
 def test_a_protocol_is_four_names_and_what_it_says(name: str) -> None:
-    module, protocol = importlib.import_module(f"evaluation.protocols.{name}"), protocols.find(name)
+    module, protocol = protocols.module_of(name), protocols.find(name)
     assert isinstance(protocol, Protocol) and [field.name for field in dataclasses.fields(Protocol)] == [
         "Options",
         "open",
@@ -137,7 +138,7 @@ CALLED = {"linear": "linear_probe", "linear_aug": "linear_on_views"}  # the publ
 
 @pytest.mark.parametrize("name", LISTED)
 def test_the_public_function_has_every_option_as_it_is_declared(name: str) -> None:
-    module = importlib.import_module(f"evaluation.protocols.{name}")
+    module = protocols.module_of(name)
     function = getattr(module, CALLED.get(name, name))
     parameters, said = inspect.signature(function).parameters, members.texts(function)
     for option in members.declarations(module.Options).values():

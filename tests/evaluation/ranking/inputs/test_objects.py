@@ -7,9 +7,9 @@ import pytest
 import torch
 from torchvision.ops import box_iou
 
-from evaluation.protocols.detection.clipart_boxes import open_clipart_boxes
 from evaluation.ranking.inputs import objects as module
 from evaluation.ranking.inputs.objects import BACKGROUND, SIDE, cropped, open_objects
+from evaluation.tasks.detection.datasets.clipart_boxes import open_clipart_boxes
 from sslkit.errors import UserError
 
 

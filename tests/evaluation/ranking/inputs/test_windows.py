@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import evaluation
-from evaluation.protocols._patches.label_maps import IGNORED, LabelMaps
-from evaluation.protocols._patches.sources import open_label_maps
 from evaluation.ranking.inputs import windows as module
 from evaluation.ranking.inputs.objects import SIDE
 from evaluation.ranking.inputs.regions import judged_by, parts
 from evaluation.ranking.inputs.windows import EACH, GRID, open_windows, window
+from evaluation.tasks.segmentation.label_maps import IGNORED, LabelMaps
+from evaluation.tasks.segmentation.sources import open_label_maps
 from sslkit.errors import UserError
 
 

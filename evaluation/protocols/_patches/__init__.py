@@ -1,1 +1,0 @@
-"""Features of patches and classes of pixels, for the protocols linear_seg and knn_seg."""

@@ -1,0 +1,1 @@
+"""Data sets with the boxes, and some with the masks, of objects."""

@@ -1,0 +1,62 @@
+"""Build Faster or Mask R-CNN on the backbone of a loaded model."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from evaluation.features.models import LoadedModel, load_model
+from evaluation.tasks.detection.detectors.body import check_trainable
+from evaluation.tasks.detection.detectors.sizes import Sizes
+from evaluation.tuning.seeds import seed_of
+from sslkit.errors import UserError, shown
+from sslkit.options.members import nearest
+from sslkit.runtime.device import seeded
+
+if TYPE_CHECKING:  # importing it takes more than a second
+    from torchvision.models.detection import FasterRCNN
+
+ARCHITECTURES = ("c4", "fpn", "vit_pyramid")
+
+
+def build_detector(
+    model: Any,
+    classes: int,
+    *,
+    arch: str = "c4",
+    masks: bool = False,
+    trainable: str = "full",
+    sizes: Sizes | None = None,
+    seed: int = 0,
+) -> "FasterRCNN":
+    """Build a torchvision detector, in training mode, on a copy of a model's network; the model is not changed.
+
+    model: see `evaluation.load_model`; a ResNet for "c4" and "fpn", a plain ViT for "vit_pyramid". Its mean and
+        standard deviation normalise the images, which the detector resizes itself.
+    classes: number of object classes, without the background; labels are 1 to classes.
+    masks: Mask R-CNN instead of Faster R-CNN.
+    trainable: "full" trains every layer, including batch norm; "frozen" freezes the backbone (for "c4" layer4 too) and
+        its running statistics and trains the new layers only.
+    sizes: see `Sizes`. seed: random seed of the new layers' weights.
+
+    Input: a list of (in_chans, H, W) floats in [0, 1] (see `as_input`) and, in training, a list of
+    {"boxes": (n, 4) x0 y0 x1 y1 in pixels, "labels": (n,) int64, "masks": (n, H, W) uint8}. Output: a dict of losses
+    in training, otherwise a list of {"boxes", "labels", "scores", "masks": (n, 1, H, W) in [0, 1]}.
+    Raises UserError for an unknown arch and for a network that does not fit it.
+    """
+    check_trainable(trainable)
+    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 1:
+        raise UserError(
+            f"classes, the number of object classes, must be a whole number, at least 1, got {shown(classes)}"
+        )
+    loaded = load_model(model)
+    check_fit(loaded, arch)
+    build = importlib.import_module(f"evaluation.tasks.detection.detectors.{arch}").build
+    with seeded(seed_of("detector", seed)):
+        detector = build(loaded, classes, masks=masks, trainable=trainable, sizes=sizes or Sizes())
+    return detector.train()
+
+
+def check_fit(model: LoadedModel, arch: str) -> None:
+    """Raises UserError for an unknown arch and for a network that does not fit it; nothing is built."""
+    if arch not in ARCHITECTURES:
+        raise UserError(f"there is no arch {arch!r}: {nearest(str(arch), ARCHITECTURES)}")
+    importlib.import_module(f"evaluation.tasks.detection.detectors.{arch}").check(model)

@@ -1,0 +1,141 @@
+"""Data, schedule and trials, shared by detection and segmentation."""
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evaluation.datasets import AS_USUAL, Reading
+from evaluation.features import contradicted
+from evaluation.features.checks import checked, device_of, whole_number
+from evaluation.features.models import LoadedModel
+from evaluation.protocols.base import Subject
+from evaluation.results.result import Result
+from evaluation.tasks.detection.batches import readers
+from evaluation.tasks.detection.coco_ap import CocoAP
+from evaluation.tasks.detection.datasets.boxes import Boxes
+from evaluation.tasks.detection.datasets.sources import open_boxes
+from evaluation.tasks.detection.detectors.body import check_trainable
+from evaluation.tasks.detection.detectors.detector import check_fit
+from evaluation.tasks.detection.options import Options
+from evaluation.tasks.detection.recipes import source_of
+from evaluation.tasks.detection.results import results_of
+from evaluation.tasks.detection.schedules import find_schedule
+from evaluation.tasks.detection.training import Training
+from evaluation.tasks.detection.trials import Bench
+from evaluation.tuning.processes import process_group
+from sslkit.errors import UserError
+from sslkit.options.settings import MOST_SEED
+from sslkit.runtime.context import Runtime
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """Checked model and data of the trials of protocol `name`. mirror: training images at random."""
+
+    name: str
+    model: LoadedModel
+    train: Boxes
+    test: Boxes
+    masks: bool
+    mirror: bool = True
+
+
+def open_splits(
+    data: Any, reading: Reading = AS_USUAL, *, masks: bool = False, empty: str = "skip"
+) -> tuple[Boxes, Boxes]:
+    """Train and test of a detection set: a source of `open_boxes`, or {"train": Boxes, "test": Boxes}.
+
+    empty: see `open_boxes`.
+
+    Raises one UserError for all that is missing of both, for splits of different classes, and with `masks` for a set
+    that has none.
+    """
+    if isinstance(data, dict):
+        if not {"train", "test"} <= set(data):
+            raise UserError(f"data must have the splits train and test; it has {', '.join(data) or 'none'}")
+        train, test = (open_boxes(data[split], split, masks=masks) for split in ("train", "test"))
+    else:
+        train, test = _both(data, reading, masks, empty)
+    if train.classes != test.classes:
+        raise UserError(f"{train.name}: train and test have different classes: {train.classes} and {test.classes}")
+    if not (~(test.instances.iscrowd | test.instances.difficult)).any():
+        raise UserError(f"{test.name}: no object of its split {test.split!r} counts: all are crowds or difficult")
+    if masks and not (train.has_masks and test.has_masks):
+        raise UserError(f"{train.name} has boxes but no masks: take task=boxes (protocol detection)")
+    return train.to_learn_from(empty), test
+
+
+def run_trials(protocol: str, subject: Subject, options: Options, runtime: Runtime, *, masks: bool) -> list[Result]:
+    """Open the subject and do the trials of a protocol for a call from Python; see `detection`."""
+    _check_runtime(options.settled(), runtime)
+    return measured(opened(protocol, subject, options, masks=masks), options, runtime)
+
+
+def opened(name: str, subject: Subject, options: Options, *, masks: bool) -> Opened:
+    """Open and check all that the trials of protocol `name` need. Raises UserError."""
+    options, source = options.settled(), source_of(subject.data, options.recipe)
+    check_trials(options.trials, 0)
+    CocoAP("box")  # says now, not after the training, that its packages are missing
+    check_fit(subject.model, options.arch)
+
+    def read() -> tuple[Boxes, Boxes]:
+        train, test = open_splits(source, subject.reading, masks=masks, empty=options.empty)
+        return (train, test) if masks else (train.without_masks(), test.without_masks())
+
+    train, test = subject.once(("boxes", masks, options.recipe, options.empty), read)
+    found = Opened(name, subject.model, train, test, masks, subject.reading.mirrors(train.classes, train.name))
+    planned(found, options, Runtime())
+    contradicted.warn_of_pictures(subject.model, train)
+    return found
+
+
+def measured(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
+    """The results of the trials; see `evaluation.tasks.detection.protocols.detection.detection`."""
+    options = options.settled()
+    _check_runtime(options, runtime)
+    training = planned(opened, options, runtime)
+    seeds = list(range(runtime.seed, runtime.seed + options.trials))
+    with ExitStack() as stack:
+        own = stack.enter_context(process_group(runtime))
+        out = stack.enter_context(tempfile.TemporaryDirectory()) if runtime.out is None else runtime.out
+        bench = Bench(opened.name, opened.model, opened.train, opened.test, replace(own, out=out))
+        records = bench.run(training, seeds)
+        results = results_of(bench, training, records, seeds) if records else []
+    for result in results if runtime.out is None else ():
+        del result.details["pictures"]  # they are gone with the folder
+    return results
+
+
+def _check_runtime(options: Options, runtime: Runtime) -> None:
+    check_trials(options.trials, runtime.seed)
+    whole_number("workers", readers(runtime), 0)
+    device_of(runtime.device)
+
+
+def check_trials(trials: int, seed: int) -> None:
+    """Check the number of trials, whose seeds are seed, seed + 1, ... Raises UserError."""
+    checked("trials", trials, int, least=1, most=1000)
+    checked("seed", seed, int, least=0, most=MOST_SEED + 1 - trials)
+
+
+def planned(opened: Opened, options: Options, runtime: Runtime) -> Training:
+    """Return the training of a detector, from settled options. Raises UserError for options out of range."""
+    check_trainable(options.trainable)
+    schedule = find_schedule(options.schedule, opened.train.name)
+    chosen = schedule.changed(options.steps, options.batch_size, options.lr)
+    how = (options.trainable, runtime.precision, runtime.seed, opened.mirror)
+    return Training(chosen, options.arch, opened.masks, *how)
+
+
+def _both(data: Any, reading: Reading, masks: bool, empty: str) -> tuple[Boxes, Boxes]:
+    opened, missing = [], []
+    how = {"counts": reading.counts, "cache": reading.cache, "empty": empty, **reading.values}
+    for split in ("train", "test"):
+        try:
+            opened.append(open_boxes(data, split, reading.root, masks=masks, **how))
+        except UserError as error:
+            missing.append(str(error))
+    if missing:
+        raise UserError("; and ".join(dict.fromkeys(missing)))
+    return opened[0], opened[1]

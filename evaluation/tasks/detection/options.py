@@ -1,0 +1,58 @@
+"""Options of detection and of segmentation."""
+
+from dataclasses import dataclass, replace
+
+from evaluation.features.extraction import LOADED, READ
+from evaluation.tasks.detection import recipes
+from evaluation.tasks.detection.datasets.boxes import EMPTY
+from evaluation.tasks.detection.detectors.body import TRAINABLE
+from evaluation.tasks.detection.detectors.detector import ARCHITECTURES
+from evaluation.tasks.detection.recipes import RECIPES
+from sslkit.options.settings import MOST, setting
+
+SHARED = (  # options of all protocols that these obey
+    *LOADED,
+    *READ,
+    "mirror",
+    "precision",
+    "device",
+    "workers",
+    "seed",
+    "out",
+    "save_seconds",
+    "progress",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    recipe: str | None = setting(None, f"data, task, schedule and trials of a published table: {', '.join(RECIPES)}")
+    schedule: str | None = setting(
+        None,
+        "full (MoCo's for VOC, 1x for COCO), full_2x (COCO), short or smoke, which are marked as not comparable to "
+        "published numbers; null: the recipe's, else full",
+    )
+    arch: str | None = setting(
+        None, "c4, fpn, or vit_pyramid for a plain ViT; null: the recipe's, else c4", choices=ARCHITECTURES
+    )
+    trials: int | None = setting(
+        None,
+        "trained from the seeds seed, seed + 1, ...; MoCo's authors advise the mean of 5 on VOC; null: the recipe's, "
+        "else 1",
+        least=1,
+        most=1000,
+    )
+    trainable: str = setting("full", "full, or frozen: the backbone stays as it is", choices=TRAINABLE)
+    steps: int | None = setting(None, "null: the schedule's; so are the next two", least=1, most=MOST)
+    batch_size: int | None = setting(None, "images a step, of all processes; the rate goes with it", least=1, most=MOST)
+    lr: float | None = setting(None, "learning rate at that batch", above=0)
+    empty: str = setting(
+        "skip",
+        "training images without an object: skip (counted, as published), or keep (as background)",
+        choices=EMPTY,
+    )
+
+    def settled(self) -> "Options":
+        """Return them with what the recipe or else the usual says of None. Raises UserError for an unknown recipe."""
+        said, own = recipes.found(self.recipe), vars(self)
+        return replace(self, **{name: said[name] for name in ("schedule", "arch", "trials") if own[name] is None})

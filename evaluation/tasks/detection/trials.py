@@ -1,0 +1,125 @@
+"""Trials: a detector trained from each seed and tested once, each recorded when it is done; a kill loses nothing."""
+
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path, PurePath
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from evaluation.features.models import LoadedModel
+from evaluation.results.records import Records, run_id
+from evaluation.tasks.detection.datasets.boxes import Boxes
+from evaluation.tasks.detection.pictures import draw_predictions
+from evaluation.tasks.detection.prediction import Prediction, precisions_apart, predictions
+from evaluation.tasks.detection.training import Trained, Training, train_detector
+from evaluation.tuning.checkpoint import Checkpoint
+from evaluation.tuning.recorded import checkpoint_of, each_recorded
+from sslkit.files.writing import write_whole
+from sslkit.runtime.context import Runtime
+from sslkit.runtime.distributed import rank, world_size
+from sslkit.terminal.say import printable
+
+PICTURED = 6  # images of a picture
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """A model, a set's two splits, and the runtime of the trials of protocol `name`, with a device and a folder."""
+
+    name: str
+    model: LoadedModel
+    train: Boxes
+    test: Boxes
+    runtime: Runtime
+
+    def run(self, training: Training, seeds: Sequence[int]) -> list[dict[str, Any]]:
+        """Return the record of the trial of each seed, in order; a recorded one is not done again.
+
+        training: its seed is replaced. A record has the APs (fractions), the losses (step, loss), seconds, and the
+        names of the picture and of the weights in `folder`. Under torchrun every rank trains, rank 0 tests and
+        records, and the others get [].
+        Raises UserError; see `train_detector` and `precisions_apart`.
+        """
+        records = Records(self.folder.with_name(f"{self.name}.jsonl"))
+        trials = [replace(training, seed=seed) for seed in seeds]
+        keys = [self.key(trial) for trial in trials]
+        for number in sorted(set(range(len(keys))) - set(records.missing(keys))):
+            self._say(f"{self._title(number, seeds)}: was done before, its numbers are kept")
+
+        def work(number: int) -> dict[str, Any]:
+            checkpoint = checkpoint_of(records.path, keys[number], self.runtime.save_seconds)
+            return self._trial(trials[number], checkpoint, self._title(number, seeds))
+
+        found = each_recorded(keys, records, work)
+        return found if rank() == 0 else []
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.runtime.out) / self.name
+
+    def key(self, training: Training) -> dict[str, Any]:
+        """Everything that a trial depends on: equal keys give equal results."""
+        model = self.model
+        return {
+            "model": model.name,
+            "weights": model.digest,
+            "input": [model.in_chans, list(model.mean), list(model.std)],
+            "data": PurePath(self.train.name).name,  # of "coco:FOLDER" the last part, that of a copy too
+            "train": self.train.digest,
+            "test": self.test.digest,
+            "ranks": world_size(),
+            **asdict(training),
+        }
+
+    def _title(self, number: int, seeds: Sequence[int]) -> str:
+        return f"{self.name}, trial {number + 1} of {len(seeds)}" if len(seeds) > 1 else self.name
+
+    def _say(self, line: str) -> None:
+        if rank() == 0 and self.runtime.progress:
+            tqdm.write(printable(line, keep=""), file=sys.stderr)
+
+    def _trial(self, training: Training, checkpoint: Checkpoint, title: str) -> dict[str, Any]:
+        """Train and test; return the values of the record, on ranks other than 0 nothing."""
+        started = time.perf_counter()
+        trained = train_detector(self.model, self.train, training, self.runtime, checkpoint=checkpoint, title=title)
+        if rank() != 0:
+            return {}
+        values = self._tested(trained, training, run_id(self.key(training)))
+        seconds = trained.before + time.perf_counter() - started
+        return {**values, "seconds": seconds, "device": self.runtime.device.type}
+
+    def _tested(self, trained: Trained, training: Training, run: str) -> dict[str, Any]:
+        import safetensors.torch
+
+        found = predictions(trained.detector, self.test, self.model.in_chans, self.runtime)
+        first: list[Prediction] = []
+        seen = self.test.copies_in(self.train)
+        values, rest = precisions_apart(_kept(found, first), self.test, training.masks, seen)
+        picture, weights = f"{re.sub(r'[^-+.0-9A-Za-z_]+', '_', self.test.name)}-{run}.png", f"{run}.safetensors"
+        draw_predictions(self.test, first, self.folder / picture, title=f"{self.model.name} on {self.test.name}")
+        with write_whole(self.folder / weights) as partial:
+            # each tensor on its own, as safetensors keeps none that share memory; the mask head's layer4 stands twice
+            state = trained.detector.state_dict()
+            own = {name: value.cpu().clone(memory_format=torch.contiguous_format) for name, value in state.items()}
+            safetensors.torch.save_file(own, partial)
+        return {
+            "ap": values,
+            "unseen": rest,
+            "in_train": int(seen.sum()),
+            "losses": trained.losses,
+            "picture": picture,
+            "weights_file": weights,
+        }
+
+
+def _kept(found: Iterator[Prediction], first: list[Prediction]) -> Iterator[Prediction]:
+    """The same predictions; the first few are put into `first` too."""
+    for prediction in found:
+        if len(first) < PICTURED:
+            first.append(prediction)
+        yield prediction

@@ -1,0 +1,160 @@
+"""The patches of images: their features by a frozen network, and the shares of the classes in them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.data import DataLoader
+
+from evaluation.features.checks import device_of
+from evaluation.features.models import LoadedModel
+from evaluation.results.statistics import generator
+from evaluation.tasks.segmentation.label_maps import IGNORED, LabelMaps
+from sslkit.data.pixel_digest import digest_of_pixels
+from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
+from sslkit.runtime.distributed import rank
+from sslkit.terminal.say import printable
+
+BATCH = 16  # images whose maps are computed at a time
+GRAY = (0.299, 0.587, 0.114)  # ITU-R 601, as Pillow's
+
+
+@dataclass(frozen=True, eq=False)
+class Patches:
+    """P patches of some images.
+
+    x: (P, F) float32 features. share: (P, K) float32, of each class in the pixels that count; rows sum to 1.
+    weight: (P,) float32, share of the pixels that count, above 0. image: (P,) int64 row of the image, of
+    copies that of the first. digest: (P,) int64 of the image's pixels.
+    """
+
+    x: np.ndarray
+    share: np.ndarray
+    weight: np.ndarray
+    image: np.ndarray
+    digest: np.ndarray
+
+    def take(self, rows: np.ndarray) -> "Patches":
+        """A subset, in the order given. rows: (n,) int64 or (P,) bool."""
+        return Patches(*(part[rows] for part in vars(self).values()))
+
+
+def check_network(model: LoadedModel, protocol: str) -> tuple[int, int]:
+    """Rows and columns of the network's last map. Raises UserError for one without a map, or with a single place."""
+    if model.frames is not None:
+        raise UserError(f"{protocol} evaluates networks for images, and {model.name} takes clips")
+    with torch.inference_mode():
+        pixels = torch.zeros(1, *model.backbone.input_shape())
+        grid = tuple(place_features(model, pixels.to(next(model.net.parameters()))).shape[-2:])
+    if grid[0] * grid[1] < 2:
+        raise UserError(
+            f"{protocol}: {model.name} has one place in its last map for images of {model.image_size} pixels: give a "
+            "larger image_size, or a network that shrinks images less"
+        )
+    return grid
+
+
+def place_features(model: LoadedModel, pixels: Tensor) -> Tensor:
+    """(B, C, S, S) normalised -> (B, F, h, w), for a ViT after the norm that its pooled features get."""
+    places, _ = model.backbone.feature_map(pixels)
+    if model.backbone.is_vit:
+        places = model.net.fc_norm(places.movedim(1, -1)).movedim(-1, 1)
+    return places.float()
+
+
+def prepared(image: Tensor, model: LoadedModel) -> Tensor:
+    """(3, H, W) uint8 -> (C, S, S), squeezed to the network's square and normalised."""
+    pixels = image.float() / 255
+    if model.in_chans == 1:
+        pixels = (pixels * torch.tensor(GRAY).view(3, 1, 1)).sum(0, keepdim=True)
+    size = (model.image_size, model.image_size)
+    pixels = F.interpolate(pixels[None], size, mode=model.resizing.interpolation, antialias=True)[0].clamp(0, 1)
+    mean, std = (torch.tensor(one).view(-1, 1, 1) for one in (model.mean, model.std))
+    return (pixels - mean) / std
+
+
+def class_shares(classes: Tensor, count: int, grid: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Shares (h w, K) of the classes in the cells of a grid, and the share (h w,) of pixels that count.
+
+    classes: (H, W) uint8. A pixel belongs to the cell of its centre.
+    """
+    rows, columns = (
+        ((np.arange(n) + 0.5) * cells / n).astype(np.int64) for n, cells in zip(classes.shape, grid, strict=True)
+    )
+    cell = rows[:, None] * grid[1] + columns
+    values, cells = classes.numpy(), grid[0] * grid[1]
+    counted = values != IGNORED
+    table = np.bincount(cell[counted] * count + values[counted], minlength=cells * count).reshape(cells, count)
+    total, pixels = table.sum(1), np.bincount(cell.ravel(), minlength=cells)
+    share = table / np.maximum(total, 1)[:, None]
+    return share.astype(np.float32), (total / np.maximum(pixels, 1)).astype(np.float32)
+
+
+def each_map(
+    model: LoadedModel, images: LabelMaps, what: str, runtime: Runtime
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Yield pixel digest, features (F, h, w) on the device, and label map (H, W) of each image, with a progress bar.
+
+    Raises UserError for features that are not finite.
+    """
+    from tqdm import tqdm
+
+    device, workers = device_of(runtime.device), runtime.workers
+    model.backbone.to(device).eval()
+    loader = DataLoader(
+        _Prepared(images, model),
+        BATCH,
+        num_workers=0 if workers == "auto" else workers,
+        collate_fn=list,
+        generator=torch.Generator().manual_seed(0),  # otherwise it draws from the global one
+    )
+    hidden = None if runtime.progress and rank() == 0 else True  # None: only on a terminal
+    for batch in tqdm(loader, desc=printable(what, keep=""), unit="batch", disable=hidden, leave=False):
+        with torch.inference_mode():
+            maps = place_features(model, torch.stack([pixels for pixels, *_ in batch]).to(device))
+        if not maps.isfinite().all():
+            raise UserError(f"{model.name} returns features that are not finite: the model may have diverged")
+        for one, (_, classes, digest) in zip(maps, batch, strict=True):
+            yield digest, one, classes
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared(torch.utils.data.Dataset):
+    """Normalised images with their label maps and pixel digests."""
+
+    images: LabelMaps
+    model: LoadedModel
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor, int]:
+        image, classes = self.images[row]
+        return prepared(image, self.model), classes, digest_of_pixels(image.permute(1, 2, 0).numpy())
+
+
+def patches_of(model: LoadedModel, images: LabelMaps, most: int, runtime: Runtime) -> Patches:
+    """The patches of all images; of each image as many at random that there are at most `most`.
+
+    Patches without a pixel that counts are left out. Raises UserError if none is left.
+    """
+    quota = max(most // len(images), 1)
+    draw = generator(runtime.seed, "patches")
+    kept: list[Patches] = []
+    row_of: dict[int, int] = {}
+    for row, (digest, features, classes) in enumerate(each_map(model, images, "patches", runtime)):
+        share, weight = class_shares(classes, len(images.classes), tuple(features.shape[-2:]))
+        rows = np.flatnonzero(weight > 0)
+        if len(rows) > quota:
+            rows = np.sort(draw.choice(rows, quota, replace=False))
+        x = features.flatten(1).T.cpu().numpy()
+        numbers = (np.full(len(rows), one) for one in (row_of.setdefault(digest, row), digest))
+        kept.append(Patches(x[rows], share[rows], weight[rows], *numbers))
+    found = Patches(*(np.concatenate([getattr(one, name) for one in kept]) for name in vars(kept[0])))
+    if not len(found.x):
+        raise UserError(f"{images.name} ({images.split}): no pixel has a class")
+    return found

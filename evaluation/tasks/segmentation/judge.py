@@ -1,0 +1,157 @@
+"""The parts that linear_seg and knn_seg share: opened data, prediction on test images, and the result."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from evaluation.datasets import Reading
+from evaluation.features import contradicted
+from evaluation.features.extraction import LOADED, READ
+from evaluation.features.models import LoadedModel
+from evaluation.protocols.base import Judged, Subject, Task, Terminal
+from evaluation.results import unseen
+from evaluation.results.result import Result
+from evaluation.tasks.segmentation.features import check_network, each_map
+from evaluation.tasks.segmentation.label_maps import LabelMaps
+from evaluation.tasks.segmentation.miou import counts, estimates, miou, predicted
+from evaluation.tasks.segmentation.pictures import SHOWN, draw_maps
+from evaluation.tasks.segmentation.sources import open_label_maps
+from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
+from sslkit.runtime.distributed import rank
+
+Scores = Callable[[Tensor, int], Tensor]  # (P, F) features of an image's patches, its pixel digest -> (P, K) scores
+USUAL = "clipart_boxes"
+OTHERS = ("pixel_accuracy", "class_accuracy")
+SHARED = (*LOADED, *READ, "seed", "device", "workers", "out", "progress")  # options that both protocols obey
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """Checked model and data. grid: rows and columns of the map that is judged."""
+
+    model: LoadedModel
+    train: LabelMaps
+    test: LabelMaps
+    grid: tuple[int, int]
+
+
+def opened(protocol: str, subject: Subject) -> Opened:
+    """Open both splits and check the network's map. Raises UserError."""
+    data = USUAL if subject.data is None else subject.data
+    train, test = subject.once("label maps", lambda: splits_of(data, subject.reading))
+    grid = check_network(subject.model, protocol)
+    contradicted.warn_of_pictures(subject.model, train)
+    return Opened(subject.model, train, test, grid)
+
+
+def splits_of(data: Any, reading: Reading) -> tuple[LabelMaps, LabelMaps]:
+    """Train and test of a source, or of {"train": ..., "test": ...}. Raises UserError for different classes."""
+    given = data if isinstance(data, dict) else {"train": data, "test": data}
+    if not {"train", "test"} <= set(given):
+        raise UserError(f"data must have the splits train and test; it has {', '.join(given) or 'none'}")
+    train, test = (open_label_maps(given[split], split, reading) for split in ("train", "test"))
+    if train.classes != test.classes:
+        raise UserError(f"{train.name}: train and test have different classes: {train.classes} and {test.classes}")
+    if len(train) < 5 or len(test) < 2:
+        raise UserError(f"{train.name}: {len(train)} images to learn from and {len(test)} for the test are too few")
+    return train, test
+
+
+def judged(
+    opened: Opened,
+    scores: Scores,
+    runtime: Runtime,
+    *,
+    learned: np.ndarray,
+    protocol: str,
+    recipe: str,
+    start: float,
+    details: dict[str, Any],
+    votes: bool = False,
+) -> Result:
+    """Predict the classes of every pixel of the test images, and make the result.
+
+    learned: pixel digests of the training images, in any order. votes: no image answers for itself, so that test images
+    in train do not make the result leaky.
+    """
+    k, tables, digests, shown = len(opened.test.classes), [], [], []
+    for digest, features, classes in each_map(opened.model, opened.test, "test images", runtime):
+        grid = features.shape[-2:]
+        found = scores(features.flatten(1).T, digest).T.unflatten(1, grid)
+        guess = predicted(found.float(), tuple(classes.shape))
+        tables.append(counts(classes.to(found.device), guess, k))
+        digests.append(digest)
+        if len(shown) < SHOWN:
+            shown.append(guess.cpu().numpy())
+    table = np.stack(tables)
+    if runtime.out is not None and rank() == 0:
+        title = f"{opened.model.name} on {opened.test.name}: {protocol}, mIoU {100 * miou(table):.1f} %"
+        Path(runtime.out).mkdir(parents=True, exist_ok=True)
+        draw_maps(opened.test, shown, Path(runtime.out) / f"{protocol}.png", title=title)
+    value, others = estimates(table)
+    in_train = np.isin(digests, learned)
+    others |= unseen.beside(in_train, lambda rows: estimates(table[rows])[0])
+    right, truth, given = table.sum(0)
+    union = np.maximum(truth + given - right, 1)
+    per_class = dict(zip(opened.test.classes, (right / union).round(4).tolist(), strict=True))
+    return Result.of(
+        value,
+        protocol=protocol,
+        recipe=recipe,
+        metric="miou",
+        model=opened.model.name,
+        data=opened.test.name,
+        others=others,
+        seeds=[runtime.seed],
+        digests={"model": opened.model.digest, "train": opened.train.digest, "test": opened.test.digest},
+        leaky=not votes and unseen.is_leaky(in_train),
+        seconds=time.perf_counter() - start,
+        details={
+            **details,
+            **unseen.details(in_train),
+            "grid": list(opened.grid),
+            "image_size": opened.model.image_size,
+            "iou": per_class,
+            "images": [len(opened.train), len(opened.test)],
+            **({"notes": opened.test.note} if opened.test.note else {}),
+        },
+    )
+
+
+def terminal(protocol: str) -> Terminal:
+    """The terminal of a protocol on label maps."""
+
+    def fits(model: LoadedModel, options: Any) -> None:
+        check_network(model, protocol)
+
+    def plan(opened: Opened, task: Task, runtime: Runtime) -> list[tuple[str, str]]:
+        train, test = opened.train, opened.test
+        left_out = f" ({train.left_out:,} without an object are left out)" if train.left_out else ""
+        return [
+            (
+                "data",
+                f"{train.name}: {len(train):,} images with {len(train.classes)} classes of pixels{left_out}, "
+                f"{len(test):,} test",
+            ),
+            ("plan", f"{protocol} on maps of {opened.grid[0]} x {opened.grid[1]} at {opened.model.image_size} pixels"),
+        ]
+
+    def remarks(models: Sequence[Judged]) -> list[str]:
+        own = [(one, result) for one in models for result in one.results if result.protocol == protocol]
+        pictures = [f"pictures  {one.folder / protocol}.png" for one, _ in own]
+        return [*(_worst(result) for _, result in own), *dict.fromkeys(pictures)]
+
+    return Terminal(usual=None, fits=fits, plan=plan, remarks=remarks)
+
+
+def _worst(result: Result) -> str:
+    """One line on the classes with the highest and the lowest IoU."""
+    ranked = sorted(result.details["iou"].items(), key=lambda item: -item[1])
+    shown = ranked if len(ranked) <= 6 else [*ranked[:3], *ranked[-3:]]
+    return f"{'IoU':<9} {result.model}: " + ", ".join(f"{name} {100 * value:.1f}" for name, value in shown)
