@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "recipes" / "benchmarks"))
 
 from objectives.run import usual_rate
-from ranking import calibration, consensus, halving, truth
+from ranking import constants, truth
 from results import CONSTANTS, load
 
 KEPT = json.loads(CONSTANTS.read_text())
@@ -48,12 +48,11 @@ def test_the_value_is_what_was_measured_or_says_why_not(name: str) -> None:
         assert (round(measured, digits) if isinstance(measured, float) else measured) == constant["value"]
 
 
-def agreements() -> dict[str, float]:
-    return calibration.agreements(consensus.read(consensus.STUDY)[0], [consensus.FIRST])
-
-
-def spread() -> float:
-    return calibration.spread([*consensus.read(consensus.STUDY)[0], *calibration.further(consensus.FIRST, ["knn"])])
+def noise_by_round() -> list[float]:
+    """Standard deviations over sqrt(p (1 - p)) of halving's early rounds: means over its choices."""
+    noises = [one["step noise"] for key, one in load("ranking/halving")["runs"].items() if key.startswith("choice | ")]
+    means = [mean(own[place] for own in noises if len(own) > place) for place in range(max(map(len, noises)))]
+    return [max(value, 0) ** 0.5 for value in means]
 
 
 def best_of_guide() -> tuple[float, float]:
@@ -139,17 +138,25 @@ def threshold() -> float:
 
 
 def default_metrics() -> list[str]:
-    found = load("ranking/consensus")
-    return consensus.defaults(found["rules"], found["unseen models"])
+    """By the rule of the plan kNN, unless a combination is above it by its whole interval (the script is in LOG.md)."""
+    found, fixed = load("ranking/consensus"), ("knn", "h_score_regularized", "logme")
+
+    def is_above(table: str, rule: str) -> bool:
+        lowest = {row[0]: row[4].partition("(")[2].partition(" ")[0] for row in found[table][1:]}
+        return bool(lowest.get(rule)) and float(lowest[rule]) > 0
+
+    if is_above("rules", ", ".join(fixed)):
+        return [*fixed]
+    return ["chosen"] if is_above("rules", "chosen") and is_above("unseen models", "chosen") else ["knn"]
 
 
 MEASURED: dict[str, Callable[[], Any]] = {
     "evaluation.embedding.near_duplicates:THRESHOLD": threshold,
     "evaluation.ranking.choice.beliefs:SEED_NOISE": truth.seed_noise,
-    "evaluation.ranking.choice.beliefs:STEP_NOISE": lambda: halving.noise_by_round(load("ranking/halving")["runs"]),
+    "evaluation.ranking.choice.beliefs:STEP_NOISE": noise_by_round,
     "evaluation.ranking.checks:METRICS": default_metrics,
-    "evaluation.ranking.consensus:AGREEMENT": agreements,
-    "evaluation.ranking.consensus:SPREAD": spread,
+    "evaluation.ranking.consensus:AGREEMENT": lambda: constants.agreements(*constants.studies()),
+    "evaluation.ranking.consensus:SPREAD": lambda: constants.spread(*constants.studies()),
     "sslkit.regularizers.base:BESIDE_OTHERS": default_beside_others,
     "sslkit.regularizers.dsa.regularizer:BESIDE_VIEWS": lambda: default_of("dsa", VIEWS),
     "sslkit.regularizers.guide:Guide(balance)": lambda: best_of_guide()[0],

@@ -1,10 +1,8 @@
-"""The parts of the embedded sets that the ranking study ranks on, and the rules that combine metrics."""
+"""The parts of the embedded sets that the ranking study ranks on, and the constants that it measures."""
 
-import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +10,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes" / "benchmarks"))
 
-from ranking import consensus as study
-from ranking import plot as consensus_plot
-from ranking import rules
+from ranking import constants
 from ranking import tasks as ranking_tasks
 
 from evaluation.datasets import open_split
 from evaluation.ranking.consensus import normal_scores
-from evaluation.ranking.truth.agreement import Agreement
 from evaluation.tasks.detection.datasets.clipart_boxes import open_clipart_boxes
 from sslkit.data.sources.named import open_images
 
@@ -60,148 +55,43 @@ def test_scenes_have_the_classes_of_their_boxes(tmp_path: Path) -> None:
     assert open_split(tmp_path / "scenes.npz", "test").metric == "map11"
 
 
-def made_up(name: str, seed: int, models: int = 12) -> study.Task:
-    """A task on which metric "good" is the truth with little noise, "noisy" with much, and "wrong" its opposite."""
-    rng = np.random.default_rng(seed)
-    truth = rng.normal(size=models)
-    scores = {
-        "good": truth + 0.1 * rng.normal(size=models),
-        "noisy": truth + 2 * rng.normal(size=models),
-        "wrong": -truth + 0.3 * rng.normal(size=models),
-    }
-    return study.Task(name, tuple(f"m{k}" for k in range(models)), truth, scores)
+def test_the_correlation_is_that_of_normal_scores_with_the_truth() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=12)
+    scores = {name: truth + noise * rng.normal(size=12) for name, noise in {"knn": 0, "good": 0.1, "noisy": 2}.items()}
+    task = constants.Task("t", tuple(f"m{k}" for k in range(12)), truth, scores)
+    score = normal_scores(np.stack([scores["good"], scores["noisy"]])).mean(0)
+    expected = np.corrcoef(score, normal_scores(truth))[0, 1]
+    assert constants.correlation(task, ["good", "noisy"]) == pytest.approx(expected) and 0.5 < expected < 1
 
 
-@pytest.fixture(scope="module")
-def tasks() -> list[study.Task]:
-    return [made_up(str(seed), seed) for seed in range(3)]
+def study_of(truth: dict, **scores: dict) -> dict:
+    return {"truth": truth, "metrics": {metric: {"scores": column} for metric, column in scores.items()}}
 
 
-@pytest.mark.parametrize("rule", ["greedy choice of metrics", "regression", "best single metric"])
-def test_rules_that_are_fitted_find_the_good_metric(rule: str, tasks: list[study.Task]) -> None:
-    for task, scores in study.left_out(tasks, rules.RULES[rule]):
-        assert task.agreement(scores) > 0.8
-
-
-def test_a_reliable_metric_weighs_more(tasks: list[study.Task]) -> None:
-    ranker = rules.weighted_by_reliability(tasks)
-    weighed = [
-        ranker(replace(tasks[0], reliability={"good": good, "noisy": 1 - good, "wrong": -0.5})) for good in (0.9, 0.1)
-    ]
-    agreed = [tasks[0].agreement(scores) for scores in weighed]
-    assert agreed[0] > agreed[1]
-    alone = ranker(replace(tasks[0], reliability={"good": 1.0}))
-    assert np.array_equal(alone.argsort(), tasks[0].scores["good"].argsort())
-
-
-def test_covariates_that_tell_the_truth_are_used(tasks: list[study.Task]) -> None:
-    told = [
-        study.Task(t.name, t.models, t.truth, {"noisy": t.scores["noisy"]}, -normal_scores(t.truth)[:, None])
-        for t in tasks
-    ]
-    plain, aided = (study.left_out(told, rules.RULES[name]) for name in ("regression", "regression with covariates"))
-    for (task, scores), (_, better) in zip(plain, aided, strict=True):
-        assert task.agreement(better) > max(0.9, task.agreement(scores))
-
-
-def test_covariates_are_sizes_and_kinds() -> None:
-    one = {"parameters": 100, "width": 8, "family": "ResNet", "trained": "no"}
-    models = {"a": one, "b": one | {"parameters": 10_000, "family": "ViT"}, "c": one | {"trained": "with labels"}}
-    x = study.covariates(models, "abc")
-    assert x.shape == (3, 5), "the width is the same for all"
-    assert np.allclose(x.mean(0), 0) and np.allclose(x.std(0), 1)
-    assert study.covariates({"a": {}}, "a") is None
-
-
-def test_the_chosen_rule_has_not_seen_the_task_that_it_ranks(tasks: list[study.Task]) -> None:
-    left = tasks[0]
-    spoiled = study.Task(left.name, left.models, -left.truth, left.scores)
-    found = [study.left_out([one, *tasks[1:]], study.chosen)[0] for one in (left, spoiled)]
-    assert [task is one for (task, _), one in zip(found, (left, spoiled), strict=True)] == [True, True]
-    assert np.array_equal(found[0][1], found[1][1]), "the truth of the task itself changes the scores on it"
-
-
-def test_the_table_has_every_rule_and_the_single_metrics(tasks: list[study.Task]) -> None:
-    renamed = [study.Task(t.name, t.models, t.truth, {"knn": t.scores["good"], **t.scores}) for t in tasks]
-    table = study.rows(renamed, draws=20)
-    names = [row[0] for row in table[1:]]
-    assert names == ["chosen", *study.rules(renamed), "knn alone"]
-    assert "regression" in names and "regression with covariates" not in names, "these tasks have none"
-    assert table[-1][4].startswith("0.00")
-
-
-def test_differences_are_paired_with_each_single_metric(tasks: list[study.Task]) -> None:
-    renamed = [
-        study.Task(t.name, t.models, t.truth, {"knn": t.scores["good"], "itm": t.scores["wrong"]}) for t in tasks
-    ]
-    header, *lines = study.against(renamed, draws=20)
-    assert header == ["rule, less", "knn", "itm"]
-    row = next(line for line in lines if line[0] == "best single metric")
-    assert row[1].startswith("+0.00") and float(row[2].split()[0]) > 0.5
-
-
-def test_calibration_sets_probabilities_beside_the_facts(tasks: list[study.Task]) -> None:
-    accurate = [
-        study.Task(t.name, t.models, 0.5 + 0.1 * t.truth, {"knn": 0.5 + 0.1 * t.truth, **t.scores}) for t in tasks
-    ]
-    header, *rows, mean = study.calibration(accurate, ["knn", "good"])
-    for task, row in zip(accurate, rows, strict=True):
-        found = dict(zip(header, row, strict=True))
-        score = normal_scores(np.stack([task.scores["knn"], task.scores["good"]])).mean(0)
-        expected = np.corrcoef(score, normal_scores(task.truth))[0, 1]
-        assert float(found["correlation"]) == pytest.approx(expected, abs=0.006) and expected > 0.9
-        assert found["task"] == task.name and found["in the shortlist"] == "1.00"
-        first = score.argmax()
-        assert float(found["measured regret"]) == pytest.approx(100 * (task.truth.max() - task.truth[first]), abs=0.006)
-        assert found["spread"] == "1.00"
-    assert mean[0] == "mean" and 0 < float(mean[3]) <= 1 and mean[4] == "1.00"
-
-
-def test_constants_of_a_task_come_from_the_others(tasks: list[study.Task]) -> None:
-    """Half as far apart after fine-tuning: the task itself says 0.5, the others say 1, so its regret is that of 1."""
-    plain = [study.Task(t.name, t.models, t.truth / 10, {"knn": t.truth / 10, **t.scores}) for t in tasks]
-    narrow = study.Task(plain[0].name, plain[0].models, plain[0].truth / 2, plain[0].scores)
-    told = [study.calibration([one, *plain[1:]], ["good", "noisy"])[1] for one in (plain[0], narrow)]
-    assert [row[2] for row in told] == ["1.00", "0.50"]
-    assert told[0][6] == told[1][6] and float(told[0][6]) > 0
-
-
-def test_a_further_study_keeps_the_models_that_every_metric_scores(tmp_path: Path) -> None:
+def test_a_task_keeps_the_models_that_every_metric_scores() -> None:
     truth = {"a": {"x": 0.1, "y": 0.2, "z": 0.3}}
-    metrics = {"knn": {"scores": {"a": {"x": 1.0, "z": 3.0}}}, "logme": {"scores": truth}}
-    file = tmp_path / "before.json"
-    file.write_text(json.dumps({"truth": truth, "metrics": metrics}))
-    (task,) = study.further(file, ["logme"])
-    assert task.name == "a (before)" and task.models == ("x", "z")
+    study = study_of(truth, knn={"a": {"x": 1.0, "z": 3.0}}, logme=truth)
+    (task,) = constants.tasks_of(study, ["logme"])
+    assert task.name == "a" and task.models == ("x", "z")
     assert task.truth.tolist() == [0.1, 0.3] and task.scores["knn"].tolist() == [1, 3]
+    assert not [*constants.tasks_of(study, ["parc"])]
 
 
-def test_tasks_without_a_score_of_knn_are_left_out(tmp_path: Path) -> None:
+def test_tasks_without_a_score_of_knn_are_left_out_and_metrics_that_lack_a_model() -> None:
     columns = {"a": {"x": 1.0, "y": 2.0, "z": 3.0}, "b": {"x": 3.0, "y": 2.0, "z": 1.0}}
-    metrics = {"knn": {"scores": {"a": columns["a"], "b": {}}}, "logme": {"scores": columns}}
-    file = tmp_path / "study.json"
-    file.write_text(json.dumps({"truth": columns, "metrics": metrics}))
-    kept, left_out = study.read(file)
-    assert [task.name for task in kept] == ["a"] and left_out == ["b"] and list(kept[0].scores) == ["knn", "logme"]
+    part = {"a": {"x": 1.0, "y": 2.0}}
+    study = study_of(columns, knn={"a": columns["a"], "b": {}}, logme=columns, leep=part)
+    assert [task.name for task in constants.tasks_of(study)] == ["a"]
+    assert constants.agreements(study, study_of({})) == {"knn": pytest.approx(1), "logme": pytest.approx(1)}
 
 
-def test_the_picture_shows_rules_metrics_and_tasks(tmp_path: Path) -> None:
-    rules = {"mean of ranks": Agreement(study.TAU, 0.5, (0.2, 0.7), 12)}
-    row = {
-        "models": 12,
-        "baseline": False,
-        "seconds_per_model": 0.01,
-        "mean": {study.TAU: vars(rules["mean of ranks"])},
-    }
-    found = {"n_models": 12, "metrics": {"logme": row}, "ceiling": {study.TAU: {"value": 0.9}}}
-    figures = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(consensus_plot, "save_figure", lambda figure, _: figures.append(figure))
-        consensus_plot.draw(found, rules, [["digits", "0.70", "0.60", "0.25", "0.00"]], tmp_path / "a.png")
-    labels = [label.get_text() for axes in figures[0].axes for label in axes.get_yticklabels()]
-    assert {"mean of ranks", "logme", "digits"} <= set(labels)
-    hollow = [line for line in figures[0].axes[2].lines if line.get_markerfacecolor() == "white"]
-    assert len(hollow) == 1 and hollow[0].get_xdata()[0] == 25
+def test_models_half_as_far_apart_after_fine_tuning_have_half_the_spread() -> None:
+    knn = {"x": 0.1, "y": 0.2, "z": 0.6}
+    study = study_of({"a": knn, "b": {name: value / 2 for name, value in knn.items()}}, knn={"a": knn, "b": knn})
+    assert constants.spread(study) == pytest.approx(0.75) and constants.spread(study, study_of({})) == pytest.approx(
+        0.75
+    )
 
 
 @pytest.mark.parametrize("stream", ["", "| head -c 0"])

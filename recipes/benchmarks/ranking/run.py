@@ -1,12 +1,10 @@
-"""Do metrics, or combinations of them, order models as fine-tuning does? The steps, in order:
+"""Do metrics order models as fine-tuning does? The steps, in order:
 
 python recipes/benchmarks/ranking/run.py zoo --help           (train the 42 models)
 python recipes/benchmarks/ranking/run.py tasks --help         (make the tasks that are parts of the embedded sets)
 python recipes/ground_truth.py zoo=... data=...               (fine-tune; README.md has the settings)
 python recipes/benchmarks/ranking/run.py study --help         (score, and compare with fine-tuning)
-python recipes/benchmarks/ranking/run.py consensus --help     (combinations of metrics, and the constants of rank.py)
-python recipes/benchmarks/ranking/run.py halving --help       (choose.py against the first of a ranking)
-python recipes/benchmarks/ranking/run.py again --help         (the ImageNet members under the preprocessing of now)
+python recipes/benchmarks/ranking/run.py constants --help     (the constants of rank.py and choose.py)
 """
 
 import sys
@@ -17,4 +15,4 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from cli import dispatch
 
 if __name__ == "__main__":
-    dispatch("ranking", __doc__, ("zoo", "tasks", "study", "consensus", "halving", "again"))
+    dispatch("ranking", __doc__, ("zoo", "tasks", "study", "constants"))
