@@ -109,12 +109,15 @@ def _published_difference(claim: Claim, published: Mapping[str, Mapping[str, flo
 
 
 def outcome(difference: Estimate, sign: int, within: float = 0.01) -> str:
-    """AGREES or DISAGREES where the interval is on one side of zero (sign 0: inside `within`), otherwise OPEN."""
+    """AGREES or DISAGREES where the whole interval is as the finding says, or is not, otherwise OPEN.
+
+    A difference of sign 1 or -1 lies beyond zero; one of sign 0, which is none, between -within and within.
+    """
     if difference.interval is None:
         return OPEN
     low, high = difference.interval
     if sign == 0:
-        return AGREES if max(-low, high) <= within else OPEN if low <= 0 <= high else DISAGREES
+        return AGREES if max(-low, high) <= within else DISAGREES if max(low, -high) > within else OPEN
     if low <= 0 <= high:
         return OPEN
     return AGREES if (difference.value > 0) == (sign > 0) else DISAGREES

@@ -8,6 +8,8 @@ from typing import Any
 from plugins.plan import ALONE, BESIDE, CONTROLS, CORE, FORMS, OBJECTIVES, OTHER_PRIORS, PARTS, PRIORED, PRIORS
 from seeds import Rows, by_chance, differences, half_width, interval, spread
 
+from evaluation.results.statistics import over_seeds
+from evaluation.studies.claims import outcome
 from sslkit.terminal.tables import markdown
 
 Runs = dict[str, dict[str, Any]]
@@ -192,23 +194,21 @@ def by_objective(runs: Runs, setting: Setting) -> str:
 
 
 def claims(runs: Runs) -> str:
-    """The claims of the two papers and their verdicts, by the rules of the plan; "open" where they leave it so."""
+    """The claims of the two papers and their verdicts, by the rule of the papers' studies."""
     lines = [
-        _claim(f"{title} ({claim})", gains(runs, FASHION, form, "plain", only=VIEWS), 0, float("inf"))
+        _claim(f"{title} ({claim})", gains(runs, FASHION, form, "plain", only=VIEWS), 1)
         for title, claim, form in (("DSA raises the probe", "+2.04", "dsa, paper"), ("ADC does", "+1.5 to 2", "adc"))
     ]
     lines += [
-        _claim(f"ADC with {prior} is as with pca", gains(runs, FASHION, f"adc, {prior}", "adc"), -WITHIN, WITHIN)
+        _claim(f"ADC with {prior} is as with pca", gains(runs, FASHION, f"adc, {prior}", "adc"), 0)
         for prior in ("identity", "hog", "wheel", "self")
     ]
     return "\n".join(lines)
 
 
-def _claim(text: str, found: dict[str, float], least: float, most: float) -> str:
-    """Verdict: agrees if the interval of the mean is between the two, disagrees if it is beside them, or else open."""
+def _claim(text: str, found: dict[str, float], sign: int) -> str:
     values = list(found.values())
     if len(values) < 2:
         return f"* {text}: not measured."
-    low, high = (statistics.mean(values) + sign * half_width(values) for sign in (-1, 1))
-    verdict = "agrees" if least < low and high < most else "disagrees" if high < least or low > most else "open"
+    verdict = outcome(over_seeds(values, unit="points"), sign, WITHIN)
     return f"* {text}: {verdict}, {interval(values)} over {len(values)} objectives."

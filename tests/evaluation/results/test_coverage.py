@@ -96,6 +96,7 @@ PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
     "evaluation/results/power.py:detectable_mean": (NO_INTERVAL,),
     "evaluation/results/power.py:detectable_share.excess": (NO_INTERVAL,),
     "evaluation/tuning/outcomes.py:_mean": ("seeds",),
+    "recipes/benchmarks/plugins/answers.py:_claim": ("seeds",),
     "recipes/benchmarks/seeds.py:half_width": ("seeds",),
     "sslkit/numerics/wilson.py:wilson": ("share",),
     "sslkit/numerics/wilson.py:wilson_ends": ("share",),

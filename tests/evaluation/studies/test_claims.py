@@ -62,7 +62,9 @@ def test_the_papers_difference_stands_beside_ours() -> None:
         (None, 1, OPEN),
         ((-0.005, 0.004), 0, AGREES),
         ((-0.02, 0.004), 0, OPEN),
+        ((0.005, 0.03), 0, OPEN),
         ((0.02, 0.04), 0, DISAGREES),
+        ((-0.04, -0.02), 0, DISAGREES),
     ],
 )
 def test_outcomes(interval: tuple[float, float] | None, sign: int, expected: str) -> None:
