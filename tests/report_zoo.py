@@ -74,7 +74,7 @@ def make_entry(folder: Path, knn: float) -> None:
     zoo.save(folder, body.export(), card)
     steps = [{"epoch": 1, "step": step, "align": 2.0 - step / 100, "loss": 3.0 - step / 100} for step in (10, 20, 30)]
     judged = {"epoch": 1, "step": 30, "images_per_second": 900.0, "waiting": 0.01, "rankme": 30.0, "knn": 0.6}
-    history = History(folder, loading=None, log_every=10)
+    history = History(folder, unit="images", k=20, log_every=10)
     history.rows = [*steps, {**judged, "probe": 0.7}]
     history.write()
     images = open_images("digits").pixels[:4, 0].astype(np.uint8)

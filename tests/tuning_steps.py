@@ -6,9 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from evaluation.tuning.loop import Training
+from evaluation.tuning.loop import Training, dropout_seed
 from evaluation.tuning.optimizers import make_optimizer
-from evaluation.tuning.seeds import dropout_seed
 
 CPU = torch.device("cpu")
 STEPS, PERIOD = 7, 3

@@ -36,6 +36,7 @@ from sslkit.errors import RunFailed, UserError
 from sslkit.files.blocks import Blocks
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
+from sslkit.runtime.device import autocast
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.runtime.kept_arrays import computed_in_blocks
 from sslkit.runtime.waiting import Others, from_first, together
@@ -212,7 +213,7 @@ def _run(job: _Job, blocks: Blocks, others: Others) -> None:
 def _features(job: _Job, pixels: torch.Tensor) -> np.ndarray:
     """Return features (B, D) float32 of normalised pixels (B, C, S, S). Raises UserError for unsuitable images."""
     try:
-        with torch.autocast(job.runtime.device.type, torch.bfloat16, enabled=job.runtime.precision == "bfloat16"):
+        with autocast(job.runtime.precision, job.runtime.device):
             return job.model.backbone(pixels).float().cpu().numpy()
     except torch.OutOfMemoryError as error:
         raise UserError(f"{len(pixels)} images do not fit in GPU memory: give a smaller batch_size") from error

@@ -32,13 +32,11 @@ from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import generator
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.classifier import Setting, predict, training_batches, training_loss
-from evaluation.tuning.loop import Diverged, Training, fit
+from evaluation.tuning.loop import Diverged, Training, dropout_seed, fit
 from evaluation.tuning.optimizers import make_optimizer
 from evaluation.tuning.pixels import Pixels
-from evaluation.tuning.precision import autocast
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import checkpoint_of
-from evaluation.tuning.seeds import dropout_seed
 from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import of_model
 from sslkit.errors import UserError
@@ -47,6 +45,7 @@ from sslkit.options.members import nearest
 from sslkit.options.settings import MOST, setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import PRECISIONS, Runtime
+from sslkit.runtime.device import autocast
 
 
 @dataclass(frozen=True)
@@ -212,7 +211,7 @@ def layer_training(
 
     def loss(layer: nn.Module, batch: tuple[Tensor, Tensor], step: int) -> Tensor:
         images, places = batch
-        with torch.no_grad(), autocast(setting.precision, y):
+        with torch.no_grad(), autocast(setting.precision, y.device):
             features = backbone(images)
         return training_loss(layer(features.float()), y[places])
 

@@ -24,7 +24,7 @@ from evaluation.ranking.inputs.task_names import AGREEMENT, file_names
 from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.rank import data_name, rank_models
 from evaluation.ranking.ranking import Ranking
-from evaluation.tuning.estimate import FEW, LONG, seconds_of_step
+from evaluation.tuning.estimate import seconds_of_step
 from sslkit.backbones.words import sized
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
@@ -33,6 +33,7 @@ from sslkit.files.reading import regular
 from sslkit.options.calls import by_keywords
 from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime
+from sslkit.runtime.step_cost import FEW, LONG
 from sslkit.terminal import say
 from sslkit.terminal.say import words
 

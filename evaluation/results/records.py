@@ -3,8 +3,8 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
@@ -133,42 +133,6 @@ class Records:
         return refusal(error)(f"cannot write to {self.path}: {error.strerror or error}; give another out")
 
 
-def each_once(
-    keys: Sequence[Mapping[str, Any]],
-    records: Records,
-    work: Callable[[int], Mapping[str, Any]],
-    needs: Collection[str] = (),
-    done: Callable[[int], None] = lambda number: None,
-    is_first: bool = True,
-    from_first: Callable[[Any], Any] = lambda value: value,
-) -> list[dict[str, Any]]:
-    """Return the record of every run, in order; each missing run is done once, by one of the processes at this file.
-
-    work: index of a run -> values of its record. A run claimed by another process is waited for, and done here if that
-    process dies.
-    needs: required fields of every record. Raises UserError for a record that lacks one, or is damaged.
-    done: called with the index when the record is written, maybe more than once.
-    is_first, from_first: of processes that do each run together: whether this one claims and records it, and a function
-        that returns that one's value on all.
-    """
-    with closing(records.unfinished(keys)) as runs:
-        while (number := from_first(next(runs, None) if is_first else None)) is not None:
-            values = work(number)
-            if is_first:
-                records.add(keys[number], values)
-                done(number)
-    wanted = None
-    if is_first:
-        for number in range(len(keys)):  # also of runs that were recorded just before their process was killed
-            done(number)
-        recorded = records.read()
-        wanted = [recorded[run_id(key)] for key in keys]
-    wanted = from_first(wanted)
-    for record in wanted:
-        check_fields(record, needs, records.path)
-    return wanted
-
-
 def check_fields(record: Mapping[str, Any], needs: Collection[str], path: Path) -> None:
     """Check that a record has these fields. Raises UserError with the file's path."""
     lacking = [name for name in needs if name not in record]
@@ -179,6 +143,6 @@ def check_fields(record: Mapping[str, Any], needs: Collection[str], path: Path) 
 def _torn(file: Any) -> int | None:
     """Return where an incomplete last line begins, in bytes; None if all lines are complete."""
     file.seek(0)
-    content = file.read()  # whole: `each_once` reads it before every run anyway
+    content = file.read()  # whole: `each_recorded` reads it before every run anyway
     whole = content.rfind(b"\n") + 1
     return whole if whole < len(content) else None

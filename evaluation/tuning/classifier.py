@@ -16,19 +16,18 @@ from torch import Tensor, nn
 from evaluation.features.checks import whole_number
 from evaluation.features.models import LoadedModel
 from evaluation.tuning.checkpoint import Checkpoint
-from evaluation.tuning.loop import Diverged, State, Training, fit
+from evaluation.tuning.loop import Diverged, State, Training, dropout_seed, fit
 from evaluation.tuning.optimizers import OPTIMIZERS, make_optimizer
 from evaluation.tuning.pixels import Pixels
-from evaluation.tuning.precision import PRECISIONS, autocast
-from evaluation.tuning.processes import rows_of_ranks
-from evaluation.tuning.seeds import dropout_seed
 from sslkit.data.loader import EpochBatches
 from sslkit.data.views.augmentation import augment, view_generator
 from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import UserError
 from sslkit.numerics.schedules import cosine
 from sslkit.options.members import nearest
-from sslkit.runtime.distributed import rank, world_size
+from sslkit.runtime.context import PRECISIONS
+from sslkit.runtime.device import autocast
+from sslkit.runtime.distributed import gather_objects, rank, world_size
 
 PREDICT_BATCH = 256  # images of a forward pass without gradient
 
@@ -219,9 +218,12 @@ def predict(net: nn.Module, model: LoadedModel, pixels: Pixels, precision: str =
     full = len(own) // PREDICT_BATCH * PREDICT_BATCH
     for places in (own[:full].view(-1, PREDICT_BATCH), own[None, full:]):
         for images, _ in pixels.batches(places) if places.numel() else ():
-            with autocast(precision, images):
+            with autocast(precision, images.device):
                 parts.append(net(normalize(images.float() / 255)).float())
-    scores = rows_of_ranks(torch.cat(parts) if parts else None, n)
+    parts = [part for part in gather_objects(torch.cat(parts).cpu() if parts else None) if part is not None]
+    scores = parts[0].new_empty(n, *parts[0].shape[1:])
+    for number, part in enumerate(parts):
+        scores[number :: world_size()] = part
     if not scores.isfinite().all():
         raise Diverged("the tuned network gives NaN or infinite scores")
     return scores

@@ -9,22 +9,19 @@ from evaluation.features.models import LoadedModel
 from evaluation.tuning.classifier import classification_loss, with_head
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import world_size
+from sslkit.runtime.step_cost import FEW, measure_step
 from sslkit.terminal.say import counted, lasting
 
 CLASSES = 10  # of the measured head, a small part of a step
-FEW = 10**7  # pixels of all images of tunings that are over in seconds
-LONG = 1800  # seconds on a CPU that a proposed command takes at most
 
 
 def seconds_of_step(model: LoadedModel, batch_size: int) -> float:
     """Measure a step on the CPU, without reading images."""
-    from sslkit.training.estimate import of_step  # a second of imports
-
     net = with_head(model, CLASSES).cpu().train()
     shape = (batch_size, model.in_chans, model.image_size, model.image_size)
     images = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(batch_size) % CLASSES
-    cost = of_step(lambda n: classification_loss(net(images[:n]), labels[:n]), min(2, batch_size), batch_size)
+    cost = measure_step(lambda n: classification_loss(net(images[:n]), labels[:n]), min(2, batch_size), batch_size)
     return cost.seconds * batch_size
 
 

@@ -9,22 +9,25 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
 
 from evaluation.tuning.checkpoint import Checkpoint
-from evaluation.tuning.optimizers import set_rates
-from evaluation.tuning.processes import fabric_of, same_on_all_ranks, union_of_ranks
-from evaluation.tuning.progress import Progress
 from sslkit.errors import UserError
-from sslkit.runtime.checkpoint import Saving
-from sslkit.runtime.device import generators_restored, seed_generators
+from sslkit.runtime.checkpoint import Saving, missing_parts
+from sslkit.runtime.device import generators_restored, seed_generators, seed_of
+from sslkit.runtime.distributed import gather_objects, rank, union_over_ranks
 from sslkit.runtime.loop import Hook, Loop, Misfit
+from sslkit.runtime.processes import fabric_on
+from sslkit.runtime.progress import ProgressBar
 
 CHECK = 20  # steps between two checks of the loss; each check waits for the device
+LINES = 10  # most lines of one training in a log: detectors train for days
 
 
 class Diverged(ArithmeticError):
@@ -87,7 +90,7 @@ def fit(
     checkpoint: written every `checkpoint.seconds`, at a signal that stops the training, and after the last step. An
         existing file is resumed: on one CPU and number of threads the weights are bit-identical to those of a run that
         was not stopped.
-    progress: show a bar on a terminal; a string is its title.
+    progress: show a bar on a terminal, else some lines; a string is its title.
     PyTorch's global generators are restored afterwards. In a process group (see `processes.py`) gradients are averaged,
     batch norm is synchronised and rank 0 writes the checkpoint.
     Raises Diverged if the loss is NaN or infinite; UserError for a checkpoint that is damaged or of another run.
@@ -96,15 +99,18 @@ def fit(
     state = State() if state is None else state
     checkpoint = Checkpoint() if checkpoint is None else checkpoint
     history = History(training, state)
-    hooks = [RatesAndSeeds(training), history]
+    hooks = [Seeds(training.seed_at), history]
+    if progress:
+        title = progress if isinstance(progress, str) else "training"
+        hooks.append(ProgressBar(title, lines=LINES, loss=lambda: history.mean))
     if checkpoint.path is not None:
-        hooks.append(Save(checkpoint))
+        hooks.append(Saving(partial(_save, checkpoint), checkpoint.seconds))
     loop = Loop(
-        fabric_of(device, training.precision),
+        fabric_on(device, training.precision),
         training.net,
         training.optimizer,
-        None,
-        lambda loop: Steps(training, loop.step, history, progress),
+        LambdaLR(training.optimizer, training.rate),
+        lambda loop: Steps(training, loop.step),
         forward=lambda net, batch, step: {"loss": training.loss(net, batch, step)},
         move=lambda batch, device: batch,
         epochs=1,
@@ -113,19 +119,23 @@ def fit(
     )
     with generators_restored(device):
         try:
-            loop.run(lambda: _read(checkpoint, training.steps))
+            loop.run(lambda: _read(checkpoint))
         except Misfit as error:
             where = f"{checkpoint.path} is of another network ({error.reason})"
             raise UserError(f"{where}: delete it to start anew") from error
-    state.notes[:] = union_of_ranks(state.notes)
     return state
 
 
-class Steps:
-    """The batches of a training as one epoch, which begins at step `first`; a bar shows them with the loss."""
+def dropout_seed(seed: int, step: int) -> int:
+    """Return the seed of PyTorch's global generators at a step; every rank has its own."""
+    return seed_of("dropout", seed, step, *([rank()] if rank() else []))
 
-    def __init__(self, training: Training, first: int, history: "History", progress: bool | str) -> None:
-        self.training, self.first, self.history, self.progress = training, first, history, progress
+
+class Steps:
+    """The batches of a training as one epoch, which begins at step `first`."""
+
+    def __init__(self, training: Training, first: int) -> None:
+        self.training, self.first = training, first
         self.sampler = self
 
     def set_epoch(self, epoch: int) -> None:
@@ -135,23 +145,17 @@ class Steps:
         return self.training.steps
 
     def __iter__(self) -> Iterator[Any]:
-        shown = Progress(self.progress, len(self), self.first)
-        for batch in shown.feed(islice(self.training.batches(self.first), len(self) - self.first)):
-            yield batch
-            shown.loss = self.history.mean
-        if shown.step != len(self):
-            raise RuntimeError(f"the batches ended at step {shown.step} of {len(self)}")
+        return islice(self.training.batches(self.first), len(self) - self.first)
 
 
-class RatesAndSeeds(Hook):
-    """Sets the learning rates of a step and the seed of its draws."""
+@dataclass
+class Seeds(Hook):
+    """Seeds the draws of each step."""
 
-    def __init__(self, training: Training) -> None:
-        self.training = training
+    seed_at: Callable[[int], int]
 
     def batch_begin(self, loop: Loop) -> None:
-        set_rates(loop.optimizer, self.training.rate(loop.step))
-        seed_generators(self.training.seed_at(loop.step), loop.device)
+        seed_generators(self.seed_at(loop.step), loop.device)
 
 
 class History(Hook):
@@ -190,9 +194,11 @@ class History(Hook):
     def before_save(self, loop: Loop) -> None:
         """Gather the state of all ranks."""
         kept = self.kept
-        kept.notes[:] = union_of_ranks(kept.notes)
+        kept.notes[:] = union_over_ranks(kept.notes)
         if kept.pending is not None:
             kept.pending = loop.fabric.all_reduce(kept.pending.clone(), reduce_op="mean")
+
+    epoch_end = before_save
 
     def state(self) -> dict[str, Any]:
         return {name: list(value) if isinstance(value, list) else value for name, value in vars(self.kept).items()}
@@ -203,52 +209,28 @@ class History(Hook):
         self.kept.before = self.kept.seconds
 
 
-class Save(Saving):
-    """Writes the checkpoint of a training, always after the last step: what follows may be killed."""
-
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        super().__init__(checkpoint.seconds)
-        self.checkpoint = checkpoint
-
-    def is_due(self, is_last: bool) -> bool:
-        return super().is_due(is_last) or is_last
-
-    def write(self, state: dict[str, Any]) -> None:
-        """Write a state of the loop, unless its loss has diverged."""
-        pending = state["hooks"]["History"]["pending"]
-        if pending is None or pending.isfinite():
-            self.checkpoint.save(_content(state))
+def _save(checkpoint: Checkpoint, state: dict[str, Any]) -> None:
+    """Save a state of the loop, unless its loss has diverged."""
+    pending = state["hooks"]["History"]["pending"]
+    if pending is None or pending.isfinite():
+        checkpoint.save(state)
 
 
-def _read(checkpoint: Checkpoint, steps: int) -> dict[str, Any] | None:
+def _read(checkpoint: Checkpoint) -> dict[str, Any] | None:
     """Return the state to go on from, None if there is none. An error is raised once all ranks know of it.
 
-    Raises UserError as `Checkpoint.load` does, and if the ranks find different files.
+    Raises UserError as `Checkpoint.load` does, and if the ranks find different files; Misfit if a part is missing.
     """
-    content, refused = None, None
+    state, refused = None, None
     try:
-        content = checkpoint.load()
+        state = checkpoint.load()
     except UserError as error:
         refused = error
-    if not same_on_all_ranks("damaged" if refused else content and content["step"]):
+    if len(set(gather_objects("damaged" if refused else state and state["step"]))) > 1:
         where = f"the processes found different checkpoints in {checkpoint.path}"
         raise refused or UserError(f"{where}: all machines must share that folder")
     if refused:
         raise refused
-    return None if content is None else _state(content, steps)
-
-
-def _content(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a checkpoint file for a state of the loop."""
-    return {**state["hooks"]["History"], "weights": state["module"], "optimizer": state["optimizer"]}
-
-
-def _state(content: dict[str, Any], steps: int) -> dict[str, Any]:
-    """Return the state of the loop from the content of a file. Raises Misfit if a part is missing."""
-    try:
-        step, weights, optimizer = content["step"], content.pop("weights"), content.pop("optimizer")
-    except KeyError as missing:
-        raise Misfit("version", f"it has no {missing}") from missing
-    epoch, batch = divmod(step, steps)
-    place = {"epoch": epoch, "batch": batch, "step": step}
-    return {**place, "module": weights, "optimizer": optimizer, "precision": {}, "hooks": {"History": content}}
+    if state is not None and (missing := next(missing_parts(state, {"History": ("losses", "pending")}), None)):
+        raise Misfit("version", f"it has no {missing}")
+    return state

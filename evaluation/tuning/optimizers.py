@@ -1,4 +1,4 @@
-"""Optimizers of fine-tuning: SGD or AdamW with groups of parameters that keep their initial learning rate."""
+"""Optimizers of fine-tuning: SGD or AdamW, and which parameters decay."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -20,20 +20,14 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """Return "sgd" with momentum, or "adamw" with PyTorch's betas.
 
-    groups: {"params", "lr", "weight_decay"}; empty ones are left out. Each stores its initial learning rate in "start".
+    groups: {"params", "lr", "weight_decay"}; empty ones are left out.
     fused: AdamW in one kernel, which saves a tenth of a step of a small network on a CPU and rounds otherwise. On a
         GPU it is.
     """
-    kept = [{**group, "start": group["lr"]} for group in groups if group["params"]]
+    kept = [dict(group) for group in groups if group["params"]]
     if name == "adamw":
         return torch.optim.AdamW(kept, fused=fused or all(p.is_cuda for group in kept for p in group["params"]))
     return torch.optim.SGD(kept, momentum=momentum, nesterov=nesterov)
-
-
-def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
-    """Set the learning rate of each group to its initial one times the factor."""
-    for group in optimizer.param_groups:
-        group["lr"] = group["start"] * factor
 
 
 def decayed_apart(

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from sslkit.data.images import Images
-from sslkit.data.loader import without_traceback, workers_for
-from sslkit.data.sources.named import collate
+from sslkit.data.loader import load_batches, plain_errors, workers_for
 from sslkit.errors import UserError
 from sslkit.files.blocks import Parts
 
@@ -93,19 +92,11 @@ class Pixels:
 
     def _read(self, places: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
         """places: of each batch (B,) int64, indices into `rows`."""
-        loader = DataLoader(
-            self.pool,
-            batch_sampler=Parts(len(places), lambda part: self.rows[places[part].numpy()]),
-            collate_fn=collate,
-            num_workers=min(workers_for(self.pool, "auto", 1, self.device.type), len(places)),
-            pin_memory=self.device.type == "cuda",
-            generator=torch.Generator().manual_seed(0),  # otherwise each loader draws from the global one
-        )
-        try:
-            for batch in loader:
-                yield batch["images"].to(self.device, non_blocking=True), batch["aspect"]
-        except UserError as error:  # an error of a worker contains its traceback
-            raise (without_traceback(error) if loader.num_workers else error) from error
+        rows, device = Parts(len(places), lambda part: self.rows[places[part].numpy()]), self.device.type
+        count = min(workers_for(self.pool, "auto", 1, device), len(places))
+        loader = load_batches(self.pool, rows, count, device=device)
+        for batch in plain_errors(loader):
+            yield batch["images"].to(self.device, non_blocking=True), batch["aspect"]
 
     def _room(self) -> float:
         cuda = self.device.type == "cuda"

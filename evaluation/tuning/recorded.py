@@ -2,34 +2,48 @@
 
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from evaluation.results.records import Records, each_once, run_id
+from evaluation.results.records import Records, check_fields, run_id
 from evaluation.tuning.checkpoint import Checkpoint
-from evaluation.tuning.processes import from_rank_0
 from sslkit.runtime.context import SAVE_SECONDS
 from sslkit.runtime.distributed import rank, world_size
+from sslkit.runtime.waiting import from_first, together
 
 Key = Mapping[str, Any]
 
 
 def each_recorded(
-    keys: Sequence[Key],
-    records: Records,
-    work: Callable[[int], Mapping[str, Any]],
-    needs: Collection[str] = (),
+    keys: Sequence[Key], records: Records, work: Callable[[int], Mapping[str, Any]], needs: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return the record of every run, in order; each missing run is done once, and its checkpoint deleted.
+    """Return the record of every run, in order; each missing run is done once, by one of the processes at this file.
 
-    See `records.each_once`; in a process group all ranks do each run together, rank 0 records it, and all return it.
+    In a process group all ranks do each run together, the first claims and records it, and all return it.
+    work: index of a run -> values of its record. A run claimed by another process is waited for, and done here if that
+    process dies. The checkpoint of a recorded run is deleted.
+    needs: required fields of every record. Raises UserError for a record that lacks one, or is damaged.
     """
+    what = f"the runs of {records.path}"
 
-    def done(number: int) -> None:
-        checkpoint_of(records.path, keys[number]).remove()
+    def recorded() -> list[dict[str, Any]]:
+        for key in keys:  # also of runs that were recorded just before their process was killed
+            checkpoint_of(records.path, key).remove()
+        known = records.read()
+        return [known[run_id(key)] for key in keys]
 
-    return each_once(keys, records, work, needs, done, rank() == 0, from_rank_0)
+    with closing(records.unfinished(keys)) as runs:
+        while (number := from_first(what, lambda: next(runs, None))) is not None:
+            with together(what):  # the first may test what all have trained
+                values = work(number)
+                if rank() == 0:
+                    records.add(keys[number], values)
+                    checkpoint_of(records.path, keys[number]).remove()
+    found = from_first(what, recorded)
+    for record in found:
+        check_fields(record, needs, records.path)
+    return found
 
 
 def checkpoint_of(records: Path, key: Key, seconds: float = SAVE_SECONDS) -> Checkpoint:
@@ -50,4 +64,4 @@ def shared_folder(folder: str | Path | None) -> Iterator[Path]:
         yield Path(folder)
         return
     with tempfile.TemporaryDirectory() as own:
-        yield Path(from_rank_0(own))
+        yield Path(from_first("a temporary folder", lambda: own))

@@ -8,7 +8,6 @@ import os
 import pickle
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -18,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 from sslkit.data.images import Images
 from sslkit.data.sources.named import collate
@@ -87,10 +86,9 @@ class EpochBatches(Sampler[list[int]]):
             yield EpochRows(own.tolist(), self.seed, self.epoch)
 
 
-class TimedLoader:
-    """A DataLoader that measures the time spent waiting for it.
+class ResumableLoader:
+    """A DataLoader that goes on inside an epoch, also where Lightning's Trainer has stopped there.
 
-    waited: seconds spent in getting batches; images: rows delivered; both since construction.
     sampler, batch_sampler: the loader's `EpochBatches`, whose `set_epoch` is called before each epoch;
         Lightning's Trainer does so, too.
     delivered: batches of the current epoch, with those before a stop inside it.
@@ -100,8 +98,7 @@ class TimedLoader:
         self.loader = loader
         self.dataset = loader.dataset
         self.sampler = self.batch_sampler = loader.batch_sampler
-        self.waited = 0.0
-        self.images = self.delivered = 0
+        self.delivered = 0
 
     def __len__(self) -> int:
         return len(self.loader)
@@ -115,14 +112,10 @@ class TimedLoader:
         self.sampler.first = state["first"]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        start = time.perf_counter()
         self.delivered = self.sampler.first
         for batch in plain_errors(self.loader):
-            self.waited += time.perf_counter() - start
             self.delivered += 1
-            self.images += len(batch["index"])
             yield batch
-            start = time.perf_counter()
 
 
 def plain_errors(loader: Iterable[Item]) -> Iterator[Item]:
@@ -145,6 +138,7 @@ def plain_errors(loader: Iterable[Item]) -> Iterator[Item]:
     try:
         yield from batches
     except UserError as error:
+        del batches  # this frame is held by the error that is raised
         raise without_traceback(error) from error
 
 
@@ -185,7 +179,7 @@ def make_loader(
     world_size: int = 1,
     device: str = "cpu",
     first: int = 0,
-) -> TimedLoader:
+) -> ResumableLoader:
     """Shuffled full batches for training.
 
     dataset: of `sslkit.open_images`. seed: of the order; call `loader.sampler.set_epoch(epoch)` before each epoch.
@@ -199,16 +193,32 @@ def make_loader(
     count = workers_for(dataset, workers, world_size, device)
     batches = EpochBatches(len(dataset), batch_size, seed, rank, world_size)
     batches.first = first
-    loader = DataLoader(
+    return ResumableLoader(load_batches(dataset, batches, count, device=device, seed=seed, persistent=count > 0))
+
+
+def load_batches(
+    dataset: Dataset,
+    batches: Sampler | Sequence[Any],
+    workers: int,
+    *,
+    device: str = "cpu",
+    seed: int = 0,
+    persistent: bool = False,
+) -> DataLoader:
+    """A loader of these batches of rows, decoded by so many worker processes.
+
+    device: type of the device that the batches go to; for "cuda" they lie in pinned memory.
+    seed: of the workers' generators. persistent: the workers stay for the next epoch.
+    """
+    return DataLoader(
         dataset,
         batch_sampler=batches,
         collate_fn=collate,
-        num_workers=count,
+        num_workers=workers,
         pin_memory=device == "cuda",
-        persistent_workers=count > 0,
-        generator=torch.Generator().manual_seed(seed),  # otherwise each epoch would draw from the global one
+        persistent_workers=persistent,
+        generator=torch.Generator().manual_seed(seed),  # otherwise the loader would draw from the caller's
     )
-    return TimedLoader(loader)
 
 
 def batches_in_order(
@@ -253,15 +263,7 @@ def batches_of_parts(
     if not count:
         yield from ((part, images.__getitems__(part)) for part in parts)
         return
-    loader = DataLoader(
-        images,
-        batch_sampler=parts,
-        collate_fn=collate,
-        num_workers=min(count, len(parts)),
-        pin_memory=device == "cuda",
-        generator=torch.Generator(),  # otherwise the loader would draw from the caller's
-    )
-    yield from zip(parts, plain_errors(loader), strict=True)
+    yield from zip(parts, plain_errors(load_batches(images, parts, min(count, len(parts)), device=device)), strict=True)
 
 
 def workers_for(dataset: Images | CroppedImages, workers: int | str, world_size: int, device: str = "cpu") -> int:

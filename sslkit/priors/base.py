@@ -13,6 +13,7 @@ from sslkit.data.loader import spaced
 from sslkit.data.resizing import centre, resized
 from sslkit.errors import UserError
 from sslkit.priors._structure import digest_of
+from sslkit.runtime.device import autocast
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
@@ -123,7 +124,7 @@ class NetworkPrior(Prior):
         x = self._sized(self._of_channels(pixels))
         mean, std = self._normal
         x = (x - mean) / std
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
+        with autocast(self.precision, x.device):
             return self.network(x)
 
     def _sized(self, pixels: Tensor) -> Tensor:

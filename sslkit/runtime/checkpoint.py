@@ -15,7 +15,6 @@ import torch
 from sslkit.errors import UserError, first_line
 from sslkit.files import checksums
 from sslkit.files.writing import write_whole
-from sslkit.runtime.context import SAVE_SECONDS
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.runtime.stops import Stops
 from sslkit.runtime.waiting import Orders
@@ -36,29 +35,32 @@ KINDS = {  # parts of a checkpoint that a run needs
 
 
 class Saving(Hook):
-    """Writes checkpoints between two steps, every so many seconds and at a signal; the last hook of a loop.
+    """Saves after each epoch, between two steps every so many seconds, and at a signal; the last hook of a loop.
 
     It is the last one so that it saves the final state of all others. Of several processes the first decides, and all
     of them take part. A signal is obeyed once the state is saved, see `sslkit.runtime.stops`.
-    seconds: between two checkpoints. signals: see `Stops`.
+    write: writes a state of the loop; called on the first process. seconds: between two checkpoints.
+    close: called before an epoch is saved. signals: see `Stops`.
     """
 
-    def __init__(self, seconds: float, signals: Mapping[int, Callable[[], None]] | None = None) -> None:
-        self.seconds = seconds
+    def __init__(
+        self,
+        write: Callable[[dict[str, Any]], None],
+        seconds: float,
+        close: Callable[[Loop], None] = lambda loop: None,
+        signals: Mapping[int, Callable[[], None]] | None = None,
+    ) -> None:
+        self.write, self.seconds, self.close = write, seconds, close
         self.stops = Stops(self._save_at_once, signals or {})
         self.loop: Loop | None = None
         self.orders: Orders | None = None
-
-    def write(self, state: dict[str, Any]) -> None:
-        """Write a state of the loop; called on the first process."""
-        raise NotImplementedError
 
     def begin(self, loop: Loop) -> None:
         self.loop, self.orders = loop, Orders(self.seconds) if loop.world_size > 1 else None
         self.saved, self.when = loop.step, time.monotonic()
         self.stops.begin()
 
-    def is_due(self, is_last: bool) -> bool:
+    def _is_due(self, is_last: bool) -> bool:
         """Return whether to save after this step, on all processes; is_last: of its epoch."""
         asked = self.stops.asked is not None
         if self.orders is None:
@@ -74,11 +76,20 @@ class Saving(Hook):
         if not loop.is_between_steps:
             return
         is_last = loop.batch + 1 == loop.batches
-        if self.is_due(is_last):
+        if self._is_due(is_last):
             loop.save(self.write)
             self._note_saved()
         # Several processes save together alone, at the end of a batch; the end of an epoch is awaited otherwise.
         self.stops.busy = self.orders is not None and not is_last
+        self._obey_saved()
+
+    def epoch_end(self, loop: Loop) -> None:
+        self.stops.busy = True
+        self.close(loop)
+        if loop.is_main:
+            self.write(loop.state())
+        self._note_saved()
+        self.stops.busy = False
         self._obey_saved()
 
     def end(self, loop: Loop) -> None:
@@ -108,36 +119,19 @@ class Saving(Hook):
         self._note_saved()
 
 
-class SaveLast(Saving):
-    """The checkpoints of a run, also after each epoch.
+class LastTwo:
+    """The two checkpoints in the folder of a run.
 
-    close: called before it saves an epoch. resumed: the checkpoint that the run continues from. Any other last.ckpt is
-    damaged: the next checkpoint replaces it, and a whole previous.ckpt is kept.
+    resumed: the one that the run continues from. Any other last.ckpt is damaged: the next checkpoint replaces it, and a
+    whole previous.ckpt is kept.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        close: Callable[[Loop], None],
-        resumed: Path | None = None,
-        seconds: float = SAVE_SECONDS,
-        signals: Mapping[int, Callable[[], None]] | None = None,
-    ) -> None:
-        super().__init__(seconds, signals)
+    def __init__(self, folder: Path, resumed: Path | None) -> None:
         self.path, self.previous = folder / LAST, folder / PREVIOUS
-        self.close = close
         self.is_whole = resumed == self.path
 
-    def epoch_end(self, loop: Loop) -> None:
-        self.stops.busy = True
-        self.close(loop)
-        if loop.is_main:
-            self.write(loop.state())
-        self._note_saved()
-        self.stops.busy = False
-        self._obey_saved()
-
     def write(self, state: dict[str, Any]) -> None:
+        """Write a state of the loop, and keep the checkpoint before it."""
         with write_whole(self.path) as partial:
             checksums.save(state, partial)
             if self.is_whole:
@@ -182,11 +176,11 @@ def _parts_damage(path: Path, hooks: Hooks) -> str | None:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # a damaged or foreign pickle can raise any class
         return f"is no checkpoint of a run ({first_line(error)})"
-    missing = next(_missing(state, hooks), None)
+    missing = next(missing_parts(state, hooks), None)
     return f"is no checkpoint of a run: {missing} is missing" if missing else None
 
 
-def _missing(state: Any, required: Hooks) -> Iterator[str]:
+def missing_parts(state: Any, required: Hooks) -> Iterator[str]:
     """Yield the names of required parts that this state lacks."""
     held = state if isinstance(state, dict) else {}
     yield from (name for name, kind in KINDS.items() if not isinstance(held.get(name), kind))

@@ -4,8 +4,9 @@ Host and GPU run side by side. The host waits where it reads a number that the G
 copies memory that is not pinned.
 """
 
+import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor
@@ -41,6 +42,17 @@ class Late:
         if self.is_late:
             self._copied.synchronize()
         return self._here
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager:
+    """Autocast of a network that is applied: to bfloat16, or none for float32, the words of `Runtime.precision`."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
+
+
+def seed_of(purpose: str, *numbers: int) -> int:
+    """The seed of one purpose's draws, independent of other purposes and numbers."""
+    text = " ".join([purpose, *map(str, numbers)])
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "little")
 
 
 def seed_generators(seed: int, device: torch.device) -> None:

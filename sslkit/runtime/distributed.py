@@ -4,6 +4,10 @@ N ranks equal one because every rank has the same global loss, the backward of a
 of the sum of the ranks' losses, and DDP's average divides by N again.
 """
 
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -48,6 +52,20 @@ def gather(x: Tensor, dim: int = 0) -> Tensor:
     x has the same shape on all ranks. (n, ...) -> (world_size * n, ...) for dim 0.
     """
     return x if world_size() == 1 else _Gather.apply(x, dim)
+
+
+def gather_objects(value: Any) -> list[Any]:
+    """The value of each rank, of any type that can be pickled, in rank order. All ranks call this."""
+    if world_size() == 1:
+        return [value]
+    values = [None] * world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
+def union_over_ranks(items: Iterable[str]) -> list[str]:
+    """The items of all ranks, each once, those of the first ranks first."""
+    return list(dict.fromkeys(chain.from_iterable(gather_objects(list(items)))))
 
 
 def in_batch_order(x: Tensor, dim: int = 0) -> Tensor:

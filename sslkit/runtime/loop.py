@@ -7,6 +7,7 @@ Pretraining (`sslkit.training.pretrain.train`) has epochs of a data set. Fine-tu
 epoch, whose batches are its steps. Both resume inside an epoch.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
@@ -75,6 +76,7 @@ class Loop:
     clip: largest norm of a step's gradient; None for any. around_backward: makes a context for each backward pass.
     hooks: by their classes' names in checkpoints. saved: the part of the module in checkpoints; None: all.
     epoch, batch: the current ones, from 0. step: finished steps. batches: of an epoch. processes: of the checkpoint.
+    waited: seconds spent in getting batches.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class Loop:
         self.epochs, self.accumulate, self.clip, self.around_backward = epochs, accumulate, clip, around_backward
         self.hooks = list(hooks)
         self.epoch = self.batch = self.step = self.batches = 0
+        self.waited = 0.0
         self.processes: int | None = None
         self.trackers: Trackers | None = None  # of the first process
         self._next = (0, 0)  # epoch and batch to go on from
@@ -200,15 +203,28 @@ class Loop:
         while self.epoch < self.epochs:
             loader.sampler.set_epoch(self.epoch)
             self._tell("epoch_begin")
-            for number, batch in enumerate(loader, self.batch):
+            for number, batch in enumerate(self._awaited(loader), self.batch):
                 self.batch = number
                 self._tell("batch_begin")
                 outputs = self._step(wrapped, optimizer, self.move(batch, self.device))
                 self._next = self.epoch, number + 1
                 self._tell("batch_end", outputs, batch)
+            if self._next != (self.epoch, self.batches):
+                raise RuntimeError(f"the batches ended at step {self._next[1]} of {self.batches}")
             self._end_epoch()
         if self._in_shares:
             self.fabric.strategy.end(self.module)
+
+    def _awaited(self, loader: Loader) -> Iterator[Any]:
+        """Yield the batches of an epoch, and measure how long each is waited for."""
+        batches = iter(loader)
+        while True:
+            start = time.perf_counter()
+            batch = next(batches, None)
+            self.waited += time.perf_counter() - start
+            if batch is None:
+                return
+            yield batch
 
     def _end_epoch(self) -> None:
         self._ending = {"epoch": self.epoch, "batch": self.batches, "hooks": self._states()}

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,20 @@ import torch.distributed as dist
 from sslkit.errors import RunFailed, UserError, first_line
 from sslkit.runtime import hardware
 from sslkit.runtime.checkpoint import how_to_go_on
+from sslkit.runtime.distributed import world_size
 from sslkit.runtime.light_imports import light_imports
 
 with light_imports():
     from lightning_fabric import Fabric
     from lightning_fabric.accelerators import CPUAccelerator
     from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
-    from lightning_fabric.strategies import DDPStrategy
+    from lightning_fabric.strategies import DDPStrategy, SingleDeviceStrategy
     from lightning_fabric.utilities.exceptions import MisconfigurationException
     from lightning_fabric.utilities.rank_zero import rank_zero_only
 
 LOST = ("gloo/transport", "Connection reset by peer", "Connection closed by peer")  # in torch's errors
 LAUNCHERS = {"torchrun": TorchElasticEnvironment, "srun": SLURMEnvironment}
+PATIENCE = timedelta(days=2)  # where ranks wait in a collective for one that reads a large set alone
 Devices = int | str | list[int]  # how many, a list of them, or auto
 
 
@@ -58,6 +61,28 @@ def make_fabric(accelerator: str, asked: Devices, num_nodes: int, strategy: str,
     # Otherwise Lightning rounds what a step is given, such as the boxes of the crops, to autocast's 8 or 11 bits.
     fabric.strategy.precision.convert_input = lambda given: given
     return fabric
+
+
+def fabric_on(device: torch.device, precision: str = "float32", ranks: int | None = None) -> Fabric:
+    """Fabric on this device, or on one device of each of torchrun's processes; it is not launched yet.
+
+    precision: of the networks that it sets up, float32 or bfloat16. ranks: default is that of the open process group.
+    """
+    ranks = world_size() if ranks is None else ranks
+    how: dict[str, Any] = {"precision": {"float32": "32-true", "bfloat16": "bf16-mixed"}[precision]}
+    if ranks == 1:  # left to itself, Fabric would take the kind of a GPU that is not asked for
+        kind = device.type if device.type in ("cuda", "mps") else "cpu"
+        return Fabric(accelerator=kind, devices=1, strategy=_Here(device=device), **how)
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
+    how |= {"devices": local, "num_nodes": ranks // local, "plugins": [TorchElasticEnvironment()]}
+    return Fabric(accelerator=device.type, strategy=DDPStrategy(timeout=PATIENCE), **how)
+
+
+class _Here(SingleDeviceStrategy):
+    """One device of any kind, which the caller has made the current one."""
+
+    def setup_environment(self) -> None:
+        """Leave the current device alone: Fabric's own knows CPUs and numbered GPUs only."""
 
 
 def _instead(accelerator: str) -> str:

@@ -1,67 +1,73 @@
-"""Progress within an epoch: a bar on a terminal, else now and then a line."""
+"""Progress of a training: a bar on a terminal, else now and then a line."""
 
+import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tqdm import tqdm
 
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
-from sslkit.terminal.say import lasting
+from sslkit.terminal.say import lasting, printable
 
-PAUSE = 60.0  # seconds between two lines
+PAUSE = 60.0  # least seconds between two lines
+WORTH = 30.0  # seconds to go that are said
 
 
 @dataclass
-class Bar(Hook):
-    """One tqdm bar per epoch, only on a terminal; it is removed when the epoch's line is printed.
+class ProgressBar(Hook):
+    """A tqdm bar for each epoch, on a terminal alone; elsewhere lines with the step and the time to go.
 
-    unit: what a batch has `batch_size` of. waited: seconds that were spent waiting for data so far.
+    title: of a training that is one epoch; "": each epoch has its number, and its last step no line.
+    unit: what a batch has `size` of. lines: most of an epoch. loss: the latest mean, NaN before there is one.
     """
 
-    batch_size: int
-    unit: str
-    waited: Callable[[], float]
-    bar: tqdm | None = None
-    started: tuple[float, float] = (0.0, 0.0)
+    title: str = ""
+    unit: str = "step"
+    size: int = 1
+    lines: float = math.inf
+    loss: Callable[[], float] = lambda: math.nan
+    bar: tqdm | None = field(default=None, init=False)
 
     def epoch_begin(self, loop: Loop) -> None:
-        self.started = (time.perf_counter(), self.waited())
+        self.name = self.title or f"epoch {loop.epoch + 1}/{loop.epochs}"
+        if self.title and loop.batch and loop.is_main:
+            say.line(f"{self.title}  goes on at step {loop.batch:,} of {loop.batches:,}")
         self.bar = tqdm(
-            total=loop.batches * self.batch_size,
-            initial=loop.batch * self.batch_size,
-            desc=f"epoch {loop.epoch + 1}/{loop.epochs}",
+            total=loop.batches * self.size,
+            initial=loop.batch * self.size,
+            desc=printable(self.name, keep=""),
             unit=f" {self.unit}",
             leave=False,
             dynamic_ncols=True,
-            disable=not loop.is_main,
+            disable=None if loop.is_main else True,  # None: shown on a terminal only
         )
+        self.first, self.waited = loop.batch, loop.waited
+        self.start = self.told = time.perf_counter()
 
     def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
-        start, waited = self.started
-        share = (self.waited() - waited) / max(time.perf_counter() - start, 1e-9)
-        self.bar.set_postfix_str(f"waiting for data {100 * share:.0f} %", refresh=False)
-        self.bar.update(self.batch_size)
+        now, loss = time.perf_counter(), self.loss()
+        loss = "" if math.isnan(loss) else f"loss {loss:.3f}"
+        share = f"waiting for data {(loop.waited - self.waited) / max(now - self.start, 1e-9):.0%}"
+        self.bar.set_postfix_str(", ".join(filter(None, (loss, share))), refresh=False)
+        self.bar.update(self.size)
+        if self.bar.disable and loop.is_main and self._is_due(loop, now):
+            self.told, done = now, loop.batch + 1
+            left = (now - self.start) / (done - self.first) * (loop.batches - done)
+            to_go = f"{lasting(left)} to go in this {'run' if self.title else 'epoch'}" if left >= WORTH else ""
+            place = f"{self.name}  step {done:,} of {loop.batches:,}"
+            say.line("  ".join(filter(None, (place, loss, to_go))))
 
     def epoch_end(self, loop: Loop) -> None:
-        self.bar.close()
+        if self.bar is not None:
+            self.bar.close()
 
+    end = epoch_end
 
-class Lines(Hook):
-    """A line every minute of a long epoch, where there is no terminal for a bar: the step, and the time to go."""
-
-    def epoch_begin(self, loop: Loop) -> None:
-        self.count, self.started = 0, time.perf_counter()
-        self.said = self.started
-
-    def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
-        self.count += 1  # less than `done` after a resume inside the epoch
-        now, done = time.perf_counter(), loop.batch + 1
-        if not loop.is_main or now - self.said < PAUSE or done == loop.batches:
-            return
-        self.said = now
-        left = (now - self.started) / self.count * (loop.batches - done)
-        place = f"epoch {loop.epoch + 1}/{loop.epochs}  step {done:,} of {loop.batches:,}"
-        say.line(f"{place}  {lasting(left)} to go in this epoch")
+    def _is_due(self, loop: Loop, now: float) -> bool:
+        """Return whether there is a line after this batch; that of a whole epoch follows its last one."""
+        done = loop.batch + 1
+        is_told_after = done == loop.batches and not self.title
+        return now - self.told >= PAUSE and done % math.ceil(loop.batches / self.lines or 1) == 0 and not is_told_after

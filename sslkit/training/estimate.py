@@ -2,10 +2,7 @@
 
 import copy
 import os
-import time
-import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import psutil
 import torch
@@ -15,6 +12,7 @@ from sslkit.backbones import default
 from sslkit.composition.method import Method, method
 from sslkit.options.members import parse
 from sslkit.runtime.hardware import GIB, is_cpu
+from sslkit.runtime.step_cost import FEW, LONG, Cost, measure_step
 from sslkit.terminal import say
 from sslkit.terminal.say import lasting
 from sslkit.training.build import steps
@@ -22,21 +20,10 @@ from sslkit.training.config import Config
 from sslkit.training.data import CPU_SIZE, Data
 from sslkit.training.machine import ranks_of
 
-FEW = 10**7  # pixels of all images of a run that is over in seconds
 MOST = 128  # images of a measured step, more only where the objective needs them
-ENOUGH = 0.3  # seconds of a measured step: shorter ones are mostly the start of each operation
-LONG = 1800  # seconds of a run from which on something shorter is looked for
 WORTH = 2  # times shorter
 WEIGHTS = 4  # copies of the weights: themselves, their gradients, and the two averages of AdamW
 DRIVER = "/proc/driver/nvidia"
-
-
-@dataclass(frozen=True)
-class Cost:
-    """seconds: of a step, for each of its images. bytes: of the activations that it keeps, for each of them."""
-
-    seconds: float
-    bytes: float
 
 
 def announce_cost(config: Config, data: Data, built: Method) -> None:
@@ -75,7 +62,7 @@ def _measured(trial: Method, data: Data, batch_size: int) -> Cost:
         own = None if labels is None else labels[part]
         return trial(batch["images"][part], batch["index"][part], aspect=batch["aspect"][part], labels=own)["loss"]
 
-    return of_step(loss, trial.objective.least_images, len(rows))
+    return measure_step(loss, trial.objective.least_images, len(rows))
 
 
 def _memory(config: Config, built: Method, found: Cost) -> float:
@@ -118,36 +105,3 @@ def _unused_gpu() -> Iterator[str]:
         yield "there is a GPU, and it is not used: trainer.accelerator=gpu"
     elif os.path.isdir(DRIVER) and torch.version.cuda is None:
         yield "there is an NVIDIA GPU, and this torch is made for the CPU alone: install one with CUDA to use it"
-
-
-def of_step(loss: Callable[[int], Tensor], least: int, most: int) -> Cost:
-    """Measure forward and backward. loss: of a step of so many images, from `least` to `most`.
-
-    The number of images doubles until a step takes a third of a second, so that the whole measurement takes about one.
-    """
-    images = min(max(2, least), most)
-    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
-        warnings.simplefilter("ignore")  # the run says them itself
-        _timed(loss, images)  # the first call also prepares the kernels
-        seconds, kept = _timed(loss, images)
-        while seconds < ENOUGH and images < most:
-            images = min(2 * images if seconds > ENOUGH / 4 else 4 * images, most)
-            seconds, kept = _timed(loss, images)
-    return Cost(seconds / images, kept / images)
-
-
-def _timed(loss: Callable[[int], Tensor], images: int) -> tuple[float, int]:
-    """Seconds, and the bytes of the storages that the backward pass reads."""
-    kept: dict[int, int] = {}
-
-    def note(value: Tensor) -> Tensor:
-        if not isinstance(value, torch.nn.Parameter):
-            storage = value.untyped_storage()
-            kept[storage.data_ptr()] = storage.nbytes()
-        return value
-
-    start = time.perf_counter()
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
-        found = loss(images)
-    found.backward()
-    return time.perf_counter() - start, sum(kept.values())

@@ -5,45 +5,33 @@ from typing import Any
 
 import torch
 
-from sslkit.data.loader import TimedLoader, make_loader
+from sslkit.data.loader import ResumableLoader, make_loader
 from sslkit.data.sources.named import Images
 from sslkit.data.views.cropped import CroppedImages
+from sslkit.runtime.distributed import union_over_ranks
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
 from sslkit.terminal.say import counted
 from sslkit.training.config import Config
-from sslkit.training.data import Data
 
 
-@dataclass
-class Loading:
-    """The loader of a run, made once the rank of this process is known.
-
-    rows: the data set to load. loader: what `load` made, for timing.
-    """
-
-    config: Config
-    data: Data
-    rows: Images | CroppedImages
-    loader: TimedLoader | None = None
-
-    def load(self, loop: Loop) -> TimedLoader:
-        if loop.is_main and loop.processes not in (None, loop.world_size):
-            say.line(
-                f"note      {counted(loop.world_size, 'process')} instead of {loop.processes}: the run goes on with "
-                "the same batches, but sums are rounded otherwise, and dropout draws other numbers"
-            )
-        self.loader = make_loader(
-            self.rows,
-            batch_size=self.config.data.batch_size,
-            seed=self.config.seed,
-            workers=self.config.data.workers,
-            rank=loop.rank,
-            world_size=loop.world_size,
-            device=loop.device.type,
-            first=loop.batch,
+def load(config: Config, rows: Images | CroppedImages, loop: Loop) -> ResumableLoader:
+    """Make the loader of a run, once the rank of this process is known. rows: the data set to load."""
+    if loop.is_main and loop.processes not in (None, loop.world_size):
+        say.line(
+            f"note      {counted(loop.world_size, 'process')} instead of {loop.processes}: the run goes on with "
+            "the same batches, but sums are rounded otherwise, and dropout draws other numbers"
         )
-        return self.loader
+    return make_loader(
+        rows,
+        batch_size=config.data.batch_size,
+        seed=config.seed,
+        workers=config.data.workers,
+        rank=loop.rank,
+        world_size=loop.world_size,
+        device=loop.device.type,
+        first=loop.batch,
+    )
 
 
 def to_device(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
@@ -64,10 +52,7 @@ class Unreadable(Hook):
         self.paths.update(batch["bad"])
 
     def before_save(self, loop: Loop) -> None:
-        if loop.world_size > 1:
-            ranks: list[set[str]] = [set()] * loop.world_size
-            torch.distributed.all_gather_object(ranks, self.paths)
-            self.paths = set().union(*ranks)
+        self.paths = set(union_over_ranks(self.paths))
 
     epoch_end = before_save
 

@@ -22,7 +22,6 @@ from sslkit.runtime.waiting import together
 from sslkit.terminal import say
 from sslkit.terminal.epoch_lines import Epoch, epoch_lines
 from sslkit.training.data import Data
-from sslkit.training.loading import Loading
 from sslkit.training.quick_evaluation import Probe, collapse, features, harm, of_largest_class, zeros
 
 MOST_STEPS, ROWS = 20, 200  # steps between two rows, and rows of the loss in a short run
@@ -33,18 +32,19 @@ WINDOW = 1024  # embeddings for rank and spread, which both depend on the number
 class History(Hook):
     """Collects the loss terms every `log_every` steps and what hooks add to `noted` in an epoch.
 
-    log_every: "auto" takes 20 steps, and fewer in a short run, so that it has about 200 rows.
+    unit, k: images or videos, and neighbours of the kNN, for the lines. log_every: "auto" takes 20 steps, and fewer in
+    a short run, so that it has about 200 rows.
     metrics.csv is rewritten at every epoch and its rows are saved in the checkpoint: a resumed run has one curve.
     """
 
-    def __init__(self, folder: Path, loading: Loading, *, log_every: int | str) -> None:
-        self.folder, self.loading, self.log_every = folder, loading, log_every
+    def __init__(self, folder: Path, *, unit: str, k: int, log_every: int | str) -> None:
+        self.folder, self.unit, self.k, self.log_every = folder, unit, k, log_every
         self.rows: list[dict[str, float]] = []
         self.pending: list[dict[str, Tensor]] = []
         self.unread: tuple[dict[str, int], list[str], Late, float] | None = None
         self.noted: dict[str, float] = {}
         self.terms: list[str] = []
-        self.seconds = 0.0
+        self.seconds, self.images = 0.0, 0
         self.made = time.perf_counter()
         self.before = np.zeros(3)  # seconds, seconds of waiting and images of this epoch, before a stop inside it
         self.started: np.ndarray | None = None  # of the same three, while an epoch is trained
@@ -54,7 +54,7 @@ class History(Hook):
         if self.log_every == "auto":
             self.log_every = max(loop.accumulate, min(MOST_STEPS, loop.batches * loop.epochs // ROWS))
         loop.module.method.terms_of |= self.restored.get("terms_of", {})
-        self.method = loop.module.method
+        self.loop, self.method = loop, loop.module.method
 
     def epoch_begin(self, loop: Loop) -> None:
         self.started = self._counts()
@@ -62,6 +62,7 @@ class History(Hook):
 
     def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
         self._add_unread(loop)  # the step of this row has been checked by now
+        self.images += len(batch["index"])
         watched = {k: v.detach() for k, v in loop.module.method.watched().items()}
         self.pending.append({**outputs["terms"], **watched})
         self.terms = [k for k in outputs["terms"] if k != "loss"]
@@ -81,7 +82,7 @@ class History(Hook):
 
     def _counts(self) -> np.ndarray:
         """Seconds, seconds of waiting for data and images of this process, from some start."""
-        return np.array([time.perf_counter(), self.loading.loader.waited, self.loading.loader.images])
+        return np.array([time.perf_counter(), self.loop.waited, self.images])
 
     def _of_epoch(self) -> np.ndarray:
         """Seconds, seconds of waiting and images of this epoch so far."""
@@ -94,8 +95,7 @@ class History(Hook):
             self.write()
             latest = self._latest(loop.epoch + 1)
             terms = {name: latest[name] for name in self.terms if name in latest}
-            unit, k = self.loading.data.unit, self.loading.config.eval.k
-            epoch = Epoch(loop.epoch + 1, loop.epochs, self.noted, latest["loss"], terms, k, unit)
+            epoch = Epoch(loop.epoch + 1, loop.epochs, self.noted, latest["loss"], terms, self.k, self.unit)
             say.lines(epoch_lines(epoch, loop.module.method.weights()))
 
     def write(self) -> None:

@@ -1,9 +1,8 @@
 """pretrain(config) -> ZooEntry, the function behind recipes/train.py: check, build, train, then `finish`."""
 
 import os
-import sys
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -22,11 +21,11 @@ from sslkit.files.leases import owned
 from sslkit.files.writing import sweep
 from sslkit.runtime import loggers, processes
 from sslkit.runtime.callers import process_kept
-from sslkit.runtime.checkpoint import SaveLast, how_to_go_on
+from sslkit.runtime.checkpoint import LastTwo, Saving, how_to_go_on
 from sslkit.runtime.device import generators_restored
 from sslkit.runtime.hardware import deterministic, explained, fuses, one_float32, statistics_kept
-from sslkit.runtime.loop import Hook, Loop
-from sslkit.runtime.progress import Bar, Lines
+from sslkit.runtime.loop import Hook, Loader, Loop
+from sslkit.runtime.progress import ProgressBar
 from sslkit.runtime.requeue import JOB, handlers, is_requeued
 from sslkit.runtime.waiting import together
 from sslkit.terminal import say
@@ -35,7 +34,7 @@ from sslkit.training.config import Config, as_in, asked_for
 from sslkit.training.data import Data, open_data, rows_to_learn
 from sslkit.training.estimate import announce_cost
 from sslkit.training.finish import Newest, finish
-from sslkit.training.loading import Loading, Unreadable, to_device
+from sslkit.training.loading import Unreadable, load, to_device
 from sslkit.training.machine import check_trainer, compiled_networks, computed, demand, fabric_of
 from sslkit.training.monitor import History, Monitor
 from sslkit.training.pictures import save_views
@@ -163,8 +162,8 @@ def _train(
     announce(config, data, method, folder, checkpoint, asked)
     if processes.is_main() and checkpoint is None:
         announce_cost(config, data, method)
-    loading = Loading(config, data, rows_to_learn(config, data, method, whole=method.needs_images))
-    history = History(folder, loading, log_every=config.trainer.log_every)
+    loader = partial(load, config, rows_to_learn(config, data, method, whole=method.needs_images))
+    history = History(folder, unit=data.unit, k=config.eval.k, log_every=config.trainer.log_every)
     unreadable = Unreadable()
     shown = rows_to_learn(config, data, method, whole=True)
     content = same_data.Content(data.train, read=processes.is_main())
@@ -178,11 +177,11 @@ def _train(
     hooks: list[Hook] = [compiled_networks(config, method)] if config.trainer.compile else []
     hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor, unreadable]
     if config.trainer.progress:
-        bar = Bar(config.data.batch_size, data.unit, lambda: loading.loader.waited)
-        hooks.append(bar if sys.stderr.isatty() else Lines())
-    saving = SaveLast(folder, history.close_epoch, checkpoint, config.trainer.save_seconds, handlers())
+        hooks.append(ProgressBar(unit=data.unit, size=config.data.batch_size))
+    write = LastTwo(folder, checkpoint).write
+    saving = Saving(write, config.trainer.save_seconds, history.close_epoch, handlers())
     hooks += [Newest(config, data, method, folder, content), saving]
-    loop = make_loop(config, module, loading, peak_lr(config, build.batches(config, data)), count, hooks)
+    loop = make_loop(config, module, loader, peak_lr(config, build.batches(config, data)), count, hooks)
     _fit(loop, config, data, folder, checkpoint)
     if not loop.is_main:
         return None
@@ -244,9 +243,9 @@ class Prepare(Hook):
 
 
 def make_loop(
-    config: Config, module: Pretraining, loading: Loading, lr: float, steps: int, hooks: Sequence[Hook]
+    config: Config, module: Pretraining, load: Callable[[Loop], Loader], lr: float, steps: int, hooks: Sequence[Hook]
 ) -> Loop:
-    """The loop of a run with its optimiser. lr: at the peak. steps: of the whole run."""
+    """The loop of a run with its optimiser. load: see `Loop`. lr: at the peak. steps: of the whole run."""
     fabric = fabric_of(config)
     fused = True if fuses(fabric.device, config.trainer.precision, config.optimizer.clip) else None
     optimizer = make_optimizer(module.method, config.optimizer, lr, fused=fused)
@@ -255,7 +254,7 @@ def make_loop(
         module,
         optimizer,
         make_schedule(optimizer, config.optimizer, steps, config.epochs),
-        loading.load,
+        load,
         move=to_device,
         epochs=config.epochs,
         accumulate=config.trainer.accumulate,

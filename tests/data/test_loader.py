@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from sslkit.data import loader as loader_module
 from sslkit.data.images import Images
-from sslkit.data.loader import EpochBatches, TimedLoader, make_loader, order_of, plain_errors
+from sslkit.data.loader import EpochBatches, ResumableLoader, make_loader, order_of, plain_errors
 from sslkit.data.sources.named import collate, open_images
 from sslkit.errors import UserError
 
@@ -120,45 +120,6 @@ def test_lightning_trains_on_it_and_shuffles_each_epoch() -> None:
     assert model.order == [*expected[0], *expected[1]]
 
 
-class Clock:
-    """Seconds that pass only when somebody spends them."""
-
-    def __init__(self) -> None:
-        self.now = 0
-
-    def perf_counter(self) -> int:
-        return self.now
-
-
-class Slow(Images):
-    """Takes 3 seconds a batch."""
-
-    def __init__(self, inner: Images, clock: Clock) -> None:
-        vars(self).update(vars(inner))
-        self.inner = inner
-        self.clock = clock
-
-    def __len__(self) -> int:
-        return len(self.inner)
-
-    def __getitems__(self, rows: list[int]) -> dict:
-        self.clock.now += 3
-        return self.inner.__getitems__(rows)
-
-
-def test_the_loader_counts_what_it_gives_and_how_long_it_was_waited_for(monkeypatch) -> None:
-    clock = Clock()
-    monkeypatch.setattr(loader_module, "time", clock)
-    timed = make_loader(Slow(open_images("digits"), clock), batch_size=300, seed=0, workers=0)
-    assert len(timed) == 4 and timed.waited == 0
-    for _ in range(2):
-        for batch in timed:
-            assert batch["images"].shape == (300, 1, 8, 8)
-            clock.now += 100  # the step, which is not waiting for data
-        clock.now += 1000
-    assert timed.waited == 2 * 4 * 3 and timed.images == 2 * 1200
-
-
 def test_making_a_loader_and_iterating_leaves_the_global_generator_alone(folder) -> None:
     timed = make_loader(open_images(folder), batch_size=4, seed=0, workers=0)
     state = torch.get_rng_state()
@@ -213,7 +174,7 @@ def test_automatic_workers(folder, monkeypatch) -> None:
 def test_it_wraps_any_loader_with_batches() -> None:
     images = open_images("digits")
     batches = EpochBatches(len(images), 32, 0)
-    timed = TimedLoader(DataLoader(images, batch_sampler=batches, collate_fn=collate))
+    timed = ResumableLoader(DataLoader(images, batch_sampler=batches, collate_fn=collate))
     assert timed.sampler is batches and timed.batch_sampler is batches and timed.dataset is images
 
 

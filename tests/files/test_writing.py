@@ -21,7 +21,8 @@ import numpy as np
 import pytest
 from odd_disks import lockless, read_only
 
-from evaluation.results.records import Records, each_once, run_id
+from evaluation.results.records import Records, run_id
+from evaluation.tuning.recorded import each_recorded
 from sslkit.errors import RunFailed, UserError
 from sslkit.files import writing
 from sslkit.files.blocks import Blocks, create_npy
@@ -100,7 +101,7 @@ def use(lock_file: str, folder: Path, work: Callable[[], None]) -> None:
     elif lock_file == ".b.lock":
         stored(folder / "b.npy", 3, lambda rows: work() or [np.ones((3, 2))], what="ones")
     else:
-        each_once([{"lr": 1}], Records(folder / "runs.jsonl"), lambda number: work() or {"value": 1})
+        each_recorded([{"lr": 1}], Records(folder / "runs.jsonl"), lambda number: work() or {"value": 1})
 
 
 @pytest.mark.parametrize("without", [False, True])
@@ -154,7 +155,7 @@ def test_stored_arrays_and_records_are_read_where_nothing_can_be_written(tmp_pat
         return stored(tmp_path / name, 3, lambda rows: [np.ones((3, 2))], what="ones")
 
     def runs() -> list:
-        return each_once([{"lr": 1}, {"lr": 2}], Records(tmp_path / "runs.jsonl"), lambda number: {"value": number})
+        return each_recorded([{"lr": 1}, {"lr": 2}], Records(tmp_path / "runs.jsonl"), lambda number: {"value": number})
 
     array("a.npy"), runs()
     shutil.rmtree(tmp_path / ".runs.locks")  # of a folder that was copied without them
@@ -162,7 +163,7 @@ def test_stored_arrays_and_records_are_read_where_nothing_can_be_written(tmp_pat
     assert said == "6.0 [0, 1]"
     assert read_only(tmp_path, lambda: array("b.npy")).startswith("UserError: cannot write ones in")
     for name, use in (
-        ("runs.jsonl", lambda path: each_once([{"lr": 3}], Records(path), lambda number: 1 / 0)),
+        ("runs.jsonl", lambda path: each_recorded([{"lr": 3}], Records(path), lambda number: 1 / 0)),
         ("others.jsonl", Records),
     ):
         said = read_only(tmp_path, partial(use, tmp_path / name))

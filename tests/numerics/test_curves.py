@@ -149,7 +149,7 @@ def test_a_short_run_records_every_step(small_run) -> None:
 
 
 def test_the_line_of_an_epoch_is_the_mean_of_its_last_steps(tmp_path: Path) -> None:
-    history = History(tmp_path, None, log_every=1)
+    history = History(tmp_path, unit="images", k=20, log_every=1)
     history.terms = ["align"]
     history.rows = [{"epoch": 1 + k // 50, "step": k + 1, "align": float(k), "loss": float(k)} for k in range(100)]
     assert history._latest(2) == {"align": 89.5, "loss": 89.5}, "of twenty rows"

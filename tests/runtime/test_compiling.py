@@ -102,7 +102,7 @@ def test_a_run_may_be_resumed_compiled_and_not(small_run, calls, monkeypatch) ->
     for first in (True, False):
         name = f"first-{first}"
         with monkeypatch.context() as patch:
-            patch.setattr(pretrain.SaveLast, "epoch_end", stopping(pretrain.SaveLast.epoch_end))
+            patch.setattr(pretrain.Saving, "epoch_end", stopping(pretrain.Saving.epoch_end))
             with pytest.raises(KeyboardInterrupt):
                 sslkit.pretrain(compiled({**run, "name": name}, on=first))
         resumed = sslkit.pretrain(compiled({**run, "name": name, "resume": True}, on=not first))

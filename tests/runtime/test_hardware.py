@@ -128,7 +128,7 @@ def test_one_kernel_of_adamw_is_for_gpus_and_leaves_no_gradient_to_clip() -> Non
 @pytest.mark.parametrize("first", ["cpu", "gpu"])
 def test_a_run_goes_on_where_it_was_not_begun(first: str, small_run, monkeypatch) -> None:
     """AdamW in one kernel keeps the count of its steps on the GPU, and reads a checkpoint without that."""
-    save = pretrain.SaveLast.epoch_end
+    save = pretrain.Saving.epoch_end
 
     def stop(self, *given: object) -> None:
         save(self, *given)
@@ -142,7 +142,7 @@ def test_a_run_goes_on_where_it_was_not_begun(first: str, small_run, monkeypatch
         }
 
     with monkeypatch.context() as patch:
-        patch.setattr(pretrain.SaveLast, "epoch_end", stop)
+        patch.setattr(pretrain.Saving, "epoch_end", stop)
         with pytest.raises(KeyboardInterrupt):
             sslkit.pretrain(on(first))
     entry = sslkit.pretrain({**on("gpu" if first == "cpu" else "cpu"), "resume": True})

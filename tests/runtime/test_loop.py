@@ -10,6 +10,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from sslkit.errors import UserError
+from sslkit.runtime import loop as loop_module
 from sslkit.runtime.loop import Hook, Loop
 
 EPOCHS, BATCHES = 3, 5
@@ -216,6 +217,49 @@ def test_hooks_are_called_around_what_they_are_named_for() -> None:
     made([told], accumulate=3).run()
     epoch = ["batch 0", "batch 1", "step 0", "moved 1", "batch 2", "batch 3", "step 1", "moved 2", "batch 4"]
     assert told.said[:11] == ["begin", "epoch 0", *epoch] and told.said[-1] == "end"
+
+
+class Clock:
+    """Seconds that pass only when somebody spends them."""
+
+    now = 0
+
+    def perf_counter(self) -> int:
+        return self.now
+
+
+def test_waiting_for_batches_is_measured_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(loop_module, "time", clock)
+
+    class Slow(Drawn):
+        def __iter__(self) -> Iterator[Tensor]:
+            for batch in super().__iter__():
+                clock.now += 3
+                yield batch
+
+    class Busy(Hook):
+        def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
+            clock.now += 100  # the step, which is not waiting for data
+
+        def epoch_end(self, loop: Loop) -> None:
+            clock.now += 1000
+
+    loop = made([Busy()])
+    loop.load = lambda loop: Slow()
+    loop.run()
+    assert loop.waited == EPOCHS * BATCHES * 3
+
+
+def test_batches_that_end_too_early_are_an_error() -> None:
+    class Short(Drawn):
+        def __len__(self) -> int:
+            return BATCHES + 1
+
+    loop = made([])
+    loop.load = lambda loop: Short()
+    with pytest.raises(RuntimeError, match=f"the batches ended at step {BATCHES} of {BATCHES + 1}"):
+        loop.run()
 
 
 def test_the_state_of_another_network_or_optimiser_is_refused() -> None:

@@ -13,8 +13,8 @@ from PIL import Image
 import sslkit
 from sslkit.terminal import say
 
-# Their bars name numbers of epochs, and the words of splits.
-NO_NAMES = {"sslkit/runtime/progress.py", "sslkit/data/sources/shard_writer.py"}
+# Its bar names the words of splits.
+NO_NAMES = {"sslkit/data/sources/shard_writer.py"}
 
 PRINTED = "from sslkit.terminal import say; say.print_lines();"
 QUIET = """

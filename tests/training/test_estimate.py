@@ -10,6 +10,7 @@ from sslkit.cli import sweep
 
 import sslkit
 from sslkit.errors import UserError
+from sslkit.runtime.step_cost import measure_step
 from sslkit.training import estimate
 from sslkit.training.build import build_method
 from sslkit.training.config import Config
@@ -32,12 +33,12 @@ def test_a_step_is_timed_by_images_and_its_kept_bytes_counted() -> None:
         time.sleep(0.02 * images)
         return layer(torch.ones(images, 1000)).sum()
 
-    cost = estimate.of_step(loss, 3, 64)
+    cost = measure_step(loss, 3, 64)
     assert asked[:2] == [3, 3] and 0.02 * asked[-1] >= 0.3 and asked[-1] < 64
     assert 0.02 <= cost.seconds < 0.04
     assert cost.bytes == 4 * 1000  # the input, float32; the weights are not the step's
     asked.clear()
-    estimate.of_step(loss, 1, 4)
+    measure_step(loss, 1, 4)
     assert max(asked) == 4
 
 

@@ -60,8 +60,7 @@ def gradients(
     module = Pretraining(method)
     loader = DataLoader(items, batch_size=ROWS)
     loader.sampler.set_epoch = lambda epoch: None
-    loading = SimpleNamespace(load=lambda loop: loader)
-    make_loop(config, module, loading, 0.0, 8, [Progress(module, config.optimizer, 8), Watched()]).run()
+    make_loop(config, module, lambda loop: loader, 0.0, 8, [Progress(module, config.optimizer, 8), Watched()]).run()
     return seen
 
 

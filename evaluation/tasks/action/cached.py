@@ -13,8 +13,7 @@ from evaluation.tasks.action.reading import Schedule
 from evaluation.tasks.action.recipes import Recipe
 from evaluation.tasks.action.training import clip_optimizer, rate_factor
 from evaluation.tuning.checkpoint import Checkpoint
-from evaluation.tuning.loop import State, Training, fit
-from evaluation.tuning.seeds import dropout_seed
+from evaluation.tuning.loop import State, Training, dropout_seed, fit
 from sslkit.runtime.context import Runtime
 
 

@@ -13,10 +13,10 @@ from evaluation.features.models import LoadedModel
 from evaluation.tasks.action.classifier import normalize
 from evaluation.tasks.action.reading import FilmViews
 from evaluation.tuning.loop import Diverged
-from evaluation.tuning.precision import autocast
 from sslkit.data.loader import plain_errors, workers_for
 from sslkit.data.sources.named import collate
 from sslkit.runtime.context import Runtime
+from sslkit.runtime.device import autocast
 
 PASS = 15  # views per forward pass: two passes for the 30 views of a video
 
@@ -73,6 +73,6 @@ def _features(backbone: nn.Module, model: LoadedModel, views: Tensor | None, run
     parts = []
     for some in views.split(PASS):
         pixels = normalize(some.to(runtime.device).float() / 255, model)
-        with autocast(runtime.precision, pixels):
+        with autocast(runtime.precision, pixels.device):
             parts.append(backbone(pixels).float())
     return torch.cat(parts)

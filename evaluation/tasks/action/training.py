@@ -6,18 +6,15 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from evaluation.features.models import LoadedModel
 from evaluation.tasks.action.classifier import learned, normalize
 from evaluation.tasks.action.reading import Schedule, TrainingClips
 from evaluation.tasks.action.recipes import Recipe
 from evaluation.tuning.checkpoint import Checkpoint
-from evaluation.tuning.loop import State, Training, fit
+from evaluation.tuning.loop import State, Training, dropout_seed, fit
 from evaluation.tuning.optimizers import decayed_apart, make_optimizer
-from evaluation.tuning.seeds import dropout_seed
-from sslkit.data.loader import plain_errors, workers_for
-from sslkit.data.sources.named import collate
+from sslkit.data.loader import load_batches, plain_errors, workers_for
 from sslkit.data.views.augmentation import augment, view_generator
 from sslkit.numerics.schedules import cosine
 from sslkit.runtime.context import Runtime
@@ -84,12 +81,6 @@ def _augmented(pixels: Tensor, model: LoadedModel, recipe: Recipe, seed: int, at
 
 
 def _batches(clips: TrainingClips, schedule: Schedule, runtime: Runtime) -> Iterator[dict[str, Any]]:
-    loader = DataLoader(
-        clips,
-        batch_sampler=schedule,
-        collate_fn=collate,
-        num_workers=min(workers_for(clips, runtime.workers, 1, runtime.device.type), len(schedule)),
-        pin_memory=runtime.device.type == "cuda",
-        generator=torch.Generator().manual_seed(runtime.seed),
-    )
-    return plain_errors(loader)
+    device = runtime.device.type
+    count = min(workers_for(clips, runtime.workers, 1, device), len(schedule))
+    return plain_errors(load_batches(clips, schedule, count, device=device, seed=runtime.seed))

@@ -10,10 +10,10 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from evaluation.tasks.detection.datasets.boxes import Boxes, Target, for_training
 from evaluation.tasks.detection.detectors.body import as_input
-from evaluation.tuning.seeds import seed_of
 from sslkit.data.loader import order_of, plain_errors
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
+from sslkit.runtime.device import seed_of
 
 KEPT = ("boxes", "labels", "masks")  # keys of a target that torchvision needs
 

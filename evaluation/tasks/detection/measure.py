@@ -1,7 +1,5 @@
 """Data, schedule and trials, shared by detection and segmentation."""
 
-import tempfile
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +22,7 @@ from evaluation.tasks.detection.schedules import find_schedule
 from evaluation.tasks.detection.training import Training
 from evaluation.tasks.detection.trials import Bench
 from evaluation.tuning.processes import process_group
+from evaluation.tuning.recorded import shared_folder
 from sslkit.errors import UserError
 from sslkit.options.settings import MOST_SEED
 from sslkit.runtime.context import Runtime
@@ -96,9 +95,7 @@ def measured(opened: Opened, options: Options, runtime: Runtime) -> list[Result]
     _check_runtime(options, runtime)
     training = planned(opened, options, runtime)
     seeds = list(range(runtime.seed, runtime.seed + options.trials))
-    with ExitStack() as stack:
-        own = stack.enter_context(process_group(runtime))
-        out = stack.enter_context(tempfile.TemporaryDirectory()) if runtime.out is None else runtime.out
+    with process_group(runtime) as own, shared_folder(runtime.out) as out:
         bench = Bench(opened.name, opened.model, opened.train, opened.test, replace(own, out=out))
         records = bench.run(training, seeds)
         results = results_of(bench, training, records, seeds) if records else []

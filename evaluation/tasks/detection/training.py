@@ -18,11 +18,10 @@ from evaluation.tasks.detection.schedules import PUBLISHED_BATCH, Schedule
 from evaluation.tuning import loop
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.optimizers import decayed_apart, make_optimizer
-from evaluation.tuning.precision import PRECISIONS
-from evaluation.tuning.seeds import seed_of
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
-from sslkit.runtime.context import Runtime
+from sslkit.runtime.context import PRECISIONS, Runtime
+from sslkit.runtime.device import generators_restored, seed_generators, seed_of
 from sslkit.runtime.distributed import rank, world_size
 
 if TYPE_CHECKING:  # importing it takes more than a second
@@ -151,8 +150,8 @@ def _settle(detector: "FasterRCNN", batches: Iterator[Any], first: int, seed: in
     steps, device = count(first), next(detector.parameters()).device
 
     def forward(batch: Any) -> None:
-        loop.seed_generators(step_seed(seed, next(steps)), device)
+        seed_generators(step_seed(seed, next(steps)), device)
         _total_loss(detector, batch)
 
-    with loop.generators_restored(device):
+    with generators_restored(device):
         precise_batch_norm(detector.train(), forward, batches)

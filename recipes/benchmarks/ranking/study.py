@@ -34,7 +34,8 @@ from evaluation.ranking.inputs.candidates import sampled
 from evaluation.ranking.scoring import needs, parse
 from evaluation.ranking.truth.agreement import spearman
 from evaluation.ranking.truth.ground_truth import at_an_end
-from evaluation.results.records import Records, each_once
+from evaluation.results.records import Records
+from evaluation.tuning.recorded import each_recorded
 from sslkit.errors import UserError
 
 OUT = results.path_of("ranking/study")
@@ -141,7 +142,7 @@ def recorded(
     """The cell of a metric on these images, computed once. Raises UserError."""
     identities = [[name, one.digest, one.image_size] for name, one in zoo.items()]
     key = {"task": task, "images": split.digest, "metric": metric, "models": identities, "seed": args.seed}
-    (cell,) = each_once([key], records, lambda _: cell_of(zoo, split, metric, args))
+    (cell,) = each_recorded([key], records, lambda _: cell_of(zoo, split, metric, args))
     return {name: cell[name] for name in ("scores", "seconds", "notes")}
 
 

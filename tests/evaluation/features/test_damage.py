@@ -17,9 +17,10 @@ from evaluation.ranking.summary import read_truth
 from evaluation.report import write_report
 from evaluation.report.reading import read_json
 from evaluation.results import store
-from evaluation.results.records import Records, each_once, read_records
+from evaluation.results.records import Records, read_records
 from evaluation.results.result import Result
 from evaluation.results.statistics import share
+from evaluation.tuning.recorded import each_recorded
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 from sslkit.files.writing import write_whole
@@ -207,7 +208,7 @@ def test_a_record_without_what_is_needed_is_named(tmp_path: Path) -> None:
     records = Records(tmp_path / "runs.jsonl")
     records.add({"a": 1}, {"valuf": 2})
     with pytest.raises(UserError, match=r"runs\.jsonl: the record of run \w+ lacks value"):
-        each_once([{"a": 1}], records, lambda number: {"value": 3}, ("value",))
+        each_recorded([{"a": 1}], records, lambda number: {"value": 3}, ("value",))
 
 
 @pytest.mark.parametrize("out", [".", "/", "..", "folder"])

@@ -9,7 +9,8 @@ from typing import BinaryIO
 import pytest
 
 from evaluation.results import records
-from evaluation.results.records import Records, each_once, run_id
+from evaluation.results.records import Records, run_id
+from evaluation.tuning.recorded import each_recorded
 from sslkit.errors import UserError
 from sslkit.files import writing
 
@@ -30,7 +31,7 @@ def _work(path: Path, log: Path, gate: object) -> None:
             file.write(f"{number}\n")
         return {"value": number}
 
-    each_once(KEYS, Records(path), work)
+    each_recorded(KEYS, Records(path), work)
 
 
 def test_a_record_is_found_by_its_key_in_any_order(tmp_path: Path) -> None:
@@ -134,9 +135,9 @@ def test_two_processes_share_the_runs_and_do_none_twice(tmp_path: Path) -> None:
 def test_what_is_recorded_is_not_done_again(tmp_path: Path) -> None:
     records, done = Records(tmp_path / "runs.jsonl"), []
     records.add(KEYS[2], {"value": 2})
-    found = each_once(KEYS, records, lambda number: done.append(number) or {"value": number})
+    found = each_recorded(KEYS, records, lambda number: done.append(number) or {"value": number})
     assert done == [0, 1, 3, 4, 5] and [record["value"] for record in found] == [0, 1, 2, 3, 4, 5]
-    assert each_once(KEYS, records, lambda number: pytest.fail("done twice")) == found
+    assert each_recorded(KEYS, records, lambda number: pytest.fail("done twice")) == found
 
 
 def test_a_claimed_run_is_left_to_its_owner_and_taken_over_when_that_one_fails(tmp_path: Path) -> None:
@@ -159,6 +160,6 @@ def test_a_claimed_run_is_left_to_its_owner_and_taken_over_when_that_one_fails(t
             let_go.set()
         return {"value": number}
 
-    each_once(KEYS, records, work)
+    each_recorded(KEYS, records, work)
     thread.join()
     assert order == [1, 2, 3, 4, 5, 0]

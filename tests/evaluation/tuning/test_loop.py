@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from tuning_steps import STEPS, batches, network, training
 
 from evaluation.tuning.checkpoint import Checkpoint
-from evaluation.tuning.loop import Diverged, State, fit
-from evaluation.tuning.processes import fabric_of
-from evaluation.tuning.seeds import dropout_seed
+from evaluation.tuning.loop import Diverged, State, dropout_seed, fit
 from sslkit.errors import UserError
+from sslkit.runtime.processes import fabric_on
 
 
 def trained(**how) -> tuple[dict[str, Tensor], State]:
@@ -60,7 +59,7 @@ def test_the_global_generator_is_restored_and_has_no_influence() -> None:
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_network_on_the_cpu_is_tuned_there_beside_gpus(precision: str, beside_gpus) -> None:
-    fabric = fabric_of(torch.device("cpu"), precision)
+    fabric = fabric_on(torch.device("cpu"), precision)
     assert isinstance(fabric.accelerator, CPUAccelerator) and fabric.device.type == "cpu"
     assert getattr(fabric.strategy.precision, "device", "cpu") == "cpu", "autocast is the CPU's"
     assert trained()[1].step == STEPS
@@ -128,7 +127,7 @@ def test_the_last_step_is_saved_whatever_the_time_between_checkpoints(tmp_path: 
 def test_only_a_part_of_the_weights_is_saved(tmp_path: Path) -> None:
     file, net = Checkpoint(tmp_path / "a.ckpt"), network()
     fit(training(net, saved=net[3]), checkpoint=file, progress=False)
-    assert set(file.load()["weights"]) == {"weight", "bias"}
+    assert set(file.load()["module"]) == {"weight", "bias"}
 
 
 def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:

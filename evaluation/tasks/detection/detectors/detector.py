@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.tasks.detection.detectors.body import check_trainable
 from evaluation.tasks.detection.detectors.sizes import Sizes
-from evaluation.tuning.seeds import seed_of
 from sslkit.errors import UserError, shown
 from sslkit.options.members import nearest
-from sslkit.runtime.device import seeded
+from sslkit.runtime.device import seed_of, seeded
 
 if TYPE_CHECKING:  # importing it takes more than a second
     from torchvision.models.detection import FasterRCNN

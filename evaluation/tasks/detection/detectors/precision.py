@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from evaluation.tuning.precision import autocast
+from sslkit.runtime.device import autocast
 
 if TYPE_CHECKING:  # importing it takes more than a second
     from torchvision.models.detection import FasterRCNN
@@ -24,7 +24,7 @@ def set_precision(detector: "FasterRCNN", precision: str) -> "FasterRCNN":
     """
     if precision == "float32":
         return detector
-    heads, within = detector.roi_heads, partial(autocast, precision, next(detector.parameters()))
+    heads, within = detector.roi_heads, partial(autocast, precision, next(detector.parameters()).device)
     head = getattr(heads.box_head, "res5", heads.box_head)  # C4's heads call layer4 by itself, for masks too
     layers = (head, heads.box_predictor, heads.mask_head, heads.mask_predictor)
     for part in dict.fromkeys((detector.backbone, detector.rpn.head, *layers)):

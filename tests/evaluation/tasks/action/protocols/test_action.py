@@ -21,7 +21,7 @@ from evaluation.results.records import read_records
 from evaluation.results.result import Result
 from evaluation.tasks.action.protocols.action import Options, action
 from evaluation.tuning.checkpoint import Checkpoint
-from evaluation.tuning.seeds import dropout_seed
+from evaluation.tuning.loop import dropout_seed
 from sslkit import backbones
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
@@ -127,7 +127,8 @@ def test_a_stopped_evaluation_goes_on_and_ends_the_same(
         action(network, f"video:{motion}", **how, out=tmp_path / "cut", save_seconds=0)
     (file,) = (tmp_path / "cut").glob(".action-*.ckpt")
     content = torch.load(file, weights_only=True)
-    Checkpoint(file, content.pop("key")).save({**content, "seconds": 1000.0})
+    content["hooks"]["History"]["seconds"] = 1000.0
+    Checkpoint(file, content.pop("key")).save(content)
     result = action(network, f"video:{motion}", **how, out=tmp_path / "cut")
     assert result.details["losses"] == expected.details["losses"] and result.value == expected.value
     (record,), (whole,) = (read_records(tmp_path / name / "action.jsonl").values() for name in ("cut", "whole"))
