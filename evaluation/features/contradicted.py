@@ -9,6 +9,7 @@ from torch.nn.functional import interpolate
 
 from evaluation.features.models import LoadedModel
 from sslkit.backbones import norm_statistics
+from sslkit.data.loader import evenly
 
 
 def contradiction(model: LoadedModel, pixels: Callable[[int], Tensor]) -> str:
@@ -17,7 +18,7 @@ def contradiction(model: LoadedModel, pixels: Callable[[int], Tensor]) -> str:
     pixels: reads at most so many images (N, C, S, S) uint8. "" for images that the network cannot take, of which its
     first pass says more.
     """
-    if model.card or model.frames is not None or not norm_statistics.has_statistics(model.net):
+    if model.card or model.item.axes or not norm_statistics.has_statistics(model.net):
         return ""
     try:
         return norm_statistics.contradiction(model.net, pixels(norm_statistics.IMAGES), model.mean, model.std)
@@ -32,9 +33,8 @@ def warn_of_pictures(model: LoadedModel, data: Any) -> None:
     """
 
     def pixels(most: int) -> Tensor:
-        rows = torch.linspace(0, len(data) - 1, min(len(data), most)).long().tolist()
         sides = (model.image_size, model.image_size)
-        pictures = (data.pixels[row][None].float() for row in rows)
+        pictures = (data.pixels[row][None].float() for row in evenly(len(data), most))
         return torch.cat([interpolate(one, sides, mode="bilinear", antialias=True) for one in pictures]).round().byte()
 
     if model.in_chans == 3:

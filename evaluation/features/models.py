@@ -23,6 +23,7 @@ from sslkit.composition.method import Method
 from sslkit.data.decode.scale import Scale
 from sslkit.data.image_options import MOST_PIXELS
 from sslkit.data.images import Images
+from sslkit.data.items import IMAGE, Item, item_of
 from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 from sslkit.options.settings import overlaid, setting
@@ -77,8 +78,13 @@ class LoadedModel:
         return self.backbone.in_chans
 
     @property
+    def item(self) -> Item:
+        """What the network takes: images, or clips (B, C, T, S, S)."""
+        return self.backbone.item
+
+    @property
     def frames(self) -> int | None:
-        """Number of frames T of the clips (B, C, T, S, S) that the network takes; None for images."""
+        """Frames of a clip; None for images."""
         return self.backbone.frames
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -96,9 +102,9 @@ class LoadedModel:
         resize: length of the shorter side before the crop; None: the model's own. Raises UserError for a size below
         image_size, and for videos or a network of clips, which only the protocol "action" supports.
         """
-        for sees, who in ((self.frames, self.name), (getattr(images, "frames", None), images.name)):
-            if sees is not None:
-                raise UserError(f"{who} uses clips of {sees} frames, not images: use recipes/action_eval.py")
+        for item, who in ((self.item, self.name), (images.item, images.name)):
+            if item.axes:
+                raise UserError(f"{who} uses {item.about}, not images: use recipes/action_eval.py")
         asked = {"resize": resize, "interpolation": interpolation}
         how = self.resizing.of_images() | {name: value for name, value in asked.items() if value is not None}
         if how["resize"] < self.image_size:
@@ -231,7 +237,7 @@ def _of_entry(
     if in_chans not in (None, own["in_chans"]):
         raise UserError(f"{entry.folder} takes images of {own['in_chans']} channels, not {in_chans}")
     size = image_size or own["image_size"]
-    backbone = _wrapped(entry.backbone(trust=trust), own["name"], size, own["in_chans"], own.get("frames"))
+    backbone = _wrapped(entry.backbone(trust=trust), own["name"], size, own["in_chans"], item_of(own.get("frames")))
     own = {"entry": entry, "card": entry.card, "scale": entry.scale}
     return _loaded(backbone, entry.folder.name, (norm["mean"], norm["std"]), **own)
 
@@ -242,19 +248,21 @@ def _of_export(path: Path) -> LoadedModel:
     frozen = exporting.load(path)
     about = frozen.about
     resizing = Resizing(about.image_size, about.crop_pct, about.interpolation, about.crop_mode)
-    backbone = _wrapped(frozen.net.requires_grad_(True), about.name, about.image_size, about.in_chans, about.frames)
+    backbone = _wrapped(
+        frozen.net.requires_grad_(True), about.name, about.image_size, about.in_chans, item_of(about.frames)
+    )
     return _loaded(backbone, about.name, (about.mean, about.std), resizing=resizing, scale=Scale(about.range))
 
 
 def _of_module(model: nn.Module, image_size: int | None, in_chans: int | None) -> LoadedModel:
     if isinstance(model, Method):
         return _as_asked(_loaded(copy.deepcopy(model.backbone), model.name, model.normalize), image_size, in_chans)
-    frames = None
+    item = IMAGE
     if isinstance(model, Backbone):
-        image_size, in_chans, frames = image_size or model.image_size, in_chans or model.in_chans, model.frames
+        image_size, in_chans, item = image_size or model.image_size, in_chans or model.in_chans, model.item
         model = model.net
     name = type(model).__name__
-    return _loaded(_wrapped(copy.deepcopy(model), name, image_size or 224, in_chans or 3, frames), name)
+    return _loaded(_wrapped(copy.deepcopy(model), name, image_size or 224, in_chans or 3, item), name)
 
 
 def _of_timm(text: str, word: Word, *, image_size: int | None) -> LoadedModel:
@@ -297,13 +305,13 @@ def _untrained(
 ) -> LoadedModel:
     net = entry.untrained(trust=trust)
     trained = _of_entry(entry, image_size, in_chans, trust)
-    backbone = _wrapped(net, trained.backbone.recipe.name, trained.image_size, trained.in_chans, trained.frames)
+    backbone = _wrapped(net, trained.backbone.recipe.name, trained.image_size, trained.in_chans, trained.item)
     name = f"random:{entry.folder.name}{':' if seed else ''}{seed}"
     return _loaded(backbone, name, (trained.mean, trained.std), scale=trained.scale)
 
 
-def _wrapped(net: nn.Module, name: str, image_size: int, in_chans: int, frames: int | None = None) -> Backbone:
-    return Backbone(net, Recipe(name), image_size=image_size, in_chans=in_chans, frames=frames)
+def _wrapped(net: nn.Module, name: str, image_size: int, in_chans: int, item: Item = IMAGE) -> Backbone:
+    return Backbone(net, Recipe(name), image_size=image_size, in_chans=in_chans, item=item)
 
 
 def _loaded(

@@ -70,7 +70,7 @@ class LayerPooling(nn.Module):
 
 def layers(own: Backbone) -> tuple[str, ...]:
     """The layers of a network, "layer1" first; none if they cannot be read."""
-    known = hasattr(own.net, "forward_intermediates") and own.frames is None
+    known = hasattr(own.net, "forward_intermediates") and not own.item.axes
     return tuple(f"layer{k}" for k in range(1, len(own.net.feature_info) + 1)) if known else ()
 
 

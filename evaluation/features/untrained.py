@@ -22,7 +22,7 @@ def untrained(model: LoadedModel, seed: int = 0) -> LoadedModel | None:
     if net is None:
         return None
     own = model.backbone
-    sizes = {"image_size": own.image_size, "in_chans": own.in_chans, "frames": own.frames}
+    sizes = {"image_size": own.image_size, "in_chans": own.in_chans, "item": own.item}
     backbone = backbones.Backbone(net, own.recipe, **sizes).eval()
     named = {"name": f"untrained {model.name}", "digest": weights_digest(net)}
     return replace(model, backbone=backbone, entry=None, card={}, classifier=None, **named)

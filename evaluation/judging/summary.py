@@ -207,8 +207,7 @@ def chosen(checkpoint: Any, zoo: Any) -> Members[Any]:
 
 def described(model: LoadedModel) -> str:
     size = sum(p.numel() for p in model.net.parameters()) / 1e6
-    seen = "images" if model.frames is None else f"clips of {model.frames} frames"
-    return f"{model.name}: {size:.2f} M parameters, {model.width} features, {seen} of {model.image_size} px"
+    return f"{model.name}: {size:.2f} M parameters, {model.width} features, {model.item.about} of {model.image_size} px"
 
 
 def paired(results: list[Result]) -> list[list[Result]]:

@@ -6,10 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from sslkit.data.items import IMAGE, Item
 from sslkit.errors import UserError
 from sslkit.layers.patch_convolution import use_products
 
 CLASSIFIERS = ("fc", "classifier", "head", "heads")  # attributes of torchvision's and timm's networks
+# By the number of an item's further axes. A backbone names no memory format itself, as torch.save cannot write one.
+CONVOLUTIONS, LAYOUTS = (nn.Conv2d, nn.Conv3d), (torch.channels_last, torch.channels_last_3d)
 
 
 @dataclass(frozen=True)
@@ -45,26 +48,24 @@ class Backbone(nn.Module):
     """A network (B, C, H, W) -> (B, width) with its measured width and the recipe to rebuild it.
 
     net: the module, without a classifier. recipe: how a card rebuilds it.
-    image_size, in_chans: of the expected images. frames: of the expected clips (B, C, T, H, W); None for images.
+    image_size, in_chans: of the expected images. item: what it takes, of clips (B, C, T, H, W).
     """
 
-    def __init__(
-        self, net: nn.Module, recipe: Recipe, *, image_size: int, in_chans: int, frames: int | None = None
-    ) -> None:
+    def __init__(self, net: nn.Module, recipe: Recipe, *, image_size: int, in_chans: int, item: Item = IMAGE) -> None:
         super().__init__()
         self.net = net
         self.recipe = recipe
         self.image_size = image_size
         self.in_chans = in_chans
-        self.frames = frames
-        kinds, convolution = {type(layer) for layer in net.modules()}, nn.Conv2d if frames is None else nn.Conv3d
+        self.item = item
+        kinds, convolution = {type(layer) for layer in net.modules()}, CONVOLUTIONS[len(item.axes)]
         is_transformer = nn.MultiheadAttention in kinds or hasattr(net, "patch_embed")
         self.convolutional = convolution in kinds and not is_transformer
         self.patch = net.patch_embed.patch_size[0] if self.is_vit else 1
         if self.is_vit:
             use_products(net.patch_embed)
         self.norm_is_frozen = False
-        self.width = _measure(net, self.input_shape(), recipe.name)  # a lazy layer has its weights from here on
+        self.width = _measure(net, self.input_shape(), item, recipe.name)  # a lazy layer has its weights from here on
         if self.convolutional:
             self._lay_out()
 
@@ -95,15 +96,20 @@ class Backbone(nn.Module):
 
     @property
     def layout(self) -> torch.memory_format:
-        """The order of a convolutional network's memory. A property, as torch.save cannot write a memory format."""
-        return torch.channels_last if self.frames is None else torch.channels_last_3d
+        """The order of a convolutional network's memory."""
+        return LAYOUTS[len(self.item.axes)]
+
+    @property
+    def frames(self) -> int | None:
+        """The frames of a clip; None for images."""
+        return next(iter(self.item.axes), None)
 
     def _lay_out(self) -> None:
-        """Store the weights of images' or clips' convolutions channels last; those of another rank stay as they are.
+        """Store the weights of the items' convolutions channels last; those of another rank stay as they are.
 
         `nn.Module.to(memory_format=...)` refuses a network that has both, such as kernels over time and over space.
         """
-        rank = 4 if self.frames is None else 5
+        rank = 1 + len(self.input_shape())
         for weight in (*self.net.parameters(), *self.net.buffers()):
             if weight.dim() == rank:
                 # not `contiguous`, which leaves kernels of one pixel with strides that are not their gradients'
@@ -111,8 +117,12 @@ class Backbone(nn.Module):
 
     def input_shape(self, size: int | None = None) -> tuple[int, ...]:
         """(C, S, S) of an image, (C, T, S, S) of a clip. size: S; None is image_size."""
-        size = size or self.image_size
-        return (self.in_chans, *([] if self.frames is None else [self.frames]), size, size)
+        return self.item.shape(self.in_chans, size or self.image_size)
+
+    def check_images(self, objective: str) -> None:
+        """Raises UserError unless it takes images. objective: "NAME takes images", for the message."""
+        if self.item.axes:
+            raise UserError(f"{objective} only, and backbone {self.recipe.name} takes {self.item.name}s")
 
     @property
     def is_vit(self) -> bool:
@@ -159,10 +169,11 @@ class Backbone(nn.Module):
 
         Raises UserError for a network of clips, and for one without timm's `forward_features` and `forward_head`.
         """
-        known = hasattr(self.net, "forward_features") and hasattr(self.net, "forward_head")
-        if self.frames is not None or not known:
-            instead = "take a timm model" if self.frames is None else "an objective on maps takes images, not clips"
-            raise UserError(f"backbone {self.recipe.name} gives no feature map: {instead}")
+        of_timm = hasattr(self.net, "forward_features") and hasattr(self.net, "forward_head")
+        if self.item.axes or not of_timm:
+            others = f"an objective on maps takes images, not {self.item.name}s"
+            remedy = others if self.item.axes else "take a timm model"
+            raise UserError(f"backbone {self.recipe.name} gives no feature map: {remedy}")
         last = self.net.forward_features(self.laid_out(x))
         pooled = self.net.forward_head(last)
         if last.dim() == 4 and getattr(self.net, "output_fmt", "NCHW") == "NHWC":
@@ -192,17 +203,16 @@ def reason(error: Exception) -> str:
     return said if isinstance(error, RuntimeError) else f"{type(error).__name__}: {said}"
 
 
-def _measure(net: nn.Module, one: tuple[int, ...], name: str) -> int:
-    """The number of features. one: the shape of an image or a clip."""
+def _measure(net: nn.Module, one: tuple[int, ...], item: Item, name: str) -> int:
+    """The number of features. one: the shape of an item."""
     training = net.training
     net.eval()
-    shape = (2 if len(one) == 3 else 1, *one)
+    shape = (1 if item.axes else 2, *one)
     try:
         with torch.no_grad():
             out = net(torch.zeros(shape))
     except Exception as error:  # networks raise any class for an unsupported size
-        kind = "images" if len(one) == 3 else "clips"
-        raise UserError(f"backbone {name} cannot take {kind} of shape {shape}: {reason(error)}") from error
+        raise UserError(f"backbone {name} cannot take {item.name}s of shape {shape}: {reason(error)}") from error
     net.train(training)
     if not isinstance(out, Tensor) or out.dim() != 2:
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__

@@ -12,6 +12,7 @@ from torch import nn
 from sslkit.backbones import clips, network_lines, timm_allowed
 from sslkit.backbones.base import Backbone, Recipe, reason
 from sslkit.backbones.network_lines import TimmNetwork
+from sslkit.data.items import item_of
 from sslkit.data.resizing import SMALL
 from sslkit.errors import UserError
 from sslkit.options import own_code
@@ -63,7 +64,7 @@ def build(backbone: str | nn.Module, *, image_size: int, in_chans: int, frames: 
         _check_name(backbone, made_of[0])
         sizes = _size_arguments(made_of[0], image_size)
         return _of_size(backbone, made_of, sizes, image_size, in_chans, adapt=image_size <= SMALL)
-    return Backbone(net, recipe, image_size=image_size, in_chans=in_chans, frames=frames)
+    return Backbone(net, recipe, image_size=image_size, in_chans=in_chans, item=item_of(frames))
 
 
 def _frames_of(name: str, frames: int | None) -> int | None:

@@ -72,7 +72,7 @@ class Method(nn.Module):
         self.progress = 0.0
         self.compiled_views = False
         self.terms_of: dict[str, list[str]] = {}  # names of the last step's terms, by regulariser
-        ones = [1] * (2 if self.backbone.frames is None else 3)
+        ones = [1] * (len(self.backbone.input_shape()) - 1)
         mean, std = (torch.tensor(x).view(1, -1, *ones) for x in normalize)
         self.register_buffer("mean", mean, persistent=False)
         self.register_buffer("std", std, persistent=False)
@@ -288,7 +288,7 @@ def method(
         plugged = {part: own for part, own in options.items() if part != "objective"}
         parts = {part: kinds[part](widths[own.get("reads", kinds[part].reads)], **own) for part, own in plugged.items()}
     own = kinds["objective"].views
-    recipe = _fitted(own if body.frames is None else for_clips(own), image_size, body.patch, views or {})
+    recipe = _fitted(for_clips(own) if body.item.axes else own, image_size, body.patch, views or {})
     step_checks.check_crops(body, recipe, image_size)
     return Method(
         name,

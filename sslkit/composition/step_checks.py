@@ -36,7 +36,7 @@ def check_step(method: Steps, images: Tensor | Crops, index: Tensor, labels: Ten
     if len(images) * distributed.world_size() < 2:
         raise UserError("a step needs at least two images: losses compare them and batch norm needs a batch")
     check_batch(method, len(images) * distributed.world_size())
-    if method.backbone.frames is not None:
+    if method.backbone.item.axes:
         check_clips(method, images.shape[1])
     if method.objective.needs_labels and labels is None:
         raise UserError(f"{method.name} learns from labels: call method(images, index, labels=labels)")
@@ -56,23 +56,24 @@ def _check_index(index: Tensor, count: int) -> None:
 
 
 def _check_shape(images: Tensor, body: Backbone) -> None:
-    channels, frames = body.in_chans, body.frames
-    if frames is None and (images.dim() != 4 or images.shape[1] != channels):
-        raise UserError(f"images must be (N, {channels}, H, W) for in_chans={channels}, got {tuple(images.shape)}")
-    if frames is not None and (images.dim() != 6 or images.shape[2:4] != (channels, frames)):
-        raise UserError(
-            f"clips must be (N, R, {channels}, {frames}, H, W), R of each video, for frames={frames}, "
-            f"got {tuple(images.shape)}"
-        )
+    of_one, several = body.input_shape()[:-2], bool(body.item.axes)
+    if images.dim() == 3 + several + len(of_one) and images.shape[1 + several : -2] == of_one:
+        return
+    numbers = ", ".join(map(str, of_one))
+    if several:
+        wanted = f"clips must be (N, R, {numbers}, H, W), R of each video, for frames={body.frames}"
+    else:
+        wanted = f"images must be (N, {numbers}, H, W) for in_chans={numbers}"
+    raise UserError(f"{wanted}, got {tuple(images.shape)}")
 
 
 def _check_crops(crops: Crops, method: Steps) -> None:
     sizes = [view.size or method.image_size for view in method.recipe.each()]
     body = method.backbone
-    if body.frames is not None or (crops.channels, crops.sizes) != (body.in_chans, sizes):
+    if body.item.axes or (crops.channels, crops.sizes) != (body.in_chans, sizes):
         raise UserError(
             f"the batch holds crops of {crops.channels} channels and {crops.sizes} pixels; {method.name} takes "
-            f"{body.in_chans} channels and {'clips' if body.frames is not None else f'{sizes} pixels'}: make "
+            f"{body.in_chans} channels and {f'{body.item.name}s' if body.item.axes else f'{sizes} pixels'}: make "
             "CroppedImages from the recipe and image_size of this method"
         )
     if method.needs_images and crops.whole is None:

@@ -17,6 +17,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map  # the place 
 from sslkit.data.decode import fill
 from sslkit.data.decode.scale import Range, Scale
 from sslkit.data.image_options import ImageOptions
+from sslkit.data.items import IMAGE, Item
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 
@@ -90,12 +91,14 @@ class Images(Dataset):
     is_whole: False for a part of other images.
     scale: how stored values become bytes, see `sslkit.data.decode.scale`. range: that of pixels of more than 8 bits.
     workers: number of these in `loader.batches_in_order`, or "auto"; a run sets its data.workers.
+    item: of a row.
     identifies: batches also have `pixel_digest`: (n,) int64, equal for the same image, see `sslkit.data.pixel_digest`.
     """
 
     decodes: ClassVar[bool] = True
     is_whole: bool = True
     workers: int | str = "auto"
+    item: Item = IMAGE
     scale: Scale = Scale()
     identifies: bool = False
 

@@ -236,10 +236,14 @@ def in_order(rows: Sequence[int], size: int) -> Parts:
     return Parts(-(-len(rows) // size), lambda part: rows[part * size : (part + 1) * size])
 
 
+def evenly(length: int, most: int) -> list[int]:
+    """At most `most` rows of `length`, the first and the last among them, at equal distances."""
+    return torch.linspace(0, length - 1, min(length, most)).long().tolist()
+
+
 def spaced(images: Images, most: int) -> Tensor:
     """(n, C, H, W) uint8, or clips: at most `most` images, evenly spaced, read by this process."""
-    rows = torch.linspace(0, len(images) - 1, min(len(images), most)).long().tolist()
-    return images.__getitems__(rows)["images"]
+    return images.__getitems__(evenly(len(images), most))["images"]
 
 
 def batches_of_parts(

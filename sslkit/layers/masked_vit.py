@@ -46,8 +46,7 @@ def check_images(name: str, backbone: nn.Module) -> None:
 
     name: of the objective.
     """
-    if backbone.frames is not None:
-        raise UserError(f"{name} takes images only, and backbone {backbone.recipe.name} takes clips")
+    backbone.check_images(f"{name} takes images")
     check(backbone.net, backbone.recipe.name)
     size, patch = backbone.image_size, backbone.patch
     if size % patch:

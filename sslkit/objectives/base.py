@@ -116,6 +116,10 @@ class Objective(nn.Module):
         steps = [list(accumulate(modules, lambda x, module: module(x), initial=batch))[1:] for batch in batches]
         return [wide(torch.cat(parts)).unflatten(0, (len(views), -1)) for parts in zip(*steps, strict=True)]
 
+    def full_size(self, views: Sequence[Tensor]) -> int:
+        """Return the number of full-size views: of clips there may be more than in the recipe."""
+        return sum(v.shape == views[0].shape for v in views) if self.backbone.item.axes else len(self.views.views)
+
     def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Hidden]:
         """Captions and masks of the patches that are hidden from the network in a step, for its picture.
 

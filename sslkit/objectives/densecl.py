@@ -58,7 +58,7 @@ class DenseCL(Objective):
         dim: Width = 128,
     ) -> None:
         super().__init__(backbone)
-        if backbone.is_vit or backbone.frames is not None:
+        if backbone.is_vit or backbone.item.axes:
             raise UserError(
                 f"densecl needs the feature map of a convolutional network for images, and {backbone.recipe.name} has "
                 "none: take narrow_resnet, resnet50 or another ResNet of timm; for a ViT take ibot or dinov2"

@@ -56,9 +56,7 @@ class LeJEPA(Objective):
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Crops:
         """Embed all crops, one forward per resolution."""
-        # of clips, all full-size views have a part in the centre: there is one for each clip of a video
-        full = len(self.views.views) if self.backbone.frames is None else sum(v.shape == views[0].shape for v in views)
-        return embed_crops(self.backbone, self.projector, views, full, index)
+        return embed_crops(self.backbone, self.projector, views, self.full_size(views), index)
 
     def align(self, e: Crops) -> Tensor:
         """Mean squared distance of every crop to the mean of the image's full-size views (eq. 6), times 1 - weight."""

@@ -52,8 +52,7 @@ class MAE(Objective):
     ) -> None:
         super().__init__(backbone)
         net = backbone.net
-        if backbone.frames is not None:
-            raise UserError(f"mae and u_mae take images only, and backbone {backbone.recipe.name} takes clips")
+        backbone.check_images("mae and u_mae take images")
         masked_vit.check(net, backbone.recipe.name)
         self.dim = backbone.width
         self.patches, self.mask_ratio = net.patch_embed.num_patches, mask_ratio

@@ -81,8 +81,7 @@ class ReLICv2(WithTeacher):
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Contrasted:
         """Embed all crops with the student, the full-size ones with the teacher, and draw the negatives."""
-        # of clips there are as many full-size views as a video has clips
-        full = len(self.views.views) if self.backbone.frames is None else sum(v.shape == views[0].shape for v in views)
+        full = self.full_size(views)
         e = embed_crops(self.backbone, self.projector, views, full, index)
         with teacher.inference(self.teacher):
             (target,) = stacked(full, self.teacher(torch.cat(list(views[:full]))))

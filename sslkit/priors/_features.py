@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from sslkit.data import same_data
-from sslkit.data.loader import batches_in_order, batches_of_parts, in_order
+from sslkit.data.items import Item
+from sslkit.data.loader import batches_in_order, batches_of_parts, evenly, in_order
 from sslkit.errors import UserError
 from sslkit.files.store import key_of
 from sslkit.priors.base import Prior
@@ -25,9 +26,9 @@ from sslkit.runtime.waiting import from_first, together
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
 
-_BATCH = 128  # images; for videos a quarter as many frames
+_BATCH = 128  # images
 _BAR_FROM = 2000  # smallest number of images with a progress bar
-_FRAMES_OF_CLIP = 4  # frames of a clip used to fit a prior
+_OF_CLIP = 4  # frames of a clip used to fit a prior
 _MOST_TO_FIT = 10_000  # images whose features the whitening is fitted to
 _ON_DEVICE = 2**30  # bytes of the largest table that is kept on a GPU, unless 1 / 16 of its memory is more
 
@@ -84,7 +85,7 @@ def _tabulated(prior: Prior, dataset: "Images", cache: Path | None, device: torc
     if isinstance(prior, FilePrior):
         prior.check(dataset)
         return prior.array
-    what, unit = f"the features of prior {prior.name}", _rows_at_once(dataset)
+    what, unit = f"the features of prior {prior.name}", dataset.item.rows_at_once(_BATCH)
     if cache is None or prior.identity is None:
         with together(what):
             return np.concatenate(list(_batches(prior, dataset, device, in_order(range(len(dataset)), unit))))
@@ -110,7 +111,7 @@ def fit(prior: PcaPrior, dataset: "Images", *, cache: Path | None) -> None:
         prior.fit(sample(prior, dataset))
         yield prior.components_of_fit()
 
-    rows = _spaced(len(dataset), prior.most_images)
+    rows = evenly(len(dataset), prior.most_images)
     fitted_to = from_first("the content of the fitted images", lambda: _digest(dataset, rows))
     path = Path(cache) / f"fit-{key_of(prior.identity, fitted_to)}.npy"
     prior.restore(stored(path, None, fitted, what=what), dataset.channels)
@@ -140,10 +141,10 @@ def some_features(prior: Prior, dataset: "Images", table: FeatureTable | None, d
 
     table: of all images, if there is one. Raises UserError for features that are not finite.
     """
-    rows = _spaced(len(dataset), _MOST_TO_FIT)
+    rows = evenly(len(dataset), _MOST_TO_FIT)
     if table is not None:
         return table.rows(torch.tensor(rows))
-    parts = in_order(rows, _rows_at_once(dataset))
+    parts = in_order(rows, dataset.item.rows_at_once(_BATCH))
     return torch.from_numpy(np.concatenate(list(_batches(prior, dataset, device, parts))))
 
 
@@ -152,24 +153,17 @@ def sample(prior: PcaPrior, dataset: "Images") -> Tensor:
 
     Float in [0, 1] and at most of the prior's input size; of videos up to four frames of a clip.
     """
-    if not hasattr(dataset, "frames"):
-        rows = _spaced(len(dataset), prior.most_images)
-        return torch.cat([prior.shrunk(batch["images"]) for _, batch in batches_in_order(dataset, rows, _BATCH)])
-    shown = _spaced(dataset.frames, _FRAMES_OF_CLIP)
-    rows = _spaced(len(dataset), prior.most_images // (len(shown) * dataset.clips))
-    parts = []
-    for _, batch in batches_in_order(dataset, rows, _rows_at_once(dataset)):
-        clips = batch["images"][:, :, :, shown]  # (n, R, C, T, H, W)
-        parts.append(prior.shrunk(clips.transpose(2, 3).flatten(0, 2)))
-    return torch.cat(parts)
+    item = dataset.item
+    rows = evenly(len(dataset), prior.most_images // item.pictures(_OF_CLIP))
+    batches = batches_in_order(dataset, rows, item.rows_at_once(_BATCH))
+    return torch.cat([prior.shrunk(_pictures(batch["images"], item)) for _, batch in batches])
 
 
-def _spaced(length: int, most: int) -> list[int]:
-    return torch.linspace(0, length - 1, min(length, most)).long().tolist()
-
-
-def _rows_at_once(dataset: "Images") -> int:
-    return max(1, 4 * _BATCH // (dataset.frames * dataset.clips)) if hasattr(dataset, "frames") else _BATCH
+def _pictures(batch: Tensor, item: Item) -> Tensor:
+    """Images (n, C, H, W) as they are; of clips (n, R, C, T, H, W) a few frames, (m, C, H, W)."""
+    if not item.axes:
+        return batch
+    return batch[:, :, :, evenly(*item.axes, _OF_CLIP)].transpose(2, 3).flatten(0, 2)
 
 
 def _batches(
@@ -179,7 +173,7 @@ def _batches(
     from tqdm import tqdm
 
     read = batches_of_parts(dataset, parts, readers=world_size())
-    hidden = len(parts) * _rows_at_once(dataset) <= _BAR_FROM or rank() > 0
+    hidden = len(parts) * dataset.item.rows_at_once(_BATCH) <= _BAR_FROM or rank() > 0
     shown = {"desc": f"prior {prior.name}", "unit": "batch", "total": len(parts)}
     for rows, batch in tqdm(read, **shown, disable=True if hidden else None):
         features = prior(batch["images"].to(device))

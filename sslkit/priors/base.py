@@ -111,7 +111,7 @@ class NetworkPrior(Prior):
 
     def check(self, dataset: "Images") -> None:
         """Warn of weights of others whose batch normalisation contradicts the images."""
-        if self.is_ready_made and not hasattr(dataset, "frames") and norm_statistics.has_statistics(self.network):
+        if self.is_ready_made and not dataset.item.axes and norm_statistics.has_statistics(self.network):
             pixels = self._sized(self._of_channels(to_float(spaced(dataset, norm_statistics.IMAGES))))
             said = norm_statistics.contradiction(self.network, pixels, self.mean, self.std)
             norm_statistics.warn(f"prior {self.name}", said)

@@ -6,6 +6,7 @@ import torch
 
 from sslkit.backbones import wheels, words
 from sslkit.backbones.pretrained import timm_network
+from sslkit.data.items import item_of
 from sslkit.errors import UserError
 from sslkit.priors.base import NetworkPrior
 from sslkit.zoo.entry import ZooEntry
@@ -35,8 +36,8 @@ def _of_entry(prior: str, which: str) -> tuple[torch.nn.Module, dict]:
         raise UserError(f"prior {prior}: there is no such zoo entry: give the folder of one, or {known}")
     entry = ZooEntry.load(folder)
     body, norm = entry.fields("backbone", "normalize")
-    if body.get("frames") is not None:
-        raise UserError(f"prior {prior}: its network takes clips of videos, and a prior takes images")
+    if (item := item_of(body.get("frames"))).axes:
+        raise UserError(f"prior {prior}: its network takes {item.name}s of {item.rows}, and a prior takes images")
     config = {"size": body["image_size"], "channels": body["in_chans"], "mean": norm["mean"], "std": norm["std"]}
     return entry.backbone(), config
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sslkit.backbones.wheels import WHEELS
+from sslkit.data.items import item_of
 from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 from sslkit.files.reading import escaped
@@ -148,9 +149,8 @@ def is_ready_made(word: str) -> bool:
 def preprocessing(card: Mapping[str, Any]) -> dict[str, Any]:
     """How a card's network takes images, in timm's terms, as for `pretrained_cfg_overlay`."""
     body, size = card["backbone"], card["backbone"]["image_size"]
-    time = (body["frames"],) if "frames" in body else ()
     return {
-        "input_size": (body["in_chans"], *time, size, size),
+        "input_size": item_of(body.get("frames")).shape(body["in_chans"], size),
         "mean": tuple(card["normalize"]["mean"]),
         "std": tuple(card["normalize"]["std"]),
         **Resizing.usual(size).of_card(),

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sslkit.data.items import item_of
 from sslkit.errors import UserError
 from sslkit.files import reading
 from sslkit.zoo import card
@@ -81,8 +82,7 @@ class About:
     @property
     def input_size(self) -> tuple[int, ...]:
         """(C, S, S) of an image, (C, T, S, S) of a clip."""
-        time = () if self.frames is None else (self.frames,)
-        return (self.in_chans, *time, self.image_size, self.image_size)
+        return item_of(self.frames).shape(self.in_chans, self.image_size)
 
 
 class Frozen(nn.Module):

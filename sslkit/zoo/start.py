@@ -17,6 +17,7 @@ from sslkit.backbones.base import Backbone, Origin, Recipe
 from sslkit.backbones.pretrained import head_names, load, no_model, normalization, timm_network
 from sslkit.backbones.weight_files import parted
 from sslkit.backbones.words import Word
+from sslkit.data.items import IMAGE, Item, item_of
 from sslkit.errors import UserError
 from sslkit.zoo import weights
 from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
@@ -40,23 +41,23 @@ def start(word: str, *, image_size: int, in_chans: int, frames: int | None = Non
     Raises UserError for a word of another form, weights that are missing, damaged or of another network, and a network
     of images for clips or the reverse.
     """
-    parts = words.parse(word, f"init={word}")
+    parts, item = words.parse(word, f"init={word}"), item_of(frames)
     with torch.random.fork_rng(devices=[]):
         if parts.kind == "timm":
-            return _of_timm(word, parts, image_size, in_chans, frames, backbone)
+            return _of_timm(word, parts, image_size, in_chans, item, backbone)
         if parts.kind == "published":
-            return _of_published(word, parts, image_size, in_chans, frames, backbone)
-        return _of_entry(word, image_size, in_chans, frames, backbone)
+            return _of_published(word, parts, image_size, in_chans, item, backbone)
+        return _of_entry(word, image_size, in_chans, item, backbone)
 
 
-def _of_timm(word: str, parts: Word, image_size: int, in_chans: int, frames: int | None, backbone: str) -> Backbone:
+def _of_timm(word: str, parts: Word, image_size: int, in_chans: int, item: Item, backbone: str) -> Backbone:
     import timm
 
     name, file = parts.name, parts.file
     if not timm.is_model(name):
         raise no_model(f"init={word}", name)
     config = timm.get_pretrained_cfg(name).to_dict()
-    _check_use(word, name, config["input_size"][0], in_chans, frames, backbone)
+    _check_use(word, name, config["input_size"][0], in_chans, item, backbone)
     body = builder.published(name, image_size=image_size, in_chans=in_chans, arguments=parts.arguments)
     if file:
         note = load(body.net, file, network=name, where=f"init={word}", remedy=REMEDY).line
@@ -71,14 +72,12 @@ def _of_timm(word: str, parts: Word, image_size: int, in_chans: int, frames: int
     return body
 
 
-def _of_published(
-    word: str, parts: Word, image_size: int, in_chans: int, frames: int | None, backbone: str
-) -> Backbone:
+def _of_published(word: str, parts: Word, image_size: int, in_chans: int, item: Item, backbone: str) -> Backbone:
     name, file = parts.name, parts.file
     if not file:
         raise UserError(f"init={word}: write published:NAME:FILE, with one of {', '.join(published.CHECKPOINTS)}")
     checkpoint, path = published.find(name), Path(file).expanduser()
-    _check_use(word, "resnet50", 3, in_chans, frames, backbone)
+    _check_use(word, "resnet50", 3, in_chans, item, backbone)
     state = published.network(name, path).state_dict()
     body = builder.published("resnet50", image_size=image_size, in_chans=in_chans)
     note = _filled(body.net, state, "resnet50", str(path))
@@ -86,34 +85,34 @@ def _of_published(
     return body
 
 
-def _of_entry(word: str, image_size: int, in_chans: int, frames: int | None, backbone: str) -> Backbone:
+def _of_entry(word: str, image_size: int, in_chans: int, item: Item, backbone: str) -> Backbone:
     folder = Path(word).expanduser()
     if not folder.is_dir():
         raise UserError(f"init={word}: there is no such zoo entry; init= takes {KINDS}")
     entry = ZooEntry.load(folder)
     about, norm = entry.fields("backbone", "normalize")
-    _check_use(word, about["name"], about["in_chans"], in_chans, frames, backbone, about.get("frames"))
+    _check_use(word, about["name"], about["in_chans"], in_chans, item, backbone, item_of(about.get("frames")))
     state = weights.read(folder / WEIGHTS)
     net, recipe = _network(entry, image_size, backbone)
     note = _filled(net, state, about["name"], str(folder / WEIGHTS))
-    body = Backbone(net, recipe, image_size=image_size, in_chans=in_chans, frames=frames)
+    body = Backbone(net, recipe, image_size=image_size, in_chans=in_chans, item=item)
     digest = weights.sha256(folder / WEIGHTS)
     body.recipe.origin = Origin(word, digest, (tuple(norm["mean"]), tuple(norm["std"])), (note,))
     return body
 
 
-def _check_use(
-    word: str, name: str, takes: int, in_chans: int, frames: int | None, backbone: str, clip: int | None = None
-) -> None:
+def _check_use(word: str, name: str, takes: int, in_chans: int, item: Item, backbone: str, own: Item = IMAGE) -> None:
     """Raises UserError for a network other than the run's, of other channels, or of clips instead of images."""
     if backbone not in ("auto", name, name.partition(".")[0]):
         raise UserError(
             f"backbone={backbone}, but init={word} is the network {name}: leave backbone= out, or give weights of "
             f"{backbone}"
         )
-    if (clip is None) != (frames is None):
-        sees, are = ("images", "videos") if clip is None else ("clips of videos", "images")
-        raise UserError(f"init={word}: its network {name} takes {sees}, and the data are {are}: give another init=")
+    if own.name != item.name:
+        sees = f"{own.name}s of {own.rows}" if own.axes else own.rows
+        raise UserError(
+            f"init={word}: its network {name} takes {sees}, and the data are {item.rows}: give another init="
+        )
     if takes != in_chans:
         converted = {takes, in_chans} == {1, 3}  # gray and colour; of other channels nothing says which are meant
         change = f"data.channels={takes} converts them" if converted else f"give an init= of {in_chans}, or none"

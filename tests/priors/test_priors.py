@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from sslkit.data.items import IMAGE
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 from sslkit.priors import build as build_prior
@@ -36,7 +37,7 @@ def lite0() -> str:
 class FewImages:
     """The first rows of a data set, as `prepare` sees them."""
 
-    decodes = False
+    decodes, item = False, IMAGE
 
     def __init__(self, images: Tensor, digest: str = "a") -> None:
         self.images, self.digest, self.name, self.reads = images, digest, "few", 0

@@ -9,6 +9,7 @@ import torch
 from sklearn.decomposition import PCA
 from torch import Tensor
 
+from sslkit.data.items import IMAGE
 from sslkit.data.sources.named import open_images
 from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
@@ -22,7 +23,7 @@ N, ROWS = 12, 400
 class Some:
     """The first images of Fashion-MNIST."""
 
-    decodes, channels, name = False, 1, "some"
+    decodes, channels, name, item = False, 1, "some", IMAGE
 
     def __init__(self, count: int = ROWS) -> None:
         self.images, self.count, self.digest = open_images("fashion_mnist"), count, f"first {count}"

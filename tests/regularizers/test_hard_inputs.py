@@ -6,6 +6,7 @@ from contract import batch, build, step
 from torch import Tensor
 
 from sslkit import regularizers
+from sslkit.data.items import IMAGE
 from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
 from sslkit.options import members
@@ -46,7 +47,7 @@ def assert_learns(loss: Tensor, x: Tensor, least: float = 0.0) -> None:
 class Images:
     """A data set, as `prepare` sees it."""
 
-    decodes, name, digest, channels = False, "images", "a", 3
+    decodes, name, digest, channels, item = False, "images", "a", 3, IMAGE
 
     def __init__(self, pixels: Tensor) -> None:
         self.pixels = pixels

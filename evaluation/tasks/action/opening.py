@@ -67,7 +67,7 @@ def source_of(model: LoadedModel, data: str | None, recipe: str | None) -> str |
 
 def check_clips(model: LoadedModel) -> None:
     """Raises UserError for a network of images."""
-    if model.frames is None:
+    if not model.item.axes:
         raise UserError(
             f"action needs a network of clips, and {model.name} takes images: give a zoo entry that was pretrained on "
             "videos (recipes/train.py data=video:FOLDER), or random:slow_r50"
@@ -93,10 +93,10 @@ def _check(options: Options, protocol: str) -> None:
 def _shape(model: LoadedModel, frames: int | None, stride: int | None) -> ClipShape:
     """Raises UserError for a network of images."""
     check_clips(model)
-    length = whole_number("frames", model.frames if frames is None else frames, 1)
+    (usual,) = model.item.axes
+    length = whole_number("frames", usual if frames is None else frames, 1)
     own = model.entry.card["backbone"].get("stride") if model.entry else None
-    usual = own or max(64 // length, 1)
-    step = whole_number("stride", usual if stride is None else stride, 1)
+    step = whole_number("stride", own or max(64 // length, 1) if stride is None else stride, 1)
     shape = ClipShape(length, step, Sizes.of(model.image_size))
     if not model.backbone.convolutional:
         _try(model, length, shape.sizes.test)

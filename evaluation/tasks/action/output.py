@@ -23,7 +23,7 @@ def agreed(models: Sequence[LoadedModel], task: Task) -> Task:
     They hold for the models beside the entries too, such as the same network untrained.
     """
     options = task.options
-    entries = [model for model in models if model.entry and model.frames]
+    entries = [model for model in models if model.entry and model.item.axes]
     films = {source_of(model, task.source, options.recipe) for model in entries}
     strides = {model.entry.card["backbone"].get("stride") for model in entries}
     source, stride = task.source, options.stride

@@ -45,8 +45,8 @@ class Patches:
 
 def check_network(model: LoadedModel, protocol: str) -> tuple[int, int]:
     """Rows and columns of the network's last map. Raises UserError for one without a map, or with a single place."""
-    if model.frames is not None:
-        raise UserError(f"{protocol} evaluates networks for images, and {model.name} takes clips")
+    if model.item.axes:
+        raise UserError(f"{protocol} evaluates networks for images, and {model.name} takes {model.item.name}s")
     with torch.inference_mode():
         pixels = torch.zeros(1, *model.backbone.input_shape())
         grid = tuple(place_features(model, pixels.to(next(model.net.parameters()))).shape[-2:])

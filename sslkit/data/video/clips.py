@@ -13,6 +13,7 @@ import torch
 
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Identity, ImageOptions, Images
+from sslkit.data.items import Item, item_of
 from sslkit.data.sources.file_sources import is_files, list_files, name_of_files, splits_of_files
 from sslkit.data.sources.walk import VIDEOS
 from sslkit.data.video import clip_sampling
@@ -43,6 +44,10 @@ class Videos(Images):
         self._files = FileContents(root, index.paths, options.cache)
         self.skipped: dict[str, str] = {}
         self.kept = np.arange(len(index))
+
+    @property
+    def item(self) -> Item:
+        return item_of(self.frames, self.clips)
 
     @property
     def frames(self) -> int:

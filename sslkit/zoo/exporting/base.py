@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sslkit.backbones import network_lines
 from sslkit.backbones.network_lines import TimmNetwork
+from sslkit.data.items import item_of
 from sslkit.errors import UserError
 from sslkit.zoo.entry import CARD, ZooEntry, preprocessing
 from sslkit.zoo.frozen import About, Frozen
@@ -103,9 +104,8 @@ def about_entry(entry: ZooEntry, net: nn.Module) -> About:
     if missing:
         raise UserError(f"{entry.folder / CARD} has no field {' and no '.join(missing)}")
     body, size = card["backbone"], card["backbone"]["image_size"]
-    time = [body["frames"]] if "frames" in body else []
     with torch.no_grad():
-        width = net(torch.zeros(1, body["in_chans"], *time, size, size)).shape[1]
+        width = net(torch.zeros(1, *item_of(body.get("frames")).shape(body["in_chans"], size))).shape[1]
     return replace(about_card(card, entry.folder.resolve().name, width), range=entry.range)
 
 

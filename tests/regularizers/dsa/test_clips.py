@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from sslkit.data.items import item_of
 from sslkit.errors import UserError
 from sslkit.priors import base as prior
 from sslkit.priors import build as build_prior
@@ -19,7 +20,7 @@ class Clips:
     """What priors ask of videos: rows of clips, drawn from a seed."""
 
     name, digest = "clips", "d"
-    frames, clips = T, R
+    item = item_of(T, R)
 
     def __init__(self) -> None:
         generator = torch.Generator().manual_seed(0)

@@ -10,6 +10,7 @@ from dsa_steps import N, build, step
 from torch import Tensor, nn
 
 from sslkit import regularizers
+from sslkit.data.items import IMAGE
 from sslkit.errors import UserError
 from sslkit.regularizers.dsa import DSA, arrange_loss, connectivity_score, consistency_loss, prior_matrix
 
@@ -50,6 +51,8 @@ def test_prepared_equals_features_of_the_batch_but_for_the_neighbours(fashion, t
 
 class Subset:
     """The first rows of a data set."""
+
+    item = IMAGE
 
     def __init__(self, data, count: int) -> None:
         self.data, self.count, self.name = data, count, "subset"

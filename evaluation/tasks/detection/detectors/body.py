@@ -73,9 +73,9 @@ def is_resnet(net: nn.Module) -> bool:
 
 def check_images(model: LoadedModel) -> None:
     """Raises UserError for a video network, and for a network of neither RGB nor gray images."""
-    if model.frames is not None:
+    if model.item.axes:
         raise UserError(
-            f"{model.name} takes clips of {model.frames} frames, but detection needs an image model: evaluate it with "
+            f"{model.name} takes {model.item.about}, but detection needs an image model: evaluate it with "
             "recipes/action_eval.py"
         )
     if model.in_chans not in (1, 3):
