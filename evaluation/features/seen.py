@@ -1,9 +1,8 @@
-"""Tell whether a network saw some images or videos in its pretraining, by what its card says of them.
+"""Tell whether a network saw some images, or other files, in its pretraining, by what its card says of them.
 
 Cards of the weights that it began from (init=) count too, as far as they lie where the run found them.
 """
 
-import hashlib
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,16 +13,14 @@ from typing import Any
 
 from evaluation.datasets import Split, find, published
 from sslkit import objectives
-from sslkit.data.file_contents import FileContents
 from sslkit.data.image_options import CACHE
 from sslkit.data.images import Images
 from sslkit.data.sources import torchvision_sets
 from sslkit.data.sources.file_sources import list_files
 from sslkit.data.sources.folder import FolderImages
 from sslkit.data.sources.named import open_images
-from sslkit.data.sources.walk import IMAGES, VIDEOS, Kind
+from sslkit.data.sources.walk import IMAGES, Kind
 from sslkit.data.video import clips
-from sslkit.data.video.index import VideoIndex
 from sslkit.errors import UserError
 from sslkit.options.members import parse
 from sslkit.zoo import weights
@@ -85,18 +82,15 @@ def seen(card: Card, judged: Judged) -> str:
     return _note(card, lambda known: _share_of_images(known, judged), "images")
 
 
-def seen_films(card: Card, root: Path, index: VideoIndex, cache: str | Path | None) -> str:
-    """Return a note as of `seen` on films. index: of all films of a split, below `root`. cache: of their contents."""
+def seen_files(card: Card, root: Path, paths: Sequence[str], kind: Kind, unit: str, content: Callable[[], str]) -> str:
+    """Return a note as of `seen` on all files of a split, below `root`. unit: what they are. content: their digest."""
 
     def share(known: Mapping[str, Any]) -> str:
-        if known.get("content") and len(index) == known.get("images"):
-            digest = hashlib.sha256(index.manifest().encode())  # as of `clips.Videos`
-            FileContents(root, index.paths, cache).update_content(digest)
-            if digest.hexdigest() == known["content"]:
-                return _ALL
-        return _share_of_files(known, str(root), root, [index.paths[row] for row in range(len(index))], VIDEOS)
+        if known.get("content") and len(paths) == known.get("images") and content() == known["content"]:
+            return _ALL
+        return _share_of_files(known, str(root), root, paths, kind)
 
-    return _note(card, share, "videos")
+    return _note(card, share, unit)
 
 
 def _note(card: Card, share: Callable[[Mapping[str, Any]], str], unit: str) -> str:

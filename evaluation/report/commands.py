@@ -85,10 +85,10 @@ def judging(result: Result, folder: Path | None) -> str:
     return command(recipe, {"checkpoint": folder or result.model, "data": data, **choice, **seed})
 
 
-def judging_all(folders: Sequence[Path], videos: str = "") -> str:
-    """Return the command that evaluates these entries. videos: the data of networks of videos."""
+def judging_all(folders: Sequence[Path], data: str = "") -> str:
+    """Return the command that evaluates these entries. data: of networks of others than images, such as videos."""
     chosen = {"checkpoint": folders[0] if len(folders) == 1 else list(folders)}
-    return command("action_eval", {**chosen, "data": videos}) if videos else command("evaluate", chosen)
+    return command("action_eval", {**chosen, "data": data}) if data else command("evaluate", chosen)
 
 
 def source_of(result: Result) -> str:

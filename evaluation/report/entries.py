@@ -21,6 +21,7 @@ from evaluation.report.cells import (
 )
 from evaluation.report.charts import LineChart, curves
 from evaluation.report.reading import Material, Member
+from sslkit.data.items import item_of
 from sslkit.terminal.say import counted
 
 MOST_PATHS = 500  # unreadable images that are listed; all of them are in the card
@@ -163,7 +164,7 @@ def origin(card: Mapping[str, Any], **facts: Any) -> str:
 
 def unit(card: Mapping[str, Any]) -> str:
     """Return the unit of an entry's data."""
-    return "images" if dig(card, "backbone", "frames") is None else "videos"
+    return item_of(dig(card, "backbone", "frames")).rows
 
 
 def rankme(card: Mapping[str, Any]) -> Cell:

@@ -12,12 +12,13 @@ from evaluation.report import commands, glossary, judged, zoo_table
 from evaluation.report.answer import answer, of_groups
 from evaluation.report.cells import dig
 from evaluation.report.costs import costs_table
-from evaluation.report.entries import sections
+from evaluation.report.entries import sections, unit
 from evaluation.report.overview import overview
 from evaluation.report.ranked import task_of
 from evaluation.report.reading import Material, Member
 from evaluation.report.study import study_tables
 from evaluation.results.verdict import by_chance
+from sslkit.data.items import IMAGE
 from sslkit.terminal.say import as_started, counted
 
 TEMPLATE = Path(__file__).parent / "template"
@@ -132,9 +133,9 @@ def _contents(material: Material) -> list[tuple[str, str]]:
 
 
 def _judge_all(members: list[Member]) -> list[str]:
-    """Return the commands that evaluate these entries: one for networks of images, others for each set of videos."""
+    """Return the commands that evaluate these entries: one for networks of images, others for each set of others."""
     groups: dict[str, list[Path]] = {}
     for member in members:
-        videos = dig(member.card, "backbone", "frames") is not None
-        groups.setdefault(str(dig(member.card, "data", "source") or "") if videos else "", []).append(member.folder)
-    return [commands.judging_all(folders, videos) for videos, folders in groups.items()]
+        data = "" if unit(member.card) == IMAGE.rows else str(dig(member.card, "data", "source") or "")
+        groups.setdefault(data, []).append(member.folder)
+    return [commands.judging_all(folders, data) for data, folders in groups.items()]

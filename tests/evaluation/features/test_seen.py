@@ -10,7 +10,7 @@ from PIL import Image
 from random_entries import made
 
 import evaluation
-from evaluation.features.seen import Judged, seen, seen_films
+from evaluation.features.seen import Judged, seen
 from sslkit import open_images, zoo
 from sslkit.zoo.weights import sha256
 
@@ -151,28 +151,3 @@ def test_published_sets_are_known_by_name(source: str, images: int, judged: str,
     assert seen(card, Judged(judged, split)) == note
     opened = dataclasses.replace(evaluation.open_split("digits").take(np.arange(9)), source=judged, split=split)
     assert seen(card, Judged(opened, split)) == note
-
-
-def test_films(tmp_path: Path) -> None:
-    pytest.importorskip("av")
-    from films import write_film
-
-    from sslkit.data.video.clips import open_videos
-    from sslkit.data.video.index import index_videos
-
-    for row in range(4):
-        (tmp_path / "films" / "ab"[row % 2]).mkdir(parents=True, exist_ok=True)
-        write_film(tmp_path / "films" / "ab"[row % 2] / f"{row}.mp4", 3 + row)
-    videos = open_videos(tmp_path / "films", cache=None)
-    known = {"source": f"video:{tmp_path / 'films'}", "images": 4, "content": videos.content_digest}
-    shutil.copytree(tmp_path / "films", tmp_path / "copy")
-    (tmp_path / "copy" / "a" / "0.mp4").write_bytes((tmp_path / "films" / "a" / "2.mp4").read_bytes())
-    shutil.copytree(tmp_path / "films", tmp_path / "same")
-    found = {}
-    for name in ("films", "same", "copy", "films/a"):
-        root = tmp_path / name
-        paths = sorted(str(path.relative_to(root)) for path in root.rglob("*.mp4"))
-        index = index_videos(root, paths, videos.reader, None)
-        found[name] = seen_films({"method": "byol", "data": known}, root, index, None)
-    these = "the network saw these videos in its pretraining, without their labels"
-    assert found == {"films": these, "same": these, "copy": "", "films/a": these}

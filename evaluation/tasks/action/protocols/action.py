@@ -12,7 +12,6 @@ from typing import Any
 from evaluation.datasets import Reading
 from evaluation.features.checks import device_of
 from evaluation.features.models import Loading
-from evaluation.features.seen import seen_films
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tasks.action import datasets, recipes
@@ -23,6 +22,7 @@ from evaluation.tasks.action.output import TERMINAL
 from evaluation.tasks.action.reading import EvalViews
 from evaluation.tasks.action.results import fold_name, result_of
 from evaluation.tasks.action.runs import Run, done
+from evaluation.tasks.action.seen import seen_films
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import shared_folder
 from sslkit.runtime.callers import public
