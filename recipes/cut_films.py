@@ -43,7 +43,7 @@ def main(config: dict[str, Any]) -> None:
         )
         say.line(f"{name:<20} {train} pieces in {out}/train/{name}, {test} in {out}/test/{name}{rest}")
     shape = {"data.frames": config["frames"], "data.stride": 1}
-    shape["data.batch_size"] = min(sum(train for train, *_ in counts.values()), 128)
+    shape["batch_size"] = min(sum(train for train, *_ in counts.values()), 128)
     typed = words({"method": "byol+dsa", "data": f"video:{out}", **shape})
     say.line(f"next      python recipes/train.py {typed}")
 

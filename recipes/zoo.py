@@ -110,8 +110,8 @@ def _here(missing: Sequence[tuple[Wanted, "Member"]], machine: "Machine") -> lis
         command = [sys.executable, TRAIN, *one.words]
         if member.state == "resume":
             command.append("resume=true")
-        if member.decodes and member.config.data.workers == "auto":
-            command.append(f"data.workers={workers}")
+        if member.decodes and member.config.workers == "auto":
+            command.append(f"workers={workers}")
         settled = partial(sweep.settled, member)
         jobs.append(Job(member.folder.name, command, sweep.log_of(member), settled))
     return jobs

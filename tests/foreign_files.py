@@ -186,12 +186,14 @@ def checkpoints(root: Path) -> list[Kind]:
     np.savez(root / "digits.npz", x_train=digits.pixels[:64, 0], y_train=digits.labels[:64])
     config = {
         "method": "byol",
-        "data": {"source": str(root / "digits.npz"), "batch_size": 32},
+        "batch_size": 32,
+        "data": {"source": str(root / "digits.npz")},
         "epochs": 2,
         "name": "run",
         "out": str(root / "zoo"),
         "eval": {"k": 3, "tsne": 0},
-        "trainer": {"progress": False, "accelerator": "cpu"},
+        "progress": False,
+        "device": "cpu",
     }
     _stopped(config)
     run = root / "zoo" / "run"

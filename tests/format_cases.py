@@ -144,17 +144,15 @@ CASES = [
         "a.pgm",
         lambda: b"P5 16 16 4095\n" + flat(">u2", 2048).tobytes(),
         [128],
-        r"data.range=\[0,65535\]",
+        r"range=\[0,65535\]",
     ),
     Case("PPM of 12 bits", "a.ppm", lambda: b"P6 16 16 4095\n" + flat(">u2", 2048, 0, 4095).tobytes(), [128, 0, 255]),
-    Case(
-        "PFM, floats", "a.pfm", lambda: b"Pf\n16 16\n-1.0\n" + flat("<f4", 0.5).tobytes(), [128], r"data.range=\[0,1\]"
-    ),
+    Case("PFM, floats", "a.pfm", lambda: b"Pf\n16 16\n-1.0\n" + flat("<f4", 0.5).tobytes(), [128], r"range=\[0,1\]"),
     Case(FITS, "a.fits", lambda: fits(16, 2048, ">i2"), [128], RANGE),
     Case(FITS, "minus.fits", lambda: fits(16, -2, ">i2"), [128], options={"range": [-4, 0]}),
     Case(FITS, "shifted.fits", lambda: fits(16, -30720, ">i2", BZERO=32768), [128], RANGE),
-    Case(FITS, "float.fits", lambda: fits(-32, 0.5, ">f4"), [128], r"data.range=\[0,1\]"),
-    Case(FITS, "double.fits", lambda: fits(-64, 1, ">f8", BSCALE=0.5), [128], r"data.range=\[0,1\]"),
+    Case(FITS, "float.fits", lambda: fits(-32, 0.5, ">f4"), [128], r"range=\[0,1\]"),
+    Case(FITS, "double.fits", lambda: fits(-64, 1, ">f8", BSCALE=0.5), [128], r"range=\[0,1\]"),
     *(
         Case(PAGES, f"a.{name}", lambda name=name, more=more: pages(name, **more), [10, 10, 10], SAID_PAGES)
         for name, more in (("gif", {}), ("webp", {"lossless": True}), ("png", {}), ("tiff", {}))
@@ -199,10 +197,10 @@ CASES = [
     Case(INTEGERS, "a.tif", lambda: pillow(flat("i4", 2**19), "TIFF"), [128], r"\[0,1048575\]"),
     Case(INTEGERS, "minus.tif", lambda: pillow(flat("i4", -2), "TIFF"), [128], "", {"range": [-4, 0]}),
     Case(INTEGERS, "unsigned.tif", lambda: tiff(flat("u4", 2**31)[..., 0]), [128], r"\[0,4294967295\]"),
-    Case("TIFF, 32-bit floats", "a.tif", lambda: pillow(flat("f4", 0.5), "TIFF"), [128], r"data.range=\[0,1\]"),
-    Case(NODATA, "a.tif", lambda: holes(-9999.0, 0.5), [128], r"data.range=\[0,1\]"),
-    Case(NODATA, "nan.tif", lambda: holes(np.nan, 0.5), [128], r"data.range=\[0,1\]"),
-    Case(NODATA, "none.tif", lambda: holes(0.5, 0.5, 0.25), [0], r"data.range=\[0,1\]"),
+    Case("TIFF, 32-bit floats", "a.tif", lambda: pillow(flat("f4", 0.5), "TIFF"), [128], r"range=\[0,1\]"),
+    Case(NODATA, "a.tif", lambda: holes(-9999.0, 0.5), [128], r"range=\[0,1\]"),
+    Case(NODATA, "nan.tif", lambda: holes(np.nan, 0.5), [128], r"range=\[0,1\]"),
+    Case(NODATA, "none.tif", lambda: holes(0.5, 0.5, 0.25), [0], r"range=\[0,1\]"),
     Case(
         "TIFF, 16-bit gray, white is zero",
         "a.tif",
@@ -210,8 +208,8 @@ CASES = [
         [0],
         RANGE,
     ),
-    Case("TIFF, 64-bit floats", "a.tif", lambda: tiff(flat("f8", 0.5)[..., 0]), [128], r"data.range=\[0,1\]"),
-    Case("TIFF, 64-bit floats", "half.tif", lambda: tiff(flat("f2", 0.5)[..., 0]), [128], r"data.range=\[0,1\]"),
+    Case("TIFF, 64-bit floats", "a.tif", lambda: tiff(flat("f8", 0.5)[..., 0]), [128], r"range=\[0,1\]"),
+    Case("TIFF, 64-bit floats", "half.tif", lambda: tiff(flat("f2", 0.5)[..., 0]), [128], r"range=\[0,1\]"),
     Case(
         "TIFF, 16-bit RGB in planes",
         "a.tif",
@@ -228,7 +226,7 @@ CASES = [
         [round(n * 300 * 255 / 4095) for n in range(13)],
         RANGE,
     ),
-    Case(MANY, "float.tif", lambda: bands("f4", 0, 0.25, 0.5, 0.75, 1), [0, 64, 128, 191, 255], r"data.range=\[0,1\]"),
+    Case(MANY, "float.tif", lambda: bands("f4", 0, 0.25, 0.5, 0.75, 1), [0, 64, 128, 191, 255], r"range=\[0,1\]"),
     Case(
         MANY,
         "planes.tif",

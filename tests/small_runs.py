@@ -30,10 +30,13 @@ def settings(small_npz) -> dict:
     """A config for sslkit.pretrain but for `out`, without the picture of the embedding."""
     return {
         "method": "byol+koleo",
-        "data": {"source": str(small_npz), "batch_size": 32},
+        "batch_size": 32,
+        "data": {"source": str(small_npz)},
         "epochs": 2,
         "eval": {"k": 3, "tsne": 0},
-        "trainer": {"progress": False, "precision": "32-true", "log_every": 1},
+        "progress": False,
+        "precision": "float32",
+        "trainer": {"log_every": 1},
     }
 
 

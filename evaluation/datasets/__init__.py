@@ -17,15 +17,13 @@ from torch.utils.data import Dataset
 from evaluation.datasets._copies import overlap
 from evaluation.datasets._sources import labelled, note_of, of_source, splits_of
 from evaluation.datasets.base import COUNTS, Entry, Listing, Split, check_counts
-from sslkit.data.decode.fill import AUTO, WORDS, Fill
+from sslkit.data.decode.fill import AUTO, Fill
 from sslkit.data.image_options import (
     CACHE,
     INTERPOLATIONS,
     MOST_PIXELS,
-    ON_ERROR,
-    VALUES,
     ImageOptions,
-    checked_range,
+    Pixels,
 )
 from sslkit.data.images import Images
 from sslkit.data.mirror import is_mirrored
@@ -111,46 +109,20 @@ def open_split(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class Reading(Pixels):
     """How the images of a source are read, for every split of it; see `open_split`, and `LoadedModel.clean`."""
 
     root: str | Path = setting("data", "folder of the published data sets")
     counts: str = setting(
         "raise", "a published set with another number of images than published: raise, or warn", choices=COUNTS
     )
-    on_error: str = setting("skip", "images that cannot be read: skip, or raise", choices=ON_ERROR)
     resize: int | None = setting(
         None, "pixels of the shorter side before the crop; null: the model's own", least=1, most=2 * MOST_PIXELS
     )
     interpolation: str | None = setting(
         None, "of this resizing: bilinear or bicubic; null: the model's own", choices=INTERPOLATIONS
     )
-    range: Sequence[float] | str | None = setting(
-        None,
-        "pixels of more than 8 bits: [low,high], the values that become 0 and 255, as data.range of train.py; auto: "
-        "the least and the greatest; null: as in the training of the model",
-        choices=("auto",),
-    )
-    opacity: bool | None = setting(
-        None,
-        "the plane behind gray or RGB: true, opacity; false, a channel like the others, as data.opacity of train.py; "
-        "null: as in the training of the model",
-    )
-    fill: Fill = setting(
-        AUTO,
-        "pixels of more than 8 bits: the value that stands for none, or tagged, none, as data.fill of train.py; auto: "
-        "as in the training of the model",
-        choices=WORDS,
-    )
     cache: str | Path | None = setting(CACHE, "folder of what is computed once; null: nothing is kept")
-    mirror: bool | None = setting(
-        None,
-        "whether a mirror image keeps its class, for what is trained on views, as data.mirror of train.py; null: yes, "
-        "unless names of classes differ by left and right",
-    )
-
-    def __post_init__(self) -> None:
-        checked_range(self.range)
 
     def mirrors(self, classes: Sequence[str], name: str) -> bool:
         """Return whether training images of a set are mirrored at random; of doubtful classes a line says it once."""
@@ -160,11 +132,6 @@ class Reading:
         """Open one split; more: further keywords of `open_split`."""
         own = {name: getattr(self, name) for name in ("root", "counts", "on_error", "cache")}
         return open_split(source, split, **{**own, **self.values, **more})
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """The options of `VALUES`, as keywords."""
-        return {name: getattr(self, name) for name in VALUES}
 
     @property
     def values_given(self) -> dict[str, Any]:

@@ -179,7 +179,7 @@ def train_entry(words: tuple[str, ...], seed: int, lab: Lab) -> sslkit.ZooEntry:
         f"cache={lab.runtime.cache or 'null'}",
         f"resume={(lab.zoo / name).exists()}",
     )
-    quiet = (f"trainer.progress={lab.runtime.progress}", "eval.tsne=0")
+    quiet = (f"progress={lab.runtime.progress}", "eval.tsne=0")
     published = (PAPERS_WEIGHTS,) if "+dsa" in method else ()
     with _name_the_same_command():
         entry = lab.train([*words, *published, *place, *quiet])

@@ -160,13 +160,13 @@ def machine_for(configs: Sequence[Config], asked: int | None) -> Machine:
     trainer = configs[0].trainer
     if trainer.num_nodes > 1:
         raise UserError(f"trainer.num_nodes={trainer.num_nodes}, but members are trained here: see cluster=slurm")
-    gpus = visible_gpus() if trainer.accelerator in ("auto", "gpu", "cuda") else []
+    gpus = visible_gpus() if configs[0].device in ("auto", "cuda") else []
     each = trainer.devices
     if each in ("auto", -1, "-1"):
         each = 1 if each == "auto" or not gpus else len(gpus)
     if not str(each).isdecimal():
         raise UserError(f"trainer.devices={each}: give a number; the GPUs of a member are chosen automatically")
-    for config in {config.data.batch_size: config for config in configs}.values():
+    for config in {config.batch_size: config for config in configs}.values():
         check_trainer(dataclasses.replace(config, trainer=dataclasses.replace(trainer, devices=int(each))))
     return Machine(cores(), tuple(gpus), int(each), asked)
 

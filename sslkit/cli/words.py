@@ -216,6 +216,6 @@ def _meant(name: str, value: str, tree: Mapping[str, Any], inside: bool) -> str:
 
     inside: the name was given in a group; only one of that name outside of the groups is meant.
     """
-    found = ([name] if name in tree else []) if inside else meanings(name, tree)[:MOST_MEANT]
+    found = meanings(name, tree, inside=inside)[:MOST_MEANT]
     shown = f"={value}" if value and len(value) <= MOST_SHOWN else ""
     return f"did you mean {' or '.join(repr(path + shown) for path in found)}?" if found else ""

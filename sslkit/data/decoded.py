@@ -226,7 +226,7 @@ class DecodedImages(Images):
 
     def _refuse(self, row: int, reason: str) -> None:
         if self.options.on_error == "raise":
-            raise UserError(f"cannot read {self.path(row)}: {reason} (data.on_error=skip leaves such images out)")
+            raise UserError(f"cannot read {self.path(row)}: {reason} (on_error=skip leaves such images out)")
         self._unreadable[row] = (row + 1) % len(self)
 
     def _tell_of_size(self, row: int, error: UnreadableImage) -> None:

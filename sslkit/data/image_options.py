@@ -11,6 +11,7 @@ from sslkit.data.decode.fill import Fill
 from sslkit.data.decode.scale import AUTO, Range, Scale
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
+from sslkit.options.settings import setting
 from sslkit.runtime.context import CACHE
 
 FITS = ("squash", "crop")
@@ -22,22 +23,68 @@ VALUES = ("range", "opacity", "fill")  # the options by which stored values beco
 
 
 def checked_range(given: Any) -> Range | str | None:
-    """The option `data.range`: two numbers, "auto" or None. Raises UserError for anything else."""
+    """The option `range`: two numbers, "auto" or None. Raises UserError for anything else."""
     if given is None or given == AUTO:
         return given
     is_pair = isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2
     if not is_pair or not all(isinstance(one, (int, float)) and isfinite(one) for one in given) or given[0] >= given[1]:
-        raise UserError(f"data.range={given!r} must be two numbers that rise, such as [0,4095], auto or null")
+        raise UserError(f"range={given!r} must be two numbers that rise, such as [0,4095], auto or null")
     return float(given[0]), float(given[1])
 
 
 def checked_fill(given: Any) -> Fill:
-    """The option `data.fill`: a number, or a word. Raises UserError for anything else."""
+    """The option `fill`: a number, or a word. Raises UserError for anything else."""
     if given in fill.WORDS:
         return given
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not isfinite(given):
-        raise UserError(f"data.fill={given!r} must be a number, auto, tagged or none")
+        raise UserError(f"fill={given!r} must be a number, auto, tagged or none")
     return float(given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pixels:
+    """How the pixels of files are read: the same words in training and in evaluation."""
+
+    on_error: str = setting(
+        "skip", "an image that cannot be read: skip (counted and reported at the end), or raise", choices=ON_ERROR
+    )
+    range: Sequence[float] | str | None = setting(
+        None,
+        "pixels of more than 8 bits: [low,high], the values that become 0 and 255, in all images; auto: the least and "
+        "the greatest of all training images; null: as in the training of the model, else whole bits ([0,4095], ...) "
+        "by a sample",
+        choices=(AUTO,),
+    )
+    opacity: bool | None = setting(
+        None,
+        "the plane behind gray or RGB: true, opacity; false, a channel like the others; null: as in the training of "
+        "the model, else opacity where the file declares it and a sample is mostly 0 or full",
+    )
+    fill: Fill = setting(
+        fill.AUTO,
+        "pixels of more than 8 bits: the value that stands for none, beside those that the files' tags name; tagged: "
+        "those of the tags; none: not even these; auto: as in the training of the model, else one apart at an end of "
+        "the range, in a sample",
+        choices=fill.WORDS,
+    )
+    mirror: bool | None = setting(
+        None,
+        "whether a mirror image keeps its class, for what is trained on views; null: yes, unless names of classes "
+        "differ by left and right",
+    )
+
+    def __post_init__(self) -> None:
+        checked_range(self.range)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The options of `VALUES`, as keywords."""
+        return {name: getattr(self, name) for name in VALUES}
+
+    @property
+    def scale(self) -> Scale:
+        """The parts of the images' scale that are given."""
+        return ImageOptions(**self.values).scale
 
 
 @dataclass(frozen=True)
@@ -72,11 +119,11 @@ class ImageOptions:
         ):
             value = getattr(self, name)
             if value not in known:
-                raise UserError(f"data.{name}={value} is not an option: {nearest(str(value), known)}")
+                raise UserError(f"{name}={value} is not an option: {nearest(str(value), known)}")
         for name in ("image_size", "channels", "max_pixels", "resize"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise UserError(f"data.{name}={value} must be at least 1")
+                raise UserError(f"{name}={value} must be at least 1")
         if self.resize is not None and self.resize < (self.image_size or self.resize):
             raise UserError(f"resize={self.resize} is less than the square of {self.image_size} pixels that is cut out")
 

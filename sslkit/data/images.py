@@ -90,7 +90,7 @@ class Images(Dataset):
     decodes: True if reading a row is slow enough for worker processes.
     is_whole: False for a part of other images.
     scale: how stored values become bytes, see `sslkit.data.decode.scale`. range: that of pixels of more than 8 bits.
-    workers: number of these in `loader.batches_in_order`, or "auto"; a run sets its data.workers.
+    workers: number of these in `loader.batches_in_order`, or "auto"; a run sets its workers.
     item: of a row.
     identifies: batches also have `pixel_digest`: (n,) int64, equal for the same image, see `sslkit.data.pixel_digest`.
     """

@@ -61,9 +61,9 @@ class EpochBatches(Sampler[list[int]]):
         self, n: int, batch_size: int, seed: int, rank: int = 0, world_size: int = 1, drop_last: bool = True
     ) -> None:
         if batch_size < 1 or batch_size % world_size:
-            raise UserError(f"data.batch_size={batch_size} must be a multiple of the number of processes, {world_size}")
+            raise UserError(f"batch_size={batch_size} must be a multiple of the number of processes, {world_size}")
         if n < (batch_size if drop_last else world_size):
-            raise UserError(f"data.batch_size={batch_size} is more than the {n} images: lower data.batch_size")
+            raise UserError(f"batch_size={batch_size} is more than the {n} images: lower batch_size")
         self.n, self.seed, self.epoch, self.first = n, seed, 0, 0
         self.batch_size = batch_size
         self.rank = rank
@@ -133,7 +133,7 @@ def plain_errors(loader: Iterable[Item]) -> Iterator[Item]:
             raise
         raise UserError(
             f"worker processes cannot be sent this data set ({first_line(error)}): define its functions and classes at "
-            "the top of a module, or take workers=0 (data.workers=0)"
+            "the top of a module, or take workers=0"
         ) from error
     try:
         yield from batches
@@ -149,7 +149,7 @@ def check_sockets() -> None:
     if len(os.fsencode(folder)) > most:
         raise UserError(
             f"the temporary folder {folder} has too long a name for the sockets of loader processes, at most {most} "
-            "letters: set TMPDIR to a shorter one, or take workers=0 (data.workers=0)"
+            "letters: set TMPDIR to a shorter one, or take workers=0"
         )
 
 
@@ -279,9 +279,9 @@ def workers_for(dataset: Images | CroppedImages, workers: int | str, world_size:
         most = _MOST_WORKERS["cuda" if device == "cuda" else "cpu"]
         return max(1, min(most, cores() // _ranks_here(world_size, device) - 1))
     if not isinstance(workers, int) or workers < 0:
-        raise UserError(f"data.workers={workers} must be auto or a number from 0")
+        raise UserError(f"workers={workers} must be auto or a number from 0")
     if workers and is_daemon:
-        raise UserError(f"data.workers={workers}: this process is a daemon, which can start no workers; take 0 or auto")
+        raise UserError(f"workers={workers}: this process is a daemon, which can start no workers; take 0 or auto")
     return workers
 
 

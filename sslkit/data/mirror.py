@@ -11,17 +11,17 @@ _SIDES = {"left": "right", "right": "left"}
 _TOKEN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_A-Za-z]+")  # of turn_left, turn-left, TurnLeft
 
 
-def is_mirrored(given: bool | None, classes: Sequence[str] | None, name: str, option: str = "mirror") -> bool:
+def is_mirrored(given: bool | None, classes: Sequence[str] | None, name: str) -> bool:
     """Return whether images of a data set may be mirrored in training. One line says what its classes make doubtful.
 
     given: what the person says; None: yes, unless two classes are each other's name with left and right exchanged.
-    classes: their names, or None. name: of the data set. option: the word that decides, for the line.
+    classes: their names, or None. name: of the data set.
     """
-    return _settled(given, tuple(map(str, classes or ())), name, option)
+    return _settled(given, tuple(map(str, classes or ())), name)
 
 
 @cache  # each line once in a process
-def _settled(given: bool | None, classes: tuple[str, ...], name: str, option: str) -> bool:
+def _settled(given: bool | None, classes: tuple[str, ...], name: str) -> bool:
     sided = [one for one in classes if _SIDES.keys() & set(_tokens(one))]
     of_tokens = {_tokens(one): one for one in sided}
     swapped = {one: of_tokens.get(tuple(_SIDES.get(token, token) for token in _tokens(one))) for one in sided}
@@ -30,9 +30,7 @@ def _settled(given: bool | None, classes: tuple[str, ...], name: str, option: st
     if sided and given is not False and rank() == 0:
         first = f"classes {pair[0]} and {pair[1]}" if pair else f"class {sided[0]}"
         said = "are" if mirrored else "are not"
-        other = (
-            f"{option}=true if their mirror image keeps its class" if not mirrored else f"{option}=false leaves it out"
-        )
+        other = "mirror=false leaves it out" if mirrored else "mirror=true if their mirror image keeps its class"
         say.line(f"note      {name} has the {first}, and images {said} mirrored in training: {other}")
     return mirrored
 

@@ -70,7 +70,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Declared:
-    """The declaration of one setting. path: `data.batch_size`. kind: its annotation, such as `int | None`."""
+    """The declaration of one setting. path: `batch_size`. kind: its annotation, such as `int | None`."""
 
     path: str
     kind: Any
@@ -100,9 +100,14 @@ def setting(default: Any, help: str, **limits: Any) -> Any:
 
 
 def declared(settings: Any, where: str = "") -> Iterator[Declared]:
-    """Yield every setting of a dataclass instance and of the dataclasses nested in it, in order."""
+    """Yield every setting of a dataclass instance and of the dataclasses nested in it, in order: groups last."""
     kinds = typing.get_type_hints(type(settings), include_extras=True)
-    for field in dataclasses.fields(settings):
+    own = type(settings).__annotations__
+
+    def order(field: dataclasses.Field) -> tuple[bool, bool]:
+        return dataclasses.is_dataclass(getattr(settings, field.name)), field.name not in own
+
+    for field in sorted(dataclasses.fields(settings), key=order):
         default, path = getattr(settings, field.name), f"{where}{field.name}"
         if dataclasses.is_dataclass(default):
             yield from declared(default, f"{path}.")
@@ -122,23 +127,25 @@ def _is_device(value: Any) -> bool:
     return type(value).__module__ == "torch" and type(value).__name__ == "device"
 
 
-def overlaid(settings: S, given: Mapping[str, Any], where: str = "") -> S:
+def overlaid(settings: S, given: Mapping[str, Any], where: str = "", tree: Mapping[str, Any] | None = None) -> S:
     """Return `settings` (a dataclass) with the values of `given`, each checked; a mapping fills a nested dataclass.
 
+    where, tree: the path of a nested one, and all settings, for the error.
     Raises UserError for an unknown name, with the nearest known one, and for a value that a setting does not allow.
     """
     known = {one.path.removeprefix(where): one for one in declared(settings, where)}
     names = [field.name for field in dataclasses.fields(settings)]
+    tree = dataclasses.asdict(settings) if tree is None else tree
     changes = {}
     for name, value in given.items():
         if name not in names:
-            meant = () if where else meanings(str(name), dataclasses.asdict(settings))
+            meant = meanings(str(name), tree, inside=bool(where))
             hint = f"did you mean {' or '.join(map(repr, meant))}?" if meant else nearest(str(name), names)
             raise UserError(f"there is no setting {f'{where}{name}'!r}: {hint}")
         if name in known:
             changes[name] = known[name].check(value)
         elif isinstance(value, Mapping):
-            changes[name] = overlaid(getattr(settings, name), value, f"{where}{name}.")
+            changes[name] = overlaid(getattr(settings, name), value, f"{where}{name}.", tree)
         else:
             raise UserError(f"{where}{name} must be a mapping of settings, got {shown(value)}")
     return dataclasses.replace(settings, **changes)

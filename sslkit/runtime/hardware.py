@@ -29,6 +29,9 @@ ASKED = re.compile(r"[Tt]ried to allocate ([\d.]+) ([KMGT]iB|bytes)")
 FREE = re.compile(r"total capacity of ([\d.]+) ([KMGT]iB) of which ([\d.]+) ([KMGT]iB|bytes) is free")
 
 
+FABRIC = {"float32": "32-true", "bfloat16": "bf16-mixed", "float16": "16-mixed"}  # Fabric's names
+
+
 def precision(asked: str, accelerator: str) -> str:
     """`auto`: bf16 on a GPU that has it, else fp32.
 
@@ -37,13 +40,13 @@ def precision(asked: str, accelerator: str) -> str:
     """
     if asked != "auto":
         return asked
-    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
-        return "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
-    return "32-true"
+    if accelerator.partition(":")[0] in ("auto", "cuda") and torch.cuda.is_available():
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+    return "float32"
 
 
 def is_cpu(accelerator: str) -> bool:
-    """Return whether `trainer.accelerator` stands for the CPU on this machine."""
+    """Return whether `device` stands for the CPU on this machine."""
     has_other = torch.cuda.is_available() or torch.backends.mps.is_available()
     return accelerator == "cpu" or (accelerator == "auto" and not has_other)
 
@@ -84,10 +87,10 @@ def one_float32() -> Iterator[None]:
 def fuses(device: torch.device, precision: str, clip: float | None) -> bool:
     """Return whether AdamW moves all weights in one kernel.
 
-    On a GPU; on a CPU that rounds otherwise. The kernel divides by the scale of 16-mixed too, so that a norm to clip
+    On a GPU; on a CPU that rounds otherwise. The kernel divides by the scale of float16 too, so that a norm to clip
     is not known before it.
     """
-    return device.type == "cuda" and (precision != "16-mixed" or clip is None)
+    return device.type == "cuda" and (precision != "float16" or clip is None)
 
 
 def recompute(net: nn.Module, name: str) -> None:
@@ -162,8 +165,8 @@ def explained(asked: Demand, folder: Path, loop: Loop) -> Iterator[None]:
 
 def _killed(asked: Demand, folder: Path) -> str:
     return (
-        f"a worker process of the loader was killed, mostly because memory or /dev/shm was full: lower data.workers "
-        f"({asked.workers} now) or data.batch_size; {how_to_go_on(folder)}, "
+        f"a worker process of the loader was killed, mostly because memory or /dev/shm was full: lower workers "
+        f"({asked.workers} now) or batch_size; {how_to_go_on(folder)}, "
         "another batch size needs a new run"
     )
 
@@ -188,12 +191,12 @@ def _lower(asked: Demand, loop: Loop, each: int, need: int) -> Iterator[str]:
     if each > 1 and asked.batch_size % 2 == 0:
         fixed = _fixed(loop.module, asked.optimizer)
         half = fixed + max(0, need - fixed) / 2
-        yield f"data.batch_size={asked.batch_size // 2} (about {_gib(half)} instead of {_gib(need)})"
+        yield f"batch_size={asked.batch_size // 2} (about {_gib(half)} instead of {_gib(need)})"
     if not asked.recomputed:
         yield "trainer.checkpoint_activations=true"
-    if asked.precision in ("auto", "32-true") and loop.device.type != "cpu":
-        yield "trainer.precision=bf16-mixed"
-    yield "a smaller data.image_size"
+    if asked.precision in ("auto", "float32") and loop.device.type != "cpu":
+        yield "precision=bfloat16"
+    yield "a smaller image_size"
     yield "a smaller backbone"
 
 

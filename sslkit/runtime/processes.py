@@ -52,12 +52,12 @@ def make_fabric(accelerator: str, asked: Devices, num_nodes: int, strategy: str,
             devices=asked,
             num_nodes=nodes(num_nodes),
             strategy=_strategy(strategy, count(asked, num_nodes, accelerator)),
-            precision=hardware.precision(precision, accelerator),
+            precision=hardware.FABRIC[hardware.precision(precision, accelerator)],
         )
     except (MisconfigurationException, RuntimeError, ValueError, TypeError, OverflowError) as error:
         raise UserError(f"trainer: {str(error).strip().splitlines()[0]}{_instead(accelerator)}") from error
-    if precision == "16-mixed" and isinstance(fabric.accelerator, CPUAccelerator):
-        raise UserError("trainer.precision=16-mixed needs a GPU; on a CPU use bf16-mixed or 32-true")
+    if precision == "float16" and isinstance(fabric.accelerator, CPUAccelerator):
+        raise UserError("precision=float16 needs a GPU; on a CPU use bfloat16 or float32")
     # Otherwise Lightning rounds what a step is given, such as the boxes of the crops, to autocast's 8 or 11 bits.
     fabric.strategy.precision.convert_input = lambda given: given
     return fabric
@@ -87,10 +87,8 @@ class _Here(SingleDeviceStrategy):
 
 def _instead(accelerator: str) -> str:
     """How to go on where a GPU is asked for and PyTorch finds none; "" otherwise."""
-    asked = accelerator in ("gpu", "cuda") and not torch.cuda.is_available()
-    return (
-        " PyTorch finds no GPU here: install a build of it for yours, or set trainer.accelerator=auto" if asked else ""
-    )
+    asked = accelerator == "cuda" and not torch.cuda.is_available()
+    return " PyTorch finds no GPU here: install a build of it for yours, or set device=auto" if asked else ""
 
 
 def _strategy(asked: str, processes: int) -> Any:
@@ -123,8 +121,8 @@ def devices(asked: Devices, accelerator: str = "auto", batch_size: int = 0, num_
 
 
 def gpus(accelerator: str) -> int:
-    """GPUs of this machine that `trainer.accelerator` lets a run use."""
-    return torch.cuda.device_count() if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available() else 0
+    """GPUs of this machine that `device` lets a run use."""
+    return torch.cuda.device_count() if accelerator in ("auto", "cuda") and torch.cuda.is_available() else 0
 
 
 def nodes(asked: int) -> int:

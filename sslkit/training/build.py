@@ -42,7 +42,7 @@ MOMENTA = 0.9, 0.996  # of a teacher: least, and BYOL's, which runs of 2,000 ste
 
 def batches(config: Config, data: Data) -> int:
     """Batches of an epoch, each full."""
-    return len(data.train) // config.data.batch_size
+    return len(data.train) // config.batch_size
 
 
 def steps(config: Config, data: Data) -> int:
@@ -63,7 +63,7 @@ def with_options(config: Config, data: Data) -> Config:
     views = classes(name)["objective"].views
     if data.image_size <= SMALL and data.clips is None and views.has_papers_scale():
         chosen["views", "scale"] = list(SMALL_SCALE)
-    if not is_mirrored(config.data.mirror, data.train.classes, str(config.data.source), "data.mirror"):
+    if not is_mirrored(config.mirror, data.train.classes, str(config.data.source)):
         chosen["views", "flip"] = 0.0
     return filled(config, chosen)
 
@@ -75,7 +75,7 @@ def with_rate(config: Config, method: Method) -> Config:
     recipe, rate = method.backbone.recipe, RATE
     own = recipe.name == NARROW and recipe.origin is None
     if own and config.optimizer.name == "adamw" and config.optimizer.lr_scaling == "none":
-        rate = max(RATE, float(f"{NARROW_RATE * min(1, sqrt(config.data.batch_size / NARROW_BATCH)):.2g}"))
+        rate = max(RATE, float(f"{NARROW_RATE * min(1, sqrt(config.batch_size / NARROW_BATCH)):.2g}"))
     return replace(config, optimizer=replace(config.optimizer, lr=rate))
 
 
@@ -86,18 +86,18 @@ def chosen_line(asked: Config, config: Config) -> list[str]:
     is_own = asked.optimizer.lr is None and config.optimizer.lr != RATE
     parts = [f"learning rate {config.optimizer.lr:g} for {NARROW}"] if is_own else []
     parts += [f"crops from {100 * scale[0]:g} % of the area for small images"] if scale else []
-    if asked.data.image_size is None and config.data.image_size == CPU_SIZE:
-        parts.append(f"{CPU_SIZE} px, which a CPU finishes (as published: data.image_size={PUBLISHED_SIZE})")
+    if asked.image_size is None and config.image_size == CPU_SIZE:
+        parts.append(f"{CPU_SIZE} px, which a CPU finishes (as published: image_size={PUBLISHED_SIZE})")
     parts += ["no mirror images"] if known.get(("views", "flip")) == 0 else []
     parts += [f"teacher's momentum {momentum:g} for the run's length"] if momentum else []
     return [f"chosen    {'; '.join(parts)}"] if parts else []
 
 
 def sized(config: Config, data: Data) -> Config:
-    """The config with `data.image_size` set, where it depends on the machine, as that of files does."""
+    """The config with `image_size` set, where it depends on the machine, as that of files does."""
     if data.train.native_size is not None or data.clips is not None:
         return config
-    return replace(config, data=replace(config.data, image_size=data.image_size))
+    return replace(config, image_size=data.image_size)
 
 
 def settled(config: Config, data: Data, begun: Config | None) -> Config:
@@ -106,16 +106,16 @@ def settled(config: Config, data: Data, begun: Config | None) -> Config:
     Also `sized`. begun: the settings of the run to continue, None for a new one.
     """
     config = sized(config, data)
-    known = config.data.scale if begun is None else config.data.scale.or_else(begun.data.scale)
+    known = config.scale if begun is None else config.scale.or_else(begun.scale)
     scale = known.or_else(data.train.scale)
     range = None if scale.range is None else [int(value) if value.is_integer() else value for value in scale.range]
     found = {"range": range, "opacity": scale.opacity, "fill": AUTO if scale.fill is None else scale.fill}
-    return replace(config, data=replace(config.data, **found))
+    return replace(config, **found)
 
 
 def rescale(data: Data, config: Config) -> bool:
     """Read the stored values by the settings' scale, that of a run to go on with; True if it differs."""
-    scale = config.data.scale.or_else(data.train.scale).within(data.train.scale)
+    scale = config.scale.or_else(data.train.scale).within(data.train.scale)
     if scale == data.train.scale:
         return False
     judged = [part.images for part in (data.bank, data.query) if part is not None]
@@ -167,7 +167,7 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
         recompute(built.backbone.net, built.backbone.recipe.name)
     if config.trainer.strategy == "fsdp":
         check_shares(config, built)
-    check_batch(built, config.data.batch_size)
+    check_batch(built, config.batch_size)
     if data.clips is not None:
         check_clips(built, data.clips)
     built.check(data.train if data.clean is None else data.clean)
@@ -182,9 +182,7 @@ def check_shares(config: Config, built: Method) -> None:
             not built.backbone.is_vit
         ),
         "optimizer.name=lars needs the norm of each whole weight": config.optimizer.name == "lars",
-        "trainer.precision=16-mixed scales the gradients of whole weights: take bf16-mixed": (
-            config.trainer.precision == "16-mixed"
-        ),
+        "precision=float16 scales the gradients of whole weights: take bfloat16": (config.precision == "float16"),
         "trainer.compile=true compiles blocks whose weights are whole": config.trainer.compile,
         f"{built.name} learns a single number, {', '.join(scalars)}, which has no shares": bool(scalars),
     }
@@ -195,7 +193,7 @@ def check_shares(config: Config, built: Method) -> None:
 
 def _network(config: Config, objective: type, data: Data) -> str:
     """The network's name; on a CPU `auto` is a smaller one than as published, which finishes."""
-    if config.backbone != "auto" or data.clips is not None or not is_cpu(config.trainer.accelerator):
+    if config.backbone != "auto" or data.clips is not None or not is_cpu(config.device):
         return config.backbone
     return cpu_default(objective.families[0], data.image_size)
 

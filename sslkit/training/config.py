@@ -7,16 +7,15 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from sslkit.data.decode import fill
-from sslkit.data.decode.scale import Scale
-from sslkit.data.image_options import ON_ERROR, PAGES, ImageOptions
+from sslkit.data.image_options import MOST_PIXELS, PAGES, VALUES, Pixels
 from sslkit.data.images import joined
 from sslkit.data.sources.objects import as_source, name_of
 from sslkit.errors import UserError, shown
 from sslkit.numerics.neighbours import K
-from sslkit.options.settings import MOST_SEED, as_plain, nested, overlaid, setting, storable
-from sslkit.runtime.context import SAVE_SECONDS
+from sslkit.options.settings import as_plain, nested, overlaid, setting, storable
+from sslkit.runtime.context import Computing
 
+DEVICES = ("auto", "cpu", "cuda", "mps")
 LEAST_POINTS = 5  # images of a t-SNE
 OPEN = (
     ("objective", "momentum"),
@@ -26,52 +25,19 @@ OPEN = (
 SHORT = {"data": "source", "optimizer": "name", "method": "name"}  # {"data": X} is {"data": {"source": X}}
 
 
-@dataclass
+@dataclass(frozen=True)
 class DataConfig:
     source: str | list[str] = setting(
         "fashion_mnist",
         "embedded name, folder, several (A,B), list of files (.txt, .csv), pattern (**/*.jpg), .npz file, digits, "
         "shards:PATTERN, hf:PATH, torchvision:NAME:ROOT or video:FOLDER",
     )
-    batch_size: int = setting(128, "images (or videos) a step, over all devices", least=2, most=2**20)
-    image_size: int | None = setting(
-        None,
-        "pixels of the views; null: the images' own; of files 224, on a CPU 96; of videos 112",
-        least=8,  # as scikit-learn's digits: the crops of smaller images are a pixel or two
-        most=4096,
-    )
     channels: int | None = setting(
         None, "1, 3, ...; null: 3 if any of 32 images is coloured, else 1", least=1, most=1024
-    )
-    workers: int | str = setting(
-        "auto", "loader processes; auto: 0 for arrays, else by the cores", least=0, most=256, choices=("auto",)
-    )
-    on_error: str = setting(
-        "skip", "unreadable image: skip (counted and reported at the end) or raise", choices=ON_ERROR
-    )
-    range: list[float] | str | None = setting(
-        None,
-        "pixels of more than 8 bits: [low,high], the values that become 0 and 255, in all images; auto: the least and "
-        "the greatest of all training images; null: whole bits ([0,4095], ...) by a sample of them",
-        choices=("auto",),
     )
     pages: str = setting("first", "files of several pages: first, or all (each page is an image)", choices=PAGES)
     max_pixels: int | None = setting(
         None, "pixels of an image file that is read; null: 179 million", least=1, most=10**12
-    )
-    opacity: bool | None = setting(
-        None,
-        "the plane behind gray or RGB: true, opacity; false, a channel like the others; null: opacity where the file "
-        "declares it and a sample is mostly 0 or full",
-    )
-    fill: float | str = setting(
-        "auto",
-        "pixels of more than 8 bits: the value that stands for none, beside those that the files' tags name; auto: one "
-        "apart at an end of the range, in a sample; tagged: those of the tags; none: not even these",
-        choices=fill.WORDS,
-    )
-    mirror: bool | None = setting(
-        None, "whether a mirror image keeps its class; null: yes, unless names of classes differ by left and right"
     )
     frames: int | None = setting(None, "videos only: frames of a clip; null: 16", least=1, most=4096)
     stride: int | None = setting(
@@ -83,15 +49,7 @@ class DataConfig:
     )
 
     def __post_init__(self) -> None:
-        self.source = joined(self.source)
-        _ = self.scale  # checked
-        if isinstance(self.range, tuple):  # of a Python program: the list that config.yaml has
-            self.range = list(self.range)
-
-    @property
-    def scale(self) -> Scale:
-        """The parts of the images' scale that are given."""
-        return ImageOptions(range=self.range, opacity=self.opacity, fill=self.fill).scale
+        object.__setattr__(self, "source", joined(self.source))
 
     @property
     def is_video(self) -> bool:
@@ -103,7 +61,7 @@ class DataConfig:
         return str(self.source).removeprefix("video:")
 
 
-@dataclass
+@dataclass(frozen=True)
 class OptimizerConfig:
     name: str = setting("adamw", "adamw, sgd or lars", choices=("adamw", "sgd", "lars"))
     lr: float | None = setting(
@@ -142,9 +100,8 @@ class OptimizerConfig:
     clip: float | None = setting(None, "largest gradient norm; null: no clipping", above=0, most=10**9)
 
 
-@dataclass
+@dataclass(frozen=True)
 class TrainerConfig:
-    accelerator: str = setting("auto", "auto, cpu, gpu, mps", choices=("auto", "cpu", "gpu", "cuda", "mps"))
     devices: int | str | list[int] = setting(
         "auto", "how many, or a list; auto: torchrun's, GPUs that share a batch, or the CPU", least=-1, most=4096
     )
@@ -153,11 +110,6 @@ class TrainerConfig:
         "auto",
         "auto, ddp, ddp_find_unused_parameters_true, or fsdp: ViTs in shares, one on each GPU",
         choices=("auto", "ddp", "ddp_find_unused_parameters_true", "fsdp"),
-    )
-    precision: str = setting(
-        "auto",
-        "32-true, bf16-mixed, 16-mixed; auto: bf16 on a GPU that has it",
-        choices=("auto", "32-true", "bf16-mixed", "16-mixed"),
     )
     accumulate: int = setting(1, "batches per optimiser step", least=1, most=10**6)
     compile: bool | str = setting(False, "torch.compile; reduce-overhead: CUDA graphs", choices=("reduce-overhead",))
@@ -175,13 +127,9 @@ class TrainerConfig:
         most=10**9,
         choices=("auto",),
     )
-    save_seconds: float = setting(
-        SAVE_SECONDS, "seconds between two checkpoints inside an epoch; each epoch and each stop has one too", least=0
-    )
-    progress: bool = setting(True, "progress bar on a terminal, else a line a minute")
 
 
-@dataclass
+@dataclass(frozen=True)
 class EvalConfig:
     every: int = setting(1, "epochs between two online evaluations", least=1, most=10**9)
     k: int = setting(K, "neighbours of the kNN vote", least=1)
@@ -191,8 +139,8 @@ class EvalConfig:
     tsne: int = setting(2_000, "images in the picture of the embedding; 0: no picture", least=0, most=10**6)
 
 
-@dataclass
-class Config:
+@dataclass(frozen=True)
+class Config(Computing, Pixels):
     """method: a name, or {"name": ..., "objective": {...}, "views": {...}, "dsa": {...}} with options."""
 
     method: str | dict = setting("byol+dsa", "objective+regulariser+...")
@@ -208,11 +156,19 @@ class Config:
     )
     freeze_norm: bool = setting(False, "keep the means and variances of the batch normalisation of init=")
     epochs: int = setting(6, "passes over the data", least=1, most=10**9)
-    seed: int = setting(0, "fixes weights, order and views", least=0, most=MOST_SEED)
-    out: str = setting("runs/zoo", "folder for the run's own folder")
-    cache: str | None = setting(
-        "runs/cache", "folder of what is computed once: indices and digests of files, features of priors; null: nothing"
+    batch_size: int = setting(128, "images (or videos) a step, over all devices", least=2, most=2**20)
+    image_size: int | None = setting(
+        None,
+        "pixels of the views; null: the images' own; of files 224, on a CPU 96; of videos 112",
+        least=8,  # as scikit-learn's digits: the crops of smaller images are a pixel or two
+        most=MOST_PIXELS,
     )
+    precision: str = setting(
+        "auto",
+        "float32, or bfloat16, float16 autocast; auto: bfloat16 on a GPU that has it",
+        choices=("auto", "float32", "bfloat16", "float16"),
+    )
+    out: str = setting("runs/zoo", "folder for the run's own folder")
     name: str | None = setting(None, "name of the run's folder; null: from method, data, backbone, epochs and seed")
     resume: bool = setting(False, "continue the newest run of this name from its last checkpoint")
     dry: bool = setting(False, "only print the memory by batch and the least time on some cards, and end")
@@ -221,12 +177,17 @@ class Config:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.range, tuple):  # of a Python program: the list that config.yaml has
+            object.__setattr__(self, "range", list(self.range))
+
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> "Config":
         """Return the defaults overlaid with `given`; `data` may be just the source, and keys may have dots.
 
-        {"data": "digits", "data.batch_size": 64, "method.dsa.nu": 0.2} is
-        {"data": {"source": "digits", "batch_size": 64}, "method": {"name": "byol+dsa", "dsa": {"nu": 0.2}}}.
+        {"data": "digits", "batch_size": 64, "method.dsa.nu": 0.2} is
+        {"data": {"source": "digits"}, "batch_size": 64, "method": {"name": "byol+dsa", "dsa": {"nu": 0.2}}}.
         Raises UserError for an unknown key, with the nearest one, and for a setting that is given twice.
         """
         config = overlaid(cls(), _grouped(given))
@@ -288,6 +249,8 @@ def _check(config: Config) -> None:
     name = config.method if isinstance(config.method, str) else config.method.get("name")
     if not isinstance(name, str):
         raise UserError(f'method needs a name: {{"name": "byol+dsa", ...}}, got {shown(config.method)}')
+    if config.device.partition(":")[0] not in DEVICES:
+        raise UserError(f"device={config.device} is none: {', '.join(DEVICES)} or cuda:1")
     few = min(config.eval.tsne, config.eval.max_images)
     if 0 < few < LEAST_POINTS:
         name = "tsne" if few == config.eval.tsne else "max_images"
@@ -301,7 +264,7 @@ def _check(config: Config) -> None:
     check_optimizer(config.optimizer, config.epochs)
     if config.freeze_norm and config.init is None:
         raise UserError("freeze_norm=true keeps the batch normalisation of init=: give init=, or leave it out")
-    _check_videos(config.data)
+    _check_videos(config)
 
 
 def check_optimizer(optimizer: OptimizerConfig, epochs: float) -> None:
@@ -318,13 +281,14 @@ def check_optimizer(optimizer: OptimizerConfig, epochs: float) -> None:
         )
 
 
-def _check_videos(data: DataConfig) -> None:
+def _check_videos(config: Config) -> None:
+    data = config.data
     if data.is_video and data.channels not in (None, 3):
         raise UserError(f"data.channels={data.channels}: videos are read as RGB, 3 channels")
-    usual_of = {"range": None, "pages": "first", "max_pixels": None, "opacity": None, "fill": fill.AUTO}
-    for name, usual in usual_of.items():
-        if data.is_video and (value := getattr(data, name)) != usual:
-            raise UserError(f"data.{name}={value} is for images, and data={data.source!r} are videos: leave it out")
+    for part, name in (*((config, name) for name in VALUES), (data, "pages"), (data, "max_pixels")):
+        if data.is_video and (value := getattr(part, name)) != getattr(type(part), name):
+            path = name if part is config else f"data.{name}"
+            raise UserError(f"{path}={value} is for images, and data={data.source!r} are videos: leave it out")
     given = [name for name in ("frames", "stride", "clips", "decoder") if getattr(data, name) is not None]
     if given and not data.is_video:
         raise UserError(f"data.{given[0]} is for videos, and data={data.source!r} are images: write data=video:FOLDER")

@@ -68,7 +68,7 @@ def open_data(config: Config, own: Any = None) -> Data:
         data = _open_videos(config) if config.data.is_video else _open_images(config, own)
     for images in (data.train, data.clean):
         if images is not None:
-            images.workers = config.data.workers
+            images.workers = config.workers
     return data
 
 
@@ -91,8 +91,8 @@ def _train_images(config: Config, own: Any) -> tuple[Images, int]:
         train = open_images(source, split=splits(source, options["cache"])[0], **options)
     if config.resume and getattr(train, "varies", False):
         raise UserError(f"resume=true, but reading a row of {train.name} twice gives other pixels: start a new run")
-    size = config.data.image_size or (train.image_size if train.native_size else None)
-    size = size or (CPU_SIZE if is_cpu(config.trainer.accelerator) else PUBLISHED_SIZE)
+    size = config.image_size or (train.image_size if train.native_size else None)
+    size = size or (CPU_SIZE if is_cpu(config.device) else PUBLISHED_SIZE)
     if train.native_size is None and size != PUBLISHED_SIZE:  # decode files a little larger than the views
         train = train.at(image_size=round(size * 8 / 7), channels=train.channels, fit=train.fit)
     return train, size
@@ -100,9 +100,9 @@ def _train_images(config: Config, own: Any) -> tuple[Images, int]:
 
 def _source(config: Config, own: Any) -> tuple[Any, dict[str, Any]]:
     """The images' source and the options of `open_images`."""
-    names = ("channels", "on_error", "range", "pages", "max_pixels", "opacity", "fill")
-    options = {name: getattr(config.data, name) for name in names}
-    return config.data.source if own is None else own, {**options, "cache": config.cache}
+    options = {name: getattr(config.data, name) for name in ("channels", "pages", "max_pixels")}
+    options |= {**config.values, "on_error": config.on_error, "cache": config.cache}
+    return config.data.source if own is None else own, options
 
 
 def _open_images(config: Config, own: Any) -> Data:
@@ -112,8 +112,8 @@ def _open_images(config: Config, own: Any) -> Data:
     def clean(split: str) -> Images:
         if split == train.split:  # not listed again
             return clean_images(train, size)
-        scale = train.scale.or_else(config.data.scale)
-        own = {"channels": train.channels, "range": scale.range or config.data.range, "opacity": scale.opacity}
+        scale = train.scale.or_else(config.scale)
+        own = {"channels": train.channels, "range": scale.range or config.range, "opacity": scale.opacity}
         own |= {} if scale.fill is None else {"fill": scale.fill}
         return clean_images(open_images(source, split=split, **{**options, **own}), size)
 
@@ -142,8 +142,8 @@ def _train_videos(config: Config) -> tuple[Images, int, dict[str, Any]]:
     """The training videos, the size of their views, and the options of `open_videos`."""
     given = {name: getattr(config.data, name) for name in ("frames", "stride", "decoder")}
     options = {name: value for name, value in given.items() if value is not None}
-    options |= {"on_error": config.data.on_error, "cache": config.cache}
-    size = config.data.image_size or DEFAULT_SIZE
+    options |= {"on_error": config.on_error, "cache": config.cache}
+    size = config.image_size or DEFAULT_SIZE
     train = open_videos(config.data.source, **options, clips=config.data.clips, image_size=round(size * 8 / 7))
     return train, size, options
 
@@ -151,11 +151,11 @@ def _train_videos(config: Config) -> tuple[Images, int, dict[str, Any]]:
 def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> Data:
     """Add bank and query, if there are labels. clean: opens a split for evaluation."""
     train, known = data.train, data.train.splits
-    if len(train) < config.data.batch_size:
-        lower = "at least 2 are needed" if len(train) < 2 else f"data.batch_size={len(train)} takes all in one step"
+    if len(train) < config.batch_size:
+        lower = "at least 2 are needed" if len(train) < 2 else f"batch_size={len(train)} takes all in one step"
         raise UserError(
             f"data {config.data.source!r} has {counted(len(train), data.unit[:-1])}, fewer than one batch "
-            f"(data.batch_size={config.data.batch_size}): {lower}"
+            f"(batch_size={config.batch_size}): {lower}"
         )
     if isinstance(train, DecodedImages):  # a single one that can be read would stand in for all others
         first = int(train.__getitems__([0])["index"][0])
@@ -242,7 +242,7 @@ def capped(images: Images, config: Config, rows: np.ndarray | None = None, *, ro
     rows = rows if images.labels is None else rows[images.labels[rows] >= 0]
     if len(rows) > config.eval.max_images:
         rows = np.sort(np.random.default_rng(0).choice(rows, config.eval.max_images, replace=False))
-    images.workers = config.data.workers
+    images.workers = config.workers
     return KeptImages(images, rows, room=room)
 
 

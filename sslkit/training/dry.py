@@ -50,7 +50,7 @@ CARDS = (  # NVIDIA's documents: half precision with float32 sums, without spars
 )
 SIZES = 24, 40, 80  # GB
 USABLE = 0.92  # of a card: the rest is CUDA's context, the libraries' workspaces, and gaps between blocks
-HALF = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
+HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 ROWS = 0.25, 0.5, 1, 2, 4  # times the run's batch
 COUNTED = 1, 2, 4  # of these a step is counted, the others are on the parabola through them
 LEFT_OUT = (
@@ -85,7 +85,7 @@ def predicted(
     backbone: str,
     image_size: int,
     batch: int,
-    precision: str = "bf16-mixed",
+    precision: str = "bfloat16",
     optimizer: str = "adamw",
     **options: Any,
 ) -> float:
@@ -93,7 +93,7 @@ def predicted(
 
         predicted("byol", "resnet50", 224, 256)  # 25.3
 
-    batch: images on this GPU. precision: 32-true, bf16-mixed or 16-mixed. options: of `sslkit.method`.
+    batch: images on this GPU. precision: float32, bfloat16 or float16. options: of `sslkit.method`.
     """
     built = method(name, backbone=backbone, image_size=image_size, **options)
     return counted_step(built, batch, precision, OptimizerConfig(name=optimizer)).peak / GIB
@@ -104,7 +104,7 @@ def counted_step(
 ) -> Step:
     """Count a step of the method, of which nothing is changed.
 
-    precision: as `trainer.precision`, without auto. clips: of each video.
+    precision: as `precision`, without auto. clips: of each video.
     """
     with warnings.catch_warnings(), counting() as counter:
         warnings.simplefilter("ignore")  # the run says them itself
@@ -164,9 +164,9 @@ def _step(
 @say.printed_by_default()
 def announce(config: Config, data: Data, built: Method) -> None:
     """Print the memory by batch and the least time by card of a run that is not started."""
-    precision = "bf16-mixed" if config.trainer.precision == "auto" else config.trainer.precision
+    precision = "bfloat16" if config.precision == "auto" else config.precision
     ranks = ranks_of(config)
-    batch = config.data.batch_size // ranks
+    batch = config.batch_size // ranks
     steps = {n * batch: counted_step(built, n * batch, precision, config.optimizer, data.clips) for n in COUNTED}
     held = Held.of(built, config.optimizer.name)
     more = held.of_several(ranks, config.trainer.strategy)
@@ -268,7 +268,7 @@ def _by_card(
     config: Config, data: Data, batch: int, ranks: int, step: Step, need: Callable[[float], float]
 ) -> list[list[str]]:
     """Rows of the least time by card."""
-    unit, images = data.unit, batches(config, data) * config.data.batch_size
+    unit, images = data.unit, batches(config, data) * config.batch_size
     lines = [["card", "TFLOP/s", "GB/s", f"{unit}/s at most", "an epoch", "the run"]]
     for card in CARDS:
         each = max(step.seconds(card), 1e-9) / batch / ranks

@@ -28,12 +28,12 @@ DRIVER = "/proc/driver/nvidia"
 
 def announce_cost(config: Config, data: Data, built: Method) -> None:
     """Say what the run will take on this CPU; nothing of a few images, of clips, or where processes share a step."""
-    if not is_cpu(config.trainer.accelerator) or data.clips is not None or ranks_of(config) > 1:
+    if not is_cpu(config.device) or data.clips is not None or ranks_of(config) > 1:
         return
-    images = steps(config, data) * config.trainer.accumulate * config.data.batch_size
+    images = steps(config, data) * config.trainer.accumulate * config.batch_size
     if images * data.image_size**2 < FEW:
         return
-    found = _measured(_objective_of(built), data, config.data.batch_size)
+    found = _measured(_objective_of(built), data, config.batch_size)
     seconds = found.seconds * images
     held = _memory(config, built, found)
     say.lines(
@@ -68,15 +68,15 @@ def _measured(trial: Method, data: Data, batch_size: int) -> Cost:
 def _memory(config: Config, built: Method, found: Cost) -> float:
     """Bytes of this process so far, of a step's activations, and of the weights with what goes with each."""
     weights = sum(one.numel() * one.element_size() for one in built.parameters() if one.requires_grad)
-    return psutil.Process().memory_info().rss + WEIGHTS * weights + found.bytes * config.data.batch_size
+    return psutil.Process().memory_info().rss + WEIGHTS * weights + found.bytes * config.batch_size
 
 
 def _too_large(config: Config, held: float) -> Iterator[str]:
     free = psutil.virtual_memory().available
     if held > free:
-        batch = max(2, int(config.data.batch_size * free / held / 2))
+        batch = max(2, int(config.batch_size * free / held / 2))
         less = "" if config.trainer.checkpoint_activations else " or trainer.checkpoint_activations=true"
-        yield f"only {free / GIB:.1f} GB of memory are free: data.batch_size={batch}{less} needs less"
+        yield f"only {free / GIB:.1f} GB of memory are free: batch_size={batch}{less} needs less"
 
 
 def _shorter(config: Config, data: Data, built: Method, found: Cost, seconds: float) -> Iterator[str]:
@@ -85,15 +85,15 @@ def _shorter(config: Config, data: Data, built: Method, found: Cost, seconds: fl
     small = default(built.objective.families[0], CPU_SIZE // 2)
     if seconds < LONG or recipe.origin is not None or data.train.native_size is not None or ":" in recipe.name:
         return
-    sizes = [] if size == CPU_SIZE else [{"data.image_size": CPU_SIZE}]
+    sizes = [] if size == CPU_SIZE else [{"image_size": CPU_SIZE}]
     others = [] if recipe.name == small else [{"backbone": small}, *({"backbone": small, **one} for one in sizes)]
     for settings in sizes + others:
-        network, pixels = settings.get("backbone", recipe.name), settings.get("data.image_size", size)
+        network, pixels = settings.get("backbone", recipe.name), settings.get("image_size", size)
         options = {part: config.method_options().get(part) for part in ("objective", "views")}
         trial = method(
             parse(config.method_name)[0], backbone=network, image_size=pixels, in_chans=data.train.channels, **options
         )
-        times = found.seconds / _measured(trial, data, config.data.batch_size).seconds
+        times = found.seconds / _measured(trial, data, config.batch_size).seconds
         if times > WORTH:
             words = " ".join(f"{name}={value}" for name, value in settings.items())
             yield f"{words} takes 1/{times:.0f} of this time (measured)"
@@ -102,6 +102,6 @@ def _shorter(config: Config, data: Data, built: Method, found: Cost, seconds: fl
 
 def _unused_gpu() -> Iterator[str]:
     if torch.cuda.is_available():
-        yield "there is a GPU, and it is not used: trainer.accelerator=gpu"
+        yield "there is a GPU, and it is not used: device=cuda"
     elif os.path.isdir(DRIVER) and torch.version.cuda is None:
         yield "there is an NVIDIA GPU, and this torch is made for the CPU alone: install one with CUDA to use it"

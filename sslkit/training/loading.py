@@ -24,9 +24,9 @@ def load(config: Config, rows: Images | CroppedImages, loop: Loop) -> ResumableL
         )
     return make_loader(
         rows,
-        batch_size=config.data.batch_size,
+        batch_size=config.batch_size,
         seed=config.seed,
-        workers=config.data.workers,
+        workers=config.workers,
         rank=loop.rank,
         world_size=loop.world_size,
         device=loop.device.type,

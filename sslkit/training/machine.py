@@ -36,32 +36,39 @@ def check_trainer(config: Config) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # `make_loop` makes it again and shows them
         fabric = fabric_of(config)
-    size, ranks = config.data.batch_size, fabric.world_size
+    size, ranks = config.batch_size, fabric.world_size
     if size % ranks:
         fitting = " or ".join(str(n * ranks) for n in (size // ranks, size // ranks + 1) if n)
-        raise UserError(f"data.batch_size={size} cannot be shared evenly by {ranks} processes: take {fitting}")
+        raise UserError(f"batch_size={size} cannot be shared evenly by {ranks} processes: take {fitting}")
     if config.trainer.compile:
         check_compiler(fabric.device)
 
 
 def fabric_of(config: Config) -> "Fabric":
     """The run's Fabric, which is not launched yet. Raises UserError as `processes.make_fabric` does."""
-    t = config.trainer
-    own = processes.devices(t.devices, t.accelerator, config.data.batch_size, t.num_nodes)
-    return processes.make_fabric(t.accelerator, own, t.num_nodes, t.strategy, t.precision)
+    t, (kind, asked) = config.trainer, device_of(config)
+    devices = processes.devices(asked, kind, config.batch_size, t.num_nodes)
+    return processes.make_fabric(kind, devices, t.num_nodes, t.strategy, config.precision)
+
+
+def device_of(config: Config) -> tuple[str, processes.Devices]:
+    """The kind of device, and how many of it; `cuda:1` is that one alone, unless trainer.devices says otherwise."""
+    kind, _, index = config.device.partition(":")
+    devices = config.trainer.devices
+    return kind, [int(index)] if index and devices == "auto" else devices
 
 
 def ranks_of(config: Config) -> int:
     """The number of processes of the run, over all machines."""
-    t = config.trainer
-    return processes.count(t.devices, t.num_nodes, t.accelerator, config.data.batch_size)
+    kind, devices = device_of(config)
+    return processes.count(devices, config.trainer.num_nodes, kind, config.batch_size)
 
 
 def shared(config: Config) -> str:
     """The part of each process, and why they are fewer than the GPUs; "" for one process that uses all there is."""
-    trainer, size, ranks = config.trainer, config.data.batch_size, ranks_of(config)
+    size, ranks, (kind, devices) = config.batch_size, ranks_of(config), device_of(config)
     parts = [f"{size // ranks} on each of {ranks} processes"] if ranks > 1 else []
-    every = processes.count(trainer.devices, trainer.num_nodes, trainer.accelerator)
+    every = processes.count(devices, config.trainer.num_nodes, kind)
     if every > ranks:
         parts.append(f"{every} GPUs cannot share {size} evenly")
     return f" ({'; '.join(parts)})" if parts else ""
@@ -69,13 +76,13 @@ def shared(config: Config) -> str:
 
 def reading(config: Config, data: Data) -> list[str]:
     """A line on the number of processes that decode files, where it was chosen; none for images in memory."""
-    if config.data.workers != "auto" or not data.train.decodes:
+    if config.workers != "auto" or not data.train.decodes:
         return []
-    kind = "cpu" if is_cpu(config.trainer.accelerator) else "cuda"
+    kind = "cpu" if is_cpu(config.device) else "cuda"
     ranks = ranks_of(config)
     each = f" for each of {ranks} ranks" if ranks > 1 else ""
     workers = counted(workers_for(data.train, "auto", ranks, kind), "process")
-    return [f"reading   files are decoded by {workers}{each}, of {counted(cores(), 'core')} (data.workers)"]
+    return [f"reading   files are decoded by {workers}{each}, of {counted(cores(), 'core')} (workers)"]
 
 
 def compiled_networks(config: Config, method: Method) -> Compiled:
@@ -94,7 +101,7 @@ def compiled_networks(config: Config, method: Method) -> Compiled:
 def uncompiled(config: Config, method: Method, steps: int) -> list[str]:
     """A note on a long run of a large network on a GPU that does not compile it."""
     parameters = sum(p.numel() for p in method.backbone.parameters())
-    on_gpu = torch.cuda.is_available() and not is_cpu(config.trainer.accelerator)
+    on_gpu = torch.cuda.is_available() and not is_cpu(config.device)
     possible = not config.trainer.compile and config.trainer.strategy != "fsdp"
     if not (on_gpu and possible and parameters >= LARGE and steps >= LONG):
         return []
@@ -107,12 +114,12 @@ def uncompiled(config: Config, method: Method, steps: int) -> list[str]:
 def demand(config: Config, data: Data) -> Demand:
     t = config.trainer
     return Demand(
-        batch_size=config.data.batch_size,
+        batch_size=config.batch_size,
         image_size=data.image_size,
         processes=ranks_of(config),
-        workers=config.data.workers,
+        workers=config.workers,
         optimizer=config.optimizer.name,
-        precision=t.precision,
+        precision=config.precision,
         recomputed=t.checkpoint_activations,
     )
 
@@ -120,5 +127,5 @@ def demand(config: Config, data: Data) -> Demand:
 def computed(loop: Loop, config: Config) -> dict[str, Any]:
     """Return device, processes, threads of each and precision, on which the last bits of the weights depend."""
     name = torch.cuda.get_device_name(loop.device) if loop.device.type == "cuda" else loop.device.type
-    number = precision(config.trainer.precision, config.trainer.accelerator)
+    number = precision(config.precision, config.device)
     return {"device": name, "processes": loop.world_size, "threads": torch.get_num_threads(), "precision": number}

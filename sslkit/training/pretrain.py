@@ -176,10 +176,10 @@ def _train(
     # First: what it compiles is removed before kNN and probe.
     hooks: list[Hook] = [compiled_networks(config, method)] if config.trainer.compile else []
     hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor, unreadable]
-    if config.trainer.progress:
-        hooks.append(ProgressBar(unit=data.unit, size=config.data.batch_size))
+    if config.progress:
+        hooks.append(ProgressBar(unit=data.unit, size=config.batch_size))
     write = LastTwo(folder, checkpoint).write
-    saving = Saving(write, config.trainer.save_seconds, history.close_epoch, handlers())
+    saving = Saving(write, config.save_seconds, history.close_epoch, handlers())
     hooks += [Newest(config, data, method, folder, content), saving]
     loop = make_loop(config, module, loader, peak_lr(config, build.batches(config, data)), count, hooks)
     _fit(loop, config, data, folder, checkpoint)
@@ -247,7 +247,7 @@ def make_loop(
 ) -> Loop:
     """The loop of a run with its optimiser. load: see `Loop`. lr: at the peak. steps: of the whole run."""
     fabric = fabric_of(config)
-    fused = True if fuses(fabric.device, config.trainer.precision, config.optimizer.clip) else None
+    fused = True if fuses(fabric.device, config.precision, config.optimizer.clip) else None
     optimizer = make_optimizer(module.method, config.optimizer, lr, fused=fused)
     return Loop(
         fabric,

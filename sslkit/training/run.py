@@ -23,11 +23,12 @@ from sslkit.zoo import card
 from sslkit.zoo.entry import CARD, ZooEntry
 
 # Settings that do not affect the weights.
-MAY_CHANGE = ("resume", "dry", "out", "cache", "name", "eval")
+MAY_CHANGE = (
+    *("resume", "dry", "out", "cache", "name", "eval"),
+    *("device", "workers", "save_seconds", "progress"),
+)
 MAY_CHANGE_INSIDE = (
     "source",  # where the images lie: whether they are the same is compared by their content
-    "workers",
-    "accelerator",
     "devices",
     "num_nodes",
     "strategy",
@@ -35,8 +36,6 @@ MAY_CHANGE_INSIDE = (
     "checkpoint_activations",
     "logger",
     "log_every",
-    "save_seconds",
-    "progress",
 )
 JUDGES = ("k", "max_images")  # of eval, which the accuracies of all epochs share
 HOOKS = {"Start": ("judged", "digest"), "History": ("rows", "seconds", "terms", "pending"), "Unreadable": ("paths",)}
@@ -192,7 +191,7 @@ def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
     if settings is None:
         return {}
     before, now = settings.to_dict(), as_in(config, settings).to_dict()
-    now["data"] |= {name: before["data"][name] for name in unsaid(config)}
+    now |= {name: before[name] for name in unsaid(config)}
     before["method"], now["method"] = filled(before["method"]), filled(now["method"])
     other = {k: (before[k], now[k]) for k in now if k not in MAY_CHANGE and _plain(before[k]) != _plain(now[k])}
     if "method" in other and before["method"]["name"] == now["method"]["name"]:
@@ -204,7 +203,7 @@ def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
 
 def unsaid(config: Config) -> list[str]:
     """The settings of the images' scale that are not given."""
-    return [name for name, value in vars(config.data.scale).items() if value is None]
+    return [name for name, value in vars(config.scale).items() if value is None]
 
 
 def _apart(path: str, before: Any, now: Any) -> dict[str, tuple[object, object]]:
@@ -265,11 +264,11 @@ def done(config: Config, own: Any = None) -> ZooEntry | None:
     if not runs or len(mine) > 1 or not finished(folder := (mine or runs)[0]):
         return None
     begun = settings_of(folder)
-    if config.data.image_size is None and begun is not None and begun.data.image_size is not None:
+    if config.image_size is None and begun is not None and begun.image_size is not None:
         return None
     check_same(folder, config)
     if begun is not None:
-        config = replace(config, data=replace(config.data, **{one: getattr(begun.data, one) for one in unsaid(config)}))
+        config = replace(config, **{name: getattr(begun, name) for name in unsaid(config)})
     return entry_of(folder, lambda: images_of(config, own))
 
 

@@ -20,7 +20,7 @@ from sslkit.runtime.loop import Hook, Loop
 from sslkit.training.config import Config, OptimizerConfig
 from sslkit.training.lars import LARS
 
-REMEDY = "Lower optimizer.lr, set optimizer.clip=1, or use trainer.precision=32-true; no checkpoint holds that step"
+REMEDY = "Lower optimizer.lr, set optimizer.clip=1, or use precision=float32; no checkpoint holds that step"
 IMAGES = 256  # of a step, for which optimizer.lr is given when it is scaled
 
 
@@ -193,10 +193,10 @@ def layer_rates(method: Method, decay: float) -> dict[nn.Parameter, float]:
 def images_of_step(config: Config, batches: int | None = None) -> int:
     """The images of an optimiser step: of trainer.accumulate batches, at most of all `batches` of an epoch.
 
-    data.batch_size counts the images of all processes. The last step of an epoch may have fewer.
+    batch_size counts the images of all processes. The last step of an epoch may have fewer.
     """
     accumulated = config.trainer.accumulate
-    return config.data.batch_size * (accumulated if batches is None else min(accumulated, max(batches, 1)))
+    return config.batch_size * (accumulated if batches is None else min(accumulated, max(batches, 1)))
 
 
 def peak_lr(config: Config, batches: int | None = None) -> float:

@@ -61,7 +61,7 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
     ]
     lines += chosen_line(asked, config)
     lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
-    lines += [f"note      {body.unseen} (data.image_size)"] if body.unseen else []
+    lines += [f"note      {body.unseen} (image_size)"] if body.unseen else []
     lines += [*_oversized(config, method, data), *_few(config, data), *_harsh(config, method, asked)]
     lines += uncompiled(config, method, steps(config, data))
     say.lines("\n".join(printable(line, keep="") for line in lines))
@@ -79,11 +79,11 @@ def _init(method: Method) -> list[str]:
 
 def _training(config: Config, data: Data, batches: int) -> str:
     """Epochs, steps and who shares a batch; the precision, and what changes the way in which the network is run."""
-    trainer, size = config.trainer, config.data.batch_size
+    trainer, size = config.trainer, config.batch_size
     steps = f"{counted(config.epochs, 'epoch')} of {counted(batches, 'step')} x {size} {data.unit}{shared(config)}"
     ways = {"compiled": trainer.compile, "activations recomputed": trainer.checkpoint_activations}
     ways = [way for way, used in ways.items() if used]
-    return ", ".join([steps, precision(trainer.precision, trainer.accelerator), *ways])
+    return ", ".join([steps, precision(config.precision, config.device), *ways])
 
 
 def _optimizer(config: Config, batches: int) -> str:
@@ -108,7 +108,7 @@ def _accumulated(config: Config, batches: int, images: int) -> str:
     if asked > batches:
         return f"{told}, as an epoch has no more (trainer.accumulate={asked})"
     left = batches % asked
-    return f"{told}, the last of an epoch of {left * config.data.batch_size}" if left else told
+    return f"{told}, the last of an epoch of {left * config.batch_size}" if left else told
 
 
 def _chosen(config: Config, method: Method, data: Data) -> str:

@@ -90,7 +90,7 @@ SCHEMA: dict[str, Any] = _object(
         device=_field("string", "cpu or a GPU's name"),
         processes=_field("integer", "a number of processes", minimum=1),
         threads=_field("integer", "the threads of a process", minimum=1),
-        precision=_field("string", "a precision such as 32-true"),
+        precision=_field("string", "a precision such as float32"),
     ),
     before=_object("numbers of the untrained network", **_MEASURED),
     after=_object("numbers of the trained network", **_MEASURED),

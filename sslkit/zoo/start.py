@@ -27,7 +27,7 @@ KINDS = (
     f"zoo entry, or {', '.join(wheels.WHEELS)}"
 )
 
-REMEDY = "name the network of these weights, init=timm:NAME:FILE, and an image size that it takes, data.image_size="
+REMEDY = "name the network of these weights, init=timm:NAME:FILE, and an image size that it takes, image_size="
 
 
 def start(word: str, *, image_size: int, in_chans: int, frames: int | None = None, backbone: str = "auto") -> Backbone:

@@ -229,8 +229,8 @@ def test_it_is_said_where_weights_and_images_meet(resnet: nn.Module, tmp_path: P
     assert "0 to 255" in said
     images = sslkit.open_images(data, image_size=SIDE)
     assert len(warned(lambda: build(f"timm:resnet10t:{file}", size=SIDE).check(images))) == 1
-    short = {"method": "simclr", "data": str(data), "out": str(tmp_path / "zoo"), "epochs": 1, "data.image_size": SIDE}
-    short |= {"data.batch_size": 8, "data.workers": 0, "cache": str(tmp_path / "cache")}
+    short = {"method": "simclr", "data": str(data), "out": str(tmp_path / "zoo"), "epochs": 1, "image_size": SIDE}
+    short |= {"batch_size": 8, "workers": 0, "cache": str(tmp_path / "cache")}
     entries = []
     assert len(set(warned(lambda: entries.append(sslkit.pretrain(short, init=word))))) == 1
     assert warned(lambda: evaluation.extract(entries[0], data, "train", **how)) == []

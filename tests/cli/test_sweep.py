@@ -62,11 +62,11 @@ def test_done_is_the_same_settings_on_the_same_images(small_run, small_npz, tmp_
 def test_done_on_a_copy_of_the_images_is_done(small_run, tmp_path) -> None:
     for name in "ab":
         write_jpegs(tmp_path / "photos" / name, 8, (16, 16))
-    data = {"source": str(tmp_path / "photos"), "image_size": 16, "batch_size": 8}
-    run = {**small_run, "method": "simclr", "epochs": 1, "data": data, "eval": {"k": 3, "tsne": 0}}
+    data = {"data": {"source": str(tmp_path / "photos")}, "image_size": 16, "batch_size": 8}
+    run = {**small_run, "method": "simclr", "epochs": 1, **data, "eval": {"k": 3, "tsne": 0}}
     sslkit.pretrain(run)
     shutil.copytree(tmp_path / "photos", tmp_path / "scratch" / "photos", copy_function=shutil.copyfile)
-    copied = Config.from_mapping({**run, "data": {**data, "source": str(tmp_path / "scratch" / "photos")}})
+    copied = Config.from_mapping({**run, "data": {"source": str(tmp_path / "scratch" / "photos")}})
     assert sweep.examine([copied])[0].state == "done"
     Image.new("RGB", (16, 16)).save(tmp_path / "scratch" / "photos" / "a" / "00.jpg")
     assert sweep.examine([copied])[0].state == "new"
@@ -146,21 +146,21 @@ def test_faults_are_told_before_anything_is_trained(changes: dict, said: str, sm
 
 def test_labels_that_the_data_lacks(small_run, small_npz, tmp_path) -> None:
     np.savez(tmp_path / "plain.npz", x=np.load(small_npz)["x_train"])
-    run = {**small_run, "data": {"source": str(tmp_path / "plain.npz"), "batch_size": 32}}
+    run = {**small_run, "batch_size": 32, "data": {"source": str(tmp_path / "plain.npz")}}
     with pytest.raises(UserError, match=r"supervised learns from labels"):
         sweep.examine(configs(run, ("simclr", "supervised")))
 
 
 def test_the_machine_as_a_run_sees_it(monkeypatch) -> None:
-    def machine(batch_size: int = 128, **trainer: object) -> Machine:
-        mapping = {"data": {"source": "digits", "batch_size": batch_size}, "trainer": trainer}
+    def machine(batch_size: int = 128, device: str = "auto", **trainer: object) -> Machine:
+        mapping = {"batch_size": batch_size, "device": device, "data": {"source": "digits"}, "trainer": trainer}
         return sweep.machine_for([Config.from_mapping(mapping)], None)
 
     assert machine().gpus == () and machine(devices=2).each == 2
     for trainer, said in (
         ({"num_nodes": 2}, "num_nodes=2"),
         ({"devices": [0, 1]}, "give a number"),
-        ({"accelerator": "gpu"}, "trainer: "),
+        ({"device": "cuda"}, "trainer: "),
         ({"batch_size": 15, "devices": 2}, "cannot be shared evenly by 2"),
     ):
         with pytest.raises(UserError, match=said):
@@ -170,7 +170,7 @@ def test_the_machine_as_a_run_sees_it(monkeypatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert machine().gpus == ("0", "1", "2") and machine().each == 1
-    assert machine(devices=-1).each == 3 and machine(accelerator="cpu").gpus == ()
+    assert machine(devices=-1).each == 3 and machine(device="cpu").gpus == ()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,5,7")
     assert machine().gpus == ("GPU-a", "5", "7")
 
@@ -242,7 +242,7 @@ def test_a_member_whose_initial_weights_have_changed_is_not_done(small_run, tmp_
     torch.save(net.state_dict(), weights)
     data = {**small_run["data"], "channels": 3}
     config = Config.from_mapping(
-        {**small_run, "method": "simclr", "epochs": 1, "data": data, "init": f"timm:resnet10t:{weights}"}
+        {**small_run, "method": "simclr", "epochs": 1, **data, "init": f"timm:resnet10t:{weights}"}
     )
     (member,) = sweep.examine([config])
     assert member.state == "new" and member.folder == sslkit.pretrain(config).folder

@@ -102,5 +102,5 @@ def test_files_are_the_same_by_workers_and_unreadable_ones_are_replaced(few, tmp
         assert asked == also and torch.equal(one["images"], other["images"])
         assert torch.equal(one["index"], other["index"]) and one["bad"] == other["bad"]
     assert torch.cat([batch["index"] for _, batch in by_workers]).tolist() == [0, 1, 2, 3, 4, 6, 6, *range(7, 12)]
-    with pytest.raises(UserError, match=r"^cannot read .*05.jpg: .*\(data.on_error=skip"):
+    with pytest.raises(UserError, match=r"^cannot read .*05.jpg: .*\(on_error=skip"):
         list(batches_in_order(open_images(folder, image_size=32, on_error="raise"), range(12), 5, workers=2))

@@ -75,11 +75,11 @@ def test_the_last_batch(drop_last: bool, sizes: list[int]) -> None:
 
 
 def test_batches_that_cannot_be() -> None:
-    with pytest.raises(UserError, match=r"data.batch_size=9 must be a multiple of the number of processes, 2"):
+    with pytest.raises(UserError, match=r"batch_size=9 must be a multiple of the number of processes, 2"):
         EpochBatches(100, 9, 0, 0, 2)
-    with pytest.raises(UserError, match=r"data.batch_size=256 is more than the 100 images: lower data.batch_size"):
+    with pytest.raises(UserError, match=r"batch_size=256 is more than the 100 images: lower batch_size"):
         EpochBatches(100, 256, 0)
-    with pytest.raises(UserError, match=r"data.batch_size=0"):
+    with pytest.raises(UserError, match=r"batch_size=0"):
         EpochBatches(100, 0, 0)
     assert len(EpochBatches(100, 256, 0, drop_last=False)) == 1
 
@@ -167,7 +167,7 @@ def test_automatic_workers(folder, monkeypatch) -> None:
     assert count(files, device="cuda") == 32 and count(files) == 8
     monkeypatch.setattr(loader_module, "cores", lambda: 2)
     assert count(files) == 1 and count(files, workers=0) == 0 and count(arrays, workers=3) == 3
-    with pytest.raises(UserError, match=r"data.workers=many must be auto or a number"):
+    with pytest.raises(UserError, match=r"workers=many must be auto or a number"):
         count(files, workers="many")
 
 
@@ -200,7 +200,7 @@ def test_what_a_worker_says_comes_without_its_traceback() -> None:
 
 def test_a_data_set_that_cannot_be_sent_to_workers_is_one_line() -> None:
     loader = DataLoader(Damaged(), num_workers=1, collate_fn=lambda rows: rows, multiprocessing_context="spawn")
-    with pytest.raises(UserError, match=r"worker processes cannot be sent this data set \(.*lambda.*data.workers=0"):
+    with pytest.raises(UserError, match=r"worker processes cannot be sent this data set \(.*lambda.*workers=0"):
         list(plain_errors(loader))
 
 
@@ -208,7 +208,7 @@ def test_a_daemon_starts_no_workers(monkeypatch) -> None:
     images = open_images("digits")
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
     assert loader_module.workers_for(images, "auto", 1) == 0 == loader_module.workers_for(images, 0, 1)
-    with pytest.raises(UserError, match=r"data.workers=2: this process is a daemon, which can start no workers"):
+    with pytest.raises(UserError, match=r"workers=2: this process is a daemon, which can start no workers"):
         loader_module.workers_for(images, 2, 1)
 
 

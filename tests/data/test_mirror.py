@@ -40,8 +40,8 @@ def test_other_names(classes: tuple[str, ...] | None, told: list[str]) -> None:
 
 
 def test_a_single_name_with_a_side_is_only_said(told: list[str]) -> None:
-    assert is_mirrored(None, ("right whale", "orca"), f"whales {next(NAMES)}", "data.mirror")
-    assert "has the class right whale, and images are mirrored in training: data.mirror=false leaves it out" in told[0]
+    assert is_mirrored(None, ("right whale", "orca"), f"whales {next(NAMES)}")
+    assert "has the class right whale, and images are mirrored in training: mirror=false leaves it out" in told[0]
 
 
 @pytest.mark.parametrize(("mirror", "flip"), [(None, 0.0), (False, 0.0), (True, None)])
@@ -53,8 +53,8 @@ def test_the_views_of_a_training_obey(mirror: bool | None, flip: float | None, t
     for number, side in enumerate(4 * ("left", "right")):
         (folder / side).mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (40, 40), (9 * number, 80, 80)).save(folder / side / f"{number}.png")
-    data = {"source": str(folder), "mirror": mirror, "batch_size": 4}
-    config = Config.from_mapping({"method": "simclr", "optimizer": {"lr": 0.1}, "data": data})
+    data = {"data": {"source": str(folder)}, "mirror": mirror, "batch_size": 4}
+    config = Config.from_mapping({"method": "simclr", "optimizer": {"lr": 0.1}, **data})
     chosen = build.with_options(config, open_data(config))
     assert (chosen.method_options().get("views") or {}).get("flip") == flip
     views = sslkit.method("simclr", backbone="narrow_resnet", image_size=32, views=chosen.method_options().get("views"))

@@ -14,7 +14,7 @@ from sslkit.errors import UserError
 
 DIGITS = load_digits().images / 16  # (1797, 8, 8) in [0, 1]
 ZERO = DIGITS[0] / DIGITS[0].max()
-pytestmark = pytest.mark.filterwarnings("ignore:.* are scaled to 8 bits by data.range")
+pytestmark = pytest.mark.filterwarnings("ignore:.* are scaled to 8 bits by range")
 
 
 def read(folder: Path, **options: object) -> np.ndarray:

@@ -41,7 +41,7 @@ def read(images) -> np.ndarray:
 @pytest.mark.parametrize("ending", ["png", "tif"])
 def test_few_bits_in_wide_files_keep_their_levels(tmp_path, most: int, high: int, ending: str) -> None:
     values = scans(tmp_path, most, ending=ending)
-    with pytest.warns(UserWarning, match=rf"16-bit images \(12 of 12 looked at\).*by data.range=\[0,{high}\]"):
+    with pytest.warns(UserWarning, match=rf"16-bit images \(12 of 12 looked at\).*by range=\[0,{high}\]"):
         images = open_images(tmp_path, image_size=8)
     assert images.range == (0, high)
     found = read(images)
@@ -53,16 +53,14 @@ def test_floats_in_files_share_their_scale(tmp_path) -> None:
     """A dark image stays dark beside a bright one: files of at most 1 were read as if 1 were white."""
     for number, most in enumerate((1.0, 100.0, 255.0)):
         save((DIGITS[3] / DIGITS[3].max() * most).astype(np.float32), tmp_path / f"{number}.tif")
-    with pytest.warns(UserWarning, match=r"float images .*data.range=\[0,255\]"):
+    with pytest.warns(UserWarning, match=r"float images .*range=\[0,255\]"):
         found = read(open_images(tmp_path, image_size=8))
     assert found.reshape(3, -1).max(1).tolist() == [1, 100, 255]
 
 
 def test_floats_of_any_range_are_read(tmp_path) -> None:
     values = scans(tmp_path, 2.5, np.float32, "tif")
-    with pytest.warns(
-        UserWarning, match=r"float images .*values 0 to 2.5 are scaled to 8 bits by data.range=\[0,2.5\]"
-    ):
+    with pytest.warns(UserWarning, match=r"float images .*values 0 to 2.5 are scaled to 8 bits by range=\[0,2.5\]"):
         found = read(open_images(tmp_path, image_size=8))
     assert np.abs(found - values * 102).max() <= 0.5
 
@@ -71,7 +69,7 @@ def test_signed_values_are_read(tmp_path) -> None:
     values = (DIGITS[:4] * 4000 - 1000).astype(np.int32)
     for number, image in enumerate(values):
         save(image, tmp_path / f"{number}.tif")
-    with pytest.warns(UserWarning, match=r"data.range=\[-1000,3000\]"):
+    with pytest.warns(UserWarning, match=r"range=\[-1000,3000\]"):
         found = read(open_images(tmp_path, image_size=8))
     assert np.abs(found - (values + 1000) * (255 / 4000)).max() <= 0.5
 
@@ -79,7 +77,7 @@ def test_signed_values_are_read(tmp_path) -> None:
 def test_test_images_have_the_scale_of_training(tmp_path) -> None:
     scans(tmp_path / "train", 4000)
     test = scans(tmp_path / "test", 900)
-    with pytest.warns(UserWarning, match=r"data.range=\[0,4095\]"):
+    with pytest.warns(UserWarning, match=r"range=\[0,4095\]"):
         images = open_images(tmp_path, split="test", image_size=8)
     assert images.range == (0, 4095)
     assert np.abs(read(images) - test * (255 / 4095)).max() <= 0.5
@@ -116,7 +114,7 @@ def test_a_sample_is_the_same_each_time(tmp_path, monkeypatch) -> None:
 def test_few_levels_are_said(tmp_path) -> None:
     for number, image in enumerate(DIGITS[:4]):
         save((2000 + image * 200).astype(np.uint16), tmp_path / f"{number}.png")
-    with pytest.warns(UserWarning, match=r"13 of the 256 levels that the views see: data.range=\[2000,2200\] spreads"):
+    with pytest.warns(UserWarning, match=r"13 of the 256 levels that the views see: range=\[2000,2200\] spreads"):
         open_images(tmp_path, image_size=8)
 
 
@@ -130,7 +128,7 @@ def test_images_of_eight_bits_keep_their_values_beside_others(tmp_path) -> None:
 
 def test_a_range_for_eight_bits_is_said_to_be_unused(tmp_path) -> None:
     save((DIGITS[7] * 255).astype(np.uint8), tmp_path / "plain.png")
-    with pytest.warns(UserWarning, match=r"data.range=\[0,4095\] is for images of more than 8 bits"):
+    with pytest.warns(UserWarning, match=r"range=\[0,4095\] is for images of more than 8 bits"):
         images = open_images(tmp_path, image_size=8, range=(0, 4095))
     assert read(images).max() == 255
 
@@ -150,7 +148,7 @@ def test_rare_kinds_of_files_are_looked_at(tmp_path) -> None:
     for number in range(300):
         save((DIGITS[number] * 255).astype(np.uint8), tmp_path / f"{number:03}.png")
     scans(tmp_path / "deep", 4000, ending="tiff", n=1)
-    with pytest.warns(UserWarning, match=r"data.range=\[0,4095\]"):
+    with pytest.warns(UserWarning, match=r"range=\[0,4095\]"):
         assert open_images(tmp_path, image_size=8).range == (0, 4095)
 
 
@@ -160,14 +158,14 @@ def test_an_image_that_was_not_looked_at_is_said(tmp_path, monkeypatch) -> None:
         save((DIGITS[number] * 255).astype(np.uint8), tmp_path / f"{number}.png")
     save((DIGITS[4] * 65535).astype(np.uint16), tmp_path / "4.png")
     images = open_images(tmp_path, image_size=8)
-    with pytest.warns(UserWarning, match=r"more than 8 bits, where no data.range= is known.*\[0,65535\]"):
+    with pytest.warns(UserWarning, match=r"more than 8 bits, where no range= is known.*\[0,65535\]"):
         assert read(images)[4].max() == 255
 
 
 def test_integers_among_floats_are_refused(tmp_path) -> None:
     scans(tmp_path, 4000, n=3)
     scans(tmp_path / "floats", 1, np.float32, "tif", n=3)
-    with pytest.raises(UserError, match=r"share no scale: give data.range="):
+    with pytest.raises(UserError, match=r"share no scale: give range="):
         open_images(tmp_path, image_size=8)
     assert open_images(tmp_path, image_size=8, range=[0, 4095]).range == (0, 4095)
 
@@ -175,7 +173,7 @@ def test_integers_among_floats_are_refused(tmp_path) -> None:
 def test_crops_have_the_scale_of_the_set(tmp_path) -> None:
     for number in range(4):
         save(np.full((40, 40), 1000 * number, np.uint16), tmp_path / f"{number}.png")
-    with pytest.warns(UserWarning, match=r"data.range=\[0,4095\]"):
+    with pytest.warns(UserWarning, match=r"range=\[0,4095\]"):
         images = open_images(tmp_path, image_size=32)
     batch = CroppedImages(images, SIMCLR, 16, whole=True).__getitems__([0, 1, 2, 3])["images"]
     expected = [0, 62, 125, 187]
@@ -186,7 +184,7 @@ def test_crops_have_the_scale_of_the_set(tmp_path) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_workers_have_the_scale_of_the_set(tmp_path, workers: int) -> None:
     scans(tmp_path, 4000)
-    with pytest.warns(UserWarning, match=r"data.range=\[0,4095\]"):
+    with pytest.warns(UserWarning, match=r"range=\[0,4095\]"):
         images = open_images(tmp_path, image_size=8)
     found = [batch["images"] for _, batch in batches_in_order(images, range(12), 4, workers=workers)]
     assert np.array_equal(torch.cat(found)[:, 0].numpy(), read(images))
@@ -219,7 +217,7 @@ def test_a_part_has_the_range_of_the_whole(tmp_path) -> None:
 def test_arrays_share_the_scale_of_training(tmp_path, dtype: type) -> None:
     values = (DIGITS[:40] * 4000).astype(dtype)
     np.savez(tmp_path / "a.npz", x_train=values[:30], x_test=values[30:] // 8)
-    with pytest.warns(UserWarning, match=r"data.range=\[0,4(095|000)\]"):
+    with pytest.warns(UserWarning, match=r"range=\[0,4(095|000)\]"):
         train, test = (open_images(tmp_path / "a.npz", split=split) for split in ("train", "test"))
     high = 4000 if dtype == np.float32 else 4095
     assert train.range == test.range == (0, high)
@@ -236,7 +234,7 @@ def test_array_values_outside_are_clipped_and_counted(tmp_path) -> None:
     test[2, 4, :3] = 1.02
     test[5, 4, 0] = -0.1
     np.savez(tmp_path / "a.npz", x_train=train, x_test=test)
-    with pytest.warns(UserWarning, match=r"x_test: 4 values in 2 of 10 images lie outside data.range=\[0,1\]"):
+    with pytest.warns(UserWarning, match=r"x_test: 4 values in 2 of 10 images lie outside range=\[0,1\]"):
         images = open_images(tmp_path / "a.npz", split="test")
     assert images.pixels[2, 0, 4, :3].tolist() == [255] * 3 and images.pixels[5, 0, 4, 0] == 0
 
@@ -266,7 +264,7 @@ def test_arrays_of_few_values_are_warned_of(tmp_path, dtype: type, most: int) ->
             assert images.pixels.max() == 255
         else:
             assert images.pixels.max() == most and len(said) == 1
-            line = f"{most + 1} of the 256 levels that the views see: data.range=[0,{most}] spreads"
+            line = f"{most + 1} of the 256 levels that the views see: range=[0,{most}] spreads"
             assert line in str(said[0].message)
             assert open_images(source, range=[0, most]).pixels.max() == 255
 

@@ -81,10 +81,14 @@ def of_files(tmp_path: Path) -> dict:
         write_jpegs(tmp_path / "photos" / name, 12, (24, 20))
     return {
         "method": "simclr+dsa",
-        "data": {"source": str(tmp_path / "photos"), "image_size": 16, "batch_size": 8, "workers": 0},
+        "image_size": 16,
+        "batch_size": 8,
+        "workers": 0,
+        "data": {"source": str(tmp_path / "photos")},
         "epochs": 2,
         "eval": {"k": 3, "tsne": 0},
-        "trainer": {"progress": False, "precision": "32-true"},
+        "progress": False,
+        "precision": "float32",
         "out": str(tmp_path / "zoo"),
         "name": "run",
     }

@@ -39,7 +39,7 @@ def test_a_run_is_not_written_elsewhere(name: str, tmp_path: Path) -> None:
     out.mkdir(parents=True)
     name = name.replace("/{folder}", str(tmp_path))
     settings = {"data": "digits", "method": "simclr", "epochs": 1, "out": str(out), "name": name}
-    settings |= {"trainer": {"progress": False}, "eval": {"tsne": 0, "max_images": 200}}
+    settings |= {"progress": False, "eval": {"tsne": 0, "max_images": 200}}
     with pytest.raises(UserError, match="must be the name of a folder"):
         sslkit.pretrain(settings)
     assert [path.name for path in tmp_path.rglob("*")] == ["zoo", "here"]

@@ -29,8 +29,13 @@ def test_a_run_with_its_logging(small_run: dict) -> None:
 
 
 def test_a_run_from_files_that_goes_on_where_it_was_stopped(small_run: dict, tmp_path: Path, monkeypatch) -> None:
-    data = {"source": str(write_jpegs(tmp_path / "files", count=8)), "batch_size": 4, "image_size": 16, "workers": 0}
-    config = {**small_run, "method": "mae+guide", "data": data}
+    data = {
+        "data": {"source": str(write_jpegs(tmp_path / "files", count=8))},
+        "batch_size": 4,
+        "image_size": 16,
+        "workers": 0,
+    }
+    config = {**small_run, "method": "mae+guide", **data}
     with Pretended() as gpu, steps_watched(gpu):
         with pytest.raises(KeyboardInterrupt), monkeypatch.context() as stopping:
             stopping.setattr(Pretraining, "check", _stop_in_the_second_epoch)
@@ -45,9 +50,8 @@ def _stop_in_the_second_epoch(module: Pretraining, now: object = None) -> None:
 
 
 def test_a_run_on_the_cpu_leaves_the_gpu_alone(small_run: dict) -> None:
-    trainer = {**small_run["trainer"], "accelerator": "cpu"}
     with Pretended() as gpu:
-        sslkit.pretrain({**small_run, "trainer": trainer, "method": "byol+guide"})
+        sslkit.pretrain({**small_run, "device": "cpu", "method": "byol+guide"})
     assert not gpu.faults and not gpu.launches, gpu.report()
 
 

@@ -75,7 +75,7 @@ def test_a_warning_is_one_line_without_its_place_in_the_code(tmp_path) -> None:
     ("recipe", "word", "said"),
     [
         ("train", "lr=0.1", "there is no setting 'lr': did you mean 'optimizer.lr=0.1'?"),
-        ("train", "batch_size=8", "did you mean 'data.batch_size=8'?"),
+        ("train", "batch_size=8", "did you mean 'batch_size=8'?"),
         ("train", "model=resnet18", "did you mean 'backbone=resnet18'?"),
         ("train", "max_epochs=3", "did you mean 'epochs=3'?"),
         ("evaluate", "model=runs/zoo/a", "did you mean 'checkpoint=runs/zoo/a' or 'zoo=runs/zoo/a'?"),
@@ -84,8 +84,8 @@ def test_a_warning_is_one_line_without_its_place_in_the_code(tmp_path) -> None:
         ("export", "checkpoint=runs/zoo/a", "did you mean 'entry=runs/zoo/a'?"),
         ("train", "checkpoint=runs/zoo/a", "did you mean 'init=runs/zoo/a'?"),
         ("embed", "zoo=runs/zoo/a", "did you mean 'checkpoint=runs/zoo/a'?"),
-        ("train", "image_size=96", "did you mean 'data.image_size=96'?"),
-        ("rank", "data.image_size=96", "there is no setting 'data.image_size' in data: did you mean 'image_size=96'?"),
+        ("train", "image_size=96", "did you mean 'image_size=96'?"),
+        ("rank", "image_size=96", "there is no setting 'image_size' in data: did you mean 'image_size=96'?"),
         ("evaluate", "protocols=[linear_probe]", "there is no protocol 'linear_probe': did you mean 'linear'?"),
         ("evaluate", "checkpiont=a", "did you mean 'checkpoint'?"),
     ],
@@ -102,7 +102,7 @@ def test_what_other_programs_call_a_setting_is_understood(recipe, word, said, ty
         ("train", "nowhere", "cannot read 'nowhere': write key=value"),
         ("train", "--data photos --method simclr", "options are written data=photos method=simclr, without --data"),
         ("train", "--data=photos --lr 0.1", "options are written data=photos optimizer.lr=0.1, without --data"),
-        ("train", "photos --batch-size 64 epochs=3", "written data=photos data.batch_size=64, without --batch-size"),
+        ("train", "photos --batch-size 64 epochs=3", "written data=photos batch_size=64, without --batch-size"),
         ("train", "--resume", "options are written resume=true, without --resume"),
         ("evaluate", "zoo/a", "did you mean checkpoint=zoo/a?"),
         ("evaluate", "--model zoo/a", "options are written checkpoint=zoo/a, without --model"),
@@ -121,8 +121,8 @@ def test_words_of_another_form_are_said_as_settings(recipe, words, said, typed, 
 
 def test_a_value_is_checked_before_the_imports_of_training(typed, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("sslkit.pretrain", None)
-    done = typed("train", "data.image_size=7", cwd=tmp_path)
-    assert done.returncode == 2 and "data.image_size must be a whole number, at least 8" in done.stderr
+    done = typed("train", "image_size=7", cwd=tmp_path)
+    assert done.returncode == 2 and "image_size must be a whole number, at least 8" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ def test_films_are_cut_and_the_next_step_said(tmp_path: Path, typed) -> None:
     done = typed("cut_films", "films=[one.mp4,two.mp4]", "out=films", "frames=5", "progress=false", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "one                  3 pieces in films/train/one, 1 in films/test/one" in done.stdout
-    shape = "data.frames=5 data.stride=1 data.batch_size=6"
+    shape = "data.frames=5 data.stride=1 batch_size=6"
     assert f"next python recipes/train.py method=byol+dsa data=video:films \\ {shape}" in " ".join(done.stdout.split())
     videos = sslkit.open_images(f"video:{tmp_path / 'films'}", split="train")
     assert len(videos) == 6 and list(videos.classes) == ["one", "two"]

@@ -34,7 +34,7 @@ def test_its_settings_are_those_of_the_objective(path: Path) -> None:
     given = yaml.safe_load(text)
     config = Config.from_mapping({**given, "method": {"name": path.stem, **given["method"]}})
     method = sslkit.method(path.stem, image_size=28, in_chans=1, **config.method_options())
-    assert method.objective.least_images <= config.data.batch_size
+    assert method.objective.least_images <= config.batch_size
 
 
 def test_the_readme_names_what_exists() -> None:
@@ -59,8 +59,8 @@ def test_those_of_papers_start_on_a_tiny_fake_in_the_published_layout(path: Path
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(rng.integers(0, 256, (40, 48, 3), dtype=np.uint8)).save(file)
     method = "moco_v3" if "vit" in path.stem else "simclr"
-    small = ["epochs=1", "data.batch_size=4", "data.workers=0", "eval.tsne=0", "eval.k=3"]
-    small += [] if "vit" in path.stem else ["data.image_size=32"]
+    small = ["epochs=1", "batch_size=4", "workers=0", "eval.tsne=0", "eval.k=3"]
+    small += [] if "vit" in path.stem else ["image_size=32"]
     words = [
         f"method={method}",
         f"experiment=paper/{path.stem}",

@@ -136,7 +136,7 @@ def test_what_only_python_can_mistake(call: Callable[[], Any], said: str) -> Non
 
 def test_a_classifier_as_a_backbone_and_a_name_of_weights_are_noticed_by_a_run(place: Path, typed, monkeypatch) -> None:
     monkeypatch.setattr("sslkit.training.pretrain.train", lambda *_: None)
-    how = {"epochs": 1, "data.batch_size": 16, "eval.k": 3, "eval.tsne": 0, "out": "more", "data.channels": 3}
+    how = {"epochs": 1, "batch_size": 16, "eval.k": 3, "eval.tsne": 0, "out": "more", "data.channels": 3}
     with pytest.warns(UserWarning, match=r"the 1000 outputs of `fc`, .* net.fc = torch.nn.Identity\(\)"):
         trained(**how, backbone=torchvision.models.resnet18())()
     words = ["method=simclr", "data=digits.npz", *(f"{name}={value}" for name, value in how.items())]

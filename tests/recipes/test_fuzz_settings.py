@@ -37,7 +37,7 @@ DRAWS = int(os.environ.get("SSLKIT_FUZZ", "24"))
 SEED = int(os.environ.get("SSLKIT_FUZZ_SEED", "0"))
 CHUNK = 12  # draws of one test, so that a failure names few
 NIGHTLY = 2400  # draws
-TINY = ("data=digits.npz", "epochs=1", "data.batch_size=128", "data.image_size=16", "eval.tsne=0")
+TINY = ("data=digits.npz", "epochs=1", "batch_size=128", "image_size=16", "eval.tsne=0")
 NEEDS_FILMS = ("action_eval", "cut_films", "evaluate")  # what they are given here is refused, but after their settings
 JUDGED = ("checkpoint=zoo/a", "data=digits.npz", "device=cpu", "workers=0")
 

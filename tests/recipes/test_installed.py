@@ -114,7 +114,7 @@ def test_from_a_wheel_away_from_the_clone(environment: Path, few_digits: Path, t
     command = [environment / "bin" / "python", "-c", code]
     where = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=alone)
     assert where.stdout.count(str(environment)) == 2
-    small = ["data.batch_size=32", "eval.k=5", "eval.tsne=0", "data.workers=0"]
+    small = ["batch_size=32", "eval.k=5", "eval.tsne=0", "workers=0"]
     said = call("train", "method=simclr", "experiment=simclr", f"data={few_digits}", "epochs=1", *small)
     assert "  next:       sslkit train method=simclr data=" in unfolded(said)
     assert (tmp_path / "runs/zoo").is_dir() and "recipes/" not in said

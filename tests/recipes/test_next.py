@@ -15,7 +15,7 @@ from sslkit.data.sources.named import open_images
 from sslkit.training.config import Config
 from sslkit.training.summary import again
 
-SHORT = ("data.batch_size=16", "epochs=1", "eval.tsne=0", "eval.k=3", "data.workers=0", "data.image_size=16")
+SHORT = ("batch_size=16", "epochs=1", "eval.tsne=0", "eval.k=3", "workers=0", "image_size=16")
 
 
 def commands(said: str) -> dict[str, list[str]]:
@@ -84,7 +84,7 @@ def test_pictures_without_classes_are_looked_at(pictures: Path, typed) -> None:
 
 
 def test_embedded_images_lead_to_ones_own(few_digits, tmp_path: Path, typed) -> None:
-    done = typed("train", "method=simclr", "data=digits", "data.batch_size=512", *SHORT[1:4], cwd=tmp_path)
+    done = typed("train", "method=simclr", "data=digits", "batch_size=512", *SHORT[1:4], cwd=tmp_path)
     told = commands(done.stdout)
     assert told["next"][2:] == ["method=simclr", "data=PATH/TO/YOUR/IMAGES", "epochs=100"]
     assert [word.partition("=")[0] for word in told["evaluate"][2:]] == ["checkpoint"]

@@ -29,7 +29,7 @@ class Zoo:
     cluster: str | None = setting(None, "launcher")
 
 
-PLAIN = ("method=simclr", "data.batch_size=128")
+PLAIN = ("method=simclr", "batch_size=128")
 
 
 def parsed(word: str) -> Any:

@@ -18,7 +18,7 @@ from sslkit.errors import RunFailed, UserError
 PROGRAMS = installed.programs()
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 BLOCKED = "import sys, time; print('importing', flush=True); time.sleep(60)"
-TRAIN = ["data.batch_size=32", "eval.k=3", "eval.tsne=0", "trainer.progress=false"]
+TRAIN = ["batch_size=32", "eval.k=3", "eval.tsne=0", "progress=false"]
 
 
 def started(program: str, *words: str, cwd: Path, **environment: str) -> subprocess.Popen:
@@ -41,7 +41,7 @@ def test_stopped_while_it_imports(program: str, tmp_path: Path) -> None:
         assert process.returncode == code
 
 
-RANKS = ["trainer.devices=2", "trainer.accelerator=cpu"]
+RANKS = ["trainer.devices=2", "device=cpu"]
 WORK = {  # minutes of work, but for which a stop comes after its first line or a few seconds of it
     "train": ["method=simclr", "data=digits.npz", *TRAIN, "epochs=1000"],
     "train on two processes": ["method=simclr", "data=digits.npz", *TRAIN, "epochs=1000", *RANKS],

@@ -14,8 +14,8 @@ from photographs import write_jpegs
 from sslkit.data.sources.shard_writer import write_shards
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-TRAIN = ["method=simclr", "data.image_size=16", "data.batch_size=16", "epochs=1", "eval.tsne=0", "eval.k=3"]
-TRAIN += ["trainer.accelerator=cpu", "trainer.logger=csv", "out=zoo", "cache=cache"]
+TRAIN = ["method=simclr", "image_size=16", "batch_size=16", "epochs=1", "eval.tsne=0", "eval.k=3"]
+TRAIN += ["device=cpu", "trainer.logger=csv", "out=zoo", "cache=cache"]
 EVALUATE = ["protocols=[linear,knn]", "cache=cache", "device=cpu", "pictures=false"]
 # Every file of the data that a process of the command opens is noted, also by workers.
 NOTE = """

@@ -13,7 +13,7 @@ from sslkit.data.sources.shard_writer import write_shards
 from sslkit.errors import UserError
 from sslkit.training import pretrain
 
-TINY = ("method=simclr", "data.image_size=16", "data.batch_size=16", "epochs=1", "eval.tsne=0", "eval.k=3")
+TINY = ("method=simclr", "image_size=16", "batch_size=16", "epochs=1", "eval.tsne=0", "eval.k=3")
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_a_run_from_shards_is_the_run_from_the_folder(digits: Path, typed) -> No
     assert "python recipes/train.py method=byol+dsa 'data=\"shards:my shards\"'" in done.stdout
     sources = {"folder": "data=mine", "shards": 'data="shards:my shards"', "pattern": "data=shards:my shards/*.tar"}
     for name, source in sources.items():
-        done = typed("train", *TINY, source, f"out={name}", "name=run", "trainer.progress=false", cwd=where)
+        done = typed("train", *TINY, source, f"out={name}", "name=run", "progress=false", cwd=where)
         assert done.returncode == 0, done.stderr
     folder, *others = (sslkit.ZooEntry.load(where / name / "run") for name in sources)
     for other in others:
@@ -49,12 +49,14 @@ def test_shards_that_changed_cannot_continue_a_run(digits: Path, monkeypatch) ->
     (written, _) = write_shards(digits, digits.parent / "shards")
     run = {
         "method": "simclr",
-        "data": {"source": f"shards:{digits.parent / 'shards'}", "image_size": 16, "batch_size": 16},
+        "image_size": 16,
+        "batch_size": 16,
+        "data": {"source": f"shards:{digits.parent / 'shards'}"},
         "epochs": 1,
         "out": str(digits.parent / "zoo"),
         "name": "run",
         "eval": {"k": 3, "tsne": 0},
-        "trainer": {"progress": False},
+        "progress": False,
     }
     with monkeypatch.context() as patch:
         patch.setattr(pretrain, "finish", lambda *_, **__: None)
@@ -73,7 +75,7 @@ def test_several_labels_an_image_are_judged_but_not_learnt_from(tmp_path: Path, 
             (tmp_path / "one.cls").write_text(" ".join(["0"] * (digit % 2 == 0) + ["1"] * (digit > 4)))
             for name in ("one.png", "one.cls"):
                 tar.add(tmp_path / name, f"{row:02}{Path(name).suffix}")
-    done = typed("train", *TINY, "data=shards:all.tar", "trainer.progress=false", cwd=tmp_path)
+    done = typed("train", *TINY, "data=shards:all.tar", "progress=false", cwd=tmp_path)
     assert done.returncode == 0 and "2 classes, several an image (not read here)" in " ".join(done.stdout.split())
     folder = next((tmp_path / "runs" / "zoo").glob("simclr-*"))
     judged = typed("evaluate", f"checkpoint={folder}", "data=shards:all.tar", "protocols=linear", cwd=tmp_path)

@@ -24,7 +24,7 @@ def test_help_names_every_member_and_every_option(tmp_path, typed) -> None:
     said = typed("train", "--help", "method=byol+dsa", cwd=tmp_path).stdout
     for name in (*sslkit.methods(), *sslkit.regularizers()):
         assert f"  {name} " in said
-    for setting in ("epochs=6", "data.batch_size=128", "trainer.precision=auto", "method.objective.momentum=null"):
+    for setting in ("epochs=6", "batch_size=128", "precision=auto", "method.objective.momentum=null"):
         assert setting in said
     assert "method.dsa.nu=0.1" in said
     told = said[said.index("options of method=") :].partition("\n")[2]
@@ -45,7 +45,7 @@ def test_help_names_every_member_and_every_option(tmp_path, typed) -> None:
         (["method=byol+dsa", "method.dsa.variant=papers"], "variant must be paper or code, got 'papers'"),
         (["data=/no/such/folder"], "/no/such/folder"),
         (["data=fashion_mnist", "backbone=resnet81"], "did you mean"),
-        (["data.batch_size=9000"], "batch_size=9000"),
+        (["batch_size=9000"], "batch_size=9000"),
         (["resume=true", "name=never_started"], "there is no run"),
         (["epochs"], "key=value"),
     ],
@@ -68,7 +68,7 @@ def test_one_image_and_an_empty_folder(tmp_path, typed) -> None:
 
 
 def test_a_sweep_with_options_makes_an_entry_for_each(few_digits, tmp_path, typed) -> None:
-    words = [f"data={few_digits}", "data.batch_size=32", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo"]
+    words = [f"data={few_digits}", "batch_size=32", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo"]
     done = typed("train", "-m", "method=simclr,byol+koleo", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert sorted(e.card["method"] for e in sslkit.zoo.open(tmp_path / "zoo")) == ["byol+koleo", "simclr"]
@@ -77,15 +77,15 @@ def test_a_sweep_with_options_makes_an_entry_for_each(few_digits, tmp_path, type
 
 def test_a_refused_job_of_a_sweep_does_not_end_it(few_digits, tmp_path, typed) -> None:
     words = [f"data={few_digits}", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo", "method=simclr"]
-    done = typed("train", "data.batch_size=9999,32", "-m", *words, cwd=tmp_path)  # Hydra refuses it there
+    done = typed("train", "batch_size=9999,32", "-m", *words, cwd=tmp_path)  # Hydra refuses it there
     assert done.returncode == 1 and len(sslkit.zoo.open(tmp_path / "zoo")) == 1
     lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert len(lines) == 2 and "fewer than one batch (data.batch_size=9999)" in lines[0], done.stderr
-    assert "1 job of the sweep failed, the others are done: " in lines[1] and "data.batch_size=9999" in lines[1]
+    assert len(lines) == 2 and "fewer than one batch (batch_size=9999)" in lines[0], done.stderr
+    assert "1 job of the sweep failed, the others are done: " in lines[1] and "batch_size=9999" in lines[1]
 
 
 def test_options_of_the_command_line_arrive(few_digits, tmp_path, typed) -> None:
-    words = [f"data={few_digits}", "data.batch_size=32", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo", "name=x"]
+    words = [f"data={few_digits}", "batch_size=32", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo", "name=x"]
     options = ["method.objective.momentum=0.5", "method.koleo.weight=0.3", "method.views.scale=[0.5,1]"]
     done = typed("train", "method=byol+koleo", *options, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -100,8 +100,8 @@ def test_two_processes_end_where_one_does(tmp_path) -> None:
 
     float32 sums in another order drift apart: by 0.0005 over these 5 steps, by 0.007 over 10, other seeds by 1.4.
     """
-    words = ["method=byol", "data=digits", "data.batch_size=256", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo"]
-    words += ["trainer.precision=32-true", "trainer.accelerator=cpu", "optimizer.name=sgd", "optimizer.lr=0.01"]
+    words = ["method=byol", "data=digits", "batch_size=256", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo"]
+    words += ["precision=float32", "device=cpu", "optimizer.name=sgd", "optimizer.lr=0.01"]
     two = ["trainer.devices=2", "trainer.strategy=ddp"]
     for name, more in (("one", []), ("two", two), ("other", ["seed=1"])):
         done = command(*words, f"name={name}", *more, cwd=tmp_path)
@@ -117,7 +117,7 @@ def distance(one: dict, two: dict) -> float:
 
 
 def test_where_errors_go_to_a_terminal_a_bar_shows_rate_and_waiting(few_digits, tmp_path, typed, monkeypatch) -> None:
-    words = ["method=simclr", f"data={few_digits}", "data.batch_size=32", "epochs=1", "eval.tsne=0", "eval.k=3"]
+    words = ["method=simclr", f"data={few_digits}", "batch_size=32", "epochs=1", "eval.tsne=0", "eval.k=3"]
     assert "images/s" not in typed("train", *words, "out=zoo", cwd=tmp_path).stderr
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(progress, "tqdm", partial(progress.tqdm, mininterval=0))  # it shows every step
@@ -160,12 +160,12 @@ SIMCLR, DIGITS = "method=simclr", "data=digits"
     [
         (["optimizer=sgd", "optimizer.momentum=-3"], "optimizer.momentum must be a number, at least 0 and below 1"),
         (["seed=18446744073709551617"], "seed must be a whole number"),
-        (["trainer.precision=64-true"], "trainer.precision must be auto"),
-        (["trainer.precision=bf16-true"], "trainer.precision must be auto"),
-        (["trainer.precision=16-mixed"], "trainer.precision=16-mixed needs a GPU; on a CPU use bf16-mixed or 32-true"),
+        (["precision=64-true"], "precision must be auto"),
+        (["precision=bf16-true"], "precision must be auto"),
+        (["precision=float16"], "precision=float16 needs a GPU; on a CPU use bfloat16 or float32"),
         (["trainer.devices=99999999999999999999"], "trainer.devices must be"),
-        (["data.image_size=abc"], "data.image_size must be a whole number"),
-        (["data.image_size=0"], "data.image_size must be a whole number"),
+        (["image_size=abc"], "image_size must be a whole number"),
+        (["image_size=0"], "image_size must be a whole number"),
         (["data.channels=x"], "data.channels must be a whole number"),
         (["optimizer.weight_decay=-1"], "optimizer.weight_decay must be"),
         (["optimizer.clip=-1"], "optimizer.clip must be"),
@@ -209,7 +209,7 @@ def test_refused_before_any_folder_is_made(words: list[str], said: str, tmp_path
         Image.new("RGB", (8, 8), (number, 0, 0)).save(tmp_path / "links" / f"{number}.png")
     (tmp_path / "links" / "a.png").symlink_to(tmp_path / "links" / "a.png")
     before = sorted(tmp_path.rglob("*"))
-    done = typed("train", "data.batch_size=2", *words, cwd=tmp_path)
+    done = typed("train", "batch_size=2", *words, cwd=tmp_path)
     assert done.returncode == 2 and said in done.stderr, done.stderr
     assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("error: "), done.stderr
     assert sorted(tmp_path.rglob("*")) == before

@@ -18,7 +18,7 @@ import sslkit
 from sslkit.errors import UserError
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-TINY = ["data=digits", "data.batch_size=512", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo"]
+TINY = ["data=digits", "batch_size=512", "epochs=1", "eval.tsne=0", "eval.k=3", "out=zoo"]
 
 
 def command(*words: str, cwd: Path, recipe: str = "zoo.py", **environment: str) -> subprocess.CompletedProcess:
@@ -130,7 +130,7 @@ def test_a_launcher_that_is_not_installed(zoo, monkeypatch) -> None:
         (["methods=[simclr"], "cannot read 'methods=[simclr'"),
         (["epochs=[1"], "cannot read"),
         (["epochs"], "key=value"),
-        (["data.batch_size=9000"], "batch_size=9000"),
+        (["batch_size=9000"], "batch_size=9000"),
         (["trainer.num_nodes=2"], "num_nodes=2"),
     ],
 )
@@ -202,7 +202,7 @@ def test_a_zoo_is_trained_once_and_a_failure_stops_nobody(tmp_path) -> None:
     assert len(stamps) == 2 and {path: path.stat().st_mtime_ns for path in stamps} == stamps
 
 
-BREAKABLE = ["methods=[simclr]", "plugins=[koleo]", *TINY, "epochs=12", "jobs=1", "data.batch_size=128"]
+BREAKABLE = ["methods=[simclr]", "plugins=[koleo]", *TINY, "epochs=12", "jobs=1", "batch_size=128"]
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ def failing(error: Exception, epoch: int):
 def test_a_killed_worker_of_the_loader_is_one_line(small_run, monkeypatch) -> None:
     said = "DataLoader worker (pid 12) is killed by signal: Killed. "  # raised wherever the main process then is
     monkeypatch.setattr(Pretraining, "forward", failing(RuntimeError(said), epoch=0))
-    with pytest.raises(UserError, match=r"a worker process of the loader was killed.*lower data.workers.*resume=True"):
+    with pytest.raises(UserError, match=r"a worker process of the loader was killed.*lower workers.*resume=True"):
         sslkit.pretrain(small_run)
 
 
@@ -54,7 +54,7 @@ def test_one_line_says_what_was_asked_and_what_to_lower(small_run, error, said: 
         sslkit.pretrain(small_run)
     line = str(caught.value)
     assert said in line and "with 32 of 28 px a step in each process" in line and "\n" not in line
-    assert "data.batch_size=16 (about " in line and "trainer.checkpoint_activations=true, " in line
+    assert "batch_size=16 (about " in line and "trainer.checkpoint_activations=true, " in line
     assert (
         "nothing was saved yet, so that the same call with resume=True and trainer.checkpoint_activations=true" in line
     )

@@ -48,7 +48,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_commands_import_nothing_for_nothing(images: str, tmp_path: Path) -> None:
-    train = "train", "method=byol+dsa", f"data={images}", "epochs=1", "data.batch_size=16", "name=net", "out=zoo"
+    train = "train", "method=byol+dsa", f"data={images}", "epochs=1", "batch_size=16", "name=net", "out=zoo"
     trained = imported(tmp_path, *train, "trainer.logger=tensorboard", "eval.tsne=0")
     assert "lightning_fabric" in trained and not trained & {*FOR_NOTHING, "sklearn", "scipy.stats", "pandas"}
     evaluate = "evaluate", "checkpoint=zoo/net", f"data={images}", "protocols=[knn]", "pictures=false"

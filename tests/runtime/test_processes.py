@@ -115,10 +115,10 @@ def test_auto_takes_as_many_gpus_as_share_a_batch(found, batch_size, machines, t
 
 
 def test_a_run_says_why_it_leaves_gpus_alone(beside_gpus) -> None:
-    given = {"data.batch_size": 128}
+    given = {"batch_size": 128}
     assert shared(Config.from_mapping(given)) == " (64 on each of 2 processes; 3 GPUs cannot share 128 evenly)"
-    assert shared(Config.from_mapping({"data.batch_size": 96})) == " (32 on each of 3 processes)"
-    assert shared(Config.from_mapping({**given, "trainer.accelerator": "cpu"})) == ""
+    assert shared(Config.from_mapping({"batch_size": 96})) == " (32 on each of 3 processes)"
+    assert shared(Config.from_mapping({**given, "device": "cpu"})) == ""
 
 
 def test_a_run_says_how_many_processes_decode(beside_gpus, monkeypatch) -> None:
@@ -127,9 +127,9 @@ def test_a_run_says_how_many_processes_decode(beside_gpus, monkeypatch) -> None:
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     data = SimpleNamespace(train=SimpleNamespace(decodes=True))
     for accelerator, said in (("auto", "23 processes for each of 2 ranks"), ("cpu", "8 processes")):
-        line = f"reading   files are decoded by {said}, of 48 cores (data.workers)"
-        assert reading(Config.from_mapping({"trainer.accelerator": accelerator}), data) == [line]
-    assert reading(Config.from_mapping({"data.workers": 3}), data) == []
+        line = f"reading   files are decoded by {said}, of 48 cores (workers)"
+        assert reading(Config.from_mapping({"device": accelerator}), data) == [line]
+    assert reading(Config.from_mapping({"workers": 3}), data) == []
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_run_says_how_many_processes_decode(beside_gpus, monkeypatch) -> None:
         ({}, 10**6, 5000, 0),
         ({"trainer.compile": True}, 10**7, 5000, 0),
         ({"trainer.strategy": "fsdp"}, 10**7, 5000, 0),
-        ({"trainer.accelerator": "cpu"}, 10**7, 5000, 0),
+        ({"device": "cpu"}, 10**7, 5000, 0),
     ],
 )
 def test_a_long_run_on_a_gpu_says_that_it_could_be_compiled(given, parameters, steps, said, beside_gpus) -> None:
@@ -149,21 +149,21 @@ def test_a_long_run_on_a_gpu_says_that_it_could_be_compiled(given, parameters, s
 
 
 def test_a_run_on_the_cpu_leaves_gpus_alone(small_run, tmp_path, beside_gpus) -> None:
-    """The first command with trainer.accelerator=cpu: one process, fp32, and no GPU is touched."""
+    """The first command with device=cpu: one process, fp32, and no GPU is touched."""
     run = {**small_run, "method": "simclr", "epochs": 1}
-    entry = sslkit.pretrain({**run, "trainer": {**run["trainer"], "accelerator": "cpu", "precision": "auto"}})
+    entry = sslkit.pretrain({**run, "device": "cpu", "precision": "auto"})
     assert entry.card["computed"]["device"] == "cpu" and entry.card["computed"]["processes"] == 1
-    assert entry.card["computed"]["precision"] == "32-true"
+    assert entry.card["computed"]["precision"] == "float32"
     with pytest.raises(UserError, match=r"batch_size=32 cannot be shared evenly by 3 processes: take 30 or 33"):
-        check_trainer(Config.from_mapping({"data.batch_size": 32, "trainer.accelerator": "cpu", "trainer.devices": 3}))
+        check_trainer(Config.from_mapping({"batch_size": 32, "device": "cpu", "trainer.devices": 3}))
 
 
 @pytest.mark.nightly
 def test_torchrun_and_two_devices_end_with_the_same_weights_and_one_process_nearly(tmp_path) -> None:
     for name in ("one", "two"):
         write_jpegs(tmp_path / "photos" / name, 48, (60, 45))
-    words = ["data=photos", "method=byol", "data.batch_size=32", "data.image_size=16", "epochs=1", "eval.tsne=0"]
-    words += ["eval.k=3", "optimizer.name=sgd", "optimizer.lr=0.01", "trainer.accelerator=cpu", "out=zoo"]
+    words = ["data=photos", "method=byol", "batch_size=32", "image_size=16", "epochs=1", "eval.tsne=0"]
+    words += ["eval.k=3", "optimizer.name=sgd", "optimizer.lr=0.01", "device=cpu", "out=zoo"]
     train = str(ROOT / "recipes" / "train.py")
     starts = {
         "torchrun": ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}", train],
@@ -201,11 +201,11 @@ def test_a_missing_gpu_says_how_to_go_on(small_run) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(UserError, match="PyTorch finds no GPU here: install a build of it for yours"):
-        sslkit.pretrain({**small_run, "trainer": {**small_run["trainer"], "accelerator": "gpu"}})
+        sslkit.pretrain({**small_run, "device": "gpu"})
 
 
 def test_news_of_lightning_stay_silent_when_it_is_imported_later() -> None:
-    """Its import sets the level of its own logger; on a GPU it would advise TF32, which `trainer.precision` chooses."""
+    """Its import sets the level of its own logger; on a GPU it would advise TF32, which `precision` chooses."""
     processes.quiet()
     for name in ("lightning_fabric", "pytorch_lightning"):
         logging.getLogger(name).setLevel(logging.INFO)

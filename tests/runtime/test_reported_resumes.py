@@ -252,7 +252,7 @@ def lease_of_a_dead_process(folder: Path) -> None:
 def test_what_happens_to_a_folder_between_two_starts(
     change: Callable[[Path], None], small_run: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = {**small_run, "method": "byol", "name": "a [1] 50%", "trainer": {**small_run["trainer"], "save_seconds": 0}}
+    run = {**small_run, "method": "byol", "name": "a [1] 50%", "save_seconds": 0}
     unbroken = sslkit.pretrain({**run, "out": str(tmp_path / "unbroken")})
     change(folder := stopped(run, monkeypatch))
     resumed = sslkit.pretrain({**run, "resume": True})
@@ -265,10 +265,10 @@ def test_other_processes_that_decode_and_other_rows_of_the_log_are_the_same_run(
     """Augmentations that each worker drew by itself were others after a resume on a machine with fewer cores."""
     for name in "ab":
         write_jpegs(tmp_path / "photos" / name, 48, (20, 18))
-    data = {"source": str(tmp_path / "photos"), "image_size": 16, "batch_size": 32, "workers": 2}
-    run = {**small_run, "method": "simclr", "name": "x", "data": data}
-    run["trainer"] = {**small_run["trainer"], "save_seconds": 0}
+    data = {"data": {"source": str(tmp_path / "photos")}, "image_size": 16, "batch_size": 32, "workers": 2}
+    run = {**small_run, "method": "simclr", "name": "x", **data}
+    run["save_seconds"] = 0
     unbroken = sslkit.pretrain({**run, "out": str(tmp_path / "unbroken")})
     stopped(run, monkeypatch)
-    other = {"data": {**data, "workers": 0}, "trainer": {**run["trainer"], "log_every": 3}}
+    other = {**data, "workers": 0, "trainer": {**run["trainer"], "log_every": 3}}
     assert equal_runs(unbroken, sslkit.pretrain({**run, **other, "resume": True}))

@@ -16,8 +16,8 @@ import sslkit
 from sslkit.data.sources.shard_writer import write_shards
 
 TRAIN = Path(__file__).parents[2] / "recipes" / "train.py"
-WORDS = ("method=byol", "data=shards:shards/train-*.tar", "data.batch_size=32", "data.image_size=16", "epochs=4")
-WORDS += ("eval.tsne=0", "eval.k=3", "data.workers=0", "trainer.accelerator=cpu", "trainer.precision=32-true")
+WORDS = ("method=byol", "data=shards:shards/train-*.tar", "batch_size=32", "image_size=16", "epochs=4")
+WORDS += ("eval.tsne=0", "eval.k=3", "workers=0", "device=cpu", "precision=float32")
 
 
 @pytest.fixture

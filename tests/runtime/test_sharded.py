@@ -174,7 +174,7 @@ def close(found: torch.Tensor, known: torch.Tensor, what: str) -> None:
     [
         ({"backbone": "narrow_resnet"}, "is no ViT"),
         ({"optimizer.name": "lars", "optimizer.lr": 0.3}, "norm of each whole weight"),
-        ({"trainer.precision": "16-mixed"}, "take bf16-mixed"),
+        ({"precision": "float16"}, "take bfloat16"),
         ({"trainer.compile": True}, "trainer.compile=true"),
     ],
 )

@@ -43,10 +43,10 @@ def test_a_given_value_wins() -> None:
         ({"method": "mae"}, 0.002, "mae"),  # narrow_vit; its recipe is not the papers' 8 %
         ({"method": "dino"}, 0.002, "dino"),
         ({"method": "simclr"}, 0.009, {"name": "simclr", "views": {"scale": [0.2, 1.0]}}),
-        ({"method": "simclr", "data.batch_size": 32}, 0.0045, {"name": "simclr", "views": {"scale": [0.2, 1.0]}}),
-        ({"method": "simclr", "data.batch_size": 512}, 0.009, {"name": "simclr", "views": {"scale": [0.2, 1.0]}}),
+        ({"method": "simclr", "batch_size": 32}, 0.0045, {"name": "simclr", "views": {"scale": [0.2, 1.0]}}),
+        ({"method": "simclr", "batch_size": 512}, 0.009, {"name": "simclr", "views": {"scale": [0.2, 1.0]}}),
         ({"method": "moco", "optimizer.name": "sgd"}, 0.002, "moco"),
-        ({"method": "simclr", "data.image_size": 65}, 0.002, "simclr"),  # auto is another network
+        ({"method": "simclr", "image_size": 65}, 0.002, "simclr"),  # auto is another network
     ],
 )
 def test_where_it_was_not_measured_nothing_is_chosen(more: dict, rate: float, method: object) -> None:
@@ -61,7 +61,7 @@ def test_the_teacher_of_a_longer_run_is_slower_up_to_the_papers(epochs: int, mom
 
 
 def test_a_network_that_starts_from_weights_keeps_the_lower_rate(tmp_path) -> None:
-    few = {"method": "simclr", "data": "digits", "data.batch_size": 512, "eval.tsne": 0, "trainer.progress": False}
+    few = {"method": "simclr", "data": "digits", "batch_size": 512, "eval.tsne": 0, "progress": False}
     entry = sslkit.pretrain({**few, "epochs": 1, "out": str(tmp_path)})
     assert entry.card["config"]["optimizer"]["lr"] == 0.009
     assert entry.card["options"]["views"] == {"scale": [0.2, 1.0]}

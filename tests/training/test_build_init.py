@@ -98,8 +98,7 @@ def test_student_and_teacher_start_alike(name: str, colour, resnet, vit) -> None
     known = signature(name)["objective"]
     own = {k: v for k, v in SMALL.items() if k in known} | ({"position": "learned"} if "position" in known else {})
     views = {"views": {"local_size": 16}} if "n_local" in str(signature(name)["views"]) else {}
-    data = {**colour["data"], "image_size": 32}
-    method = made({**colour, "data": data, "init": word, "method": {"name": name, "objective": own, **views}})
+    method = made({**colour, "image_size": 32, "init": word, "method": {"name": name, "objective": own, **views}})
     copies = [m for m in method.modules() if type(m) is type(method.backbone.net)]
     assert len(copies) == (2 if hasattr(method.objective, "teacher") else 1)
     for net in copies:
@@ -185,5 +184,5 @@ def test_refused_before_anything_is_written(colour, resnet, vit, tmp_path) -> No
     with pytest.raises(UserError, match="leave out the module"):
         sslkit.pretrain({**colour, "init": resnet[0]}, backbone=nn.Identity())
     with pytest.raises(UserError, match=r"would replace pos_embed .*position=learned"):
-        sslkit.pretrain({**colour, "data": {**colour["data"], "image_size": 224}, "method": "mae", "init": vit[0]})
+        sslkit.pretrain({**colour, "image_size": 224, "method": "mae", "init": vit[0]})
     assert not Path(colour["out"]).exists() and not (tmp_path / "ran").exists()

@@ -111,9 +111,9 @@ def test_a_run_reads_data_named_in_every_way(way: str, folder: Path, tmp_path: P
 def settings(tmp_path: Path, **more: Any) -> dict[str, Any]:
     return {
         "method": "simclr",
-        "data.batch_size": 50,
-        "data.image_size": 8,
-        "data.workers": 0,
+        "batch_size": 50,
+        "image_size": 8,
+        "workers": 0,
         "backbone": "narrow_resnet",
         "epochs": 1,
         "eval.k": 3,

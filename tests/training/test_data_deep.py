@@ -1,4 +1,4 @@
-"""Runs on images of more than 8 bits (data.range): settled, kept by the card, and taken over by what reads it."""
+"""Runs on images of more than 8 bits (range): settled, kept by the card, and taken over by what reads it."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ from sslkit.training import pretrain
 from sslkit.training.config import Config
 from sslkit.zoo import exporting
 
-USUAL = "ignore:.* are scaled to 8 bits by data.range"
+USUAL = "ignore:.* are scaled to 8 bits by range"
 pytestmark = pytest.mark.filterwarnings(USUAL)
 
 
@@ -46,38 +46,34 @@ def scans(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def run(scans, small_run) -> dict:
-    data = {"source": str(scans), "batch_size": 8, "image_size": 8, "workers": 0}
-    return {**small_run, "method": "simclr", "data": data, "epochs": 2, "eval": {"k": 1, "tsne": 0}}
+    data = {"data": {"source": str(scans)}, "batch_size": 8, "image_size": 8, "workers": 0}
+    return {**small_run, "method": "simclr", **data, "epochs": 2, "eval": {"k": 1, "tsne": 0}}
 
 
 @pytest.fixture(scope="module")
 def entry(scans, settings, tmp_path_factory) -> sslkit.ZooEntry:
     torch.set_num_threads(1)
-    data = {"source": str(scans), "batch_size": 8, "image_size": 8, "workers": 0, "range": [0, 8191]}
+    data = {"data": {"source": str(scans)}, "batch_size": 8, "image_size": 8, "workers": 0, "range": [0, 8191]}
     out = str(tmp_path_factory.mktemp("zoo"))
-    return sslkit.pretrain({**settings, "method": "simclr", "data": data, "epochs": 1, "out": out})
-
-
-def with_data(run: dict, **options: object) -> dict:
-    return {**run, "data": {**run["data"], **options}}
+    return sslkit.pretrain({**settings, "method": "simclr", **data, "epochs": 1, "out": out})
 
 
 def test_the_range_is_settled_and_kept_by_the_card(run) -> None:
     entry = sslkit.pretrain(run)
     assert entry.range == (0, 4095) and entry.card["data"]["range"] == [0, 4095]
-    assert yaml.safe_load((entry.folder / "config.yaml").read_text())["data"]["range"] == [0, 4095]
+    assert yaml.safe_load((entry.folder / "config.yaml").read_text())["range"] == [0, 4095]
     assert sslkit.ZooEntry.load(entry.folder).range == (0, 4095)
 
 
 def test_a_finished_run_is_known_with_its_own_range(run) -> None:
-    entry = sslkit.pretrain(with_data({**run, "name": "x"}, range=[0, 9000]))
+    entry = sslkit.pretrain({**run, "name": "x", "range": [0, 9000]})
     assert sslkit.pretrain({**run, "name": "x", "resume": True}).folder == entry.folder
 
 
 def test_eight_bits_have_no_range(small_run) -> None:
     entry = sslkit.pretrain({**small_run, "epochs": 1})
     assert entry.range is None and entry.card["data"]["range"] is None
-    assert entry.card["config"]["data"]["range"] is None
+    assert entry.card["config"]["range"] is None
 
 
 class Die(Hook):
@@ -96,12 +92,12 @@ def die(config: dict) -> None:
 
 def test_a_resumed_run_keeps_its_range(run, tmp_path) -> None:
     """Also one that was given, and is not given again; another is refused."""
-    unbroken = sslkit.pretrain(with_data(run, range=[0, 9000]))
+    unbroken = sslkit.pretrain({**run, "range": [0, 9000]})
     broken = {**run, "name": "broken"}
-    assert exit_code(tmp_path / "said", die, with_data(broken, range=[0, 9000])) == -signal.SIGKILL
+    assert exit_code(tmp_path / "said", die, {**broken, "range": [0, 9000]}) == -signal.SIGKILL
     for other in ([0, 4095], (0, 4095)):
-        with pytest.raises(UserError, match=r"data.range was \[0.*9000.*\], is \[0.*4095"):
-            sslkit.pretrain({**with_data(broken, range=other), "resume": True})
+        with pytest.raises(UserError, match=r"range was \[0.*9000.*\], is \[0.*4095"):
+            sslkit.pretrain({**broken, "range": other, "resume": True})
     found = sslkit.pretrain({**broken, "resume": True})
     before, after = unbroken.state_dict(), found.state_dict()
     assert all(torch.equal(before[key], after[key]) for key in before) and found.range == (0, 9000)
@@ -110,9 +106,7 @@ def test_a_resumed_run_keeps_its_range(run, tmp_path) -> None:
 def test_evaluation_reads_as_in_training(entry, scans) -> None:
     model = load_model(entry)
     images = open_images(scans, split="test", image_size=8)
-    with pytest.warns(
-        UserWarning, match=r"read by data.range=\[0,8191\], as in the training of .*, not by its own, \[0"
-    ):
+    with pytest.warns(UserWarning, match=r"read by range=\[0,8191\], as in the training of .*, not by its own, \[0"):
         clean = model.clean(images)
     assert clean.range == (0, 8191) and images.range == (0, 4095)
     given = open_images(scans, split="test", image_size=8, range=[0, 8191])
@@ -125,9 +119,7 @@ def test_evaluation_reads_as_in_training(entry, scans) -> None:
 
 def test_evaluation_reads_as_the_user_says(entry, scans) -> None:
     given = open_images(scans, split="test", image_size=8, range=[0, 4095])
-    with pytest.warns(
-        UserWarning, match=r"read by data.range=\[0,4095\], as given, and .* was trained with \[0,8191\]"
-    ):
+    with pytest.warns(UserWarning, match=r"read by range=\[0,4095\], as given, and .* was trained with \[0,8191\]"):
         assert load_model(entry).clean(given).range == (0, 4095)
 
 
@@ -160,12 +152,12 @@ def test_an_export_knows_the_range(entry, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"range": "all"}, r"data.range must be .*auto"),
-        ({"range": [0, 1, 2]}, r"data.range=\[0.*\] must be two numbers that rise"),
+        ({"range": "all"}, r"range must be .*auto"),
+        ({"range": [0, 1, 2]}, r"range=\[0.*\] must be two numbers that rise"),
         ({"range": [9, 1]}, r"must be two numbers that rise"),
         ({"pages": "some"}, r"data.pages must be first or all"),
         ({"max_pixels": 0}, r"data.max_pixels must be a whole number, at least 1"),
-        ({"source": "video:x", "range": [0, 1]}, r"data.range=\[0.*\] is for images"),
+        ({"source": "video:x", "range": [0, 1]}, r"range=\[0.*\] is for images"),
         ({"source": "video:x", "pages": "all"}, r"data.pages=all is for images"),
     ],
 )
@@ -178,11 +170,11 @@ def test_every_page_is_trained_on(small_run, tmp_path) -> None:
     values = load_digits().images[:16]
     pages = [Image.fromarray((image * 15).astype(np.uint8)) for image in values]
     pages[0].save(tmp_path / "stack.tif", save_all=True, append_images=pages[1:])
-    data = {"source": str(tmp_path / "stack.tif"), "batch_size": 8, "image_size": 8, "pages": "all"}
+    data = {"data": {"source": str(tmp_path / "stack.tif"), "pages": "all"}, "batch_size": 8, "image_size": 8}
     (tmp_path / "stacks").mkdir()
     (tmp_path / "stack.tif").rename(tmp_path / "stacks" / "stack.tif")
     data["source"] = str(tmp_path / "stacks")
-    entry = sslkit.pretrain({**small_run, "method": "simclr", "data": data, "epochs": 1})
+    entry = sslkit.pretrain({**small_run, "method": "simclr", **data, "epochs": 1})
     assert entry.card["data"]["images"] == 16
 
 
@@ -195,8 +187,8 @@ def test_many_channels_are_trained_on(small_run, tmp_path) -> None:
         path = tmp_path / "scenes" / str(target[number] % 2) / f"{number}.tif"
         path.parent.mkdir(parents=True, exist_ok=True)
         tifffile.imwrite(path, bands.astype(np.uint16), photometric="minisblack", planarconfig="contig")
-    data = {"source": str(tmp_path / "scenes"), "batch_size": 8, "image_size": 8, "workers": 0}
-    entry = sslkit.pretrain({**small_run, "method": "simclr", "data": data, "epochs": 1, "eval": {"k": 1, "tsne": 0}})
+    data = {"data": {"source": str(tmp_path / "scenes")}, "batch_size": 8, "image_size": 8, "workers": 0}
+    entry = sslkit.pretrain({**small_run, "method": "simclr", **data, "epochs": 1, "eval": {"k": 1, "tsne": 0}})
     assert entry.card["backbone"]["in_chans"] == 5 and entry.range == (0, 16383)
     assert len(entry.card["normalize"]["mean"]) == 5
     found = evaluation.extract(entry, str(tmp_path / "scenes"), "test", cache=str(tmp_path / "cache"), progress=False)
@@ -219,19 +211,19 @@ def save_bands(folder: Path, infrared: int) -> Path:
 def of_bands(settings, tmp_path_factory) -> sslkit.ZooEntry:
     torch.set_num_threads(1)
     source = str(save_bands(tmp_path_factory.mktemp("bands"), 60))
-    data = {"source": source, "batch_size": 8, "image_size": 8, "workers": 0}
+    data = {"data": {"source": source}, "batch_size": 8, "image_size": 8, "workers": 0}
     out = str(tmp_path_factory.mktemp("zoo"))
     with pytest.warns(UserWarning, match="it is a channel like the others, and not read"):
-        return sslkit.pretrain({**settings, "method": "simclr", "data": data, "epochs": 1, "out": out, "name": "x"})
+        return sslkit.pretrain({**settings, "method": "simclr", **data, "epochs": 1, "out": out, "name": "x"})
 
 
 def test_a_run_keeps_what_its_fourth_plane_is(of_bands) -> None:
     """In its settings, so that a resumed run does not decide again, and in its card."""
     kept = yaml.safe_load((of_bands.folder / "config.yaml").read_text())
-    assert kept["data"]["opacity"] is of_bands.card["data"]["opacity"] is of_bands.scale.opacity is False
-    kept["data"]["opacity"] = None
+    assert kept["opacity"] is of_bands.card["data"]["opacity"] is of_bands.scale.opacity is False
+    kept["opacity"] = None
     assert sslkit.pretrain({**kept, "resume": True}).folder == of_bands.folder
-    kept["data"]["opacity"] = True
+    kept["opacity"] = True
     with pytest.raises(UserError, match=r"data\.opacity was [Ff]alse, is [Tt]rue"):
         sslkit.pretrain({**kept, "resume": True})
 
@@ -241,6 +233,6 @@ def test_evaluation_reads_the_fourth_plane_as_the_training_did(of_bands, tmp_pat
     with pytest.warns(UserWarning) as record:
         clean = load_model(of_bands).clean(open_images(root, image_size=8))
     assert clean.scale.opacity is False
-    assert "read by data.opacity=false, as in the training of x, not by its own, true" in str(record[-1].message)
-    with pytest.warns(UserWarning, match="read by data.opacity=true, as given, and x was trained with false"):
+    assert "read by opacity=false, as in the training of x, not by its own, true" in str(record[-1].message)
+    with pytest.warns(UserWarning, match="read by opacity=true, as given, and x was trained with false"):
         assert load_model(of_bands).clean(open_images(root, opacity=True)).scale.opacity is True

@@ -25,12 +25,8 @@ def files(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def run(files, small_run) -> dict:
-    data = {"source": str(files), "batch_size": 4, "image_size": 16, "workers": 0}
-    return {**small_run, "method": "simclr", "data": data, "epochs": 2, "eval": {"k": 1, "tsne": 0}}
-
-
-def with_data(run: dict, **options: object) -> dict:
-    return {**run, "data": {**run["data"], **options}}
+    data = {"data": {"source": str(files)}, "batch_size": 4, "image_size": 16, "workers": 0}
+    return {**small_run, "method": "simclr", **data, "epochs": 2, "eval": {"k": 1, "tsne": 0}}
 
 
 def same_weights(one: sslkit.ZooEntry, other: sslkit.ZooEntry) -> bool:
@@ -40,7 +36,7 @@ def same_weights(one: sslkit.ZooEntry, other: sslkit.ZooEntry) -> bool:
 
 def test_files_are_read_in_full_detail_whatever_the_workers(run) -> None:
     alone = sslkit.pretrain(run)
-    together = sslkit.pretrain(with_data(run, workers=2))
+    together = sslkit.pretrain({**run, "workers": 2})
     assert same_weights(alone, together)
 
 
@@ -71,7 +67,7 @@ def test_killed_and_resumed_is_bitwise_the_unbroken_run(run, tmp_path) -> None:
 
 
 def test_arrays_have_all_of_their_detail(small_npz) -> None:
-    config = Config.from_mapping({"data": {"source": str(small_npz), "batch_size": 32}})
+    config = Config.from_mapping({"batch_size": 32, "data": {"source": str(small_npz)}})
     data = open_data(config)
     method = sslkit.method("simclr", image_size=data.image_size, in_chans=1)
     assert rows_to_learn(settled(config, data, None), data, method, whole=False) is data.train

@@ -42,7 +42,8 @@ def test_pages_of_a_held_out_file_are_not_learned_from(alone: bool, tmp_path: Pa
         pages = [Image.fromarray(np.full((8, 8), 10 * number + page, np.uint8)) for page in range(1 if alone else 5)]
         pages[0].save(folder / f"{number}.tif", save_all=True, append_images=pages[1:])
     about = config(tmp_path / "stacks", tmp_path / "out", 0)
-    about["data"] |= {"pages": "all", "image_size": 8}
+    about["data"] |= {"pages": "all"}
+    about["image_size"] = 8
     data = open_data(Config.from_mapping(about))
     of_bank, of_query = (
         {part.images.image_name(row).partition("#")[0] for row in part.rows} for part in (data.bank, data.query)
@@ -55,10 +56,15 @@ def test_pages_of_a_held_out_file_are_not_learned_from(alone: bool, tmp_path: Pa
 def config(files: Path, out: Path, workers: int) -> dict:
     return {
         "method": "simclr",
-        "data": {"source": str(files), "batch_size": 8, "image_size": 16, "workers": workers},
+        "batch_size": 8,
+        "image_size": 16,
+        "workers": workers,
+        "data": {"source": str(files)},
         "epochs": 1,
         "eval": {"k": 3, "tsne": 0},
-        "trainer": {"progress": False, "precision": "32-true", "accelerator": "cpu"},
+        "progress": False,
+        "precision": "float32",
+        "device": "cpu",
         "out": str(out),
     }
 

@@ -53,12 +53,17 @@ def config(films, tmp_path) -> dict:
     """A run of six steps."""
     return {
         "method": {"name": "byol+dsa", "dsa": {"eta": 3, "hidden": 8}},
-        "data": {"source": f"video:{films}", "batch_size": 8, "image_size": 16, "frames": 4, "stride": 3, "workers": 0},
+        "batch_size": 8,
+        "image_size": 16,
+        "workers": 0,
+        "data": {"source": f"video:{films}", "frames": 4, "stride": 3},
         "epochs": 2,
         "out": str(tmp_path / "zoo"),
         "cache": str(tmp_path / "cache"),
         "eval": {"k": 3, "tsne": 12},
-        "trainer": {"progress": False, "precision": "32-true", "log_every": 1},
+        "progress": False,
+        "precision": "float32",
+        "trainer": {"log_every": 1},
     }
 
 
@@ -107,7 +112,7 @@ def test_killed_and_resumed_is_bitwise_the_unbroken_run(config, tmp_path) -> Non
     broken = {**config, "name": "broken"}
     killed = subprocess.run([sys.executable, "-c", KILLED, json.dumps(broken)], capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
-    resumed = sslkit.pretrain({**broken, "resume": True, "data": {**config["data"], "workers": 2}})
+    resumed = sslkit.pretrain({**broken, "resume": True, "workers": 2})
     before, after = unbroken.state_dict(), resumed.state_dict()
     assert all(torch.equal(before[k], after[k]) for k in before)
     assert resumed.card["after"] == unbroken.card["after"]
@@ -122,7 +127,7 @@ def test_damaged_videos_are_left_out_and_named(config, films, tmp_path) -> None:
     entry = sslkit.pretrain({**quick, "data": {**config["data"], "source": f"video:{root}"}})
     assert entry.card["unreadable"] == [str(damaged)] and entry.card["data"]["images"] == 23
     with pytest.raises(UserError, match=r"cannot read .*000\.mp4"):
-        open_data(Config.from_mapping({**config, "data": {"source": f"video:{root}", "on_error": "raise"}}))
+        open_data(Config.from_mapping({**config, "on_error": "raise", "data": {"source": f"video:{root}"}}))
 
 
 def test_without_class_folders_nothing_is_judged(config, films, tmp_path) -> None:
@@ -154,7 +159,7 @@ def test_videos_are_trained_on_from_several_folders(config, films) -> None:
 
 @pytest.mark.parametrize(("size", "name"), [(112, "slow_r18"), (None, "slow_r18")])
 def test_the_default_network_and_size(config, size, name) -> None:
-    plain = Config.from_mapping({**config, "data": {**config["data"], "image_size": size}, "method": "simclr"})
+    plain = Config.from_mapping({**config, "image_size": size, "method": "simclr"})
     data = open_data(plain)
     assert data.image_size == 112 and build_method(plain, data).backbone.recipe.name == name
 
@@ -169,8 +174,8 @@ def test_the_default_network_and_size(config, size, name) -> None:
         ({"data.channels": 1}, "videos are read as RGB"),
         ({"data.decoder": "x"}, "decoder"),
         (
-            {"data.batch_size": 32},
-            "has 24 videos, fewer than one batch \\(data.batch_size=32\\): data.batch_size=24 takes",
+            {"batch_size": 32},
+            "has 24 videos, fewer than one batch \\(batch_size=32\\): batch_size=24 takes",
         ),
         ({"data.source": "fashion_mnist"}, "data.frames is for videos, and data='fashion_mnist' are images"),
         ({"data.source": "video:nowhere"}, "folder of videos .*nowhere is not there"),
@@ -214,11 +219,15 @@ def test_v_byol_with_dsa_learns_and_finds_the_source_film_better_than_random_wei
     entry = sslkit.pretrain(
         {
             "method": {"name": "byol+dsa", **options},
-            "data": {"source": f"video:{films}", "batch_size": 24, "workers": 0, **shape},
+            "batch_size": 24,
+            "workers": 0,
+            "data": {"source": f"video:{films}", **shape},
             "epochs": 24,
             "out": str(tmp_path / "zoo"),
             "eval": {"k": 3, "tsne": 0, "every": 100},
-            "trainer": {"progress": False, "precision": "32-true", "log_every": 2},
+            "progress": False,
+            "precision": "float32",
+            "trainer": {"log_every": 2},
         }
     )
     rows = [line.split(",") for line in (entry.folder / "metrics.csv").read_text().splitlines()]

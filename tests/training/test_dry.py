@@ -81,16 +81,16 @@ def test_what_is_saved_is_what_a_real_step_saves() -> None:
 
 def test_recomputed_activations_need_less() -> None:
     built = sslkit.method("simclr", backbone="narrow_vit", image_size=32)
-    kept = dry.counted_step(built, 64, "bf16-mixed", OptimizerConfig())
+    kept = dry.counted_step(built, 64, "bfloat16", OptimizerConfig())
     built.backbone.net.set_grad_checkpointing(True)
-    again = dry.counted_step(built, 64, "bf16-mixed", OptimizerConfig())
+    again = dry.counted_step(built, 64, "bfloat16", OptimizerConfig())
     assert again.peak < 0.7 * kept.peak and sum(w.flops for w in again.work) > sum(w.flops for w in kept.work)
 
 
 def test_nothing_of_the_method_is_changed() -> None:
     built = sslkit.method("byol+koleo", backbone="narrow_resnet", image_size=32)
     before, random = {name: x.clone() for name, x in built.state_dict().items()}, torch.get_rng_state()
-    step = dry.counted_step(built, 64, "32-true", OptimizerConfig())
+    step = dry.counted_step(built, 64, "float32", OptimizerConfig())
     assert torch.equal(torch.get_rng_state(), random)
     assert all(torch.equal(x, before[name]) for name, x in built.state_dict().items())
     assert all(p.grad is None for p in built.parameters())
@@ -104,11 +104,11 @@ def test_a_dry_run_prints_its_tables_and_leaves_nothing(tmp_path, capsys, monkey
     """A GiB, and an eighth of one for each image; a step of a TFLOP and a GB, in half precision."""
     kernels = [Work(10**12, 0, torch.bfloat16), Work(0, 10**9, torch.float32)]
     monkeypatch.setattr(dry, "counted_step", lambda _, images, *__: dry.Step(dry.GIB + images * dry.GIB // 8, kernels))
-    settings = {"data.batch_size": 128, "trainer.accelerator": "gpu", "out": str(tmp_path / "runs")}
+    settings = {"batch_size": 128, "device": "gpu", "out": str(tmp_path / "runs")}
     found = sslkit.pretrain(method="simsiam", data="digits", backbone="narrow_resnet", epochs=2, dry=True, **settings)
     said = " ".join(capsys.readouterr().out.split())
     assert found is None and not (tmp_path / "runs").exists()
-    assert "dry run simsiam, narrow_resnet, 8 px, bf16-mixed, adamw, 1 card" in said
+    assert "dry run simsiam, narrow_resnet, 8 px, bfloat16, adamw, 1 card" in said
     assert "128 17.0 fits fits fits 256 33.0 - fits fits 512 65.0 - - fits at most 168 280 576" in said
     seconds = 1 / 989 + 1 / 3350
     assert f"H100 80 GB 989 3,350 {128 / seconds:,.0f}" in said
@@ -117,7 +117,7 @@ def test_a_dry_run_prints_its_tables_and_leaves_nothing(tmp_path, capsys, monkey
 def test_processes_share_the_batch(tmp_path, capsys, monkeypatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr(dry, "counted_step", lambda _, images, *__: asked.append(images) or dry.Step(2**30, []))
-    settings = {"data.batch_size": 128, "trainer.accelerator": "cpu", "trainer.devices": 4, "out": str(tmp_path)}
+    settings = {"batch_size": 128, "device": "cpu", "trainer.devices": 4, "out": str(tmp_path)}
     sslkit.pretrain(method="simsiam", data="digits", backbone="narrow_resnet", dry=True, **settings)
     assert asked == [32, 64, 128] and "4 cards" in capsys.readouterr().out
 

@@ -19,7 +19,7 @@ from sslkit.training.data import open_data
 
 def opened(**settings: object) -> tuple:
     given = {"method": "byol+koleo", "data": "digits", "backbone": "narrow_resnet", "epochs": 2, **settings}
-    config = Config.from_mapping({"data.batch_size": 64, "trainer.accelerator": "cpu", **given})
+    config = Config.from_mapping({"batch_size": 64, "device": "cpu", **given})
     data = open_data(config)
     return config, data, build_method(config, data)
 
@@ -61,7 +61,7 @@ def test_nothing_of_the_run_is_changed(caplog, monkeypatch) -> None:
 def test_objectives_with_labels_teachers_and_large_batches(method: str, caplog, monkeypatch) -> None:
     monkeypatch.setattr(estimate, "FEW", 0)
     with caplog.at_level("INFO", "sslkit.say"):
-        estimate.announce_cost(*opened(method=method, backbone="auto", **{"data.batch_size": 256}))
+        estimate.announce_cost(*opened(method=method, backbone="auto", batch_size=256))
     assert sum(one.getMessage().startswith("time ") for one in caplog.records) == 1
 
 
@@ -76,27 +76,27 @@ def test_a_long_run_names_what_is_shorter_and_what_fits(photos, caplog, monkeypa
     monkeypatch.setattr(estimate, "LONG", 0)
     monkeypatch.setattr(estimate, "FEW", 0)
     monkeypatch.setattr(estimate.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 2**28}))
-    settings = {"backbone": "resnet18", "data.image_size": 64, "data.batch_size": 8, "data": str(photos)}
+    settings = {"backbone": "resnet18", "image_size": 64, "batch_size": 8, "data": str(photos)}
     with caplog.at_level("INFO", "sslkit.say"):
         estimate.announce_cost(*opened(**settings))
     said = "\n".join(one.getMessage() for one in caplog.records)
-    assert "hint      data.image_size=96 takes 1/" in said and "of this time (measured)" in said
-    assert "hint      only 0.2 GB of memory are free: data.batch_size=2 or trainer.checkpoint_activations" in said
+    assert "hint      image_size=96 takes 1/" in said and "of this time (measured)" in said
+    assert "hint      only 0.2 GB of memory are free: batch_size=2 or trainer.checkpoint_activations" in said
 
 
 def test_files_on_a_cpu_have_a_size_and_a_network_that_finish(photos, monkeypatch) -> None:
-    _, data, method = opened(backbone="auto", data=str(photos), **{"data.batch_size": 8})
+    _, data, method = opened(backbone="auto", data=str(photos), batch_size=8)
     assert data.image_size == 96 and method.backbone.recipe.name == "resnet18"
     monkeypatch.setattr("sslkit.training.data.is_cpu", lambda accelerator: False)
     monkeypatch.setattr("sslkit.training.build.is_cpu", lambda accelerator: False)
-    _, data, method = opened(backbone="auto", data=str(photos), **{"data.batch_size": 8})
+    _, data, method = opened(backbone="auto", data=str(photos), batch_size=8)
     assert data.image_size == 224 and method.backbone.recipe.name == "resnet50"
 
 
 def test_what_the_machine_chose_is_kept_for_a_resume(photos, small_run, monkeypatch) -> None:
-    small = {**small_run, "data": {"source": str(photos), "batch_size": 4, "workers": 0}, "backbone": "narrow_resnet"}
+    small = {**small_run, "batch_size": 4, "workers": 0, "data": {"source": str(photos)}, "backbone": "narrow_resnet"}
     entry = sslkit.pretrain({**small, "epochs": 1})
-    assert Config.from_mapping(entry.card["config"]).data.image_size == 96
+    assert Config.from_mapping(entry.card["config"]).image_size == 96
     assert sslkit.pretrain({**small, "epochs": 1, "resume": True}).folder == entry.folder
     assert sweep.examine([Config.from_mapping({**small, "epochs": 1})])[0].state == "done"
     written = entry.folder / "config.yaml"

@@ -42,7 +42,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[float, flo
 
 def saved(tmp_path: Path, method: str, source: str, **data: int) -> Image.Image:
     """views.png of a run that would start."""
-    config = Config.from_mapping({"method": method, "data": {"source": source, "batch_size": 4, **data}})
+    config = Config.from_mapping({"method": method, "batch_size": 4, "data": {"source": source, **data}})
     found = open_data(config)
     model = build_method(config, found)
     path = tmp_path / "the name of the run" / "views.png"

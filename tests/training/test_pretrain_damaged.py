@@ -33,10 +33,13 @@ def stopped(small_npz, tmp_path_factory) -> tuple[dict, Path]:
     out = tmp_path_factory.mktemp("stopped") / "zoo"
     config = {
         "method": "byol+koleo",
-        "data": {"source": str(small_npz), "batch_size": 32},
+        "batch_size": 32,
+        "data": {"source": str(small_npz)},
         "epochs": 2,
         "eval": {"k": 3, "tsne": 20},
-        "trainer": {"progress": False, "precision": "32-true", "log_every": 1},
+        "progress": False,
+        "precision": "float32",
+        "trainer": {"log_every": 1},
         "name": "x",
     }
     torch.set_num_threads(1)

@@ -104,7 +104,7 @@ def test_sigterm_while_an_epoch_is_evaluated(run: dict, unbroken: sslkit.ZooEntr
 
 @pytest.mark.slow
 def test_a_kill_loses_one_interval(run: dict, unbroken: sslkit.ZooEntry, tmp_path: Path) -> None:
-    broken = {**run, "name": "broken", "trainer": {**run["trainer"], "save_seconds": 0}}
+    broken = {**run, "name": "broken", "save_seconds": 0}
     assert exit_code(tmp_path / "said", with_signal, broken, signal.SIGKILL, 5) == -signal.SIGKILL
     assert place(tmp_path / "zoo" / "broken") == (1, 2, 5)
     assert is_same(unbroken, sslkit.pretrain({**broken, "resume": True}))

@@ -72,7 +72,7 @@ def test_a_network_without_layers_is_refused(small_run, tmp_path) -> None:
 
 @pytest.mark.parametrize(("scaling", "peak"), [("none", 0.1), ("linear", 0.4), ("sqrt", 0.2)])
 def test_the_peak_is_for_256_images_of_an_optimiser_step(scaling: str, peak: float, small_run, capsys) -> None:
-    given = {"optimizer": {"lr": 0.1, "lr_scaling": scaling}, "data.batch_size": 512, "trainer": {"accumulate": 2}}
+    given = {"optimizer": {"lr": 0.1, "lr_scaling": scaling}, "batch_size": 512, "trainer": {"accumulate": 2}}
     assert peak_lr(Config.from_mapping(given)) == pytest.approx(peak)
     more = Config.from_mapping({**given, "trainer": {"accumulate": 8}})
     assert peak_lr(more, batches=2) == pytest.approx(peak)  # an epoch has no more

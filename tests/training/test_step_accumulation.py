@@ -51,7 +51,7 @@ def gradients(
             seen.append([p.grad.clone() for p in method.parameters() if p.grad is not None])
 
     given = {"method": "supervised", "data": "digits", "epochs": 2, "trainer": {"accumulate": accumulate}}
-    given["trainer"] |= {"accelerator": "cpu", "precision": "32-true", "progress": False}
+    given |= {"device": "cpu", "precision": "float32", "progress": False}
     given |= {"optimizer": {"name": "sgd", "weight_decay": 0.0, "clip": clip}}
     config = Config.from_mapping(given)
     n = len(rows)

@@ -31,7 +31,7 @@ def test_the_first_lines_say_the_images_of_a_step(accumulate: int, said: str, sm
 @pytest.mark.parametrize(("size", "left"), [(68, 4), (80, 0)])
 def test_pixels_that_no_patch_covers_are_a_line(size: int, left: int, small_run, capsys) -> None:
     run = {**small_run, "method": "mae", "backbone": "narrow_vit", "epochs": 1}
-    sslkit.pretrain({**run, "data": {**small_run["data"], "image_size": size}})
+    sslkit.pretrain({**run, "image_size": size})
     said = unfolded(capsys.readouterr().out)
     line = (
         f"note      patches of 16 pixels do not divide {size}: the last {left} rows and columns of every image are not"

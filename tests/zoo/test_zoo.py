@@ -124,13 +124,13 @@ def test_the_card_of_a_run_passes(tmp_path: Path) -> None:
     """From make_card to the file, and back."""
     images = sslkit.open_images("digits", split="train")
     np.savez(tmp_path / "few.npz", x_train=images.pixels[:48, 0], y_train=images.labels[:48])
-    run = {"method": "simclr+dsa", "data": {"source": str(tmp_path / "few.npz"), "batch_size": 16}, "epochs": 1}
+    run = {"method": "simclr+dsa", "batch_size": 16, "data": {"source": str(tmp_path / "few.npz")}, "epochs": 1}
     options = {"out": str(tmp_path / "zoo"), "eval": {"tsne": 0}}
-    entry = sslkit.pretrain(run | options | {"trainer": {"progress": False, "accelerator": "cpu"}})
+    entry = sslkit.pretrain(run | options | {"progress": False, "device": "cpu"})
     (found,) = zoo.open(tmp_path / "zoo")
     assert found.card == entry.card and "simclr" in str(zoo.open(tmp_path / "zoo"))
     threads = torch.get_num_threads()
-    assert found.card["computed"] == {"device": "cpu", "processes": 1, "threads": threads, "precision": "32-true"}
+    assert found.card["computed"] == {"device": "cpu", "processes": 1, "threads": threads, "precision": "float32"}
     assert found.card["balance"] == {"dsa": {"balance": 3.0, "balance_until": 0.1}}
     net, x = zoo.load(zoo.export(found, to="timm")), torch.zeros(1, 1, 8, 8)
     assert torch.equal(net(x), found.backbone()(x))

@@ -113,13 +113,17 @@ def run(
     """A run from the files: images a second and the share of time that it waits for them, medians of later epochs."""
     config = {
         "method": method,
-        "data": {"source": str(folder), "batch_size": batch, "image_size": 32 if asked.dry else SIDE},
+        "batch_size": batch,
+        "image_size": 32 if asked.dry else SIDE,
+        "data": {"source": str(folder)},
         "backbone": backbone,
         "epochs": epochs,
         "out": str(out),
         "name": "run",
         "eval": {"every": 1000, "tsne": 0},
-        "trainer": {"progress": False, "accelerator": accelerator(asked), "devices": 1},
+        "progress": False,
+        "device": accelerator(asked),
+        "trainer": {"devices": 1},
     }
     entry = sslkit.pretrain(config)
     rows = list(csv.DictReader((entry.folder / "metrics.csv").read_text().splitlines()))

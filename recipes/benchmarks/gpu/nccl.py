@@ -28,13 +28,16 @@ def one_and_two(method: str, asked: Asked) -> dict[str, Any]:
             out = Path(scratch) / str(devices)
             config = {
                 "method": method,
-                "data": {"source": "digits", "batch_size": 64},
+                "batch_size": 64,
+                "data": {"source": "digits"},
                 "epochs": 1,
                 "out": str(out),
                 "name": "run",
                 "optimizer": {"name": "sgd"},
                 "eval": {"every": 1000, "tsne": 0},
-                "trainer": {"progress": False, "accelerator": accelerator(asked), "devices": devices},
+                "progress": False,
+                "device": accelerator(asked),
+                "trainer": {"devices": devices},
             }
             finished(start(config))
             found[devices] = weights(out / "run")

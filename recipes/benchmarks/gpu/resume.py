@@ -40,11 +40,15 @@ def compare(method: str, scratch: Path, asked: Asked, *, deterministic: bool) ->
     """
     config = {
         "method": method,
-        "data": {"source": "digits" if asked.dry else "clipart", "image_size": 32, "batch_size": 64},
+        "image_size": 32,
+        "batch_size": 64,
+        "data": {"source": "digits" if asked.dry else "clipart"},
         "epochs": EPOCHS,
         "name": "run",
         "eval": {"every": 1000, "tsne": 0},
-        "trainer": {"progress": False, "accelerator": accelerator(asked), "devices": 1, "deterministic": deterministic},
+        "progress": False,
+        "device": accelerator(asked),
+        "trainer": {"devices": 1, "deterministic": deterministic},
     }
     for name in ("first", "second"):
         finished(start({**config, "out": str(scratch / name)}))
@@ -67,7 +71,7 @@ def largest(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> flo
 
 
 def accelerator(asked: Asked) -> str:
-    return "gpu" if asked.on_gpu else "cpu"
+    return "cuda" if asked.on_gpu else "cpu"
 
 
 def start(config: dict[str, Any]) -> subprocess.Popen:

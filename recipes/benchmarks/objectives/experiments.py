@@ -21,7 +21,7 @@ def write_experiments() -> None:
         made = {
             "method": settings(name),
             "epochs": EPOCHS,
-            "data": {"batch_size": BATCH.get(name, 128)},
+            "batch_size": BATCH.get(name, 128),
             "optimizer": {"lr": best(name)["lr"]},
         }
         text = "# @package _global_\n" + comment(results, name) + yaml.safe_dump(made, sort_keys=False)

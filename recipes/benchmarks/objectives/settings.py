@@ -113,13 +113,14 @@ def config(
     """The config of a run without the evaluations that cost time. more: further settings; data: of its section."""
     return {
         "method": method,
-        "data": {"source": source, "batch_size": batch_size, **more.pop("data", {})},
+        "batch_size": batch_size,
+        "data": {"source": source, **more.pop("data", {})},
         "optimizer": {"lr": lr},
         "epochs": epochs,
         "seed": seed,
         "out": str(out),
         "eval": {"every": 1000, "tsne": 0},
-        "trainer": {"progress": False},
+        "progress": False,
         **more,
     }
 

@@ -68,7 +68,7 @@ def one(data: str, name: str, form: str, epochs: int, seed: int) -> dict[str, An
         method = {"name": f"{name}+{plugin}", plugin: options} if plugin else {"name": name}
         how = {"lr": best(name)["lr"], "epochs": epochs, "seed": seed, "batch_size": BATCH.get(name, 128)}
         how |= {"backbone": f"narrow_{family.find(name).families[0]}", "out": scratch / "zoo"}
-        how |= {"trainer": {"progress": False, "devices": 1, "precision": "32-true"}}  # a GPU's would be another
+        how |= {"progress": False, "precision": "float32", "trainer": {"devices": 1}}  # a GPU's would be another
         entry = sslkit.pretrain(config(method | settings(name), str(images), **how))
         found = judged(entry.card, "probe", "knn", "inter", "intra") | elsewhere(entry, data, scratch)
         found |= {"rankme": round(entry.card["diagnostics"]["rankme"], 2), "seconds": entry.card["seconds"]}

@@ -26,7 +26,7 @@ def is_dicom(start: bytes) -> bool:
 class DicomPlanes(Planes):
     """The frames of a DICOM file: stored values times slope plus intercept, MONOCHROME1 inverted, colours as RGB.
 
-    A window for display (VOI) is not applied: `data.range` is one for the whole data set.
+    A window for display (VOI) is not applied: `range` is one for the whole data set.
     most: pixels that are allowed, see `large.check_size`; they limit what a deflated file may hold.
     Raises MissingPackage, TooLarge, and UnreadableImage for a file without an image.
     """

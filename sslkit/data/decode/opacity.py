@@ -48,11 +48,11 @@ class Opacity:
         number = "an image has" if self.images == 1 else f"{self.images:,} of the images looked at have"
         if self.is_shown:
             use = "kept as the last channel" if channels == 4 else "laid over white"
-            return f"{number} opacity, which is {use}: data.opacity=false reads it as a channel like the others"
+            return f"{number} opacity, which is {use}: opacity=false reads it as a channel like the others"
         use = "read" if channels in (2, 4) else f"not read, as it is by data.channels={2 if channels == 1 else 4}"
         return (
             f"{number} a last plane declared as opacity, of whose values above 0 {self.full / self.visible:.0%} are "
-            f"full: it is a channel like the others, and {use}; data.opacity=true takes it for opacity"
+            f"full: it is a channel like the others, and {use}; opacity=true takes it for opacity"
         )
 
 

@@ -20,7 +20,7 @@ from sslkit.terminal import say
 
 Range = tuple[float, float]
 AUTO = "auto"
-NO_FILL = "data.fill=none"
+NO_FILL = "fill=none"
 LEVELS = 256
 BYTE = (0.0, 255.0)
 _LONG = 1e15  # from here on whole numbers are written shorter
@@ -80,7 +80,7 @@ def number(value: float) -> str:
 
 def unused(scale: Range, name: str) -> str:
     """The line on a range that is given for 8 bits."""
-    return f"{name}: data.range={written(scale)} is for images of more than 8 bits, and those found here have 8"
+    return f"{name}: range={written(scale)} is for images of more than 8 bits, and those found here have 8"
 
 
 def to_bytes(values: np.ndarray, scale: Range) -> np.ndarray:
@@ -118,10 +118,10 @@ def guessed(values: np.ndarray) -> Range:
     if low < 0 or high > (255 if is_float else 65535):
         known = "in [0, 1] or [0, 255]" if is_float else "0 to 65535 (16 bits)"
         kind = "float" if is_float else "integer"
-        raise UnreadableImage(f"{kind} pixels from {low:.9g} to {high:.9g}; must be {known}, or give data.range=")
+        raise UnreadableImage(f"{kind} pixels from {low:.9g} to {high:.9g}; must be {known}, or give range=")
     scale = (0.0, 65535.0) if not is_float else (0.0, 1.0) if high <= 1 else BYTE
     say.warn(
-        f"an image of more than 8 bits, where no data.range= is known: it is read by data.range={written(scale)}",
+        f"an image of more than 8 bits, where no range= is known: it is read by range={written(scale)}",
         stacklevel=1,
     )
     return scale
@@ -183,7 +183,7 @@ class Values:
         dtype = planes[0].dtype
         kind = "float" if dtype.kind == "f" else "16-bit" if dtype.itemsize == 2 else "integer"
         if self.kind and (kind == "float") != (self.kind == "float"):
-            raise UserError(f"{self.kind} images among {kind} ones, whose values share no scale: give data.range=")
+            raise UserError(f"{self.kind} images among {kind} ones, whose values share no scale: give range=")
         self.kind, self.images = self.kind or kind, self.images + 1
         self.least = min(self.least, *(float(values.min()) for values in planes))
         self.most = max(self.most, *(float(values.max()) for values in planes))
@@ -221,7 +221,7 @@ class Values:
 
     def said(self, scale: Range, fill: Fill | None = None) -> str:
         """The line's part on the values and their scale. fill: what stands for no value."""
-        text = f"values {number(self.least)} to {number(self.most)} are scaled to 8 bits by data.range={written(scale)}"
+        text = f"values {number(self.least)} to {number(self.most)} are scaled to 8 bits by range={written(scale)}"
         return "; ".join(filter(None, (text, self.advice(scale), self._without_value(fill))))
 
     def _without_value(self, fill: Fill | None) -> str:
@@ -236,7 +236,7 @@ class Values:
             better = (self.low, self.high) if self.kind == "float" else (floor(self.low), ceil(self.high))
             return (
                 f"nearly all pixels lie in {levels} of the 256 levels that the views see: "
-                f"data.range={written(better)} spreads them over all"
+                f"range={written(better)} spreads them over all"
             )
         poor = [n + 1 for n, used in self.channels.items() if used[1] > used[0] and _levels(used, scale) < POOR]
         if not poor:

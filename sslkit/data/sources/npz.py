@@ -123,7 +123,7 @@ def _pixels(values: np.ndarray, found: Scale, where: str) -> np.ndarray:
     number, rows = scale.outside(values, found) if found.range and values.size else (0, 0)
     if number:
         say.warn(
-            f"{where}: {number:,} values in {rows:,} of {len(values):,} images lie outside data.range="
+            f"{where}: {number:,} values in {rows:,} of {len(values):,} images lie outside range="
             f"{scale.written(found.range)} and are clipped",
             stacklevel=1,
         )

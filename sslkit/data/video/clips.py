@@ -266,4 +266,4 @@ def _report(name: str, skipped: dict[str, str], total: int, on_error: str) -> No
 
 
 def _unreadable(path: str, reason: str) -> str:
-    return f"cannot read {path}: {reason} (data.on_error=skip leaves such videos out)"
+    return f"cannot read {path}: {reason} (on_error=skip leaves such videos out)"

@@ -56,10 +56,10 @@ def test_gdals_nodata_in_colours_of_16_bits(tmp_path, planar: str, compression: 
         shown = np.stack([digit, digit, digit], -1 if planar == "contig" else 0)
         options = {"photometric": "rgb", "planarconfig": planar, "compression": compression}
         write_tiff(tmp_path / f"{number:02}.tif", shown, "65535", **options)
-    with pytest.warns(UserWarning, match=r"\[0,4095\]; pixels that their tags name have no value.*data.fill=none"):
+    with pytest.warns(UserWarning, match=r"\[0,4095\]; pixels that their tags name have no value.*fill=none"):
         images = open_images(tmp_path, image_size=8, cache=None)
     check(images, scans(np.uint16, 100, 4000, 0), 0, 4095)
-    with pytest.warns(UserWarning, match=r"values 100 to 65535 .* by data.range=\[0,65535\]"):
+    with pytest.warns(UserWarning, match=r"values 100 to 65535 .* by range=\[0,65535\]"):
         assert open_images(tmp_path, image_size=8, cache=None, fill="none").range == (0, 65535)
 
 
@@ -135,7 +135,7 @@ def test_nan_in_fits_has_no_value(tmp_path) -> None:
     """It is the standard's BLANK of floats; such images were unreadable."""
     for number, digit in enumerate(scans(np.float32, 0, 200, np.nan)):
         (tmp_path / f"{number:02}.fits").write_bytes(fits(digit, -32))
-    with pytest.warns(UserWarning, match=r"data.range=\[0,255\].*tags name"):
+    with pytest.warns(UserWarning, match=r"range=\[0,255\].*tags name"):
         check(open_images(tmp_path, image_size=8, cache=None), scans(np.float32, 0, 200, 0), 0, 255)
 
 
@@ -200,9 +200,7 @@ def test_a_value_that_stands_apart(
 def test_few_levels_beside_a_fill_are_still_said(tmp_path) -> None:
     """The percentiles counted the fill, and the advice vanished exactly then."""
     values = scans(np.uint16, 2000, 2200, 65535)
-    with pytest.warns(
-        UserWarning, match=r"13 of the 256 levels.*data.range=\[2000,2200\] spreads.*pixels of 65535 have no"
-    ):
+    with pytest.warns(UserWarning, match=r"13 of the 256 levels.*range=\[2000,2200\] spreads.*pixels of 65535 have no"):
         open_images(save(tmp_path / "a", values), image_size=8, cache=None)
     tagged = tmp_path / "tagged"
     tagged.mkdir()
@@ -253,7 +251,7 @@ def test_a_number_is_given(tmp_path) -> None:
 
 @pytest.mark.parametrize("wrong", ["all", True, float("nan"), [0]])
 def test_what_is_no_fill_is_refused(wrong: object) -> None:
-    with pytest.raises(UserError, match=r"data.fill=.* must be a number, auto, tagged or none"):
+    with pytest.raises(UserError, match=r"fill=.* must be a number, auto, tagged or none"):
         open_images("digits", fill=wrong)
 
 

@@ -18,7 +18,7 @@ from sslkit.data.images import Images
 from sslkit.data.sources.named import open_images
 
 N, SIDE = 6, 12
-USUAL = "ignore:.* are scaled to 8 bits by data.range"
+USUAL = "ignore:.* are scaled to 8 bits by range"
 pytestmark = pytest.mark.filterwarnings(USUAL)
 CHANNEL, OPACITY = "it is a channel like the others", "opacity, which is laid over white"
 

@@ -64,7 +64,7 @@ def test_a_constant_image_has_a_range() -> None:
 def test_integers_and_floats_share_no_scale() -> None:
     found = Values()
     found.add([np.array([0, 4095], np.uint16)])
-    with pytest.raises(UserError, match=r"16-bit images among float ones.*give data.range="):
+    with pytest.raises(UserError, match=r"16-bit images among float ones.*give range="):
         found.add([np.array([0.0, 1.0])])
 
 
@@ -72,14 +72,14 @@ def test_few_levels_are_said_with_a_better_range() -> None:
     found = Values()
     found.add([np.random.default_rng(0).integers(2000, 2300, (64, 64)).astype(np.uint16)])
     text = found.said(found.usual())
-    assert "data.range=[0,4095]" in text and "20 of the 256 levels" in text and "data.range=[2000,2299] spreads" in text
+    assert "range=[0,4095]" in text and "20 of the 256 levels" in text and "range=[2000,2299] spreads" in text
     found.add([np.array([0, 4095], np.uint16)])
     assert "levels" not in found.said(found.usual())
 
 
 @pytest.mark.parametrize("given", [[1], [2, 1], [0, 0], [0, np.inf], [0, np.nan], ["a", "b"], "all", 7, [0, 1, 2]])
 def test_a_range_that_is_none_is_refused(given: object) -> None:
-    with pytest.raises(UserError, match=r"^data.range=.* must be two numbers that rise, such as \[0,4095\]"):
+    with pytest.raises(UserError, match=r"^range=.* must be two numbers that rise, such as \[0,4095\]"):
         checked_range(given)
 
 

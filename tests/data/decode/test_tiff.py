@@ -151,6 +151,6 @@ def test_the_range_of_colours_with_associated_alpha_is_found_without_it(tmp_path
     values = np.full((16, 16, 4), 1500, np.uint16)
     values[..., 3] = 2**15  # half: of colours of 3,000
     tifffile.imwrite(tmp_path / "a.tif", values, photometric="rgb", extrasamples=["assocalpha"])
-    with pytest.warns(UserWarning, match=r"16-bit images .*values 3000 to 3000 are scaled .* data.range=\[0,4095\]"):
+    with pytest.warns(UserWarning, match=r"16-bit images .*values 3000 to 3000 are scaled .* range=\[0,4095\]"):
         images = open_images(tmp_path, image_size=8, channels=4, cache=None, opacity=True)
         assert images[0]["images"][:, 0, 0].tolist() == [187, 187, 187, 128]

@@ -238,7 +238,7 @@ def test_a_corrupt_image_is_decoded_once(folder, monkeypatch) -> None:
 def test_on_error_raise(folder) -> None:
     (folder / "4.png").write_bytes(b"broken")
     images = open_images(folder, on_error="raise")
-    with pytest.raises(UserError, match=r"cannot read .*4\.png: it is no image of a known format.*data.on_error=skip"):
+    with pytest.raises(UserError, match=r"cannot read .*4\.png: it is no image of a known format.*on_error=skip"):
         images.__getitems__([3, 4])
     (folder / "0.png").write_bytes(b"broken")
     with pytest.raises(UserError, match=r"cannot read .*0\.png"):

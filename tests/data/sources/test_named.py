@@ -148,8 +148,8 @@ def test_a_file_where_a_folder_should_be(tmp_path) -> None:
     ("options", "message"),
     [
         ({"fit": "crops"}, "data.fit=crops is not an option: did you mean 'crop'"),
-        ({"on_error": "ignore"}, "data.on_error=ignore"),
-        ({"image_size": 0}, "data.image_size=0 must be at least 1"),
+        ({"on_error": "ignore"}, "on_error=ignore"),
+        ({"image_size": 0}, "image_size=0 must be at least 1"),
         ({"channels": -1}, "data.channels=-1"),
         ({"channels": 2}, "cannot become data.channels=2"),
         ({"split": "tset"}, "digits has no split 'tset': did you mean 'test'"),

@@ -52,6 +52,6 @@ def test_wrong_lists(photos: list[Path], tmp_path: Path) -> None:
 
 
 def test_a_run_on_files(photos: list[Path], tmp_path: Path) -> None:
-    how = {"data.batch_size": 4, "data.image_size": 32, "data.workers": 0, "eval.k": 2, "eval.tsne": 0}
+    how = {"batch_size": 4, "image_size": 32, "workers": 0, "eval.k": 2, "eval.tsne": 0}
     entry = sslkit.pretrain("simclr", data=photos, epochs=1, out=str(tmp_path / "zoo"), backbone="narrow_resnet", **how)
     assert entry.card["data"]["images"] == 8 and entry.card["data"]["source"] == "dataset:Files"

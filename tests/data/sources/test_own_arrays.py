@@ -15,7 +15,7 @@ from sslkit.errors import UserError
 
 CLIPART = open_images("clipart", split="train")
 PIXELS, LABELS = CLIPART.pixels[::8][:60], CLIPART.labels[::8][:60]  # (60, 3, 48, 48)
-SMALL = {"data.batch_size": 16, "data.workers": 0, "epochs": 1, "eval.k": 3, "eval.tsne": 0}
+SMALL = {"batch_size": 16, "workers": 0, "epochs": 1, "eval.k": 3, "eval.tsne": 0}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def _rows(pixels: np.ndarray) -> list[int]:
 
 def test_values_of_more_than_8_bits_share_one_range() -> None:
     scan = (PIXELS[:, :1].astype(np.uint16) << 4) + 7
-    with pytest.warns(UserWarning, match=r"array: 16-bit images, whose .*data.range=\[0,4095\]"):
+    with pytest.warns(UserWarning, match=r"array: 16-bit images, whose .*range=\[0,4095\]"):
         images = open_images(scan)
     assert images.range == (0, 4095) and np.abs(images.pixels.astype(int) - PIXELS[:, :1]).max() <= 1
     images.rescale(Scale((0, 65535)))

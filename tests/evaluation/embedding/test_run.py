@@ -21,5 +21,5 @@ def test_values_are_read_as_they_were() -> None:
     for wanted, splits in ((Options(), ("all",)), (all_made, ("train", "test"))):
         assert "'range=[0,4095]' opacity=false fill=-5.0" in told(wanted, splits, reading)
     train = told(all_made, ("all",), reading)
-    assert train.endswith("data=scans 'data.range=[0,4095]' data.opacity=false data.fill=-5.0")
+    assert train.endswith("data=scans 'range=[0,4095]' opacity=false fill=-5.0")
     assert told(all_made, ("all",), Reading()).endswith("data=scans")

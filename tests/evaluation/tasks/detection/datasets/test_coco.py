@@ -234,7 +234,7 @@ def test_images_of_12_bits_have_one_range_in_all_splits(own: Path, change: Calla
             name = image["file_name"]
             pixels[name] = rng.integers(0, (4096, 2048)[place], (128, 128), dtype=np.uint16)
             Image.fromarray(pixels[name]).save(own / name)
-    with pytest.warns(UserWarning, match=r"16-bit images .* scaled to 8 bits by data.range=\[0,4095\]"):
+    with pytest.warns(UserWarning, match=r"16-bit images .* scaled to 8 bits by range=\[0,4095\]"):
         splits = {split: open_boxes(f"coco:{own}", split) for split in ("train", "test")}
     for data in splits.values():
         for row in range(len(data)):
@@ -254,5 +254,5 @@ def test_images_of_12_bits_have_one_range_in_all_splits(own: Path, change: Calla
     with pytest.warns(UserWarning, match=r"\(12 of 12 looked at\), whose values 0 to 4095"):
         assert open_boxes(f"coco:{own}", "test", range="auto").pixels.scale.range == (0.0, 4095.0)
     for judged in (detection.detection, segmentation.segmentation):
-        with pytest.raises(UserError, match=r"data.range=\[9, 3\] must be two numbers that rise"):
+        with pytest.raises(UserError, match=r"range=\[9, 3\] must be two numbers that rise"):
             judged("random:narrow_resnet", f"coco:{own}", range=[9, 3], schedule="smoke", progress=False)

@@ -172,13 +172,15 @@ def test_pretrained_weights_beat_random_ones_on_images_of_the_same_kind(tmp_path
                 "objective": {"momentum": 0.98, "hidden": 256, "dim": 64},
                 "views": {"scale": (0.2, 1.0)},
             },
-            "data": {"source": "clipart", "batch_size": 128, "workers": 0},
+            "batch_size": 128,
+            "workers": 0,
+            "data": {"source": "clipart"},
             "backbone": "narrow_resnet",
             "optimizer": {"lr": 9e-3},
             "epochs": 20,
             "out": str(tmp_path / "zoo"),
             "eval": {"every": 1000, "tsne": 0},
-            "trainer": {"progress": False},
+            "progress": False,
         }
     )
     how = {"schedule": "smoke", "progress": False, "device": "cpu"}
