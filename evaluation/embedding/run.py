@@ -199,7 +199,7 @@ def _following(options: Options, found: Embedding, what: Mapping[str, Any], plac
     own.pop("split", None)
     if {"train", "test"} <= set(found.splits) and len(found.classes) > 1:
         return f"python recipes/evaluate.py {words({**what, **own})}"
-    read = {f"data.{name}": own[name] for name in VALUES if name in own}
+    read = {name: own[name] for name in VALUES if name in own}
     return f"python recipes/train.py method=byol+dsa {words({'data': what['data'], **read})}"
 
 

@@ -108,7 +108,7 @@ def test_an_objective_that_learns_from_labels_is_found_again(small_run, small_np
     arrays = np.load(small_npz)
     np.savez(tmp_path / "train.npz", x=arrays["x_train"], y=arrays["y_train"])
     run = {**small_run, "epochs": 1, "eval": {"k": 3, "tsne": 0}}
-    run["data"] = {"source": str(tmp_path / "train.npz"), "batch_size": 32}
+    run |= {"data": str(tmp_path / "train.npz"), "batch_size": 32}
     wanted = configs(run, ("supervised", "simclr"))
     for config in wanted:
         sslkit.pretrain(config)
@@ -242,7 +242,7 @@ def test_a_member_whose_initial_weights_have_changed_is_not_done(small_run, tmp_
     torch.save(net.state_dict(), weights)
     data = {**small_run["data"], "channels": 3}
     config = Config.from_mapping(
-        {**small_run, "method": "simclr", "epochs": 1, **data, "init": f"timm:resnet10t:{weights}"}
+        {**small_run, "method": "simclr", "epochs": 1, "data": data, "init": f"timm:resnet10t:{weights}"}
     )
     (member,) = sweep.examine([config])
     assert member.state == "new" and member.folder == sslkit.pretrain(config).folder

@@ -59,7 +59,12 @@ BOTH = {  # what is wrong: words of a command, the same in Python, what both say
         OFFLINE,
     ),
     "lr": ("train lr=0.1", trained(lr=0.1), r"no setting 'lr': did you mean 'optimizer\.lr"),
-    "batch_size": ("train batch_size=8", trained(batch_size=8), r"did you mean 'data\.batch_size"),
+    "batch_size": ("train data.batch_size=8", trained(**{"data.batch_size": 8}), "did you mean 'batch_size"),
+    "a word of Lightning": (
+        "train trainer.accelerator=gpu",
+        trained(**{"trainer.accelerator": "gpu"}),
+        "did you mean 'device",
+    ),
     "model": ("train model=resnet18", trained(model="resnet18"), "did you mean 'backbone"),
     "an option that is gone": (
         "train data.detail=fast",

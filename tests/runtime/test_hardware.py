@@ -115,7 +115,7 @@ def test_convolutions_are_as_exact_as_matrix_products(asked: str, tf32: bool) ->
 def test_precision_auto_is_bf16_on_a_gpu_that_has_it(beside_gpus, monkeypatch) -> None:
     for has, found in ((True, "bfloat16"), (False, "float32")):
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation, has=has: has)
-        assert [precision("auto", kind) for kind in ("auto", "gpu", "cuda", "cpu")] == [*[found] * 3, "float32"]
+        assert [precision("auto", kind) for kind in ("auto", "cuda", "cuda:1", "cpu")] == [*[found] * 3, "float32"]
 
 
 def test_one_kernel_of_adamw_is_for_gpus_and_leaves_no_gradient_to_clip() -> None:
@@ -125,7 +125,7 @@ def test_one_kernel_of_adamw_is_for_gpus_and_leaves_no_gradient_to_clip() -> Non
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("first", ["cpu", "gpu"])
+@pytest.mark.parametrize("first", ["cpu", "cuda"])
 def test_a_run_goes_on_where_it_was_not_begun(first: str, small_run, monkeypatch) -> None:
     """AdamW in one kernel keeps the count of its steps on the GPU, and reads a checkpoint without that."""
     save = pretrain.Saving.epoch_end
@@ -146,7 +146,7 @@ def test_a_run_goes_on_where_it_was_not_begun(first: str, small_run, monkeypatch
         patch.setattr(pretrain.Saving, "epoch_end", stop)
         with pytest.raises(KeyboardInterrupt):
             sslkit.pretrain(on(first))
-    entry = sslkit.pretrain({**on("gpu" if first == "cpu" else "cpu"), "resume": True})
+    entry = sslkit.pretrain({**on("cuda" if first == "cpu" else "cpu"), "resume": True})
     assert all(value.isfinite().all() for value in entry.state_dict().values())
 
 

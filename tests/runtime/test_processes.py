@@ -109,7 +109,7 @@ def test_devices_and_machines_are_sruns(tasks, each, found, monkeypatch) -> None
 def test_auto_takes_as_many_gpus_as_share_a_batch(found, batch_size, machines, taken, beside_gpus, monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: found)
     assert processes.devices("auto", "auto", batch_size, machines) == taken
-    assert processes.count("auto", machines, "gpu", batch_size) == machines * taken
+    assert processes.count("auto", machines, "cuda", batch_size) == machines * taken
     assert processes.count("auto", machines, "cpu", batch_size) == machines
     assert processes.count(-1, 1) == found, "all of them were asked for"
 
@@ -201,7 +201,7 @@ def test_a_missing_gpu_says_how_to_go_on(small_run) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(UserError, match="PyTorch finds no GPU here: install a build of it for yours"):
-        sslkit.pretrain({**small_run, "device": "gpu"})
+        sslkit.pretrain({**small_run, "device": "cuda"})
 
 
 def test_news_of_lightning_stay_silent_when_it_is_imported_later() -> None:

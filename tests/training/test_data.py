@@ -32,7 +32,7 @@ def write(folder: Path, kind: str, rows: range, name: str = "{}.png") -> None:
 def opened(source: Any, tmp_path: Path, **options: Any) -> Data:
     small = {"batch_size": 4, "image_size": 8, "workers": 0}
     return open_data(
-        Config.from_mapping({"data": {"source": source, **small, **options}, "out": str(tmp_path / "out"), "eval.k": 2})
+        Config.from_mapping({"data": {"source": source}, **small, **options, "out": str(tmp_path / "out"), "eval.k": 2})
     )
 
 
@@ -139,9 +139,9 @@ def test_a_dataset_is_named_as_any_data(way: dict[str, Any], tmp_path: Path) -> 
     plain = {key: value for key, value in settings(tmp_path).items() if not key.startswith("data")}
     inner = {"batch_size": 50, "image_size": 8, "workers": 0}
     if isinstance(way.get("data"), dict):
-        given = {**plain, "data": {"source": Own(), **inner}}
+        given = {**plain, "data": {"source": Own()}, **inner}
     else:
-        given = {**plain, next(iter(way)): Own(), **{f"data.{key}": value for key, value in inner.items()}}
+        given = {**plain, next(iter(way)): Own(), **inner}
     assert sslkit.pretrain(given).card["data"]["images"] == 200
 
 

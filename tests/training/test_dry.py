@@ -104,7 +104,7 @@ def test_a_dry_run_prints_its_tables_and_leaves_nothing(tmp_path, capsys, monkey
     """A GiB, and an eighth of one for each image; a step of a TFLOP and a GB, in half precision."""
     kernels = [Work(10**12, 0, torch.bfloat16), Work(0, 10**9, torch.float32)]
     monkeypatch.setattr(dry, "counted_step", lambda _, images, *__: dry.Step(dry.GIB + images * dry.GIB // 8, kernels))
-    settings = {"batch_size": 128, "device": "gpu", "out": str(tmp_path / "runs")}
+    settings = {"batch_size": 128, "device": "cuda", "out": str(tmp_path / "runs")}
     found = sslkit.pretrain(method="simsiam", data="digits", backbone="narrow_resnet", epochs=2, dry=True, **settings)
     said = " ".join(capsys.readouterr().out.split())
     assert found is None and not (tmp_path / "runs").exists()

@@ -40,9 +40,9 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[float, flo
     return texts
 
 
-def saved(tmp_path: Path, method: str, source: str, **data: int) -> Image.Image:
+def saved(tmp_path: Path, method: str, source: str, **options: int) -> Image.Image:
     """views.png of a run that would start."""
-    config = Config.from_mapping({"method": method, "batch_size": 4, "data": {"source": source, **data}})
+    config = Config.from_mapping({"method": method, "batch_size": 4, "data.source": source, **options})
     found = open_data(config)
     model = build_method(config, found)
     path = tmp_path / "the name of the run" / "views.png"
@@ -163,7 +163,7 @@ def test_a_video_has_a_caption_for_each_view_and_frame(tmp_path: Path, written) 
     from moving_films import write_folder
 
     films = write_folder(tmp_path / "films", 2, split="train")
-    saved(tmp_path, "byol", f"video:{films}", image_size=16, frames=4, stride=3)
+    saved(tmp_path, "byol", f"video:{films}", image_size=16, **{"data.frames": 4, "data.stride": 3})
     said = [text for text, _ in written]
     assert [said.count(name) for name in ("as read", "frame 1", "frame 4", "view 1", "view 2")] == [1, 1, 1, 3, 3]
     assert overlapping(written) == []

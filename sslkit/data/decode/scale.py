@@ -54,7 +54,7 @@ class Scale:
     def words(self) -> dict[str, str]:
         """Each known part by its name, as a command line writes it."""
         known = {"range": self.range and written(self.range), "opacity": _word(self.opacity), "fill": _word(self.fill)}
-        return {name: f"data.{name}={word}" for name, word in known.items() if word is not None}
+        return {name: f"{name}={word}" for name, word in known.items() if word is not None}
 
 
 UNKNOWN = Scale()
