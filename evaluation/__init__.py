@@ -60,7 +60,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "result": "evaluation.results.result",
         "statistics": "evaluation.results.statistics",
         "store": "evaluation.results.store",
-        "subsets": "evaluation.datasets._subsets",
+        "subsets": "sslkit.data.subsets",
         "tables": "evaluation.results.tables",
         "transferability": "evaluation.transferability",
     },

@@ -111,7 +111,7 @@ KINDS = {
     "data": (
         Section("sources of your own, data=...", SOURCES, "FOLDER"),
         Section("included sets", EMBEDDED, "fashion_mnist"),
-        Section("published sets, in root=FOLDER", ("evaluation.datasets",)),
+        Section("published sets, in root=FOLDER", ("sslkit.data.published",)),
     ),
     "exports": (Section("formats of an export, to=...", ("sslkit.zoo.exporting",), "timm or hf"),),
 }

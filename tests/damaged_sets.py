@@ -93,9 +93,9 @@ def coco(root: Path) -> list[Kind]:
 
 def voc(root: Path) -> list[Kind]:
     """VOC 2007 with four images where the published set has 5,011."""
-    from evaluation.datasets.voc07 import CLASSES
     from evaluation.tasks.detection.datasets import voc as published
     from evaluation.tasks.detection.datasets.sources import open_boxes
+    from sslkit.data.published.voc07 import CLASSES
 
     base = root / "VOCdevkit" / "VOC2007"
     for folder in ("JPEGImages", "Annotations", "ImageSets/Main"):

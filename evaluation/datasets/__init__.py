@@ -1,4 +1,4 @@
-"""Data sets that backbones are judged on. A published set is one file here; its name is the file's.
+"""Data sets that backbones are judged on: any source of `sslkit.open_images`, with labels and a metric.
 
 split = evaluation.datasets.open_split("pets", "test", root="data")
 split = evaluation.datasets.open_split("cub2011:/big/birds", "novel_test")
@@ -6,7 +6,6 @@ split = evaluation.datasets.open_split("path/to/folder", "test")
 """
 
 import dataclasses
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,42 +15,24 @@ from torch.utils.data import Dataset
 
 from evaluation.datasets._copies import overlap
 from evaluation.datasets._sources import labelled, note_of, of_source, splits_of
-from evaluation.datasets.base import COUNTS, Entry, Listing, Split, check_counts
+from evaluation.datasets.base import Split
 from sslkit.data.decode.fill import AUTO, Fill
 from sslkit.data.image_options import (
     CACHE,
     INTERPOLATIONS,
     MOST_PIXELS,
+    DataOptions,
     ImageOptions,
-    Pixels,
 )
 from sslkit.data.images import Images
 from sslkit.data.mirror import is_mirrored
+from sslkit.data.published import find, names, published
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
-from sslkit.options import members
 from sslkit.options.settings import setting
 from sslkit.runtime.callers import process_kept
 
-__all__ = ["Entry", "Listing", "Reading", "Split", "find", "names", "note_of", "open_split", "overlap", "splits_of"]
-
-
-def names() -> tuple[str, ...]:
-    """Return the names of all published sets."""
-    return members.names(__name__)
-
-
-def find(name: str) -> Entry:
-    """Return a published set by its name. Raises UserError for an unknown name and suggests the nearest."""
-    if name not in names():
-        raise UserError(f"there is no published set {name!r}: {members.nearest(name, names())}")
-    return dataclasses.replace(importlib.import_module(f"{__name__}.{name}").ENTRY, name=name)
-
-
-def published(source: Any) -> Entry | None:
-    """Return the published set that a source names, `NAME` or `NAME:ROOT`; None for other sources."""
-    name = source.partition(":")[0] if isinstance(source, str) else ""
-    return find(name) if name in names() else None
+__all__ = ["Reading", "Split", "find", "names", "note_of", "open_split", "overlap", "published", "splits_of"]
 
 
 @process_kept()
@@ -94,28 +75,20 @@ def open_split(
     Raises UserError for an unknown source or split, for missing files (lists all, with their origin), for images
     without labels if they are needed, and for a folder in which less than two classes have a second image to hold out.
     """
-    check_counts(counts)
     if isinstance(source, Split):
         return _same(source, split)
     values = {"range": range, "opacity": opacity, "fill": fill}
-    options = ImageOptions(split, image_size, channels, fit, on_error, cache=cache, **values)
+    options = ImageOptions(split, image_size, channels, fit, on_error, cache=cache, root=root, counts=counts, **values)
     source = reusable(source)
-    if entry := published(source):
-        opened = entry.open(Path(source.partition(":")[2] or root).expanduser(), options, counts)
-        return dataclasses.replace(opened, source=source)
-    opened = of_source(source, options, {entry.torchvision: entry.metric for entry in map(find, names())})
+    opened = of_source(source, options)
     opened = dataclasses.replace(opened, source=source)
-    return labelled(opened) if needs_labels else opened
+    return labelled(opened) if needs_labels and not published(source) else opened
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading(Pixels):
+class Reading(DataOptions):
     """How the images of a source are read, for every split of it; see `open_split`, and `LoadedModel.clean`."""
 
-    root: str | Path = setting("data", "folder of the published data sets")
-    counts: str = setting(
-        "raise", "a published set with another number of images than published: raise, or warn", choices=COUNTS
-    )
     resize: int | None = setting(
         None, "pixels of the shorter side before the crop; null: the model's own", least=1, most=2 * MOST_PIXELS
     )

@@ -1,7 +1,6 @@
 """Splits of the sources of `sslkit.open_images`: the package's own sets, image files, arrays, shards, own Datasets."""
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets._labels import check_classes
-from evaluation.datasets._listed import ListedImages
-from evaluation.datasets._splits import held_out
+from evaluation.datasets._picked import PickedImages
 from evaluation.datasets.base import Split, row_ids
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.decode.pages import PagedImages
+from sslkit.data.held_out import held_out
 from sslkit.data.image_options import CACHE, ImageOptions
 from sslkit.data.images import Images, check_split
+from sslkit.data.published import find, names, open_published, published
+from sslkit.data.published.base import Entry
 from sslkit.data.sources.folder import FolderImages
 from sslkit.data.sources.hf import HfImages
 from sslkit.data.sources.named import is_divisible, open_images, splits
@@ -54,23 +55,31 @@ def _is_undivided(source: Any, cache: str | Path | None) -> bool:
     return is_divisible(source) and splits(source, cache) == ("train",)
 
 
-def of_source(source: str | Path | Images, options: ImageOptions, torchvision_metrics: Mapping[str, str]) -> Split:
+def of_source(source: str | Path | Images, options: ImageOptions) -> Split:
     """Open one split of a source, with the source's own labels; -1 for images without.
 
-    torchvision_metrics: metrics of the torchvision classes that do not use top-1.
     Raises UserError for the training or test images of a folder without labels, or with too small classes.
     """
-    if isinstance(source, ListedImages):
-        raise UserError(
-            f"these are the images of {source.name}: give the Split itself, which has its labels and metric"
-        )
+    if entry := published(source):
+        if isinstance(source, PickedImages):
+            raise UserError(f"these are some images of {source.name}: give the Split itself, which has their labels")
+        return _of_published(entry, source.source if isinstance(source, Images) else source, options)
     if _is_undivided(source, options.cache):
         check_split(str(source), options.split, PARTS)
-        return _part(_whole(source, replace(options, split="train"), torchvision_metrics), options.split)
-    return _whole(source, options, torchvision_metrics)
+        return _part(_whole(source, replace(options, split="train")), options.split)
+    return _whole(source, options)
 
 
-def _whole(source: str | Path | Images, options: ImageOptions, torchvision_metrics: Mapping[str, str]) -> Split:
+def _of_published(entry: Entry, source: str, options: ImageOptions) -> Split:
+    opened = open_published(source, options)
+    images, listing = opened.images, opened.listing
+    y = np.ascontiguousarray(listing.y, dtype=np.int64 if listing.y.ndim == 1 else np.int8)
+    ids = np.array(listing.paths) if listing.pixels is None else row_ids(listing.pixels)
+    names = images.classes, ids, entry.metric, entry.name, images.split
+    return Split(images, y, *names, listing.groups, opened.note)
+
+
+def _whole(source: str | Path | Images, options: ImageOptions) -> Split:
     """Open a split that the source has itself."""
     images = _opened(source, options)
     ids, groups = _ids(images), images.rows if isinstance(images, PagedImages) else None
@@ -79,8 +88,13 @@ def _whole(source: str | Path | Images, options: ImageOptions, torchvision_metri
     labels = np.full(len(images), -1) if images.labels is None else images.labels
     classes = images.classes or [str(label) for label in range(int(labels.max()) + 1)]
     from_torchvision = str(images.source).startswith(PREFIX)
-    metric = torchvision_metrics.get(images.name, "top1") if from_torchvision else "top1"
+    metric = _torchvision_metrics().get(images.name, "top1") if from_torchvision else "top1"
     return Split(images, labels, classes, ids, metric, images.name, images.split, groups)
+
+
+def _torchvision_metrics() -> dict[str, str]:
+    """The metric of each of torchvision's classes of a published set."""
+    return {entry.torchvision: entry.metric for entry in map(find, names())}
 
 
 def check_labelled(split: Split) -> None:

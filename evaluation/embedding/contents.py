@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from evaluation.datasets._listed import PickedImages
+from evaluation.datasets._picked import PickedImages
 from sslkit.data.images import Images
 from sslkit.errors import UserError
 from sslkit.files.reading import regular

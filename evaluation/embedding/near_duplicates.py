@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.datasets._listed import PickedImages
+from evaluation.datasets._picked import PickedImages
 from evaluation.embedding.contents import Content, content_of
 from evaluation.embedding.neighbours import nearest
 from evaluation.embedding.sources import Part, located

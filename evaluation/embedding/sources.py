@@ -8,8 +8,8 @@ import numpy as np
 
 from evaluation import datasets
 from evaluation.datasets import AS_USUAL, Reading, Split
-from evaluation.datasets._listed import ListedImages
 from sslkit.data.images import Images
+from sslkit.data.published._listed import ListedImages
 from sslkit.data.sources.folder import FolderImages
 from sslkit.data.sources.named import is_divisible, reusable
 

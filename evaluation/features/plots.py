@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.datasets._splits import draw_keys
 from evaluation.features.table import Features, as_features
+from sslkit.data.held_out import draw_keys
 from sslkit.errors import UserError
 from sslkit.numerics.figures import (
     NAMED,

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from evaluation.datasets._splits import held_out
 from evaluation.learners.linear_heads import Scaling
 from evaluation.learners.linear_parts import Part
 from evaluation.learners.strengths import fit, problem, scores_of
+from sslkit.data.held_out import held_out
 from sslkit.errors import UserError
 from sslkit.numerics.logistic import Probe
 from sslkit.runtime.context import Runtime

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from evaluation.datasets._copies import units
-from evaluation.datasets._splits import held_out
 from evaluation.features.table import Features
 from evaluation.learners.linear_heads import accuracy, mean_of
 from evaluation.results.measures import map11
+from sslkit.data.held_out import held_out
 from sslkit.errors import UserError
 from sslkit.numerics.ties import top_class
 

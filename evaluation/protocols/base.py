@@ -17,6 +17,7 @@ from evaluation.features.table import Features, joined
 from evaluation.results.measures import chance
 from evaluation.results.result import Result
 from evaluation.tuning.task import open_splits
+from sslkit.data.published.base import Entry
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 
@@ -133,7 +134,7 @@ class Subject:
         return self._features[split]
 
     @cached_property
-    def entry(self) -> datasets.Entry | None:
+    def entry(self) -> Entry | None:
         """The published set, if it is one."""
         return datasets.published(self.data)
 

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 
 from evaluation.datasets._labels import check_classes, check_labels
-from evaluation.datasets._splits import draw_keys
 from evaluation.features.table import Features, as_features
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate, generator, interval_of, jackknife
+from sslkit.data.held_out import draw_keys
 from sslkit.errors import UserError
 from sslkit.numerics import diagnostics
 from sslkit.numerics.diagnostics import ClassGeometry, Moments

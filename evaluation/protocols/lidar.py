@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.datasets._splits import draw_keys
 from evaluation.datasets.base import Split
 from evaluation.features.checks import device_of
 from evaluation.features.extraction import LOADED
@@ -21,6 +20,7 @@ from evaluation.features.models import LoadedModel, Loading
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import bootstrap_mean, jackknife
+from sslkit.data.held_out import draw_keys
 from sslkit.data.images import Images
 from sslkit.data.loader import batches_in_order
 from sslkit.data.views.augmentation import augment, view_generator

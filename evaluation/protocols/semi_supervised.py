@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets import Reading
-from evaluation.datasets._subsets import label_subset, list_digest
 from evaluation.features.checks import as_list
 from evaluation.features.extraction import LOADED, READ
 from evaluation.features.models import Loading
@@ -24,6 +23,7 @@ from evaluation.tuning.classifier import Setting
 from evaluation.tuning.outcomes import best, in_groups, mean_record, require_sound, result_of, seconds_of, spread, told
 from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import Runner, Trial, open_runner
+from sslkit.data.subsets import label_subset, list_digest
 from sslkit.errors import UserError
 from sslkit.options.settings import MOST, setting
 from sslkit.runtime.callers import public

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.datasets._splits import first_and_member
 from evaluation.ranking.scoring import Spec, scored
 from evaluation.transferability._threads import threads
 from evaluation.transferability.base import Sample, Score
+from sslkit.data.held_out import first_and_member
 from sslkit.errors import UserError
 
 ROUNDING = 1e-9  # of a score

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from evaluation.datasets._splits import first_and_member
 from evaluation.transferability._implicit import (
     BATCH,
     HORIZON,
@@ -21,6 +20,7 @@ from evaluation.transferability._implicit import (
 from evaluation.transferability._scatter import by_class, varying
 from evaluation.transferability._threads import threads
 from evaluation.transferability.base import Sample, Score
+from sslkit.data.held_out import first_and_member
 from sslkit.errors import UserError
 
 FEW = 100  # classes: with fewer, products of a few hundred rows take longer on two threads than on one

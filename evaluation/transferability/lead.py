@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from evaluation.datasets._splits import stratified_folds
 from evaluation.transferability._scatter import by_class, varying
 from evaluation.transferability.base import Sample, Score
+from sslkit.data.held_out import stratified_folds
 from sslkit.errors import UserError
 
 FLOOR = 1e-12  # of a probability

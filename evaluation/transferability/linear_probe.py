@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from evaluation.datasets._splits import stratified_folds
 from evaluation.results.choice import first_largest, last_least
 from evaluation.transferability._scatter import Scatter
 from evaluation.transferability.base import Sample, Score
+from sslkit.data.held_out import stratified_folds
 from sslkit.errors import UserError
 
 PENALTIES = tuple(10.0**k for k in range(-8, 2))  # of the largest eigenvalue of the total scatter

@@ -13,11 +13,11 @@ from evaluation.datasets import AS_USUAL, Reading
 from evaluation.datasets._copies import identified, units
 from evaluation.datasets._labels import check_classes
 from evaluation.datasets._readable import readable
-from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split
 from evaluation.features import contradicted
 from evaluation.features.models import LoadedModel
 from evaluation.tuning.pixels import Pool
+from sslkit.data.held_out import held_out
 from sslkit.data.images import Images
 from sslkit.data.loader import spaced
 from sslkit.data.sources.class_names import renumbered, unseen
@@ -79,7 +79,7 @@ class Task:
         """Return (N,) bool: about `share` of each class of the chosen training rows; images of one group, and copies of
         one image, stay together.
 
-        fold: see `evaluation.datasets._splits.held_out`.
+        fold: see `sslkit.data.held_out.held_out`.
         Raises UserError if no class has two images (or groups) to split.
         """
         rows = np.flatnonzero(chosen)

@@ -42,7 +42,7 @@ def check_data(words: Sequence[str]) -> None:
     """
     given = [value for key, _, value in (word.partition("=") for word in words) if key in ("data", "data.source")]
     source = given[-1] if given else "null"
-    if source in ("null", *names.BUILTIN) or not PLAIN.fullmatch(source) or os.path.lexists(source):
+    if source in ("null", *names.BUILTIN, *names.published()) or not PLAIN.fullmatch(source) or os.path.lexists(source):
         return
     others = names.torchvision_classes()
     if others and source.lower() not in {*names.BUILTIN, *others}:

@@ -17,6 +17,8 @@ from sslkit.runtime.context import CACHE
 FITS = ("squash", "crop")
 INTERPOLATIONS = ("bilinear", "bicubic")
 ON_ERROR = ("skip", "raise")
+COUNTS = ("raise", "warn")
+ROOT = "data"
 PAGES = ("first", "all")
 MOST_PIXELS = 4096  # of a side
 VALUES = ("range", "opacity", "fill")  # the options by which stored values become bytes
@@ -42,9 +44,13 @@ def checked_fill(given: Any) -> Fill:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pixels:
-    """How the pixels of files are read: the same words in training and in evaluation."""
+class DataOptions:
+    """How any data set is read: the same words in training and in evaluation."""
 
+    root: str | Path = setting(ROOT, "folder of the published data sets")
+    counts: str = setting(
+        "raise", "a published set with another number of images than published: raise, or warn", choices=COUNTS
+    )
     on_error: str = setting(
         "skip", "an image that cannot be read: skip (counted and reported at the end), or raise", choices=ON_ERROR
     )
@@ -107,6 +113,8 @@ class ImageOptions:
     opacity: bool | None = None
     fill: Fill = fill.AUTO
     resize: int | None = None
+    root: str | Path = ROOT
+    counts: str = "raise"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "range", checked_range(self.range))
@@ -116,6 +124,7 @@ class ImageOptions:
             ("on_error", ON_ERROR),
             ("interpolation", INTERPOLATIONS),
             ("pages", PAGES),
+            ("counts", COUNTS),
         ):
             value = getattr(self, name)
             if value not in known:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from sslkit.data.image_options import MOST_PIXELS, PAGES, VALUES, Pixels
+from sslkit.data.image_options import MOST_PIXELS, PAGES, VALUES, DataOptions
 from sslkit.data.images import joined
 from sslkit.data.sources.objects import as_source, name_of
 from sslkit.errors import UserError, shown
@@ -30,7 +30,7 @@ class DataConfig:
     source: str | list[str] = setting(
         "fashion_mnist",
         "embedded name, folder, several (A,B), list of files (.txt, .csv), pattern (**/*.jpg), .npz file, digits, "
-        "shards:PATTERN, hf:PATH, torchvision:NAME:ROOT or video:FOLDER",
+        "shards:PATTERN, hf:PATH, video:FOLDER, published set (recipes/list.py) or torchvision:NAME:ROOT",
     )
     channels: int | None = setting(
         None, "1, 3, ...; null: 3 if any of 32 images is coloured, else 1", least=1, most=1024
@@ -140,7 +140,7 @@ class EvalConfig:
 
 
 @dataclass(frozen=True)
-class Config(Computing, Pixels):
+class Config(Computing, DataOptions):
     """method: a name, or {"name": ..., "objective": {...}, "views": {...}, "dsa": {...}} with options."""
 
     method: str | dict = setting("byol+dsa", "objective+regulariser+...")

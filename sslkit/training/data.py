@@ -101,7 +101,8 @@ def _train_images(config: Config, own: Any) -> tuple[Images, int]:
 def _source(config: Config, own: Any) -> tuple[Any, dict[str, Any]]:
     """The images' source and the options of `open_images`."""
     options = {name: getattr(config.data, name) for name in ("channels", "pages", "max_pixels")}
-    options |= {**config.values, "on_error": config.on_error, "cache": config.cache}
+    options |= {name: getattr(config, name) for name in ("root", "counts", "on_error", "cache")}
+    options |= config.values
     return config.data.source if own is None else own, options
 
 

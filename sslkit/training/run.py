@@ -25,7 +25,7 @@ from sslkit.zoo.entry import CARD, ZooEntry
 # Settings that do not affect the weights.
 MAY_CHANGE = (
     *("resume", "dry", "out", "cache", "name", "eval"),
-    *("device", "workers", "save_seconds", "progress"),
+    *("device", "workers", "save_seconds", "progress", "root", "counts"),
 )
 MAY_CHANGE_INSIDE = (
     "source",  # where the images lie: whether they are the same is compared by their content

@@ -24,7 +24,7 @@ from torchvision.datasets import FakeData
 
 import evaluation
 import sslkit
-from evaluation.datasets._listed import ListedImages, PickedImages
+from evaluation.datasets._picked import PickedImages
 from evaluation.tasks.action.crops import Sizes
 from evaluation.tasks.action.datasets.base import Films
 from evaluation.tasks.action.films import SurveyedVideos
@@ -43,6 +43,7 @@ from sslkit.data.decoded import DecodedImages
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.data.kept import KeptImages
 from sslkit.data.loader import EpochBatches, batches_in_order, make_loader
+from sslkit.data.published._listed import ListedImages
 from sslkit.data.resizing import Resizing
 from sslkit.data.sources.named import open_images
 from sslkit.data.sources.npz import NpzImages

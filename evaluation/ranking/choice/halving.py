@@ -14,7 +14,6 @@ import numpy as np
 from evaluation.datasets import Reading, Split, published
 from evaluation.datasets._copies import identified, units
 from evaluation.datasets._readable import readable
-from evaluation.datasets._splits import held_out
 from evaluation.features.checks import as_list, checked, different_seeds
 from evaluation.features.extraction import LOADED, READ, check
 from evaluation.features.models import Loading, name_of
@@ -29,6 +28,7 @@ from evaluation.ranking.inputs.regions import judged_by, parts
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
 from evaluation.tuning.optimizers import OPTIMIZERS
+from sslkit.data.held_out import held_out
 from sslkit.errors import UserError
 from sslkit.options.settings import MOST, MOST_SEED, setting
 from sslkit.runtime.callers import public

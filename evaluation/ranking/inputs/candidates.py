@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets import Reading, Split
-from evaluation.datasets._splits import draw_keys
-from evaluation.datasets._subsets import label_subset
 from evaluation.features.extraction import CROPPED, LOADED, READ, features_of
 from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.seen import Judged, seen
@@ -23,6 +21,8 @@ from evaluation.ranking.inputs.samples import ON_CPU, as_sample
 from evaluation.ranking.inputs.source_heads import CLUSTER_COUNT, SOURCES, SourceHead, checked_source, source_head
 from evaluation.transferability.base import Sample
 from evaluation.transferability.param_count import param_count
+from sslkit.data.held_out import draw_keys
+from sslkit.data.subsets import label_subset
 from sslkit.errors import UserError
 from sslkit.options.settings import MOST, setting
 from sslkit.runtime.context import Runtime

@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from evaluation.datasets import AS_USUAL, Reading
-from evaluation.datasets._splits import draw_keys
 from evaluation.datasets.base import Split
 from evaluation.results.statistics import generator
 from evaluation.tasks.detection.datasets.boxes import Boxes
 from evaluation.tasks.detection.datasets.sources import open_boxes
 from sslkit.data.arrays import ArrayImages
+from sslkit.data.held_out import draw_keys
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.errors import UserError
 

@@ -14,14 +14,14 @@ import numpy as np
 from torch import nn
 
 from evaluation.datasets import AS_USUAL, Reading, open_split, published, splits_of
-from evaluation.datasets._splits import draw_keys, held_out
-from evaluation.datasets._subsets import label_subset
 from evaluation.datasets.base import Split
 from evaluation.features.extraction import features_of
 from evaluation.features.models import LoadedModel
 from evaluation.features.source_probs import shape_of
 from evaluation.learners.fitted_head import ROUNDS, linear_head, spherical_clusters
+from sslkit.data.held_out import draw_keys, held_out
 from sslkit.data.sources.named import open_images, splits
+from sslkit.data.subsets import label_subset
 from sslkit.errors import UserError
 from sslkit.files.writing import exclusive
 from sslkit.runtime.context import Runtime

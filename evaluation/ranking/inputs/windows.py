@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from evaluation.datasets import AS_USUAL, Reading
-from evaluation.datasets._splits import draw_keys
 from evaluation.datasets.base import Split
 from evaluation.ranking.inputs.objects import cropped
 from evaluation.results.statistics import generator
@@ -16,6 +15,7 @@ from evaluation.tasks.segmentation.features import class_shares
 from evaluation.tasks.segmentation.label_maps import LabelMaps
 from evaluation.tasks.segmentation.sources import open_label_maps
 from sslkit.data.arrays import ArrayImages
+from sslkit.data.held_out import draw_keys
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.errors import UserError
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from evaluation.datasets.voc07 import CLASSES as VOC_CLASSES
 from evaluation.tasks.detection.datasets.disk_images import DiskImages, orientation_of_header
 from evaluation.tasks.detection.datasets.published import Published
 from evaluation.tasks.segmentation.label_maps import IGNORED, LabelMaps
@@ -26,6 +25,7 @@ from sslkit.data.file_contents import FileContents
 from sslkit.data.image_options import CACHE
 from sslkit.data.images import check_split
 from sslkit.data.path_list import PathList
+from sslkit.data.published.voc07 import CLASSES as VOC_CLASSES
 from sslkit.errors import UserError
 
 VOC_COUNTS = {"train": 1464, "test": 1449}

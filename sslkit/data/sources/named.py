@@ -10,6 +10,7 @@
 - hf:PATH or hf:NAME: a Hugging Face data set with an image column (`sslkit.data.sources.hf.open_hf`)
 - video:PATH/TO/FOLDER: a folder of videos, or several, a list or a pattern, as clips
   (`sslkit.data.video.clips.open_videos`)
+- NAME or NAME:ROOT of a published set, such as pets (`sslkit.data.published`); ./NAME is a folder of that name
 - torchvision:NAME[:ROOT]: a torchvision data set on disk; NAME alone works as well
 - from Python a list of folders or of image files, an array or tensor (N, C, H, W) or (N, H, W, C), alone or with labels
   as (images, labels), a loaded `datasets.Dataset`, alone or with its column of labels as (dataset, "COLUMN")
@@ -31,6 +32,7 @@ from torch.utils.data import Dataset
 from sslkit.data.decode.pages import of_pages
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.images import ImageOptions, Images, check_split
+from sslkit.data.published import open_published, published
 from sslkit.data.sources import builtin, file_sources, hf, own_arrays, own_dataset, shards, torchvision_sets
 from sslkit.data.sources.builtin import open_builtin, splits_of_builtin
 from sslkit.data.sources.folder import open_folder, splits_of_folder
@@ -64,6 +66,8 @@ def open_images(
     opacity: bool | None = None,
     fill: float | str = "auto",
     resize: int | None = None,
+    root: str | Path = "data",
+    counts: str = "raise",
     channels_last: bool | None = None,
 ) -> Images:
     """Open one split of a source as square uint8 images.
@@ -95,11 +99,12 @@ def open_images(
     fill: of pixels of more than 8 bits the value that stands for none, beside those that the files' tags name; "auto":
         one that stands apart at an end of the range, in a sample of the training images; "tagged": those of the tags;
         "none": not even these. Such pixels become black, and do not count for the range.
+    root, counts: folder of a published set, and "warn" if it may have another number of images than published.
     channels_last: of an array: its shape is (N, H, W, C); None: told by the shape.
     Raises UserError for an unknown source, a source without a readable image, or an option out of range.
     """
     given = (split, image_size, channels, fit, on_error, interpolation, cache, range, pages, max_pixels, opacity, fill)
-    options = ImageOptions(*given, resize=resize)
+    options = ImageOptions(*given, resize=resize, root=root, counts=counts)
     if isinstance(source, Images):
         return _reopened(source, options)
     if channels_last is not None:
@@ -123,13 +128,15 @@ def reusable(source: Any) -> Any:
 
 
 def name_of_tables(source: str) -> str | None:
-    """The name of what is no one path: shards, a Hugging Face data set, several folders, a Dataset; None for others."""
+    """The name of what is no one path, such as shards, a published set, several folders, a Dataset; None for others."""
     if source.startswith(shards.PREFIX):
         return shards.name_of_shards(source)
     if source.startswith(hf.PREFIX):
         return hf.name_of_hf(source)
     if source.startswith(own_dataset.PREFIX):
         return source.removeprefix(own_dataset.PREFIX)
+    if entry := published(source):
+        return entry.name
     text = clips.files_of(source)
     if source in builtin.NAMES or not (file_sources.is_several(text) or not _expanded(text).exists()):
         return None
@@ -148,7 +155,7 @@ def is_divisible(source: Source) -> bool:
     text = os.fspath(place)
     if isinstance(place, str) and text.startswith((shards.PREFIX, hf.PREFIX)):
         return True
-    named = isinstance(place, str) and (text in builtin.NAMES or text.startswith("video:"))
+    named = isinstance(place, str) and (text in builtin.NAMES or text.startswith("video:") or published(text))
     return not named and file_sources.is_files(text)
 
 
@@ -200,6 +207,8 @@ def _find(source: Source, cache: str | Path | None = None) -> _Source:
     text = os.fspath(source)
     if isinstance(source, str) and text in builtin.NAMES:
         return _Source(partial(open_builtin, text), partial(splits_of_builtin, text))
+    if isinstance(source, str) and (entry := published(text)):
+        return _Source(lambda options: open_published(text, options).images, lambda: tuple(entry.counts))
     if isinstance(source, str) and text.startswith("video:"):
         return _Source(partial(clips.open_folder_of_videos, text), partial(clips.splits_of_videos, text))
     if isinstance(source, str) and text.startswith(shards.PREFIX):

@@ -9,10 +9,12 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
+from sslkit.lazy import members
+
 BUILTIN = ("fashion_mnist", "fashion_mnist_few", "glyphs", "glyph_scripts", "clipart", "digits", "mnist5k")
 KINDS = (
     "a folder of images (or several, A,B), a list of files (.txt, .csv), a pattern (**/*.jpg), a .npz file, "
-    "shards:PATTERN, hf:PATH, video:FOLDER, torchvision:NAME[:ROOT], or a name"
+    "shards:PATTERN, hf:PATH, video:FOLDER, torchvision:NAME[:ROOT], a name, or a published set, NAME[:ROOT]"
 )
 _MOST = 1000  # files of a folder that are compared
 
@@ -23,11 +25,16 @@ def unknown(source: str, others: Iterable[str] = ()) -> str:
     beside = [os.path.join(os.path.dirname(source), name) for name in _nearest(path.name, _beside(path.parent))]
     if os.sep in source or "." in source:
         return f"there is no file or folder {path.absolute()}{_meant(beside)}; data is {KINDS}"
-    meant = _meant([*beside, *_nearest(source, BUILTIN)] or _nearest(source, others))
+    meant = _meant([*beside, *_nearest(source, (*BUILTIN, *published()))] or _nearest(source, others))
     return (
         f"there is no data {source!r}{meant}; {path.absolute().parent} has no such file or folder, and the known names "
         f"are {', '.join(BUILTIN)}; data is {KINDS}"
     )
+
+
+def published() -> tuple[str, ...]:
+    """The names of the published sets, by listing their folder."""
+    return members("sslkit.data.published")
 
 
 @cache

@@ -7,7 +7,7 @@ import pytest
 from tars import labels, names, opened, picture, pngs, rows_read, tar
 
 from evaluation.datasets._sources import of_source
-from evaluation.datasets._splits import held_out
+from sslkit.data.held_out import held_out
 from sslkit.data.images import ImageOptions
 from sslkit.data.sources.tar_names import parsed, plain
 from sslkit.errors import UserError

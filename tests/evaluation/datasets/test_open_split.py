@@ -127,13 +127,15 @@ def test_a_wrong_count_is_refused_unless_it_is_meant(pets) -> None:
     with pytest.raises(UserError, match="pets is open as its split 'test', not 'train'"):
         open_split(split, "train")
     with pytest.raises(UserError, match="give the Split itself"):
-        open_split(split.images)
-    with pytest.raises(UserError, match="counts='ignore' is not an option"):
+        open_split(split.take(np.array([0])).images)
+    with pytest.warns(UserWarning, match="numbers are not those of the published set"):
+        assert open_split(split.images, counts="warn", image_size=16).digest == split.digest
+    with pytest.raises(UserError, match="counts=ignore is not an option"):
         open_split("pets", root=pets, counts="ignore")
 
 
 def test_the_right_count_is_silent(pets, monkeypatch, recwarn) -> None:
-    from evaluation.datasets import pets as module
+    from sslkit.data.published import pets as module
 
     monkeypatch.setattr(module, "ENTRY", dataclasses.replace(module.ENTRY, counts={"test": 2}, classes=2))
     assert len(open_split("pets", root=pets, image_size=16)) == 2 and not recwarn.list

@@ -7,9 +7,9 @@ from random_entries import CLOTHES
 from sklearn.linear_model import LogisticRegression
 
 import evaluation
-from evaluation.datasets._splits import held_out
 from evaluation.learners import fitted_head
 from evaluation.learners.fitted_head import linear_head, spherical_clusters
+from sslkit.data.held_out import held_out
 
 
 def test_the_linear_head_is_scikit_learns(monkeypatch: pytest.MonkeyPatch) -> None:

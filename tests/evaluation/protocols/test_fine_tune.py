@@ -17,7 +17,6 @@ import torch
 from tqdm import tqdm
 
 from evaluation.datasets import open_split
-from evaluation.datasets._splits import held_out
 from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols import fine_tune as module
@@ -28,6 +27,7 @@ from evaluation.results.statistics import share
 from evaluation.tuning.classifier import Setting, predict, train_classifier
 from evaluation.tuning.pixels import Pixels, Pool
 from sslkit.data.arrays import ArrayImages
+from sslkit.data.held_out import held_out
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.errors import UserError
 

@@ -14,7 +14,6 @@ from sklearn.metrics import balanced_accuracy_score, log_loss
 from sklearn.preprocessing import StandardScaler, normalize
 
 from evaluation import protocols
-from evaluation.datasets._splits import held_out
 from evaluation.features import as_features
 from evaluation.learners.linear_heads import Grid
 from evaluation.learners.linear_parts import Part
@@ -22,6 +21,7 @@ from evaluation.protocols import _linear_options, linear
 from evaluation.protocols.linear import STRENGTHS, linear_probe
 from evaluation.results.measures import map11
 from evaluation.results.result import Result, rows_digest
+from sslkit.data.held_out import held_out
 from sslkit.errors import UserError
 from sslkit.options import members
 from sslkit.runtime.context import Runtime

@@ -10,15 +10,15 @@ import torch
 
 import evaluation.protocols.semi_supervised as module
 from evaluation.datasets import Reading, open_split
-from evaluation.datasets._splits import held_out
-from evaluation.datasets._subsets import label_subset, list_digest
 from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.base import Subject
 from evaluation.protocols.semi_supervised import semi_supervised
 from evaluation.results.result import Result, rows_digest
 from sslkit.data.arrays import ArrayImages
+from sslkit.data.held_out import held_out
 from sslkit.data.images import Identity, ImageOptions
+from sslkit.data.subsets import label_subset, list_digest
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 

@@ -6,10 +6,10 @@ import torch
 
 import evaluation
 import sslkit
-from evaluation.datasets._splits import stratified_folds
 from evaluation.ranking.inputs.samples import as_sample
 from evaluation.ranking.scoring import evaluate_metric
 from evaluation.transferability.linear_probe import PENALTIES, chosen_penalty, gcv_errors
+from sslkit.data.held_out import stratified_folds
 from sslkit.errors import UserError
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.datasets.base import as_published, check_counts
+from sslkit.data.published.base import as_published, check_counts
 from sslkit.data.video.reader import EXTENSIONS
 from sslkit.errors import UserError
 from sslkit.files.reading import is_there

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation.datasets.base import as_published, check_counts
+from sslkit.data.published.base import as_published, check_counts
 from sslkit.errors import UserError
 from sslkit.files.reading import is_there
 

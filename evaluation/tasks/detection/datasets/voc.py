@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.datasets.voc07 import CLASSES
 from evaluation.tasks.detection.datasets.boxes import Boxes, Instances
 from evaluation.tasks.detection.datasets.disk_images import DiskImages
 from evaluation.tasks.detection.datasets.plausible import check_plausible
 from evaluation.tasks.detection.datasets.published import Published
 from sslkit.data.images import check_split
 from sslkit.data.path_list import PathList
+from sslkit.data.published.voc07 import CLASSES
 from sslkit.errors import UserError
 from sslkit.files.reading import is_there
 

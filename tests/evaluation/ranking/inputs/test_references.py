@@ -10,10 +10,11 @@ from PIL import Image
 from random_entries import CLOTHES, made
 
 import evaluation
-from evaluation.datasets import Reading, imagenet, open_split
+from evaluation.datasets import Reading, open_split
 from evaluation.features.models import load_model
 from evaluation.ranking.inputs.candidates import sampled
 from evaluation.ranking.inputs.references import open_reference, write_reference
+from sslkit.data.published import imagenet
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 

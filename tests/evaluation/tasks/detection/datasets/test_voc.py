@@ -8,11 +8,11 @@ import pytest
 import torch
 from PIL import Image
 
-from evaluation.datasets.voc07 import CLASSES
 from evaluation.tasks.detection.datasets import voc
 from evaluation.tasks.detection.datasets.boxes import Boxes
 from evaluation.tasks.detection.datasets.clipart_boxes import open_clipart_boxes
 from evaluation.tasks.detection.datasets.sources import open_boxes
+from sslkit.data.published.voc07 import CLASSES
 from sslkit.errors import UserError
 
 NAMES = ("cat", "dog", "person", "car")  # what the four categories of drawings are called here

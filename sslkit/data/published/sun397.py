@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.datasets._listed import numbered, numbered_counts
-from evaluation.datasets.base import Entry, Listing
+from sslkit.data.published._listed import numbered, numbered_counts
+from sslkit.data.published.base import Entry, Listing
 from sslkit.files.reading import regular
 
 _LISTS = {"train": "Training", "test": "Testing"}

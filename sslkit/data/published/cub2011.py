@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.datasets.base import Entry, Listing
+from sslkit.data.published.base import Entry, Listing
 
 _REMAINDERS = {"base": (0, 2), "novel_val": (1,), "novel_test": (3,)}
 

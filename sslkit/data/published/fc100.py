@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.datasets import _plain_pickle, cifar100
-from evaluation.datasets.base import Entry, Listing
+from sslkit.data.published import _plain_pickle, cifar100
+from sslkit.data.published.base import Entry, Listing
 
 _FOLDER = "cifar-100-python"
 _BOTH = ("train", "test")

@@ -6,8 +6,8 @@ Papers test on the official validation set, so "test" is val/; "val" is another 
 import re
 from pathlib import Path
 
-from evaluation.datasets._listed import in_classes, subfolders
-from evaluation.datasets.base import Entry, Listing
+from sslkit.data.published._listed import in_classes, subfolders
+from sslkit.data.published.base import Entry, Listing
 from sslkit.errors import UserError
 
 FOLDERS = {"train": "train", "test": "val"}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from evaluation.datasets._splits import draw_keys
+from sslkit.data.held_out import draw_keys
 from sslkit.errors import UserError
 
 

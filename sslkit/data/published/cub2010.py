@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.datasets.base import Entry, Listing
+from sslkit.data.published.base import Entry, Listing
 
 _PARTS = {"train": ("train",), "test": ("test",), "all": ("train", "test")}
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.datasets.base import Listing
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import ImageOptions
+from sslkit.data.published.base import Listing
 from sslkit.data.sources.torchvision_sets import open_torchvision
 
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from evaluation.datasets._subsets import label_subset, list_digest, shares
 from sslkit import open_images
+from sslkit.data.subsets import label_subset, list_digest, shares
 from sslkit.errors import UserError
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.datasets import imagenet
-from evaluation.datasets._subsets import label_subset, list_digest
-from evaluation.datasets.base import Listing
+from sslkit.data.published import imagenet
+from sslkit.data.published.base import Listing
+from sslkit.data.subsets import label_subset, list_digest
 from sslkit.errors import UserError
 
 _PLACES = ("", "imagenet_subsets")

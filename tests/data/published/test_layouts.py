@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluation.datasets import caltech101, open_split, voc07
+from evaluation.datasets import open_split
+from sslkit.data.published import caltech101, voc07
 from sslkit.errors import UserError
 
 

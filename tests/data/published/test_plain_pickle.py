@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluation.datasets import _plain_pickle
+from sslkit.data.published import _plain_pickle
 from sslkit.errors import UserError
 
 BATCH = {"data": np.arange(12, dtype=np.uint8).reshape(2, 6), "coarse_labels": [3, 1], "coarse_label_names": ["a", "é"]}
@@ -78,7 +78,7 @@ def test_a_damaged_file_is_one_error(content: bytes, tmp_path: Path) -> None:
 
 
 def test_fc100_reads_by_it(tmp_path: Path) -> None:
-    from evaluation.datasets import fc100
+    from sslkit.data.published import fc100
 
     (tmp_path / "cifar-100-python").mkdir()
     (tmp_path / "cifar-100-python" / "meta").write_bytes(pickle.dumps(Call(Path.touch, tmp_path / "owned")))

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.datasets._listed import in_classes, subfolders
-from evaluation.datasets._splits import held_out
-from evaluation.datasets._subsets import list_digest
-from evaluation.datasets.base import Entry, Listing
+from sslkit.data.held_out import held_out
+from sslkit.data.published._listed import in_classes, subfolders
+from sslkit.data.published.base import Entry, Listing
+from sslkit.data.subsets import list_digest
 from sslkit.errors import UserError
 
 TEST_SHARE = 0.2

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evaluation.datasets._splits import draw_keys, held_out
+from sslkit.data.held_out import draw_keys, held_out
 
 Y = np.repeat(np.arange(4), [1, 2, 10, 33])
 IDS = np.array([f"class/{i}.png" for i in range(len(Y))])

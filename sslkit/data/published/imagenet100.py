@@ -7,9 +7,9 @@ hash is in the note. (Most common: Tian et al. 2019, Contrastive Multiview Codin
 import dataclasses
 from pathlib import Path
 
-from evaluation.datasets import imagenet
-from evaluation.datasets._subsets import list_digest
-from evaluation.datasets.base import Listing
+from sslkit.data.published import imagenet
+from sslkit.data.published.base import Listing
+from sslkit.data.subsets import list_digest
 
 _LIST = "imagenet100.txt"
 

@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from evaluation.datasets import _torchvision
-from evaluation.datasets.base import Entry
+from sslkit.data.published import _torchvision
+from sslkit.data.published.base import Entry
 
 ENTRY = Entry(
     title="Flowers102",

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.datasets._listed import in_classes, numbered, numbered_counts, subfolders
-from evaluation.datasets._splits import draw_keys, first_of_each
-from evaluation.datasets.base import Entry, Listing
+from sslkit.data.held_out import draw_keys, first_of_each
+from sslkit.data.published._listed import in_classes, numbered, numbered_counts, subfolders
+from sslkit.data.published.base import Entry, Listing
 
 PER_CLASS = 30
 _NO_CLASS = "BACKGROUND_Google"

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-import evaluation.datasets
+import sslkit.data.published
 from evaluation.datasets import find, names, open_split
-from evaluation.datasets.base import METRICS
+from sslkit.data.published.base import METRICS
 from sslkit.errors import UserError
 
 ROUTINE = {"base", "__init__"}
 
 
 def test_every_file_of_the_folder_is_a_member() -> None:
-    folder = Path(evaluation.datasets.__file__).parent
+    folder = Path(sslkit.data.published.__file__).parent
     files = {path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")} - ROUTINE
     assert set(names()) == files and {"aircraft", "voc07", "imagenet_10pct", "cub2010", "plantvillage"} <= files
 

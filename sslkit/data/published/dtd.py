@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.datasets._listed import numbered, numbered_counts, subfolders
-from evaluation.datasets.base import Entry, Listing
+from sslkit.data.published._listed import numbered, numbered_counts, subfolders
+from sslkit.data.published.base import Entry, Listing
 
 _KINDS = {"train": ("train",), "val": ("val",), "trainval": ("train", "val"), "test": ("test",)}
 _COUNTS = numbered_counts({"train": 1880, "val": 1880, "trainval": 3760, "test": 1880}, 10)

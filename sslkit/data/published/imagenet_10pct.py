@@ -3,7 +3,7 @@
 import dataclasses
 from functools import partial
 
-from evaluation.datasets import imagenet, imagenet_1pct
+from sslkit.data.published import imagenet, imagenet_1pct
 
 ENTRY = dataclasses.replace(
     imagenet_1pct.ENTRY,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.datasets.base import Entry, Listing
+from sslkit.data.published.base import Entry, Listing
 from sslkit.errors import UserError
 from sslkit.files.reading import regular
 

@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from evaluation.datasets import _torchvision
-from evaluation.datasets.base import Entry
+from sslkit.data.published import _torchvision
+from sslkit.data.published.base import Entry
 
 _BELOW = "fgvc-aircraft-2013b"
 _COUNTS = {"train": 3334, "val": 3333, "trainval": 6667, "test": 3333}
