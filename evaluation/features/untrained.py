@@ -8,6 +8,7 @@ from evaluation.features.digest import weights_digest
 from evaluation.features.models import LoadedModel
 from evaluation.features.pooling import LayerPooling, TokenPooling
 from sslkit import backbones
+from sslkit.backbones.words import is_untrained
 from sslkit.errors import UserError
 from sslkit.runtime.device import seeded
 
@@ -39,7 +40,7 @@ def _network(model: LoadedModel) -> nn.Module | None:
     own = model.backbone
     if isinstance(own.net, (TokenPooling, LayerPooling)):
         return None
-    if own.recipe.name in backbones.NARROW or model.name.startswith("random:"):
+    if own.recipe.name in backbones.NARROW or is_untrained(model.name):
         try:
             return backbones.build(own.recipe.name, image_size=own.image_size, in_chans=own.in_chans).net
         except UserError:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.features.models import LoadedModel
+from sslkit.backbones.words import is_untrained
 from sslkit.terminal.say import columns
 
 LABEL = "use it    "
@@ -21,7 +22,7 @@ def use_it(asked: Any, model: LoadedModel, image_size: int | None = None, trust:
         call = ("net = sslkit.ZooEntry.load(", repr(str(model.entry.folder)), f").backbone({_keyword('trust', trust)})")
     elif isinstance(asked, (str, Path)):
         how = f"features = net(net.normalize(pixels)), N x {size} uint8, or floats in [0, 1]"
-        size_of = "" if model.name.startswith("random:") else _keyword("image_size", image_size)
+        size_of = "" if is_untrained(model.name) else _keyword("image_size", image_size)
         call = ("net = evaluation.load_model(", ", ".join(filter(None, (repr(str(asked)), size_of))), ")")
     else:
         return []

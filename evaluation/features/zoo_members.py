@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from evaluation.features.models import LoadedModel, load_model
 from sslkit import zoo as zoos
-from sslkit.backbones.words import sized
+from sslkit.backbones.words import is_untrained, sized
 from sslkit.errors import UserError
 from sslkit.runtime.distributed import world_size
 from sslkit.zoo.exporting import is_export
@@ -144,8 +144,7 @@ def open_all(zoo: Any, load: Callable[[Any], LoadedModel], *, most: int = KEPT) 
 def _folder_of(one: str | Path) -> Path:
     """Return the folder in ENTRY, random:ENTRY or random:ENTRY:SEED."""
     text = str(one)
-    untrained = text.startswith("random:")
-    return Path(text.removeprefix("random:").partition(":")[0] if untrained else text)
+    return Path(text.removeprefix("random:").partition(":")[0] if is_untrained(text) else text)
 
 
 def _members_of(one: Any) -> Members[Any]:

@@ -8,7 +8,7 @@ import numpy as np
 from evaluation.ranking.inputs.task_names import task_name
 from evaluation.ranking.ranking import Ranking
 from evaluation.results.names import short, wrapped
-from evaluation.results.verdict import RANDOM
+from sslkit.backbones.words import is_untrained
 from sslkit.errors import UserError
 from sslkit.numerics.figures import (
     FIRST,
@@ -148,7 +148,7 @@ def _order(ranking: Ranking) -> str:
 
 
 def _is_random(model: str) -> bool:
-    return model.startswith(RANDOM)
+    return is_untrained(model)
 
 
 def _chances(axis: "Axes", ranking: Ranking, order: np.ndarray) -> None:

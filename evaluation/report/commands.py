@@ -12,7 +12,7 @@ from evaluation.ranking.inputs.source_heads import CLUSTER_COUNT
 from evaluation.ranking.ranking import Ranking
 from evaluation.report.cells import dig
 from evaluation.results.result import Result
-from sslkit.backbones.wheels import WHEELS
+from sslkit.backbones.words import is_untrained, kind_of
 from sslkit.data.image_options import VALUES
 from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.torchvision_sets import PREFIX
@@ -34,7 +34,6 @@ USUAL = {  # of those, what goes without saying
 }
 PLACES = ("method", "out", "name", "resume")  # written first, or about the location and not the run
 TRUTH = "runs/truth"  # of recipes/ground_truth.py
-LOADED = ("timm:", "published:")  # names of models that are no entries, beside those of the wheels
 ALONE = {  # protocols with a recipe of their own
     "action": ("action_eval", {}),
     "detection": ("detect", {"task": "boxes"}),
@@ -102,7 +101,7 @@ def source_of(result: Result) -> str:
 
 def is_loadable(model: str) -> bool:
     """Return whether this name of a model outside the zoo opens it wherever the command is run."""
-    return model.startswith(LOADED) or model in WHEELS or (Path(model) / CARD).is_file()
+    return kind_of(model) in ("timm", "published") or (Path(model) / CARD).is_file()
 
 
 def ranking(recorded: Ranking, zoo: Path, entries: Collection[str]) -> str:
@@ -150,7 +149,7 @@ def _models(recorded: Ranking, zoo: Path, entries: Collection[str]) -> Path | li
 
 def _outside(name: str, zoo: Path, entries: Collection[str]) -> str:
     """Return the word that opens a model from outside the zoo; "" if it cannot be known."""
-    if name.startswith("random:"):
+    if is_untrained(name):
         kind, entry, *seed = name.split(":")
         return ":".join([kind, str(zoo / entry), *seed]) if entry in entries else name
     return name if is_loadable(name) else ""

@@ -11,7 +11,7 @@ from evaluation.results import unseen
 from evaluation.results.names import in_words, short, wrapped
 from evaluation.results.result import Result
 from evaluation.results.tables import DOWN, direction, with_interval
-from evaluation.results.verdict import RANDOM
+from sslkit.backbones.words import is_untrained
 from sslkit.errors import UserError
 from sslkit.numerics.figures import FIRST, INK, OTHERS, REFERENCE, SMALL, better, noted, panel, save_figure, titled
 
@@ -155,7 +155,7 @@ def _beside(axis: "Axes", text: str, x: float, y: float, **style: str) -> None:
 
 
 def _is_random(result: Result) -> bool:
-    return result.model.startswith(RANDOM)
+    return is_untrained(result.model)
 
 
 def _notes(results: Sequence[Result]) -> list[str]:

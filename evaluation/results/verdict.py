@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from evaluation.results.comparison import LEVEL, Comparison
 from evaluation.results.result import Result
 from evaluation.results.tables import value_of
+from sslkit.backbones.words import is_untrained
 
-RANDOM = "random:"  # begin of the name of an untrained network: a control, which needs no mention where it is worse
 BEST_FIRST = ("fine_tune", "linear", "knn")  # protocols, of which the first on a data set says which model to take
 MOST_NAMED = 3  # models that are named among many
 
@@ -37,7 +37,7 @@ class Verdict:
     @property
     def rest(self) -> str:
         """All but the lead: "64 % to be the best; not told apart from b; better than c"."""
-        trained = [name for name in self.worse if not name.startswith(RANDOM)]
+        trained = [name for name in self.worse if not is_untrained(name)]
         tied = f"not told apart from {listed(self.tied)}" if self.tied else ""
         worse = f"better than {listed(trained)}" if trained else ""
         return "; ".join(filter(None, (self.facts, tied, worse)))

@@ -46,9 +46,9 @@ def parse(text: str, where: str) -> Word:
     """
     if text in wheels.WHEELS:
         return Word("timm", f"tf_{text}", wheels.file(text))
-    kind, _, rest = text.partition(":")
-    if kind not in KINDS:
+    if not (kind := kind_of(text)):
         return Word("", text)
+    rest = text.removeprefix(f"{kind}:")
     if kind == "random":
         name, _, seed = rest.partition(":")
         return Word(kind, name, seed)
@@ -57,6 +57,17 @@ def parse(text: str, where: str) -> Word:
         raise UserError(f"{where}: write {kind}:NAME(argument=value):FILE")
     name, file = parts["name"], parts["file"] or ""
     return Word(kind, name, file, _arguments(name, parts["call"], where) if parts["call"] and kind == "timm" else {})
+
+
+def kind_of(text: str) -> str:
+    """Return which of `KINDS` a word is of, timm for a wheel's; "" for a path."""
+    kind, colon, _ = text.partition(":")
+    return "timm" if text in wheels.WHEELS else kind if colon and kind in KINDS else ""
+
+
+def is_untrained(text: str) -> bool:
+    """Return whether a word, or the name of a model, is of random weights: a control."""
+    return kind_of(text) == "random"
 
 
 def sized(text: str) -> tuple[str, int | None]:

@@ -177,7 +177,7 @@ def _key_of(path: str, tree: Mapping[str, Any]) -> str | None:
     folder = Path(path).expanduser()
     if not os.path.exists(folder):
         return None
-    kinds = ("checkpoint", "entry") if (folder / CARD).is_file() else ("zoo",) if any(folder.glob(f"*/{CARD}")) else ()
+    kinds = ("checkpoint",) if (folder / CARD).is_file() else ("zoo",) if any(folder.glob(f"*/{CARD}")) else ()
     return next((key for key in (*kinds, "data", "folder") if key in tree), None)
 
 

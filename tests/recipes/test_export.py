@@ -13,7 +13,7 @@ from sslkit.zoo import exporting
 @pytest.mark.parametrize("to", ["timm", pytest.param("hf", marks=pytest.mark.nightly)])
 def test_the_printed_lines_load_what_was_written(to: str, typed, tmp_path: Path) -> None:
     entry = random_entries.made(tmp_path, "mine", "fashion_mnist")
-    done = typed("export", f"entry={entry}", f"to={to}", cwd=tmp_path)
+    done = typed("export", f"checkpoint={entry}", f"to={to}", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     path = next((entry / "exports").iterdir())
     assert str(path) in done.stdout
@@ -24,9 +24,9 @@ def test_the_printed_lines_load_what_was_written(to: str, typed, tmp_path: Path)
 
 def test_what_is_missing_or_unknown_is_said(typed, tmp_path: Path) -> None:
     assert typed("export", cwd=tmp_path).stderr == (
-        "error: give entry=, as in: python recipes/export.py entry=runs/zoo/NAME to=hf\n"
+        "error: give checkpoint=, as in: python recipes/export.py checkpoint=runs/zoo/NAME to=hf\n"
     )
-    done = typed("export", "entry=nowhere", "to=hff", cwd=tmp_path)
+    done = typed("export", "checkpoint=nowhere", "to=hff", cwd=tmp_path)
     assert done.returncode == 2 and all(name in done.stderr for name in exporting.names())
-    done = typed("export", "entry=nowhere", "to=hf", cwd=tmp_path)
+    done = typed("export", "checkpoint=nowhere", "to=hf", cwd=tmp_path)
     assert done.returncode == 2 and "nowhere is no zoo entry" in done.stderr

@@ -49,7 +49,7 @@ BOTH = {  # what is wrong: words of a command, the same in Python, what both say
     "a run that goes on": (f"evaluate checkpoint=runs/b/{LAST}", entered(f"runs/b/{LAST}"), "b-newest$"),
     "the folder of such a run": ("embed checkpoint=runs/b data=digits.npz out=x.npz", entered("runs/b"), "b-newest$"),
     "an export of a checkpoint": (
-        f"export entry=zoo/a/{LAST} to=timm",
+        f"export checkpoint=zoo/a/{LAST} to=timm",
         lambda: sslkit.zoo.export(f"zoo/a/{LAST}", to="timm"),
         "the entry of this run is zoo/a$",
     ),

@@ -1,12 +1,15 @@
-"""Export formats of the zoo. One file each; the file name is the name in `export(entry, to=...)`."""
+"""Export formats of the zoo. One file each; the file name is the name in `export(checkpoint, to=...)`."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text, write_whole, write_whole_folder
 from sslkit.options import members
+from sslkit.options.settings import setting
+from sslkit.runtime.callers import public
 from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry, is_ready_made
 
 if TYPE_CHECKING:  # they load torch, which a table of the zoo does without
@@ -24,26 +27,42 @@ def find(name: str) -> "type[Target]":
     return members.find(__name__, name)
 
 
-def export(
-    entry: ZooEntry | str | Path, to: str, out: str | Path | None = None, *, trust: str | Sequence[str] | None = ()
-) -> Path:
-    """Write an entry's network in the format of another library; returns the path.
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How `export` writes a network."""
+
+    to: str | None = setting(None, f"format: {', '.join(names())}, or package.module:Class")
+    out: str | Path | None = setting(
+        None,
+        "file (torchvision: and a .json beside it) or folder to write; an earlier export is replaced, other files of a "
+        "folder stay, as the .git of a clone of the hub; null: exports/ in the entry's folder, or here for ready-made "
+        "weights",
+    )
+    trust: str | Sequence[str] | None = setting(
+        None, "package.module:function, or a list: own code that a card may name and that is run"
+    )
+
+
+@public()
+def export(checkpoint: ZooEntry | str | Path, *, options: Options) -> Path:
+    """Write a network in the format of another library; returns the path.
 
         path = sslkit.zoo.export("runs/zoo/NAME", to="timm")
         print(*sslkit.exporting.lines(path))  # the Python that loads it without sslkit
 
-    entry: or ready-made weights, `timm:NAME`, `published:NAME:FILE`, efficientnet_lite0.
-    to: "timm", "hf" (a hub folder), "torchvision" or "onnx". out: the file or folder to write; None: below `exports`
-    in the entry's folder, or here for ready-made weights. An earlier export is replaced; other files of its folder
-    stay, as the .git of a clone of the hub.
-    trust: see `ZooEntry.backbone`.
+    checkpoint: a zoo entry, or ready-made weights, `timm:NAME`, `published:NAME:FILE`, efficientnet_lite0.
     Raises UserError for a network that this format cannot hold, with the formats that can.
     """
     from sslkit.zoo.exporting.base import Source
 
+    to, out = options.to, options.out
+    if to is None:
+        raise UserError(f"give to=, the format: {', '.join(names())}")
     target = find(to)()
-    made = entry if isinstance(entry, ZooEntry) else None
-    source = (made is None and _of_word(str(entry))) or Source.of(made or ZooEntry.load(entry), trust)
+    entry = checkpoint if isinstance(checkpoint, ZooEntry) else None
+    source = (entry is None and _of_word(str(checkpoint))) or Source.of(
+        entry or ZooEntry.load(checkpoint), options.trust
+    )
     folder = source.entry.folder
     if reason := target.refusal(source):
         possible = ", ".join(name for name in names() if not find(name)().refusal(source)) or "none"

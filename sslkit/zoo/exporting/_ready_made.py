@@ -11,12 +11,10 @@ from sslkit.zoo.entry import ZooEntry
 from sslkit.zoo.exporting.base import Source, about_card
 from sslkit.zoo.start import start
 
-FITTING = ("timm:", "published:", *wheels.WHEELS)  # what `start` takes
-
 
 def source(word: str) -> Source:
     """Return the network that a word of `init=` names, with its weights. Raises UserError as `start` does."""
-    if not word.startswith(FITTING) or "@" in word:
+    if words.kind_of(word) not in ("timm", "published") or "@" in word:
         raise UserError(f"{word} cannot be exported; in Python: net = evaluation.load_model({word!r})")
     config = _config(word)
     channels, size = config.get("input_size", (3, 224))[:2]
