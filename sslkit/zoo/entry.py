@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sslkit.data.items import item_of
+from sslkit.backbones.words import kind_of
 from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 from sslkit.files.reading import escaped
