@@ -69,7 +69,7 @@ def fabric_on(device: torch.device, precision: str = "float32", ranks: int | Non
     precision: of the networks that it sets up, float32 or bfloat16. ranks: default is that of the open process group.
     """
     ranks = world_size() if ranks is None else ranks
-    how: dict[str, Any] = {"precision": {"float32": "32-true", "bfloat16": "bf16-mixed"}[precision]}
+    how: dict[str, Any] = {"precision": hardware.FABRIC[precision]}
     if ranks == 1:  # left to itself, Fabric would take the kind of a GPU that is not asked for
         kind = device.type if device.type in ("cuda", "mps") else "cpu"
         return Fabric(accelerator=kind, devices=1, strategy=_Here(device=device), **how)
