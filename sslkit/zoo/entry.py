@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sslkit.data.items import item_of
 from sslkit.backbones.words import kind_of
+from sslkit.data.items import item_of
 from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 from sslkit.files.reading import escaped
