@@ -18,7 +18,7 @@ from sslkit import objectives, regularizers
 from sslkit.backbones.wheels import WHEELS
 from sslkit.errors import UserError, nearest
 from sslkit.options import members
-from sslkit.terminal.say import as_started, entry, printable, reflowed
+from sslkit.terminal.say import as_started, entry, printable, reflow
 
 LABEL = re.compile(r".*?(?=,| of |$)")  # of a title
 MODELS = ("model", "models", "networks", "nets", "checkpoints")
@@ -128,7 +128,7 @@ def main() -> None:
 def _lines(words: list[str]) -> list[str]:
     """Raises UserError for words that name nothing."""
     if {"--help", "-h"} & set(words):
-        return [reflowed(__doc__), "", *_kinds()]
+        return [reflow(__doc__), "", *_kinds()]
     if words[:1] == ["backbones"] and len(words) == 2:
         return _timm_names(words[1])
     if not words:

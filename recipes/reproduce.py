@@ -47,12 +47,12 @@ def main(config: dict[str, Any]) -> None:
 
 def train(words: Sequence[str]) -> "sslkit.ZooEntry | None":
     """Train by words of recipes/train.py."""
-    from sslkit.cli.command import composed
+    from sslkit.cli.command import compose
 
     import sslkit
     from sslkit.training.config import Config
 
-    return sslkit.pretrain(composed(words, Config(), CONF))
+    return sslkit.pretrain(compose(words, Config(), CONF))
 
 
 if __name__ == "__main__":

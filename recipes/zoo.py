@@ -32,8 +32,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sslkit.cli.command import composed, one_line_errors, plain_help, prepare, show
-from sslkit.cli.grid import LAUNCHERS, Wanted, multiruns, read, wanted
+from sslkit.cli.command import compose, one_line_errors, plain_help, prepare, show
+from sslkit.cli.grid import LAUNCHERS, Wanted, list_members, multiruns, parse_words
 
 import sslkit
 from sslkit.options.settings import MOST_SEED, setting
@@ -68,12 +68,12 @@ def main(words: Sequence[str]) -> int:
     """Train the members; return the exit code: 0, or 1 if a member failed. Raises UserError before training."""
     from sslkit.cli import sweep
 
-    from sslkit.files.leases import owned
+    from sslkit.files.leases import own_folder
     from sslkit.runtime.jobs import Machine, check_logs, run_all, wait_for_orphans
 
-    settings, shared = read(words, Settings(), Config())
-    ones = wanted(settings, shared)
-    configs = [Config.from_mapping(composed(one.words, Config(), CONF)) for one in ones]
+    settings, shared = parse_words(words, Settings(), Config())
+    ones = list_members(settings, shared)
+    configs = [Config.from_mapping(compose(one.words, Config(), CONF)) for one in ones]
     remembered: dict[str, Any] = {}
     members = sweep.examine(configs, remembered)
     asked = None if settings.jobs == "auto" else settings.jobs
@@ -84,7 +84,7 @@ def main(words: Sequence[str]) -> int:
         train = ["sslkit", "train"] if by_command() else ["python", TRAIN]
         print("\n".join(shlex.join([*train, *job.command[2:]]) for job in plan(_missing(ones, members))))
         return 0
-    with owned(Path(members[0].config.out), "trains members in"):
+    with own_folder(Path(members[0].config.out), "trains members in"):
         wait_for_orphans(sweep.log_of(members[0]).parent)
         members = sweep.examine(configs, remembered)  # another zoo.py, or an orphan, may have trained some meanwhile
         say.lines(sweep.overview(members))
@@ -112,7 +112,7 @@ def _here(missing: Sequence[tuple[Wanted, "Member"]], machine: "Machine") -> lis
             command.append("resume=true")
         if member.decodes and member.config.workers == "auto":
             command.append(f"workers={workers}")
-        settled = partial(sweep.settled, member)
+        settled = partial(sweep.has_settled, member)
         jobs.append(Job(member.folder.name, command, sweep.log_of(member), settled))
     return jobs
 

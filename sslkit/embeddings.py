@@ -17,7 +17,7 @@ def wide(x: Tensor) -> Tensor:
     return x if x.dtype is torch.float64 else x.float()
 
 
-def stacked(v: int, *rows: Tensor) -> tuple[Tensor, ...]:
+def stack(v: int, *rows: Tensor) -> tuple[Tensor, ...]:
     """Each (V N, ...), ordered view by view, as (V, N, ...) in fp32."""
     return tuple(wide(x).unflatten(0, (v, -1)) for x in rows)
 
@@ -82,7 +82,7 @@ class Embeddings:
     labels: Tensor | None = along(0, default=None)
     slow: Tensor | None = along(0, default=None)
 
-    def gathered(self) -> "Embeddings":
+    def gather(self) -> "Embeddings":
         """The same step over all ranks: N becomes the global batch, gradients flow back to each rank.
 
         The rows are ordered rank by rank; `distributed.in_batch_order` restores the order of one process.
@@ -90,8 +90,8 @@ class Embeddings:
         if distributed.world_size() == 1:
             return self
         dims = {f.name: f.metadata["batch"] for f in fields(self)}  # KeyError: field declared without `along`
-        own = {k: getattr(self, k) for k, dim in dims.items() if dim is not None}
-        return replace(self, **{k: distributed.gather(v, dims[k]) for k, v in own.items() if v is not None})
+        values = {k: getattr(self, k) for k, dim in dims.items() if dim is not None}
+        return replace(self, **{k: distributed.gather(v, dims[k]) for k, v in values.items() if v is not None})
 
 
 @dataclass

@@ -29,7 +29,7 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value in an error's line: text in quotes, a number as it is, of an array its shape; cut where it is long."""
     shape = getattr(value, "shape", None)
     if shape:
@@ -41,7 +41,7 @@ def shown(value: object) -> str:
 def check_one_of(name: str, value: object, known: Sequence[str]) -> None:
     """Raises UserError unless `value`, given as option `name`, is one of `known`."""
     if value not in known:
-        raise UserError(f"{name}={shown(value)} is not possible: {nearest(str(value), known)}")
+        raise UserError(f"{name}={format_value(value)} is not possible: {nearest(str(value), known)}")
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
@@ -50,7 +50,7 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     A known name that begins the given one, such as `linear` of `linear_probe`, is nearer than one of similar letters.
     """
     known = sorted(known)
-    begun = sorted((one for one in known if len(one) > 2 and name.startswith(f"{one}_")), key=len)[-1:]
+    begun = sorted((option for option in known if len(option) > 2 and name.startswith(f"{option}_")), key=len)[-1:]
     return next(iter(begun or difflib.get_close_matches(name, known, n=1, cutoff=0.5)), None)
 
 

@@ -27,15 +27,15 @@ def attributes(
             meant = f": it is {elsewhere[name]}" if name in (elsewhere or {}) else ""
             raise AttributeError(f"module {package!r} has no attribute {name!r}{meant}")
         module, _, attribute = names[name].partition(":")
-        found = importlib.import_module(module)
-        found = getattr(found, attribute) if attribute else found
-        setattr(sys.modules[package], name, found)  # from now on Python finds it without this function
-        return found
+        member = importlib.import_module(module)
+        member = getattr(member, attribute) if attribute else member
+        setattr(sys.modules[package], name, member)  # from now on Python finds it without this function
+        return member
 
-    def listed() -> list[str]:
+    def list_names() -> list[str]:
         return sorted({*vars(sys.modules[package]), *names})
 
-    return find, listed, list(names)
+    return find, list_names, list(names)
 
 
 @cache

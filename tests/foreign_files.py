@@ -172,7 +172,7 @@ def features(root: Path) -> list[Kind]:
     blocks = Blocks(root / "key.part", len(x), len(x), cache.WHAT)
     blocks.write(range(len(x)), **{cache.ROWS: x, cache.KEPT: np.ones(len(x), bool), cache.DIGESTS: np.arange(len(x))})
     blocks.flush()
-    with blocks.published(root / "key") as whole:
+    with blocks.publish(root / "key") as whole:
         beside = {cache.LABELS: y, cache.IDS: np.arange(len(y)).astype(str)}
         cache.write_features(blocks, whole, x.shape[1], beside, {"model": "a"})
     files = tuple(path for path in (root / "key").iterdir() if path.name != cache.ROWS)

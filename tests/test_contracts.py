@@ -136,14 +136,14 @@ class TestEveryObjective:
         if layers is None:
             assert not objective.needs_labels and not hasattr(objective, "prototypes")
             return
-        heads.write(tmp_path, heads.Head.of("own", layers, {"data": "clipart"}), "digest")
+        heads.write(tmp_path, heads.Head.from_layers("own", layers, {"data": "clipart"}), "digest")
         e = m.embed(*batch(enough(m, 6)))
         e.local, e.labels = None, torch.full_like(e.index, 3)
         monkeypatch.setattr(objective, "patch_weight", 0.0, raising=False)
         monkeypatch.setattr(
             objective, "codes", lambda x: F.one_hot(torch.full(x.shape[:-1], 3), 12).to(x), raising=False
         )
-        expected = -heads.read(tmp_path, "own", "digest")(e.h).log_softmax(-1)[..., 3].mean()
+        expected = -heads.read_head(tmp_path, "own", "digest")(e.h).log_softmax(-1)[..., 3].mean()
         torch.testing.assert_close(objective.align(e), expected, rtol=1e-4, atol=1e-5)
 
     def test_a_run_stopped_and_loaded_continues_bit_for_bit(self, name, family) -> None:

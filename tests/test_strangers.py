@@ -181,7 +181,7 @@ def test_a_function_that_a_card_names_is_neither_imported_nor_called(
     module, _, name = function.partition(":")
     folder = entry(f"from {module} import {name}\nnet = {name}()")
     found = zoo.ZooEntry.load(folder)
-    calls = [found.backbone, found.untrained, lambda: zoo.load(folder), lambda: zoo.export(folder, to="timm")]
+    calls = [found.backbone, found.random_network, lambda: zoo.load(folder), lambda: zoo.export(folder, to="timm")]
     calls += [lambda: load_model(str(folder)), lambda: load_model(f"random:{folder}"), lambda: load_model(found)]
     for call in [*calls, lambda: found.backbone(trust=["other.module:name"])]:
         with pytest.raises(UserError, match=rf"is made by {function}, code that is not.*pass trust='{function}'"):
@@ -257,7 +257,7 @@ def test_other_changes_than_sslkits_are_refused(change: str, entry) -> None:
 )
 def test_lines_that_no_parser_takes_are_one_error(lines: str, entry) -> None:
     with pytest.raises(UserError, match="not lines that sslkit writes"):
-        zoo.ZooEntry(entry(""), {"backbone": {"lines": [lines]}}).untrained()
+        zoo.ZooEntry(entry(""), {"backbone": {"lines": [lines]}}).random_network()
 
 
 @pytest.mark.parametrize(

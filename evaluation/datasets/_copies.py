@@ -24,7 +24,7 @@ def looked_at(split: Split) -> tuple[np.ndarray, np.ndarray]:
     if images.decodes:
         images = images.at(image_size=SIDE, channels=images.channels, fit="squash")
     readable, digests = np.zeros(len(split), bool), np.zeros(len(split), np.int64)
-    for rows, batch in batches_in_order(images.identified(), range(len(split)), READ, workers="auto"):
+    for rows, batch in batches_in_order(images.with_digests(), range(len(split)), READ, workers="auto"):
         readable[rows] = batch["index"].numpy() == rows  # an unreadable image is replaced by another
         digests[rows] = batch[KEY].numpy()
     return readable, digests

@@ -9,7 +9,7 @@ import numpy as np
 from evaluation.embedding.sources import Part
 from evaluation.embedding.table import Embedding
 from evaluation.embedding.thumbnails import shortened, thumbnails
-from evaluation.features.checks import checked
+from evaluation.features.checks import check_value
 from evaluation.features.plots import umap_map
 from sslkit.errors import UserError
 from sslkit.numerics.figures import (
@@ -23,11 +23,11 @@ from sslkit.numerics.figures import (
     class_styles,
     frame,
     map_size,
-    noted,
-    reduced,
+    reduce,
     save_figure,
-    titled,
     tsne,
+    write_notes,
+    write_title,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def draw_map(
     """
     from matplotlib.figure import Figure
 
-    checked("map", method, str, choices=tuple(MAPS))
+    check_value("map", method, str, choices=tuple(MAPS))
     check_enough(len(embedding))
     flat, about_map = flattened(np.asarray(embedding.x, dtype=np.float32), method, seed)
     label, names, styles = coloured(embedding)
@@ -69,9 +69,9 @@ def draw_map(
         how = "A dot is an image."
     _legend(axis, names, styles)
     about = embedding.about
-    titled(figure, f"{about['model']} · {about['data']} · {MAPS[method]}")
+    write_title(figure, f"{about['model']} · {about['data']} · {MAPS[method]}")
     caption = f"{len(embedding):,} images; {about_map} {how}"
-    noted(figure, [caption])
+    write_notes(figure, [caption])
     save_figure(figure, Path(path), {"Description": caption})
     return caption
 
@@ -86,7 +86,7 @@ def flattened(x: np.ndarray, method: str, seed: int) -> tuple[np.ndarray, str]:
     """Return the places (N, 2) of rows x (N, D) and a note on them. Raises NoMap if all rows are equal."""
     from sklearn.decomposition import PCA
 
-    z = reduced(x, seed)
+    z = reduce(x, seed)
     if not np.ptp(z, axis=0).max() > SAME:
         raise NoMap(f"the features of all {len(z)} images are equal: there is no map of them")
     if method == "pca":

@@ -15,7 +15,7 @@ from evaluation.embedding.neighbours import nearest
 from evaluation.embedding.sources import Part, located
 from evaluation.embedding.table import Embedding
 from evaluation.embedding.thumbnails import shortened, thumbnails
-from evaluation.features.checks import checked
+from evaluation.features.checks import check_value
 from sslkit.data.decode.pages import PagedImages
 from sslkit.data.sources.folder import FolderImages
 from sslkit.errors import UserError
@@ -72,7 +72,7 @@ def duplicates(sources: Sequence[Source], threshold: float = THRESHOLD, search: 
     in one pair, with the first.
     Raises UserError for more than a million pairs.
     """
-    checked("threshold", threshold, float, above=0, most=1)
+    check_value("threshold", threshold, float, above=0, most=1)
     x = sources[0].embedding.x if len(sources) == 1 else np.concatenate([one.embedding.x for one in sources])
     first = same_content([(one.parts, one.embedding.paths) for one in sources])
     copies = np.flatnonzero(first != np.arange(len(x)))

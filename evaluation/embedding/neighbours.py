@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.features.checks import checked
+from evaluation.features.checks import check_value
 from sslkit.errors import UserError
 from sslkit.files.writing import write_csv, write_whole
 from sslkit.numerics.neighbours import MORE, Own, neighbours, unit_rows
@@ -46,7 +46,7 @@ def nearest(x: np.ndarray, k: int, search: str = "exact") -> Neighbours:
     Raises UserError for k not below N and for rows of zeros.
     """
     check_k(k, len(x))
-    checked("search", search, str, choices=SEARCHES)
+    check_value("search", search, str, choices=SEARCHES)
     blocks = [np.arange(start, min(start + QUERIES, len(x))) for start in range(0, len(x), QUERIES)]
     if search == "exact":
         return Neighbours(*_stacked(_exact(x, rows, k) for rows in blocks), search, 1.0)
@@ -57,7 +57,7 @@ def nearest(x: np.ndarray, k: int, search: str = "exact") -> Neighbours:
 
 def check_k(k: int, n: int, where: str = "") -> None:
     """Raises UserError if each of n images has no k others."""
-    checked("neighbours", k, int, least=1)
+    check_value("neighbours", k, int, least=1)
     if k >= n:
         raise UserError(
             f"neighbours={k} must be below the number of images: {n} image{'s' if n > 1 else ''}{where}, so each has "
@@ -89,7 +89,7 @@ def _stacked(blocks: Iterator[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarra
 
 def _exact(x: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     every = np.arange(len(x))
-    similarity, position = neighbours(x, every, np.asarray(x[rows]), k, Own.of(every, rows, None), rows)
+    similarity, position = neighbours(x, every, np.asarray(x[rows]), k, Own.from_rows(every, rows, None), rows)
     return position, similarity
 
 

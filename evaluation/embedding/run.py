@@ -30,7 +30,7 @@ from evaluation.features.models import Loading, name_of
 from evaluation.features.plots import check_umap
 from sslkit.data.image_options import VALUES
 from sslkit.errors import UserError
-from sslkit.files.leases import owned_file
+from sslkit.files.leases import own_file
 from sslkit.options.calls import by_keywords
 from sslkit.options.settings import setting
 from sslkit.runtime.context import Runtime
@@ -92,7 +92,7 @@ def run(
         described(model, others, runtime)
     n = _count(parts)
     options.check(n, f" in {data}")
-    with owned_file(out, "embeds to"):
+    with own_file(out, "embeds to"):
         check_out(out, about)
         _tell("model", f"{model.name}: {model.width} features, images of {model.image_size} px")
         compared = f", against {_count(others):,} of {against}" if others else ""

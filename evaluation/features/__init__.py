@@ -7,9 +7,9 @@ __getattr__, __dir__, __all__ = lazy.attributes(
     {
         "Features": "evaluation.features.table:Features",
         "as_features": "evaluation.features.table:as_features",
-        "joined": "evaluation.features.table:joined",
-        "matched": "evaluation.features.table:matched",
-        "renumbered": "sslkit.data.sources.class_names:renumbered",
+        "join_splits": "evaluation.features.table:join_splits",
+        "match_labels": "evaluation.features.table:match_labels",
+        "renumber": "sslkit.data.sources.class_names:renumber",
         "row_ids": "evaluation.datasets.base:row_ids",
     },
 )

@@ -24,14 +24,14 @@ def write_features(
     blocks: Blocks, folder: Path, width: int, beside: Mapping[str, np.ndarray], about: Mapping[str, Any]
 ) -> None:
     """Write the folder of the features in the blocks: without unreadable rows, and with labels and index."""
-    kept = readable(blocks)
+    mask = readable(blocks)
     digests = blocks.join(DIGESTS, np.empty(blocks.n, np.int64))
     folder.mkdir()
     for name, array in {**beside, DIGESTS: digests}.items():
-        array = array[kept]
+        array = array[mask]
         create_npy(folder / name, array.shape, array.dtype)[:] = array
-    at = np.where(kept, np.cumsum(kept) - 1, -1)
-    blocks.join(ROWS, create_npy(folder / ROWS, (int(kept.sum()), width)), at)
+    at = np.where(mask, np.cumsum(mask) - 1, -1)
+    blocks.join(ROWS, create_npy(folder / ROWS, (int(mask.sum()), width)), at)
     (folder / INDEX).write_text(json.dumps({**about, "format": FORMAT, "files": _checksums(folder)}))
 
 
@@ -42,10 +42,10 @@ def readable(blocks: Blocks) -> np.ndarray:
 
 def features_store(folder: Path) -> Store[dict[str, Any]]:
     """The store of a published folder: its arrays by the names of their files, x memory-mapped, and its index."""
-    return Store(folder, WHAT, Codec(_read))
+    return Store(folder, WHAT, Codec(_read_features))
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def _read_features(folder: Path) -> dict[str, Any]:
     about = json.loads((folder / INDEX).read_text())
     if about["format"] != FORMAT or about["files"] != _checksums(folder):
         raise ValueError("its files are not those that were written")
@@ -63,8 +63,8 @@ def _checksums(folder: Path) -> dict[str, str]:
             if path.name != ROWS or size < 1 << 20:
                 digest.update(file.read())
             else:
-                for place in np.linspace(0, size - 4096, 64).astype(np.int64):
-                    file.seek(int(place))
+                for offset in np.linspace(0, size - 4096, 64).astype(np.int64):
+                    file.seek(int(offset))
                     digest.update(file.read(4096))
         sums[path.name] = digest.hexdigest()
     return sums

@@ -13,7 +13,7 @@ from sslkit.options.settings import Declared, Limits
 DEVICES = ("cpu", "cuda", "mps", "xpu")  # that can compute; torch has others, such as meta, that cannot
 
 
-def checked(name: str, value: Any, kind: Any, **limits: Any) -> Any:
+def check_value(name: str, value: Any, kind: Any, **limits: Any) -> Any:
     """Return the value if it has the type `kind`, such as `int | None`, and is within `sslkit.options.settings.Limits`.
 
     Raises UserError with the name, the allowed values and the value.
@@ -42,10 +42,10 @@ def different_seeds(seeds: int | Sequence[int]) -> list[int]:
 
     Raises UserError if there are none, one comes twice, or one is no whole number from 0.
     """
-    found = [whole_number("seeds: a seed", seed, 0) for seed in as_list("seeds", seeds)]
-    if len(set(found)) < len(found):
+    numbers = [whole_number("seeds: a seed", seed, 0) for seed in as_list("seeds", seeds)]
+    if len(set(numbers)) < len(numbers):
         raise UserError(f"seeds={seeds!r} must be different whole numbers from 0")
-    return found
+    return numbers
 
 
 def device_of(name: str | torch.device) -> torch.device:
@@ -56,20 +56,20 @@ def device_of(name: str | torch.device) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        found = torch.device(name)
+        device = torch.device(name)
     except (RuntimeError, TypeError) as error:
         raise UserError(f"device={name!r} is not known to torch: use cpu or cuda") from error
-    if found.type not in DEVICES:
+    if device.type not in DEVICES:
         raise UserError(f"device={name} cannot compute: use cpu or cuda")
-    if found.type == "cuda" and not torch.cuda.is_available():
+    if device.type == "cuda" and not torch.cuda.is_available():
         raise UserError(f"device={name}, but torch sees no GPU here")
-    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(f"device={name}, but torch sees {torch.cuda.device_count()} GPUs here")
     try:
-        torch.empty(0, device=found)
+        torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"device={name} is not available: {str(error).splitlines()[0]}") from error
-    return found
+    return device
 
 
 def refuse_holes(values: Any, what: str) -> None:

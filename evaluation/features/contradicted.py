@@ -35,7 +35,11 @@ def warn_of_pictures(model: LoadedModel, data: Any) -> None:
     def pixels(most: int) -> Tensor:
         sides = (model.image_size, model.image_size)
         pictures = (data.pixels[row][None].float() for row in evenly(len(data), most))
-        return torch.cat([interpolate(one, sides, mode="bilinear", antialias=True) for one in pictures]).round().byte()
+        return (
+            torch.cat([interpolate(picture, sides, mode="bilinear", antialias=True) for picture in pictures])
+            .round()
+            .byte()
+        )
 
     if model.in_chans == 3:
         warn(model, contradiction(model, pixels))

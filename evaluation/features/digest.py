@@ -37,15 +37,15 @@ def _digest(net: nn.Module, numbers: dict[int, int]) -> str:
     for module in net.modules():
         numbers.setdefault(id(module), len(numbers))
     digest = hashlib.sha256(repr(net).encode())
-    known: set[Any] = set()  # classes and functions that were read
+    seen: set[Any] = set()  # classes and functions that were read
     for name, module in net.named_modules():
         kind = type(module)
         is_own = kind.__module__.partition(".")[0] not in LIBRARIES
         digest.update(f"{name} {kind.__module__}.{kind.__qualname__} {_settings(module, is_own, numbers)}".encode())
         for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values()):
-            digest.update(f"hook {_told(hook, numbers)}".encode())
-        for part in _sources(kind, known) if is_own else ():
-            digest.update(part.encode())
+            digest.update(f"hook {_describe(hook, numbers)}".encode())
+        for source in _sources(kind, seen) if is_own else ():
+            digest.update(source.encode())
     for name, value in [*net.named_parameters(), *net.named_buffers()]:  # a state dict lacks non-persistent buffers
         digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
         digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
@@ -55,14 +55,14 @@ def _digest(net: nn.Module, numbers: dict[int, int]) -> str:
 def _settings(module: nn.Module, is_own: bool, numbers: dict[int, int]) -> list[str]:
     """Return the attributes that `repr` may leave out; of a library's class those of plain types, and functions."""
     if is_own:
-        own = ((name, value) for name, value in sorted(vars(module).items()) if name not in OF_EVERY_MODULE)
-        return [f"{name}={_told(value, numbers)}" for name, value in own]
+        attributes = ((name, value) for name, value in sorted(vars(module).items()) if name not in OF_EVERY_MODULE)
+        return [f"{name}={_describe(value, numbers)}" for name, value in attributes]
     plain = (*PLAIN, tuple, FunctionType)
     public = ((name, x) for name, x in sorted(vars(module).items()) if not name.startswith("_") and name != "training")
-    return [f"{name}={_told(value, numbers)}" for name, value in public if isinstance(value, plain)]
+    return [f"{name}={_describe(value, numbers)}" for name, value in public if isinstance(value, plain)]
 
 
-def _told(value: Any, numbers: dict[int, int], inside: tuple[int, ...] = (), in_object: bool = False) -> str:
+def _describe(value: Any, numbers: dict[int, int], inside: tuple[int, ...] = (), in_object: bool = False) -> str:
     """Return a value in words that are the same in every process, and others for another value.
 
     inside: id of each thing that holds it. in_object: an object holds it; of further ones, such as the trainer and the
@@ -72,7 +72,7 @@ def _told(value: Any, numbers: dict[int, int], inside: tuple[int, ...] = (), in_
         return repr(value)
     if id(value) in inside:
         return "itself"
-    tell = functools.partial(_told, numbers=numbers, inside=(*inside, id(value)), in_object=in_object)
+    tell = functools.partial(_describe, numbers=numbers, inside=(*inside, id(value)), in_object=in_object)
     if isinstance(value, nn.Module):  # in a list, where it is no part of the network
         return f"module {numbers[id(value)]}" if id(value) in numbers else _digest(value, numbers)
     if isinstance(value, Tensor):
@@ -80,9 +80,9 @@ def _told(value: Any, numbers: dict[int, int], inside: tuple[int, ...] = (), in_
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{value.shape} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{tell(key)}: {tell(one)}' for key, one in value.items())}}}"
+        return f"{{{', '.join(f'{tell(key)}: {tell(entry)}' for key, entry in value.items())}}}"
     if isinstance(value, (list, tuple, set, frozenset)):
-        parts = [tell(one) for one in value]
+        parts = [tell(entry) for entry in value]
         return f"{type(value).__name__}{sorted(parts) if isinstance(value, (set, frozenset)) else parts}"
     if isinstance(value, functools.partial):
         return f"partial {tell(value.func)} {tell(value.args)} {tell(value.keywords)}"
@@ -98,33 +98,35 @@ def _told(value: Any, numbers: dict[int, int], inside: tuple[int, ...] = (), in_
 
 
 def _code(code: CodeType) -> str:
-    inner = [_code(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    inner = [_code(constant) if isinstance(constant, CodeType) else repr(constant) for constant in code.co_consts]
     return f"{code.co_code.hex()} {inner} {code.co_names!r}"
 
 
 def _sources(kind: type | FunctionType, known: set[Any]) -> Iterator[str]:
     """Yield the sources of a class and its bases, or of a function, and what of one's own their code names."""
-    for one in kind.__mro__ if isinstance(kind, type) else [kind]:
-        if one in known or one.__module__.partition(".")[0] in NOT_OWN:
+    for member in kind.__mro__ if isinstance(kind, type) else [kind]:
+        if member in known or member.__module__.partition(".")[0] in NOT_OWN:
             continue
-        known.add(one)
-        yield _source(one)
-        for function in _functions(one):
-            for name, value in _named(function):
+        known.add(member)
+        yield _source(member)
+        for function in _functions(member):
+            for name, value in _globals_read(function):
                 if isinstance(value, (type, FunctionType)) and _is_own(value):
                     yield from _sources(value, known)
                 elif isinstance(value, DATA):
-                    yield f"{name}={_told(value, {})}"
+                    yield f"{name}={_describe(value, {})}"
 
 
 def _functions(kind: type | FunctionType) -> list[FunctionType]:
     if isinstance(kind, FunctionType):
         return [inspect.unwrap(kind)]
-    members = [getattr(one, "fget", None) or getattr(one, "__func__", None) or one for one in vars(kind).values()]
-    return [inspect.unwrap(one) for one in members if isinstance(one, FunctionType)]
+    members = [
+        getattr(member, "fget", None) or getattr(member, "__func__", None) or member for member in vars(kind).values()
+    ]
+    return [inspect.unwrap(member) for member in members if isinstance(member, FunctionType)]
 
 
-def _named(function: FunctionType) -> Iterator[tuple[str, Any]]:
+def _globals_read(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield the globals that a function reads, and attributes of modules of one's own, with their values."""
     for code in _codes(function.__code__):
         for name in {step.argval: None for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}:
@@ -135,7 +137,10 @@ def _named(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _codes(code: CodeType) -> list[CodeType]:
-    return [code, *(inner for one in code.co_consts if isinstance(one, CodeType) for inner in _codes(one))]
+    return [
+        code,
+        *(inner for constant in code.co_consts if isinstance(constant, CodeType) for inner in _codes(constant)),
+    ]
 
 
 def _is_own(thing: type | FunctionType) -> bool:
@@ -151,4 +156,4 @@ def _source(thing: type | FunctionType) -> str:
         return inspect.getsource(thing)
     except (OSError, TypeError):  # typed into an interpreter
         functions = _functions(thing)
-        return " ".join(_code(one.__code__) for one in functions)
+        return " ".join(_code(function.__code__) for function in functions)

@@ -30,7 +30,7 @@ from evaluation.features.cache import (
 from evaluation.features.checks import device_of
 from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.table import Features
-from sslkit.data.loader import batches_of_parts, spaced
+from sslkit.data.loader import batches_of_parts, read_spaced
 from sslkit.data.pixel_digest import KEY
 from sslkit.errors import RunFailed, UserError
 from sslkit.files.blocks import Blocks
@@ -71,30 +71,30 @@ def extract(
 
 def features_of(model: LoadedModel, split: Split, reading: Reading, runtime: Runtime) -> Features:
     """Return the features of an open split; see `extract`."""
-    prepared, transform = _prepared(split, model, reading)
-    job = _Job(model, prepared, transform, _settled(model, runtime))
+    prepared, transform = _prepare(split, model, reading)
+    job = _Job(model, prepared, transform, _settle_runtime(model, runtime))
     key = _key(job)
     with tempfile.TemporaryDirectory() as scratch:
-        kept = runtime.cache is not None
-        folder = Path(runtime.cache if kept else from_first(_WORK, lambda: scratch))
-        found = _extracted(job, folder, key)
-        x = found[ROWS] if kept else np.array(found[ROWS])
+        is_kept = runtime.cache is not None
+        folder = Path(runtime.cache if is_kept else from_first(_WORK, lambda: scratch))
+        arrays = _extract(job, folder, key)
+        x = arrays[ROWS] if is_kept else np.array(arrays[ROWS])
         with together(_WORK):  # before the first rank removes its scratch folder
             pass
     return Features(
         x,
-        found[LABELS],
+        arrays[LABELS],
         prepared.classes,
         key,
-        found[IDS],
+        arrays[IDS],
         metric=prepared.metric,
         model=model.name,
         data=prepared.name,
         split=prepared.split,
-        groups=found.get(GROUPS),
+        groups=arrays.get(GROUPS),
         note=prepared.note,
-        unreadable=_unreadable(found, prepared, reading.on_error),
-        pixel_digests=found[DIGESTS],
+        unreadable=_unreadable(arrays, prepared, reading.on_error),
+        pixel_digests=arrays[DIGESTS],
     )
 
 
@@ -113,7 +113,7 @@ class _Job:
     runtime: Runtime
 
 
-def _prepared(split: Split, model: LoadedModel, reading: Reading) -> tuple[Split, dict]:
+def _prepare(split: Split, model: LoadedModel, reading: Reading) -> tuple[Split, dict]:
     """Return the split with its images at the model's size, and a description of the transform."""
     images = model.clean(split.images, resize=reading.resize, interpolation=reading.interpolation)
     transform = {
@@ -124,7 +124,7 @@ def _prepared(split: Split, model: LoadedModel, reading: Reading) -> tuple[Split
         "mean": list(model.mean),
         "std": list(model.std),
     }
-    return replace(split, images=images.identified()), transform
+    return replace(split, images=images.with_digests()), transform
 
 
 def _key(job: _Job) -> str:
@@ -139,7 +139,7 @@ def _digest_of(array: np.ndarray | None) -> str:
     return "" if array is None else hashlib.sha256(np.ascontiguousarray(array)).hexdigest()
 
 
-def _settled(model: LoadedModel, runtime: Runtime) -> Runtime:
+def _settle_runtime(model: LoadedModel, runtime: Runtime) -> Runtime:
     """Return the runtime with a device, and a batch size: on the CPU 16 to 32 images of 224 pixels are fastest."""
     if runtime.device != "auto":
         device = device_of(runtime.device)
@@ -151,7 +151,7 @@ def _settled(model: LoadedModel, runtime: Runtime) -> Runtime:
     return replace(runtime, device=device, batch_size=runtime.batch_size or usual)
 
 
-def _extracted(job: _Job, cache: Path, key: str) -> dict[str, Any]:
+def _extract(job: _Job, cache: Path, key: str) -> dict[str, Any]:
     """Read the features, or let each rank fill its blocks, of which the first publishes all."""
     doubts: list[str] = []
 
@@ -159,7 +159,7 @@ def _extracted(job: _Job, cache: Path, key: str) -> dict[str, Any]:
         blocks.check_room(4 * job.model.width)
         job.model.backbone.to(job.runtime.device)
         if rank() == 0:
-            doubts.append(contradicted.contradiction(job.model, lambda most: spaced(job.split.images, most)))
+            doubts.append(contradicted.contradiction(job.model, lambda most: read_spaced(job.split.images, most)))
             contradicted.warn(job.model, *doubts)
         try:
             _run(job, blocks, others)
@@ -173,10 +173,10 @@ def _extracted(job: _Job, cache: Path, key: str) -> dict[str, Any]:
         _write(job, blocks, folder, "".join(doubts))
 
     store = features_store(cache / key)
-    found = computed_in_blocks(store, len(job.split), job.runtime.batch_size, fill, write)
+    arrays = computed_in_blocks(store, len(job.split), job.runtime.batch_size, fill, write)
     if rank() == 0 and not doubts:  # it is kept with the features, so that cached ones say it, too
-        contradicted.warn(job.model, found.get("doubt", ""))
-    return found
+        contradicted.warn(job.model, arrays.get("doubt", ""))
+    return arrays
 
 
 def _write(job: _Job, blocks: Blocks, folder: Path, doubt: str) -> None:
@@ -199,14 +199,14 @@ def _write(job: _Job, blocks: Blocks, folder: Path, doubt: str) -> None:
 def _run(job: _Job, blocks: Blocks, others: Others) -> None:
     """Extract the blocks of this rank."""
     mean, std = (torch.tensor(v, device=job.runtime.device).view(-1, 1, 1) for v in (job.model.mean, job.model.std))
-    for rows, images, kept, digests in _batches(job, blocks.left):
+    for rows, images, is_valid, digests in _batches(job, blocks.left):
         pixels = images.to(job.runtime.device, non_blocking=True).float().div_(255)
         x = _features(job, pixels.sub_(mean).div_(std))
-        if not np.isfinite(x[kept]).all():
+        if not np.isfinite(x[is_valid]).all():
             raise UserError(
                 f"{job.model.name} gives features that are not finite ({job.split.name}, row {rows[0]} ff.)"
             )
-        blocks.write(rows, **{ROWS: x, KEPT: kept, DIGESTS: digests})
+        blocks.write(rows, **{ROWS: x, KEPT: is_valid, DIGESTS: digests})
         others.check()
 
 
@@ -235,8 +235,8 @@ def _batches(
         total=sum(map(len, blocks)), desc=printable(label, keep=""), unit=" images", leave=False, disable=hidden
     ) as bar:
         for rows, batch in batches_of_parts(job.split.images, blocks, **reading):
-            kept = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
-            yield rows, batch["images"], kept, batch[KEY].numpy()
+            is_valid = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
+            yield rows, batch["images"], is_valid, batch[KEY].numpy()
             bar.update(len(rows))
 
 

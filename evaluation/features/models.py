@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from evaluation.features.digest import weights_digest
-from evaluation.features.pooling import parted, pooled
+from evaluation.features.pooling import pool, split_pooling
 from evaluation.features.ranges import as_trained
 from sslkit import backbones
 from sslkit.backbones import published, words
 from sslkit.backbones.base import Backbone, Recipe
 from sslkit.backbones.pretrained import take_classifier, timm_network
-from sslkit.backbones.weight_files import parted as parted_file
+from sslkit.backbones.weight_files import split_part as parted_file
 from sslkit.backbones.wheels import WHEELS
 from sslkit.backbones.words import Word
 from sslkit.composition.method import Method
@@ -32,7 +32,7 @@ from sslkit.runtime.device import seeded
 from sslkit.terminal import say
 from sslkit.zoo import exporting
 from sslkit.zoo.entry import CARD, ZooEntry
-from sslkit.zoo.frozen import normalized
+from sslkit.zoo.frozen import normalize_pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +93,8 @@ class LoadedModel:
             return self.net(images)
 
     def normalize(self, pixels: Tensor) -> Tensor:
-        """Return pixels (B, C, S, S) less `mean` and over `std`; see `sslkit.zoo.frozen.normalized`."""
-        return normalized(pixels, self.mean, self.std, self.name, self.scale and self.scale.range)
+        """Return pixels (B, C, S, S) less `mean` and over `std`; see `sslkit.zoo.frozen.normalize_pixels`."""
+        return normalize_pixels(pixels, self.mean, self.std, self.name, self.scale and self.scale.range)
 
     def clean(self, images: Images, *, resize: int | None = None, interpolation: str | None = None) -> Images:
         """Return the images as the squares that the network sees.
@@ -109,9 +109,9 @@ class LoadedModel:
         how = self.resizing.of_images() | {name: value for name, value in asked.items() if value is not None}
         if how["resize"] < self.image_size:
             raise UserError(f"resize={resize} is less than the crop of {self.image_size} pixels that {self.name} takes")
-        return self.ranged(images, channels=self.in_chans, **how)
+        return self.with_scale(images, channels=self.in_chans, **how)
 
-    def ranged(self, images: Images, **options: Any) -> Images:
+    def with_scale(self, images: Images, **options: Any) -> Images:
         """Return `images.at(**options)`, stored values scaled as in the training unless that was given."""
         return as_trained(images, self.scale, self.name, **options)
 
@@ -164,10 +164,10 @@ def load_model(model: Any, *, loading: Loading) -> LoadedModel:
         return _of_module(model, image_size, in_chans)
     if not isinstance(model, (str, Path)):
         raise UserError(f"model must be {_KINDS}; not {type(model).__name__}")
-    text, pooling = parted(str(model))
+    text, pooling = split_pooling(str(model))
     if pooling:
         return at_pooling(load_model(text, **vars(loading)), pooling)
-    text, own_size = words.sized(text)
+    text, own_size = words.split_size(text)
     if own_size is not None:
         image_size = overlaid(loading, {"image_size": own_size}).image_size
     word = words.parse(text, f"model {text}")
@@ -194,7 +194,7 @@ def at_pooling(model: LoadedModel, pooling: str) -> LoadedModel:
     Raises UserError for one that it has not.
     """
     name = f"{model.name}@{pooling}"
-    backbone = pooled(model.backbone, pooling, name)
+    backbone = pool(model.backbone, pooling, name)
     return replace(
         model, backbone=backbone, name=name, digest=weights_digest(backbone.net), entry=None, classifier=None
     )
@@ -206,7 +206,7 @@ def name_of(asked: object, model: LoadedModel) -> str:
     A size of images of its own stays in it.
     """
     if model.entry:
-        size = words.sized(asked)[1] if isinstance(asked, str) else None
+        size = words.split_size(asked)[1] if isinstance(asked, str) else None
         return f"{model.entry.folder}{f'(image_size={size})' if size else ''}"
     return asked if isinstance(asked, str) else model.name
 
@@ -233,13 +233,13 @@ def _entry_folder(text: str) -> Path:
 def _of_entry(
     entry: ZooEntry, image_size: int | None, in_chans: int | None, trust: str | Sequence[str] | None
 ) -> LoadedModel:
-    own, norm = entry.fields("backbone", "normalize")
-    if in_chans not in (None, own["in_chans"]):
-        raise UserError(f"{entry.folder} takes images of {own['in_chans']} channels, not {in_chans}")
-    size = image_size or own["image_size"]
-    backbone = _wrapped(entry.backbone(trust=trust), own["name"], size, own["in_chans"], item_of(own.get("frames")))
-    own = {"entry": entry, "card": entry.card, "scale": entry.scale}
-    return _loaded(backbone, entry.folder.name, (norm["mean"], norm["std"]), **own)
+    body, norm = entry.fields("backbone", "normalize")
+    if in_chans not in (None, body["in_chans"]):
+        raise UserError(f"{entry.folder} takes images of {body['in_chans']} channels, not {in_chans}")
+    size = image_size or body["image_size"]
+    backbone = _wrap(entry.backbone(trust=trust), body["name"], size, body["in_chans"], item_of(body.get("frames")))
+    body = {"entry": entry, "card": entry.card, "scale": entry.scale}
+    return _load(backbone, entry.folder.name, (norm["mean"], norm["std"]), **body)
 
 
 def _of_export(path: Path) -> LoadedModel:
@@ -248,21 +248,21 @@ def _of_export(path: Path) -> LoadedModel:
     frozen = exporting.load(path)
     about = frozen.about
     resizing = Resizing(about.image_size, about.crop_pct, about.interpolation, about.crop_mode)
-    backbone = _wrapped(
+    backbone = _wrap(
         frozen.net.requires_grad_(True), about.name, about.image_size, about.in_chans, item_of(about.frames)
     )
-    return _loaded(backbone, about.name, (about.mean, about.std), resizing=resizing, scale=Scale(about.range))
+    return _load(backbone, about.name, (about.mean, about.std), resizing=resizing, scale=Scale(about.range))
 
 
 def _of_module(model: nn.Module, image_size: int | None, in_chans: int | None) -> LoadedModel:
     if isinstance(model, Method):
-        return _as_asked(_loaded(copy.deepcopy(model.backbone), model.name, model.normalize), image_size, in_chans)
+        return _as_asked(_load(copy.deepcopy(model.backbone), model.name, model.normalize), image_size, in_chans)
     item = IMAGE
     if isinstance(model, Backbone):
         image_size, in_chans, item = image_size or model.image_size, in_chans or model.in_chans, model.item
         model = model.net
     name = type(model).__name__
-    return _loaded(_wrapped(copy.deepcopy(model), name, image_size or 224, in_chans or 3, item), name)
+    return _load(_wrap(copy.deepcopy(model), name, image_size or 224, in_chans or 3, item), name)
 
 
 def _of_timm(text: str, word: Word, *, image_size: int | None) -> LoadedModel:
@@ -273,11 +273,11 @@ def _of_timm(text: str, word: Word, *, image_size: int | None) -> LoadedModel:
         say.line(f"weights   {made.line}")
     classifier = take_classifier(net, config["input_size"])
     resizing = Resizing.of_timm(config, image_size)
-    backbone = _wrapped(net, name, resizing.image_size, config["input_size"][0])
+    backbone = _wrap(net, name, resizing.image_size, config["input_size"][0])
     normalize = config["mean"], config["std"]
-    path, part = parted_file(word.file)
-    called = text if text in WHEELS else ":".join(filter(None, (name, path.stem, part)))
-    return _loaded(backbone, called, normalize, resizing=resizing, classifier=classifier)
+    path, piece = parted_file(word.file)
+    called = text if text in WHEELS else ":".join(filter(None, (name, path.stem, piece)))
+    return _load(backbone, called, normalize, resizing=resizing, classifier=classifier)
 
 
 def _of_published(text: str, word: Word, image_size: int) -> LoadedModel:
@@ -285,7 +285,7 @@ def _of_published(text: str, word: Word, image_size: int) -> LoadedModel:
     if not file:
         raise UserError(f"model {text}: write published:NAME:FILE, with one of {', '.join(published.CHECKPOINTS)}")
     net = published.network(name, Path(file).expanduser())
-    return _loaded(_wrapped(net, "resnet50", image_size, 3), name, published.find(name).normalize)
+    return _load(_wrap(net, "resnet50", image_size, 3), name, published.find(name).normalize)
 
 
 def _of_random(
@@ -296,25 +296,25 @@ def _of_random(
         raise UserError(f"model {text}: the seed {seed!r} must be a whole number, random:NAME:SEED")
     with seeded(int(seed or 0)):
         if Path(name).expanduser().is_dir():
-            return _untrained(ZooEntry.load(_entry_folder(name)), seed, image_size, in_chans, trust)
-        return _loaded(backbones.build(name, image_size=image_size or 224, in_chans=in_chans or 3), text)
+            return _of_untrained(ZooEntry.load(_entry_folder(name)), seed, image_size, in_chans, trust)
+        return _load(backbones.build(name, image_size=image_size or 224, in_chans=in_chans or 3), text)
 
 
-def _untrained(
+def _of_untrained(
     entry: ZooEntry, seed: str, image_size: int | None, in_chans: int | None, trust: str | Sequence[str] | None
 ) -> LoadedModel:
-    net = entry.untrained(trust=trust)
+    net = entry.random_network(trust=trust)
     trained = _of_entry(entry, image_size, in_chans, trust)
-    backbone = _wrapped(net, trained.backbone.recipe.name, trained.image_size, trained.in_chans, trained.item)
+    backbone = _wrap(net, trained.backbone.recipe.name, trained.image_size, trained.in_chans, trained.item)
     name = f"random:{entry.folder.name}{':' if seed else ''}{seed}"
-    return _loaded(backbone, name, (trained.mean, trained.std), scale=trained.scale)
+    return _load(backbone, name, (trained.mean, trained.std), scale=trained.scale)
 
 
-def _wrapped(net: nn.Module, name: str, image_size: int, in_chans: int, item: Item = IMAGE) -> Backbone:
+def _wrap(net: nn.Module, name: str, image_size: int, in_chans: int, item: Item = IMAGE) -> Backbone:
     return Backbone(net, Recipe(name), image_size=image_size, in_chans=in_chans, item=item)
 
 
-def _loaded(
+def _load(
     backbone: Backbone,
     name: str,
     normalize: tuple[Sequence[float], Sequence[float]] | None = None,

@@ -21,12 +21,12 @@ from sslkit.numerics.figures import (
     map_size,
     neighbours,
     neighbours_said,
-    noted,
-    reduced,
+    reduce,
     save_figure,
     scatter,
-    titled,
     tsne,
+    write_notes,
+    write_title,
 )
 from sslkit.options.members import nearest
 from sslkit.runtime.callers import process_kept
@@ -67,12 +67,12 @@ class Map:
         """Return the caption to print with the picture."""
         kl = "" if self.kl is None else f"KL divergence {self.kl:.2f}, "
         return (
-            f"{self._shown()}, {len(self.y):,} images; {kl}trustworthiness {self.trustworthiness:.3f}, "
+            f"{self._describe_classes()}, {len(self.y):,} images; {kl}trustworthiness {self.trustworthiness:.3f}, "
             f"seed {self.seed}. {neighbours_said(self.purity, self.purity_features, self.chance)} "
             "Distances and sizes in the map mean nothing."
         )
 
-    def _shown(self) -> str:
+    def _describe_classes(self) -> str:
         """The classes of the map, and those that it leaves out."""
         shown, left_out = len(self.classes), len(self.left_out)
         if not left_out:
@@ -108,13 +108,13 @@ def plot_features(
     names = list(map(str, features.classes))
     classes = [names[label] for label in labels]
     left_out = [names[label] for label in np.setdiff1d(features.y[features.y >= 0], labels)]
-    z = reduced(np.asarray(chosen.x, dtype=np.float32), seed)
+    z = reduce(np.asarray(chosen.x, dtype=np.float32), seed)
     flat, kl = tsne(z, seed) if method == "tsne" else (umap_map(z, seed), None)
     trust = _trust(chosen.x, flat, y)
-    found = Map(Path(path), method, seed, classes, left_out, kl, **trust, flat=flat, y=y, ids=chosen.ids)
+    drawing = Map(Path(path), method, seed, classes, left_out, kl, **trust, flat=flat, y=y, ids=chosen.ids)
     title = title or " · ".join(filter(None, (features.model, features.data, MAPS[method])))
-    _draw_map(found, chosen.y, names, title)
-    return found
+    _draw_map(drawing, chosen.y, names, title)
+    return drawing
 
 
 @process_kept()
@@ -156,8 +156,8 @@ def _chosen(features: Features, n_classes: int, per_class: int, seed: int) -> Fe
     keys = draw_keys(features.ids, seed, "images of the map")
     rows = []
     for label in largest(features.y, n_classes):
-        own = np.flatnonzero(features.y == label)
-        rows.append(own[np.argsort(keys[own], kind="stable")[:per_class]])
+        members = np.flatnonzero(features.y == label)
+        rows.append(members[np.argsort(keys[members], kind="stable")[:per_class]])
     chosen = features.take(np.concatenate(rows))
     if len(chosen) < 3 * NEIGHBOURS:
         raise NoMap(f"the classes drawn have {len(chosen)} images together; a map needs {3 * NEIGHBOURS}")
@@ -195,8 +195,8 @@ def _draw_map(found: Map, labels: np.ndarray, names: list[str], title: str) -> N
 
     figure = Figure(figsize=map_size(found.flat, found.classes), layout="constrained")
     scatter(figure.subplots(), found.flat, labels, names)
-    titled(figure, title)
-    noted(figure, [found.caption])
+    write_title(figure, title)
+    write_notes(figure, [found.caption])
     about = {"seed": found.seed, "classes": found.classes, "method": found.method, "perplexity": PERPLEXITY}
     save_figure(figure, found.path, {"Title": title, "Description": found.caption, "Comment": json.dumps(about)})
 
@@ -216,7 +216,7 @@ def _draw_confusion(shares: np.ndarray, classes: list[str], path: Path, title: s
     if k <= WITH_NUMBERS:
         _write_percents(axis, shares)
     axis.set(xlabel="predicted class", ylabel="true class")
-    titled(figure, title)
+    write_title(figure, title)
     figure.colorbar(drawn, ax=axis, shrink=0.6, pad=0.02, ticks=[0, 5, 20, 50, 100]).set_label(
         "% of the class's images; square-root scale", fontsize=SMALL
     )

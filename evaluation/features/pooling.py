@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.backbones.base import Backbone, Recipe
-from sslkit.errors import UserError, shown
+from sslkit.errors import UserError, format_value
 
 POOLINGS = ("class", "mean", "class+mean")
 LAYER = re.compile(r"layer(\d+)")
 
 
-def parted(text: str) -> tuple[str, str]:
+def split_pooling(text: str) -> tuple[str, str]:
     """The word of a model and its pooling, "" for its own: "runs/zoo/A@mean" -> ("runs/zoo/A", "mean").
 
     A file or folder whose own name has an @ is that: "runs/zoo/A@home". Raises UserError for an unknown pooling.
@@ -22,8 +22,8 @@ def parted(text: str) -> tuple[str, str]:
     if not at or not name or "/" in pooling or _is_there(text):
         return text, ""
     if pooling not in POOLINGS and not LAYER.fullmatch(pooling):
-        known = f"{', '.join(POOLINGS)}, layer1, layer2, ..."
-        raise UserError(f"model {text}: the pooling after @ must be one of {known}; got {shown(pooling)}")
+        choices = f"{', '.join(POOLINGS)}, layer1, layer2, ..."
+        raise UserError(f"model {text}: the pooling after @ must be one of {choices}; got {format_value(pooling)}")
     return name, pooling
 
 
@@ -64,34 +64,34 @@ class LayerPooling(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         how = {"stop_early": True, "intermediates_only": True, "output_fmt": "NCHW"}
-        (found,) = self.net.forward_intermediates(x, indices=[self.layer - 1], **how)
-        return found.mean((2, 3))
+        (features,) = self.net.forward_intermediates(x, indices=[self.layer - 1], **how)
+        return features.mean((2, 3))
 
 
 def layers(own: Backbone) -> tuple[str, ...]:
     """The layers of a network, "layer1" first; none if they cannot be read."""
-    known = hasattr(own.net, "forward_intermediates") and not own.item.axes
-    return tuple(f"layer{k}" for k in range(1, len(own.net.feature_info) + 1)) if known else ()
+    readable = hasattr(own.net, "forward_intermediates") and not own.item.axes
+    return tuple(f"layer{k}" for k in range(1, len(own.net.feature_info) + 1)) if readable else ()
 
 
-def pooled(own: Backbone, pooling: str, name: str) -> Backbone:
+def pool(own: Backbone, pooling: str, name: str) -> Backbone:
     """A network with features by this pooling, or of this layer. name: of the model, for messages.
 
     Raises UserError for a network without such layers, without patches, and without a class token if that is asked for.
     """
-    found = LAYER.fullmatch(pooling)
-    if found:
+    match = LAYER.fullmatch(pooling)
+    if match:
         if pooling not in layers(own):
             has = f"it has {', '.join(layers(own))}" if layers(own) else "its layers cannot be read"
             raise UserError(f"model {name}: {own.recipe.name} has no {pooling}: {has}")
-        net: nn.Module = LayerPooling(own.net, int(found[1]))
-        return _wrapped(net, own)
+        net: nn.Module = LayerPooling(own.net, int(match[1]))
+        return _wrap(net, own)
     if not own.is_vit:
         raise UserError(f"model {name}: {own.recipe.name} has no tokens: leave out @{pooling}")
     if "class" in pooling and own.net.cls_token is None:
         raise UserError(f"model {name}: {own.recipe.name} has no class token: take @mean")
-    return _wrapped(TokenPooling(own.net, pooling), own)
+    return _wrap(TokenPooling(own.net, pooling), own)
 
 
-def _wrapped(net: nn.Module, own: Backbone) -> Backbone:
+def _wrap(net: nn.Module, own: Backbone) -> Backbone:
     return Backbone(net, Recipe(own.recipe.name), image_size=own.image_size, in_chans=own.in_chans).eval()

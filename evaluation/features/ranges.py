@@ -12,19 +12,19 @@ def as_trained(images: Images, trained: Scale | None, model: str, **options: Any
 
     trained: None if it is not known. A warning says where it is another than was found or given.
     """
-    found = images.at(**options, scale=trained)
+    scaled = images.at(**options, scale=trained)
     if trained is None:
-        return found
-    own, read = images.scale.words(), found.scale.words()
+        return scaled
+    stored, read = images.scale.words(), scaled.scale.words()
     for name, mine in trained.or_else(images.scale).within(images.scale).words().items():
-        if mine != own[name]:
+        if mine != stored[name]:
             say.warn(
-                f"{images.name}: read by {mine}, as in the training of {model}, not by its own, {_value(own[name])}"
+                f"{images.name}: read by {mine}, as in the training of {model}, not by its own, {_value(stored[name])}"
                 if read[name] == mine
-                else f"{images.name}: read by {own[name]}, as given, and {model} was trained with {_value(mine)}",
+                else f"{images.name}: read by {stored[name]}, as given, and {model} was trained with {_value(mine)}",
                 stacklevel=1,
             )
-    return found
+    return scaled
 
 
 def _value(word: str) -> str:

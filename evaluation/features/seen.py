@@ -50,7 +50,7 @@ class Judged:
             object.__setattr__(self, "data", self.data.source)
 
     @cached_property
-    def published(self) -> str:
+    def set_name(self) -> str:
         """The name of a published set; "" for other sources."""
         entry = published(self.data)
         return entry.name if entry else ""
@@ -63,11 +63,11 @@ class Judged:
         """
         if isinstance(self.data, Split):
             return self.data.images
-        if self.published or str(self.data).startswith(clips.PREFIX):
+        if self.set_name or str(self.data).startswith(clips.PREFIX):
             return None
-        for one in (self.split, "train"):
+        for split in (self.split, "train"):
             try:
-                return open_images(self.data, split=one, cache=self.cache)
+                return open_images(self.data, split=split, cache=self.cache)
             except UserError:  # no such split
                 continue
         return None
@@ -96,9 +96,9 @@ def seen_files(card: Card, root: Path, paths: Sequence[str], kind: Kind, unit: s
 def _note(card: Card, share: Callable[[Mapping[str, Any]], str], unit: str) -> str:
     """The note of the first card in the chain of a network that knows some. share: of what a card says of its data."""
     for source, one in _chain(card):
-        if found := share(one.get("data", {})):
+        if number := share(one.get("data", {})):
             who, its = (f"the weights that it began from, {source},", "their") if source else ("the network", "its")
-            return f"{who} saw {found} {unit} in {its} pretraining, {_labels(one)} their labels"
+            return f"{who} saw {number} {unit} in {its} pretraining, {_labels(one)} their labels"
     return ""
 
 
@@ -121,26 +121,26 @@ def _chain(card: Card) -> Iterator[tuple[str, Card]]:
 
 def _share_of_images(known: Mapping[str, Any], judged: Judged) -> str:
     """How many of the judged images a network saw: "these", "some of these", "3 of these 7", or ""."""
-    if judged.published:
-        return _share_of_published(known, judged.published, judged.split)
+    if judged.set_name:
+        return _share_of_published(known, judged.set_name, judged.split)
     if not known.get("content") or (images := judged.images) is None:
         return ""
     if len(images) == known.get("images") and images.content_digest == known["content"]:
         return _ALL
     if not isinstance(images, FolderImages):
         return ""
-    return _share_of_files(known, str(judged.data), images.root, images.names().encoded(), IMAGES)
+    return _share_of_files(known, str(judged.data), images.root, images.names().iter_bytes(), IMAGES)
 
 
 def _share_of_published(known: Mapping[str, Any], name: str, split: str) -> str:
     entry = find(name)
     try:
-        own = torchvision_sets.parse(str(known.get("source", "")))
+        parsed = torchvision_sets.parse(str(known.get("source", "")))
     except UserError:
         return ""
-    if own is None or own[0] != entry.torchvision:
+    if parsed is None or parsed[0] != entry.torchvision:
         return ""
-    if torchvision_sets.splits_of_torchvision(own[0]) == ("train",):
+    if torchvision_sets.splits_of_torchvision(parsed[0]) == ("train",):
         return _ALL
     if name in _REDIVIDED:
         return _SOME
@@ -157,25 +157,25 @@ def _share_of_files(
 
     source: that is judged. "" for the network's own source, whose other splits it did not learn from.
     """
-    learned, own = clips.files_of(str(known.get("source", ""))), os.path.realpath(root)
+    learned, base = clips.files_of(str(known.get("source", ""))), os.path.realpath(root)
     folders, judged = (
-        {os.path.realpath(Path(one.strip()).expanduser()) for one in text.split(",")}
+        {os.path.realpath(Path(word.strip()).expanduser()) for word in text.split(",")}
         for text in (learned, clips.files_of(source))
     )
     if (
         not learned
         or folders == judged
-        or not any(os.path.commonpath([own, one]) in (own, one) for one in folders if Path(one).is_dir())
+        or not any(os.path.commonpath([base, folder]) in (base, folder) for folder in folders if Path(folder).is_dir())
     ):
         return ""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = list_files(learned, "train", kind)
+            listing = list_files(learned, "train", kind)
     except UserError:
         return ""
-    start, files = os.path.realpath(found.folder), {os.path.join(own, os.fsdecode(path)) for path in paths}
-    number = len(files.intersection(os.path.join(start, path) for path in found.paths))
+    start, files = os.path.realpath(listing.folder), {os.path.join(base, os.fsdecode(path)) for path in paths}
+    number = len(files.intersection(os.path.join(start, path) for path in listing.paths))
     return _ALL if number == len(files) else f"{number:,} of these {len(files):,}" if number else ""
 
 

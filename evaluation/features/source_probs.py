@@ -35,11 +35,11 @@ def source_probs(model: LoadedModel, features: Features, head: nn.Module | None 
     if features.model and features.model != model.name:
         raise UserError(f"the features are of {features.model}, not of {model.name}")
     width, classes = shape_of(head)
-    place = next(head.parameters()).device
+    device = next(head.parameters()).device
     if features.x.ndim != 2 or features.x.shape[1] != width:
         raise UserError(f"the classifier of {model.name} takes {width} features, these are of shape {features.x.shape}")
     probs = np.empty((len(features), classes), dtype=np.float32)
     for start in range(0, len(features), ROWS):
-        rows = torch.from_numpy(np.array(features.x[start : start + ROWS], dtype=np.float32)).to(place)
+        rows = torch.from_numpy(np.array(features.x[start : start + ROWS], dtype=np.float32)).to(device)
         probs[start : start + ROWS] = head(rows).double().softmax(dim=1).float().cpu().numpy()
     return probs

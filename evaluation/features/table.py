@@ -11,7 +11,7 @@ import numpy as np
 from evaluation.datasets._copies import together
 from evaluation.datasets.base import row_ids
 from evaluation.features.checks import is_no_label, of_column, of_one_hot, refuse_holes
-from sslkit.data.sources.class_names import renumbered, unseen
+from sslkit.data.sources.class_names import renumber, unseen
 from sslkit.errors import UserError
 
 
@@ -93,7 +93,7 @@ def as_features(given: Any, where: str = "features") -> Features:
     return features
 
 
-def matched(train: Any, test: Any) -> tuple[Features, Features]:
+def match_labels(train: Any, test: Any) -> tuple[Features, Features]:
     """Return two sets of features of one model, with the test labels renumbered as in training.
 
     Raises UserError as in `as_features`, for different widths, and for classes that occur only in test (with names).
@@ -105,12 +105,12 @@ def matched(train: Any, test: Any) -> tuple[Features, Features]:
         raise UserError("one of train and test has several labels per image, the other has one")
     if train.y.ndim == 2:
         return train, test
-    y = renumbered(test.y, test.classes, train.classes, "test")
+    y = renumber(test.y, test.classes, train.classes, "test")
     unseen(y, train.y, train.classes, "test")
     return train, replace(test, y=y, classes=train.classes)
 
 
-def joined(first: Features, second: Features) -> Features:
+def join_splits(first: Features, second: Features) -> Features:
     """Concatenate two splits of one data set; the ids get the split's name as a prefix.
 
     Labels of the second are renumbered as those of the first. Raises UserError for a class that only the second has.
@@ -118,8 +118,8 @@ def joined(first: Features, second: Features) -> Features:
     if list(first.classes) != list(second.classes):
         if first.y.ndim == 2:
             raise UserError(f"{first.split} and {second.split} of {first.data} have other classes, or in another order")
-        second = replace(second, y=renumbered(second.y, second.classes, first.classes, second.split))
-    ids = [f"{part.split}/{name}" for part in (first, second) for name in part.ids]
+        second = replace(second, y=renumber(second.y, second.classes, first.classes, second.split))
+    ids = [f"{split.split}/{name}" for split in (first, second) for name in split.ids]
     groups = None
     if first.groups is not None and second.groups is not None:
         groups = np.concatenate([first.groups, second.groups + first.groups.max() + 1])
@@ -131,7 +131,7 @@ def joined(first: Features, second: Features) -> Features:
         groups=groups,
         split=f"{first.split}+{second.split}",
         digest=hashlib.sha256(f"{first.digest} {second.digest}".encode()).hexdigest(),
-        note="; ".join(dict.fromkeys(part.note for part in (first, second) if part.note)),
+        note="; ".join(dict.fromkeys(split.note for split in (first, second) if split.note)),
         unreadable=first.unreadable + second.unreadable,
         pixel_digests=np.concatenate([first.images, second.images]),
     )
@@ -150,7 +150,7 @@ def _of_pair(given: Any, where: str) -> Features:
         raise UserError(f"{where}: features must be numbers, (N, D): {error}") from error
     if isinstance(y, (list, tuple)) and any(isinstance(label, tuple) for label in y):
         y = [str(label) for label in y]  # numpy would turn the parts of a name into a second dimension
-    y, classes = _numbered(_numpy(y), where)
+    y, classes = _number_labels(_numpy(y), where)
     ids = row_ids(x)
     digest = hashlib.sha256(repr((x.shape, y.shape, classes)).encode())
     digest.update(x)
@@ -164,7 +164,7 @@ def _numpy(values: Any) -> np.ndarray:
     return values.detach().float().cpu().numpy() if is_float_tensor else np.asarray(values)
 
 
-def _numbered(y: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
+def _number_labels(y: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
     """Return labels 0 to K - 1 in sorted order of the given values, -1 for missing ones, and the K names."""
     y = y if y.dtype.kind in "iuf" and (y == -1).any() else of_column(y)
     if y.dtype.kind == "f":

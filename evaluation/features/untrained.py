@@ -13,7 +13,7 @@ from sslkit.errors import UserError
 from sslkit.runtime.device import seeded
 
 
-def untrained(model: LoadedModel, seed: int = 0) -> LoadedModel | None:
+def with_random_weights(model: LoadedModel, seed: int = 0) -> LoadedModel | None:
     """Return the model's network with random weights and the same preparation of images; None if it cannot be built.
 
     Zoo entries without code of their own and timm's networks can be built; a given module and another pooling cannot.
@@ -22,9 +22,9 @@ def untrained(model: LoadedModel, seed: int = 0) -> LoadedModel | None:
         net = _network(model)
     if net is None:
         return None
-    own = model.backbone
-    sizes = {"image_size": own.image_size, "in_chans": own.in_chans, "item": own.item}
-    backbone = backbones.Backbone(net, own.recipe, **sizes).eval()
+    trained = model.backbone
+    sizes = {"image_size": trained.image_size, "in_chans": trained.in_chans, "item": trained.item}
+    backbone = backbones.Backbone(net, trained.recipe, **sizes).eval()
     named = {"name": f"untrained {model.name}", "digest": weights_digest(net)}
     return replace(model, backbone=backbone, entry=None, card={}, classifier=None, **named)
 
@@ -34,15 +34,15 @@ def _network(model: LoadedModel) -> nn.Module | None:
 
     if model.entry is not None:
         try:
-            return model.entry.untrained()
+            return model.entry.random_network()
         except UserError:
             return None
-    own = model.backbone
-    if isinstance(own.net, (TokenPooling, LayerPooling)):
+    backbone = model.backbone
+    if isinstance(backbone.net, (TokenPooling, LayerPooling)):
         return None
-    if own.recipe.name in backbones.NARROW or is_untrained(model.name):
+    if backbone.recipe.name in backbones.NARROW or is_untrained(model.name):
         try:
-            return backbones.build(own.recipe.name, image_size=own.image_size, in_chans=own.in_chans).net
+            return backbones.build(backbone.recipe.name, image_size=backbone.image_size, in_chans=backbone.in_chans).net
         except UserError:
             return None
-    return timm.create_model(own.recipe.name, num_classes=0) if timm.is_model(own.recipe.name) else None
+    return timm.create_model(backbone.recipe.name, num_classes=0) if timm.is_model(backbone.recipe.name) else None

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from evaluation.features.models import LoadedModel, load_model
 from sslkit import zoo as zoos
-from sslkit.backbones.words import is_untrained, sized
+from sslkit.backbones.words import is_untrained, split_size
 from sslkit.errors import UserError
 from sslkit.runtime.distributed import world_size
 from sslkit.zoo.exporting import is_export
@@ -89,21 +89,21 @@ def members(zoo: Any) -> Members[Any]:
         if unnamed:
             raise UserError(f"the name of a model must be text, got {unnamed[0]!r}")
         return Members(zoo)
-    given = zoo if isinstance(zoo, Sequence) and not isinstance(zoo, str) else [zoo]
-    found: dict[str, Any] = {}
+    sources = zoo if isinstance(zoo, Sequence) and not isinstance(zoo, str) else [zoo]
+    models: dict[str, Any] = {}
     left_out: dict[str, str] = {}
     listed: list[str] = []
-    for one in given:
-        inside = _members_of(one)
+    for source in sources:
+        inside = _members_of(source)
         for name, model in inside.items():
-            if name in found:
+            if name in models:
                 raise UserError(f"two members of the zoo are called {name!r}; give a mapping {{name: model}}")
-            found[name] = model
+            models[name] = model
         left_out |= inside.left_out
         listed += inside.listed
-    if not found and not left_out:
+    if not models and not left_out:
         raise UserError(f"there is no finished entry in {zoo}; recipes/train.py makes one")
-    return some_left(Members(found, left_out, listed))
+    return some_left(Members(models, left_out, listed))
 
 
 def entries_of(folder: str | Path) -> Members[zoos.ZooEntry]:
@@ -131,14 +131,14 @@ def open_all(zoo: Any, load: Callable[[Any], LoadedModel], *, most: int = KEPT) 
     """
     left = most
 
-    def opened(_: str, one: Any) -> Any:
+    def open_member(_: str, one: Any) -> Any:
         nonlocal left
         model = load(one)
         if not isinstance(one, LoadedModel):
             left -= sum(value.nbytes for value in model.net.state_dict().values())
         return model if left >= 0 else Closed(partial(load, one))
 
-    return members(zoo).of_each(opened)
+    return members(zoo).of_each(open_member)
 
 
 def _folder_of(one: str | Path) -> Path:
@@ -148,7 +148,7 @@ def _folder_of(one: str | Path) -> Path:
 
 
 def _members_of(one: Any) -> Members[Any]:
-    word = sized(str(one))[0] if isinstance(one, (str, Path)) else None
+    word = split_size(str(one))[0] if isinstance(one, (str, Path)) else None
     folder = None if word is None else Path(word)
     is_model = folder is not None and ((folder / zoos.CARD).is_file() or is_export(folder))
     if folder is not None and folder.is_dir() and not is_model:
@@ -186,12 +186,12 @@ def load_zoo(
     zoo: see `evaluation.rank`. image_size, trust: see `evaluation.load_model`. Raises UserError for an empty zoo, for
     duplicate names, and if no model can be loaded.
     """
-    found = members(zoo)
+    in_zoo = members(zoo)
     models = {}
-    failures = [Failure(name, "", reason) for name, reason in found.left_out.items()]
-    for name, one in found.items():
+    failures = [Failure(name, "", reason) for name, reason in in_zoo.left_out.items()]
+    for name, member in in_zoo.items():
         try:
-            models[name] = load_member(one, image_size, trust=trust)
+            models[name] = load_member(member, image_size, trust=trust)
         except Exception as error:
             failures.append(Failure(name, "", error_line(error)))
     if not models:
@@ -201,14 +201,14 @@ def load_zoo(
 
 def error_line(error: Exception) -> str:
     """Return an error as one line."""
-    said = " ".join(str(error).split()) or "no message"
-    return said if isinstance(error, UserError) else f"{type(error).__name__}: {said}"
+    message = " ".join(str(error).split()) or "no message"
+    return message if isinstance(error, UserError) else f"{type(error).__name__}: {message}"
 
 
 def unlike_sizes(sizes: Mapping[str, int]) -> str:
     """Return a note on models that see the images at different sizes, "" where all have one. sizes: by model."""
     if len(set(sizes.values())) < 2:
         return ""
-    by_size = {size: [name for name, own in sizes.items() if own == size] for size in sorted(set(sizes.values()))}
+    by_size = {size: [name for name, other in sizes.items() if other == size] for size in sorted(set(sizes.values()))}
     seen = "; ".join(f"{size} px ({', '.join(names)})" for size, names in by_size.items())
     return f"the models see the images at different sizes: {seen}"

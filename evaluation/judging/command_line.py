@@ -11,7 +11,7 @@ from evaluation.datasets import Reading
 from evaluation.features.models import Loading
 from evaluation.ranking.scoring import metrics
 from evaluation.results.store import OUT
-from sslkit.options.calls import merged
+from sslkit.options.calls import merge
 from sslkit.options.settings import setting
 from sslkit.runtime.context import Runtime
 
@@ -66,7 +66,7 @@ def settings_of(*own: type, shared: Collection[str] = ()) -> Any:
 
     shared: of the latter those that it obeys; none named: all.
     """
-    return merged(own, (Loading, Reading, Runtime), shared)
+    return merge(own, (Loading, Reading, Runtime), shared)
 
 
 def run_protocol(name: str, usage: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaluation.features.plots import plot_confusion, plot_features
-from evaluation.features.table import matched
+from evaluation.features.table import match_labels
 from evaluation.protocols.base import Subject
 from evaluation.protocols.knn import left_out, predict
 from evaluation.results.bars import plot_results
@@ -30,7 +30,7 @@ def draw(results: Sequence[Result], subjects: Iterable[Subject], runtime: Runtim
     plot_results([replace(result, model="") for result in results], bars, title=results[0].model)
     written = [bars]
     for subject in subjects:
-        train, test = matched(subject.train(runtime), subject.test(runtime))
+        train, test = match_labels(subject.train(runtime), subject.test(runtime))
         name = _free(folder, re.sub(r"[^\w.+-]+", "_", test.data), written)
         if test.y.ndim == 1 and len(test) >= ENOUGH * len(set(test.y.tolist())):
             try:

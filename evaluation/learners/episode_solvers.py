@@ -26,7 +26,7 @@ class Solved:
     steps: int
 
     @property
-    def converged(self) -> Tensor:
+    def has_converged(self) -> Tensor:
         """(E,) bool."""
         return self.residual <= TOLERANCE
 
@@ -43,11 +43,11 @@ def solve_episodes(x: Tensor, rows: Tensor, k_shot: int, c: float = 1.0) -> Solv
     images = torch.cat([rows[:, :, :k_shot].flatten(1), rows[:, :, k_shot:].flatten(1)], dim=1)
     target = torch.eye(n_way, dtype=torch.float64, device=x.device).repeat_interleave(k_shot, 0)
     chunk = max(1, CHUNK // (images.shape[1] * x.shape[1]))
-    found = [_solve_chunk(x[images[e : e + chunk]], target, c) for e in range(0, episodes, chunk)]
+    solved = [_solve_chunk(x[images[e : e + chunk]], target, c) for e in range(0, episodes, chunk)]
     return Solved(
-        {name: torch.cat([one.labels[name] for one in found]) for name in CLASSIFIERS},
-        torch.cat([one.residual for one in found]),
-        max(one.steps for one in found),
+        {name: torch.cat([chunk.labels[name] for chunk in solved]) for name in CLASSIFIERS},
+        torch.cat([chunk.residual for chunk in solved]),
+        max(chunk.steps for chunk in solved),
     )
 
 
@@ -66,8 +66,8 @@ def _solve_chunk(x: Tensor, target: Tensor, c: float) -> Solved:
     if x.dtype is torch.float32 and doubtful.any():
         exact = _solve_chunk(x[doubtful].double(), target, c)
         residual[doubtful], steps = exact.residual, max(steps, exact.steps)
-        for name, found in exact.labels.items():
-            labels[name][doubtful] = found
+        for name, values in exact.labels.items():
+            labels[name][doubtful] = values
     return Solved(labels, residual, steps)
 
 
@@ -93,7 +93,7 @@ def logistic(
     are below `tolerance`), and the steps taken.
     """
     t = 2 / c
-    inverse = bordered_inverse(gram, t)
+    inverse = invert_bordered(gram, t)
     # The scores are r - t A with A = inverse @ r, so r alone carries the state; its step is -t times the residual.
     r = previous = gram.new_zeros(*gram.shape[:2], target.shape[1])
     pace = gram.new_ones(len(gram), 1, 1)
@@ -113,7 +113,7 @@ def logistic(
 
 def ridge(gram: Tensor, target: Tensor, c: float = 1.0) -> tuple[Tensor, Tensor]:
     """Least squares on one-hot targets: min |W|^2 / 2 + c/2 sum_i |W'x_i + b - target_i|^2, b free. Returns A, b."""
-    a = bordered_inverse(gram, 1 / c) @ target
+    a = invert_bordered(gram, 1 / c) @ target
     return a, (target - a / c - gram @ a).mean(1, keepdim=True)
 
 
@@ -123,7 +123,7 @@ def nearest_centroid(gram: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return a, -(a * (gram @ a)).sum(1, keepdim=True) / 2
 
 
-def bordered_inverse(gram: Tensor, shift: float) -> Tensor:
+def invert_bordered(gram: Tensor, shift: float) -> Tensor:
     """Return H (E, n, n) such that A = H R solves (gram + shift I) A + 1 b = R under 1'A = 0: b is eliminated."""
     identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram + shift * identity))

@@ -38,10 +38,10 @@ def spherical_clusters(x: np.ndarray, k: int) -> np.ndarray:
     means = faiss.Kmeans(rows.shape[1], k, **settings, **points)
     means.train(rows)
     nearest = means.index.search(rows, 1)[1][:, 0]
-    found = np.unique(nearest, return_inverse=True)[1].astype(np.int64)
-    if found.max() < 1:
+    clusters = np.unique(nearest, return_inverse=True)[1].astype(np.int64)
+    if clusters.max() < 1:
         raise UserError("all features are in one cluster: they do not differ")
-    return found
+    return clusters
 
 
 def linear_head(x: np.ndarray, y: np.ndarray, ids: Sequence[str]) -> tuple[nn.Sequential, float]:
@@ -58,13 +58,13 @@ def linear_head(x: np.ndarray, y: np.ndarray, ids: Sequence[str]) -> tuple[nn.Se
         raise UserError(
             "no class has two images, so none can be held out to choose the penalty: more images, or fewer clusters"
         )
-    scaling = Scaling.of(x, rows, "standardize")
+    scaling = Scaling.measure(x, rows, "standardize")
     learn, judge = (Part(x, rows[mask], y[mask]) for mask in (~out, out))
-    part = problem(learn, scaling, ON_CPU)
+    regression = problem(learn, scaling, ON_CPU)
     probes: list[Probe] = []
     losses: list[float] = []
     for strength in tqdm(STRENGTHS, "penalties of the head", leave=False, disable=None):  # None: only on a terminal
-        probes.append(fit(part, strength, start=probes[-1] if probes else None, **FIT))
+        probes.append(fit(regression, strength, start=probes[-1] if probes else None, **FIT))
         losses.append(judge.loss(scores_of(probes[-1], judge, scaling), "top1"))
         if losses[-1] > min(losses):
             break

@@ -40,7 +40,7 @@ class Scaling:
     deviation: np.ndarray | None = None
 
     @classmethod
-    def of(cls, x: np.ndarray, rows: np.ndarray, kind: str) -> "Scaling":
+    def measure(cls, x: np.ndarray, rows: np.ndarray, kind: str) -> "Scaling":
         """Measure the scaling on some rows of x: (N, D), in blocks. A constant feature keeps its scale."""
         if kind not in SCALES:
             raise UserError(f"there is no scale {kind!r}: {nearest(kind, SCALES)}")
@@ -109,7 +109,7 @@ class Heads:
         block = torch.from_numpy(self.scaling(x[rows])).to(self.weight)
         return (torch.addmm(bias, block, weight.T) for weight, bias in zip(self.weight, self.bias, strict=True))
 
-    def of(self, head: int, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def scores_of(self, head: int, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return the scores (n, K) of one head."""
         alone = Heads(self.weight[head : head + 1], self.bias[head : head + 1], self.scaling)
         return np.concatenate([scores[0].cpu().numpy() for scores in alone.scores(x, rows)])
@@ -173,7 +173,7 @@ def judge_heads(heads: Heads, x: np.ndarray, rows: np.ndarray, y: np.ndarray, me
     broken = ~(heads.weight.isfinite().all(2).all(1) & heads.bias.isfinite().all(1)).cpu().numpy()
     if metric == "map11":
         scores = np.nan_to_num(torch.cat(list(heads.scores(x, rows)), 1).cpu().numpy())
-        values = np.array([map11(one, y) for one in scores])
+        values = np.array([map11(score, y) for score in scores])
     else:
         guesses = torch.cat([_top_class(scores) for scores in heads.scores(x, rows)], 1).cpu().numpy()
         values = np.array([accuracy(guess, y, metric) for guess in guesses])

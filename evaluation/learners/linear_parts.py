@@ -62,7 +62,7 @@ class Parts:
 def parts_of(
     train: Features, val: Features | None, test: Features, *, share: float, seed: int, select: str, choose: bool
 ) -> Parts:
-    """Split the rows. The labels of val and test are numbered as in train, see `evaluation.features.matched`.
+    """Split the rows. The labels of val and test are numbered as in train, see `evaluation.features.match_labels`.
 
     share: of each class of train, held out if there is no val. select: "held_out" or "test".
     choose: True if there is more than one setting.

@@ -31,7 +31,7 @@ class Tried:
     value: float
     loss: float
 
-    def told(self) -> dict[str, Any]:
+    def details(self) -> dict[str, Any]:
         probe = self.probe
         return {"c": probe.c, "value": self.value, "loss": self.loss, "gap": probe.gap, "n_iter": probe.n_iter}
 
@@ -41,33 +41,37 @@ def search(
 ) -> Iterator[Tried]:
     """Fit the part `learn` up to 5e-4 of the objective, and yield each strength as it is judged.
 
-    Every STRIDE-th strength, the strongest penalty first, until weaker ones are worse (`settled`); then those between
-    the best one's neighbours. Each starts on the line through two solutions that are known.
+    Every STRIDE-th strength, the strongest penalty first, until weaker ones are worse, `has_passed_best`; then those
+    between the best one's neighbours. Each starts on the line through two solutions that are known.
     """
     regression = problem(learn, scaling, runtime)
-    found: dict[int, Tried] = {}
+    tries: dict[int, Tried] = {}
 
-    def tried(number: int) -> Tried:
+    def try_number(number: int) -> Tried:
         how = {"tol": SEARCH_TOL, "max_iter": min(max_iter, SEARCH_ITER), "promise": PROMISE}
-        probe = fit(regression, strengths[number], start=_start(found, number), **how)
+        probe = fit(regression, strengths[number], start=_start(tries, number), **how)
         scores = scores_of(probe, judge, scaling)
-        found[number] = Tried(probe, judge.value(scores, metric), judge.loss(scores, metric))
-        return found[number]
+        tries[number] = Tried(probe, judge.value(scores, metric), judge.loss(scores, metric))
+        return tries[number]
 
     for number in range(0, len(strengths), STRIDE):
-        yield tried(number)
-        so_far = found.values()
-        if settled([one.value for one in so_far], [one.loss for one in so_far], len(judge.rows)):
+        yield try_number(number)
+        so_far = tries.values()
+        if has_passed_best(
+            [attempt.value for attempt in so_far], [attempt.loss for attempt in so_far], len(judge.rows)
+        ):
             break
-    chosen = list(found)[best_of(list(found.values()))]
+    chosen = list(tries)[best_of(list(tries.values()))]
     for number in range(max(chosen - STRIDE + 1, 0), min(chosen + STRIDE, len(strengths))):
-        if number not in found:
-            yield tried(number)
+        if number not in tries:
+            yield try_number(number)
 
 
 def best_of(tried: Sequence[Tried]) -> int:
     """Return the number of the best strength: see `best`; equal ones go to the strongest penalty."""
-    return best([one.value for one in tried], lambda k: tried[k].loss, [1 / one.probe.c for one in tried])
+    return best(
+        [attempt.value for attempt in tried], lambda k: tried[k].loss, [1 / attempt.probe.c for attempt in tried]
+    )
 
 
 def best(values: Sequence[float], loss: Callable[[int], float], penalty: Sequence[Any]) -> int:
@@ -110,17 +114,17 @@ def scores_of(probe: Probe, part: Part, scaling: Scaling) -> np.ndarray:
 
 def _start(found: dict[int, Tried], number: int) -> Probe | None:
     """Return a point on the line through two known solutions, by the logarithm of c: those around it, or the last."""
-    known = sorted(found)
-    if len(known) < 2:
-        return found[known[0]].probe if known else None
-    after = min(max(int(np.searchsorted(known, number)), 1), len(known) - 1)
-    low, high = known[after - 1], known[after]
-    one, other, share = found[low].probe, found[high].probe, (number - low) / (high - low)
-    weight = one.weight + share * (other.weight - one.weight)
-    return replace(one, weight=weight, bias=one.bias + share * (other.bias - one.bias))
+    numbers = sorted(found)
+    if len(numbers) < 2:
+        return found[numbers[0]].probe if numbers else None
+    after = min(max(int(np.searchsorted(numbers, number)), 1), len(numbers) - 1)
+    low, high = numbers[after - 1], numbers[after]
+    lower, other, share = found[low].probe, found[high].probe, (number - low) / (high - low)
+    weight = lower.weight + share * (other.weight - lower.weight)
+    return replace(lower, weight=weight, bias=lower.bias + share * (other.bias - lower.bias))
 
 
-def settled(values: Sequence[float], losses: Sequence[float], rows: int) -> bool:
+def has_passed_best(values: Sequence[float], losses: Sequence[float], rows: int) -> bool:
     """Return whether the path of weaker and weaker penalties has passed its best.
 
     Either the last has a higher loss than the best one, and a metric that is lower by SURE standard errors of a share

@@ -13,7 +13,7 @@ from evaluation.datasets import Reading
 from evaluation.datasets.base import Split
 from evaluation.features.extraction import features_of
 from evaluation.features.models import LoadedModel, Loading
-from evaluation.features.table import Features, joined
+from evaluation.features.table import Features, join_splits
 from evaluation.results.measures import chance
 from evaluation.results.result import Result
 from evaluation.tuning.task import open_splits
@@ -79,9 +79,9 @@ class Protocol:
     Options: a frozen dataclass of keywords, each a `sslkit.options.settings.setting` with default, range and text.
     open(subject, options): opens data and model and checks everything before anything is computed. Returns what `run`
         takes: the subject itself for labelled images, else the protocol's own object. Raises UserError.
-    run(opened, options, runtime): the results, made by `Result.of` with the digests of the features that they depend
-        on. Under torchrun all ranks run it. runtime.out: folder of what it keeps beside its result, such as a grid's
-        finished runs.
+    run(opened, options, runtime): the results, made by `Result.from_estimate` with the digests of the features that
+        they depend on. Under torchrun all ranks run it. runtime.out: folder of what it keeps beside its result, such as
+        a grid's finished runs.
     beside(result): names in `result.others` that are further rows of the table and of the page.
     terminal: what the judge checks and says in another way than usual.
     """
@@ -213,7 +213,7 @@ class Subject:
     def _joined(self, first: Features, second: Features) -> Features:
         name = f"{first.split}+{second.split}"
         if name not in self._features:
-            self._features[name] = joined(first, second)
+            self._features[name] = join_splits(first, second)
         return self._features[name]
 
     def _split(self, name: str) -> str:

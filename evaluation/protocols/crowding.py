@@ -82,7 +82,7 @@ def measure(features: Any, options: Options, seed: int) -> Result:
     numbers = {f"{name}/{rule}": one for rule in CENTROIDS for name, one in _classes(geometries[rule], seed).items()}
     numbers |= _spectrum(features.x[order[: options.spectrum_rows]], alpha_ranks)
     numbers |= _pairs(features.take(order[: options.pair_rows]), seed)
-    return Result.of(
+    return Result.from_estimate(
         numbers[f"inter/{centroid}"],
         protocol="crowding",
         recipe=f"{centroid} centroids of l2-normalised features",
@@ -157,7 +157,7 @@ def _over_classes(value: float, drawn: np.ndarray, classes: int, unit: str) -> E
 def _spectrum(x: np.ndarray, alpha_ranks: tuple[int, int]) -> dict[str, Estimate]:
     """rankme, and alpha_req if the spectrum has its first two ranks; from the Gram matrix, 0.6 s at width 2,048."""
     around = torch.from_numpy(np.mean(x, 0, dtype=np.float64))  # centring: a large offset would cost precision
-    parts = [Moments.of(part, around) for part in np.array_split(x, BLOCKS)]
+    parts = [Moments.from_rows(part, around) for part in np.array_split(x, BLOCKS)]
     whole = sum(parts[1:], parts[0])
     others = [whole - part for part in parts]
 

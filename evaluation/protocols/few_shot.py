@@ -95,7 +95,7 @@ def solve(features: Features, table: EpisodeTable, options: Options) -> Result:
     x, rows = pool(features, table.rows(features), normalize)
     solved = solve_episodes(x, rows, table.k_shot, c)
     accuracy = episode_accuracy(solved, table)
-    return Result.of(
+    return Result.from_estimate(
         over_episodes(accuracy[classifier]),
         protocol="few_shot",
         recipe=_recipe(table, classifier, c, normalize),
@@ -105,7 +105,7 @@ def solve(features: Features, table: EpisodeTable, options: Options) -> Result:
         others={name: over_episodes(values) for name, values in accuracy.items()},
         seeds=[table.seed],
         digests={"features": features.digest, "episodes": table.digest},
-        converged=bool(solved.converged.all()),
+        converged=bool(solved.has_converged.all()),
         seconds=time.perf_counter() - start,
         details=_details(table, solved, classifier, c, normalize, features),
         outcomes=accuracy[classifier],
@@ -148,7 +148,7 @@ def _details(
         "left_out": list(table.left_out),
         "steps": solved.steps,
         "tolerance": TOLERANCE,
-        "not_converged": int((~solved.converged).sum()),
+        "not_converged": int((~solved.has_converged).sum()),
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.features.table import Features, matched
+from evaluation.features.table import Features, match_labels
 from evaluation.learners.episodes import one_label
 from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols.base import Subject, Terminal
@@ -57,7 +57,7 @@ def knn(train: Any, test: Any, options: Options) -> Result:
 def classify(train: Any, test: Any, options: Options) -> Result:
     """The result of `knn`."""
     start = time.perf_counter()
-    train, test = (one_label(features, "knn") for features in matched(train, test))
+    train, test = (one_label(features, "knn") for features in match_labels(train, test))
     own, most = left_out(train, test)
     k, temperature = options.k, options.temperature
     if k > most:
@@ -68,7 +68,7 @@ def classify(train: Any, test: Any, options: Options) -> Result:
     right = {count: labels[count] == test.y for count in ks}
     in_train = np.zeros(len(test), bool) if own is None else own.in_train
     apart = unseen.beside(in_train, lambda rows: _judge(right[k][rows], test.y[rows], test.metric))
-    return Result.of(
+    return Result.from_estimate(
         _judge(right[k], test.y, test.metric),
         protocol="knn",
         recipe=f"cosine, k={k}, T={temperature:g}" + (", leave one out" if own is not None else ""),
@@ -119,7 +119,7 @@ def left_out(train: Features, test: Features) -> tuple[Own | None, int]:
 
     None if no test image is in train.
     """
-    own = Own.of(train.images, test.images, train.groups)
+    own = Own.from_rows(train.images, test.images, train.groups)
     return (own if own.in_train.any() else None), len(train) - own.most
 
 
@@ -137,7 +137,7 @@ def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
 
     The usual number of neighbours is lowered to what few images have, and the recipe says to how many.
     """
-    train, test = matched(opened.train(runtime), opened.test(runtime))
+    train, test = match_labels(opened.train(runtime), opened.test(runtime))
     k = max(min(options.k, left_out(train, test)[1]), 1)
     return [classify(train, test, replace(options, k=k))]
 

@@ -86,7 +86,7 @@ def measure(
     without = [_lidar(x[~mask]) for mask in _blocks(n)]
     aligned = bootstrap_mean(alignment_by_image(x).numpy(), seed=runtime.seed, unit="squared distance")
     details = {"q": options.q, "images": n, "width": x.shape[2], "view": _words(view), "unreadable": found.unreadable}
-    return Result.of(
+    return Result.from_estimate(
         jackknife(_lidar(x), without, kind="jackknife over images", n=n, unit="rank"),
         protocol="lidar",
         recipe=_recipe(options.q, n, model.width),
@@ -154,7 +154,7 @@ def _whole_images(split: Split, model: LoadedModel) -> Images:
     """Images to crop views from: arrays unchanged, files decoded somewhat larger than the views."""
     native = split.images.native_size
     size = max(native) if native is not None else round(model.image_size * 8 / 7)
-    return model.ranged(split.images, image_size=size, channels=model.in_chans, fit="squash")
+    return model.with_scale(split.images, image_size=size, channels=model.in_chans, fit="squash")
 
 
 def _views(

@@ -14,7 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 from evaluation.features.checks import device_of
-from evaluation.features.table import Features, matched
+from evaluation.features.table import Features, match_labels
 from evaluation.learners.linear_heads import SCALES, Grid, Scaling, judge_heads, train_heads
 from evaluation.learners.linear_parts import Parts, parts_of
 from evaluation.learners.strengths import STRENGTHS, STRIDE, Tried, best, best_of, fit, problem, scores_of, search
@@ -24,7 +24,7 @@ from evaluation.protocols._linear_options import LBFGS, Options, check_on_featur
 from evaluation.protocols.base import Subject, Terminal, among
 from evaluation.results import unseen
 from evaluation.results.class_means import mean_per_class
-from evaluation.results.measures import measured
+from evaluation.results.measures import measure
 from evaluation.results.result import Result, rows_digest
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
@@ -65,9 +65,9 @@ def fit_probe(train: Any, test: Any, options: Options, runtime: Runtime, val: An
     start = time.perf_counter()
     check_on_features(options.recipe)
     check_together(options)
-    train, test = matched(train, test)
+    train, test = match_labels(train, test)
     if val is not None:
-        val = matched(train, val)[1]
+        val = match_labels(train, val)[1]
         _warn_of_doubles(train, val)
     recipe, seed, scale = options.settled(len(train)), runtime.seed, options.scale
     runtime = replace(runtime, device=str(device_of(runtime.device)))
@@ -116,7 +116,7 @@ def _lbfgs(parts: Parts, options: Options, runtime: Runtime) -> Found:
     tried = [] if options.c is not None else _tried(parts, scale, runtime, max_iter)
     chosen = tried[best_of(tried)].probe if tried else None
     c = float(chosen.c if options.c is None else options.c)
-    scaling = Scaling.of(parts.full.x, parts.full.rows, scale)
+    scaling = Scaling.measure(parts.full.x, parts.full.rows, scale)
     probe = fit(problem(parts.full, scaling, runtime), c, tol=tol, max_iter=max_iter, start=chosen)
     details = {
         "c": c,
@@ -129,14 +129,14 @@ def _lbfgs(parts: Parts, options: Options, runtime: Runtime) -> Found:
         "rows": len(parts.full.rows),
         "at_edge": bool(tried) and c in (STRENGTHS[0], STRENGTHS[-1]),
         "note": "the optimum is unique: a seed changes only which rows it is chosen by",
-        "tried": [one.told() for one in tried],
+        "tried": [one.details() for one in tried],
     }
     return scores_of(probe, parts.test, scaling), probe.converged, details
 
 
 def _tried(parts: Parts, scale: str, runtime: Runtime, max_iter: int) -> list[Tried]:
     """The strengths that were tried, the strongest penalty first."""
-    scaling = Scaling.of(parts.learn.x, parts.learn.rows, scale)
+    scaling = Scaling.measure(parts.learn.x, parts.learn.rows, scale)
     found = search(parts.learn, parts.judge, scaling, parts.metric, runtime, max_iter, STRENGTHS)
     most = len(STRENGTHS[::STRIDE]) + 2 * (STRIDE - 1)
     bar = tqdm(found, "strengths", most, leave=False, disable=None if runtime.progress else True)
@@ -146,11 +146,11 @@ def _tried(parts: Parts, scale: str, runtime: Runtime, max_iter: int) -> list[Tr
 def _grid(parts: Parts, grid: Grid, scale: str, runtime: Runtime) -> Found:
     """Train all heads at once and select the best on validation."""
     learn, judge, test = parts.learn, parts.judge, parts.test
-    scaling = Scaling.of(learn.x, learn.rows, scale)
+    scaling = Scaling.measure(learn.x, learn.rows, scale)
     heads = train_heads(learn.x, learn.rows, learn.y, parts.classes, grid, scaling, runtime)
     values = judge_heads(heads, judge.x, judge.rows, judge.y, parts.metric)
     penalties = [(decay, -lr) for lr, decay in grid.heads()]  # at equal decay the smaller rate stays closer to 0
-    chosen = best(values, lambda head: judge.loss(heads.of(head, judge.x, judge.rows), parts.metric), penalties)
+    chosen = best(values, lambda head: judge.loss(heads.scores_of(head, judge.x, judge.rows), parts.metric), penalties)
     settings = [{"lr": lr, "weight_decay": decay} for lr, decay in grid.heads()]
     tried = [
         {**setting, "value": None if np.isnan(value) else float(value)}
@@ -165,7 +165,7 @@ def _grid(parts: Parts, grid: Grid, scale: str, runtime: Runtime) -> Found:
         "at_edge": len(set(rates)) > 1 and rates[chosen] in (min(rates), max(rates)),
         "tried": tried,
     }
-    return heads.of(chosen, test.x, test.rows), None, details
+    return heads.scores_of(chosen, test.x, test.rows), None, details
 
 
 def _result(
@@ -181,16 +181,16 @@ def _result(
     scores, converged, details = found
     test, metric = given["test"], parts.metric
     in_train = np.isin(test.images, np.concatenate([given[name].images for name in given if name != "test"]))
-    estimate, others, right = measured(scores, parts.test.y, metric)
+    estimate, others, right = measure(scores, parts.test.y, metric)
     sorted_in_train = in_train[parts.test.rows]
-    others |= unseen.beside(sorted_in_train, lambda rows: measured(scores[rows], parts.test.y[rows], metric)[0])
+    others |= unseen.beside(sorted_in_train, lambda rows: measure(scores[rows], parts.test.y[rows], metric)[0])
     if metric == "top1":
         others["mean_per_class"] = mean_per_class(right, parts.test.y)
     outcomes = None
     if right is not None:
         outcomes = np.empty(len(right), bool)
         outcomes[parts.test.rows] = right  # in the given order of the test rows
-    return Result.of(
+    return Result.from_estimate(
         estimate,
         protocol="linear",
         recipe=recipe,

@@ -27,7 +27,7 @@ from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols.base import Subject, among
 from evaluation.results import unseen
 from evaluation.results.class_means import mean_per_class
-from evaluation.results.measures import measured
+from evaluation.results.measures import measure
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import generator
 from evaluation.tuning.checkpoint import Checkpoint
@@ -239,11 +239,11 @@ def _head(recipe: Recipe, width: int, classes: int, seed: int) -> nn.Module:
 
 def _result(task: Task, scores: Tensor, name: str, setting: Setting, seconds: float, runtime: Runtime) -> Result:
     y = task.test.y
-    estimate, others, right = measured(scores.numpy(), y, task.metric)
-    others |= unseen.beside(task.in_train, lambda rows: measured(scores.numpy()[rows], y[rows], task.metric)[0])
+    estimate, others, right = measure(scores.numpy(), y, task.metric)
+    others |= unseen.beside(task.in_train, lambda rows: measure(scores.numpy()[rows], y[rows], task.metric)[0])
     if task.metric == "top1":
         others["mean_per_class"] = mean_per_class(right, y)
-    return Result.of(
+    return Result.from_estimate(
         estimate,
         protocol="linear_aug",
         recipe=f"{name}, on augmented views",

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from evaluation.results.choice import levelled
+from evaluation.results.choice import level_scores
 from evaluation.results.statistics import generator
-from evaluation.results.verdict import Verdict, listed
+from evaluation.results.verdict import Verdict, list_names
 from sslkit.numerics.ties import average_ranks
 
 # Measured on models that were fine-tuned (recipes/benchmarks/ranking and constants.json). AGREEMENT: correlation of a
@@ -85,9 +85,9 @@ class Consensus:
         if not np.isnan(self.best).all():
             return f"{CHANCES} Correlation here: {self.agreement:.2f}."
         if unknown := [name for name in self.metrics if name not in AGREEMENT]:
-            return f"{NO_CHANCES} was not measured for {listed(unknown)}"
+            return f"{NO_CHANCES} was not measured for {list_names(unknown)}"
         if self.agreement <= 0:
-            return f"{NO_CHANCES} of {listed(self.metrics)} was {self.agreement:.2f} where it was measured"
+            return f"{NO_CHANCES} of {list_names(self.metrics)} was {self.agreement:.2f} where it was measured"
         return f"{NO_CHANCES} was measured for one class an image only" if self.metrics else ""
 
     def order(self) -> np.ndarray:
@@ -95,7 +95,7 @@ class Consensus:
 
         What no model has decides nothing: without accuracies P(best) does, without probabilities the rank.
         """
-        return np.lexsort((self.rank, levelled(-self.best), levelled(self.regret)))
+        return np.lexsort((self.rank, level_scores(-self.best), level_scores(self.regret)))
 
     def shortlist(self, sure: float = SURE) -> list[int]:
         """Return the first models of the order that contain the best with probability `sure`."""
@@ -159,7 +159,7 @@ def consensus(
         return Consensus((), **found)
     own = scores[np.ix_(scored, chosen)].T
     found["score"][scored] = mean = normal_scores(own).mean(0)
-    found["rank"][scored] = average_ranks(-levelled(mean))
+    found["rank"][scored] = average_ranks(-level_scores(mean))
     drawn = _drawn(own, [redrawn[k] for k in chosen] if redrawn else [], seed)
     names = tuple(names[k] for k in chosen)
     agreement = measured_agreement(names) if agreement is None else agreement
@@ -187,7 +187,7 @@ def normal_scores(scores: np.ndarray) -> np.ndarray:
     Scores that are equal up to rounding share their mean rank.
     """
     flat = scores.reshape(-1, scores.shape[-1])
-    ranks = np.stack([average_ranks(levelled(row)) for row in flat]) if len(flat) else flat
+    ranks = np.stack([average_ranks(level_scores(row)) for row in flat]) if len(flat) else flat
     return ndtri((ranks - 0.5) / scores.shape[-1]).reshape(scores.shape)
 
 

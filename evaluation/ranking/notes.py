@@ -12,7 +12,7 @@ from evaluation.ranking.inputs.source_marks import lines, recorded
 from evaluation.ranking.ranking import FEWEST as FEWEST_IMAGES
 from evaluation.ranking.scoring import MetricResult, Spec, takes_numbers
 from evaluation.ranking.truth.agreement import FEWEST, Agreement
-from evaluation.results.choice import levelled
+from evaluation.results.choice import level_scores
 from evaluation.transferability import base
 from evaluation.transferability.base import Sample
 from sslkit.errors import UserError
@@ -110,9 +110,9 @@ def no_agreement(specs: Sequence[Spec], scores: np.ndarray, truth: np.ndarray) -
             found[spec.name] = (
                 f"no agreement with the truth: {COMPARED} models with a score are needed, not {has.sum()}"
             )
-        elif np.ptp(levelled(column[has])) == 0:
+        elif np.ptp(level_scores(column[has])) == 0:
             found[spec.name] = "no agreement with the truth: all models have the same score"
-        elif np.ptp(levelled(truth[has])) == 0:
+        elif np.ptp(level_scores(truth[has])) == 0:
             found[spec.name] = "no agreement with the truth: all models have the same accuracy"
     return found
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from evaluation.ranking.inputs.task_names import task_name
 from evaluation.ranking.ranking import Ranking
-from evaluation.results.names import short, wrapped
+from evaluation.results.names import short, wrap
 from sslkit.backbones.words import is_untrained
 from sslkit.errors import UserError
 from sslkit.numerics.figures import (
@@ -19,10 +19,10 @@ from sslkit.numerics.figures import (
     REFERENCE,
     SMALL,
     better,
-    noted,
     panel,
     save_figure,
-    titled,
+    write_notes,
+    write_title,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
     """
     known = [k for k in range(len(ranking.metrics)) if len(ranking.ranked_by(k))]
     order = ranking.consensus.order()
-    names = [wrapped(ranking.models[m]) for m in order]
+    names = [wrap(ranking.models[m]) for m in order]
     height = sum(ROW + LINE * name.count("\n") for name in names)
     panels = [None] * (not np.isnan(ranking.consensus.best).all()) + known
     figure, grid = _grid(len(panels), height + 0.95)
@@ -130,8 +130,8 @@ def _grid_and_list(count: int, lines: int) -> "tuple[Figure, list[Axes], Axes]":
 
 
 def _save(figure: "Figure", title: str, notes: list[str], path: Path) -> None:
-    titled(figure, title)
-    noted(figure, notes)
+    write_title(figure, title)
+    write_notes(figure, notes)
     figure.set_figheight(figure.get_figheight() + NOTE * figure.get_supxlabel().count("\n"))  # not at the panels' cost
     save_figure(figure, path)
 

@@ -18,7 +18,7 @@ from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.summary import finish, keep_reference, line, open_tasks
 from evaluation.ranking.truth import published
 from sslkit.errors import UserError
-from sslkit.files.leases import owned
+from sslkit.files.leases import own_folder
 from sslkit.options.calls import by_keywords
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
@@ -62,7 +62,7 @@ def rank_published(
     check_used(specs, options.source, reference)
     drawn = replace(options, reference=open_reference(reference, reading), max_images=None)
     rankings = []
-    with owned(Path(out) / name, "ranks in"):
+    with own_folder(Path(out) / name, "ranks in"):
         for task, images in opened.items():
             known = accuracies[task]
             models = {model: benchmark.zoo[model] for model in known}

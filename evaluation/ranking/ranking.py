@@ -13,7 +13,7 @@ from evaluation.ranking.inputs.source_marks import letters
 from evaluation.ranking.scoring import parse
 from evaluation.ranking.table import table as as_table
 from evaluation.ranking.truth.agreement import Agreement
-from evaluation.results.choice import levelled
+from evaluation.results.choice import level_scores
 from sslkit.errors import UserError
 from sslkit.numerics.ties import average_ranks
 from sslkit.numerics.wilson import Z95
@@ -129,7 +129,7 @@ def ranks_of(scores: np.ndarray) -> np.ndarray:
     found = np.full(scores.shape, np.nan)
     for row in np.ndindex(scores.shape[:-1]):
         known = ~np.isnan(scores[row])
-        found[row][known] = average_ranks(-levelled(scores[row][known]))
+        found[row][known] = average_ranks(-level_scores(scores[row][known]))
     return found
 
 
@@ -156,7 +156,7 @@ def tied_with_best(scores: np.ndarray, redrawn: np.ndarray) -> np.ndarray:
     if np.isnan(scores).all():
         return np.zeros(len(scores), dtype=bool)
     best = int(np.nanargmax(scores))
-    even = levelled(scores)
+    even = level_scores(scores)
     equal = even == even[best]
     behind = scores[best] - scores
     if len(redrawn) < 2:

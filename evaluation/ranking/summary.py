@@ -25,10 +25,10 @@ from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.rank import data_name, rank_models
 from evaluation.ranking.ranking import Ranking
 from evaluation.tuning.estimate import seconds_of_step
-from sslkit.backbones.words import sized
+from sslkit.backbones.words import split_size
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
-from sslkit.files.leases import owned
+from sslkit.files.leases import own_folder
 from sslkit.files.reading import regular
 from sslkit.options.calls import by_keywords
 from sslkit.options.members import nearest
@@ -86,7 +86,7 @@ def rank_tasks(
     for split in opened.values() if layers is not None else ():
         check_task(split)
     rankings = []
-    with owned(Path(out), "ranks in"):
+    with own_folder(Path(out), "ranks in"):
         for (task, split), file in zip(opened.items(), file_names(list(tasks)).values(), strict=True):
             accuracies = known.get(task)
             as_open = replace(options, split=split.split)  # an alias, as trainval, is open by its own name
@@ -244,7 +244,7 @@ def next_command(ranking: Ranking, zoo: Any, best: str, model: LoadedModel, kept
 
 def _words(zoo: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Return the words that hold a size of images of their own, by the names of their models, as `words`; or {}."""
-    found = {name: str(one) for name, one in zoo.items() if isinstance(one, (str, Path)) and sized(str(one))[1]}
+    found = {name: str(one) for name, one in zoo.items() if isinstance(one, (str, Path)) and split_size(str(one))[1]}
     return {"words": found} if found else {}
 
 

@@ -10,7 +10,7 @@ from evaluation.ranking.consensus import Consensus
 from evaluation.ranking.truth.agreement import Agreement
 from sslkit.errors import UserError
 from sslkit.terminal.say import columns
-from sslkit.terminal.tables import aligned, below_names, markdown
+from sslkit.terminal.tables import align, below_names, markdown
 
 STYLES = ("text", "markdown")
 TIED = "="  # beside a score: tied with the metric's best model on these images
@@ -48,7 +48,7 @@ def table(ranking: Numbers, style: str = "text") -> str:
     lines = [header, *([_row(ranking, m) for m in ranking.consensus.order()]), *_feet(ranking)]
     if style == "markdown":
         return markdown(lines, range(1, len(header)))
-    wide = aligned(lines, width=sys.maxsize)
+    wide = align(lines, width=sys.maxsize)
     return wide if max(map(len, wide.splitlines())) <= columns() else _below_names(ranking, lines)
 
 

@@ -11,7 +11,7 @@ from evaluation.report.judged import Group
 from evaluation.report.reading import Material, Member, Ranked
 from evaluation.report.zoo_table import outside
 from evaluation.results.verdict import Verdict as Taken
-from evaluation.results.verdict import deciding, listed, of_pairs, order
+from evaluation.results.verdict import deciding, list_names, of_pairs, order
 from sslkit.terminal.say import counted
 
 MOST = 6  # verdicts before the table; the sections have all
@@ -82,7 +82,7 @@ def of_ranking(ranked: Ranked) -> Verdict:
     """Say which model a ranking puts first, or that its metrics cannot tell."""
     ranking, consensus = ranked.ranking, ranked.ranking.consensus
     data = task_name(ranking.data) or ranked.path.stem
-    by = f"by the ranking of {len(ranking.models)} models with {listed(ranking.metrics)}"
+    by = f"by the ranking of {len(ranking.models)} models with {list_names(ranking.metrics)}"
     if not consensus.first():
         return Verdict(f"{data}: no best model.", f"No metric scores every model, {by}.", data)
     return _verdict(data, consensus.verdict(ranking.models), f"{by}, which predicts and does not train")

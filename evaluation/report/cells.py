@@ -82,7 +82,7 @@ def of_estimate(estimate: Estimate | None, how: str, digits: int = 1) -> Cell:
 def of_result(result: Result, how: str, digits: int = 1) -> Cell:
     """Make a cell of a result; where test images were trained on it says so, and has the number without these."""
     cell = of_estimate(result.estimate, how, digits)
-    return replace(cell, text=cell.text + unseen.told(result, lambda other: of_estimate(other, "", digits).text))
+    return replace(cell, text=cell.text + unseen.describe(result, lambda other: of_estimate(other, "", digits).text))
 
 
 def decimals(values: Sequence[float], unit: str) -> int:

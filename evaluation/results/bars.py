@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evaluation.results import unseen
-from evaluation.results.names import in_words, short, wrapped
+from evaluation.results.names import in_words, short, wrap
 from evaluation.results.result import Result
 from evaluation.results.tables import DOWN, direction, with_interval
 from sslkit.backbones.words import is_untrained
 from sslkit.errors import UserError
-from sslkit.numerics.figures import FIRST, INK, OTHERS, REFERENCE, SMALL, better, noted, panel, save_figure, titled
+from sslkit.numerics.figures import (
+    FIRST,
+    INK,
+    OTHERS,
+    REFERENCE,
+    SMALL,
+    better,
+    panel,
+    save_figure,
+    write_notes,
+    write_title,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,52 +65,55 @@ def plot_results(results: Sequence[Result], path: str | Path, *, title: str = ""
     axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axis, (name, rows) in zip(axes, panels.items(), strict=True):
         _draw(axis, name, rows)
-    titled(figure, title)
-    noted(figure, _notes(results))
+    write_title(figure, title)
+    write_notes(figure, _notes(results))
     save_figure(figure, Path(path))
 
 
 def _panels(results: Sequence[Result]) -> dict[str, list[Result]]:
     """The results by the title of their panel, fractions first."""
-    found: dict[str, list[Result]] = {}
-    accuracies = all("accuracy" in _words(one) for one in results if one.unit == "fraction")
+    panels: dict[str, list[Result]] = {}
+    accuracies = all("accuracy" in _words(result) for result in results if result.unit == "fraction")
     fractions = "accuracy" if accuracies else "accuracy and other shares"
     for result in sorted(results, key=lambda one: one.unit != "fraction"):
         title = fractions if result.unit == "fraction" else _words(result)
-        found.setdefault(title, []).append(result)
-    return found
+        panels.setdefault(title, []).append(result)
+    return panels
 
 
 def _rows(results: Sequence[Result]) -> list[Row]:
     """The bars under their headings, those of a heading by value."""
-    several = len({one.model for one in results}) > 1
+    several = len({result.model for result in results}) > 1
     if not several and results[0].unit != "fraction":
-        return _bars("", results, [one.data or _words(one) for one in results])
+        return _bars("", results, [result.data or _words(result) for result in results])
     rows = []
-    for heading, some in _grouped(results).items():
-        rows += _bars(heading, some, [wrapped(one.model) if several else _words(one) for one in some])
+    for heading, some in _group(results).items():
+        rows += _bars(heading, some, [wrap(result.model) if several else _words(result) for result in some])
     return rows
 
 
-def _grouped(results: Sequence[Result]) -> dict[str, list[Result]]:
+def _group(results: Sequence[Result]) -> dict[str, list[Result]]:
     """The results of one model by data set; those of several also by protocol, and by recipe if each has several."""
-    several = len({one.model for one in results}) > 1
-    keys = [(one.model, one.data, one.protocol, one.metric) for one in results]
+    several = len({result.model for result in results}) > 1
+    keys = [(result.model, result.data, result.protocol, result.metric) for result in results]
     groups: dict[str, list[Result]] = {}
-    for key, one in zip(keys, results, strict=True):
-        words = _words(one) if several and one.unit == "fraction" else ""  # else the panel's title
-        recipe = short(one.recipe) if several and keys.count(key) > 1 else ""
-        groups.setdefault(": ".join(filter(None, (one.data, words, recipe))), []).append(one)
+    for key, result in zip(keys, results, strict=True):
+        words = _words(result) if several and result.unit == "fraction" else ""  # else the panel's title
+        recipe = short(result.recipe) if several and keys.count(key) > 1 else ""
+        groups.setdefault(": ".join(filter(None, (result.data, words, recipe))), []).append(result)
     return groups
 
 
 def _bars(heading: str, results: Sequence[Result], names: Sequence[str]) -> list[Row]:
     """The heading and the bars by value, with the recipe beside the names that are the same or of several models."""
-    recipes, models = ({getattr(one, field) for one in results} for field in ("recipe", "model"))
+    recipes, models = ({getattr(result, field) for result in results} for field in ("recipe", "model"))
     unclear = len(recipes) > 1 and (len(models) > 1 or len(set(names)) < len(names))
     rows = [
-        Row(f"{name}\n{short(one.recipe)}" if unclear and (len(models) > 1 or names.count(name) > 1) else name, one)
-        for name, one in zip(names, results, strict=True)
+        Row(
+            f"{name}\n{short(result.recipe)}" if unclear and (len(models) > 1 or names.count(name) > 1) else name,
+            result,
+        )
+        for name, result in zip(names, results, strict=True)
     ]
     rows.sort(key=lambda row: -row.result.value)
     return [Row(heading), *rows] if heading else rows
@@ -110,8 +124,8 @@ def _words(result: Result) -> str:
 
 
 def _draw(axis: "Axes", title: str, rows: Sequence[Row]) -> None:
-    one = next(row.result for row in rows if row.result)
-    unit = one.unit
+    first = next(row.result for row in rows if row.result)
+    unit = first.unit
     scale = 100 if unit == "fraction" else 1
     height, places = 0.0, []
     for row in rows:
@@ -126,8 +140,8 @@ def _draw(axis: "Axes", title: str, rows: Sequence[Row]) -> None:
     panel(axis, title)
     axis.tick_params(axis="y", length=0)
     axis.set_ylim(height - 0.4, -0.6)
-    known = f"; {better(direction(one) != DOWN)}" if direction(one) or scale == 100 else ""
-    axis.set_xlabel(f"{'%' if scale == 100 else unit}{known}", fontsize=SMALL, loc="left")
+    meaning = f"; {better(direction(first) != DOWN)}" if direction(first) or scale == 100 else ""
+    axis.set_xlabel(f"{'%' if scale == 100 else unit}{meaning}", fontsize=SMALL, loc="left")
     if scale == 100:
         axis.set(xlim=(0, 100 * (1 + NUMBERS)), xticks=range(0, 101, 20))
         axis.spines["bottom"].set_bounds(0, 100)  # the rest is for the numbers
@@ -150,8 +164,8 @@ def _bar(axis: "Axes", place: float, result: Result, scale: float) -> None:
 
 def _beside(axis: "Axes", text: str, x: float, y: float, **style: str) -> None:
     """Write a text at the right of a point."""
-    place = {"xy": (x, y), "xytext": (7, 0), "textcoords": "offset points", "va": "center"}
-    axis.annotate(text, fontsize=SMALL, color=INK, parse_math=False, **place, **style)
+    position = {"xy": (x, y), "xytext": (7, 0), "textcoords": "offset points", "va": "center"}
+    axis.annotate(text, fontsize=SMALL, color=INK, parse_math=False, **position, **style)
 
 
 def _is_random(result: Result) -> bool:
@@ -159,9 +173,11 @@ def _is_random(result: Result) -> bool:
 
 
 def _notes(results: Sequence[Result]) -> list[str]:
-    kinds = list(dict.fromkeys(one.kind.replace("wilson", "Wilson") for one in results if one.interval and one.kind))
+    kinds = list(
+        dict.fromkeys(result.kind.replace("wilson", "Wilson") for result in results if result.interval and result.kind)
+    )
     notes = [f"Lines: 95 % intervals ({'; '.join(kinds)})." if kinds else ""]
     notes += ["Gray: random weights."] if any(map(_is_random, results)) else []
-    notes += ["Leaky: test images were chosen by, or trained on."] if any(one.leaky for one in results) else []
+    notes += ["Leaky: test images were chosen by, or trained on."] if any(result.leaky for result in results) else []
     notes += [f"{note}." for note in dict.fromkeys(map(unseen.note_of, results)) if note]
     return [" ".join(filter(None, notes))]

@@ -43,15 +43,15 @@ def equal_scores(a: float, b: float) -> bool:
     return abs(a - b) <= ROUNDING * max(abs(a), abs(b))
 
 
-def levelled(scores: Sequence[float]) -> np.ndarray:
+def level_scores(scores: Sequence[float]) -> np.ndarray:
     """Return the scores (M,) with groups that are equal up to rounding set to their lowest member; nan stays.
 
     Neighbours in sorted order are equal if they differ by ROUNDING of the larger, far more than the rounding of sums
     over images and features, or by NOTHING of the largest score.
     """
     scores = np.array(scores, dtype=float)
-    known = np.flatnonzero(np.isfinite(scores))
-    order = known[np.argsort(scores[known], kind="stable")]
+    finite = np.flatnonzero(np.isfinite(scores))
+    order = finite[np.argsort(scores[finite], kind="stable")]
     if len(order):
         size = np.abs(scores[order])
         rises = np.diff(scores[order]) > np.maximum(ROUNDING * np.maximum(size[1:], size[:-1]), NOTHING * size.max())

@@ -79,9 +79,9 @@ def _variances(values: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return (C,) variances of the class means, see `variance_over_classes`."""
     n = np.unique(y, return_counts=True)[1]
     mean, square = (_with_one_more(means_by_class(np.asarray(values, float) ** power, y), n) for power in (1, 2))
-    own, others = (n + 1 / len(n)) ** 2 / n, ((1 / n).sum() - 1 / n) / len(n) ** 2
-    kept = 1 - (own + others) / (n + 1) ** 2  # the expected share of the variance in `square - mean**2`
-    return (square - mean**2) / (n * kept)
+    of_class, others = (n + 1 / len(n)) ** 2 / n, ((1 / n).sum() - 1 / n) / len(n) ** 2
+    share = 1 - (of_class + others) / (n + 1) ** 2  # the expected share of the variance in `square - mean**2`
+    return (square - mean**2) / (n * share)
 
 
 def _with_one_more(means: np.ndarray, n: np.ndarray) -> np.ndarray:
@@ -102,5 +102,5 @@ def _with_small_classes(
     if not small.any():
         return interval
     others = Z95**2 * variances[~small].sum()
-    down, up = (float((others + np.square(part[small]).sum()) ** 0.5) / len(sizes) for part in (below, above))
+    down, up = (float((others + np.square(side[small]).sum()) ** 0.5) / len(sizes) for side in (below, above))
     return min(interval[0], value - down), max(interval[1], value + up)

@@ -51,7 +51,7 @@ class Comparison:
         return self.p if self.p_adjusted is None else self.p_adjusted
 
     @property
-    def turned(self) -> "Comparison":
+    def reverse(self) -> "Comparison":
         """The comparison of b with a."""
         ends = None if self.interval is None else (-self.interval[1], -self.interval[0])
         return dataclasses.replace(self, a=self.b, b=self.a, difference=-self.difference, interval=ends)
@@ -60,7 +60,7 @@ class Comparison:
     def verdict(self) -> str:
         """Return one sentence, the better model first. Better means p < 0.05, after adjustment if there was one."""
         if self.difference < 0:
-            return self.turned.verdict
+            return self.reverse.verdict
         p = self.decisive_p
         name = "p" if self.p_adjusted is None else f"Holm-adjusted p ({counted(self.pairs, 'pair')})"
         note = "; one of the two was chosen on test data, or trained on it" if self.leaky else ""
@@ -133,7 +133,8 @@ def compare_all(
     adjusted = holm([comparison.p for comparison in comparisons])
     count = len(comparisons)
     return [
-        dataclasses.replace(one, p_adjusted=float(p), pairs=count) for one, p in zip(comparisons, adjusted, strict=True)
+        dataclasses.replace(comparison, p_adjusted=float(p), pairs=count)
+        for comparison, p in zip(comparisons, adjusted, strict=True)
     ]
 
 
@@ -209,17 +210,17 @@ def _check(a: Result, b: Result) -> None:
     for result in (a, b):
         if result.outcomes is None:
             raise UserError(
-                f"{_of(result)} has no outcomes to pair (right or wrong by image, or accuracy by episode): use the "
+                f"{_name(result)} has no outcomes to pair (right or wrong by image, or accuracy by episode): use the "
                 "result that the protocol returned, or evaluation.store.read(folder); map11 and crowding have none"
             )
     if a.metric != b.metric:
-        raise UserError(f"{_of(a)} measures {a.metric} and {_of(b)} {b.metric}: compare one metric at a time")
+        raise UserError(f"{_name(a)} measures {a.metric} and {_name(b)} {b.metric}: compare one metric at a time")
     if (a.unit, b.unit) != ("fraction", "fraction"):
-        raise UserError(f"compare tests accuracies; {_of(a)} is in {a.unit} and {_of(b)} in {b.unit}")
+        raise UserError(f"compare tests accuracies; {_name(a)} is in {a.unit} and {_name(b)} in {b.unit}")
     if len(a.outcomes) != len(b.outcomes) or (a.outcomes.dtype == bool) != (b.outcomes.dtype == bool):
         raise UserError(f"cannot pair {_rows(a)} with {_rows(b)}: measure both on the same images or episodes")
     if len(a.outcomes) < 2:
-        raise UserError(f"{_of(a)} has one outcome only; a test needs at least two")
+        raise UserError(f"{_name(a)} has one outcome only; a test needs at least two")
     if a.outcomes.dtype != bool or a.metric != "mean_per_class":
         for result in (a, b):
             _check_value(result, np.zeros(len(a.outcomes), int))
@@ -248,7 +249,7 @@ def _check_value(result: Result, y: np.ndarray) -> None:
     if not np.isclose(mean, result.value, rtol=0, atol=1e-5):
         what = "per-class mean with these labels" if y.any() else "mean"
         raise UserError(
-            f"{_of(result)} has {result.metric} {result.value:.4f}, but the {what} of its outcomes is {mean:.4f}: "
+            f"{_name(result)} has {result.metric} {result.value:.4f}, but the {what} of its outcomes is {mean:.4f}: "
             "the outcomes (or labels) belong to another result"
         )
 
@@ -258,19 +259,19 @@ def _names(a: Result, b: Result) -> tuple[str, str]:
     if a.model != b.model and a.model and b.model:
         return a.model, b.model
     if a.protocol != b.protocol:
-        return _of(a), _of(b)
+        return _name(a), _name(b)
     first, second = (a.recipe, b.recipe) if a.recipe != b.recipe else ("first", "second")
-    return f"{_of(a)} ({first})", f"{_of(b)} ({second})"
+    return f"{_name(a)} ({first})", f"{_name(b)} ({second})"
 
 
-def _of(result: Result) -> str:
+def _name(result: Result) -> str:
     return f"{result.model or 'a model'} {result.protocol}".strip()
 
 
 def _rows(result: Result) -> str:
     kind = "images" if result.outcomes.dtype == bool else "episodes"
     on = f"rows {result.paired_on[:12]}" if result.paired_on else "rows without a digest"
-    return f"{_of(result)} ({len(result.outcomes):,} {kind} of {result.data or 'unnamed data'}, {on})"
+    return f"{_name(result)} ({len(result.outcomes):,} {kind} of {result.data or 'unnamed data'}, {on})"
 
 
 def _p(p: float) -> str:

@@ -15,7 +15,7 @@ FEWEST = 20
 SHUFFLED = 20  # random orders whose mean is the average precision of chance
 
 
-def measured(scores: np.ndarray, y: np.ndarray, metric: str) -> tuple[Estimate, dict[str, Estimate], np.ndarray | None]:
+def measure(scores: np.ndarray, y: np.ndarray, metric: str) -> tuple[Estimate, dict[str, Estimate], np.ndarray | None]:
     """Return the metric's estimate, further estimates by name, and the correctness of each image.
 
     scores: (N, K). y: (N,) int64 with "top1" or "mean_per_class"; (N, K) of 1, -1, 0 (does not count) with "map11".
@@ -54,7 +54,9 @@ def chance(y: np.ndarray) -> dict[str, float]:
     rng = generator(0, "chance of average precision")
     drawn = [rng.random(y.shape) for _ in range(SHUFFLED)]
     kinds = {"map11": ap11, "map": average_precision}
-    return {name: float(np.mean([mean_ap(one, y, of_class) for one in drawn])) for name, of_class in kinds.items()}
+    return {
+        name: float(np.mean([mean_ap(scores, y, of_class) for scores in drawn])) for name, of_class in kinds.items()
+    }
 
 
 def map11(scores: np.ndarray, y: np.ndarray) -> float:

@@ -32,15 +32,15 @@ def in_words(protocol: str, metric: str) -> str:
     return ", ".join(filter(None, names))
 
 
-def wrapped(name: str, letters: int = LETTERS, lines: int = LINES) -> str:
+def wrap(name: str, letters: int = LETTERS, lines: int = LINES) -> str:
     """Return a name in at most two lines of about 30 letters, broken after its punctuation."""
     parts = re.split(r"(?<=[-_+/.: ])", short(name, letters * lines - lines))
     broken = [""]
-    for part in (piece for long in parts for piece in re.findall(f".{{1,{letters}}}", long)):
-        if len(broken[-1]) + len(part) <= letters:
-            broken[-1] += part
+    for chunk in (piece for long in parts for piece in re.findall(f".{{1,{letters}}}", long)):
+        if len(broken[-1]) + len(chunk) <= letters:
+            broken[-1] += chunk
         else:
-            broken.append(part)
+            broken.append(chunk)
     if len(broken) > lines:  # punctuation was too rare
         broken = re.findall(f".{{1,{letters}}}", "".join(broken))
     return "\n".join(broken)

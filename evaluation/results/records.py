@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sslkit.errors import UserError
-from sslkit.files.writing import lockable, locked, refusal
+from sslkit.files.writing import lock, lockable, refusal
 
 
 def run_id(key: Mapping[str, Any]) -> str:
@@ -56,7 +56,7 @@ class Records:
             self.locks.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             if not self.path.is_file():  # records that cannot be added to may be all that are needed
-                raise self._refused(error) from error
+                raise self._refusal(error) from error
 
     def are_shared(self) -> bool:
         """Return whether processes on this machine see each other's claims."""
@@ -83,18 +83,18 @@ class Records:
         record = {"run": run_id(key), **key, **values}
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
         try:
-            with self._locked("file"), self.path.open("a+b") as file:
+            with self._lock("file"), self.path.open("a+b") as file:
                 if (torn := _torn(file)) is not None:  # else a line that another machine adds meanwhile would be lost
                     file.truncate(torn)
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise self._refused(error) from error
+            raise self._refusal(error) from error
 
     def alone(self) -> AbstractContextManager[bool]:
         """Let one process at a time read all records and write what it makes of them, so that the last has them all."""
-        return self._locked("summary")
+        return self._lock("summary")
 
     def claim(self, key: Mapping[str, Any], *, wait: bool) -> AbstractContextManager[bool]:
         """Claim a run for this process; yields True on success. The claim ends with the block, or with the process.
@@ -102,9 +102,9 @@ class Records:
         wait: wait until another process releases the run; a line says so, but of a process of a pool.
         """
         waiting = f"another process does a run of {self.path}: waiting for it" if parent_process() is None else ""
-        return self._locked(run_id(key), waiting, wait)
+        return self._lock(run_id(key), waiting, wait)
 
-    def unfinished(self, keys: Sequence[Mapping[str, Any]]) -> Iterator[int]:
+    def claim_unfinished(self, keys: Sequence[Mapping[str, Any]]) -> Iterator[int]:
         """Yield the index of each run that is not finished, claimed until the next one, by which it is to be added.
 
         A run that another process has claimed is waited for at last, and yielded if that process dies.
@@ -121,15 +121,15 @@ class Records:
                     pass
 
     @contextmanager
-    def _locked(self, name: str, waiting: str = "", wait: bool = True) -> Iterator[bool]:
+    def _lock(self, name: str, waiting: str = "", wait: bool = True) -> Iterator[bool]:
         with ExitStack() as held:
             try:
-                is_held = held.enter_context(locked(self.locks / f"{name}.lock", waiting, wait=wait))
+                is_held = held.enter_context(lock(self.locks / f"{name}.lock", waiting, wait=wait))
             except OSError as error:
-                raise self._refused(error) from error
+                raise self._refusal(error) from error
             yield is_held
 
-    def _refused(self, error: OSError) -> UserError:
+    def _refusal(self, error: OSError) -> UserError:
         return refusal(error)(f"cannot write to {self.path}: {error.strerror or error}; give another out")
 
 

@@ -59,7 +59,7 @@ class Result:
     paired_on: str = ""
 
     @classmethod
-    def of(cls, estimate: Estimate, **fields: Any) -> "Result":
+    def from_estimate(cls, estimate: Estimate, **fields: Any) -> "Result":
         """Make a result with the main number `estimate`, the date and the packages' versions."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         versions = {name: importlib.metadata.version(name) for name in PACKAGES}
@@ -80,13 +80,13 @@ class Result:
     def from_json(cls, line: str) -> "Result":
         """Read the result of one line; unknown fields are left out."""
         record = json.loads(line)
-        known = {f.name for f in dataclasses.fields(cls)}
+        names = {f.name for f in dataclasses.fields(cls)}
         record["others"] = {name: _estimate(other) for name, other in record.get("others", {}).items()}
         record["interval"] = record.get("interval") and tuple(record["interval"])
-        return _checked(cls(**{key: value for key, value in record.items() if key in known}))
+        return _check_types(cls(**{key: value for key, value in record.items() if key in names}))
 
 
-def _checked(result: Result) -> Result:
+def _check_types(result: Result) -> Result:
     """Return the result if its fields have the right types. Raises TypeError for a damaged one."""
     texts = ("protocol", "recipe", "metric", "model", "data", "paired_on", "date")
     wrong = [name for name in texts if not isinstance(getattr(result, name), str)]

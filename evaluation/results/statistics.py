@@ -82,7 +82,7 @@ def bootstrap_mean(
     counts are drawn instead, which is equivalent and costs the same for any N.
     """
     values = _vector(values, "values")
-    drawn = _resampled_means(values, n, generator(seed, "bootstrap"))
+    drawn = _bootstrap_means(values, n, generator(seed, "bootstrap"))
     estimate = Estimate(float(np.mean(values)), interval_of(drawn, len(values)), kind, len(values), unit)
     return _with_room(estimate, len(values))
 
@@ -234,7 +234,7 @@ def _within(interval: tuple[float, float], values: np.ndarray) -> tuple[float, f
     return (max(low, 0.0), min(high, 1.0)) if np.min(values) >= 0 and np.max(values) <= 1 else interval
 
 
-def _resampled_means(values: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+def _bootstrap_means(values: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     """Return (n,) means of bootstrap draws of the values."""
     size = len(values)
     distinct, counts = np.unique(values, return_counts=True)

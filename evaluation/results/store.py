@@ -38,7 +38,9 @@ def append(folder: str | Path | ZooEntry, result: Result) -> Path:
     if result.outcomes is not None:
         record["outcomes"] = _save(path.parent, result.outcomes)
     key = {name: record.pop(name) for name in SAME}
-    key["choices"] = {name: _asked(value) for name, value in record["details"].items() if name not in MEASURED}
+    key["choices"] = {
+        name: _without_reached(value) for name, value in record["details"].items() if name not in MEASURED
+    }
     Records(path).add(key, record)
     return path
 
@@ -58,13 +60,13 @@ def read(folder: str | Path | ZooEntry, *, outcomes: bool = True) -> list[Result
     return [_result(path.parent, record, outcomes) for record in read_records(path).values()]
 
 
-def _asked(value: Any) -> Any:
+def _without_reached(value: Any) -> Any:
     """Return a detail without what settings of fine-tuning, also inside of lists and mappings, have reached."""
     if isinstance(value, list):
-        return [_asked(one) for one in value]
+        return [_without_reached(one) for one in value]
     if isinstance(value, dict):
         left_out = REACHED if "lr" in value else ()
-        return {name: _asked(one) for name, one in value.items() if name not in left_out}
+        return {name: _without_reached(one) for name, one in value.items() if name not in left_out}
     return value
 
 

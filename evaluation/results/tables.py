@@ -9,8 +9,8 @@ from evaluation.results.statistics import Estimate
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 from sslkit.terminal.say import columns as columns_of_terminal
-from sslkit.terminal.say import folded
-from sslkit.terminal.tables import aligned, markdown
+from sslkit.terminal.say import fold
+from sslkit.terminal.tables import align, markdown
 
 STYLES = ("text", "markdown")
 COLUMNS = ("model", "data", "protocol", "metric", "value", "n", "interval", "recipe", "flags")
@@ -41,13 +41,13 @@ def table(results: Sequence[Result], style: str = "text") -> str:
     right = [columns.index(name) for name in ALIGNED_RIGHT if name in columns]
     if style == "markdown":
         return markdown(lines, right)
-    wide = aligned(lines, right, sys.maxsize)
+    wide = align(lines, right, sys.maxsize)
     fits = max(map(len, wide.splitlines())) <= columns_of_terminal()
     below = [*_legend(results), *notes_of(results)]
-    return "\n".join([wide if fits else _folded(rows), *([""] if below else []), *map(folded, below)])
+    return "\n".join([wide if fits else _fold(rows), *([""] if below else []), *map(fold, below)])
 
 
-def _folded(rows: Sequence[Mapping[str, str]]) -> str:
+def _fold(rows: Sequence[Mapping[str, str]]) -> str:
     """The rows under their model and data, flags on a line of their own, and the recipes by number below the table."""
     lines, above = [["  protocol", "metric", "value", "n", "recipe"]], ""
     recipes = [  # of each row, and what its interval is over
@@ -61,11 +61,11 @@ def _folded(rows: Sequence[Mapping[str, str]]) -> str:
         above = heading
         lines += [[f"  {row['protocol']}", row["metric"], row["value"], row["n"], numbers.get(text, "")]]
         lines += [[f"    {row['flags']}"]] if row["flags"] else []
-    below = [folded(f"{number} {text}") for text, number in numbers.items()]
-    kept = [i for i, name in enumerate(lines[0]) if any(line[i] for line in lines[1:] if len(line) > 1)]
-    lines = [line if len(line) == 1 else [line[i] for i in kept] for line in lines]
+    below = [fold(f"{number} {text}") for text, number in numbers.items()]
+    used = [i for i, name in enumerate(lines[0]) if any(line[i] for line in lines[1:] if len(line) > 1)]
+    lines = [line if len(line) == 1 else [line[i] for i in used] for line in lines]
     right = [lines[0].index("n")] if "n" in lines[0] else []
-    return "\n".join([aligned(lines, right), *([""] if below else []), *below])
+    return "\n".join([align(lines, right), *([""] if below else []), *below])
 
 
 def with_interval(estimate: Estimate) -> str:
@@ -73,20 +73,23 @@ def with_interval(estimate: Estimate) -> str:
     scale, suffix = (100.0, " %") if estimate.unit == "fraction" else (1.0, f" {estimate.unit}".rstrip())
     value = scale * estimate.value
     if estimate.interval is None:
-        return f"{_rounded(value, _digits(value, estimate.unit))}{suffix}"
+        return f"{_format_number(value, _digits(value, estimate.unit))}{suffix}"
     low, high = (scale * end for end in estimate.interval)
     half = (high - low) / 2
     digits = _digits(half, estimate.unit)
-    shown = f"{_rounded(value, digits)}{suffix}"
-    ends = [_rounded(value - half, digits), _rounded(value + half, digits)]
-    if abs((low + high) / 2 - value) <= SYMMETRIC * half or ends == [_rounded(low, digits), _rounded(high, digits)]:
-        return f"{shown} ± {_rounded(half, digits)}"
-    return f"{shown} ({_rounded(low, digits)} to {_rounded(high, digits)})"
+    shown = f"{_format_number(value, digits)}{suffix}"
+    ends = [_format_number(value - half, digits), _format_number(value + half, digits)]
+    if abs((low + high) / 2 - value) <= SYMMETRIC * half or ends == [
+        _format_number(low, digits),
+        _format_number(high, digits),
+    ]:
+        return f"{shown} ± {_format_number(half, digits)}"
+    return f"{shown} ({_format_number(low, digits)} to {_format_number(high, digits)})"
 
 
 def value_of(result: Result) -> str:
     """Return the value with its interval; where test images were trained on, also the value without these."""
-    return with_interval(result.estimate) + unseen.told(result, with_interval)
+    return with_interval(result.estimate) + unseen.describe(result, with_interval)
 
 
 def flags(result: Result) -> list[str]:
@@ -103,14 +106,14 @@ def notes_of(results: Sequence[Result]) -> list[str]:
     """
     lines = []
     for data in dict.fromkeys(result.data for result in results):
-        own = [result for result in results if result.data == data]
-        models = dict.fromkeys(result.model for result in own)
-        said: dict[str, dict[str, None]] = {}
-        for result in own:
+        of_data = [result for result in results if result.data == data]
+        models = dict.fromkeys(result.model for result in of_data)
+        models_of: dict[str, dict[str, None]] = {}
+        for result in of_data:
             for note in _notes(result):
-                said.setdefault(note, {})[result.model] = None
-        found = [note if len(of) == len(models) else f"{note} ({', '.join(of)})" for note, of in said.items()]
-        lines += [": ".join(filter(None, (data, "; ".join(found))))] if found else []
+                models_of.setdefault(note, {})[result.model] = None
+        notes = [note if len(of) == len(models) else f"{note} ({', '.join(of)})" for note, of in models_of.items()]
+        lines += [": ".join(filter(None, (data, "; ".join(notes))))] if notes else []
     return lines
 
 
@@ -121,7 +124,9 @@ def _notes(result: Result) -> list[str]:
     levels = result.details.get("chance") or {}
     random = ", ".join(f"{name} {100 * value:.1f} %" for name, value in levels.items())
     always = f"random scores: {random}" if random else always
-    return [one for one in (always, _count(result, "unreadable"), *result.details.get("notes", "").split("; ")) if one]
+    return [
+        note for note in (always, _count(result, "unreadable"), *result.details.get("notes", "").split("; ")) if note
+    ]
 
 
 def _count(result: Result, name: str) -> str:
@@ -165,5 +170,5 @@ def _digits(size: float, unit: str) -> int:
     return digits
 
 
-def _rounded(value: float, digits: int) -> str:
+def _format_number(value: float, digits: int) -> str:
     return f"{value:,.{digits}f}"

@@ -37,7 +37,7 @@ def is_leaky(in_train: np.ndarray) -> bool:
     return bool(in_train.sum() > FEW * len(in_train))
 
 
-def told(result: Result, written: Callable[[Estimate], str]) -> str:
+def describe(result: Result, written: Callable[[Estimate], str]) -> str:
     """Return "; without 40 images of train: 71.0 % ± 4.1" to stand behind a value, "" where none was trained on."""
     count, tested = result.details.get(IN_TRAIN), result.details.get(TESTED)
     if not count or result.metric == UNSEEN:

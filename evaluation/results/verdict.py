@@ -38,8 +38,8 @@ class Verdict:
     def rest(self) -> str:
         """All but the lead: "64 % to be the best; not told apart from b; better than c"."""
         trained = [name for name in self.worse if not is_untrained(name)]
-        tied = f"not told apart from {listed(self.tied)}" if self.tied else ""
-        worse = f"better than {listed(trained)}" if trained else ""
+        tied = f"not told apart from {list_names(self.tied)}" if self.tied else ""
+        worse = f"better than {list_names(trained)}" if trained else ""
         return "; ".join(filter(None, (self.facts, tied, worse)))
 
     def __str__(self) -> str:
@@ -76,14 +76,14 @@ def by_chance(groups: Sequence[Sequence[Comparison]]) -> str:
     """
     if len(groups) < 2:
         return ""
-    found = sum(any(pair.decisive_p < LEVEL for pair in pairs) for pairs in groups)
+    count = sum(any(pair.decisive_p < LEVEL for pair in pairs) for pairs in groups)
     return (
-        f"{found} of {len(groups)} comparisons, of a protocol on a data set each, find a difference between models; "
+        f"{count} of {len(groups)} comparisons, of a protocol on a data set each, find a difference between models; "
         f"without any about {LEVEL * len(groups):.2g} would by chance"
     )
 
 
-def listed(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """Return names in words; of many, the first and the number of the others."""
     if len(names) > MOST_NAMED + 1:
         return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} others"

@@ -29,10 +29,10 @@ def draw_panels(rows: Mapping[str, Mapping[str, Cell]], path: Path, title: str) 
         _panel(axis, column, [cells.get(column) for cells in rows.values()])
     axes[0].set_yticks(range(len(rows)), list(rows), fontsize=figures.SMALL)
     axes[0].invert_yaxis()
-    figures.titled(figure, title)
+    figures.write_title(figure, title)
     published = any(cell.published is not None for cells in rows.values() for cell in cells.values())
     here = "measured here, with its 95 % interval"
-    figures.noted(figure, [f"filled: {here}; hollow: the paper's, on its own data" if published else here])
+    figures.write_notes(figure, [f"filled: {here}; hollow: the paper's, on its own data" if published else here])
     save(figure, path)
 
 
@@ -76,8 +76,8 @@ def draw_scatter(
             figures.panel(axis, name)
             axis.grid(color=figures.GUIDE, lw=0.6)
         row[0].set_ylabel(f"{measure}, %", fontsize=figures.SMALL)
-    figures.titled(figure, title)
-    figures.noted(figure, [f"a point for each of {len(fractions)} {points}; {figures.better()}"])
+    figures.write_title(figure, title)
+    figures.write_notes(figure, [f"a point for each of {len(fractions)} {points}; {figures.better()}"])
     save(figure, path)
 
 
@@ -97,8 +97,8 @@ def draw_class_maps(
     figures.beside(figure, *axes[0].get_legend_handles_labels())
     for axis in list(axes)[len(maps) :]:
         axis.axis("off")
-    figures.titled(figure, title)
-    figures.noted(figure, ["t-SNE of one seed; distances and sizes in a map mean nothing"])
+    figures.write_title(figure, title)
+    figures.write_notes(figure, ["t-SNE of one seed; distances and sizes in a map mean nothing"])
     save(figure, path)
 
 
@@ -118,8 +118,8 @@ def draw_sweeps(rows: Mapping[str, Mapping[str, Cell]], path: Path, title: str) 
             _line(axes[down, across], values, column)
             axes[0, across].set_title(option, fontsize=figures.PANEL, loc="left", color=figures.INK)
             axes[down, 0].set_ylabel(column, fontsize=figures.SMALL)
-    figures.titled(figure, title)
-    figures.noted(figure, ["measured here, with 95 % intervals where there are several seeds"])
+    figures.write_title(figure, title)
+    figures.write_notes(figure, ["measured here, with 95 % intervals where there are several seeds"])
     save(figure, path)
 
 
@@ -166,8 +166,8 @@ def draw_ranks(tasks: Mapping[str, Mapping[str, Mapping[str, float]]], path: Pat
         axis.set_xlabel(f"rank by {base}", fontsize=figures.SMALL)
     axes[0].set_ylabel("rank by the metric", fontsize=figures.SMALL)
     axes[-1].legend(fontsize=figures.SMALL, frameon=False)
-    figures.titled(figure, title)
-    figures.noted(figure, ["a mark for each model; on the diagonal the metric's rank is the rank by fine-tuning"])
+    figures.write_title(figure, title)
+    figures.write_notes(figure, ["a mark for each model; on the diagonal the metric's rank is the rank by fine-tuning"])
     save(figure, path)
 
 
@@ -198,10 +198,10 @@ def curves(
     figures.panel(axis, measure)
     axis.grid(color=figures.GUIDE, lw=0.6)
     figures.beside(figure, *axis.get_legend_handles_labels())
-    figures.titled(figure, title)
+    figures.write_title(figure, title)
     most = max(one.n for values in lines.values() for one in values)
     few = f"means of {most} seeds; their intervals are in the table"
-    figures.noted(figure, ["vertical lines: 95 % intervals" if most > 2 else few])
+    figures.write_notes(figure, ["vertical lines: 95 % intervals" if most > 2 else few])
     save(figure, path)
 
 
@@ -224,6 +224,6 @@ def maps(
         for axis, stage in zip(row, stages, strict=True):
             figures.scatter(axis, views[stage], views["y"], classes, legend=False)
             axis.set_title(f"{model}, {stage}\nshare {100 * shares[model][stage]:.0f} %", fontsize=figures.SMALL)
-    figures.titled(figure, title)
-    figures.noted(figure, [note])
+    figures.write_title(figure, title)
+    figures.write_notes(figure, [note])
     save(figure, path)

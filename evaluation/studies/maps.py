@@ -19,7 +19,7 @@ from evaluation.studies.subjects import Stage, Subjects, follow, percent
 from evaluation.transferability.ped import moves
 from sslkit.errors import UserError
 from sslkit.files.writing import write_whole
-from sslkit.numerics.figures import NEIGHBOURS, largest, purity, reduced, tsne
+from sslkit.numerics.figures import NEIGHBOURS, largest, purity, reduce, tsne
 
 PER_CLASS, CLASSES = 60, 10  # images and classes in a map
 EVERY, SAME = "all networks", "same class"
@@ -135,6 +135,6 @@ def _keep(views: Mapping[str, View], path: Path) -> None:
     """Write the maps (n, 2) of the same rows at every stage, and their labels as "y"."""
     y = next(iter(views.values()))[1]
     rows = np.concatenate([np.flatnonzero(y == label)[:PER_CLASS] for label in largest(y, CLASSES)])
-    flat = {stage: tsne(reduced(x[rows], 0), 0)[0] for stage, (x, _) in views.items()}
+    flat = {stage: tsne(reduce(x[rows], 0), 0)[0] for stage, (x, _) in views.items()}
     with write_whole(path) as partial_path, partial_path.open("wb") as file:
         np.savez(file, y=y[rows], **flat)

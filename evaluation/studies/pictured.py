@@ -20,7 +20,7 @@ from evaluation.studies.training import PROBE, Column, Training, measure_columns
 from sslkit.errors import UserError
 from sslkit.files.writing import write_whole
 from sslkit.numerics.diagnostics import crowding
-from sslkit.numerics.figures import purity, reduced, tsne
+from sslkit.numerics.figures import purity, reduce, tsne
 from sslkit.numerics.risk_bound import risk_bound
 
 OVERLAP = "overlap"
@@ -61,7 +61,7 @@ class ClassMaps(Training):
     def _keep(self, x: np.ndarray, y: np.ndarray, classes: list[str], file: Path) -> None:
         """Write the map of the first images of each class, for `draw`."""
         rows = np.concatenate([np.flatnonzero(y == label)[: self.shown_images] for label in np.unique(y)])
-        flat, _ = tsne(reduced(np.asarray(x[rows], dtype=np.float32), seed=0), seed=0)
+        flat, _ = tsne(reduce(np.asarray(x[rows], dtype=np.float32), seed=0), seed=0)
         file.parent.mkdir(parents=True, exist_ok=True)
         with write_whole(file) as partial, partial.open("wb") as opened:
             np.savez(opened, flat=flat, y=y[rows], classes=np.array(list(map(str, classes))))

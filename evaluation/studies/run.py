@@ -16,12 +16,12 @@ from evaluation.studies.declaration import load_paper, paper_names
 from evaluation.studies.study import SCALES, Absent, Lab, Study
 from sslkit.errors import UserError, nearest
 from sslkit.files import reading
-from sslkit.files.leases import owned_file
+from sslkit.files.leases import own_file
 from sslkit.files.writing import write_text
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.jobs import processor
 from sslkit.terminal import say
-from sslkit.terminal.say import counted, entry, folded
+from sslkit.terminal.say import counted, entry, fold
 from sslkit.terminal.tables import below_names, markdown
 
 VERSION = 1  # of the files of results
@@ -47,7 +47,7 @@ def count_findings(out: str | Path, folder: Path) -> str:
     if not found:
         return ""
     agree, disagree = found.count(AGREES), found.count(DISAGREES)
-    return folded(
+    return fold(
         f"of {counted(len(found), 'interval')} below {out}, {agree + disagree} leave 0 out ({agree} as in the paper, "
         f"{disagree} against it); without any effect about {len(found) / 20:.0f} would, half of them as in the paper"
     )
@@ -106,7 +106,7 @@ def reproduce(
     lab = Lab(scale=scale, root=Path(root), zoo=Path(out) / "zoo", train=train, runtime=runtime)
     jobs = one.jobs(lab)
     path = place / f"{name}.json"
-    with owned_file(path, "reproduces"):
+    with own_file(path, "reproduces"):
         record = _open_record(path, paper, what, scale)
         missing = missing_cells(jobs, record["jobs"])
         say.line(f"{paper} {what}: {counted(len(jobs), 'job')}, {len(missing)} to run")
@@ -116,7 +116,7 @@ def reproduce(
         write_text(path.with_suffix(".md"), as_markdown(one, summary, record["made"]))
         at = "on small data" if scale == "small" else "on the published data"
         one.draw(found, path.with_suffix(".png"), f"{paper.upper()}, {one.caption.rstrip('.')}, {at}")
-    say.lines(folded(as_text(one, summary)))
+    say.lines(fold(as_text(one, summary)))
     say.line(f"  in {place}: {name}.json, {name}.md, {name}.png")
     return summary
 

@@ -22,7 +22,7 @@ def knn_right(
     rows, labels = np.arange(len(y)), y.cpu().numpy()
     unit = unit_rows(_in_range(x.cpu().numpy()), "features")
     copies = _copies(x.cpu().numpy())
-    own = Own.of(copies, copies, None if groups is None else groups.cpu().numpy())
+    own = Own.from_rows(copies, copies, None if groups is None else groups.cpu().numpy())
     similarity, position = neighbours(unit, rows, unit, min(k, len(y) - own.most), own)
     voted = vote(similarity, labels[position], [k], temperature, int(labels.max()) + 1)[k]
     return torch.from_numpy(voted == labels).double().to(y.device)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.results.choice import levelled
+from evaluation.results.choice import level_scores
 from evaluation.transferability import sfda
 from evaluation.transferability._scatter import EPS
 from evaluation.transferability.base import NO_REFERENCE, Sample, Score, check_scale
@@ -182,7 +182,7 @@ def _after(sample: Sample, units: Units, path: Trajectory, lam: float, options: 
 
 def over_zoo(parts: Sequence[Mapping[str, float]]) -> list[float]:
     """Return minus each model's mean rank over the lam (1 is best, ties at their mean rank), from the `parts`."""
-    ranks = [average_ranks(-levelled([part[f"lam={lam}"] for part in parts])) for lam in BOTH]
+    ranks = [average_ranks(-level_scores([part[f"lam={lam}"] for part in parts])) for lam in BOTH]
     return (-np.mean(ranks, 0)).tolist()
 
 

@@ -33,7 +33,7 @@ def each_recorded(
         known = records.read()
         return [known[run_id(key)] for key in keys]
 
-    with closing(records.unfinished(keys)) as runs:
+    with closing(records.claim_unfinished(keys)) as runs:
         while (number := from_first(what, lambda: next(runs, None))) is not None:
             with together(what):  # the first may test what all have trained
                 values = work(number)

@@ -19,8 +19,8 @@ from evaluation.features.models import LoadedModel
 from evaluation.tuning.pixels import Pool
 from sslkit.data.held_out import held_out
 from sslkit.data.images import Images
-from sslkit.data.loader import spaced
-from sslkit.data.sources.class_names import renumbered, unseen
+from sslkit.data.loader import read_spaced
+from sslkit.data.sources.class_names import renumber, unseen
 from sslkit.errors import UserError
 
 
@@ -112,7 +112,7 @@ def open_task(model: LoadedModel, dataset: Any, reading: Reading = AS_USUAL) -> 
     test = _labelled({"test": given["test"]}, model)
     if train.y.ndim == 1:
         unseen(test.y, train.y, first.classes, first.name)
-    contradicted.warn(model, contradicted.contradiction(model, lambda most: spaced(train.centres.parts[0], most)))
+    contradicted.warn(model, contradicted.contradiction(model, lambda most: read_spaced(train.centres.parts[0], most)))
     digest, mirror = _digest(given, train, test), reading.mirrors(first.classes, first.name)
     return Task(model, train, test, first.classes, first.metric, first.name, digest, mirror)
 
@@ -168,7 +168,7 @@ def _whole(images: Images, model: LoadedModel) -> Images:
     """Return the images for crops: arrays unchanged, files decoded a little larger than the crops."""
     size = round(model.image_size * 8 / 7) if images.native_size is None else max(images.native_size)
     how = {"channels": model.in_chans, "fit": "squash", "interpolation": model.resizing.interpolation}
-    return model.ranged(images, image_size=size, **how)
+    return model.with_scale(images, image_size=size, **how)
 
 
 def _check(split: Split, name: str) -> None:
@@ -186,7 +186,7 @@ def _renumbered(split: Split, train: Split) -> Split:
         raise UserError(f"{split.name}: one split has several labels per image, the other has one")
     if split.y.ndim == 2 or list(split.classes) == list(train.classes):
         return split
-    return replace(split, y=renumbered(split.y, split.classes, train.classes, split.name))
+    return replace(split, y=renumber(split.y, split.classes, train.classes, split.name))
 
 
 def _digest(given: Mapping[str, Split], *read: Labelled) -> str:

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from evaluation.features.checks import whole_number
 from evaluation.features.models import LoadedModel
 from evaluation.results import unseen
-from evaluation.results.measures import measured
+from evaluation.results.measures import measure
 from evaluation.results.records import Records
 from evaluation.results.result import rows_digest
 from evaluation.tuning.checkpoint import Checkpoint
@@ -119,11 +119,11 @@ class Bench:
     def _judge(self, trial: Trial, net: torch.nn.Sequential) -> dict[str, Any]:
         scores = predict(net, self.task.model, self._judged(trial), trial.setting.precision)
         y = self.task.test.y if trial.judge is None else self.task.train.y[trial.judge]
-        estimate, others, right = measured(scores.numpy(), y, self.task.metric)
+        estimate, others, right = measure(scores.numpy(), y, self.task.metric)
         if trial.judge is None:
             scored = scores.numpy()
             others |= unseen.beside(
-                self.task.in_train, lambda rows: measured(scored[rows], y[rows], self.task.metric)[0]
+                self.task.in_train, lambda rows: measure(scored[rows], y[rows], self.task.metric)[0]
             )
         return {
             **asdict(estimate),

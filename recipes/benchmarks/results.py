@@ -57,7 +57,7 @@ def measure(
 ) -> None:
     """Measure and keep the cells that have no result yet, see `measure_cells`."""
     missing = missing_cells(cells, load(name).get(part, {}))
-    with say.printed_by_default():
+    with say.print_by_default():
         measure_cells(missing, partial(keep, name, part=part), processes=processes, begin=begin)
 
 

@@ -139,8 +139,12 @@ class Backbone(nn.Module):
         if tag and ":" not in self.recipe.name and self.recipe.origin is None:
             return f"random weights: init=timm:{self.recipe.name} starts from those that .{tag} names"
         heads = {name: layer for name in CLASSIFIERS if (layer := getattr(self.net, name, None)) is not None}
-        linear = {name: [one for one in layer.modules() if isinstance(one, nn.Linear)] for name, layer in heads.items()}
-        last = next((name for name, own in linear.items() if own and own[-1].out_features == self.width), None)
+        linear = {
+            name: [child for child in layer.modules() if isinstance(child, nn.Linear)] for name, layer in heads.items()
+        }
+        last = next(
+            (name for name, children in linear.items() if children and children[-1].out_features == self.width), None
+        )
         if last is None:
             return ""
         return (
@@ -199,8 +203,8 @@ class Backbone(nn.Module):
 
 def reason(error: Exception) -> str:
     """The first line of a network's own error."""
-    said = (str(error).strip() or "no message").splitlines()[0]
-    return said if isinstance(error, RuntimeError) else f"{type(error).__name__}: {said}"
+    message = (str(error).strip() or "no message").splitlines()[0]
+    return message if isinstance(error, RuntimeError) else f"{type(error).__name__}: {message}"
 
 
 def _measure(net: nn.Module, one: tuple[int, ...], item: Item, name: str) -> int:

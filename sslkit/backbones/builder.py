@@ -78,7 +78,7 @@ def _frames_of(name: str, frames: int | None) -> int | None:
     return None
 
 
-def published(
+def build_published(
     name: str, *, image_size: int, in_chans: int, arguments: Mapping[str, Any] = MappingProxyType({})
 ) -> Backbone:
     """A timm network with the stem and the patches that its published weights have, also for small images.

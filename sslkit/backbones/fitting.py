@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.backbones import namings
-from sslkit.backbones.state_dicts import Reading, StateDict, preferred, state_dicts
+from sslkit.backbones.state_dicts import Reading, StateDict, choose_reading, state_dicts
 from sslkit.backbones.weight_files import check_dense, check_finite, kind
 from sslkit.errors import UserError
 from sslkit.terminal.say import and_so_on
@@ -107,7 +107,7 @@ def _chosen(
         tried += [_beside(net, reading, head) for reading in readings]
         good = [fit for fit in tried if not fit.faults]
         if asked := [fit for fit in good if fit.reading.is_part(part)]:
-            first = preferred([fit.reading for fit in asked])
+            first = choose_reading([fit.reading for fit in asked])
             if first is None:
                 raise _ambiguous([fit.reading for fit in asked], file)
             return next(fit for fit in asked if fit.reading is first), [fit for fit in good if fit.reading is not first]
@@ -116,28 +116,28 @@ def _chosen(
 
 def _beside(net: nn.Module, reading: Reading, head: Sequence[str]) -> Fit:
     """A reading beside a network; positions of another grid are resampled if nothing else is in the way."""
-    own = net.state_dict()
-    tensors = {name: value for name, value in reading.tensors.items() if name in own}
-    faults = _faults(reading, own, head)
+    state = net.state_dict()
+    tensors = {name: value for name, value in reading.tensors.items() if name in state}
+    faults = _faults(reading, state, head)
     if list(faults) != ["of another shape"] or set(faults["of another shape"]) != {"pos_embed"}:
-        return Fit(reading, tensors, faults, _resampled_by_timm(reading, tensors))
-    positions, note = _resampled(net, tensors["pos_embed"])
+        return Fit(reading, tensors, faults, _positions_of_timm(reading, tensors))
+    positions, note = _resample_positions(net, tensors["pos_embed"])
     return Fit(reading, tensors | {"pos_embed": positions}, {}, (note,)) if note else Fit(reading, tensors, faults)
 
 
 def _faults(reading: Reading, own: Mapping[str, Tensor], head: Sequence[str]) -> dict[str, list[str]]:
     """Names of the tensors that do not fit, by the fault; kinds without any are left out."""
-    given = reading.tensors
-    both = [name for name in own if name in given]
+    tensors = reading.tensors
+    both = [name for name in own if name in tensors]
     heads = tuple(f"{name}." for name in head)
     faults = {
-        "missing": [name for name in own if name not in given and not name.endswith(_COUNT)],
+        "missing": [name for name in own if name not in tensors and not name.endswith(_COUNT)],
         "left over": [
-            name for name in given if name not in own and not _BESIDE.match(name) and not name.startswith(heads)
+            name for name in tensors if name not in own and not _BESIDE.match(name) and not name.startswith(heads)
         ],
-        "of another shape": [name for name in both if given[name].shape != own[name].shape],
+        "of another shape": [name for name in both if tensors[name].shape != own[name].shape],
         "of another kind of number": [
-            name for name in both if kind(given[name]) != kind(own[name]) and not name.endswith(_COUNT)
+            name for name in both if kind(tensors[name]) != kind(own[name]) and not name.endswith(_COUNT)
         ],
         "for patches of another size": [name for name in both if "patch_embed" in name and _is_new(reading, name)],
     }
@@ -153,14 +153,14 @@ def _is_new(reading: Reading, name: str) -> bool:
     return theirs.numel() != value.numel() and theirs.untyped_storage().data_ptr() != value.untyped_storage().data_ptr()
 
 
-def _resampled_by_timm(reading: Reading, tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
+def _positions_of_timm(reading: Reading, tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
     """Notes on the positions that timm's conversion has resampled."""
     new = [name for name in tensors if "pos" in name and _is_new(reading, name)]
     return (f"{and_so_on(new, SHOWN)} to {tuple(tensors[new[0]].shape)}",) if new else ()
 
 
 @torch.no_grad()
-def _resampled(net: nn.Module, positions: Tensor) -> tuple[Tensor, str]:
+def _resample_positions(net: nn.Module, positions: Tensor) -> tuple[Tensor, str]:
     """The position embedding (1, prefix + L, F) for the network's grid, and a note; "" if it is for no square grid."""
     from timm.layers import resample_abs_pos_embed
 
@@ -174,25 +174,25 @@ def _resampled(net: nn.Module, positions: Tensor) -> tuple[Tensor, str]:
 
 
 def _classifier(reading: Reading, head: Sequence[str]) -> dict[str, Tensor]:
-    names = [f"{name}.{part}" for name in head for part in ("weight", "bias")]
+    names = [f"{name}.{kind}" for name in head for kind in ("weight", "bias")]
     is_one = set(reading.label.split(".")) <= _SUPERVISED and all(name in reading.tensors for name in names)
     return {name: reading.tensors[name] for name in names} if is_one else {}
 
 
 def _line(net: nn.Module, fit: Fit, others: Sequence[Fit], network: str, file: str) -> str:
     """`resnet50: 318 of 320 tensors from FILE (state_dict, prefix module.); left out: fc.* (2)`."""
-    reading, own = fit.reading, net.state_dict()
+    reading, state = fit.reading, net.state_dict()
     also = dict.fromkeys(other.reading.label for other in others if not _overlap(reading, other.reading))
-    told = "; ".join(filter(None, (reading.told, f"not {', '.join(also)}" if also else "")))
+    told = "; ".join(filter(None, (reading.describe, f"not {', '.join(also)}" if also else "")))
     parts = [
         f"{network}: {len(fit.tensors)} of {len(reading.source.tensors)} tensors from {Path(file).name}"
         + (f" ({told})" if told else "")
     ]
-    if left := _left_out(reading, own):
+    if left := _left_out(reading, state):
         parts.append(f"left out: {and_so_on(left, SHOWN)}")
     if fit.resampled:
         parts.append(f"resampled: {', '.join(fit.resampled)}")
-    if absent := [name for name in own if name not in fit.tensors]:
+    if absent := [name for name in state if name not in fit.tensors]:
         parts.append(f"not in the file: {_COUNT} ({len(absent)})")
     return "; ".join(parts)
 
@@ -238,18 +238,18 @@ def _misfit(
         places = dict.fromkeys(fit.reading.label for fit in tried if not fit.faults)
         places = places or dict.fromkeys(".".join(source.place) or "." for source in sources)
         return UserError(f"{file} has no part {part}: it holds {and_so_on(list(places), SHOWN)}")
-    own = net.state_dict()
+    state = net.state_dict()
     fit = max(asked, key=lambda fit: len(fit.tensors) - len(fit.faults.get("of another shape", ())), default=None)
-    if fit is None or 2 * len(fit.tensors) < len(own):
-        known = dict.fromkeys(fit.reading.used[name] for name in fit.tensors if name in fit.reading.used) if fit else {}
-        theirs = [name for source in sources for name in source.tensors if name not in known]
-        ours = [name for name in own if fit is None or name not in fit.tensors]
+    if fit is None or 2 * len(fit.tensors) < len(state):
+        used = dict.fromkeys(fit.reading.used[name] for name in fit.tensors if name in fit.reading.used) if fit else {}
+        theirs = [name for source in sources for name in source.tensors if name not in used]
+        ours = [name for name in state if fit is None or name not in fit.tensors]
         return UserError(
-            f"{file} does not fit the network: {len(own) - len(ours)} of its {len(own)} tensors are there by name; the "
-            f"file has {and_so_on(theirs, SHOWN)}, the network {and_so_on(ours, SHOWN)}; {remedy}"
+            f"{file} does not fit the network: {len(state) - len(ours)} of its {len(state)} tensors are there by name; "
+            f"the file has {and_so_on(theirs, SHOWN)}, the network {and_so_on(ours, SHOWN)}; {remedy}"
         )
-    place = f" at {fit.reading.label}" if fit.reading.label != "." else ""
-    return UserError(f"{file} does not fit the network{place}: {_in_words(fit, own)}; {remedy}")
+    position = f" at {fit.reading.label}" if fit.reading.label != "." else ""
+    return UserError(f"{file} does not fit the network{position}: {_in_words(fit, state)}; {remedy}")
 
 
 def _in_words(fit: Fit, own: Mapping[str, Tensor]) -> str:

@@ -58,11 +58,11 @@ def _fault(net: nn.Module, arrays: Mapping[str, np.ndarray]) -> str:
 
 def _classifier(arrays: Mapping[str, np.ndarray], head: Sequence[str]) -> dict[str, Tensor]:
     parts = ("head/kernel", "head/bias")
-    kernel, bias = (next((value for name, value in arrays.items() if name.endswith(part)), None) for part in parts)
+    kernel, bias = (next((value for name, value in arrays.items() if name.endswith(suffix)), None) for suffix in parts)
     if len(head) != 1 or kernel is None or bias is None or kernel.ndim != 2:
         return {}
     values = {"weight": np.ascontiguousarray(kernel.T), "bias": bias}
-    return {f"{head[0]}.{part}": torch.from_numpy(value) for part, value in values.items()}
+    return {f"{head[0]}.{key}": torch.from_numpy(value) for key, value in values.items()}
 
 
 def _line(net: nn.Module, path: Path, arrays: Mapping[str, np.ndarray], network: str) -> str:

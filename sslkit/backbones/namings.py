@@ -35,7 +35,7 @@ _VIT = (
 # The children of torchvision's ResNet in a row, as `nn.Sequential(*list(resnet.children())[:-1])` numbers them.
 _CHILDREN = (
     *((r"^0\.", "conv1."), (r"^1\.", "bn1.")),
-    *((rf"^{place}\.", f"layer{place - 3}.") for place in (4, 5, 6, 7)),
+    *((rf"^{number}\.", f"layer{number - 3}.") for number in (4, 5, 6, 7)),
 )
 _CHUNKED = "blocks.0.0.norm1.weight"
 _CHUNKS = ((r"^blocks\.\d+\.(\d+)\.", r"blocks.\1."),)
@@ -53,12 +53,12 @@ def _efficientnet(net: nn.Module) -> Rules:
     rules = [(r"^_conv_stem\.", "conv_stem."), (r"^_bn0\.", "bn1."), (r"^_conv_head\.", "conv_head.")]
     rules += [(r"^_bn1\.", "bn2."), (r"^_fc\.", "classifier.")]
     blocks = [(f"blocks.{i}.{j}", block) for i, stage in enumerate(net.blocks) for j, block in enumerate(stage)]
-    for number, (place, block) in enumerate(blocks):
+    for number, (name, block) in enumerate(blocks):
         expands = hasattr(block, "conv_pwl")
         layers = {"_depthwise_conv": "conv_dw", "_se_reduce": "se.conv_reduce", "_se_expand": "se.conv_expand"}
         layers |= {"_project_conv": "conv_pwl" if expands else "conv_pw", "_expand_conv": "conv_pw"}
         layers |= {f"_bn{i}": f"bn{i + 1 if expands else i}" for i in range(3)}
-        rules += [(rf"^_blocks\.{number}\.{theirs}\.", f"{place}.{ours}.") for theirs, ours in layers.items()]
+        rules += [(rf"^_blocks\.{number}\.{theirs}\.", f"{name}.{ours}.") for theirs, ours in layers.items()]
     return tuple(rules)
 
 
@@ -72,10 +72,10 @@ class Naming:
 
     def readings(self, source: StateDict, net: nn.Module) -> Iterator[Reading]:
         """The tensors below each prefix that has this naming, by the network's names."""
-        known = prefixes(source.tensors, {self.known_by})
-        rules = self.rules(net) if known else ()
-        for prefix in known if rules else ():
-            used = {renamed(name, rules): whole for name, whole in below(source, prefix).items()}
+        starts = prefixes(source.tensors, {self.known_by})
+        rules = self.rules(net) if starts else ()
+        for prefix in starts if rules else ():
+            used = {rename(name, rules): whole for name, whole in below(source, prefix).items()}
             tensors = {name: source.tensors[whole] for name, whole in used.items()}
             yield Reading(source, prefix, tensors, used, f"names of {self.title}")
 
@@ -88,7 +88,7 @@ NAMINGS = (
 )
 
 
-def renamed(name: str, rules: Rules) -> str:
+def rename(name: str, rules: Rules) -> str:
     """A name after all rules, in their order."""
     for pattern, other in rules:
         name = re.sub(pattern, other, name)
@@ -100,10 +100,10 @@ def same_names(source: StateDict, net: nn.Module) -> Iterator[Reading]:
 
     A whole network below another prefix is no part of the one around it.
     """
-    own = net.state_dict().keys()
-    known = prefixes(source.tensors, own)
-    whole = [prefix for prefix in known if own <= below(source, prefix).keys()]
-    for prefix in known:
+    names = net.state_dict().keys()
+    starts = prefixes(source.tensors, names)
+    whole = [prefix for prefix in starts if names <= below(source, prefix).keys()]
+    for prefix in starts:
         inner = tuple(other for other in whole if other != prefix and other.startswith(prefix))
         used = {name: full for name, full in below(source, prefix).items() if not full.startswith(inner)}
         yield Reading(source, prefix, {name: source.tensors[full] for name, full in used.items()}, used)
@@ -118,14 +118,14 @@ def by_timm(source: StateDict, net: nn.Module) -> Iterator[Reading]:
     for prefix in _outer(source):
         names = below(source, prefix)
         if _CHUNKED in names:
-            names = {renamed(name, _CHUNKS): whole for name, whole in names.items()}
-        given = {name: source.tensors[whole] for name, whole in names.items()}
+            names = {rename(name, _CHUNKS): whole for name, whole in names.items()}
+        by_name = {name: source.tensors[whole] for name, whole in names.items()}
         try:
             with torch.no_grad():
-                tensors = convert(dict(given), net, **more)
+                tensors = convert(dict(by_name), net, **more)
         except Exception:  # it meets a file of any form
             continue
-        yield Reading(source, prefix, tensors, _origins(tensors, given, names), "names translated by timm")
+        yield Reading(source, prefix, tensors, _origins(tensors, by_name, names), "names translated by timm")
 
 
 def _outer(source: StateDict) -> list[str]:
@@ -134,7 +134,7 @@ def _outer(source: StateDict) -> list[str]:
     for name in source.tensors:
         parts = name.split(".")
         for end in (1, 2, 3):
-            if end < len(parts) and not any(part.isdigit() for part in parts[:end]):
+            if end < len(parts) and not any(piece.isdigit() for piece in parts[:end]):
                 outer[".".join([*parts[:end], ""])] = None
     return sorted(outer, key=lambda prefix: -prefix.count("."))
 

@@ -40,7 +40,7 @@ class Stem:
     def written(self) -> str:
         return f"torch.nn.Conv2d({self.in_channels}, {self.out_channels}, 3, {self.stride}, 1, bias=False)"
 
-    def made(self) -> nn.Conv2d:
+    def build(self) -> nn.Conv2d:
         """With the random weights that timm gives it."""
         layer = nn.Conv2d(self.in_channels, self.out_channels, 3, self.stride, 1, bias=False)
         nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
@@ -83,7 +83,7 @@ class TimmNetwork:
 
     def change(self, net: nn.Module, where: str) -> nn.Module:
         """Apply the changes to timm's network. Raises UserError for a layer that it does not have."""
-        return _changed(net, self.changes, where)
+        return _apply_changes(net, self.changes, where)
 
 
 def timm_call(model: str, options: Mapping[str, Any]) -> str:
@@ -105,13 +105,13 @@ class FunctionNetwork:
             own_code.check_trusted(self.name, trust, where)
         with torch.random.fork_rng(devices=[]):
             net = own_code.network(self.name, where)
-        return _changed(net, self.changes, where)
+        return _apply_changes(net, self.changes, where)
 
 
 def parse(lines: Sequence[str]) -> TimmNetwork | None:
     """The timm network of the lines; None if they make another network, or are not of sslkit's form."""
     try:
-        network = _read(lines)
+        network = _parse(lines)
     except ValueError:
         return None
     return network if isinstance(network, TimmNetwork) else None
@@ -124,7 +124,7 @@ def build(lines: Sequence[str], where: str, trust: str | Sequence[str] | None = 
     Raises UserError for lines not of sslkit's form, and for a function that is not trusted or fails.
     """
     try:
-        network = _read(lines)
+        network = _parse(lines)
     except ValueError as error:
         raise UserError(
             f"{where}: its backbone.lines are not lines that sslkit writes, and are not run ({error}): make the "
@@ -133,7 +133,7 @@ def build(lines: Sequence[str], where: str, trust: str | Sequence[str] | None = 
     return network.build(where) if isinstance(network, TimmNetwork) else network.build(where, trust)
 
 
-def _read(lines: Sequence[str]) -> TimmNetwork | FunctionNetwork:
+def _parse(lines: Sequence[str]) -> TimmNetwork | FunctionNetwork:
     """Raises ValueError, with the reason, for lines not of sslkit's form."""
     text = "\n".join(lines)
     if len(text) > LONGEST:
@@ -231,7 +231,9 @@ def _value(node: ast.expr) -> Any:
         return IDENTITY if text == IDENTITY else ast.literal_eval(node)
     if ast.unparse(node.func) == WRAPPED and len(node.args) == 1:
         return WRAPPED, _path(node.args[0])
-    inputs, outputs, _, stride = [ast.literal_eval(given) for given in node.args[:4]] if len(node.args) > 3 else [0] * 4
+    inputs, outputs, _, stride = (
+        [ast.literal_eval(argument) for argument in node.args[:4]] if len(node.args) > 3 else [0] * 4
+    )
     stem = Stem(inputs, outputs, stride)
     is_small = all(type(count) is int and 1 <= count <= MAX_WIDTH for count in (inputs, outputs))
     if not is_small or not _is_stride(stride) or text != stem.written():
@@ -244,7 +246,7 @@ def _change_lines(nodes: Sequence[ast.stmt], text: str) -> tuple[str, ...]:
     return ("import torch", *written) if any("torch." in line for line in written) else tuple(written)
 
 
-def _changed(net: nn.Module, changes: Sequence[tuple[str, Any]], where: str) -> nn.Module:
+def _apply_changes(net: nn.Module, changes: Sequence[tuple[str, Any]], where: str) -> nn.Module:
     """Apply the changes. Raises UserError for a layer that the network does not have."""
     for path, value in changes:
         owner, _, name = path.rpartition(".")
@@ -267,7 +269,7 @@ def _new(before: Any, value: Any, told: str) -> Any:
         sides = isinstance(before, nn.Conv2d) and (before.in_channels, before.out_channels)
         if sides != (value.in_channels, value.out_channels):
             raise UserError(f"{told} {value.written()}, which was {before}")
-        return value.made()
+        return value.build()
     if value[0] == WRAPPED:
         return nn.Sequential(before)
     if not isinstance(before, tuple) or len(before) != len(value):

@@ -58,21 +58,23 @@ def contradiction(net: nn.Module, pixels: Tensor, mean: Sequence[float], std: Se
     """
     if len(pixels) < LEAST or not has_statistics(net):
         return ""
-    place = next(net.parameters(), pixels).device
-    pixels = pixels.to(place).float() / (255 if pixels.dtype == torch.uint8 else 1)
-    given = _normal(pixels, mean, std)
+    device = next(net.parameters(), pixels).device
+    pixels = pixels.to(device).float() / (255 if pixels.dtype == torch.uint8 else 1)
+    normal = _normal(pixels, mean, std)
     with _in_eval_mode(net):
-        near = _mean(_distances(net, given, _EARLY))
+        near = _mean(_distances(net, normal, _EARLY))
         for (gain, fit), tried in ((_OF_SCALE, _scales(pixels)), (_OF_ORDER, _orders(pixels, mean, std))):
-            if said := _best(near, gain, fit, {name: _mean(_distances(net, x, _EARLY)) for name, x in tried.items()}):
-                return said
+            if finding := _best(
+                near, gain, fit, {name: _mean(_distances(net, x, _EARLY)) for name, x in tried.items()}
+            ):
+                return finding
         changes = _changes(net) if near < _OF_SCALE[1] else {}  # images of another kind tell nothing
-        given = given[:_THROUGH]
-        near = _mean(_distances(net, given, least=_POSITIONS)) if changes else 0.0
+        normal = normal[:_THROUGH]
+        near = _mean(_distances(net, normal, least=_POSITIONS)) if changes else 0.0
         for name, (limits, changed) in changes.items():
-            with _replaced(changed):
-                if said := _best(near, *limits, {name: _mean(_distances(net, given, least=_POSITIONS))}):
-                    return said
+            with _replace(changed):
+                if finding := _best(near, *limits, {name: _mean(_distances(net, normal, least=_POSITIONS))}):
+                    return finding
     return ""
 
 
@@ -126,15 +128,17 @@ def _changes(net: nn.Module) -> dict[str, tuple[tuple[float, float], dict[nn.Con
     wide = [conv for conv in net.modules() if isinstance(conv, nn.Conv2d) and _is_padded(conv)]
     same = {conv: _symmetric for conv in wide if isinstance(conv, Conv2dSame)}
     symmetric = {conv: _as_tensorflow for conv in wide if not isinstance(conv, Conv2dSame)}
-    pairs = [pair for block in net.modules() if (pair := _strided(block))]
-    first = {conv: partial(_convolved, stride=2) for one, other in pairs for conv in (one,) if other.stride[0] == 2}
-    second = {conv: partial(_convolved, stride=1) for one, conv in pairs if one in first}
-    found = {
+    pairs = [pair for block in net.modules() if (pair := _strided_pair(block))]
+    first = {
+        conv: partial(_convolve, stride=2) for narrow, other in pairs for conv in (narrow,) if other.stride[0] == 2
+    }
+    second = {conv: partial(_convolve, stride=1) for narrow, conv in pairs if narrow in first}
+    candidates = {
         "convolutions padded on both sides, not as TensorFlow pads (a network without tf_)": (_OF_PADDING, same),
         "convolutions padded as TensorFlow pads (a network of tf_)": (_OF_PADDING, symmetric),
         "strides in the blocks' first convolution, of one pixel, as of Caffe": (_OF_STRIDE, {**first, **second}),
     }
-    return {name: (limits, changed) for name, (limits, changed) in found.items() if changed}
+    return {name: (limits, changed) for name, (limits, changed) in candidates.items() if changed}
 
 
 def _is_padded(conv: nn.Conv2d) -> bool:
@@ -143,13 +147,13 @@ def _is_padded(conv: nn.Conv2d) -> bool:
     return conv.stride == (2, 2) and conv.kernel_size == (size, size) and size % 2 == 1 < size and usual
 
 
-def _strided(block: nn.Module) -> tuple[nn.Conv2d, nn.Conv2d] | None:
+def _strided_pair(block: nn.Module) -> tuple[nn.Conv2d, nn.Conv2d] | None:
     """The convolutions of 1 and of 3 pixels of a residual block, if one has the stride."""
-    one, other = getattr(block, "conv1", None), getattr(block, "conv2", None)
-    if not isinstance(one, nn.Conv2d) or not isinstance(other, nn.Conv2d):
+    narrow, other = getattr(block, "conv1", None), getattr(block, "conv2", None)
+    if not isinstance(narrow, nn.Conv2d) or not isinstance(other, nn.Conv2d):
         return None
-    is_block = one.kernel_size == (1, 1) and other.kernel_size == (3, 3) and one.stride == (1, 1)
-    return (one, other) if is_block and other.stride == (2, 2) else None
+    is_block = narrow.kernel_size == (1, 1) and other.kernel_size == (3, 3) and narrow.stride == (1, 1)
+    return (narrow, other) if is_block and other.stride == (2, 2) else None
 
 
 def _symmetric(conv: nn.Conv2d, x: Tensor) -> Tensor:
@@ -163,7 +167,7 @@ def _as_tensorflow(conv: nn.Conv2d, x: Tensor) -> Tensor:
     return F.conv2d(padded, conv.weight, conv.bias, conv.stride, 0, conv.dilation, conv.groups)
 
 
-def _convolved(conv: nn.Conv2d, x: Tensor, stride: int) -> Tensor:
+def _convolve(conv: nn.Conv2d, x: Tensor, stride: int) -> Tensor:
     return F.conv2d(x, conv.weight, conv.bias, stride, conv.padding, conv.dilation, conv.groups)
 
 
@@ -182,30 +186,30 @@ def _layers(net: nn.Module) -> Iterator[nn.Module]:
 
 def _distances(net: nn.Module, x: Tensor, most: int | None = None, least: int = 1) -> list[float]:
     """The distance of each layer whose map has `least` positions, or of the first `most`, which stop the network."""
-    found: list[float] = []
+    distances: list[float] = []
 
-    def compared(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def compare(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         if inputs[0][0, 0].numel() < least:
             return
-        found.append(_distance(layer, inputs[0]))
-        if len(found) == most:
+        distances.append(_distance(layer, inputs[0]))
+        if len(distances) == most:
             raise _Enough
 
     with ExitStack() as stack:
         for layer in _layers(net):
-            stack.callback(layer.register_forward_pre_hook(compared).remove)
+            stack.callback(layer.register_forward_pre_hook(compare).remove)
         with suppress(_Enough):
             net(x)
-    return found
+    return distances
 
 
 def _distance(layer: nn.Module, x: Tensor) -> float:
     """The logarithm of the mean over channels of KL(input || running statistics), both as normal distributions."""
     over = [0, *range(2, x.dim())]
     x = x.float()
-    expected, kept = layer.running_var.float() + layer.eps, x.var(over, unbiased=False) + layer.eps
+    expected, variance = layer.running_var.float() + layer.eps, x.var(over, unbiased=False) + layer.eps
     moved = (x.mean(over) - layer.running_mean.float()) ** 2
-    divergence = 0.5 * ((expected / kept).log() + (kept + moved) / expected - 1)
+    divergence = 0.5 * ((expected / variance).log() + (variance + moved) / expected - 1)
     return math.log(max(divergence.clamp(max=_MOST).nan_to_num(_MOST).mean().item(), 1e-6))
 
 
@@ -225,7 +229,7 @@ def _in_eval_mode(net: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _replaced(changed: Mapping[nn.Conv2d, _Change]) -> Iterator[None]:
+def _replace(changed: Mapping[nn.Conv2d, _Change]) -> Iterator[None]:
     """The convolutions computed otherwise."""
     with ExitStack() as stack:
         for conv, change in changed.items():

@@ -14,7 +14,7 @@ from torch import nn
 
 from sslkit.backbones import fitting, jax_files, wheels
 from sslkit.backbones.fitting import Match
-from sslkit.backbones.weight_files import parted, read_content
+from sslkit.backbones.weight_files import read_content, split_part
 from sslkit.backbones.words import Word
 from sslkit.errors import UserError, first_line
 from sslkit.terminal import say
@@ -48,7 +48,7 @@ def timm_network(word: Word, *, where: str, local: str, head: bool = False) -> P
     if not timm.is_model(name):
         raise no_model(where, name)
     with torch.random.fork_rng(devices=[]):
-        net, line = _local(word, where, head) if word.file else (_downloaded(word, where, local), "")
+        net, line = _local(word, where, head) if word.file else (_download(word, where, local), "")
         if not head:
             net.reset_classifier(0)
     config = timm.data.resolve_model_data_config(net)
@@ -59,16 +59,16 @@ def normalization(name: str, config: Mapping[str, Any]) -> str:
     """Return whose mean and std the images have, and how to take others where the tags of a network differ in them."""
     import timm
 
-    arch, _, given = name.partition(".")
+    arch, _, tag_in_name = name.partition(".")
     mean, std = (" ".join(f"{value:.3g}" for value in config[key]) for key in ("mean", "std"))
     tag = getattr(timm.get_pretrained_cfg(name), "tag", "")  # a network without known weights has none
-    said = f"mean {mean} and std {std} are timm's for {'.'.join(filter(None, (arch, tag)))}"
+    line = f"mean {mean} and std {std} are timm's for {'.'.join(filter(None, (arch, tag)))}"
     of_tags = timm.models.get_arch_pretrained_cfgs(arch)
-    different = {(one.mean, one.std): tag.partition(".")[2] for tag, one in of_tags.items()}
-    if given or len(different) < 2:
-        return said
+    different = {(cfg.mean, cfg.std): tag.partition(".")[2] for tag, cfg in of_tags.items()}
+    if tag_in_name or len(different) < 2:
+        return line
     tags = ", ".join(different.values())
-    return f"{said}; the weights of {arch} differ in these: timm:{arch}.TAG:FILE takes those of a tag ({tags}, ...)"
+    return f"{line}; the weights of {arch} differ in these: timm:{arch}.TAG:FILE takes those of a tag ({tags}, ...)"
 
 
 def load(net: nn.Module, file: str, *, network: str, where: str, remedy: str) -> Match:
@@ -79,13 +79,13 @@ def load(net: nn.Module, file: str, *, network: str, where: str, remedy: str) ->
     network: timm's name. where, remedy: beginning and end of messages.
     Raises UserError as `fitting.fill` does, and for a file that cannot be read.
     """
-    path, part = parted(file)
+    path, piece = split_part(file)
     if path.suffix == jax_files.SUFFIX and path.is_file():
-        if part:
-            raise UserError(f"{path} holds one network: leave out its part, {part}")
+        if piece:
+            raise UserError(f"{path} holds one network: leave out its part, {piece}")
         return jax_files.fill(net, path, network=network, head=head_names(network), where=where, remedy=remedy)
     content, head = read_content(path, where), head_names(network)
-    match = fitting.fill(net, content, network=network, head=head, part=part, file=str(path), remedy=remedy)
+    match = fitting.fill(net, content, network=network, head=head, part=piece, file=str(path), remedy=remedy)
     _check_heads(net, match, network, where)
     return match
 
@@ -122,8 +122,8 @@ def no_model(where: str, name: str) -> UserError:
 @contextmanager
 def asking_the_hub(where: str) -> Iterator[None]:
     """Say that weights are asked for, and leave out the hub's own line on each of its tries, which take a minute."""
-    said = "" if os.environ.get("HF_HUB_OFFLINE") else "; without a connection it tries for a minute"
-    say.line(f"asking the hub for the weights of {where}{said}")
+    more = "" if os.environ.get("HF_HUB_OFFLINE") else "; without a connection it tries for a minute"
+    say.line(f"asking the hub for the weights of {where}{more}")
     logger = logging.getLogger("huggingface_hub")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -136,8 +136,8 @@ def asking_the_hub(where: str) -> Iterator[None]:
 def unobtainable(where: str, error: Exception, remedy: str) -> UserError:
     """The error for weights that a library could not get; error: of any class."""
     is_offline = type(error).__name__ == "LocalEntryNotFoundError"  # the hub's, of four lines
-    said = "no connection to the hub, and its cache lacks them" if is_offline else first_line(error)
-    return UserError(f"cannot get the weights of {where} ({said}); {remedy}")
+    reason = "no connection to the hub, and its cache lacks them" if is_offline else first_line(error)
+    return UserError(f"cannot get the weights of {where} ({reason}); {remedy}")
 
 
 @torch.no_grad()
@@ -160,7 +160,7 @@ def take_classifier(network: nn.Module, input_size: Sequence[int]) -> nn.Linear 
     return classifier.eval() if apart <= 1e-4 * logits.abs().max() else None
 
 
-def _downloaded(word: Word, where: str, local: str) -> nn.Module:
+def _download(word: Word, where: str, local: str) -> nn.Module:
     import timm
 
     try:

@@ -38,13 +38,13 @@ def _of_simclr_v2(name: str) -> str:
     if stem := re.fullmatch(r"0\.(?:0|1\.0)\.(\w+)", name):
         return f"{'conv1' if name.startswith('0.0.') else 'bn1'}.{stem[1]}"
     if inner := re.fullmatch(r"(\d)\.blocks\.(\d+)\.net\.(\d)(\.0)?\.(\w+)", name):
-        stage, block, place, norm, what = inner.groups()
-        return f"layer{stage}.{block}.{'bn' if norm else 'conv'}{int(place) // 2 + 1}.{what}"
+        stage, block, number, norm, what = inner.groups()
+        return f"layer{stage}.{block}.{'bn' if norm else 'conv'}{int(number) // 2 + 1}.{what}"
     short = re.fullmatch(r"(\d)\.blocks\.(\d+)\.projection\.(shortcut|bn\.0)\.(\w+)", name)
     if short is None:
         return name
-    stage, block, part, what = short.groups()
-    return f"layer{stage}.{block}.downsample.{0 if part == 'shortcut' else 1}.{what}"
+    stage, block, kind, what = short.groups()
+    return f"layer{stage}.{block}.downsample.{0 if kind == 'shortcut' else 1}.{what}"
 
 
 @dataclass(frozen=True)
@@ -132,26 +132,28 @@ def network(name: str, path: str | Path) -> nn.Module:
     checkpoint = find(name)
     with torch.random.fork_rng(devices=[]):
         net = timm.create_model("resnet50", pretrained=False, num_classes=0)
-    net.load_state_dict(_matched(checkpoint, _state_dict(checkpoint, Path(path)), net.state_dict(), path), strict=True)
+    net.load_state_dict(
+        _match_names(checkpoint, _state_dict(checkpoint, Path(path)), net.state_dict(), path), strict=True
+    )
     return net.eval()
 
 
 def _state_dict(checkpoint: Checkpoint, path: Path) -> Mapping[str, Any]:
     where = f"published checkpoint {checkpoint.name}"
     try:
-        given = read_content(path, where)
+        content = read_content(path, where)
     except UserError as error:
         if not (checkpoint.remedy and path.is_file()):
             raise
         raise UserError(f"{error}; {checkpoint.remedy}") from error
-    if isinstance(given, Mapping):
-        given = next((given[key] for key in HOLDERS if isinstance(given.get(key), Mapping)), given)
-    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
-        raise UserError(f"{where}: {path} holds no state dict but {type(given).__name__}")
-    return given
+    if isinstance(content, Mapping):
+        content = next((content[key] for key in HOLDERS if isinstance(content.get(key), Mapping)), content)
+    if not isinstance(content, Mapping) or not all(isinstance(key, str) for key in content):
+        raise UserError(f"{where}: {path} holds no state dict but {type(content).__name__}")
+    return content
 
 
-def _matched(
+def _match_names(
     checkpoint: Checkpoint, given: Mapping[str, Any], wanted: Mapping[str, Tensor], path: str | Path
 ) -> dict[str, Tensor]:
     """The file's tensors by timm's names. Raises UserError unless they are exactly those of timm's model."""
@@ -177,10 +179,12 @@ def _matched(
         "of another kind of number": [name for name, value in matched.items() if kind(value) != kind(wanted[name])],
     }
     if any(faults.values()):
-        said = "; ".join(f"{len(names)} {what}: {and_so_on(names, SHOWN)}" for what, names in faults.items() if names)
+        faults_text = "; ".join(
+            f"{len(names)} {what}: {and_so_on(names, SHOWN)}" for what, names in faults.items() if names
+        )
         raise UserError(
             f"{path} is not the published {checkpoint.title} ({checkpoint.file} of {checkpoint.source}) on a "
-            f"ResNet-50 of {len(wanted)} tensors: {said}"
+            f"ResNet-50 of {len(wanted)} tensors: {faults_text}"
         )
     check_dense(matched, path, f"published checkpoint {checkpoint.name}")
     return matched

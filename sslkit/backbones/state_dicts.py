@@ -40,11 +40,11 @@ class Reading:
 
     @property
     def label(self) -> str:
-        """Keys and prefix, `teacher.backbone`, or "." at the top: a part of a file, see `weight_files.parted`."""
+        """Keys and prefix, `teacher.backbone`, or "." at the top: a part of a file, see `weight_files.split_part`."""
         return ".".join([*self.source.place, self.prefix]).strip(".") or "."
 
     @property
-    def told(self) -> str:
+    def describe(self) -> str:
         """`teacher, prefix backbone., names of another library`, or "" for the network's names at the top of a file."""
         prefix = f"prefix {self.prefix}" if self.prefix else ""
         return ", ".join(filter(None, (".".join(self.source.place), prefix, self.naming)))
@@ -64,13 +64,13 @@ def _state_dicts(content: Any, place: tuple[str, ...], seen: set[int]) -> Iterat
         return
     seen.add(id(content))  # a pickle may hold itself
     named = {name: value for name, value in content.items() if isinstance(name, str)}
-    if tensors := {_unwrapped(name): value for name, value in named.items() if isinstance(value, Tensor)}:
+    if tensors := {_unwrap(name): value for name, value in named.items() if isinstance(value, Tensor)}:
         yield StateDict(place, tensors)
     for name, value in named.items():
         yield from _state_dicts(value, (*place, name), seen)
 
 
-def _unwrapped(name: str) -> str:
+def _unwrap(name: str) -> str:
     return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
 
 
@@ -90,7 +90,7 @@ def below(source: StateDict, prefix: str) -> dict[str, str]:
     return {name[len(prefix) :]: name for name in source.tensors if name.startswith(prefix)}
 
 
-def preferred(readings: Sequence[Reading]) -> Reading | None:
+def choose_reading(readings: Sequence[Reading]) -> Reading | None:
     """The one to take of several readings of a file that all fit a network; None if no rule says.
 
     Averaged weights before others, and of two networks the one that its project evaluates: teacher before student.

@@ -39,15 +39,15 @@ class Unknown:
         pass
 
 
-def parted(word: str) -> tuple[Path, str]:
+def split_part(word: str) -> tuple[Path, str]:
     """The file and the part of it that a word names: "w.pth:teacher" -> (w.pth, "teacher"), "w.pth" -> (w.pth, "").
 
     A colon may belong to the name of the file.
     """
     whole = Path(word).expanduser()
-    file, _, part = word.rpartition(":")
+    file, _, piece = word.rpartition(":")
     if file and not whole.is_file() and Path(file).expanduser().is_file():
-        return Path(file).expanduser(), part
+        return Path(file).expanduser(), piece
     return whole, ""
 
 
@@ -73,8 +73,8 @@ def read_content(path: str | Path, where: str) -> Any:
         with torch.serialization.safe_globals([(Unknown, name) for name in _other_classes(path)]):
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # pickle, zip and safetensors each raise their own
-        if said := stand_in_of(path):
-            raise UserError(f"{where}: {path} holds no weights: {said}") from error
+        if message := stand_in_of(path):
+            raise UserError(f"{where}: {path} holds no weights: {message}") from error
         raise UserError(
             f"{where}: {path} is no state dict of tensors: {_reason(error)}; where you trust it, write its tensors "
             "alone, torch.save(model.state_dict(), FILE)"
@@ -83,10 +83,10 @@ def read_content(path: str | Path, where: str) -> Any:
 
 def _reason(error: Exception) -> str:
     """An error's own reason in one line, without torch's advice on files that one trusts."""
-    said = str(error).rpartition("WeightsUnpickler error: ")[2]
+    text = str(error).rpartition("WeightsUnpickler error: ")[2]
     for advice in (". Please use", " In PyTorch 2.6"):
-        said = said.partition(advice)[0]
-    return (said.strip(" .\n") or type(error).__name__).splitlines()[0]
+        text = text.partition(advice)[0]
+    return (text.strip(" .\n") or type(error).__name__).splitlines()[0]
 
 
 def _is_safetensors(path: str | Path) -> bool:
@@ -123,7 +123,7 @@ def check_records(path: str | Path) -> None:
     with open(regular(path), "rb") as file:
         if file.read(len(_ZIP)) != _ZIP:
             return
-        with _opened(file) as records:
+        with _open_zip(file) as records:
             for record in records.infolist():
                 if record.file_size > os.path.getsize(path):
                     raise ValueError("a record of it unpacks to more than the whole file")
@@ -131,7 +131,7 @@ def check_records(path: str | Path) -> None:
                     _read_through(records, record)
 
 
-def _opened(file: BinaryIO) -> zipfile.ZipFile:
+def _open_zip(file: BinaryIO) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(file)
     except zipfile.BadZipFile as error:

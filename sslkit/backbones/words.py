@@ -70,19 +70,19 @@ def is_untrained(text: str) -> bool:
     return kind_of(text) == "random"
 
 
-def sized(text: str) -> tuple[str, int | None]:
+def split_size(text: str) -> tuple[str, int | None]:
     """A word without the size of images that is written in it, and that size in pixels, None without one.
 
     A path of this name is no word. Raises UserError for a size that is no whole number.
     """
-    found = _SIZE.search(text)
-    if found is None or Path(text).expanduser().exists():
+    match = _SIZE.search(text)
+    if match is None or Path(text).expanduser().exists():
         return text, None
-    if not found["size"].strip().isdecimal():
+    if not match["size"].strip().isdecimal():
         raise UserError(f"model {text}: image_size is in pixels, a whole number: NAME(image_size=64)")
-    first, last = found["before"].startswith("("), found["after"] == ")"
+    first, last = match["before"].startswith("("), match["after"] == ")"
     between = "" if first and last else "(" if first else ")" if last else ", "
-    return text[: found.start()] + between + text[found.end() :].lstrip(), int(found["size"])
+    return text[: match.start()] + between + text[match.end() :].lstrip(), int(match["size"])
 
 
 def _arguments(name: str, call: str, where: str) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _arguments(name: str, call: str, where: str) -> dict[str, Any]:
 
     try:
         parsed = ast.parse(f"f{call}", mode="eval").body
-        arguments = {one.arg: ast.literal_eval(one.value) for one in parsed.keywords}
+        arguments = {keyword.arg: ast.literal_eval(keyword.value) for keyword in parsed.keywords}
         if parsed.args or None in arguments:
             raise ValueError("arguments without names")
     except (SyntaxError, ValueError, AttributeError, TypeError, RecursionError) as error:

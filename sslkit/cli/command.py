@@ -30,16 +30,16 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sslkit.cli.words import SWEEP, check, joined, lengthened, one_line, quoted, quoted_each, unescaped
+from sslkit.cli.words import SWEEP, check, hint_to_escape, join_flags, lengthen, one_line, quote_each, quote_value
 
 from sslkit import objectives, regularizers
 from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import RunFailed, UserError
 from sslkit.options import members
 from sslkit.options.members import classes, signature
-from sslkit.options.settings import as_word, declared, overlaid, texts_of
+from sslkit.options.settings import as_word, iter_settings, overlaid, texts_of
 from sslkit.terminal import say
-from sslkit.terminal.say import as_started, as_typed, counted, entry, printable, reflowed
+from sslkit.terminal.say import as_started, as_typed, counted, entry, printable, reflow
 
 STOPPED = "stopped before the training began"
 TEXTS = 30  # column in which the texts of a help begin
@@ -56,7 +56,7 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, conf: 
     """
     prepare()
     with one_line_errors(STOPPED):
-        words = _read(joined(sys.argv[1:]), settings)
+        words = _quote_words(join_flags(sys.argv[1:]), settings)
         methods = _methods(words, settings.method)
         if stand_ins.HELP & set(words):
             show(help_text(settings, methods[0], usage, conf))
@@ -75,9 +75,9 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, conf: 
             )
 
 
-def composed(words: Sequence[str], settings: Any, conf: Path) -> dict[str, Any]:
+def compose(words: Sequence[str], settings: Any, conf: Path) -> dict[str, Any]:
     """Return the configuration that `run` passes to its task for these words, of one method. Raises UserError."""
-    words = _read(words, settings)
+    words = _quote_words(words, settings)
     methods = _methods(words, settings.method)
     _check(words, dataclasses.asdict(settings), methods, conf)
     _register(settings, methods)
@@ -86,7 +86,7 @@ def composed(words: Sequence[str], settings: Any, conf: Path) -> dict[str, Any]:
         with hydra.initialize_config_dir(str(conf.resolve()), version_base="1.3"):
             return OmegaConf.to_container(hydra.compose("config", overrides=words), resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(f"cannot read {' '.join(words)}: {one_line(error)}{unescaped(words)}") from error
+        raise UserError(f"cannot read {' '.join(words)}: {one_line(error)}{hint_to_escape(words)}") from error
     finally:
         GlobalHydra.instance().hydra = outer
 
@@ -98,23 +98,23 @@ def run_plain(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, 
     """
     prepare()
     with one_line_errors():
-        words = _read(sys.argv[1:], settings, shorten=False)
+        words = _quote_words(sys.argv[1:], settings, shorten=False)
         if stand_ins.HELP & set(words):
             show(plain_help(settings, usage, options))
             return
         tree = dataclasses.asdict(settings)
-        for part, own in options.items():
-            tree |= {part: members.options(own)} if part else members.options(own)
+        for group, owner in options.items():
+            tree |= {group: members.options(owner)} if group else members.options(owner)
         check(words, {**{name: "" if value is None else value for name, value in tree.items()}, "hydra": None})
         ConfigStore.instance().store(name="plain", node={**QUIET, **tree})
         sys.argv[1:] = _flags_first(words)
-        own = {field.name for field in dataclasses.fields(settings)}
+        names = {field.name for field in dataclasses.fields(settings)}
 
-        def checked(config: dict[str, Any]) -> Any:
-            given = {name: value for name, value in config.items() if name in own}
-            return task({**config, **dataclasses.asdict(overlaid(settings, given))})
+        def run_task(config: dict[str, Any]) -> Any:
+            chosen = {name: value for name, value in config.items() if name in names}
+            return task({**config, **dataclasses.asdict(overlaid(settings, chosen))})
 
-        hydra.main(version_base="1.3", config_path=None, config_name="plain")(_job(checked))()
+        hydra.main(version_base="1.3", config_path=None, config_name="plain")(_job(run_task))()
 
 
 @contextmanager
@@ -127,14 +127,14 @@ def one_line_errors(stopped: str = process.STOPPED) -> Iterator[None]:
         with process.stops(stopped):
             yield
     except RunFailed as error:
-        process.end(process.FAILED, said(error))
+        process.end(process.FAILED, error_lines(error))
     except UserError as error:
-        process.end(process.REFUSED, said(error))
+        process.end(process.REFUSED, error_lines(error))
     except (HydraException, OmegaConfBaseException) as error:
-        process.end(process.REFUSED, f"error: {_one_line(one_line(error))}{unescaped(sys.argv[1:])}")
+        process.end(process.REFUSED, f"error: {_one_line(one_line(error))}{hint_to_escape(sys.argv[1:])}")
 
 
-def said(error: UserError) -> str:
+def error_lines(error: UserError) -> str:
     """The line of an error, and those of its details."""
     return "error: " + "\n".join(map(_one_line, error.lines))
 
@@ -144,10 +144,10 @@ def _one_line(text: str) -> str:
     return printable(as_typed(text), keep="")
 
 
-def _read(words: Sequence[str], settings: Any, *, shorten: bool = True) -> list[str]:
+def _quote_words(words: Sequence[str], settings: Any, *, shorten: bool = True) -> list[str]:
     """Words in Hydra's grammar; in a sweep commas separate values, each of which is quoted where it must be."""
-    words = [lengthened(word) for word in words if word != "experiment=null"] if shorten else list(words)
-    as_read = quoted_each if shorten and SWEEP & set(sys.argv) else quoted
+    words = [lengthen(word) for word in words if word != "experiment=null"] if shorten else list(words)
+    as_read = quote_each if shorten and SWEEP & set(sys.argv) else quote_value
     return [as_read(word, texts_of(settings)) for word in words]
 
 
@@ -171,11 +171,11 @@ def show(help: str) -> None:
 
 def plain_help(settings: Any, usage: str, options: Mapping[str, type]) -> str:
     """Help text: every setting and every option of each part, with its default and description."""
-    lines = [reflowed(usage), "", "settings, with their defaults", *_settings_lines(settings)]
-    for part, own in options.items():
-        lines += ["", f"options of {part}"] if part else [""]
-        texts = {name: one.help for name, one in members.declarations(own).items()}
-        lines += _option_lines(f"{part}." if part else "", members.options(own), texts)
+    lines = [reflow(usage), "", "settings, with their defaults", *_settings_lines(settings)]
+    for group, owner in options.items():
+        lines += ["", f"options of {group}"] if group else [""]
+        texts = {name: option.help for name, option in members.declarations(owner).items()}
+        lines += _option_lines(f"{group}." if group else "", members.options(owner), texts)
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -190,8 +190,8 @@ def _job(
     def job(config: DictConfig) -> None:
         # Lightning starts other ranks with this command line: it must be that of the job, not of the sweep.
         sys.argv[1:] = OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)
-        own = HydraConfig.get()  # only the basic launcher runs the jobs of a sweep in one process
-        shares = own.mode == RunMode.MULTIRUN and own.launcher._target_.endswith("BasicLauncher")
+        hydra_config = HydraConfig.get()  # only the basic launcher runs the jobs of a sweep in one process
+        shares = hydra_config.mode == RunMode.MULTIRUN and hydra_config.launcher._target_.endswith("BasicLauncher")
         HydraConfig.instance().cfg = None
         say.print_lines()
         with one_line_errors(stopped):
@@ -200,15 +200,15 @@ def _job(
             except UserError as error:
                 if refused is None or not shares:
                     raise
-                print(said(error), file=sys.stderr)
+                print(error_lines(error), file=sys.stderr)
                 refused.append(" ".join(sys.argv[1:]))
 
     return job
 
 
 def _methods(words: list[str], default: str) -> list[str]:
-    given = [word.partition("=")[2] for word in words if word.startswith("method=")]
-    return (given[-1] if given else default).split(",")
+    methods = [word.partition("=")[2] for word in words if word.startswith("method=")]
+    return (methods[-1] if methods else default).split(",")
 
 
 def _register(settings: Any, methods: list[str]) -> None:
@@ -228,29 +228,29 @@ def _check(words: list[str], tree: Mapping[str, Any], methods: list[str], conf: 
     for name in methods:
         tree["method"] |= signature(name)
     for word in words:
-        key, _, given = word.lstrip("+~").partition("=")
-        for experiment in given.split(",") if key == "experiment" else ():
-            if experiment not in ("null", *(known := _experiments(conf))):
-                raise UserError(f"there is no experiment {experiment!r}: {members.nearest(experiment, known)}")
+        key, _, value = word.lstrip("+~").partition("=")
+        for experiment in value.split(",") if key == "experiment" else ():
+            if experiment not in ("null", *(experiments := _experiments(conf))):
+                raise UserError(f"there is no experiment {experiment!r}: {members.nearest(experiment, experiments)}")
     check([word for word in words if not word.startswith("method=")], tree)
 
 
 def _check_values(words: Sequence[str], settings: Any) -> None:
     """Check the values of the settings before the imports of the task; of a sweep (-m) those of every job."""
-    known = {one.path: one for one in declared(settings)}
+    by_path = {option.path: option for option in iter_settings(settings)}
     for word in words:
         if word.startswith("-") or "${" in word:  # the latter is another setting's value
             continue
         override = OverridesParser.create().parse_override(word)
-        if override.key_or_group in known and not override.is_delete():
+        if override.key_or_group in by_path and not override.is_delete():
             values = override.sweep_iterator() if override.is_sweep_override() else [override.value()]
             for value in values:
-                known[override.key_or_group].check(value.text if isinstance(value, QuotedString) else value)
+                by_path[override.key_or_group].check(value.text if isinstance(value, QuotedString) else value)
 
 
 def help_text(settings: Any, method: str, usage: str, conf: Path) -> str:
     """Help text: every setting with its default, every member in one line, and the options of the chosen method."""
-    lines = [reflowed(usage), "", "settings, with their defaults"]
+    lines = [reflow(usage), "", "settings, with their defaults"]
     lines += list(_settings_lines(settings))
     lines += [entry("experiment=null", f"settings of a file in experiment/: {', '.join(_experiments(conf))}", TEXTS)]
     for title, family in (("objectives", objectives), ("regularisers", regularizers)):
@@ -262,11 +262,11 @@ def help_text(settings: Any, method: str, usage: str, conf: Path) -> str:
 
 
 def _method_lines(method: str) -> Iterator[str]:
-    texts = {part: members.texts(member) for part, member in classes(method).items()}
-    views, own = members.texts(View) | members.texts(ViewRecipe), classes(method)["objective"].views.values()
-    texts["views"] = {name: f"{views[name]}; null: {value}" for name, value in own.items()}
-    for part, options in signature(method).items():
-        yield from _option_lines(f"method.{part}.", options, texts[part])
+    texts = {group: members.texts(member) for group, member in classes(method).items()}
+    views, published = members.texts(View) | members.texts(ViewRecipe), classes(method)["objective"].views.values()
+    texts["views"] = {name: f"{views[name]}; null: {value}" for name, value in published.items()}
+    for group, options in signature(method).items():
+        yield from _option_lines(f"method.{group}.", options, texts[group])
 
 
 def _option_lines(before: str, options: Mapping[str, Any], texts: Mapping[str, str]) -> Iterator[str]:
@@ -286,5 +286,5 @@ def _experiments(conf: Path) -> list[str]:
 
 
 def _settings_lines(settings: Any) -> Iterator[str]:
-    for one in declared(settings):
-        yield entry(f"{one.path}={as_word(one.default)}", one.help, TEXTS)
+    for option in iter_settings(settings):
+        yield entry(f"{option.path}={as_word(option.default)}", option.help, TEXTS)

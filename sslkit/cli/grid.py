@@ -11,7 +11,7 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from sslkit.cli.words import check, of_one_value, one_line, quoted
+from sslkit.cli.words import check, of_one_value, one_line, quote_value
 
 from sslkit import regularizers
 from sslkit.errors import UserError
@@ -43,35 +43,35 @@ class Wanted:
     words: tuple[str, ...]
 
 
-def read(words: Sequence[str], settings: Any, config: Any) -> tuple[Any, list[str]]:
+def parse_words(words: Sequence[str], settings: Any, config: Any) -> tuple[Any, list[str]]:
     """Parse the words: `settings` (a dataclass) with their values, and the words for recipes/train.py.
 
     config: the settings of recipes/train.py. Raises UserError for an unknown setting or an invalid value.
     """
-    own = {f.name for f in dataclasses.fields(settings)}
+    names = {f.name for f in dataclasses.fields(settings)}
     for word in words:
         if word.startswith("-"):
             raise UserError(f"{word} is for recipes/train.py only: recipes/zoo.py always runs a sweep")
         if _key(word) in ELSEWHERE:
             raise UserError(f"{word}: {ELSEWHERE[_key(word)]}")
-    settings = overlaid(settings, {_key(word): _value(word) for word in words if _key(word) in own})
+    settings = overlaid(settings, {_key(word): _value(word) for word in words if _key(word) in names})
     settings = dataclasses.replace(
-        settings, **{name: _listed(getattr(settings, name)) for name in ("methods", "plugins", "seeds")}
+        settings, **{name: _as_list(getattr(settings, name)) for name in ("methods", "plugins", "seeds")}
     )
     _check(settings)
-    known = {**dataclasses.asdict(config), **dataclasses.asdict(settings), "experiment": None, "hydra": None}
-    known["method"] = {}
+    tree = {**dataclasses.asdict(config), **dataclasses.asdict(settings), "experiment": None, "hydra": None}
+    tree["method"] = {}
     for name in _names(settings):
-        for part, options in signature(name).items():
-            known["method"].setdefault(part, {}).update(options)
-    check([word if _key(word) in own else quoted(word, TEXTS) for word in words], known)
-    shared = [word for word in words if _key(word) not in own]
+        for group, options in signature(name).items():
+            tree["method"].setdefault(group, {}).update(options)
+    check([word if _key(word) in names else quote_value(word, TEXTS) for word in words], tree)
+    shared = [word for word in words if _key(word) not in names]
     if settings.cluster is None and any(word.startswith("hydra") for word in shared):
         raise UserError("hydra... is for a launcher: choose it with cluster=slurm, local or ray")
     return settings, shared
 
 
-def wanted(settings: Any, shared: Sequence[str]) -> list[Wanted]:
+def list_members(settings: Any, shared: Sequence[str]) -> list[Wanted]:
     """Every member, seeds in the outer loop, so that an interrupted sweep has every method."""
     more = [f"hydra/launcher={LAUNCHERS[settings.cluster][0]}"] if settings.cluster else []
     return [
@@ -87,15 +87,15 @@ def multiruns(ones: Iterable[tuple[Wanted, bool]]) -> list[list[str]]:
     seeds form a full grid.
     """
     seeds: dict[tuple[tuple[str, ...], str], list[int]] = defaultdict(list)
-    for one, resume in ones:
-        rest = tuple(of_one_value(word, TEXTS) for word in one.words[2:]) + (("resume=true",) if resume else ())
-        seeds[rest, one.method].append(one.seed)
+    for member, resume in ones:
+        rest = tuple(of_one_value(word, TEXTS) for word in member.words[2:]) + (("resume=true",) if resume else ())
+        seeds[rest, member.method].append(member.seed)
     methods: dict[tuple[tuple[str, ...], tuple[int, ...]], list[str]] = defaultdict(list)
-    for (rest, method), own in seeds.items():
-        methods[rest, tuple(own)].append(method)
+    for (rest, method), its_seeds in seeds.items():
+        methods[rest, tuple(its_seeds)].append(method)
     return [
-        ["-m", f"method={','.join(names)}", f"seed={','.join(map(str, own))}", *rest]
-        for (rest, own), names in methods.items()
+        ["-m", f"method={','.join(names)}", f"seed={','.join(map(str, its_seeds))}", *rest]
+        for (rest, its_seeds), names in methods.items()
     ]
 
 
@@ -106,8 +106,8 @@ def _names(settings: Any) -> list[str]:
 
 def _applicable(name: str, shared: Sequence[str]) -> list[str]:
     """The words that apply to a method: all except options of other methods."""
-    known = signature(name)
-    words = [word for word in shared if _applies(_key(word).split("."), known)]
+    options = signature(name)
+    words = [word for word in shared if _applies(_key(word).split("."), options)]
     return [f"experiment={parse(name)[0]}" if word == "experiment=each" else word for word in words]
 
 
@@ -116,10 +116,10 @@ def _applies(path: list[str], known: dict[str, dict[str, Any]]) -> bool:
 
 
 def _check(settings: Any) -> None:
-    known = ["none", *regularizers.names()]
-    for part in itertools.chain(*(str(plugin).split("+") for plugin in settings.plugins if plugin is not None)):
-        if part not in known and ":" not in part:
-            raise UserError(f"there is no plug-in {part!r}: {members.nearest(part, known)}")
+    choices = ["none", *regularizers.names()]
+    for word in itertools.chain(*(str(plugin).split("+") for plugin in settings.plugins if plugin is not None)):
+        if word not in choices and ":" not in word:
+            raise UserError(f"there is no plug-in {word!r}: {members.nearest(word, choices)}")
     for name in ("methods", "plugins", "seeds"):
         if not getattr(settings, name):
             raise UserError(f"{name} must have at least one value, got []")
@@ -140,7 +140,7 @@ def _key(word: str) -> str:
     return word.lstrip("+~").partition("=")[0]
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 

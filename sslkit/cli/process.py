@@ -150,8 +150,8 @@ def keep_freed_memory() -> bool:
     if platform.libc_ver()[0] != "glibc":
         return False
     libc = ctypes.CDLL(None)
-    kept = libc.mallopt(M_MMAP_THRESHOLD, KEPT) or libc.mallopt(M_MMAP_THRESHOLD, MOST_BEFORE_2_35)
-    return bool(kept and libc.mallopt(M_TRIM_THRESHOLD, KEPT))
+    is_set = libc.mallopt(M_MMAP_THRESHOLD, KEPT) or libc.mallopt(M_MMAP_THRESHOLD, MOST_BEFORE_2_35)
+    return bool(is_set and libc.mallopt(M_TRIM_THRESHOLD, KEPT))
 
 
 def _is_first() -> bool:

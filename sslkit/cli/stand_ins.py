@@ -35,7 +35,7 @@ LARGE = frozenset(
 HELP = frozenset(("--help", "-h"))
 
 
-def _computed(*operands: Any) -> type:
+def _compute_kind(*operands: Any) -> type:
     return _kind("computed")
 
 
@@ -47,7 +47,7 @@ class _Kind(type):
             raise AttributeError(name)
         return _kind(name)
 
-    __add__ = __sub__ = __mul__ = __truediv__ = __pow__ = _computed
+    __add__ = __sub__ = __mul__ = __truediv__ = __pow__ = _compute_kind
 
 
 class _Nothing(metaclass=_Kind):
@@ -64,7 +64,7 @@ class _Nothing(metaclass=_Kind):
     def __class_getitem__(cls, part: Any) -> type:
         return cls
 
-    __add__ = __sub__ = __mul__ = __truediv__ = __pow__ = _computed
+    __add__ = __sub__ = __mul__ = __truediv__ = __pow__ = _compute_kind
 
 
 def _kind(name: str) -> type:

@@ -52,7 +52,7 @@ def examine(configs: Sequence[Config], remembered: dict[str, Any] | None = None)
     for name, count in Counter(names).items():
         if count > 1:
             raise UserError(f"{count} members would have the same name, {name}: list each method and seed only once")
-    return [_member(*one) for one in zip(configs, names, facts, strict=True)]
+    return [_member(*row) for row in zip(configs, names, facts, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -90,19 +90,21 @@ def _facts(config: Config, remembered: dict[str, Any]) -> _Facts:
 
 
 def _once(remembered: dict[str, Any], settings: list[Any], make: Callable[[], Any]) -> Any:
-    key = json.dumps([_shown(part) for part in settings], sort_keys=True, default=str)
+    key = json.dumps([_as_plain(setting) for setting in settings], sort_keys=True, default=str)
     if key not in remembered:
         remembered[key] = make()
     return remembered[key]
 
 
-def _shown(part: Any) -> Any:
+def _as_plain(part: Any) -> Any:
     return [type(part).__name__, dataclasses.asdict(part)] if dataclasses.is_dataclass(part) else part
 
 
 def _member(config: Config, name: str, facts: _Facts) -> Member:
     out = Path(config.out)
-    settings = [dataclasses.replace(one, seed=config.seed, name=config.name) for one in (facts.chosen, facts.sized)]
+    settings = [
+        dataclasses.replace(options, seed=config.seed, name=config.name) for options in (facts.chosen, facts.sized)
+    ]
     note = None
     try:
         mine = run.of_settings(out, name, *settings)
@@ -177,7 +179,7 @@ def visible_gpus() -> list[str]:
     return (os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))).split(",")[:count]
 
 
-def settled(member: Member, began: float) -> bool:
+def has_settled(member: Member, began: float) -> bool:
     """Return whether a run started at `began` has trained an epoch, so that its memory use is steady."""
     try:
         return (member.folder / LAST).stat().st_mtime > began
@@ -220,7 +222,7 @@ def failures(members: Sequence[Member], ended: Sequence[Outcome]) -> list[str]:
     lines = []
     for member in members:
         outcome = by_name.get(member.folder.name)
-        if not _failed(member, outcome):
+        if not _has_failed(member, outcome):
             continue
         if outcome is None:
             lines.append(f"failed    {member.folder.name}: no entry yet; the launcher's logs: {log_of(member).parent}")
@@ -233,14 +235,14 @@ def failures(members: Sequence[Member], ended: Sequence[Outcome]) -> list[str]:
 def progress(ended: Sequence[Outcome], total: int, member: Member) -> str:
     """The last member that ended, and below it its results and the time left for all `total`."""
     last, number = ended[-1], len(ended)
-    if _failed(member, last):
-        said = f"failed ({_how(last)}): {' '.join(last_lines(last.job.log, 1))}"
+    if _has_failed(member, last):
+        outcome = f"failed ({_how(last)}): {' '.join(last_lines(last.job.log, 1))}"
     else:
-        said = _numbers(member)
-    left = sum(one.seconds for one in ended) / number * (total - number) / (last.beside + 1)
+        outcome = _numbers(member)
+    left = sum(job.seconds for job in ended) / number * (total - number) / (last.beside + 1)
     rest = f", about {duration(left)} left" if number < total else ""
-    place = f"[{number:>{len(str(total))}}/{total}] "
-    return f"{place}{member.folder.name}\n{' ' * len(place)}{said}  {duration(last.seconds)}{rest}"
+    counter = f"[{number:>{len(str(total))}}/{total}] "
+    return f"{counter}{member.folder.name}\n{' ' * len(counter)}{outcome}  {duration(last.seconds)}{rest}"
 
 
 def _numbers(member: Member) -> str:
@@ -255,7 +257,7 @@ def _numbers(member: Member) -> str:
     )
 
 
-def _failed(member: Member, outcome: Outcome | None) -> bool:
+def _has_failed(member: Member, outcome: Outcome | None) -> bool:
     """outcome: of the member's own process, or None."""
     return not run.finished(member.folder) or (outcome is not None and outcome.code != 0)
 

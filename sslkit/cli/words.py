@@ -40,8 +40,8 @@ def check_data(words: Sequence[str]) -> None:
 
     Only a plain word, neither a path nor a name, is looked at.
     """
-    given = [value for key, _, value in (word.partition("=") for word in words) if key in ("data", "data.source")]
-    source = given[-1] if given else "null"
+    sources = [value for key, _, value in (word.partition("=") for word in words) if key in ("data", "data.source")]
+    source = sources[-1] if sources else "null"
     if source in ("null", *names.BUILTIN, *names.published()) or not PLAIN.fullmatch(source) or os.path.lexists(source):
         return
     others = names.torchvision_classes()
@@ -49,24 +49,24 @@ def check_data(words: Sequence[str]) -> None:
         process.end(process.REFUSED, f"error: {printable(names.unknown(source, others), keep='')}")
 
 
-def joined(words: Sequence[str]) -> list[str]:
+def join_flags(words: Sequence[str]) -> list[str]:
     """Write `--cfg hydra` as `--cfg=hydra`: a word without = would be parsed as a setting."""
-    found: list[str] = []
+    out: list[str] = []
     for word in words:
-        if found and found[-1] in SHOWING and "=" not in word and not word.startswith("-"):
-            found[-1] += f"={word}"
+        if out and out[-1] in SHOWING and "=" not in word and not word.startswith("-"):
+            out[-1] += f"={word}"
         else:
-            found.append(word)
-    return found
+            out.append(word)
+    return out
 
 
-def lengthened(word: str) -> str:
+def lengthen(word: str) -> str:
     """Write `data=X` as `data.source=X`."""
     key, equals, value = word.partition("=")
     return f"{key}.{WORDS[key]}={value}" if equals and key in WORDS else word
 
 
-def quoted(word: str, texts: Collection[str] = ()) -> str:
+def quote_value(word: str, texts: Collection[str] = ()) -> str:
     """Quote a value that Hydra's grammar would parse differently from its plain text.
 
     These are settings of plain text (texts: their paths), paths with blanks or =, and calls such as
@@ -78,23 +78,23 @@ def quoted(word: str, texts: Collection[str] = ()) -> str:
         return word  # an experiment is a file's name, in its folder after a /
     if value[0] == "[" and value[-1] == "]":
         inside = IN_LIST.sub(lambda call: quote(call.group()), value)[1:-1]
-        return f"{key}=[{','.join(map(_quoted_part, _parts(inside)))}]"
+        return f"{key}=[{','.join(map(_quote_part, _parts(inside)))}]"
     is_text = key.lstrip("+") in texts or "/" in value or CALL.fullmatch(value)
     return f"{key}={quote(value)}" if is_text and value[0] != "{" else word
 
 
-def quoted_each(word: str, texts: Collection[str] = ()) -> str:
-    """Quote as `quoted` does, for a sweep (-m): each of the values between commas, where it is read otherwise."""
+def quote_each(word: str, texts: Collection[str] = ()) -> str:
+    """Quote as `quote_value` does, for a sweep (-m): each of the values between commas, where it is read otherwise."""
     key, equals, value = word.partition("=")
     if not equals or "\\" in value or SWEEPS.match(value):
         return word
-    parts = (part if _is_read_as(part) else quoted(f"{key}={part}", texts) for part in _parts(value))
-    return f"{key}={','.join(part.removeprefix(f'{key}=') for part in parts)}"
+    parts = (piece if _is_read_as(piece) else quote_value(f"{key}={piece}", texts) for piece in _parts(value))
+    return f"{key}={','.join(piece.removeprefix(f'{key}=') for piece in parts)}"
 
 
 def of_one_value(word: str, texts: Collection[str] = ()) -> str:
     """A word as -m takes it for one value: several folders, `data=A,B`, would be a sweep without quotes."""
-    return word if _is_read_as(word.partition("=")[2]) else quoted(word, texts)
+    return word if _is_read_as(word.partition("=")[2]) else quote_value(word, texts)
 
 
 def _parts(values: str) -> list[str]:
@@ -103,7 +103,7 @@ def _parts(values: str) -> list[str]:
     return parts if ",".join(parts) == values else [values]
 
 
-def _quoted_part(part: str) -> str:
+def _quote_part(part: str) -> str:
     is_name = not set(part) & set("[]{},")
     return quote(part.strip()) if is_name and not _parses(f"x=[{part}]") else part
 
@@ -181,7 +181,7 @@ def _key_of(path: str, tree: Mapping[str, Any]) -> str | None:
     return next((key for key in (*kinds, "data", "folder") if key in tree), None)
 
 
-def unescaped(words: Sequence[str]) -> str:
+def hint_to_escape(words: Sequence[str]) -> str:
     """The end of a message: how to write a name with ${ in it, which Hydra takes for another setting; "" without."""
     named = next((word for word in words if re.search(r"(?<!\\)\$\{", word)), None)
     if named is None:
@@ -199,16 +199,16 @@ def one_line(error: Exception) -> str:
 def _check_key(key: str, value: str, tree: Mapping[str, Any]) -> None:
     parts = key.replace("/", ".").split(".")  # hydra/launcher=... selects from a group
     node: Any = tree
-    for depth, part in enumerate(parts):
+    for depth, name in enumerate(parts):
         if node is None:
             return
-        if not isinstance(node, Mapping) or part not in node:
-            known = node if isinstance(node, Mapping) else ()
+        if not isinstance(node, Mapping) or name not in node:
+            choices = node if isinstance(node, Mapping) else ()
             path = ".".join(parts[:depth])
             of = f" in {path}" if path else ""
-            meant = _meant(part, value.strip("\"'"), tree, inside=bool(path))
-            raise UserError(f"there is no setting {key!r}{of}: {meant or members.nearest(part, known)}")
-        node = node[part]
+            meant = _meant(name, value.strip("\"'"), tree, inside=bool(path))
+            raise UserError(f"there is no setting {key!r}{of}: {meant or members.nearest(name, choices)}")
+        node = node[name]
 
 
 def _meant(name: str, value: str, tree: Mapping[str, Any], inside: bool) -> str:
@@ -216,6 +216,6 @@ def _meant(name: str, value: str, tree: Mapping[str, Any], inside: bool) -> str:
 
     inside: the name was given in a group; only one of that name outside of the groups is meant.
     """
-    found = meanings(name, tree, inside=inside)[:MOST_MEANT]
+    paths = meanings(name, tree, inside=inside)[:MOST_MEANT]
     shown = f"={value}" if value and len(value) <= MOST_SHOWN else ""
-    return f"did you mean {' or '.join(repr(path + shown) for path in found)}?" if found else ""
+    return f"did you mean {' or '.join(repr(path + shown) for path in paths)}?" if paths else ""

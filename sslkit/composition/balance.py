@@ -104,8 +104,8 @@ class Shares:
         balance, logs = self.plugins[name].balance, self.logs[name]
         if balance is None:
             return 1.0
-        kept, most = balance * (-logs.balanced).exp(), max(SWAMPED, balance) * (-logs.share).exp()
-        return torch.where(logs.balanced.isinf(), 1.0, torch.minimum(kept, most))
+        measured, most = balance * (-logs.balanced).exp(), max(SWAMPED, balance) * (-logs.share).exp()
+        return torch.where(logs.balanced.isinf(), 1.0, torch.minimum(measured, most))
 
     @torch.no_grad()
     def _note(self, name: str, ratios: Mapping[str, Tensor]) -> None:
@@ -116,7 +116,7 @@ class Shares:
             logs.balanced = _mean(logs.balanced, log, 1.0 if self.progress > self.plugins[name].balance_until else KEPT)
         factor = self.factor(name)
         self.watched |= {
-            f"{name}/{place}": (factor * ratio).where(ratio.isfinite(), torch.nan) for place, ratio in ratios.items()
+            f"{name}/{where}": (factor * ratio).where(ratio.isfinite(), torch.nan) for where, ratio in ratios.items()
         }
         if self.plugins[name].balance is not None:
             self.watched[f"{name}/factor"] = torch.as_tensor(factor)

@@ -15,9 +15,9 @@ from sslkit.data.views.augmentation import Views, augment, view_generator
 from sslkit.data.views.crops import Crops, finish
 from sslkit.data.views.recipe import ViewRecipe, for_clips
 from sslkit.embeddings import Embeddings, outputs_of
-from sslkit.errors import UserError, shown
+from sslkit.errors import UserError, format_value
 from sslkit.objectives.base import Objective
-from sslkit.options.members import checked_parts, key, parse
+from sslkit.options.members import check_parts, key, parse
 from sslkit.options.settings import Limits, as_plain, fits
 from sslkit.regularizers.base import Regularizer
 from sslkit.runtime import distributed
@@ -63,7 +63,7 @@ class Method(nn.Module):
         for plugin in plugins.values():
             plugin.beside(compares_views=objective.compares_views)
         self.shares = balance.Shares(plugins)
-        self.slow = SlowNetwork(self.backbone) if any(one.needs_slow for one in plugins.values()) else None
+        self.slow = SlowNetwork(self.backbone) if any(plugin.needs_slow for plugin in plugins.values()) else None
         self.recipe = recipe
         self.image_size = image_size
         self.normalize = normalize
@@ -89,13 +89,13 @@ class Method(nn.Module):
 
     def check(self, dataset: "Images") -> None:
         """Let the parts refuse the clean training images before anything is computed. Raises UserError."""
-        for part in (self.objective, *self.regularizers.values()):
-            part.check(dataset)
+        for member in (self.objective, *self.regularizers.values()):
+            member.check(dataset)
 
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
         """Let the parts read the clean training images once, for priors' components and data-set neighbours.
 
-        dataset: the training images; for videos the center clips, `videos.sampled("center")`.
+        dataset: the training images; for videos the center clips, `videos.with_sampling("center")`.
         cache: folder of what priors compute, for later runs; None: nothing is kept. steps: of the run; 0 if unknown.
         Optional in a training loop of your own: without it the regularisers see only the batch.
         """
@@ -127,19 +127,21 @@ class Method(nn.Module):
         with outputs_of(self.backbone) as outputs:
             e = self.embed(images, index, aspect)
         e.labels = labels if self.objective.needs_labels else None
-        e = e.gathered()
+        e = e.gather()
         with torch.autocast(images.device.type, enabled=False):
             terms = {"align": self.objective.align(e), "constrain": self.objective.constrain(e)}
             terms = {k: v for k, v in terms.items() if v is not None}
             clean = images.whole if isinstance(images, Crops) else images
             plugins = {name: plugin.terms(e, clean) for name, plugin in self.regularizers.items()}
-        self.terms_of = {name: list(own) for name, own in plugins.items()}
+        self.terms_of = {name: list(its_terms) for name, its_terms in plugins.items()}
         self._measure(terms, plugins, outputs)
-        for name, own in plugins.items():
-            if own.keys() & terms.keys():
-                raise ValueError(f"{name} returns the terms {sorted(own)}, and some exist already: {sorted(terms)}")
+        for name, its_terms in plugins.items():
+            if its_terms.keys() & terms.keys():
+                raise ValueError(
+                    f"{name} returns the terms {sorted(its_terms)}, and some exist already: {sorted(terms)}"
+                )
             factor = self.shares.factor(name)
-            terms |= {key: factor * term for key, term in own.items()}
+            terms |= {key: factor * term for key, term in its_terms.items()}
         if self.training:
             with torch.no_grad(), torch.autocast(images.device.type, enabled=False):
                 self.objective.observe(e)
@@ -152,7 +154,7 @@ class Method(nn.Module):
         self.shares.check()
         self.shares.watched = {}
         if self.shares.due:
-            losses = {name: total(own) for name, own in plugins.items() if own}
+            losses = {name: total(its_terms) for name, its_terms in plugins.items() if its_terms}
             self.shares.measure(total(terms), losses, self.backbone, outputs)
         self.shares.steps += 1
 
@@ -161,7 +163,7 @@ class Method(nn.Module):
         generator = view_generator(self.seed, self.epoch, self.batch)
         self.batch += 1
         views = self.make_views(images, aspect, generator)
-        normal = Views(map(self.normalized, views), views.boxes)
+        normal = Views(map(self.normalize_pixels, views), views.boxes)
         e = self.objective.embed(normal, index, generator)
         e.slow = None if self.slow is None else self.slow(normal[0])
         places = range(len(e.z)) if e.of_views is None else e.of_views
@@ -183,7 +185,7 @@ class Method(nn.Module):
                 return finish(images, self.recipe, generator, **how)
             return augment(images, self.recipe, self.image_size, generator, aspect=aspect, **how)
 
-    def normalized(self, pixels: Tensor) -> Tensor:
+    def normalize_pixels(self, pixels: Tensor) -> Tensor:
         """Pixels in [0, 1], normalised and laid out for the backbone, once for all passes over them."""
         return (self.backbone.laid_out(pixels) - self.mean) / self.std
 
@@ -205,7 +207,7 @@ class Method(nn.Module):
     def watched(self) -> dict[str, Tensor]:
         """Tensors of the objective and the regularisers to log beside the loss terms."""
         parts = (self.objective, *self.regularizers.values(), self.shares)
-        return {k: v for part in parts for k, v in part.watched.items()}
+        return {k: v for member in parts for k, v in member.watched.items()}
 
     def weights(self) -> dict[str, float]:
         """The factor that a term of the loss contains now, by the term's name; 1 for those left out."""
@@ -272,8 +274,8 @@ def method(
     image_size, in_chans, seed = as_plain((image_size, in_chans, seed))
     for option, value in {"image_size": image_size, "in_chans": in_chans}.items():
         if not fits(value, int, Limits(least=1)):
-            raise UserError(f"{option} must be a whole number, at least 1, got {shown(value)}")
-    kinds, options = checked_parts(name, objective or {}, plugins)
+            raise UserError(f"{option} must be a whole number, at least 1, got {format_value(value)}")
+    kinds, options = check_parts(name, objective or {}, plugins)
     if backbone == "auto":
         backbone = backbones.default(kinds["objective"].families[0], image_size, frames)
     # The weights depend only on the seed, and the caller's random state is unchanged.
@@ -285,10 +287,18 @@ def method(
         if len(kinds) > 1:
             head.expect_regularizers()
         widths = {"z": head.dim, "h": body.width}
-        plugged = {part: own for part, own in options.items() if part != "objective"}
-        parts = {part: kinds[part](widths[own.get("reads", kinds[part].reads)], **own) for part, own in plugged.items()}
+        plugged = {name: chosen for name, chosen in options.items() if name != "objective"}
+        parts = {
+            name: kinds[name](widths[chosen.get("reads", kinds[name].reads)], **chosen)
+            for name, chosen in plugged.items()
+        }
     own = kinds["objective"].views
-    recipe = _fitted(for_clips(own) if body.item.axes else own, image_size, body.patch, views or {})
+    recipe = _fit_recipe(
+        for_clips(own) if body.item.axes else own,
+        image_size,
+        body.patch,
+        views or {},
+    )
     step_checks.check_crops(body, recipe, image_size)
     return Method(
         name,
@@ -301,9 +311,9 @@ def method(
     )
 
 
-def _fitted(recipe: ViewRecipe, image_size: int, patch: int, changes: Mapping[str, Any]) -> ViewRecipe:
+def _fit_recipe(recipe: ViewRecipe, image_size: int, patch: int, changes: Mapping[str, Any]) -> ViewRecipe:
     """The published recipe adapted to the image size, with the user's changes."""
     if not isinstance(changes, Mapping):
-        raise UserError(f"views must be a mapping of options, got {shown(changes)}")
-    given = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items() if v is not None}
-    return recipe.at(image_size, patch=patch).replace(**given)
+        raise UserError(f"views must be a mapping of options, got {format_value(changes)}")
+    changed = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items() if v is not None}
+    return recipe.at(image_size, patch=patch).replace(**changed)

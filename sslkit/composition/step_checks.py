@@ -8,7 +8,7 @@ from torch import Tensor
 from sslkit.backbones.base import Backbone
 from sslkit.data.views.crops import Crops
 from sslkit.data.views.recipe import ViewRecipe
-from sslkit.errors import UserError, shown
+from sslkit.errors import UserError, format_value
 from sslkit.objectives.base import Objective
 from sslkit.runtime import distributed
 
@@ -31,7 +31,9 @@ def check_step(method: Steps, images: Tensor | Crops, index: Tensor, labels: Ten
     elif isinstance(images, Tensor):
         _check_shape(images, method.backbone)
     else:
-        raise UserError(f"images must be a tensor, got {shown(images)}: for an array write torch.from_numpy(images)")
+        raise UserError(
+            f"images must be a tensor, got {format_value(images)}: for an array write torch.from_numpy(images)"
+        )
     _check_index(index, len(images))
     if len(images) * distributed.world_size() < 2:
         raise UserError("a step needs at least two images: losses compare them and batch norm needs a batch")
@@ -48,7 +50,7 @@ def check_step(method: Steps, images: Tensor | Crops, index: Tensor, labels: Ten
 def _check_index(index: Tensor, count: int) -> None:
     whole = isinstance(index, Tensor) and not (index.is_floating_point() or index.is_complex())
     if not whole or index.shape != (count,):
-        kind = f"{index.dtype} {tuple(index.shape)}" if isinstance(index, Tensor) else shown(index)
+        kind = f"{index.dtype} {tuple(index.shape)}" if isinstance(index, Tensor) else format_value(index)
         raise UserError(
             f"index must be ({count},) whole numbers, the rows of the {count} images in the data set, got {kind}: "
             "without a data set write torch.arange(len(images))"

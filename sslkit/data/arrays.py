@@ -12,7 +12,7 @@ from sslkit.data.decode.fill import Fill
 from sslkit.data.decode.scale import Range, Scale
 from sslkit.data.images import Identity, ImageOptions, Images
 from sslkit.data.pixel_digest import KEY, digests_of_arrays
-from sslkit.data.resizing import centre, middle, resized
+from sslkit.data.resizing import centre, fit_size, middle
 from sslkit.errors import UserError
 from sslkit.terminal import say
 
@@ -90,34 +90,34 @@ def scale_of_array(values: np.ndarray, options: ImageOptions, name: str, first: 
 
     first: those of the first split, whose scale all splits share; None: the values themselves.
     """
-    given = options.scale
-    opacity = None if values.shape[1] != 4 else bool(given.opacity)
-    if opacity is False and given.opacity is None:
+    requested = options.scale
+    opacity = None if values.shape[1] != 4 else bool(requested.opacity)
+    if opacity is False and requested.opacity is None:
         say.warn(UNMARKED.format(name=name), stacklevel=1)
     if not scale.is_deep(values.dtype):
-        if given.range is not None:
-            say.warn(scale.unused(given.range, name), stacklevel=1)
+        if requested.range is not None:
+            say.warn(scale.unused_range_line(requested.range, name), stacklevel=1)
         return Scale(None, opacity)
-    if given.range is not None or not values.size:
-        return Scale(given.range or scale.BYTE, opacity, fill.TAGGED if given.fill is None else given.fill)
-    range, none = _measured(values if first is None else first, given.fill, options.range == scale.AUTO, name)
+    if requested.range is not None or not values.size:
+        return Scale(requested.range or scale.BYTE, opacity, fill.TAGGED if requested.fill is None else requested.fill)
+    range, none = _measure_range(values if first is None else first, requested.fill, options.range == scale.AUTO, name)
     return Scale(range, opacity, none)
 
 
-def _measured(values: np.ndarray, given: Fill | None, whole: bool, name: str) -> tuple[Range, Fill]:
+def _measure_range(values: np.ndarray, given: Fill | None, whole: bool, name: str) -> tuple[Range, Fill]:
     """The range of values (N, C, H, W), and what of them stands for none."""
     some = values[:: max(1, len(values) // _SOME)]
     none = _fill_of(some) if given is None else given
     spans = fill.spans_of(none)
-    kept, found = fill.present(values, spans), scale.Values()
-    if not kept.size:
+    valid, observed = fill.present(values, spans), scale.Values()
+    if not valid.size:
         return scale.BYTE, none
-    found.add([kept])
-    found.holes = int(kept.size < values.size)
-    found.add_channels([fill.present(some[:, n], spans) for n in range(some.shape[1])] if some.shape[1] > 1 else ())
-    chosen = found.exact() if whole else found.usual()
-    if chosen != scale.BYTE or found.advice(chosen) or found.holes:
-        say.warn(f"{name}: {found.kind} images, whose {found.said(chosen, none)}", stacklevel=1)
+    observed.add([valid])
+    observed.holes = int(valid.size < values.size)
+    observed.add_channels([fill.present(some[:, n], spans) for n in range(some.shape[1])] if some.shape[1] > 1 else ())
+    chosen = observed.exact() if whole else observed.usual()
+    if chosen != scale.BYTE or observed.advice(chosen) or observed.holes:
+        say.warn(f"{name}: {observed.kind} images, whose {observed.describe(chosen, none)}", stacklevel=1)
     return chosen, none
 
 
@@ -125,8 +125,8 @@ def _fill_of(images: np.ndarray) -> Fill:
     ends = fill.Ends()
     for image in images:
         ends.add(image)
-    found = ends.fill()
-    return fill.TAGGED if found is None else found
+    detected = ends.fill()
+    return fill.TAGGED if detected is None else detected
 
 
 def as_numpy(values: Any) -> np.ndarray:
@@ -176,7 +176,7 @@ def fit_square(
     if fit == "crop" and (box := middle(*images.shape[-2:])):
         left, top, right, bottom = box
         images = images[..., top:bottom, left:right]
-    height, width = resized(*images.shape[-2:], resize or size, fit)
+    height, width = fit_size(*images.shape[-2:], resize or size, fit)
     if images.shape[-2:] != (height, width):
         # in bytes, which torch rounds after each axis as Pillow does; in floats pixels differ by up to 27 levels
         images = F.interpolate(images, (height, width), mode=interpolation, antialias=True)
@@ -210,7 +210,7 @@ def to_nchw(images: np.ndarray, where: str) -> np.ndarray:
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
 
 
-def checked_pixels(images: np.ndarray, where: str) -> np.ndarray:
+def check_pixels(images: np.ndarray, where: str) -> np.ndarray:
     """Return the pixels (N, ...). Raises UserError for what is no number, and for NaN and infinity in the first row."""
     if images.dtype.kind not in "buif":
         raise UserError(f"{where} holds {images.dtype}; pixels are integers or floats")

@@ -12,7 +12,7 @@ from sslkit.data.decode import decoders
 from sslkit.data.decode.decoding import channels_of, digest_of, square
 from sslkit.data.decode.large import TooLarge
 from sslkit.data.decode.looked_at import LOOKED_AT, look, scale_of
-from sslkit.data.decode.opacity import check_planes, told
+from sslkit.data.decode.opacity import apply_scale, check_planes
 from sslkit.data.decode.opening import Opening, Picture
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.scale import BYTE, Scale
@@ -75,9 +75,9 @@ class DecodedImages(Images):
 
     def share_scale(self, opened: Callable[[], Images]) -> None:
         """Decide the scale: that of other images, which are opened if these need one; what is not found there anew."""
-        given = self.options.scale
-        is_asked = (self._look.deep and given.range is None) or (self._look.opaque and given.opacity is None)
-        if is_asked and (shared := given.or_else(opened().scale)) != given:
+        requested = self.options.scale
+        is_asked = (self._look.deep and requested.range is None) or (self._look.opaque and requested.opacity is None)
+        if is_asked and (shared := requested.or_else(opened().scale)) != requested:
             self.scale = shared.or_else(scale_of(self, self._look, shared))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class DecodedImages(Images):
 
     def _as_decided(self, row: int) -> Picture:
         """The row's image, opened, with what was decided of the whole set. Raises UnreadableImage."""
-        image = told(self._open(row), self._scale)
+        image = apply_scale(self._open(row), self._scale)
         try:
             if self._scale.opacity is False:
                 check_planes(image, self.channels)
@@ -132,7 +132,7 @@ class DecodedImages(Images):
             channels = self.options.channels if self.options.channels in (1, 3, 4) else channels_of(image)
             square(image, self.image_size, channels, self.fit, self.options.interpolation, BYTE, self.options.resize)
 
-        return int(self.read([0], decode)[0][0])
+        return int(self.read_rows([0], decode)[0][0])
 
     def _channels(self, first: int) -> int:
         """3 if the first readable image, or any of 32 evenly spaced ones, is coloured, else 1.
@@ -142,11 +142,11 @@ class DecodedImages(Images):
         for row in dict.fromkeys((first, *np.linspace(0, len(self) - 1, LOOKED_AT, dtype=int).tolist())):
             try:
                 with self._as_decided(row) as image:
-                    found = channels_of(image)
+                    channels = channels_of(image)
             except UnreadableImage:  # told of when it is asked for
                 continue
-            if found == 3 or (found != 1 and row == first):
-                return found
+            if channels == 3 or (channels != 1 and row == first):
+                return channels
         return 1
 
     def _check_channels(self, channels: int) -> None:
@@ -180,20 +180,20 @@ class DecodedImages(Images):
                 image, self.image_size, self.channels, self.fit, options.interpolation, scale, options.resize
             )
 
-        index, unread = self.read(rows, decode)
+        index, unread = self.read_rows(rows, decode)
         more = {KEY: torch.from_numpy(digests)} if self.identifies else {}
         return self.batch(torch.from_numpy(images), index, torch.from_numpy(aspect), unread, **more)
 
-    def read(self, rows: Sequence[int], decode: Decode) -> tuple[np.ndarray, list[str]]:
+    def read_rows(self, rows: Sequence[int], decode: Decode) -> tuple[np.ndarray, list[str]]:
         """Open the image of each row, or the next readable one, and call `decode(image, place=its place in rows)`.
 
         Returns the rows that were read, (n,) int64, and the paths of requested images that could not be read.
         """
         index = np.empty(len(rows), dtype=np.int64)
         bad: dict[int, None] = {}
-        for place, row in enumerate(rows):
-            index[place] = self._next_readable(int(row), partial(decode, place=place))
-            if index[place] != row:
+        for position, row in enumerate(rows):
+            index[position] = self._next_readable(int(row), partial(decode, place=position))
+            if index[position] != row:
                 bad[int(row)] = None
         return index, [self.path(row) for row in bad]
 
@@ -201,7 +201,7 @@ class DecodedImages(Images):
         """The first row from `row` on that can be read; after the last one comes the first."""
         reason, count = "", len(self)
         while len(self._unreadable) < count:
-            candidate = self._skipped(row)
+            candidate = self._skip_refused(row)
             try:
                 with self._as_decided(candidate) as image:
                     self._tell_of_colour(candidate, image)
@@ -214,7 +214,7 @@ class DecodedImages(Images):
         last = self.path((row - 1) % count)
         raise UserError(f"{self.name}: none of its {count} images can be read; the last was {last}: {reason}")
 
-    def _skipped(self, row: int) -> int:
+    def _skip_refused(self, row: int) -> int:
         """The first row from `row` on that has not been refused. A long run of refused ones is passed in few steps."""
         passed = []
         while row in self._unreadable:

@@ -90,23 +90,23 @@ class FileContents:
         """16 bytes of the sha256 of each file, one after the other; see `update_content`."""
         with self._lock:
             if self._content is None:
-                self._content = self._read()["content"].tobytes()
+                self._content = self._read_contents()["content"].tobytes()
             return self._content
 
     def stamps(self) -> np.ndarray:
         """(N,) of `Stamp` as fields, asked for once."""
         with self._lock:
             if self._stamps is None:
-                self._stamps = self._stamped()
+                self._stamps = self._read_stamps()
             return self._stamps
 
     @property
     def _start(self) -> bytes:
         return os.path.join(os.fsencode(self.root), b"")
 
-    def _stamped(self) -> np.ndarray:
+    def _read_stamps(self) -> np.ndarray:
         start, numbers = self._start, array("q")
-        for path in self.paths.encoded():
+        for path in self.paths.iter_bytes():
             try:
                 numbers.extend(stamp_of(os.stat(start + path)))
             except FileNotFoundError as error:
@@ -115,17 +115,17 @@ class FileContents:
                 raise UserError(f"cannot read {os.fsdecode(start + path)}: {error.strerror}; remove it") from error
         return np.frombuffer(numbers, np.dtype(STAMP))
 
-    def _read(self) -> np.ndarray:
+    def _read_contents(self) -> np.ndarray:
         """(N,) of _ROW, with the content: remembered, or read now and remembered."""
         rows = np.zeros(len(self.paths), _ROW)
         rows[list(Stamp._fields)] = self.stamps()
-        rows["name"] = np.fromiter(map(_name, self.paths.encoded()), "<u8", len(rows))
-        known = self._remembered()
-        place = np.minimum(np.searchsorted(known["name"], rows["name"]), max(0, len(known) - 1))
+        rows["name"] = np.fromiter(map(_name, self.paths.iter_bytes()), "<u8", len(rows))
+        stored = self._load_rows()
+        position = np.minimum(np.searchsorted(stored["name"], rows["name"]), max(0, len(stored) - 1))
         old = np.zeros(len(rows), bool)
-        if len(known):
-            old = np.logical_and.reduce([known[name][place] == rows[name] for name in ("name", *Stamp._fields)])
-            rows["content"][old] = known["content"][place[old]]
+        if len(stored):
+            old = np.logical_and.reduce([stored[name][position] == rows[name] for name in ("name", *Stamp._fields)])
+            rows["content"][old] = stored["content"][position[old]]
         new = np.flatnonzero(~old)
         wait_for_tick(rows["changed"][new])
         saved = time.monotonic()
@@ -160,12 +160,12 @@ class FileContents:
     @cached_property
     def _store(self) -> Store[np.ndarray]:
         """Rows of _ROW, sorted by name."""
-        return Store.of(self.cache, "contents-{}.npz", str(self.root.resolve()), "the contents of files", _ROWS)
+        return Store.open(self.cache, "contents-{}.npz", str(self.root.resolve()), "the contents of files", _ROWS)
 
-    def _remembered(self) -> np.ndarray:
+    def _load_rows(self) -> np.ndarray:
         """Rows of _ROW, sorted by name; none if the file is missing or damaged."""
-        known = self._store.read()
-        return np.empty(0, _ROW) if known is None else known
+        stored = self._store.read()
+        return np.empty(0, _ROW) if stored is None else stored
 
     def _remember(self, rows: np.ndarray) -> None:
         """Add the rows whose content was read to the file; a folder that cannot be written forgets them."""
@@ -173,20 +173,20 @@ class FileContents:
             if refused:
                 return
             read = rows[rows["content"] != b""]
-            known = self._remembered()
-            both = np.concatenate([read, known[~np.isin(known["name"], read["name"])]])
+            stored = self._load_rows()
+            both = np.concatenate([read, stored[~np.isin(stored["name"], read["name"])]])
             self._store.write(both[np.argsort(both["name"])])
 
 
-def remembered(cache: str | Path | None, about: str, compute: Callable[[], str]) -> str:
+def remember_digest(cache: str | Path | None, about: str, compute: Callable[[], str]) -> str:
     """Return the sha256 (hex) that compute() returns, or returned before for the same `about`, kept in `cache`."""
-    store = Store.of(cache, "content-{}.txt", about, "a digest of content", _TEXT)
-    if (known := store.read()) is not None:
-        return known
-    found = compute()
+    store = Store.open(cache, "content-{}.txt", about, "a digest of content", _TEXT)
+    if (stored := store.read()) is not None:
+        return stored
+    digest = compute()
     with suppress(UserError):
-        store.write(found)
-    return found
+        store.write(digest)
+    return digest
 
 
 def bar_is_off() -> bool | None:
@@ -217,8 +217,8 @@ def _digest(path: bytes) -> bytes:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return b""
-        while part := os.read(descriptor, _CHUNK):
-            digest.update(part)
+        while chunk := os.read(descriptor, _CHUNK):
+            digest.update(chunk)
     except OSError:
         return b""
     finally:

@@ -24,17 +24,17 @@ MOST_PIXELS = 4096  # of a side
 VALUES = ("range", "opacity", "fill")  # the options by which stored values become bytes
 
 
-def checked_range(given: Any) -> Range | str | None:
+def parse_range(given: Any) -> Range | str | None:
     """The option `range`: two numbers, "auto" or None. Raises UserError for anything else."""
     if given is None or given == AUTO:
         return given
     is_pair = isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2
-    if not is_pair or not all(isinstance(one, (int, float)) and isfinite(one) for one in given) or given[0] >= given[1]:
+    if not is_pair or not all(isinstance(end, (int, float)) and isfinite(end) for end in given) or given[0] >= given[1]:
         raise UserError(f"range={given!r} must be two numbers that rise, such as [0,4095], auto or null")
     return float(given[0]), float(given[1])
 
 
-def checked_fill(given: Any) -> Fill:
+def parse_fill(given: Any) -> Fill:
     """The option `fill`: a number, or a word. Raises UserError for anything else."""
     if given in fill.WORDS:
         return given
@@ -80,7 +80,7 @@ class DataOptions:
     )
 
     def __post_init__(self) -> None:
-        checked_range(self.range)
+        parse_range(self.range)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -117,9 +117,9 @@ class ImageOptions:
     counts: str = "raise"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "range", checked_range(self.range))
-        object.__setattr__(self, "fill", checked_fill(self.fill))
-        for name, known in (
+        object.__setattr__(self, "range", parse_range(self.range))
+        object.__setattr__(self, "fill", parse_fill(self.fill))
+        for name, allowed in (
             ("fit", FITS),
             ("on_error", ON_ERROR),
             ("interpolation", INTERPOLATIONS),
@@ -127,8 +127,8 @@ class ImageOptions:
             ("counts", COUNTS),
         ):
             value = getattr(self, name)
-            if value not in known:
-                raise UserError(f"{name}={value} is not an option: {nearest(str(value), known)}")
+            if value not in allowed:
+                raise UserError(f"{name}={value} is not an option: {nearest(str(value), allowed)}")
         for name in ("image_size", "channels", "max_pixels", "resize"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -27,7 +27,7 @@ def is_array(source: Any) -> bool:
     return isinstance(source, (np.ndarray, torch.Tensor))
 
 
-def joined(source: Any) -> Any:
+def join_paths(source: Any) -> Any:
     """A list of folders as the one text that names them, `A,B`; anything else unchanged.
 
     Raises UserError for an empty list, and for a name in it that has a comma.
@@ -36,8 +36,8 @@ def joined(source: Any) -> Any:
         return source
     if not source:
         raise UserError("data=[] is an empty list: give the paths of folders or of image files")
-    if not all(isinstance(one, (str, Path)) for one in source):
-        kinds = ", ".join(sorted({type(one).__name__ for one in source}))
+    if not all(isinstance(entry, (str, Path)) for entry in source):
+        kinds = ", ".join(sorted({type(entry).__name__ for entry in source}))
         how = "for one array write numpy.stack or torch.stack" if any(map(is_array, source)) else "give their paths"
         raise UserError(f"data is a list of {kinds}, not of paths: {how}")
     words = [os.fspath(one) for one in source]
@@ -171,17 +171,17 @@ class Images(Dataset):
         fitting = {"image_size": image_size, "fit": fit, "interpolation": interpolation, "resize": resize}
         options = replace(self.options, channels=channels, **fitting)
         self._check_channels(channels)
-        other = self._copied()
+        other = self._copy()
         other.options, other.fit = options, fit
         other.image_size, other.channels = image_size, channels
-        if scale is not None and (wanted := self._rescaled(scale)) != self.scale:
+        if scale is not None and (wanted := self._complete_scale(scale)) != self.scale:
             other.rescale(wanted)
         return other
 
-    def _rescaled(self, scale: Scale) -> Scale:
+    def _complete_scale(self, scale: Scale) -> Scale:
         return self.options.scale.or_else(scale).or_else(self.scale).within(self.scale)
 
-    def identified(self) -> Self:
+    def with_digests(self) -> Self:
         """The same images, whose batches have the digests of the pixels that were decoded; see `identifies`."""
         other = copy.copy(self)
         other.identifies = True
@@ -189,7 +189,7 @@ class Images(Dataset):
 
     def part(self, rows: np.ndarray, split: str) -> Self:
         """The images of some rows (n,) int64, in their order, as a split of this name; labels keep their numbers."""
-        other = self._copied()
+        other = self._copy()
         other.source, other.splits, other.split = None, (split,), split  # the source itself has no such split
         other.options, other.is_whole = replace(self.options, split=split), False
         other.labels = None if self.labels is None else self.labels[rows]
@@ -206,7 +206,7 @@ class Images(Dataset):
         self.scale = scale
         self._forget()
 
-    def _copied(self) -> Self:
+    def _copy(self) -> Self:
         """A copy that is to be changed: it shares what was opened, and has no digest yet."""
         other = copy.copy(self)
         other._forget()
@@ -214,8 +214,8 @@ class Images(Dataset):
 
     def _forget(self) -> None:
         """Drop the digests."""
-        for found in ("digest", "listing", "content_digest"):
-            self.__dict__.pop(found, None)
+        for name in ("digest", "listing", "content_digest"):
+            self.__dict__.pop(name, None)
 
     def _check_channels(self, channels: int) -> None:
         """Raises UserError unless the images can be converted to this number of channels."""
@@ -227,12 +227,12 @@ class Images(Dataset):
 
         The same for copies, on any machine. Files that the cache does not know are read.
         """
-        return self._identified(self._update_digest)
+        return self._compute_digest(self._update_digest)
 
     @cached_property
     def listing(self) -> str:
         """sha256 (hex) like `digest`, of what is known without reading files: names and sizes instead of contents."""
-        return self._identified(self._update_listing)
+        return self._compute_digest(self._update_listing)
 
     @cached_property
     def content_digest(self) -> str:
@@ -241,7 +241,7 @@ class Images(Dataset):
         self._update_digest(digest)
         return digest.hexdigest()
 
-    def _identified(self, update: Callable[[Any], None]) -> str:
+    def _compute_digest(self, update: Callable[[Any], None]) -> str:
         digest = hashlib.sha256(repr(self._chosen()).encode())
         digest.update(b"" if self.options.interpolation == "bilinear" else self.options.interpolation.encode())
         for labels in (self.labels, self.multi_labels):
@@ -276,8 +276,8 @@ class Images(Dataset):
         """The batch of `__getitems__` for these rows, with their labels. images: a tensor or `crops.Crops`."""
         default_collate_fn_map.setdefault(Batch, _whole)  # not at import, as `--help` has a stand-in for torch
         label = torch.full((len(index),), -1) if self.labels is None else torch.from_numpy(self.labels[index])
-        found = {"images": images, "index": torch.from_numpy(index), "label": label, "aspect": aspect}
-        return Batch(**found, **more, bad=bad)
+        fields = {"images": images, "index": torch.from_numpy(index), "label": label, "aspect": aspect}
+        return Batch(**fields, **more, bad=bad)
 
 
 def check_split(name: str, split: str, splits: tuple[str, ...]) -> None:

@@ -81,26 +81,26 @@ class KeptImages:
 
         batch: images, index and label as of `Images.__getitems__`, the same in every reading.
         """
-        return self._again(size) if self._whole else self._decoded(size)
+        return self._again(size) if self._whole else self._decode_and_keep(size)
 
-    def _decoded(self, size: int) -> Iterator[tuple[list[int], dict[str, Any]]]:
+    def _decode_and_keep(self, size: int) -> Iterator[tuple[list[int], dict[str, Any]]]:
         start = 0
         for asked, batch in batches_in_order(self.images, self.rows, size):
-            part = slice(start, start + len(asked))
-            start = part.stop
+            span = slice(start, start + len(asked))
+            start = span.stop
             self.unreadable.update(batch["bad"])
             if self._room is not None and self._pixels is None:
                 self._pixels = self._room.array((len(self.rows), *batch["images"].shape[1:]))
                 self._room = None  # asked once
             if self._pixels is not None:
-                self._pixels[part] = batch["images"].numpy()
-                self._index[part], self._label[part] = batch["index"].numpy(), batch["label"].numpy()
+                self._pixels[span] = batch["images"].numpy()
+                self._index[span], self._label[span] = batch["index"].numpy(), batch["label"].numpy()
             yield asked, {name: batch[name] for name in ("images", "index", "label")}
         self._whole = self._pixels is not None and start == len(self.rows)
 
     def _again(self, size: int) -> Iterator[tuple[list[int], dict[str, Any]]]:
         for start in range(0, len(self.rows), size):
-            part = slice(start, start + size)
-            found = {"images": self._pixels[part], "index": self._index[part], "label": self._label[part]}
+            span = slice(start, start + size)
+            arrays = {"images": self._pixels[span], "index": self._index[span], "label": self._label[span]}
             # copied: the caller may write into a batch
-            yield self.rows[part].tolist(), {name: torch.from_numpy(array.copy()) for name, array in found.items()}
+            yield self.rows[span].tolist(), {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}

@@ -82,8 +82,8 @@ class EpochBatches(Sampler[list[int]]):
         rows = order_of(self.n, self.seed, self.epoch)[: self._used]
         first, self.first = self.first, 0
         for start in self._starts[first:]:
-            own = rows[start : start + self.batch_size][self.rank :: self.world_size]
-            yield EpochRows(own.tolist(), self.seed, self.epoch)
+            rank_rows = rows[start : start + self.batch_size][self.rank :: self.world_size]
+            yield EpochRows(rank_rows.tolist(), self.seed, self.epoch)
 
 
 class ResumableLoader:
@@ -241,7 +241,7 @@ def evenly(length: int, most: int) -> list[int]:
     return torch.linspace(0, length - 1, min(length, most)).long().tolist()
 
 
-def spaced(images: Images, most: int) -> Tensor:
+def read_spaced(images: Images, most: int) -> Tensor:
     """(n, C, H, W) uint8, or clips: at most `most` images, evenly spaced, read by this process."""
     return images.__getitems__(evenly(len(images), most))["images"]
 
@@ -265,7 +265,7 @@ def batches_of_parts(
     many = any(rows >= FEWEST for rows in accumulate(map(len, parts))) and images.decodes
     count = workers_for(images, images.workers if workers is None else workers, readers, device) if many else 0
     if not count:
-        yield from ((part, images.__getitems__(part)) for part in parts)
+        yield from ((rows, images.__getitems__(rows)) for rows in parts)
         return
     yield from zip(parts, plain_errors(load_batches(images, parts, min(count, len(parts)), device=device)), strict=True)
 

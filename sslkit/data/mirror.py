@@ -17,21 +17,21 @@ def is_mirrored(given: bool | None, classes: Sequence[str] | None, name: str) ->
     given: what the person says; None: yes, unless two classes are each other's name with left and right exchanged.
     classes: their names, or None. name: of the data set.
     """
-    return _settled(given, tuple(map(str, classes or ())), name)
+    return _decide_mirroring(given, tuple(map(str, classes or ())), name)
 
 
 @cache  # each line once in a process
-def _settled(given: bool | None, classes: tuple[str, ...], name: str) -> bool:
-    sided = [one for one in classes if _SIDES.keys() & set(_tokens(one))]
-    of_tokens = {_tokens(one): one for one in sided}
-    swapped = {one: of_tokens.get(tuple(_SIDES.get(token, token) for token in _tokens(one))) for one in sided}
-    pair = next(((one, other) for one, other in swapped.items() if other is not None), None)
+def _decide_mirroring(given: bool | None, classes: tuple[str, ...], name: str) -> bool:
+    sided = [label for label in classes if _SIDES.keys() & set(_tokens(label))]
+    of_tokens = {_tokens(label): label for label in sided}
+    swapped = {label: of_tokens.get(tuple(_SIDES.get(token, token) for token in _tokens(label))) for label in sided}
+    pair = next(((label, other) for label, other in swapped.items() if other is not None), None)
     mirrored = pair is None if given is None else given
     if sided and given is not False and rank() == 0:
         first = f"classes {pair[0]} and {pair[1]}" if pair else f"class {sided[0]}"
-        said = "are" if mirrored else "are not"
+        verb = "are" if mirrored else "are not"
         other = "mirror=false leaves it out" if mirrored else "mirror=true if their mirror image keeps its class"
-        say.line(f"note      {name} has the {first}, and images {said} mirrored in training: {other}")
+        say.line(f"note      {name} has the {first}, and images {verb} mirrored in training: {other}")
     return mirrored
 
 

@@ -18,17 +18,17 @@ class PathList:
         self._ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
 
     @classmethod
-    def joined(cls, lists: "Sequence[PathList]") -> "PathList":
+    def concatenate(cls, lists: "Sequence[PathList]") -> "PathList":
         """The paths of several lists, one after the other."""
-        lengths = np.concatenate([[0], *(np.diff(one._ends) for one in lists)])
-        return cls.of_block(b"".join(one._block for one in lists), np.cumsum(lengths, dtype=np.int64))
+        lengths = np.concatenate([[0], *(np.diff(paths._ends) for paths in lists)])
+        return cls.of_block(b"".join(paths._block for paths in lists), np.cumsum(lengths, dtype=np.int64))
 
     @classmethod
     def of_block(cls, block: bytes, ends: np.ndarray) -> "PathList":
         """block: the encoded paths, one after the other. ends: (N + 1,) int64 the place where each ends, 0 first."""
-        found = cls([])
-        found._block, found._ends = block, ends
-        return found
+        paths = cls([])
+        paths._block, paths._ends = block, ends
+        return paths
 
     def __len__(self) -> int:
         return len(self._ends) - 1
@@ -36,7 +36,7 @@ class PathList:
     def __getitem__(self, row: int) -> str:
         return os.fsdecode(self._block[self._ends[row] : self._ends[row + 1]])
 
-    def encoded(self) -> Iterator[bytes]:
+    def iter_bytes(self) -> Iterator[bytes]:
         """All paths; faster than one by one."""
         return (self._block[begin:end] for begin, end in pairwise(self._ends.tolist()))
 
@@ -57,11 +57,11 @@ class PathList:
         return PathList.of_block(b"".join(blocks), ends)
 
 
-def packed(texts: Iterable[str]) -> np.ndarray:
+def encode_texts(texts: Iterable[str]) -> np.ndarray:
     """Texts, with bytes of file names that are no text, as an array (N,) of bytes that a file can hold."""
     return np.array([os.fsencode(text) for text in texts], dtype=np.bytes_)
 
 
-def unpacked(array: np.ndarray) -> list[str]:
-    """The texts of `packed`."""
+def decode_texts(array: np.ndarray) -> list[str]:
+    """The texts of `encode_texts`."""
     return list(map(os.fsdecode, array.tolist()))

@@ -60,7 +60,7 @@ class Resizing:
         return {key: value for key, value in asdict(self).items() if key != "image_size"}
 
 
-def resized(height: int, width: int, side: int, fit: str) -> tuple[int, int]:
+def fit_size(height: int, width: int, side: int, fit: str) -> tuple[int, int]:
     """Height and width of the resized picture: "crop" gives its shorter side this length, "squash" both sides."""
     if fit == "squash":
         return side, side

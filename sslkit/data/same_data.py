@@ -25,11 +25,11 @@ def check(images: Images) -> None:
     """
     if distributed.world_size() == 1:
         return
-    found = from_all("the comparison of the data", [len(images), fingerprint(images)])
-    others = [rank for rank, one in enumerate(found) if one != found[0]]
+    summaries = from_all("the comparison of the data", [len(images), fingerprint(images)])
+    others = [rank for rank, summary in enumerate(summaries) if summary != summaries[0]]
     if others:
-        counts = f"{found[others[0]][0]:,} images, process 0 {found[0][0]:,}"
-        how = "" if found[others[0]][0] != found[0][0] else ", with other names or labels"
+        counts = f"{summaries[others[0]][0]:,} images, process 0 {summaries[0][0]:,}"
+        how = "" if summaries[others[0]][0] != summaries[0][0] else ", with other names or labels"
         raise UserError(
             f"the processes see different images in {images.name}: process {others[0]} has {counts}{how}; give every "
             "machine the same data"
@@ -61,7 +61,7 @@ class Content:
         self._digest: str | None = None
         self._error: UserError | None = None
         self._begun: tuple[str, Path] | None = None  # digest of the checkpoint, and the run's folder
-        self._reader = threading.Thread(target=self._read, args=(images._copied(),), daemon=True)
+        self._reader = threading.Thread(target=self._compute_digest, args=(images._copy(),), daemon=True)
         if read:
             self._reader.start()
 
@@ -82,7 +82,7 @@ class Content:
             digest, folder = self._begun
             _ASSUMED.pop(self.images, None)
             if digest != self._digest:
-                raise _changed(folder)
+                raise _change_error(folder)
             self._begun = None
         return True
 
@@ -92,7 +92,7 @@ class Content:
         Raises UserError if they are others.
         """
         if state["listing"] != self.images.listing:
-            raise _changed(folder)
+            raise _change_error(folder)
         if state["digest"] is None:
             say.line(
                 f"{self.images.name}: the run was stopped before all files were read, so that only names and sizes of "
@@ -114,7 +114,7 @@ class Content:
             raise self._error
         self.known()
 
-    def _read(self, images: Images) -> None:
+    def _compute_digest(self, images: Images) -> None:
         try:
             self._digest = self.images.__dict__["digest"] = images.digest
         except UserError as error:
@@ -127,5 +127,5 @@ def confirm(images: Images) -> None:
         _ASSUMED[images]()
 
 
-def _changed(folder: Path) -> UserError:
+def _change_error(folder: Path) -> UserError:
     return UserError(f"the images have changed since {folder} was started: start a new run")

@@ -43,7 +43,7 @@ class Blocks:
 
     Each process writes files of its own, whole, every few seconds: a network disk caches pages, and of two machines
     that write into one file the last may undo what the other wrote.
-    folder: see `unfinished`. block: rows of a block; of another size all begin anew. what: is computed, for messages.
+    folder: see `unfinished_path`. block: rows of a block; of another size all begin anew. what: for messages.
     """
 
     def __init__(self, folder: Path, n: int, block: int, what: str) -> None:
@@ -56,7 +56,7 @@ class Blocks:
         if not self.folder.is_dir():
             remove(self.folder)
         done = np.zeros(-(-self.n // self.block), bool)
-        for arrays in self.finished():
+        for arrays in self.read_done():
             done[arrays[_INDEX] // self.block] = True
         starts = np.flatnonzero(~done)[place::count] * self.block
         self.left = Parts(len(starts), lambda part: range(starts[part], min(starts[part] + self.block, self.n)))
@@ -85,7 +85,7 @@ class Blocks:
         if size * (len(self.left) * self.block + self.n) > shutil.disk_usage(self.folder.parent).free:
             raise self._unwritable(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
-    def finished(self, *names: str) -> Iterator[dict[str, np.ndarray]]:
+    def read_done(self, *names: str) -> Iterator[dict[str, np.ndarray]]:
         """Blocks that are done, also by others, some at a time: these arrays or all, and as "index" (m,) the rows."""
         for path in sorted(self.folder.glob(f"{self.block}-*.npz")):
             if (arrays := self._store(path, *names).read()) is not None:
@@ -101,7 +101,7 @@ class Blocks:
         at: (n,) row of `array` for each row, below 0 to leave it out. Raises RuntimeError unless every block is done.
         """
         left = np.ones(self.n, bool)
-        for arrays in self.finished(name):
+        for arrays in self.read_done(name):
             places = arrays[_INDEX] if at is None else at[arrays[_INDEX]]
             array[places[places >= 0]] = arrays[name][places >= 0]
             left[arrays[_INDEX]] = False
@@ -110,7 +110,7 @@ class Blocks:
         return array
 
     @contextmanager
-    def published(self, target: Path) -> Iterator[Path]:
+    def publish(self, target: Path) -> Iterator[Path]:
         """A path for the whole, a file or a folder of files, which is synced and renamed to `target` at the end.
 
         Raises UserError if the disk is full; the blocks stay.
@@ -127,11 +127,11 @@ class Blocks:
             raise self._unwritable(error) from error
 
     def _unwritable(self, error: OSError) -> UserError:
-        kept = "finished blocks are kept: make room and type the command again, or "
-        return unwritable(self.what, self.folder.parent, error, kept)
+        remedy = "finished blocks are kept: make room and type the command again, or "
+        return unwritable(self.what, self.folder.parent, error, remedy)
 
 
-def unfinished(path: Path) -> Path:
+def unfinished_path(path: Path) -> Path:
     """Return the folder for what is unfinished of a file or folder: of each machine where the disk has no locks."""
     return path.with_name(f"{path.name}.part" if has_locks(path.parent) else f"{path.name}.{MACHINE}.part")
 

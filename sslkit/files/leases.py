@@ -29,7 +29,7 @@ RENEWED = 5.0  # seconds between two signs of life
 SILENCE = 60.0  # seconds without one after which an owner on another machine counts as dead; file systems cache times
 
 
-def owned(folder: Path, work: str) -> AbstractContextManager[None]:
+def own_folder(folder: Path, work: str) -> AbstractContextManager[None]:
     """Own a folder, which is made, for the block. work: what the owner does there, for the message of a second one.
 
     Raises UserError if a living process owns it, or if it cannot be written.
@@ -37,8 +37,8 @@ def owned(folder: Path, work: str) -> AbstractContextManager[None]:
     return _held(folder / NAME, f"{work} {folder}")
 
 
-def owned_file(file: Path, work: str) -> AbstractContextManager[None]:
-    """Own a file, and those that are written beside it under its name, for the block; see `owned`."""
+def own_file(file: Path, work: str) -> AbstractContextManager[None]:
+    """Own a file, and those that are written beside it under its name, for the block; see `own_folder`."""
     return _held(file.with_name(f".{file.name}{NAME}"), f"{work} {file}")
 
 
@@ -66,8 +66,8 @@ def _take(path: Path, token: str, work: str) -> None:
     write its successor, whose name is made of the dead one's token, and of whom one alone succeeds. It then replaces
     the lease. A successor that comes too late finds that the lease is no longer the one that it followed.
     """
-    own = {"machine": MACHINE, "host": platform.node(), "pid": os.getpid(), "token": token, "work": work}
-    own["began"] = _began(os.getpid())
+    lease = {"machine": MACHINE, "host": platform.node(), "pid": os.getpid(), "token": token, "work": work}
+    lease["began"] = _began(os.getpid())
     while True:
         before = _successors(path)
         if before and _lives(*before[-1]):
@@ -75,7 +75,7 @@ def _take(path: Path, token: str, work: str) -> None:
             who = f"process {other['pid']}" + ("" if other["machine"] == MACHINE else f" on {other['host']}")
             raise UserError(f"{who} {other['work']}: wait until it has ended, or end it")
         file = _after(path, before[-1][1]) if before else path
-        if not _written(file, own):
+        if not _written(file, lease):
             continue
         if _successors(path)[:-1] == before:
             break
@@ -94,7 +94,7 @@ def _successors(path: Path) -> list[tuple[Path, dict[str, Any]]]:
     """The lease and those that follow it, each written to take over the one before: the last one counts."""
     leases: list[tuple[Path, dict[str, Any]]] = []
     file = path
-    while (lease := _owner(file)) is not None and file not in (known for known, _ in leases):
+    while (lease := _owner(file)) is not None and file not in (file for file, _ in leases):
         leases.append((file, lease))
         file = _after(path, lease)
     return leases
@@ -117,8 +117,8 @@ def _written(path: Path, own: dict[str, Any]) -> bool:
             except FileExistsError:
                 return False
     except OSError as error:
-        said = f"cannot write into {path.parent}: {error.strerror or error}; choose another folder with out="
-        raise refusal(error)(said) from error
+        message = f"cannot write into {path.parent}: {error.strerror or error}; choose another folder with out="
+        raise refusal(error)(message) from error
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
@@ -128,8 +128,8 @@ def _written(path: Path, own: dict[str, Any]) -> bool:
 def _owner(path: Path) -> dict[str, Any] | None:
     """What a lease says; None without one. A damaged one is that of a machine nobody knows."""
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-        return {name: said[name] for name in ("machine", "host", "pid", "token", "work", "began")}
+        lease = json.loads(path.read_text(encoding="utf-8"))
+        return {name: lease[name] for name in ("machine", "host", "pid", "token", "work", "began")}
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, TypeError, KeyError):

@@ -50,8 +50,8 @@ def stand_in(start: bytes) -> str:
     """
     if not start:
         return "it is empty: copy it again"
-    known = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-    return next((said for sign, said in _STAND_INS if known.startswith(sign)), "")
+    head = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    return next((meaning for sign, meaning in _STAND_INS if head.startswith(sign)), "")
 
 
 def stand_in_of(path: str | Path) -> str:
@@ -78,13 +78,13 @@ def read_json(path: Path, remedy: str) -> Any:
     return parse_json(text, path, remedy)
 
 
-def escaped(content: Any) -> Any:
+def escape(content: Any) -> Any:
     """JSON content whose texts `parse_json` takes: bytes of file names that are no text become \\udcNN."""
     if isinstance(content, str):
         return content.encode(errors="backslashreplace").decode()
     if isinstance(content, dict):
-        return {escaped(name): escaped(value) for name, value in content.items()}
-    return [escaped(one) for one in content] if isinstance(content, (list, tuple)) else content
+        return {escape(name): escape(value) for name, value in content.items()}
+    return [escape(value) for value in content] if isinstance(content, (list, tuple)) else content
 
 
 def parse_json(text: str, path: Path, remedy: str) -> Any:

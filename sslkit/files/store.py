@@ -81,7 +81,7 @@ class Store(Generic[Value]):
     _is_told: bool = field(default=False, repr=False)
 
     @classmethod
-    def of(cls, cache: str | Path | None, name: str, about: str, what: str, codec: Codec[Value]) -> "Store[Value]":
+    def open(cls, cache: str | Path | None, name: str, about: str, what: str, codec: Codec[Value]) -> "Store[Value]":
         """Return the store of a file in a folder. name: with {} for a digest of `about`, all that the value depends on.
 
         cache: the folder; None keeps nothing.

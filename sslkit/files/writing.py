@@ -112,7 +112,7 @@ def write_whole_folder(path: Path, last: str) -> Iterator[Path]:
 
 
 @contextmanager
-def locked(path: Path, waiting: str = "", *, wait: bool = True) -> Iterator[bool]:
+def lock(path: Path, waiting: str = "", *, wait: bool = True) -> Iterator[bool]:
     """Hold the lock of a lock file, whose folder is made, for the block; the system frees that of a killed process.
 
     Yields False, without the lock, if another process has it and not `wait`; True where there are no locks at all.
@@ -121,11 +121,11 @@ def locked(path: Path, waiting: str = "", *, wait: bool = True) -> Iterator[bool
     from filelock import FileLock  # 20 ms, and help has none
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    place = lockable(path)
-    if place is None:
+    file = lockable(path)
+    if file is None:
         yield True
         return
-    held = FileLock(place, poll_interval=POLL)
+    held = FileLock(file, poll_interval=POLL)
     try:
         held.acquire(blocking=False)
     except TimeoutError:  # filelock's is one
@@ -143,7 +143,7 @@ def lockable(path: Path) -> Path | None:
     """Return the file to lock for one in an existing folder: itself, if its file system has locks.
 
     Else one on this machine, since commands on one machine are the most likely to meet; None without any. Raises
-    OSError like `locked`.
+    OSError like `lock`.
     """
     if has_locks(path.parent):
         return path
@@ -152,7 +152,7 @@ def lockable(path: Path) -> Path | None:
 
 
 def has_locks(folder: Path) -> bool:
-    """Return whether a folder's file system has locks; a warning says once if not. Raises OSError like `locked`."""
+    """Return whether a folder's file system has locks; a warning says once if not. Raises OSError like `lock`."""
     system = folder.stat().st_dev
     if system not in _SYSTEMS:
         _SYSTEMS[system] = _can_lock(folder)
@@ -201,7 +201,7 @@ def exclusive(file: Path, what: str) -> Iterator[UserError | None]:
     with ExitStack() as held:
         try:
             waiting = f"another process makes {what} in {file.parent}: waiting for it"
-            held.enter_context(locked(file.with_name(f".{file.stem}.lock"), waiting))
+            held.enter_context(lock(file.with_name(f".{file.stem}.lock"), waiting))
         except OSError as error:
             refused = unwritable(what, file.parent, error)
             if not file.exists():

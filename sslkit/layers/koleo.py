@@ -16,7 +16,7 @@ def nearest_distance(z: Tensor) -> Tensor:
     """
     z = F.normalize(distributed.in_batch_order(z, 1), dim=-1)
     itself = torch.arange(z.shape[1], device=z.device)
-    nearest = torch.stack([most_similar(one, one, without=itself) for one in z])
+    nearest = torch.stack([most_similar(view, view, without=itself) for view in z])
     return (z - z.gather(1, nearest[..., None].expand_as(z))).norm(dim=-1)
 
 

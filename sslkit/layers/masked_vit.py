@@ -115,7 +115,7 @@ def encode(net: nn.Module, images: Tensor, visible: Tensor) -> Tensor:
     images: (N, C, H, W). visible: (V, N, K). With the patches 0 ... L-1 visible it equals `net.forward_features`.
     Patch dropout is left out: the mask replaces it. Raises UserError for images of another size than the net's.
     """
-    x, rope = _positioned(net, net.patch_embed(images))
+    x, rope = _add_positions(net, net.patch_embed(images))
     rows, columns = net.patch_embed.grid_size
     if x.shape[1] != net.num_prefix_tokens + rows * columns:
         raise UserError(
@@ -137,13 +137,13 @@ def encode_masked(net: nn.Module, images: Tensor, mask: Tensor | None = None, to
     x = net.patch_embed(images)  # (N, L, F), or (N, rows, columns, F) if the net takes any size
     if mask is not None:
         x = torch.where(mask.view(*x.shape[:-1], 1), token.to(x.dtype), x)
-    x, rope = _positioned(net, x)
+    x, rope = _add_positions(net, x)
     mixed = rope is not None and net.rope_mixed
     ropes = list(rope) if mixed else [rope] * len(net.blocks)
     return net.norm(_through_blocks(net, net.norm_pre(x), ropes))
 
 
-def _positioned(net: nn.Module, patches: Tensor) -> tuple[Tensor, Tensor | None]:
+def _add_positions(net: nn.Module, patches: Tensor) -> tuple[Tensor, Tensor | None]:
     """The tokens with positions, prefix first, and the rotary embedding of a network that has one."""
     placed = net._pos_embed(patches)
     return placed if isinstance(placed, tuple) else (placed, None)
@@ -221,10 +221,10 @@ class Decoder(nn.Module):
 
     def _initialize(self) -> None:
         """Xavier-uniform matrices and zero biases, as in the authors' code."""
-        for part in self.modules():
-            if isinstance(part, nn.Linear):
-                nn.init.xavier_uniform_(part.weight)
-                nn.init.zeros_(part.bias)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
         nn.init.normal_(self.mask_token, std=0.02)
 
     def forward(self, encoded: Tensor, visible: Tensor, hidden: Tensor) -> Tensor:
@@ -233,7 +233,7 @@ class Decoder(nn.Module):
         Class and register tokens are passed on, without a position; attention ignores the order of the others.
         """
         prefix, patches = self.embed(encoded).tensor_split([encoded.shape[1] - visible.shape[1]], dim=1)
-        known = patches + self.positions[visible]
+        visible_tokens = patches + self.positions[visible]
         asked = self.mask_token + self.positions[hidden]
-        x = self.blocks(torch.cat([prefix.to(known.dtype), known, asked], dim=1))
+        x = self.blocks(torch.cat([prefix.to(visible_tokens.dtype), visible_tokens, asked], dim=1))
         return self.values(self.norm(x[:, -hidden.shape[1] :]))

@@ -92,8 +92,8 @@ def _bands(grid: Grid) -> tuple[np.ndarray, np.ndarray]:
 @lru_cache(maxsize=16)
 def _intervals(length: int) -> np.ndarray:
     """(length + 1, length + 1, length) bool: the places from each start, of each number of them."""
-    place, start, count = np.arange(length), np.arange(length + 1)[:, None, None], np.arange(length + 1)[:, None]
-    return (place >= start) & (place < start + count)
+    patch, start, count = np.arange(length), np.arange(length + 1)[:, None, None], np.arange(length + 1)[:, None]
+    return (patch >= start) & (patch < start + count)
 
 
 def draw_context(
@@ -121,14 +121,14 @@ def draw_context(
     low, high = target_aspect
     target = _sides(target_scale, scale, low + (high - low) * aspect, grid)
     square = _sides(context_scale, context, 1.0, grid)
-    kept = _kept(grid, targets, target, square, least)
+    size = _context_size(grid, targets, target, square, least)
     uniform = draws.uniform(draws.own_rows(n), (targets + CONTEXTS, 2), generator).numpy()
-    blocks, free = _targets(uniform[:, :targets], target, grid, kept)
+    blocks, free = _targets(uniform[:, :targets], target, grid, size)
     inside = _context(uniform[:, targets:], free, square, grid, least)
     keys = draws.words(draws.own_rows(n), grid[0] * grid[1], generator) >> np.uint64(2)
     keys = _distinct(keys | (free * np.uint64(2) + (free & inside)) << np.uint64(62))
-    least_key = np.partition(keys, keys.shape[1] - kept, axis=1)[:, -kept, None]
-    chosen = np.nonzero(keys >= least_key)[1].reshape(n, kept)
+    least_key = np.partition(keys, keys.shape[1] - size, axis=1)[:, -size, None]
+    chosen = np.nonzero(keys >= least_key)[1].reshape(n, size)
     return torch.from_numpy(chosen), torch.from_numpy(blocks)
 
 
@@ -141,7 +141,7 @@ def _sides(scale: tuple[float, float], drawn: float, aspect: float, grid: Grid) 
 
 
 @lru_cache(maxsize=1024)
-def _kept(grid: Grid, targets: int, target: Sides, square: Sides, least: int) -> int:
+def _context_size(grid: Grid, targets: int, target: Sides, square: Sides, least: int) -> int:
     """The size of all contexts: that of the smallest of SAMPLE images, at least 1."""
     generator = torch.Generator().manual_seed(0)
     uniform = draws.uniform(range(SAMPLE), (targets + CONTEXTS, 2), generator).numpy()

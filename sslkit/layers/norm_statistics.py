@@ -9,9 +9,9 @@ from sslkit.runtime import distributed
 from sslkit.runtime.device import moved
 
 
-def encoded(network: nn.Module, images: Tensor, generator: torch.Generator | None) -> Tensor:
+def encode(network: nn.Module, images: Tensor, generator: torch.Generator | None) -> Tensor:
     """network(images) (N, ...), with shuffled images where batch statistics could leak (He et al. 2020, 1911.05722)."""
-    return shuffled(network, images, generator) if would_leak(network) else network(images)
+    return encode_shuffled(network, images, generator) if would_leak(network) else network(images)
 
 
 def would_leak(network: nn.Module) -> bool:
@@ -24,7 +24,7 @@ def would_leak(network: nn.Module) -> bool:
     return distributed.world_size() > 1 and any(m.training and not isinstance(m, together) for m in norms)
 
 
-def shuffled(network: nn.Module, images: Tensor, generator: torch.Generator | None) -> Tensor:
+def encode_shuffled(network: nn.Module, images: Tensor, generator: torch.Generator | None) -> Tensor:
     """network(images), where each rank encodes a random share of all ranks' images; rows return in their own order."""
     if generator is None:
         raise ValueError("shuffled batch norm: every rank must draw one permutation, from a generator in one state")

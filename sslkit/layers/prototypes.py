@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.embeddings import Embeddings, along, each_resolution, stacked
+from sslkit.embeddings import Embeddings, along, each_resolution, stack
 from sslkit.errors import UserError
 from sslkit.layers.heads import UnitLength
 from sslkit.layers.similarities import log_sum_exp
@@ -32,12 +32,12 @@ class Crops(Embeddings):
 def embed_crops(backbone: nn.Module, projector: nn.Module, views: Sequence[Tensor], v: int, index: Tensor) -> Crops:
     """Embed the crops, one backbone forward per resolution, one of the projector. v: number of full-size views."""
     h = torch.cat([backbone(pixels) for pixels in each_resolution(views)])
-    z, h = stacked(len(views), projector(h), h)
+    z, h = stack(len(views), projector(h), h)
     return Crops(z=z[:v], h=h[:v], target=None, index=index, local=z[v:] if len(views) > v else None)
 
 
 def prediction_head(projector: nn.Sequential, prototypes: Tensor, temperature: float) -> nn.Sequential:
-    """Layers from features (N, F) to the logits (N, K) whose softmax is a crop's prediction in `swapped_prediction`.
+    """Layers from features (N, F) to the logits (N, K) whose softmax is a crop's prediction in `predict_swapped`.
 
     prototypes: (K, D), of any length.
     """
@@ -57,9 +57,7 @@ def held(weight: Tensor, frozen: bool) -> Tensor:
     return weight.detach() + 0 * weight if distributed.world_size() > 1 else weight.detach()
 
 
-def swapped_prediction(
-    codes: Tensor, z: Tensor, prototypes: Tensor, temperature: float, *, tf32: bool = False
-) -> Tensor:
+def predict_swapped(codes: Tensor, z: Tensor, prototypes: Tensor, temperature: float, *, tf32: bool = False) -> Tensor:
     """Mean cross-entropy of each code with the prediction from every other crop of its image. Scalar.
 
     codes: (V, N, K) of the first V crops, each sums to 1. z: (C, N, D), prototypes: (K, D), of length 1.

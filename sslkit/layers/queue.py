@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sslkit.errors import UserError, shown
+from sslkit.errors import UserError, format_value
 from sslkit.runtime import distributed
 
 
@@ -18,7 +18,7 @@ class Queue(nn.Module):
     def __init__(self, size: int, dim: int) -> None:
         super().__init__()
         if not isinstance(size, int) or size < 1:
-            raise UserError(f"queue_size must be a whole number, at least 1, got {shown(size)}")
+            raise UserError(f"queue_size must be a whole number, at least 1, got {format_value(size)}")
         self.register_buffer("rows", F.normalize(torch.randn(size, dim), dim=1))
         self.position = 0
         self.filled = 0

@@ -32,8 +32,8 @@ def sigreg(z: Tensor, slices: Tensor, *, knots: int = 9, t_max: float = 5.0) -> 
     t = torch.linspace(0, t_max, knots, device=z.device, dtype=z.dtype)
     normal = torch.exp(-t.square() / 2)
     angle = (z @ slices)[..., None] * t  # (..., N, M, T)
-    own = torch.stack([angle.cos().sum(-3), angle.sin().sum(-3)])
+    sums = torch.stack([angle.cos().sum(-3), angle.sin().sum(-3)])
     n = z.shape[-2] * distributed.world_size()
-    real, imaginary = distributed.sum_over_ranks(own) / n
+    real, imaginary = distributed.sum_over_ranks(sums) / n
     error = ((real - normal).square() + imaginary.square()) * normal
     return 2 * n * torch.trapezoid(error, t, dim=-1).mean()

@@ -39,7 +39,7 @@ def log_sum_exp(
             return torch.logsumexp(_logits(rows, keys, temperature, without), dim=-1)
         if keys.dim() > 2:
             how = {"temperature": temperature, "without": without, "tf32": tf32}
-            return torch.stack([log_sum_exp(*one, **how) for one in zip(rows, keys, strict=True)])
+            return torch.stack([log_sum_exp(*pair, **how) for pair in zip(rows, keys, strict=True)])
         total = _CrossEntropy.apply(rows.reshape(-1, rows.shape[-1]), keys, None, temperature, without, tf32)
         return total.view(rows.shape[:-1])
 
@@ -67,7 +67,7 @@ def product(rows: Tensor, keys: Tensor, *, tf32: bool = False) -> Tensor:
     """
     tf32 = _on_tensor_cores(rows, tf32)
     with tensor_cores(tf32), torch.autocast(rows.device.type, enabled=False):
-        return rounded(rows) @ rounded(keys).T if tf32 else rows @ keys.T
+        return round_to_tf32(rows) @ round_to_tf32(keys).T if tf32 else rows @ keys.T
 
 
 @torch.no_grad()
@@ -101,7 +101,7 @@ def total_of_blocks(function: Callable[..., Tensor], keys: int, *rows: Tensor) -
     return torch.stack([checkpoint(function, *(x[block] for x in rows), **again) for block in parts]).sum(0)
 
 
-def rounded(x: Tensor) -> Tensor:
+def round_to_tf32(x: Tensor) -> Tensor:
     """fp32 numbers rounded to the nearest that TF32 has, 10 bits after the binary point instead of 23 (Dekker 1971)."""
     large = x * (2**13 + 1)
     return large - (large - x)
@@ -151,7 +151,7 @@ class _CrossEntropy(torch.autograd.Function):
         ctx, rows: Tensor, keys: Tensor, codes: Tensor | None, temperature: float, without: Tensor | None, tf32: bool
     ) -> Tensor:
         if tf32:
-            rows, keys = rounded(rows), rounded(keys)
+            rows, keys = round_to_tf32(rows), round_to_tf32(keys)
         ctx.save_for_backward(rows, keys, codes, without)
         ctx.temperature, ctx.tf32 = temperature, tf32
         loss = rows.new_empty(len(rows))
@@ -171,7 +171,7 @@ class _CrossEntropy(torch.autograd.Function):
         rows, keys, codes, without = ctx.saved_tensors
         of_rows, of_keys = ctx.needs_input_grad[:2]
         grad = (grad / ctx.temperature)[:, None]
-        weighted = rounded(rows * grad) if ctx.tf32 else rows * grad
+        weighted = round_to_tf32(rows * grad) if ctx.tf32 else rows * grad
         grad_rows = torch.empty_like(rows) if of_rows else None
         grad_keys = torch.zeros_like(keys) if of_keys else None
         with torch.autocast(rows.device.type, enabled=False), tensor_cores(ctx.tf32):

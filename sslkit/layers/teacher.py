@@ -28,8 +28,8 @@ def inference(*modules: nn.Module) -> Iterator[None]:
     its own. (torch.inference_mode would forbid that a loss with gradient keeps the targets.)
     """
     layers = [layer for module in modules for layer in module.modules() if type(layer) in CAST]
-    own = (layer._parameters.get(name) for layer in layers for name in ("weight", "bias"))
-    weights = [p for p in dict.fromkeys(own) if p is not None and p.dtype is torch.float32]
+    parameters = (layer._parameters.get(name) for layer in layers for name in ("weight", "bias"))
+    weights = [p for p in dict.fromkeys(parameters) if p is not None and p.dtype is torch.float32]
     with torch.no_grad():
         if not weights or not torch.is_autocast_enabled(weights[0].device.type):
             yield
@@ -46,10 +46,10 @@ def inference(*modules: nn.Module) -> Iterator[None]:
 
 def _half(p: Tensor) -> Tensor:
     """Memory for a parameter in autocast's number format."""
-    dtype, kept = torch.get_autocast_dtype(p.device.type), _HALVES.get(p)
-    if kept is None or (kept.dtype, kept.device, kept.shape, kept.stride()) != (dtype, p.device, p.shape, p.stride()):
-        kept = _HALVES[p] = torch.empty_like(p, dtype=dtype, requires_grad=False)
-    return kept
+    dtype, copy = torch.get_autocast_dtype(p.device.type), _HALVES.get(p)
+    if copy is None or (copy.dtype, copy.device, copy.shape, copy.stride()) != (dtype, p.device, p.shape, p.stride()):
+        copy = _HALVES[p] = torch.empty_like(p, dtype=dtype, requires_grad=False)
+    return copy
 
 
 def _point(weights: list[Tensor], to: list[Tensor]) -> None:
@@ -57,7 +57,7 @@ def _point(weights: list[Tensor], to: list[Tensor]) -> None:
         p.data = data
 
 
-def checked(momentum: float) -> float:
+def check_momentum(momentum: float) -> float:
     """Return `momentum` if it is from 0 (equal to the student) to 1 (constant). Raises UserError otherwise."""
     if not 0 <= momentum <= 1:
         raise UserError(f"momentum must be from 0 to 1, got {momentum}")

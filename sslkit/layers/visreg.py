@@ -32,8 +32,8 @@ def shape(z: Tensor, slices: Tensor) -> Tensor:
 
 def normal_quantiles(n: int, *, like: Tensor) -> Tensor:
     """(n, 1) quantiles of the standard normal at 1 / (n + 1), ..., n / (n + 1), as `like` in precision and device."""
-    place = torch.arange(1, n + 1, dtype=torch.float64, device=like.device) / (n + 1)
-    return torch.special.ndtri(place).to(like.dtype)[:, None]
+    share = torch.arange(1, n + 1, dtype=torch.float64, device=like.device) / (n + 1)
+    return torch.special.ndtri(share).to(like.dtype)[:, None]
 
 
 def _std(z: Tensor) -> Tensor:

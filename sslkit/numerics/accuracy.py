@@ -24,7 +24,7 @@ def knn_accuracy(
     """
     if k > len(bank):
         raise UserError(f"eval.k={k} neighbours, but only {len(bank)} images; lower eval.k")
-    bank, bank_y, query, query_y = (part.numpy() for part in (bank, bank_y, query, query_y))
+    bank, bank_y, query, query_y = (x.numpy() for x in (bank, bank_y, query, query_y))
     order, asked = np.flatnonzero(bank.any(1)), np.flatnonzero(query.any(1))
     if not len(order):
         return 0.0

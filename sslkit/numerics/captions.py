@@ -16,7 +16,7 @@ ROW_WIDTH = 168  # most pixels of the captions at the left
 LEAST = 480  # pixels: width of a picture that title and note are to fit in
 
 
-def captioned(
+def caption(
     grid: Image.Image, columns: Sequence[str], rows: Sequence[str], *, title: str = "", note: str = ""
 ) -> Image.Image:
     """Return the grid on white: the title above, a caption over each column, one left of each row, the note below.
@@ -25,11 +25,11 @@ def captioned(
     """
     font, large = _font(SIZE), _font(TITLE_SIZE)
     cell = grid.width // len(columns), grid.height // len(rows)
-    row_lines = [_wrapped(row, font, ROW_WIDTH)[: max(1, cell[1] // _height(font))] for row in rows]
-    column_lines = [_wrapped(column, font, cell[0] - 4) for column in columns]
+    row_lines = [_wrap(row, font, ROW_WIDTH)[: max(1, cell[1] // _height(font))] for row in rows]
+    column_lines = [_wrap(column, font, cell[0] - 4) for column in columns]
     left = GAP + max((round(font.getlength(line)) for lines in row_lines for line in lines), default=0) + GAP
     width = max(left + grid.width + GAP, LEAST)
-    head, foot = (_wrapped(text, one, width - 2 * GAP) for text, one in ((title, large), (note, font)))
+    head, foot = (_wrap(text, face, width - 2 * GAP) for text, face in ((title, large), (note, font)))
     top = GAP + len(head) * _height(large) + GAP
     start = top + max(map(len, column_lines)) * _height(font) + GAP // 2
     sheet = Image.new("RGB", (width, start + grid.height + GAP + len(foot) * _height(font) + GAP), PAPER)
@@ -51,13 +51,13 @@ def _write(draw: ImageDraw.ImageDraw, lines: Sequence[str], place: tuple[int, in
         draw.text((place[0], place[1] + k * _height(font)), line, fill=fill, font=font, anchor=anchor)
 
 
-def _wrapped(text: str, font: ImageFont.FreeTypeFont, width: int) -> list[str]:
+def _wrap(text: str, font: ImageFont.FreeTypeFont, width: int) -> list[str]:
     """The lines of a text of at most `width` pixels; a file name may have bytes that are no text."""
     lines: list[str] = []
-    for part in text.encode(errors="replace").decode().split("\n") if text else ():
-        broken, letters = [part], max(1, int(len(part) * width / max(font.getlength(part), 1)))
+    for paragraph in text.encode(errors="replace").decode().split("\n") if text else ():
+        broken, letters = [paragraph], max(1, int(len(paragraph) * width / max(font.getlength(paragraph), 1)))
         while letters and any(font.getlength(line) > width for line in broken):
-            broken, letters = textwrap.wrap(part, letters), letters - 1
+            broken, letters = textwrap.wrap(paragraph, letters), letters - 1
         lines += broken
     return lines
 

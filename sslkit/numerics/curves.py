@@ -18,10 +18,10 @@ from sslkit.numerics.figures import (
     SMALL,
     better,
     line_style,
-    noted,
     panel,
     save_figure,
-    titled,
+    write_notes,
+    write_title,
 )
 from sslkit.numerics.wilson import wilson
 
@@ -77,28 +77,28 @@ def plot_terms(rows: Rows, terms: Sequence[str], path: Path, judged: Judged = Ju
     rows: of metrics.csv. path: in the folder of the run, whose name is the title.
     """
     names = ["loss", *terms] if len(terms) > 1 else list(terms) or ["loss"]
-    found = dict.fromkeys(key for row in rows for key in row)
-    shares = [key for key in found if key.endswith("/share")]
+    keys = dict.fromkeys(key for row in rows for key in row)
+    shares = [key for key in keys if key.endswith("/share")]
     panels = {
-        **({ACCURACIES[judged.held_out]: partial(_draw_accuracies, judged=judged)} if "knn" in found else {}),
-        **({RANK: partial(_draw_value, key="rankme", floor=1.0)} if "rankme" in found else {}),
-        **({SPREAD: partial(_draw_value, key="std", floor=0.0)} if "std" in found else {}),
+        **({ACCURACIES[judged.held_out]: partial(_draw_accuracies, judged=judged)} if "knn" in keys else {}),
+        **({RANK: partial(_draw_value, key="rankme", floor=1.0)} if "rankme" in keys else {}),
+        **({SPREAD: partial(_draw_value, key="std", floor=0.0)} if "std" in keys else {}),
         **{name: partial(_draw_term, name=name) for name in names},
         **({SHARES: partial(_draw_shares, keys=shares)} if shares else {}),
     }
     columns = min(len(panels), COLUMNS) if len(panels) != COLUMNS + 1 else 2
     lines = -(-len(panels) // columns)
     figure = Figure(figsize=(WIDTH * columns, HIGH * lines + 0.7), layout="constrained")
-    for place, (name, draw) in enumerate(panels.items()):
-        axis = figure.add_subplot(lines, columns, place + 1)
+    for number, (name, draw) in enumerate(panels.items()):
+        axis = figure.add_subplot(lines, columns, number + 1)
         draw(axis, rows)
         words = WORDS.get(name, "a term of the loss; falls as it is learned")
         if name in ACCURACIES.values():
             words = better() + (f"; band: 95 % interval, {judged.images:,} images" if judged.images else "")
         panel(axis, name, words)
-        _mark_epochs(axis, rows, label=place + columns >= len(panels))
-    titled(figure, path.parent.name)
-    noted(figure, [" ".join(_notes(rows, terms, judged))])
+        _mark_epochs(axis, rows, label=number + columns >= len(panels))
+    write_title(figure, path.parent.name)
+    write_notes(figure, [" ".join(_notes(rows, terms, judged))])
     save_figure(figure, path)
 
 
@@ -165,11 +165,11 @@ def _draw_accuracies(axis: "Axes", rows: Rows, judged: Judged) -> None:
 
 
 def _draw_shares(axis: "Axes", rows: Rows, keys: Sequence[str]) -> None:
-    for place, key in enumerate(keys):
+    for number, key in enumerate(keys):
         points = [(row["step"], row[key]) for row in rows if row.get(key, 0) > 0]
         if points:
             label = key.rpartition("/")[0]  # the regulariser
-            axis.plot(*zip(*points, strict=True), label=label, markersize=3, **line_style(place))
+            axis.plot(*zip(*points, strict=True), label=label, markersize=3, **line_style(number))
     axis.axhline(1, color=REFERENCE, lw=0.8)
     axis.set_yscale("log")
     if axis.get_legend_handles_labels()[0]:

@@ -69,18 +69,18 @@ def class_geometry(features: Any, labels: Any, centroid: str = "mean") -> ClassG
     if centroid not in ("mean", "unit"):
         raise UserError(f"centroid is {centroid!r}; known: mean, unit")
     names, y, counts = torch.as_tensor(labels).unique(return_inverse=True, return_counts=True)
-    kept = counts >= 2
-    if kept.sum() < 2:
+    large = counts >= 2
+    if large.sum() < 2:
         raise UserError("crowding needs at least two classes with two images each")
     mean, power = _class_moments(features, y, counts)
-    mean, power = mean[kept], power[kept]
+    mean, power = mean[large], power[large]
     centre = F.normalize(mean, dim=1) if centroid == "unit" else mean
     variance = power - 2 * (mean * centre).sum(1) + centre.square().sum(1)
     # Means of n rows and sums of D products, each at most 1.
-    rounding = (counts[kept] + features.shape[1] + 8) * EPS
+    rounding = (counts[large] + features.shape[1] + 8) * EPS
     variance = variance.where(variance > rounding, 0.0)
     distances = torch.cdist(centre, centre, compute_mode="donot_use_mm_for_euclid_dist")  # matmul loses half the digits
-    return ClassGeometry(names[kept], distances, variance, int((~kept).sum()))
+    return ClassGeometry(names[large], distances, variance, int((~large).sum()))
 
 
 def _class_moments(features: Any, y: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
@@ -184,7 +184,7 @@ class Moments:
     around: Tensor
 
     @classmethod
-    def of(cls, features: Any, around: Tensor | None = None) -> "Moments":
+    def from_rows(cls, features: Any, around: Tensor | None = None) -> "Moments":
         """features: (N, D) tensor or array, read in blocks. around: (D,), equal for all sums to be added; None: 0."""
         like, width = {"dtype": torch.float64, "device": getattr(features, "device", None)}, features.shape[1]
         n, total, products = 0, torch.zeros(width, **like), torch.zeros(width, width, **like)

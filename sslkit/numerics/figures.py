@@ -50,7 +50,7 @@ def class_styles(classes: Sequence[str]) -> list[tuple[str, str]]:
     classes: all classes of the data set, in any order: every picture of it gives a class the same two. Twelve have
     colours of their own; more share colours, but up to 120 no two have the same colour and marker.
     """
-    places = {name: place for place, name in enumerate(sorted(set(map(str, classes))))}
+    places = {name: number for number, name in enumerate(sorted(set(map(str, classes))))}
     return [STYLES[places[str(name)] % len(STYLES)] for name in classes]
 
 
@@ -60,13 +60,13 @@ def line_style(place: int) -> dict[str, str]:
     return {"color": colour, "marker": marker, "linestyle": DASHES[place // len(COLOURS) % len(DASHES)]}
 
 
-def titled(figure: "Figure", title: str) -> None:
+def write_title(figure: "Figure", title: str) -> None:
     """Write the title of a picture, wrapped to its width."""
     lines = textwrap.wrap(title, int(0.7 * PER_INCH * figure.get_figwidth()), break_on_hyphens=False)
     figure.suptitle("\n".join(lines), fontsize=TITLE, color=INK, parse_math=False)
 
 
-def noted(figure: "Figure", notes: Sequence[str]) -> None:
+def write_notes(figure: "Figure", notes: Sequence[str]) -> None:
     """Write notes below a picture, each on lines of its own."""
     letters = int(PER_INCH * figure.get_figwidth())
     lines = [line for note in notes for line in textwrap.wrap(note, letters)]
@@ -77,8 +77,8 @@ def panel(axis: "Axes", title: str, words: str = "", lines: int = 1) -> None:
     """Write the title of a panel at its left, and lines of small words below it; leave two sides open."""
     axis.set_title(title, fontsize=PANEL, loc="left", pad=6 + 11 * lines * bool(words), color=INK, parse_math=False)
     if words:
-        place = {"xy": (0, 1), "xytext": (0, 4), "xycoords": "axes fraction", "textcoords": "offset points"}
-        axis.annotate(words, va="bottom", fontsize=SMALL, color=QUIET, parse_math=False, **place)
+        position = {"xy": (0, 1), "xytext": (0, 4), "xycoords": "axes fraction", "textcoords": "offset points"}
+        axis.annotate(words, va="bottom", fontsize=SMALL, color=QUIET, parse_math=False, **position)
     axis.spines[["top", "right"]].set_visible(False)
     axis.tick_params(labelsize=SMALL)
 
@@ -94,7 +94,7 @@ def save_figure(figure: "Figure", path: Path, metadata: dict[str, str] | None = 
         figure.savefig(partial, format="png", dpi=130, metadata=metadata)
 
 
-def reduced(x: np.ndarray, seed: int) -> np.ndarray:
+def reduce(x: np.ndarray, seed: int) -> np.ndarray:
     """(N, min(F, 50)): l2-normalised rows, reduced to 50 principal components if there are more than 50 rows.
 
     x: (N, F).
@@ -108,7 +108,7 @@ def reduced(x: np.ndarray, seed: int) -> np.ndarray:
 def tsne(z: np.ndarray, seed: int, iterations: int = 1000) -> tuple[np.ndarray, float]:
     """The t-SNE map (N, 2) and its KL divergence (van der Maaten & Hinton 2008), started from principal components.
 
-    z: (N, F) from `reduced`. Perplexity 30, or a third of the rows if there are few; scikit-learn's "auto" learning
+    z: (N, F) from `reduce`. Perplexity 30, or a third of the rows if there are few; scikit-learn's "auto" learning
     rate. Raises NoMap if all rows are equal: scikit-learn would start from NaN and crash.
     """
     from sklearn.manifold import TSNE
@@ -225,14 +225,14 @@ def plot_embedding(
     from matplotlib.figure import Figure
 
     features, labels = x.numpy(), y.numpy() if classes is not None else np.full(len(x), -1)
-    flat, _ = tsne(reduced(features, seed), seed, iterations=500)
-    known = labels >= 0
-    said = [note, "Distances and sizes in the map mean nothing."]
-    if known.sum() > NEIGHBOURS:
-        said.insert(1, neighbours_said(**neighbours(features[known], flat[known], labels[known])))
+    flat, _ = tsne(reduce(features, seed), seed, iterations=500)
+    labelled = labels >= 0
+    notes = [note, "Distances and sizes in the map mean nothing."]
+    if labelled.sum() > NEIGHBOURS:
+        notes.insert(1, neighbours_said(**neighbours(features[labelled], flat[labelled], labels[labelled])))
     names = [classes[label] for label in largest(labels)] if classes is not None else []
     figure = Figure(figsize=map_size(flat, names), layout="constrained")
     scatter(figure.subplots(), flat, labels, classes or [])
-    titled(figure, title)
-    noted(figure, [" ".join(filter(None, said))])
+    write_title(figure, title)
+    write_notes(figure, [" ".join(filter(None, notes))])
     save_figure(figure, path)

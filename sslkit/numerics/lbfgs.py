@@ -39,7 +39,7 @@ class Axes:
     basis: Tensor
     precision: torch.dtype
 
-    def turned(self, weight: Tensor, bias: Tensor) -> Tensor:
+    def to_theta(self, weight: Tensor, bias: Tensor) -> Tensor:
         """Return theta (K, r + 1) of the classifier weight (K, D), bias (K,)."""
         return torch.cat([weight @ self.basis, (bias + weight @ self.mean)[:, None]], 1)
 
@@ -51,19 +51,19 @@ class Axes:
     def logits(self, theta: Tensor) -> Tensor:
         """Return the logits (N, K) of theta (K, r + 1)."""
         weight, bias = theta[:, :-1].T.to(self.precision), theta[:, -1].to(self.precision)
-        found = torch.empty(len(self.x), len(theta), dtype=self.precision, device=self.x.device)
+        out = torch.empty(len(self.x), len(theta), dtype=self.precision, device=self.x.device)
         for rows in _blocks(self.x):
-            torch.addmm(bias, self.x[rows].to(self.precision), weight, out=found[rows])
-        return found
+            torch.addmm(bias, self.x[rows].to(self.precision), weight, out=out[rows])
+        return out
 
     def mean_products(self, residual: Tensor) -> Tensor:
         """Return the mean (K, r + 1) over the rows of residual (N, K) times (x, 1)."""
-        found = self.moments.new_zeros(residual.shape[1], len(self.moments))
+        products = self.moments.new_zeros(residual.shape[1], len(self.moments))
         ones = residual.new_ones(BLOCK)
         for rows in _blocks(self.x):
-            found[:, :-1] += residual[rows].T @ self.x[rows].to(self.precision)
-            found[:, -1] += residual[rows].T @ ones[: len(residual[rows])]
-        return found / len(self.x)
+            products[:, :-1] += residual[rows].T @ self.x[rows].to(self.precision)
+            products[:, -1] += residual[rows].T @ ones[: len(residual[rows])]
+        return products / len(self.x)
 
 
 def principal_axes(x: Tensor, precision: torch.dtype = torch.float64) -> Axes:
@@ -201,17 +201,17 @@ def _curvature(state: State, axes: Axes) -> Tensor:
 
 def _two_loop(gradient: Tensor, pairs: deque, diagonal: Tensor) -> Tensor:
     """Return inverse Hessian times gradient. diagonal: (K, r + 1) of the first matrix, scaled by the last pair."""
-    q, kept = gradient.clone(), []
+    q, steps = gradient.clone(), []
     for step, change in reversed(pairs):
         rho = 1 / (step * change).sum()
         alpha = rho * (step * q).sum()
         q -= alpha * change
-        kept.append((step, change, rho, alpha))
+        steps.append((step, change, rho, alpha))
     q /= diagonal
-    if kept:
-        _, change, rho, _ = kept[0]
+    if steps:
+        _, change, rho, _ = steps[0]
         q /= rho * (change.square() / diagonal).sum()
-    for step, change, rho, alpha in reversed(kept):
+    for step, change, rho, alpha in reversed(steps):
         q += (alpha - rho * (change * q).sum()) * step
     return q
 
@@ -230,7 +230,7 @@ def _search(axes: Axes, loss: Loss, state: State, direction: Tensor, weights: Te
     del state.residual  # it is as large as the logits, and no longer needed
     for _ in range(SEARCHES if start < 0 else 0):
         moved = None  # frees the arrays of the last trial
-        moved = _moved(state, loss, t, direction, along)
+        moved = _step(state, loss, t, direction, along)
         slope = _product(moved.residual, along) / n + linear + t * quadratic
         if slope < SLOPE * start:
             low, low_slope = t, slope
@@ -243,7 +243,7 @@ def _search(axes: Axes, loss: Loss, state: State, direction: Tensor, weights: Te
     return None
 
 
-def _moved(state: State, loss: Loss, t: float, direction: Tensor, along: Tensor) -> State:
+def _step(state: State, loss: Loss, t: float, direction: Tensor, along: Tensor) -> State:
     logits = torch.add(state.logits, along, alpha=t)
     return State(state.theta + t * direction, logits, *loss(logits))
 

@@ -78,18 +78,18 @@ class Problem:
         _check(c=c, tol=tol, max_iter=max_iter)
         n = len(self.axes.x)
         state = begin(self.axes, self.loss, self._first(start))
-        found = minimise(self.axes, self.loss, state, 1 / (c * n), tol, max_iter, promise)
-        weight, bias = (part.cpu().numpy() for part in self.axes.back(state.theta))
+        optimum = minimise(self.axes, self.loss, state, 1 / (c * n), tol, max_iter, promise)
+        weight, bias = (x.cpu().numpy() for x in self.axes.back(state.theta))
         return Probe(
             weight,
             bias - bias.mean() if self.centred else bias,
             self.classes,
             float(c),
-            objective=found.value * c * n,
-            gap=found.gap,
-            gradient_norm=found.gradient_norm,
-            converged=found.gap <= tol,
-            n_iter=found.n_iter,
+            objective=optimum.value * c * n,
+            gap=optimum.gap,
+            gradient_norm=optimum.gradient_norm,
+            converged=optimum.gap <= tol,
+            n_iter=optimum.n_iter,
         )
 
     def with_precision(self, precision: torch.dtype) -> "Problem":
@@ -101,8 +101,8 @@ class Problem:
             return self.axes.moments.new_zeros(len(self.classes), len(self.axes.moments))
         if start.weight.shape != (len(self.classes), len(self.axes.mean)) or list(start.classes) != list(self.classes):
             raise UserError("start is a probe of other classes or of another number of features")
-        weight, bias = (torch.from_numpy(part).to(self.axes.mean) for part in (start.weight, start.bias))
-        return self.axes.turned(weight, bias)
+        weight, bias = (torch.from_numpy(x).to(self.axes.mean) for x in (start.weight, start.bias))
+        return self.axes.to_theta(weight, bias)
 
 
 def softmax_problem(x: Tensor, y: Sequence, precision: torch.dtype) -> Problem:
@@ -173,8 +173,8 @@ def fit_path(
     promise: also stop if the next step is predicted to lower the objective by less than this share of it; at weak
     penalties proving the optimum takes far longer than approaching it.
     """
-    cs = _checked(cs, tol, max_iter)
-    rows = owned_rows(x, _length(y), device)
+    cs = _check_options(cs, tol, max_iter)
+    rows = copy_rows(x, _length(y), device)
     exact = torch.float64 if rows.device.type == "cpu" else torch.float32  # slow on most GPUs, and not on Apple's
     return _path(softmax_problem(rows, y, exact), cs, tol, max_iter, promise, start)
 
@@ -198,7 +198,7 @@ def number_labels(y: Sequence) -> tuple[np.ndarray, np.ndarray]:
     return classes, np.array([index[label] for label in y], dtype=np.int64)
 
 
-def owned_rows(x: Any, labels: int, device: str = "cpu") -> Tensor:
+def copy_rows(x: Any, labels: int, device: str = "cpu") -> Tensor:
     """Return a copy (N, D) of features on the device, float32 if they have at most that precision, else float64.
 
     Raises UserError for NaN, rows that are all equal, and a number of rows other than `labels`.
@@ -224,7 +224,7 @@ def _path(
         yield start
 
 
-def _checked(cs: Iterable[float], tol: float, max_iter: int) -> list[float]:
+def _check_options(cs: Iterable[float], tol: float, max_iter: int) -> list[float]:
     cs = [float(c) for c in cs]
     for c in cs:
         _check(c=c, tol=tol, max_iter=max_iter)

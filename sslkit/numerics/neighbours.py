@@ -31,7 +31,7 @@ class Own:
     groups: int
 
     @classmethod
-    def of(cls, learned: np.ndarray, tested: np.ndarray, groups: np.ndarray | None) -> "Own":
+    def from_rows(cls, learned: np.ndarray, tested: np.ndarray, groups: np.ndarray | None) -> "Own":
         """learned, tested: (N,), (M,) int64, equal for the same image. groups: (N,) of the training images, or None."""
         numbers = np.unique(np.concatenate([learned, tested]), return_inverse=True)[1]
         learned, tested = np.split(numbers, [len(learned)])
@@ -150,9 +150,9 @@ def _candidates(bank: np.ndarray, order: np.ndarray, query: np.ndarray, k: int) 
 
     similarity, position = np.empty((len(query), 0), np.float32), np.empty((len(query), 0), np.int64)
     for start, block in _blocks(bank, order):
-        found, at = faiss.knn(query, block, min(k, len(block)), metric=faiss.METRIC_INNER_PRODUCT)
-        merged = _sorted(np.hstack([similarity, found]), np.hstack([position, at + start]))
-        similarity, position = (kept[:, :k] for kept in merged)
+        cosine, at = faiss.knn(query, block, min(k, len(block)), metric=faiss.METRIC_INNER_PRODUCT)
+        merged = _sort(np.hstack([similarity, cosine]), np.hstack([position, at + start]))
+        similarity, position = (merged_part[:, :k] for merged_part in merged)
     return similarity, position
 
 
@@ -172,6 +172,6 @@ def _all(
     return among_all(query[rows], blocks, len(order), left_out, k)
 
 
-def _sorted(similarity: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sort(similarity: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     falling = np.lexsort((position, -similarity), axis=-1)
     return np.take_along_axis(similarity, falling, 1), np.take_along_axis(position, falling, 1)

@@ -45,7 +45,7 @@ def risk_bound(first: Any, second: Any, labels: Any) -> RiskBound:
     first, second: (N, D) features of the two views, normalised here. labels: (N,) integers.
     Raises UserError for other shapes, fewer than two classes, and features that are not finite.
     """
-    z, y = _checked(first, second, labels)
+    z, y = _check_views(first, second, labels)
     n = len(y)
     means = torch.stack([z[:, y == label].flatten(0, 1).mean(0) for label in range(int(y.max()) + 1)])
     distances = (z - means[y]).square().sum(2).mean(0)  # (N,) of an image's views
@@ -61,16 +61,16 @@ def risk_bound(first: Any, second: Any, labels: Any) -> RiskBound:
     return RiskBound(risk.item(), contrast.item(), (products.sum() - products.trace()).item(), spread.item())
 
 
-def _checked(first: Any, second: Any, labels: Any) -> tuple[Tensor, Tensor]:
+def _check_views(first: Any, second: Any, labels: Any) -> tuple[Tensor, Tensor]:
     """(2, N, D) unit rows in float64, and (N,) labels numbered from 0."""
-    one, other = (torch.as_tensor(view) for view in (first, second))
+    first_view, other = (torch.as_tensor(view) for view in (first, second))
     names, y = torch.as_tensor(labels).unique(return_inverse=True)
-    if one.dim() != 2 or one.shape != other.shape or y.shape != one.shape[:1]:
-        shapes = f"{tuple(one.shape)}, {tuple(other.shape)} and {tuple(y.shape)}"
+    if first_view.dim() != 2 or first_view.shape != other.shape or y.shape != first_view.shape[:1]:
+        shapes = f"{tuple(first_view.shape)}, {tuple(other.shape)} and {tuple(y.shape)}"
         raise UserError(f"risk_bound needs two views (N, D) of the same images and (N,) labels, got {shapes}")
     if len(names) < 2:
         raise UserError("risk_bound needs at least two classes")
-    z = torch.stack([unit_rows(one), unit_rows(other)])
+    z = torch.stack([unit_rows(first_view), unit_rows(other)])
     if not z.isfinite().all():
         raise UserError("features must be finite")
     return z, y

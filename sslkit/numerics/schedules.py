@@ -21,7 +21,7 @@ def along_line(start: float, end: float, progress: float) -> float:
     return start + (end - start) * progress
 
 
-def warmed_up(start: float, end: float, epoch: int, epochs: int) -> float:
+def warm_up(start: float, end: float, epoch: int, epochs: int) -> float:
     """Rise from start to end in equal steps over the first epochs, then stay: the temperature of DINO's teacher."""
     if epoch >= epochs:
         return end

@@ -41,17 +41,17 @@ def settle(
     a candidate may belong to the first k.
     """
     order = np.argsort(-cosine, axis=1, kind="stable")
-    cosine, position = (np.take_along_axis(part, order, 1) for part in (cosine, position))
-    known = np.isfinite(cosine)
+    cosine, position = (np.take_along_axis(x, order, 1) for x in (cosine, position))
+    finite = np.isfinite(cosine)
     with np.errstate(invalid="ignore"):  # -inf minus -inf
         apart = cosine[:, :-1] - cosine[:, 1:] > 2 * search_error(width) + ANGLE
-    near = np.zeros_like(known)
+    near = np.zeros_like(finite)
     near[:, :-1] |= ~apart
     near[:, 1:] |= ~apart
     cosine = cosine.astype(np.float64)
-    rows, columns = np.nonzero(near & known)
+    rows, columns = np.nonzero(near & finite)
     cosine[rows, columns] = pairs(rows, position[rows, columns])
-    is_open = ~(apart & known[:, 1:])[:, k - 1 :].any(1)
+    is_open = ~(apart & finite[:, 1:])[:, k - 1 :].any(1)
     return *in_order(cosine, position, k, width), is_open
 
 

@@ -107,10 +107,10 @@ class Objective(nn.Module):
             rank has the rows rank, rank + world_size, ... of the batch. None is torch's own.
         Autocast ends here: the losses get fp32.
         """
-        h, z = self.passed(views, self.backbone, self.projector)
+        h, z = self.pass_views(views, self.backbone, self.projector)
         return Embeddings(z=z, h=h, target=None, index=index)
 
-    def passed(self, views: Sequence[Tensor], *modules: nn.Module) -> list[Tensor]:
+    def pass_views(self, views: Sequence[Tensor], *modules: nn.Module) -> list[Tensor]:
         """The outputs (V, N, ...) of each of the modules, in sequence, for views (N, C, H, W), by `view_by_view`."""
         batches = views if self.view_by_view else [torch.cat(list(views))]
         steps = [list(accumulate(modules, lambda x, module: module(x), initial=batch))[1:] for batch in batches]
@@ -165,14 +165,14 @@ class WithTeacher(Objective):
 
     def copy_teacher(self, momentum: float) -> None:
         """Set the teacher and its momentum at the start. Raises UserError for one that is not from 0 to 1."""
-        self.momentum = teacher.checked(momentum)
+        self.momentum = teacher.check_momentum(momentum)
         self.teacher = teacher.copy_of(self.backbone, self.projector)
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Predicted:
         """The student's and the teacher's passes, over all views or each, see `Objective.view_by_view`."""
-        h, z, prediction = self.passed(views, self.backbone, self.projector, self.predictor)
+        h, z, prediction = self.pass_views(views, self.backbone, self.projector, self.predictor)
         with teacher.inference(self.teacher):
-            (target,) = self.passed(views, self.teacher)
+            (target,) = self.pass_views(views, self.teacher)
         return Predicted(z=z, h=h, target=target, index=index, prediction=prediction)
 
     def after_step(self, progress: float) -> None:

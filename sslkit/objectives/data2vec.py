@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import WEAK, ViewRecipe
-from sslkit.embeddings import Tokens, mean_over_ranks, outputs_of, stacked, wide
+from sslkit.embeddings import Tokens, mean_over_ranks, outputs_of, stack, wide
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks, teacher
 from sslkit.numerics import schedules
@@ -87,7 +87,7 @@ class Data2Vec(Objective):
             )
         masked_vit.set_positions(net, position)
         self.class_weight = class_weight if net.global_pool == "token" else 0.0
-        self.momenta, self.anneal = (teacher.checked(momentum), teacher.checked(final_momentum)), anneal
+        self.momenta, self.anneal = (teacher.check_momentum(momentum), teacher.check_momentum(final_momentum)), anneal
         self.dim = backbone.width
         dim = decoder_dim or backbone.width
         self.decoder = ConvolutionalDecoder(backbone.width, net.patch_embed.grid_size, dim=dim, depth=decoder_depth)
@@ -105,9 +105,9 @@ class Data2Vec(Objective):
         patches = net.fc_norm(tokens[:, net.num_prefix_tokens :])
         grid = noise.repeat_interleave(len(images), dim=0).to(patches.dtype)
         grid = grid.scatter(1, visible.flatten(0, 1)[..., None].expand_as(patches), patches)
-        (predicted,) = stacked(self.masks, self.decoder(grid))
+        (predicted,) = stack(self.masks, self.decoder(grid))
         target = self.target(images)
-        z, h = stacked(self.masks, net.forward_head(tokens), net.forward_head(tokens))
+        z, h = stack(self.masks, net.forward_head(tokens), net.forward_head(tokens))
         return Tokens(
             z=z,
             h=h,
@@ -163,7 +163,9 @@ class ConvolutionalDecoder(nn.Module):
         super().__init__()
         self.grid = grid
         widths = [width] + [dim] * (depth - 1)
-        self.layers = nn.ModuleList(nn.Conv2d(one, dim, 3, padding=1, groups=math.gcd(16, one, dim)) for one in widths)
+        self.layers = nn.ModuleList(
+            nn.Conv2d(inputs, dim, 3, padding=1, groups=math.gcd(16, inputs, dim)) for inputs in widths
+        )
         self.last = nn.Linear(dim, width)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -8,11 +8,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import MOCO
-from sslkit.embeddings import Tokens, along, mean_over_ranks, own_rows, stacked, wide
+from sslkit.embeddings import Tokens, along, mean_over_ranks, own_rows, stack, wide
 from sslkit.errors import UserError
 from sslkit.layers import teacher
 from sslkit.layers.heads import mlp
-from sslkit.layers.norm_statistics import encoded
+from sslkit.layers.norm_statistics import encode
 from sslkit.layers.queue import Queue
 from sslkit.layers.similarities import log_sum_exp
 from sslkit.objectives.base import Objective, check_above_zero
@@ -65,7 +65,7 @@ class DenseCL(Objective):
             )
         check_above_zero(temperature=temperature)
         self.weight, self.temperature = weight, temperature
-        self.momentum = teacher.checked(momentum)
+        self.momentum = teacher.check_momentum(momentum)
         self.dim = dim
         channels = backbone.map_channels()
         self.projector = mlp(backbone.width, hidden or backbone.width, dim, norm=False)
@@ -79,14 +79,14 @@ class DenseCL(Objective):
         query, key = views
         h, z, features, places = parts(self.backbone, self.projector, self.dense_projector, query)
         with teacher.inference(self.teacher):
-            joined = encoded(_Joined(self.teacher), key, generator)
+            joined = encode(_Joined(self.teacher), key, generator)
             widths = [self.dim, features.shape[1:].numel(), places.shape[1:].numel()]
             target, others, keys = joined.split(widths, dim=1)
             keys = keys.unflatten(1, places.shape[1:])
             match = matches(wide(features), wide(others.unflatten(1, features.shape[1:])))
             matched = keys.gather(1, match[..., None].expand_as(places))
             pooled = keys.mean(1)
-        z, h, places, target, matched, pooled = stacked(1, z, h, places, target, matched, pooled)
+        z, h, places, target, matched, pooled = stack(1, z, h, places, target, matched, pooled)
         return DensePairs(z=z, h=h, target=target, index=index, tokens=places, token_target=matched, pooled=pooled)
 
     def align(self, e: DensePairs) -> Tensor:

@@ -8,15 +8,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import View, ViewRecipe
-from sslkit.embeddings import mean_over_ranks, own_rows, stacked
+from sslkit.embeddings import mean_over_ranks, own_rows, stack
 from sslkit.layers import teacher
 from sslkit.layers.prototypes import (
     Crops,
     check_options,
     embed_crops,
     held,
+    predict_swapped,
     prediction_head,
-    swapped_prediction,
 )
 from sslkit.layers.similarities import product
 from sslkit.numerics import schedules
@@ -75,7 +75,7 @@ class DINO(Objective):
         self.temperatures = (warmup_teacher_temperature, teacher_temperature)
         check_options("dino", prototypes, temperature=temperature, teacher_temperature=min(self.temperatures))
         self.temperature, self.warmup_epochs, self.freeze_last_layer = temperature, warmup_epochs, freeze_last_layer
-        self.momentum, self.center_momentum = teacher.checked(momentum), teacher.checked(center_momentum)
+        self.momentum, self.center_momentum = teacher.check_momentum(momentum), teacher.check_momentum(center_momentum)
         self.dim = dim
         self.projector = head(backbone.width, hidden, dim, batch_norm)
         self.prototypes = nn.Linear(dim, prototypes, bias=False)
@@ -92,7 +92,7 @@ class DINO(Objective):
         e = embed_crops(self.backbone, self.projector, views, v, index)
         slow = self.teacher[:-1]
         with teacher.inference(slow):
-            (e.target,) = stacked(v, slow(torch.cat(list(views[:v]))))
+            (e.target,) = stack(v, slow(torch.cat(list(views[:v]))))
         return e
 
     def align(self, e: Crops) -> Tensor:
@@ -103,15 +103,15 @@ class DINO(Objective):
         """
         codes = self.codes(own_rows(e.target))
         prototypes = F.normalize(held(self.prototypes.weight, bool(self.frozen())), dim=1)
-        own = own_rows(e.directions())
-        return mean_over_ranks(swapped_prediction(codes, own, prototypes, self.temperature, tf32=self.mixed))
+        of_rank = own_rows(e.directions())
+        return mean_over_ranks(predict_swapped(codes, of_rank, prototypes, self.temperature, tf32=self.mixed))
 
     @torch.no_grad()
     def codes(self, target: Tensor) -> Tensor:
         """The teacher's distribution over the prototypes: bottlenecks (..., D) of this rank -> (..., K)."""
-        return self.centred_softmax(target, self.center)
+        return self.softmax_of_centred(target, self.center)
 
-    def centred_softmax(self, target: Tensor, center: Tensor) -> Tensor:
+    def softmax_of_centred(self, target: Tensor, center: Tensor) -> Tensor:
         """Softmax of the logits minus the centre (K,), over the teacher's temperature: (..., D) -> (..., K)."""
         temperature = self.teacher_temperature()
         return F.softmax(self.logits(target, temperature).sub_(center / temperature), dim=-1)
@@ -127,7 +127,7 @@ class DINO(Objective):
 
     def teacher_temperature(self) -> float:
         """The temperature of this epoch: rises in equal steps over the warm-up epochs, then stays."""
-        return schedules.warmed_up(*self.temperatures, self.epoch, self.warmup_epochs)
+        return schedules.warm_up(*self.temperatures, self.epoch, self.warmup_epochs)
 
     def observe(self, e: Crops) -> None:
         """Move the centre towards the teacher's mean logits over the views of the global batch (eq. 4)."""

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import View, ViewRecipe
-from sslkit.embeddings import Tokens, along, each_resolution, mean_over_ranks, stacked, wide
+from sslkit.embeddings import Tokens, along, each_resolution, mean_over_ranks, stack, wide
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks, teacher
 from sslkit.layers.prototypes import Crops, held
@@ -98,7 +98,7 @@ class IBOT(DINO):
             batch_norm=batch_norm,
         )
         self.mask_probability = mask_probability
-        self.mask_share = checked_shares(name, mask_share)
+        self.mask_share = check_shares(name, mask_share)
         self.patch_weight = patch_weight
         self.mask_token = nn.Parameter(torch.zeros(backbone.net.embed_dim))
         self.register_buffer("patch_center", torch.zeros(prototypes))
@@ -108,7 +108,7 @@ class IBOT(DINO):
         v = len(self.views.views)
         full = torch.cat(list(views[:v]))
         drawn = torch.cat([self.draw_mask(len(views[0]), generator) for _ in range(v)])
-        chosen, weight = masked_patches(drawn, full)
+        chosen, weight = number_masked(drawn, full)
         mask = moved(drawn, full)
         net = self.backbone.net
         tokens = masked_vit.encode_masked(net, full, mask, self.mask_token)
@@ -120,8 +120,8 @@ class IBOT(DINO):
             target, token_target = self.project_slowly(
                 slow.forward_head(seen), masked_vit.patch_rows(slow, seen, chosen)
             )
-        (target,) = stacked(v, target)
-        z, h = stacked(len(views), z, h)
+        (target,) = stack(v, target)
+        z, h = stack(len(views), z, h)
         return MaskedCrops(
             z=z[:v],
             h=h[:v],
@@ -182,7 +182,7 @@ class IBOT(DINO):
     @torch.no_grad()
     def patch_codes(self, target: Tensor) -> Tensor:
         """The teacher's distribution of the masked patches: bottlenecks (T, D) -> (T, K)."""
-        return self.centred_softmax(target, self.patch_center)
+        return self.softmax_of_centred(target, self.patch_center)
 
     def observe(self, e: MaskedCrops) -> None:
         """Move both centres towards the teacher's mean logits, of the views and of the masked patches of all ranks."""
@@ -195,7 +195,7 @@ class IBOT(DINO):
         self.patch_center.lerp_(logits.to(self.patch_center), (1 - self.center_momentum) * count.clamp(max=1))
 
 
-def masked_patches(mask: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+def number_masked(mask: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
     """Numbers (T,) of the masked patches in the flattened (B, L), and their weights (T,), on the device of `like`.
 
     mask: (B, L) bool on the CPU. A weight is one over B and the number of masked patches of the same row.
@@ -216,7 +216,7 @@ def check_grid(name: str, backbone: nn.Module) -> None:
         )
 
 
-def checked_shares(name: str, shares: Sequence[float]) -> tuple[float, float]:
+def check_shares(name: str, shares: Sequence[float]) -> tuple[float, float]:
     """The shares as a pair. Raises UserError unless they are two numbers that rise, from 0 to below 1."""
     if len(shares) != 2 or not 0 <= shares[0] <= shares[1] < 1:
         raise UserError(f"{name}: mask_share must be two shares, low and high, from 0 to below 1, got {list(shares)}")

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import View, ViewRecipe
-from sslkit.embeddings import Tokens, mean_over_ranks, stacked, wide
+from sslkit.embeddings import Tokens, mean_over_ranks, stack, wide
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks, teacher
 from sslkit.numerics import schedules
@@ -60,9 +60,9 @@ class IJEPA(Objective):
         net = backbone.net
         self.grid = net.patch_embed.grid_size
         self.targets, self.least_context = targets, least_context
-        self.target_scale = checked_range("target_scale", target_scale, most=1)
-        self.target_aspect = checked_range("target_aspect", target_aspect)
-        self.context_scale = checked_range("context_scale", context_scale, most=1)
+        self.target_scale = check_range("target_scale", target_scale, most=1)
+        self.target_aspect = check_range("target_aspect", target_aspect)
+        self.context_scale = check_range("context_scale", context_scale, most=1)
         if self.target_scale[1] >= 1:
             raise UserError(f"ijepa: target_scale={list(target_scale)} leaves no context: take shares below 1")
         if min(self.grid) < 2:
@@ -71,7 +71,7 @@ class IJEPA(Objective):
                 "and target blocks: take larger images, or a network with smaller patches (at least 2 x 2)"
             )
         masked_vit.set_positions(net, position)
-        self.momentum = teacher.checked(momentum)
+        self.momentum = teacher.check_momentum(momentum)
         self.dim = backbone.width
         dim = predictor_dim or masked_vit.decoder_width(backbone.width, most=384)
         depth = predictor_depth or min(12, max(1, len(net.blocks) // 2))
@@ -90,7 +90,7 @@ class IJEPA(Objective):
         predicted = self.predictor(normed, context.repeat_interleave(self.targets, dim=0), blocks.flatten(0, 1))
         with torch.no_grad():
             target = masked_vit.pick(self.whole(images), blocks.flatten(1)[None])[0].unflatten(1, blocks.shape[1:])
-        (z,) = stacked(1, masked_vit.mean_of_patches(net, tokens))
+        (z,) = stack(1, masked_vit.mean_of_patches(net, tokens))
         predicted = wide(predicted).unflatten(0, blocks.shape[:2])
         return Tokens(z=z, h=z, target=None, index=index, tokens=predicted, token_target=target)
 
@@ -132,7 +132,7 @@ class IJEPA(Objective):
         teacher.follow(self.teacher, self.backbone, momentum=momentum)
 
 
-def checked_range(name: str, values: Sequence[float], most: float | None = None) -> tuple[float, float]:
+def check_range(name: str, values: Sequence[float], most: float | None = None) -> tuple[float, float]:
     """Two numbers above 0 that do not fall, at most `most`. Raises UserError otherwise."""
     if len(values) != 2 or not 0 < values[0] <= values[1] or (most is not None and values[1] > most):
         limit = "" if most is None else f" <= {most}"

@@ -48,12 +48,12 @@ class LMCL(SimCLR):
 
     def constrain(self, e: Embeddings) -> Tensor:
         """SimCLR's log-sum-exp plus weight times the polarization of all pairs of views, their mean."""
-        rows, own, z = own_among_all(e)
+        rows, itself, z = own_among_all(e)
 
-        def inside(rows: Tensor, own: Tensor) -> Tensor:
+        def inside(rows: Tensor, itself: Tensor) -> Tensor:
             distance = (1 - rows @ z.T) / 2
             depth = (distance - self.near) * (self.far - distance)
-            return depth.scatter_(1, own[:, None], 0).clamp(min=0).sum()
+            return depth.scatter_(1, itself[:, None], 0).clamp(min=0).sum()
 
-        total = sum_over_ranks(total_of_blocks(inside, len(z), rows, own))
+        total = sum_over_ranks(total_of_blocks(inside, len(z), rows, itself))
         return super().constrain(e) + self.weight * total / (len(z) * (len(z) - 1))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import View, ViewRecipe
-from sslkit.embeddings import Tokens, mean_over_ranks, stacked, wide
+from sslkit.embeddings import Tokens, mean_over_ranks, stack, wide
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks
 from sslkit.objectives.base import Hidden, Objective
@@ -87,7 +87,7 @@ class MAE(Objective):
         # fc_norm is the last norm of a network that pools before it, and the identity in others.
         normed = self.backbone.net.fc_norm(tokens)
         predicted = self.decoder(normed, visible.flatten(0, 1), hidden.flatten(0, 1))
-        z, prediction = stacked(self.sets, pooled, predicted)
+        z, prediction = stack(self.sets, pooled, predicted)
         pixels = masked_vit.pick(self.targets(images), hidden)
         return Tokens(z=z, h=z, target=None, index=index, tokens=prediction, token_target=pixels)
 

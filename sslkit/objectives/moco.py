@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import MOCO
-from sslkit.embeddings import Embeddings, mean_over_ranks, own_rows, stacked
+from sslkit.embeddings import Embeddings, mean_over_ranks, own_rows, stack
 from sslkit.layers import teacher
 from sslkit.layers.heads import mlp
-from sslkit.layers.norm_statistics import encoded
+from sslkit.layers.norm_statistics import encode
 from sslkit.layers.queue import Queue
 from sslkit.layers.similarities import log_sum_exp
 from sslkit.objectives.base import Objective, check_above_zero
@@ -48,7 +48,7 @@ class MoCo(Objective):
         super().__init__(backbone)
         check_above_zero(temperature=temperature)
         self.temperature = temperature
-        self.momentum = teacher.checked(momentum)
+        self.momentum = teacher.check_momentum(momentum)
         self.dim = dim
         self.projector = mlp(backbone.width, hidden or backbone.width, dim, norm=False)
         self.teacher = teacher.copy_of(self.backbone, self.projector)
@@ -61,9 +61,9 @@ class MoCo(Objective):
         h = self.backbone(query)
         z = self.projector(h)
         with teacher.inference(self.teacher):
-            target = encoded(self.teacher, key, generator)
-        z, h = stacked(1, z, h)
-        (target,) = stacked(len(keys), target)
+            target = encode(self.teacher, key, generator)
+        z, h = stack(1, z, h)
+        (target,) = stack(len(keys), target)
         return Embeddings(z=z, h=h, target=target, index=index)
 
     def align(self, e: Embeddings) -> Tensor:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import View, ViewRecipe
-from sslkit.embeddings import each_resolution, mean_over_ranks, own_rows, stacked
+from sslkit.embeddings import each_resolution, mean_over_ranks, own_rows, stack
 from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks, teacher
 from sslkit.layers.heads import mlp
@@ -80,8 +80,8 @@ class MSN(WithTeacher):
         masked = net.forward_head(masked_vit.encode(net, anchor, visible))
         h = torch.cat([masked, *(self.backbone(pixels) for pixels in each_resolution(local))])
         with teacher.inference(self.teacher):
-            (target,) = stacked(1, self.teacher(whole))
-        z, h = stacked(1 + len(local), self.projector(h), h)
+            (target,) = stack(1, self.teacher(whole))
+        z, h = stack(1 + len(local), self.projector(h), h)
         return Crops(z=z[:1], h=h[:1], target=target, index=index, of_views=(1,), local=z[1:] if local else None)
 
     def hidden(self, n: int, generator: torch.Generator | None) -> dict[str, Hidden]:
@@ -110,10 +110,10 @@ class MSN(WithTeacher):
         anchors = own_rows(e.directions()).flatten(0, 1)
         prototypes = F.normalize(self.prototypes.weight, dim=1)
 
-        def predicted(rows: Tensor) -> Tensor:
+        def predict(rows: Tensor) -> Tensor:
             return F.softmax(rows / self.temperature @ prototypes.T, dim=-1).sum(0)
 
-        mean = mean_over_ranks(total_of_blocks(predicted, len(prototypes), anchors) / len(anchors))
+        mean = mean_over_ranks(total_of_blocks(predict, len(prototypes), anchors) / len(anchors))
         return self.entropy * (torch.special.xlogy(mean, mean * len(mean))).sum()
 
     def source_head(self) -> nn.Sequential:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import SIMCLR
-from sslkit.embeddings import Predicted, mean_over_ranks, own_rows, stacked
+from sslkit.embeddings import Predicted, mean_over_ranks, own_rows, stack
 from sslkit.layers.heads import mlp
 from sslkit.layers.queue import Queue
 from sslkit.layers.similarities import log_sum_exp, most_similar
@@ -56,7 +56,7 @@ class NNCLR(Objective):
         """Embed both views and look up the nearest row of the queue for each."""
         h = self.backbone(torch.cat(list(views)))
         z = self.projector(h)
-        h, z, prediction = stacked(len(views), h, z, self.predictor(z))
+        h, z, prediction = stack(len(views), h, z, self.predictor(z))
         return Predicted(z=z, h=h, target=self.nearest(z), index=index, prediction=prediction)
 
     @torch.no_grad()

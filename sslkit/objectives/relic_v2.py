@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import BYOL, View, ViewRecipe
-from sslkit.embeddings import along, mean_over_ranks, own_rows, stacked
+from sslkit.embeddings import along, mean_over_ranks, own_rows, stack
 from sslkit.layers import teacher
 from sslkit.layers.heads import mlp
 from sslkit.layers.prototypes import Crops, embed_crops
@@ -84,7 +84,7 @@ class ReLICv2(WithTeacher):
         full = self.full_size(views)
         e = embed_crops(self.backbone, self.projector, views, full, index)
         with teacher.inference(self.teacher):
-            (target,) = stacked(full, self.teacher(torch.cat(list(views[:full]))))
+            (target,) = stack(full, self.teacher(torch.cat(list(views[:full]))))
         drawn = moved(draw_others(len(index), self.negatives, generator), index)
         return Contrasted(z=e.z, h=e.h, target=target, index=index, local=e.local, negatives=drawn)
 
@@ -106,8 +106,8 @@ class ReLICv2(WithTeacher):
         The student's crops with the teacher's of all images, and the teacher's with the student's of all images.
         """
         student, target = e.directions(), nn.functional.normalize(e.target, dim=-1)
-        own = own_rows(torch.arange(student.shape[1], device=student.device), dim=0)
-        rows = torch.cat([own[:, None], e.negatives], dim=1)
+        of_rank = own_rows(torch.arange(student.shape[1], device=student.device), dim=0)
+        rows = torch.cat([of_rank[:, None], e.negatives], dim=1)
         there = torch.einsum("cnd,vnmd->cvnm", own_rows(student), target[:, rows])
         back = torch.einsum("vnd,cnmd->cvnm", own_rows(target), student[:, rows])
         return there / self.temperature, back / self.temperature
@@ -121,7 +121,7 @@ def draw_others(n: int, most: int, generator: torch.Generator | None) -> Tensor:
     """
     world = distributed.world_size()
     images, key = n * world, draws.new_key(generator)
-    place = draws.shuffled(np.array(draws.own_rows(n)), images, key)
+    position = draws.shuffled(np.array(draws.own_rows(n)), images, key)
     following = np.arange(1, 1 + min(most, images - 1))
-    others = torch.from_numpy(draws.shuffled((place[:, None] + following) % images, images, key, back=True))
+    others = torch.from_numpy(draws.shuffled((position[:, None] + following) % images, images, key, back=True))
     return others % world * n + others // world  # image i of the batch is row i // world of rank i % world

@@ -94,11 +94,11 @@ class ReSA(WithTeacher):
 
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Assigned:
         """One forward of the student and one of the teacher for each view; both features of the first one are kept."""
-        h, z, prediction = self.passed(views, self.backbone, self.projector, self.predictor)
+        h, z, prediction = self.pass_views(views, self.backbone, self.projector, self.predictor)
         with teacher.inference(self.teacher):
-            slow, target = self.passed(views, *self.teacher)
-        own = {"features": h[0].detach(), "teacher_features": slow[0]}
-        return Assigned(z=z, h=h, target=target, index=index, prediction=prediction, **own)
+            slow, target = self.pass_views(views, *self.teacher)
+        features = {"features": h[0].detach(), "teacher_features": slow[0]}
+        return Assigned(z=z, h=h, target=target, index=index, prediction=prediction, **features)
 
     def align(self, e: Assigned) -> Tensor:
         """Minus the sum of A S over the images' number, mean over the ordered pairs of views."""

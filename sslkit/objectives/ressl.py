@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import MOCO, WEAK, ViewRecipe
-from sslkit.embeddings import Embeddings, mean_over_ranks, own_rows, stacked
+from sslkit.embeddings import Embeddings, mean_over_ranks, own_rows, stack
 from sslkit.layers import teacher
 from sslkit.layers.heads import mlp
 from sslkit.layers.queue import Queue
@@ -49,7 +49,7 @@ class ReSSL(Objective):
         check_above_zero(temperature=temperature, teacher_temperature=teacher_temperature)
         self.temperature = temperature
         self.teacher_temperature = teacher_temperature
-        self.momentum = teacher.checked(momentum)
+        self.momentum = teacher.check_momentum(momentum)
         self.dim = dim or max(backbone.width // 4, 1)
         self.projector = mlp(backbone.width, hidden or 2 * backbone.width, self.dim, norm=False)
         self.teacher = teacher.copy_of(self.backbone, self.projector)
@@ -62,7 +62,7 @@ class ReSSL(Objective):
         z = self.projector(h)
         with teacher.inference(self.teacher):
             target = self.teacher(weak)
-        z, h, target = stacked(1, z, h, target)
+        z, h, target = stack(1, z, h, target)
         return Embeddings(z=z, h=h, target=target, index=index)
 
     def align(self, e: Embeddings) -> Tensor:

@@ -41,8 +41,8 @@ class SimCLR(Objective):
 
     def constrain(self, e: Embeddings) -> Tensor:
         """Mean log-sum-exp of each view's cosines with all other views; each rank has the rows of its own images."""
-        rows, own, z = own_among_all(e)
-        return mean_over_ranks(log_sum_exp(rows, z, temperature=self.temperature, without=own).mean())
+        rows, itself, z = own_among_all(e)
+        return mean_over_ranks(log_sum_exp(rows, z, temperature=self.temperature, without=itself).mean())
 
 
 def own_among_all(e: Embeddings) -> tuple[Tensor, Tensor, Tensor]:
@@ -52,5 +52,5 @@ def own_among_all(e: Embeddings) -> tuple[Tensor, Tensor, Tensor]:
     """
     z = F.normalize(e.z.flatten(0, 1), dim=-1)
     numbers = torch.arange(len(z), device=z.device)
-    rows, own = (own_rows(x.unflatten(0, e.z.shape[:2])).flatten(0, 1) for x in (z, numbers))
-    return rows, own, z
+    rows, itself = (own_rows(x.unflatten(0, e.z.shape[:2])).flatten(0, 1) for x in (z, numbers))
+    return rows, itself, z

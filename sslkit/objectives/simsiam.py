@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import MOCO
-from sslkit.embeddings import Predicted, stacked
+from sslkit.embeddings import Predicted, stack
 from sslkit.layers.heads import mlp
 from sslkit.objectives.base import Objective
 from sslkit.objectives.byol import cosine_with_others
@@ -42,7 +42,7 @@ class SimSiam(Objective):
         """Embed all views in one forward."""
         h = self.backbone(torch.cat(list(views)))
         z = self.projector(h)
-        h, z, prediction = stacked(len(views), h, z, self.predictor(z))
+        h, z, prediction = stack(len(views), h, z, self.predictor(z))
         return Predicted(z=z, h=h, target=z.detach(), index=index, prediction=prediction)
 
     def align(self, e: Predicted) -> Tensor:

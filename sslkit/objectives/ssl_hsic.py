@@ -112,9 +112,9 @@ class SSLHSIC(WithTeacher):
     def constrain(self, e: Drawn) -> Tensor:
         """The mean kernel of all embeddings plus gamma times the root of HSIC(Z, Z)."""
         x = embeddings(e).flatten(0, 1)
-        one, two = (fourier_features(x, *drawn, self.scale) for drawn in zip(e.frequencies, e.phases, strict=True))
-        mean = one.mean(0)
-        covariance = (one - mean).T @ (two - two.mean(0)) / len(x)
+        first, two = (fourier_features(x, *drawn, self.scale) for drawn in zip(e.frequencies, e.phases, strict=True))
+        mean = first.mean(0)
+        covariance = (first - mean).T @ (two - two.mean(0)) / len(x)
         # a norm, whose gradient at 0 is 0, and not a root of a sum of squares
         variance = self.gamma * torch.linalg.vector_norm(covariance)
         self.watched |= {"variance": variance.detach(), "kernel_scale": self.scale}

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.data.views.recipe import SIMCLR
-from sslkit.embeddings import Embeddings, along, own_rows, stacked
+from sslkit.embeddings import Embeddings, along, own_rows, stack
 from sslkit.errors import UserError
 from sslkit.objectives.base import Objective
 from sslkit.options.ranges import PartialShare, Prototypes
@@ -52,7 +52,7 @@ class Supervised(Objective):
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Classified:
         """Embed all views in one forward; z is the backbone's output."""
         h = self.backbone(torch.cat(list(views)))
-        z, logits = stacked(len(views), self.projector(h), self.classifier(h))
+        z, logits = stack(len(views), self.projector(h), self.classifier(h))
         return Classified(z=z, h=z, target=None, index=index, logits=logits)
 
     def align(self, e: Classified) -> Tensor:

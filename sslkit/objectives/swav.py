@@ -14,9 +14,9 @@ from sslkit.layers.prototypes import (
     check_options,
     embed_crops,
     held,
+    predict_swapped,
     prediction_head,
     sinkhorn,
-    swapped_prediction,
 )
 from sslkit.layers.queue import Queue
 from sslkit.objectives.base import Objective
@@ -83,7 +83,7 @@ class SwAV(Objective):
         z = e.directions()
         codes = own_rows(self.codes(z[: len(e.z)]))
         prototypes = held(self.prototypes.weight, bool(self.frozen()))
-        return mean_over_ranks(swapped_prediction(codes, own_rows(z), prototypes, self.temperature))
+        return mean_over_ranks(predict_swapped(codes, own_rows(z), prototypes, self.temperature))
 
     @torch.no_grad()
     def codes(self, z: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sslkit.data.views.augmentation import Views
 from sslkit.data.views.recipe import BYOL
-from sslkit.embeddings import Embeddings, along, stacked
+from sslkit.embeddings import Embeddings, along, stack
 from sslkit.errors import UserError
 from sslkit.layers.heads import mlp
 from sslkit.objectives.base import Objective
@@ -129,7 +129,7 @@ class VICRegL(Objective):
         maps, h = self.backbone.feature_map(torch.cat(list(views)))
         cells = maps.flatten(2).mT  # (V N, P, F)
         local = self.local_projector(cells.flatten(0, 1)).unflatten(0, cells.shape[:2])
-        z, h, local = stacked(len(views), self.projector(h), h, local)
+        z, h, local = stack(len(views), self.projector(h), h, local)
         places = cell_centres(moved(views.boxes.to(local.dtype), local), *maps.shape[-2:])
         with torch.autocast(local.device.type, enabled=False):
             matches = match(local, places, max(self.num_matches))
@@ -137,12 +137,12 @@ class VICRegL(Objective):
 
     def align(self, e: Local) -> Tensor:
         """The weighted invariance of views and of matched places."""
-        local = self._over_matches(invariance(matched(e)))
+        local = self._over_matches(invariance(gather_matches(e)))
         return self.invariance * (self.alpha * invariance(e.z) + (1 - self.alpha) * local)
 
     def constrain(self, e: Local) -> Tensor:
         """The weighted variances and covariances of views and of matched places."""
-        pairs = matched(e)
+        pairs = gather_matches(e)
         terms = {
             "variance": self.alpha * self.variance * variance(e.z).mean(),
             "covariance": self.alpha * self.covariance * covariance(e.z).mean(),
@@ -164,7 +164,7 @@ class VICRegL(Objective):
         return 2 * (x @ share).mean()
 
 
-def matched(e: Local) -> Tensor:
+def gather_matches(e: Local) -> Tensor:
     """The features of the matched places, (2, K, M, N, L)."""
     v, n, p, _ = e.local.shape
     rows = e.local.transpose(0, 1).flatten(0, 2)  # (N V P, L)

@@ -52,8 +52,8 @@ def whiten_parts(x: Tensor, size: int, eps: float = 0.0) -> Tensor:
     short, longer = divmod(n, parts)
     head, tail = x.split([longer * (short + 1), (parts - longer) * short], dim=-2)
     whitened = [
-        whiten(part.unflatten(-2, (k, -1)), eps).flatten(-3, -2)
-        for part, k in ((head, longer), (tail, parts - longer))
+        whiten(rows.unflatten(-2, (k, -1)), eps).flatten(-3, -2)
+        for rows, k in ((head, longer), (tail, parts - longer))
         if k
     ]
     return torch.cat(whitened, -2)

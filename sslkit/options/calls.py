@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar, get_origin
 
 from sslkit.errors import UserError, nearest
-from sslkit.options.settings import Declared, declared, overlaid
+from sslkit.options.settings import Declared, iter_settings, overlaid
 
 R = TypeVar("R")
 WRAPPED = textwrap.TextWrapper(116, subsequent_indent="    ", break_on_hyphens=False)
@@ -35,26 +35,26 @@ def by_keywords(function: Callable[..., R], *shared: str) -> Callable[..., R]:
     `__wrapped__`. shared: the options of other parameters than `options` that the function obeys; none named: all.
     The returned function raises UserError for a value that an option does not allow.
     """
-    known = inspect.signature(function, eval_str=True)
-    parts = {name: kind.annotation for name, kind in known.parameters.items() if is_declared(kind.annotation)}
-    owners = _owners(parts, known.parameters.keys() - parts.keys(), shared)
-    signature = known.replace(parameters=_parameters(known, owners))
+    original = inspect.signature(function, eval_str=True)
+    parts = {name: kind.annotation for name, kind in original.parameters.items() if is_declared(kind.annotation)}
+    owners = _owners(parts, original.parameters.keys() - parts.keys(), shared)
+    signature = original.replace(parameters=_parameters(original, owners))
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> R:
         if unknown := keywords.keys() - signature.parameters:
             name = min(unknown)
             raise UnknownOption(f"{function.__name__} has no option {name!r}: {nearest(name, signature.parameters)}")
-        given = signature.bind(*args, **keywords).arguments
-        plain = {name: value for name, value in given.items() if name not in owners}
+        bound = signature.bind(*args, **keywords).arguments
+        plain = {name: value for name, value in bound.items() if name not in owners}
         options = {}
-        for part, kind in parts.items():
-            names = given.keys() & owners.keys() & {field.name for field in dataclasses.fields(kind)}
-            options[part] = overlaid(kind(), {name: given[name] for name in names})
+        for owner, kind in parts.items():
+            names = bound.keys() & owners.keys() & {field.name for field in dataclasses.fields(kind)}
+            options[owner] = overlaid(kind(), {name: bound[name] for name in names})
         return function(**plain, **options)
 
     call.__signature__ = signature
-    call.__doc__ = _documented(function, [option for _, option in owners.values()])
+    call.__doc__ = _document(function, [option for _, option in owners.values()])
     return call
 
 
@@ -66,22 +66,22 @@ def is_declared(kind: Any) -> bool:
 
 def options_of(part: type) -> tuple[Declared, ...]:
     """The declared options of a dataclass; a field without a text is none."""
-    return tuple(option for option in declared(part()) if option.help)
+    return tuple(option for option in iter_settings(part()) if option.help)
 
 
-def merged(own: Sequence[type], context: Sequence[type] = (), shared: Collection[str] = ()) -> Any:
+def merge(own: Sequence[type], context: Sequence[type] = (), shared: Collection[str] = ()) -> Any:
     """Return a dataclass instance with the options of several, as the settings of a command line.
 
     Of options of one name the first is taken. shared: those of `context` that the command obeys; none named: all.
     A function is nothing that is typed, and left out.
     """
     fields: dict[str, tuple[str, Any, Any]] = {}
-    for part in (*own, *context):
+    for kind in (*own, *context):
         typed = {
-            option.path.partition(".")[0] for option in options_of(part) if get_origin(option.kind) is not Callable
+            option.path.partition(".")[0] for option in options_of(kind) if get_origin(option.kind) is not Callable
         }
-        for field in dataclasses.fields(part):
-            if field.name in typed and (part in own or not shared or field.name in shared):
+        for field in dataclasses.fields(kind):
+            if field.name in typed and (kind in own or not shared or field.name in shared):
                 fields.setdefault(field.name, (field.name, field.type, field))
     return dataclasses.make_dataclass("Settings", fields.values())()
 
@@ -91,23 +91,25 @@ def _owners(
 ) -> dict[str, tuple[str, Declared]]:
     """{option: (the parameter that it is a field of, its declaration)}."""
     owners: dict[str, tuple[str, Declared]] = {}
-    for part, kind in parts.items():
+    for owner, kind in parts.items():
         for option in options_of(kind):
-            if option.path not in taken and (part == OWN or not shared or option.path in shared):
-                owners.setdefault(option.path, (part, option))
+            if option.path not in taken and (owner == OWN or not shared or option.path in shared):
+                owners.setdefault(option.path, (owner, option))
     return owners
 
 
 def _parameters(known: inspect.Signature, owners: Mapping[str, tuple[str, Declared]]) -> list[inspect.Parameter]:
     parameters = []
     for name, parameter in known.parameters.items():
-        own = [option for part, option in owners.values() if part == name]
-        replaced = [parameter.replace(name=one.path, default=one.default, annotation=one.kind) for one in own]
+        options = [option for owner, option in owners.values() if owner == name]
+        replaced = [
+            parameter.replace(name=option.path, default=option.default, annotation=option.kind) for option in options
+        ]
         parameters += replaced if is_declared(parameter.annotation) else [parameter]
     return parameters
 
 
-def _documented(function: Callable[..., Any], options: Collection[Declared]) -> str:
+def _document(function: Callable[..., Any], options: Collection[Declared]) -> str:
     """The docstring, with a line for each option."""
     lines = [WRAPPED.fill(f"{option.path}: {_text(option)}") for option in options]
     return "\n".join([inspect.cleandoc(function.__doc__ or ""), "", "Keywords:", *lines])

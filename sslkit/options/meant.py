@@ -46,8 +46,8 @@ def meanings(name: str, tree: Mapping[str, Any], *, inside: bool = False) -> lis
 
 
 def _is_there(path: str, tree: Any) -> bool:
-    for part in path.split("."):
-        if not isinstance(tree, Mapping) or part not in tree:
+    for key in path.split("."):
+        if not isinstance(tree, Mapping) or key not in tree:
             return False
-        tree = tree[part]
+        tree = tree[key]
     return True

@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sslkit.errors import UserError, nearest, shown
+from sslkit.errors import UserError, format_value, nearest
 from sslkit.lazy import folders
 from sslkit.lazy import members as names
 from sslkit.options import own_code
-from sslkit.options.settings import Declared, declared, plain
+from sslkit.options.settings import Declared, iter_settings, plain
 
 OBJECTIVES, REGULARIZERS = "sslkit.objectives", "sslkit.regularizers"
 
@@ -46,16 +46,16 @@ def find(family: str, name: str) -> type:
     if name not in names(family):
         raise UserError(f"there is no {contract.__name__.lower()} {name!r}: {nearest(name, names(family))}")
     module = importlib.import_module(f"{family}.{name}")
-    own = [
+    candidates = [
         member
         for member in vars(module).values()
         if inspect.isclass(member)
         and issubclass(member, contract)
         and f"{member.__module__}.".startswith(f"{module.__name__}.")
     ]
-    if len(own) != 1:
-        raise TypeError(f"{module.__name__} must define exactly one {contract.__name__}, it has {len(own)}")
-    return own[0]
+    if len(candidates) != 1:
+        raise TypeError(f"{module.__name__} must define exactly one {contract.__name__}, it has {len(candidates)}")
+    return candidates[0]
 
 
 def _from_outside(name: str, contract: type) -> type:
@@ -74,10 +74,10 @@ def options(member: type) -> dict[str, Any]:
 def declarations(member: type) -> dict[str, Declared]:
     """The declared options of a member by name: its fields, or the keyword-only arguments of its constructor."""
     if dataclasses.is_dataclass(member):
-        return {one.path: one for one in declared(member())}
-    parameters, said = inspect.signature(member).parameters, texts(member)
+        return {option.path: option for option in iter_settings(member())}
+    parameters, helps = inspect.signature(member).parameters, texts(member)
     return {
-        name: Declared(name, *plain(parameters[name].annotation), default, said.get(name, ""))
+        name: Declared(name, *plain(parameters[name].annotation), default, helps.get(name, ""))
         for name, default in options(member).items()
     }
 
@@ -112,18 +112,18 @@ def _sentences(doc: str | None) -> dict[str, str]:
 
 
 def check_options(member: type, given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return `given` as a dict, once every key is an option of `member` and every value fits its annotation.
+    """Return `method` as a dict, once every key is an option of `member` and every value fits its annotation.
 
     An annotation may carry its range, `Annotated[float, Limits(above=0)]`: see `sslkit.options.ranges`.
     Raises UserError for an unknown key, with the nearest one, and for a value of another type or out of range.
     """
     if not isinstance(given, Mapping):
-        raise UserError(f"{where} must be a mapping of options, got {shown(given)}")
-    known, checked = declarations(member), {}
+        raise UserError(f"{where} must be a mapping of options, got {format_value(given)}")
+    by_name, checked = declarations(member), {}
     for name, value in given.items():
-        if name not in known:
-            raise UserError(f"{where} has no option {name!r}: {nearest(str(name), known)}")
-        checked[name] = dataclasses.replace(known[name], path=f"{where} option {name}").check(value)
+        if name not in by_name:
+            raise UserError(f"{where} has no option {name!r}: {nearest(str(name), by_name)}")
+        checked[name] = dataclasses.replace(by_name[name], path=f"{where} option {name}").check(value)
     return checked
 
 
@@ -136,11 +136,11 @@ def summary(member: type) -> str:
 def parse(name: str) -> tuple[str, list[str]]:
     """`objective+regulariser+...` -> the objective's name and the regularisers' names."""
     if not isinstance(name, str):
-        raise UserError(f"method must be text, such as byol+dsa, got {shown(name)}")
-    first, *rest = [part.strip() for part in name.split("+")]
+        raise UserError(f"method must be text, such as byol+dsa, got {format_value(name)}")
+    first, *rest = [piece.strip() for piece in name.split("+")]
     if not all([first, *rest]):
         raise UserError(f"method {name!r} has an empty part; write objective or objective+regulariser, e.g. byol+dsa")
-    if len({key(part) for part in rest}) < len(rest):
+    if len({key(piece) for piece in rest}) < len(rest):
         raise UserError(f"method {name!r} names a regulariser twice")
     return first, rest
 
@@ -154,8 +154,8 @@ def signature(name: str) -> dict[str, dict[str, Any]]:
     """Every option of a method and its default, by part: {"objective": ..., "views": ..., "dsa": ...}."""
     parts = classes(name)
     views = {"views": parts["objective"].views.options()}
-    known = {part: options(member) for part, member in parts.items()}
-    return {"objective": known.pop("objective")} | views | known
+    options_of = {piece: options(member) for piece, member in parts.items()}
+    return {"objective": options_of.pop("objective")} | views | options_of
 
 
 def classes(name: str) -> dict[str, type]:
@@ -167,34 +167,34 @@ def classes(name: str) -> dict[str, type]:
     regularizers = names(REGULARIZERS)
     if first in regularizers and first not in names(OBJECTIVES):
         raise UserError(f"{first} is a regulariser: add it to an objective, method=simclr+{first}")
-    for part in rest:
-        if part in names(OBJECTIVES) and part not in regularizers:
-            raise UserError(f"{part} is an objective: it comes first, method={part}, and only regularisers after a +")
-    found = {key(part): find(REGULARIZERS, part) for part in rest}
-    return {"objective": find(OBJECTIVES, first), **found}
+    for piece in rest:
+        if piece in names(OBJECTIVES) and piece not in regularizers:
+            raise UserError(f"{piece} is an objective: it comes first, method={piece}, and only regularisers after a +")
+    plugins = {key(piece): find(REGULARIZERS, piece) for piece in rest}
+    return {"objective": find(OBJECTIVES, first), **plugins}
 
 
-def checked_parts(
+def check_parts(
     name: str, objective: Mapping[str, Any], plugins: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, type], dict[str, dict[str, Any]]]:
     """The class and the checked options of each part of a method, the objective's first."""
-    known = signature(name)
+    parts = signature(name)
     for given in plugins:
-        if given not in known:
-            raise UserError(f"{name!r} has no part {given!r}: {nearest(given, known)}")
+        if given not in parts:
+            raise UserError(f"{name!r} has no part {given!r}: {nearest(given, parts)}")
     kinds, given = classes(name), {"objective": objective, **plugins}
-    return kinds, {part: check_options(kinds[part], given.get(part) or {}, part) for part in kinds}
+    return kinds, {piece: check_options(kinds[piece], given.get(piece) or {}, piece) for piece in kinds}
 
 
-def filled(given: str | Mapping[str, Any]) -> dict[str, Any]:
+def fill_options(method: str | Mapping[str, Any]) -> dict[str, Any]:
     """`method` of a run's settings with every option: {"name": ..., "objective": ..., "views": ..., "dsa": ...}.
 
     Raises UserError for options that are no mapping.
     """
-    given = {"name": given} if isinstance(given, str) else dict(given)
-    for part, known in signature(given["name"]).items():
-        own = given.get(part) or {}
-        if not isinstance(own, Mapping):
-            raise UserError(f"{part} must be a mapping of options, got {shown(own)}")
-        given[part] = known | own
-    return given
+    method = {"name": method} if isinstance(method, str) else dict(method)
+    for piece, defaults in signature(method["name"]).items():
+        chosen = method.get(piece) or {}
+        if not isinstance(chosen, Mapping):
+            raise UserError(f"{piece} must be a mapping of options, got {format_value(chosen)}")
+        method[piece] = defaults | chosen
+    return method

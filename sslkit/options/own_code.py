@@ -65,8 +65,8 @@ def network(name: str, where: str) -> "nn.Module":
 
 def _reason(error: BaseException) -> str:
     """The class and first line of an error, and its place unless the import itself failed."""
-    said = (str(error).strip() or "no message").splitlines()[0]
+    message = (str(error).strip() or "no message").splitlines()[0]
     if isinstance(error, (ImportError, AttributeError)):
-        return said
+        return message
     *_, last = traceback.extract_tb(error.__traceback__)
-    return f"{type(error).__name__}: {said} ({last.filename}, line {last.lineno})"
+    return f"{type(error).__name__}: {message} ({last.filename}, line {last.lineno})"

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, TypeVar
 
-from sslkit.errors import UserError, closest, nearest, shown
+from sslkit.errors import UserError, closest, format_value, nearest
 from sslkit.options.meant import meanings
 
 MOST = 10**9  # of counts, far above anything that is run: it stops what no machine can count
@@ -58,10 +58,10 @@ class Limits:
             and (self.below is None or number < self.below)
         )
 
-    def joined(self, other: "Limits") -> "Limits":
+    def union(self, other: "Limits") -> "Limits":
         """Return the limits of a union of two kinds, such as a number within bounds or a word of a list."""
-        given = {name: value for name, value in vars(other).items() if value not in (None, ())}
-        return dataclasses.replace(self, **given)
+        values = {name: value for name, value in vars(other).items() if value not in (None, ())}
+        return dataclasses.replace(self, **values)
 
     def __str__(self) -> str:
         bounds = {"at least": self.least, "above": self.above, "at most": self.most, "below": self.below}
@@ -91,7 +91,9 @@ class Declared:
                 return float(value) if kind is float else value
         close = closest(value, self.limits.choices) if isinstance(value, str) else None
         hint = f": did you mean {close!r}?" if close else ""
-        raise UserError(f"{self.path} must be {allowed(self.kind, self.limits)}, got {shown(value)}{hint}")
+        raise UserError(
+            f"{self.path} must be {describe_values(self.kind, self.limits)}, got {format_value(value)}{hint}"
+        )
 
 
 def setting(default: Any, help: str, **limits: Any) -> Any:
@@ -99,7 +101,7 @@ def setting(default: Any, help: str, **limits: Any) -> Any:
     return dataclasses.field(default=default, metadata={"help": help, "limits": Limits(**limits)})
 
 
-def declared(settings: Any, where: str = "") -> Iterator[Declared]:
+def iter_settings(settings: Any, where: str = "") -> Iterator[Declared]:
     """Yield every setting of a dataclass instance and of the dataclasses nested in it, in order: groups last."""
     kinds = typing.get_type_hints(type(settings), include_extras=True)
     own = type(settings).__annotations__
@@ -110,16 +112,16 @@ def declared(settings: Any, where: str = "") -> Iterator[Declared]:
     for field in sorted(dataclasses.fields(settings), key=order):
         default, path = getattr(settings, field.name), f"{where}{field.name}"
         if dataclasses.is_dataclass(default):
-            yield from declared(default, f"{path}.")
+            yield from iter_settings(default, f"{path}.")
         else:
             kind, limits = plain(kinds[field.name])
-            limits = limits.joined(field.metadata.get("limits", Limits()))
+            limits = limits.union(field.metadata.get("limits", Limits()))
             yield Declared(path, _without_paths(kind), limits, default, field.metadata.get("help", ""))
 
 
 def _without_paths(kind: Any) -> Any:
     """An annotation without Path, which `Declared.check` turns into text."""
-    kinds = [part for part in alternatives(kind) if not (isinstance(part, type) and issubclass(part, PurePath))]
+    kinds = [option for option in alternatives(kind) if not (isinstance(option, type) and issubclass(option, PurePath))]
     return functools.reduce(operator.or_, kinds)
 
 
@@ -133,7 +135,7 @@ def overlaid(settings: S, given: Mapping[str, Any], where: str = "", tree: Mappi
     where, tree: the path of a nested one, and all settings, for the error.
     Raises UserError for an unknown name, with the nearest known one, and for a value that a setting does not allow.
     """
-    known = {one.path.removeprefix(where): one for one in declared(settings, where)}
+    by_path = {option.path.removeprefix(where): option for option in iter_settings(settings, where)}
     names = [field.name for field in dataclasses.fields(settings)]
     tree = dataclasses.asdict(settings) if tree is None else tree
     changes = {}
@@ -142,16 +144,16 @@ def overlaid(settings: S, given: Mapping[str, Any], where: str = "", tree: Mappi
             meant = meanings(str(name), tree, inside=bool(where))
             hint = f"did you mean {' or '.join(map(repr, meant))}?" if meant else nearest(str(name), names)
             raise UserError(f"there is no setting {f'{where}{name}'!r}: {hint}")
-        if name in known:
-            changes[name] = known[name].check(value)
+        if name in by_path:
+            changes[name] = by_path[name].check(value)
         elif isinstance(value, Mapping):
             changes[name] = overlaid(getattr(settings, name), value, f"{where}{name}.", tree)
         else:
-            raise UserError(f"{where}{name} must be a mapping of settings, got {shown(value)}")
+            raise UserError(f"{where}{name} must be a mapping of settings, got {format_value(value)}")
     return dataclasses.replace(settings, **changes)
 
 
-def nested(given: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]:
+def nest(given: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]:
     """Return settings with dotted keys in nested form: {"trainer.devices": 1} as {"trainer": {"devices": 1}}.
 
     short: {"data": "source"} where {"data": X} stands for {"data": {"source": X}}.
@@ -167,12 +169,12 @@ def nested(given: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]
             if not isinstance(value, Mapping):
                 if node is not settings or name not in short:
                     raise UserError(
-                        f"{path} cannot be set: {name} is given as {shown(value)}, not as a mapping of settings"
+                        f"{path} cannot be set: {name} is given as {format_value(value)}, not as a mapping of settings"
                     )
                 value = {short[name]: value}
             node[name] = node = dict(value)
         if last in node:
-            raise UserError(f"{path} is given twice: {shown(node[last])} and {shown(given[path])}")
+            raise UserError(f"{path} is given twice: {format_value(node[last])} and {format_value(given[path])}")
         node[last] = given[path]
     return settings
 
@@ -205,7 +207,7 @@ def plain(kind: Any) -> tuple[Any, Limits]:
         return kind, Limits()
     kinds, limits = zip(*map(plain, parts), strict=True)
     stripped = functools.reduce(operator.or_, kinds) if origin in UNIONS else origin[kinds[0]]
-    return stripped, functools.reduce(Limits.joined, limits)
+    return stripped, functools.reduce(Limits.union, limits)
 
 
 def as_word(value: Any) -> str:
@@ -218,7 +220,7 @@ def as_word(value: Any) -> str:
 def as_plain(value: Any) -> Any:
     """The numbers, texts and rows of numpy as Python's, also in lists and mappings: YAML and JSON cannot hold them."""
     if type(value) is dict:
-        return {name: as_plain(one) for name, one in value.items()}
+        return {name: as_plain(entry) for name, entry in value.items()}
     if type(value) in (list, tuple):
         return type(value)(map(as_plain, value))
     is_flat = type(value).__module__ == "numpy" and len(getattr(value, "shape", "no array")) < 2
@@ -244,7 +246,7 @@ def takes_text(kind: Any) -> bool:
 
 def texts_of(settings: Any) -> set[str]:
     """The paths of the settings of plain text."""
-    return {one.path for one in declared(settings) if takes_text(one.kind)}
+    return {option.path for option in iter_settings(settings) if takes_text(option.kind)}
 
 
 def fits(value: Any, kind: Any, limits: Limits) -> bool:
@@ -253,8 +255,8 @@ def fits(value: Any, kind: Any, limits: Limits) -> bool:
         return True
     if typing.get_origin(kind) in (list, tuple, Sequence):
         listed = isinstance(value, Sequence) and not isinstance(value, str)
-        part = typing.get_args(kind)[0]
-        return listed and all(any(fits(one, k, limits) for k in alternatives(part)) for one in value)
+        inner = typing.get_args(kind)[0]
+        return listed and all(any(fits(entry, k, limits) for k in alternatives(inner)) for entry in value)
     if kind in (int, float):
         number = numbers.Integral if kind is int else numbers.Real  # numpy's too
         return isinstance(value, number) and not isinstance(value, bool) and limits.hold(value)
@@ -267,18 +269,22 @@ def fits(value: Any, kind: Any, limits: Limits) -> bool:
     return not isinstance(kind, type) or isinstance(value, kind)
 
 
-def allowed(kind: Any, limits: Limits) -> str:
+def describe_values(kind: Any, limits: Limits) -> str:
     """The values that an annotation and its limits allow, in words: `a whole number, at least 1, or null`."""
-    parts = [_named(one, limits, alternatives(kind)) for one in alternatives(kind)]
-    comma = "," if any("," in part for part in parts) else ""
+    parts = [_describe_type(alternative, limits, alternatives(kind)) for alternative in alternatives(kind)]
+    comma = "," if any("," in text for text in parts) else ""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])}{comma} or {parts[-1]}"
 
 
-def _named(kind: Any, limits: Limits, beside: Sequence[Any]) -> str:
+def _describe_type(kind: Any, limits: Limits, beside: Sequence[Any]) -> str:
     """One type in words. beside: all types of the setting; a list of one of these is "a list of such"."""
     if typing.get_origin(kind) in (list, tuple, Sequence):
-        part = typing.get_args(kind)[0]
-        return "a list of such" if set(alternatives(part)) <= set(beside) else f"a list, each {allowed(part, limits)}"
+        inner = typing.get_args(kind)[0]
+        return (
+            "a list of such"
+            if set(alternatives(inner)) <= set(beside)
+            else f"a list, each {describe_values(inner, limits)}"
+        )
     if kind in (int, float):
         return ", ".join(filter(None, ("a whole number" if kind is int else "a number", str(limits))))
     if kind is str:

@@ -73,4 +73,4 @@ def _built(prior: str | Callable[[Tensor], Tensor], size: int | None, precision:
         return CallablePrior(own_code.find(prior, "package.module:function", where))
     if kind not in names() or (rest and not find(kind).specified):
         raise UserError(f"there is no prior {prior!r}: {nearest(kind, names())}")
-    return find(kind).named(prior, size=size, precision=precision)
+    return find(kind).from_name(prior, size=size, precision=precision)

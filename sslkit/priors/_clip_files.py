@@ -23,7 +23,7 @@ _DTYPES = {
 }
 
 
-def read(path: str | Path, where: str) -> tuple[Any, bool]:
+def read_clip(path: str | Path, where: str) -> tuple[Any, bool]:
     """The content of a file, and whether it is OpenAI's own, whose networks have QuickGELU. No code of it is run.
 
     where: the prior's name in messages. Raises UserError if the file cannot be read.

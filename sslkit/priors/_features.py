@@ -75,13 +75,13 @@ def tabulate(prior: Prior, dataset: "Images", *, cache: Path | None, device: tor
     Raises UserError for a features file that does not fit the data set, see `Prior.check`, for features that are not
     finite or equal for all images, or if the cache cannot be written.
     """
-    table = FeatureTable(_tabulated(prior, dataset, cache, device))
+    table = FeatureTable(_tabulate(prior, dataset, cache, device))
     check_varied(prior.name, table.array)
     table.put(device)
     return table
 
 
-def _tabulated(prior: Prior, dataset: "Images", cache: Path | None, device: torch.device) -> np.ndarray:
+def _tabulate(prior: Prior, dataset: "Images", cache: Path | None, device: torch.device) -> np.ndarray:
     if isinstance(prior, FilePrior):
         prior.check(dataset)
         return prior.array
@@ -107,14 +107,14 @@ def fit(prior: PcaPrior, dataset: "Images", *, cache: Path | None) -> None:
             prior.fit(sample(prior, dataset))
         return
 
-    def fitted(_: Sequence[Sequence[int]]) -> Iterator[np.ndarray]:
+    def fit_prior(_: Sequence[Sequence[int]]) -> Iterator[np.ndarray]:
         prior.fit(sample(prior, dataset))
         yield prior.components_of_fit()
 
     rows = evenly(len(dataset), prior.most_images)
     fitted_to = from_first("the content of the fitted images", lambda: _digest(dataset, rows))
     path = Path(cache) / f"fit-{key_of(prior.identity, fitted_to)}.npy"
-    prior.restore(stored(path, None, fitted, what=what), dataset.channels)
+    prior.restore(stored(path, None, fit_prior, what=what), dataset.channels)
 
 
 def _digest(dataset: "Images", rows: Sequence[int]) -> str:

@@ -83,7 +83,7 @@ class StepFeatures(nn.Module):
                 f"{self.owner} reads the clean images of each batch until method.prepare(images) has been called: call "
                 "it before the loop, or give CroppedImages(..., whole=True)"
             )
-        return _joined(features_of(self.prior, images, self.owner, "the clean images"), 0, gathered)
+        return _join_ranks(features_of(self.prior, images, self.owner, "the clean images"), 0, gathered)
 
     def of_views(self, e: Embeddings, *, gathered: bool = True) -> Tensor:
         """(V N, A) of the augmented views, view by view."""
@@ -92,12 +92,12 @@ class StepFeatures(nn.Module):
                 f"{self.owner}.mode=view needs the augmented views (e.views), which are missing: use mode=cached"
             )
         features = torch.stack([features_of(self.prior, view, self.owner) for view in e.views])  # (V, N_local, A)
-        return _joined(features, 1, gathered).flatten(0, 1)
+        return _join_ranks(features, 1, gathered).flatten(0, 1)
 
     def _slow(self, e: Embeddings, gathered: bool) -> Tensor:
         features = slow_features(e, self.owner)
         return distributed.in_batch_order(features, 0) if gathered else own_rows(features, 0)
 
 
-def _joined(features: Tensor, dim: int, gathered: bool) -> Tensor:
+def _join_ranks(features: Tensor, dim: int, gathered: bool) -> Tensor:
     return distributed.in_batch_order(distributed.gather(features, dim), dim) if gathered else features

@@ -31,15 +31,15 @@ def digest_of(network: nn.Module) -> str:
 
 def _settings(module: nn.Module) -> list[str]:
     """Return the public attributes; private ones may change with a call, as what was computed once."""
-    own = ((name, value) for name, value in sorted(vars(module).items()) if name not in _OF_EVERY_MODULE)
-    return [f"{name}={_told(value)}" for name, value in own if not name.startswith("_")]
+    attributes = ((name, value) for name, value in sorted(vars(module).items()) if name not in _OF_EVERY_MODULE)
+    return [f"{name}={_to_text(value)}" for name, value in attributes if not name.startswith("_")]
 
 
 def _bytes(x: Tensor) -> np.ndarray:
     return x.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
 
 
-def _told(value: Any) -> str:
+def _to_text(value: Any) -> str:
     """Return a value as text: functions and classes by their names, and nothing of other objects.
 
     Nor of mappings: those of timm's networks name the file that the weights came from.
@@ -47,11 +47,11 @@ def _told(value: Any) -> str:
     if isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, (tuple, list)):
-        return str([_told(one) for one in value])
+        return str([_to_text(entry) for entry in value])
     if isinstance(value, Tensor):
         return f"{tuple(value.shape)} {value.dtype} {hashlib.sha256(_bytes(value)).hexdigest()}"
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufc":
         return f"{value.shape} {value.dtype} {hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, functools.partial):
-        return f"{_told(value.func)} {_told(value.args)} {_told(sorted(value.keywords.items()))}"
+        return f"{_to_text(value.func)} {_to_text(value.args)} {_to_text(sorted(value.keywords.items()))}"
     return getattr(value, "__qualname__", "")

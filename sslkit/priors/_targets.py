@@ -115,14 +115,14 @@ class PriorTargets(nn.Module):
             if self.of_itself:
                 return self._slow(e).expand(len(e.z), -1, -1)
             if self.cached:
-                return self.whitened(self._looked_up(e)).expand(len(e.z), -1, -1)
+                return self.whiten(self._look_up(e)).expand(len(e.z), -1, -1)
             if e.views is None:
                 raise UserError(f"{self.owner} needs the augmented views (e.views), which are missing")
             distinct = {id(view): view for view in e.views}  # the parts of one view have one target
-            targets = {key: self.whitened(features_of(self.prior, view, self.owner)) for key, view in distinct.items()}
+            targets = {key: self.whiten(features_of(self.prior, view, self.owner)) for key, view in distinct.items()}
             return torch.stack([targets[id(view)] for view in e.views])
 
-    def whitened(self, features: Tensor) -> Tensor:
+    def whiten(self, features: Tensor) -> Tensor:
         """W (features - mean), (N, A) -> (N, K)."""
         if not self.is_fitted:
             return features @ self._projection(features)
@@ -141,7 +141,7 @@ class PriorTargets(nn.Module):
         varies = target.norm(dim=1, keepdim=True) > LEAST * mean.norm()
         return torch.where(varies, target, 0) @ self._projection(features)
 
-    def _looked_up(self, e: Embeddings) -> Tensor:
+    def _look_up(self, e: Embeddings) -> Tensor:
         if self._table is None:
             raise UserError(f"{self.owner}.mode=cached looks up the clean images: call method.prepare(images) first")
         return self._table.rows(own_rows(e.index, 0))

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.backbones import norm_statistics
-from sslkit.data.loader import spaced
-from sslkit.data.resizing import centre, resized
+from sslkit.data.loader import read_spaced
+from sslkit.data.resizing import centre, fit_size
 from sslkit.errors import UserError
 from sslkit.priors._structure import digest_of
 from sslkit.runtime.device import autocast
@@ -63,7 +63,7 @@ class Prior:
         raise NotImplementedError
 
     @classmethod
-    def named(cls, name: str, *, size: int | None, precision: str) -> "Prior":
+    def from_name(cls, name: str, *, size: int | None, precision: str) -> "Prior":
         """Build the prior from `name`, with its specification after a colon. size, precision: see `build`."""
         raise NotImplementedError
 
@@ -112,33 +112,37 @@ class NetworkPrior(Prior):
     def check(self, dataset: "Images") -> None:
         """Warn of weights of others whose batch normalisation contradicts the images."""
         if self.is_ready_made and not dataset.item.axes and norm_statistics.has_statistics(self.network):
-            pixels = self._sized(self._of_channels(to_float(spaced(dataset, norm_statistics.IMAGES))))
-            said = norm_statistics.contradiction(self.network, pixels, self.mean, self.std)
-            norm_statistics.warn(f"prior {self.name}", said)
+            pixels = self._resize(self._of_channels(to_float(read_spaced(dataset, norm_statistics.IMAGES))))
+            finding = norm_statistics.contradiction(self.network, pixels, self.mean, self.std)
+            norm_statistics.warn(f"prior {self.name}", finding)
 
     def extract(self, pixels: Tensor) -> Tensor:
         if pixels.device != self._device:
             self.network.to(pixels.device)
             self._device = pixels.device
             self._normal = tuple(pixels.new_tensor(x).view(-1, 1, 1) for x in (self.mean, self.std))
-        x = self._sized(self._of_channels(pixels))
+        x = self._resize(self._of_channels(pixels))
         mean, std = self._normal
         x = (x - mean) / std
         with autocast(self.precision, x.device):
             return self.network(x)
 
-    def _sized(self, pixels: Tensor) -> Tensor:
+    def _resize(self, pixels: Tensor) -> Tensor:
         return resize_and_crop(pixels, self.size, self.interpolation, squash=self.is_squashed)
 
     def _of_channels(self, pixels: Tensor) -> Tensor:
         """Pixels with the network's channels: gray (N, 1, H, W) is repeated for three. Raises UserError for others."""
-        given = pixels.shape[1]
-        if self.channels == 3 and given not in (1, 3):
-            raise UserError(f"prior {self.name} takes gray or RGB images, not {given} channels: use prior=pca or hog")
-        if self.channels not in (3, given):
+        channels = pixels.shape[1]
+        if self.channels == 3 and channels not in (1, 3):
+            raise UserError(
+                f"prior {self.name} takes gray or RGB images, not {channels} channels: use prior=pca or hog"
+            )
+        if self.channels not in (3, channels):
             convert = ": data.channels=1 converts them" if self.channels == 1 else ""
             plural = "s" * (self.channels > 1)
-            raise UserError(f"prior {self.name} takes images of {self.channels} channel{plural}, not {given}{convert}")
+            raise UserError(
+                f"prior {self.name} takes images of {self.channels} channel{plural}, not {channels}{convert}"
+            )
         return pixels.expand(-1, self.channels, -1, -1)
 
     @cached_property
@@ -167,7 +171,7 @@ def resize_and_crop(pixels: Tensor, size: int, interpolation: str, *, squash: bo
     both sides to `size`, so that nothing is cut off.
     """
     height, width = pixels.shape[-2:]
-    shape = resized(height, width, size, "squash" if squash else "crop")
+    shape = fit_size(height, width, size, "squash" if squash else "crop")
     if shape != (height, width):
         pixels = F.interpolate(pixels, shape, mode=interpolation, antialias=True, align_corners=False).clamp_(0, 1)
     top, left = centre(*shape, size)

@@ -31,7 +31,7 @@ class ClipPrior(NetworkPrior):
     """
 
     @classmethod
-    def named(cls, name: str, *, size: int | None, precision: str) -> "ClipPrior":
+    def from_name(cls, name: str, *, size: int | None, precision: str) -> "ClipPrior":
         _, model, weights = (*name.split(":", 2), "", "")[:3]
         with torch.random.fork_rng(devices=[]):  # keeps the caller's random state
             network, config = _clip(name, model or CLIP_MODEL, weights)
@@ -60,7 +60,7 @@ def _clip(prior: str, name: str, weights: str) -> tuple[nn.Module, dict]:
         model, settings = _of_file(prior, name, tag, file)
     else:
         settings = _settings(name, tag)
-        model = _made(prior, name, settings, file or tag)
+        model = _create_model(prior, name, settings, file or tag)
     config = {**open_clip.get_model_preprocess_cfg(model), **{key: settings[key] for key in _IMAGES if key in settings}}
     size = config["size"]
     config["size"] = size if isinstance(size, int) else min(size)
@@ -75,8 +75,8 @@ def _split(prior: str, name: str, weights: str) -> tuple[str, str]:
         return "", weights
     tag, _, file = weights.partition(":")
     if not open_clip.is_pretrained_cfg(name, tag):
-        known = open_clip.list_pretrained_tags_by_model(name)
-        listed = nearest(tag, known) if known else "it lists none"
+        tags = open_clip.list_pretrained_tags_by_model(name)
+        listed = nearest(tag, tags) if tags else "it lists none"
         raise UserError(f"prior {prior}: {weights} is no file, and no weights of {name} in open_clip's list: {listed}")
     if file and not os.path.isfile(file):
         raise UserError(f"prior {prior}: there is no file {file}")
@@ -85,31 +85,31 @@ def _split(prior: str, name: str, weights: str) -> tuple[str, str]:
 
 def _of_file(prior: str, name: str, tag: str, file: str) -> tuple[nn.Module, dict[str, Any]]:
     """The model, with its image encoder's weights from a file, and the settings of these weights."""
-    content, is_openai = _clip_files.read(file, f"prior {prior}")
-    settings = _settings(name, tag) if tag else {"quick_gelu": True} if is_openai else _shared(prior, name)
-    model = _made(prior, name, settings, "")
+    content, is_openai = _clip_files.read_clip(file, f"prior {prior}")
+    settings = _settings(name, tag) if tag else {"quick_gelu": True} if is_openai else _common_settings(prior, name)
+    model = _create_model(prior, name, settings, "")
     remedy = f"name the model of these weights, clip:MODEL:{file}"
     match = fill(model.visual, content, network=name, file=file, remedy=remedy)
     say.line(f"prior     {match.line}")
     return model, settings
 
 
-def _made(prior: str, name: str, settings: dict[str, Any], weights: str) -> nn.Module:
+def _create_model(prior: str, name: str, settings: dict[str, Any], weights: str) -> nn.Module:
     """The model of open_clip, with the weights of a tag or a file, or with random ones."""
     import open_clip
 
-    given = {"pretrained": weights} if weights else {"pretrained": None, "pretrained_hf": False}
+    source = {"pretrained": weights} if weights else {"pretrained": None, "pretrained_hf": False}
     asks = weights and not os.path.exists(weights)
     try:
-        with asking_the_hub(f"prior {prior}") if asks else nullcontext(), nullcontext() if weights else _unlogged():
-            return open_clip.create_model(name, force_quick_gelu=bool(settings.get("quick_gelu")), **given)
+        with asking_the_hub(f"prior {prior}") if asks else nullcontext(), nullcontext() if weights else _mute():
+            return open_clip.create_model(name, force_quick_gelu=bool(settings.get("quick_gelu")), **source)
     except Exception as error:  # open_clip, huggingface_hub and urllib raise different errors when offline
         remedy = f"give a local file, prior=clip:{name}:FILE, or a prior without download, prior=pca or prior=hog"
         raise unobtainable(f"prior {prior}", error, remedy) from error
 
 
 @contextmanager
-def _unlogged() -> Iterator[None]:
+def _mute() -> Iterator[None]:
     """Leave out open_clip's warning that a network without weights is random: its weights follow."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
@@ -127,7 +127,7 @@ def _settings(name: str, tag: str) -> dict[str, Any]:
     return {key: about[key] for key in (*_IMAGES, "quick_gelu") if about.get(key) is not None}
 
 
-def _shared(prior: str, name: str) -> dict[str, Any]:
+def _common_settings(prior: str, name: str) -> dict[str, Any]:
     """The settings that all tags of a model have; none where they differ, which is said."""
     import open_clip
 

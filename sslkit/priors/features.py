@@ -39,7 +39,7 @@ class FilePrior(Prior):
             )
 
     @classmethod
-    def named(cls, name: str, *, size: int | None, precision: str) -> "FilePrior":
+    def from_name(cls, name: str, *, size: int | None, precision: str) -> "FilePrior":
         return cls(name, name.partition(":")[2])
 
     def check(self, dataset: "Images") -> None:

@@ -30,7 +30,7 @@ class HogPrior(Prior):
         self.size = size
 
     @classmethod
-    def named(cls, name: str, *, size: int | None, precision: str) -> "HogPrior":
+    def from_name(cls, name: str, *, size: int | None, precision: str) -> "HogPrior":
         return cls(name, size=size or 64)
 
     def extract(self, pixels: Tensor) -> Tensor:
@@ -58,8 +58,8 @@ def hog(gray: Tensor, *, size: int | None = None, cells: int = 8, orientations: 
     # Made outside, the features are ordinary tensors: a loss may save them for its backward pass.
     with torch.inference_mode():
         for images, out in zip(gray.split(at_once), features.split(at_once), strict=True):
-            place, magnitude = _gradients(_centre_square(images, size), orientations)
-            histograms = _histograms(place, magnitude, cells, orientations)
+            bin, magnitude = _gradients(_centre_square(images, size), orientations)
+            histograms = _histograms(bin, magnitude, cells, orientations)
             out.copy_(_blocks(histograms, clip).T)
     return features
 
@@ -109,27 +109,27 @@ def _gradients(gray: Tensor, orientations: int) -> tuple[Tensor, Tensor]:
     torch.sub(gray[2:], gray[:-2], out=dy[1:-1])
     torch.sub(gray[:, 2:], gray[:, :-2], out=dx[:, 1:-1])
     half_turns = torch.atan2(dy, dx).mul_(1 / math.pi).sub_(0.5 / orientations)
-    place = half_turns.sub_(half_turns.floor()).mul_(orientations)
+    bin = half_turns.sub_(half_turns.floor()).mul_(orientations)
     square = dx.mul_(dx).addcmul_(dy, dy)
     # its root, zero of zero: torch.sqrt and torch.hypot are not vectorised on every processor
     magnitude = (square + torch.finfo(square.dtype).tiny).rsqrt_().mul_(square)
-    return place, magnitude
+    return bin, magnitude
 
 
-def _histograms(place: Tensor, magnitude: Tensor, cells: int, orientations: int) -> Tensor:
+def _histograms(bin: Tensor, magnitude: Tensor, cells: int, orientations: int) -> Tensor:
     """(S, S, N) each -> mean votes (orientations, cells, cells, N).
 
     clamp(place - b, 0, 1) is the share of a vote for the bins above b; the difference of two successive ones is the
     share of one bin. Differences are taken after the sum over the cell.
     """
-    side = len(place) // cells
-    place = place.view(cells, side, cells, side, place.shape[-1])
-    magnitude = magnitude.view_as(place)
-    sums = place.new_empty(orientations + 1, *place[:, 0].shape)
+    side = len(bin) // cells
+    bin = bin.view(cells, side, cells, side, bin.shape[-1])
+    magnitude = magnitude.view_as(bin)
+    sums = bin.new_empty(orientations + 1, *bin[:, 0].shape)
     torch.sum(magnitude, 1, out=sums[0])
-    above = torch.empty_like(place)
+    above = torch.empty_like(bin)
     for b in range(orientations):
-        torch.sub(place, b, out=above).clamp_(0, 1).mul_(magnitude)
+        torch.sub(bin, b, out=above).clamp_(0, 1).mul_(magnitude)
         torch.sum(above, 1, out=sums[b + 1])
     sums = sums.sum(3).div_(side**2)
     histograms = sums[:-1] - sums[1:]
@@ -148,8 +148,8 @@ def _blocks(histograms: Tensor, clip: float) -> Tensor:
     blocks = histograms.new_empty(side, side, orientations, 4, count)
     for corner in range(4):
         y, x = divmod(corner, 2)
-        part = histograms[:, y : y + side, x : x + side]
-        torch.minimum(part, limit, out=blocks[:, :, :, corner].permute(2, 0, 1, 3))
+        block = histograms[:, y : y + side, x : x + side]
+        torch.minimum(block, limit, out=blocks[:, :, :, corner].permute(2, 0, 1, 3))
     blocks = blocks.view(side**2, orientations * 4, count)
     # of the blocks divided by the norm; the division itself is part of the last product
     norm = norm.view(side**2, 1, count)

@@ -20,7 +20,7 @@ class IdentityPrior(Prior):
         self.size = size
 
     @classmethod
-    def named(cls, name: str, *, size: int | None, precision: str) -> "IdentityPrior":
+    def from_name(cls, name: str, *, size: int | None, precision: str) -> "IdentityPrior":
         return cls(name, size=size)
 
     def extract(self, pixels: Tensor) -> Tensor:

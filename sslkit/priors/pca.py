@@ -31,7 +31,7 @@ class PcaPrior(Prior):
         self._said = False
 
     @classmethod
-    def named(cls, name: str, *, size: int | None, precision: str) -> "PcaPrior":
+    def from_name(cls, name: str, *, size: int | None, precision: str) -> "PcaPrior":
         return cls(name, size=size or 32)
 
     def _pixels(self, pixels: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ class SelfPrior(Prior):
     resizes = False
 
     @classmethod
-    def named(cls, name: str, *, size: int | None, precision: str) -> "SelfPrior":
+    def from_name(cls, name: str, *, size: int | None, precision: str) -> "SelfPrior":
         return cls(name)
 
     def extract(self, pixels: Tensor) -> Tensor:

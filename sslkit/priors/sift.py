@@ -33,7 +33,7 @@ class SiftPrior(Prior):
         _opencv()
 
     @classmethod
-    def named(cls, name: str, *, size: int | None, precision: str) -> "SiftPrior":
+    def from_name(cls, name: str, *, size: int | None, precision: str) -> "SiftPrior":
         return cls(name, size=size or 64)
 
     def extract(self, pixels: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ class TimmPrior(NetworkPrior):
     """`timm:NAME[(ARGUMENTS)][:FILE[:PART]]`, see `pretrained.load`."""
 
     @classmethod
-    def named(cls, name: str, *, size: int | None, precision: str) -> "TimmPrior":
+    def from_name(cls, name: str, *, size: int | None, precision: str) -> "TimmPrior":
         word = words.parse(name, f"prior {name}")
         local = f"prior=timm:{word.network}:FILE, or a prior without download, prior=pca or prior=hog"
         made = timm_network(word, where=f"prior {name}", local=local)

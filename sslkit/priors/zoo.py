@@ -16,7 +16,7 @@ class ZooPrior(NetworkPrior):
     """`zoo:FOLDER`, of an entry, or `zoo:efficientnet_lite0`, 1 or 2, of their wheels."""
 
     @classmethod
-    def named(cls, name: str, *, size: int | None, precision: str) -> "ZooPrior":
+    def from_name(cls, name: str, *, size: int | None, precision: str) -> "ZooPrior":
         which = name.partition(":")[2]
         if which in wheels.WHEELS:
             made = timm_network(words.parse(which, f"prior {name}"), where=f"prior {name}", local=name)
@@ -32,8 +32,8 @@ class ZooPrior(NetworkPrior):
 def _of_entry(prior: str, which: str) -> tuple[torch.nn.Module, dict]:
     folder = Path(which).expanduser()
     if not which or not folder.is_dir():
-        known = ", ".join(wheels.WHEELS)
-        raise UserError(f"prior {prior}: there is no such zoo entry: give the folder of one, or {known}")
+        names = ", ".join(wheels.WHEELS)
+        raise UserError(f"prior {prior}: there is no such zoo entry: give the folder of one, or {names}")
     entry = ZooEntry.load(folder)
     body, norm = entry.fields("backbone", "normalize")
     if (item := item_of(body.get("frames"))).axes:

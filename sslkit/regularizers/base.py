@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from torch import Tensor, nn
 
 from sslkit.embeddings import Embeddings
-from sslkit.errors import UserError, shown
+from sslkit.errors import UserError, format_value
 from sslkit.options.ranges import ChosenRatio, ChosenShare
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Regularizer(nn.Module):
         waits = balance == "auto" and bool(self.automatic)
         if balance is not None and not waits and not (isinstance(balance, Real) and 0 < balance < math.inf):
             words = "auto, a number above 0," if self.automatic else "a number above 0,"
-            raise UserError(f"balance must be {words} or None for no balance, got {shown(balance)}")
+            raise UserError(f"balance must be {words} or None for no balance, got {format_value(balance)}")
         if balance_until is not None and not 0 <= balance_until <= 1:
             raise UserError(f"balance_until must be from 0 to 1, a share of the run, got {balance_until}")
         self.balance, self.balance_until = balance, balance_until
@@ -101,7 +101,7 @@ class Regularizer(nn.Module):
     def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
         """Weighted scalars by name.
 
-        e: the step over all ranks (`Embeddings.gathered`); e.index is gathered as well, e.views is not.
+        e: the step over all ranks (`Embeddings.gather`); e.index is gathered as well, e.views is not.
         images: (N_local, C, H, W) this rank's clean images, uint8 or float in [0, 1]; may be None if needs_images is
             False.
         """

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from sslkit.errors import UserError
-from sslkit.files.blocks import Blocks, create_npy, unfinished
+from sslkit.files.blocks import Blocks, create_npy, unfinished_path
 from sslkit.files.store import Codec, Store
 from sslkit.files.writing import ELSEWHERE, unwritable
 from sslkit.runtime.distributed import rank, world_size
@@ -49,7 +49,7 @@ def computed_in_blocks(
                 if store.read() is None:
                     if refused:
                         raise refused
-                    folder = unfinished(store.path).name
+                    folder = unfinished_path(store.path).name
         folder = from_all(what, folder)[sharers[0]]
         blocks = Blocks(store.path.with_name(folder), rows, block, what) if folder else None
         with together(what):  # before one is written, so that all divide the same
@@ -64,7 +64,7 @@ def computed_in_blocks(
         with together(what):
             if blocks and place == 0:
                 if store.read() is None:  # else another machine was faster, on a disk without locks
-                    with blocks.published(store.path) as whole:
+                    with blocks.publish(store.path) as whole:
                         publish(blocks, whole)
                 blocks.discard()
     return _visible(store)
@@ -93,7 +93,7 @@ def stored(path: Path, rows: int | None, compute: Compute, *, what: str, unit: i
                 others.check()
 
     def publish(blocks: Blocks, whole: Path) -> None:
-        row = next(blocks.finished())["x"].shape[1:]
+        row = next(blocks.read_done())["x"].shape[1:]
         array = create_npy(whole, (rows, *row) if unit else row)
         blocks.join("x", array if unit else array[None])
 

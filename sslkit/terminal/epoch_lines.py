@@ -49,12 +49,12 @@ def _sum(epoch: Epoch, weights: Mapping[str, float]) -> list[str]:
     for name, value in epoch.terms.items():
         weight = float(f"{weights.get(name, 1):.3g}")  # a balanced one has any number of digits
         times = "" if weight == 1 else f"{weight:g} x "
-        parts.append(f"{times}{name} {_rounded(value / weight if weight else value, last / (weight or 1))}")
+        parts.append(f"{times}{name} {_round(value / weight if weight else value, last / (weight or 1))}")
     first, *others = parts
-    return [f"loss {shown} = {first}", *(f" + {part}" for part in others)]
+    return [f"loss {shown} = {first}", *(f" + {term}" for term in others)]
 
 
-def _rounded(value: float, step: float) -> str:
+def _round(value: float, step: float) -> str:
     """A value to the digits of `step`, but at least to two significant ones."""
     if not value:
         return "0"

@@ -62,9 +62,9 @@ class _Printer(logging.Handler):
     """Prints to the current sys.stdout, in lines that fit the terminal; a warning stays one line."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        kept = sys.stdout.encoding or "utf-8"  # that of an old terminal lacks most letters
-        said = record.getMessage().encode(kept, "backslashreplace").decode(kept)
-        print(said if record.levelno >= logging.WARNING else folded(said), flush=True)
+        encoding = sys.stdout.encoding or "utf-8"  # that of an old terminal lacks most letters
+        message = record.getMessage().encode(encoding, "backslashreplace").decode(encoding)
+        print(message if record.levelno >= logging.WARNING else fold(message), flush=True)
 
 
 def print_lines() -> None:
@@ -75,7 +75,7 @@ def print_lines() -> None:
 
 
 @contextmanager
-def printed_by_default() -> Iterator[None]:
+def print_by_default() -> Iterator[None]:
     """Print every line meanwhile, unless there is a handler for it: that of a command line, or of one's own logging."""
     if LOG.hasHandlers():
         yield
@@ -118,7 +118,7 @@ def _written(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{','.join(map(_written, value))}]"
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{name}:{_written(one)}" for name, one in value.items()) + "}"
+        return "{" + ",".join(f"{name}:{_written(entry)}" for name, entry in value.items()) + "}"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = str(value)
@@ -142,18 +142,18 @@ def printable(text: str, keep: str = "\n") -> str:
     return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def folded(text: str, width: int | None = None) -> str:
+def fold(text: str, width: int | None = None) -> str:
     """Return the text with lines of at most `width` (None: `columns()`), continued below the text of their label.
 
     A command is continued after a backslash, as a shell reads it. A word that is longer, such as a path, has a line of
     its own.
     """
     width = width or columns()
-    return "\n".join(part for line in text.split("\n") for part in _lines(line, width, *_label(line)))
+    return "\n".join(piece for line in text.split("\n") for piece in _lines(line, width, *_label(line)))
 
 
-def reflowed(text: str, width: int | None = None) -> str:
-    """Return a docstring with its paragraphs filled anew; a line that begins with a command stays one, see `folded`.
+def reflow(text: str, width: int | None = None) -> str:
+    """Return a docstring with its paragraphs filled anew; a line that begins with a command stays one, see `fold`.
 
     What is said of a command is in brackets at the end of its line.
     """
@@ -166,7 +166,7 @@ def reflowed(text: str, width: int | None = None) -> str:
             lines[-1] += f" {line}"
         else:
             lines.append(line)
-    return "\n".join(part for line in lines for part in _lines(line, width, "", 0))
+    return "\n".join(piece for line in lines for piece in _lines(line, width, "", 0))
 
 
 def entry(name: str, text: str, column: int, width: int | None = None) -> str:

@@ -10,7 +10,7 @@ GAP = "  "
 INDENT = "  "  # of cells below a name on a line of its own
 
 
-def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = (), width: int | None = None) -> str:
+def align(lines: Sequence[Sequence[str]], right: Collection[int] = (), width: int | None = None) -> str:
     """Return aligned columns with a rule below the header, at most `width` wide (None: `columns()`).
 
     A wider table has its cells but the first folded at blanks; if that is not enough, each row's first cell on a line
@@ -18,7 +18,7 @@ def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = (), width: 
     below it. right: indices of the columns aligned right.
     """
     width, lines = width or columns(), _printable(lines)
-    if widths := _fitted(lines, width):
+    if widths := _fit_widths(lines, width):
         return "\n".join(_rows(lines, widths, right, width))
     return below_names(lines, right, width)
 
@@ -26,7 +26,7 @@ def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = (), width: 
 def below_names(lines: Sequence[Sequence[str]], right: Collection[int] = (), width: int | None = None) -> str:
     """Return a table with each row's first cell on a line of its own, in blocks of the other columns that fit.
 
-    The arguments are those of `aligned`.
+    The arguments are those of `align`.
     """
     width, lines = width or columns(), _printable(lines)
     blocks = _blocks(lines, width - len(INDENT))
@@ -37,11 +37,11 @@ def _printable(lines: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[printable(cell, keep="") for cell in line] for line in lines]
 
 
-def _fitted(lines: Sequence[Sequence[str]], width: int) -> list[int] | None:
+def _fit_widths(lines: Sequence[Sequence[str]], width: int) -> list[int] | None:
     """The widths of the columns, the widest narrowed by folding until all fit; None if single words are too wide."""
     cells = list(zip(*_whole(lines), strict=True))
     widths = [max(map(len, column)) for column in cells]
-    least = [max((len(part) for cell in column for part in PART.findall(cell)), default=0) for column in cells]
+    least = [max((len(word) for cell in column for word in PART.findall(cell)), default=0) for column in cells]
     least[0] = widths[0]
     over = sum(widths) + len(GAP) * (len(widths) - 1) - width
     if over > sum(widths) - sum(least):
@@ -63,8 +63,8 @@ def _rows(lines: Sequence[Sequence[str]], widths: Sequence[int], right: Collecti
         for depth in range(max(map(len, folds))):
             parts = [fold[depth] if depth < len(fold) else "" for fold in folds]
             yield GAP.join(
-                part.rjust(w) if i in right else part.ljust(w)
-                for i, (part, w) in enumerate(zip(parts, widths, strict=True))
+                cell.rjust(w) if i in right else cell.ljust(w)
+                for i, (cell, w) in enumerate(zip(parts, widths, strict=True))
             ).rstrip()
         if number == 0:
             yield GAP.join("-" * w for w in widths)
@@ -86,8 +86,8 @@ def _blocks(lines: Sequence[Sequence[str]], width: int) -> list[list[int]]:
 def _block(lines: Sequence[Sequence[str]], block: Sequence[int], right: Collection[int], width: int) -> Iterator[str]:
     """The lines of some columns, each row below its first cell."""
     inner = [[line[i] for i in block] for line in _whole(lines)]
-    widths = _fitted(inner, width - len(INDENT)) or [max(map(len, column)) for column in zip(*inner, strict=True)]
-    aside = {place for place, i in enumerate(block) if i in right}
+    widths = _fit_widths(inner, width - len(INDENT)) or [max(map(len, column)) for column in zip(*inner, strict=True)]
+    aside = {position for position, i in enumerate(block) if i in right}
     for number, line in enumerate(lines):
         yield from hung(PART.findall(line[0]), "", 0, width)
         if not _spans(line, lines[0]):

@@ -20,7 +20,7 @@ from sslkit.composition.method import Method, method
 from sslkit.composition.step_checks import check_batch, check_clips
 from sslkit.data.decode.fill import AUTO
 from sslkit.data.images import Images
-from sslkit.data.loader import batches_in_order, spaced
+from sslkit.data.loader import batches_in_order, read_spaced
 from sslkit.data.mirror import is_mirrored
 from sslkit.data.views.recipe import SMALL, SMALL_SCALE
 from sslkit.errors import UserError, nearest
@@ -248,7 +248,7 @@ def started(config: Config, data: Data, module: nn.Module | None) -> Backbone:
         backbone=config.backbone,
     )
     if frames is None and words.parse(config.init, "").kind and norm_statistics.has_statistics(body.net):
-        pixels = spaced(clean_images(data.train, data.image_size), norm_statistics.IMAGES)
+        pixels = read_spaced(clean_images(data.train, data.image_size), norm_statistics.IMAGES)
         said = norm_statistics.contradiction(body.net, pixels, *body.recipe.origin.normalize)
         norm_statistics.warn(f"init={config.init}", said)
     if config.freeze_norm:

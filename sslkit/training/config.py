@@ -8,11 +8,11 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from sslkit.data.image_options import MOST_PIXELS, PAGES, VALUES, DataOptions
-from sslkit.data.images import joined
+from sslkit.data.images import join_paths
 from sslkit.data.sources.objects import as_source, name_of
-from sslkit.errors import UserError, shown
+from sslkit.errors import UserError, format_value
 from sslkit.numerics.neighbours import K
-from sslkit.options.settings import as_plain, nested, overlaid, setting, storable
+from sslkit.options.settings import as_plain, nest, overlaid, setting, storable
 from sslkit.runtime.context import Computing
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -49,7 +49,7 @@ class DataConfig:
     )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "source", joined(self.source))
+        object.__setattr__(self, "source", join_paths(self.source))
 
     @property
     def is_video(self) -> bool:
@@ -212,8 +212,7 @@ def _grouped(given: Mapping[str, Any]) -> dict[str, Any]:
     if any(str(key).startswith("method.") for key in given):
         given = {"method": Config.method, **given}
     groups = {
-        key: as_plain(dict(value) if isinstance(value, Mapping) else value)
-        for key, value in nested(given, SHORT).items()
+        key: as_plain(dict(value) if isinstance(value, Mapping) else value) for key, value in nest(given, SHORT).items()
     }
     apart = [key for key in ("data", "optimizer") if key in groups and not isinstance(groups[key], Mapping)]
     return groups | {key: {SHORT[key]: groups[key]} for key in apart}
@@ -248,7 +247,7 @@ def _check(config: Config) -> None:
     """Check the settings that depend on each other; `overlaid` has checked each one alone."""
     name = config.method if isinstance(config.method, str) else config.method.get("name")
     if not isinstance(name, str):
-        raise UserError(f'method needs a name: {{"name": "byol+dsa", ...}}, got {shown(config.method)}')
+        raise UserError(f'method needs a name: {{"name": "byol+dsa", ...}}, got {format_value(config.method)}')
     if config.device.partition(":")[0] not in DEVICES:
         raise UserError(f"device={config.device} is none: {', '.join(DEVICES)} or cuda:1")
     few = min(config.eval.tsne, config.eval.max_images)
@@ -271,8 +270,9 @@ def check_optimizer(optimizer: OptimizerConfig, epochs: float) -> None:
     """Raises UserError for a rate that falls before it has risen, and for LARS without one."""
     if optimizer.schedule == "step" and max(optimizer.drops, default=0) >= epochs:
         raise UserError(
-            f"optimizer.drops={shown(list(optimizer.drops))} are epochs before the end, and the run has {epochs:g}: "
-            "the learning rate would fall before its first step; give later ones, such as optimizer.drops=[2,1]"
+            f"optimizer.drops={format_value(list(optimizer.drops))} are epochs before the end, and the run has "
+            f"{epochs:g}: the learning rate would fall before its first step; give later ones, such as "
+            "optimizer.drops=[2,1]"
         )
     if optimizer.name == "lars" and optimizer.lr is None:
         raise UserError(
@@ -308,9 +308,13 @@ def asked_for(
         return Config.from_mapping(groups), None
     config = {"method": given} if isinstance(given, str) else {} if given is None else given
     if not isinstance(config, Mapping):
-        raise UserError(f"settings are a mapping, such as {{'method': 'simclr', 'epochs': 100}}; got {shown(given)}")
+        raise UserError(
+            f"settings are a mapping, such as {{'method': 'simclr', 'epochs': 100}}; got {format_value(given)}"
+        )
     if twice := sorted(set(config) & set(settings)):
-        raise UserError(f"{twice[0]} is given twice: {shown(config[twice[0]])} and {shown(settings[twice[0]])}")
+        raise UserError(
+            f"{twice[0]} is given twice: {format_value(config[twice[0]])} and {format_value(settings[twice[0]])}"
+        )
     config = _grouped({**config, **settings})
     source = config.get("data", {}).get("source", "")
     if isinstance(source, (str, Mapping)):

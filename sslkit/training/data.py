@@ -129,7 +129,7 @@ def clean_images(images: Images, size: int) -> Images:
 def _open_videos(config: Config) -> Data:
     """Random clips for training, new in each epoch, and the center clips for evaluation and priors."""
     train, size, options = _train_videos(config)
-    clean = train.sampled("center").at(image_size=size, channels=3, fit="crop")
+    clean = train.with_sampling("center").at(image_size=size, channels=3, fit="crop")
 
     def judge(split: str) -> Images:
         if split == train.split:
@@ -189,7 +189,7 @@ def _number_as_learned(query: Images, bank: Images) -> None:
     if unseen and processes.is_main():
         lost = int((query.labels >= 0).sum() - (labels >= 0).sum())
         say.warning(
-            f"warning: {query.name}: train has no image of {class_names.listed(unseen)}, so that "
+            f"warning: {query.name}: train has no image of {class_names.list_names(unseen)}, so that "
             f"{counted(lost, 'held-out image')} of these classes are not used for evaluation"
         )
     query.labels, query.classes = labels, bank.classes

@@ -21,7 +21,7 @@ from sslkit.runtime.hardware import GIB
 from sslkit.runtime.pretended import DEVICE, Work, counting, placed
 from sslkit.terminal import say
 from sslkit.terminal.say import lasting
-from sslkit.terminal.tables import aligned
+from sslkit.terminal.tables import align
 from sslkit.training.build import RATE, batches
 from sslkit.training.config import Config, OptimizerConfig
 from sslkit.training.data import Data
@@ -161,7 +161,7 @@ def _step(
     method.after_step(0.5)
 
 
-@say.printed_by_default()
+@say.print_by_default()
 def announce(config: Config, data: Data, built: Method) -> None:
     """Print the memory by batch and the least time by card of a run that is not started."""
     precision = "bfloat16" if config.precision == "auto" else config.precision
@@ -177,8 +177,8 @@ def announce(config: Config, data: Data, built: Method) -> None:
         f"{'card' if ranks == 1 else 'cards'}: nothing is computed\n"
         f"memory    {held.line(steps[batch].peak, batch)}{_several(ranks, config.trainer.strategy, more)}"
     )
-    say.lines(aligned(_by_batch(batch, need), right=range(5)))
-    say.lines(aligned(_by_card(config, data, batch, ranks, steps[batch], need), right=range(1, 6)))
+    say.lines(align(_by_batch(batch, need), right=range(5)))
+    say.lines(align(_by_card(config, data, batch, ranks, steps[batch], need), right=range(1, 6)))
     say.lines(f"note      {LEFT_OUT}")
 
 

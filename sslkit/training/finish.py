@@ -133,7 +133,9 @@ def _keep_head(entry: ZooEntry, config: Config, method: Method) -> None:
     if layers is not None:
         labels = method.objective.needs_labels
         name, made = (LABELS, "classifier") if labels else (PROTOTYPES, "predictions over the prototypes")
-        entry.keep_head(Head.of(name, layers, {"data": config.data.source, "made": f"the {made} of the training"}))
+        entry.keep_head(
+            Head.from_layers(name, layers, {"data": config.data.source, "made": f"the {made} of the training"})
+        )
 
 
 def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from sslkit.data.views.augmentation import contact_sheet, view_generator
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.data.views.crops import Crops
 from sslkit.files.writing import write_whole
-from sslkit.numerics.captions import captioned
+from sslkit.numerics.captions import caption
 from sslkit.objectives.base import Hidden
 
 FILMS, SHOWN_FRAMES = 3, 8  # videos, and frames of each, in the picture of clip views
@@ -72,7 +72,7 @@ def save_views(method: Method, images: Images | CroppedImages, path: Path) -> No
     notes += [f"{most:,} of {len(images):,} are shown, {sample}."] if most < len(images) else []
     title, note = f"Views of {path.parent.name}", " ".join(notes)
     with write_whole(path) as partial:
-        captioned(grid, columns.names, rows, title=title, note=note).save(partial, format="png")
+        caption(grid, columns.names, rows, title=title, note=note).save(partial, format="png")
 
 
 def spread(n: int, most: int) -> list[int]:

@@ -17,7 +17,7 @@ from sslkit.data import same_data
 from sslkit.data.images import Images
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import RunFailed, UserError
-from sslkit.files.leases import owned
+from sslkit.files.leases import own_folder
 from sslkit.files.writing import sweep
 from sslkit.runtime import loggers, processes
 from sslkit.runtime.callers import process_kept
@@ -46,7 +46,7 @@ from sslkit.zoo.entry import ZooEntry
 _TRAINED: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # module objects that were given as backbone
 
 
-@say.printed_by_default()
+@say.print_by_default()
 @process_kept()
 def pretrain(
     config: Mapping[str, Any] | Config | str | None = None,
@@ -143,7 +143,7 @@ def train(
     Raises KeyboardInterrupt, with the way to go on, when a signal stops it.
     """
     try:
-        with owned(folder, "trains in") if processes.is_main() else nullcontext():
+        with own_folder(folder, "trains in") if processes.is_main() else nullcontext():
             return _train(config, data, method, folder, checkpoint, asked)
     except KeyboardInterrupt as stop:
         raise KeyboardInterrupt(f"stopped; {how_to_go_on(folder)}") from stop

@@ -139,5 +139,5 @@ def features(method: Method, clean: KeptImages, *, batch_size: int = 256) -> tup
 def _embedded(method: Method, pixels: Tensor) -> Tensor:
     """Images (N, C, H, W) or clips (N, R, C, T, H, W), in [0, 1] -> (N, F)."""
     if pixels.dim() == 4:
-        return method.backbone(method.normalized(pixels))
-    return method.backbone(method.normalized(pixels.flatten(0, 1))).unflatten(0, pixels.shape[:2]).mean(1)
+        return method.backbone(method.normalize_pixels(pixels))
+    return method.backbone(method.normalize_pixels(pixels.flatten(0, 1))).unflatten(0, pixels.shape[:2]).mean(1)

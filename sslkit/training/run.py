@@ -14,7 +14,7 @@ from sslkit.data.sources.named import name_of_tables
 from sslkit.errors import UserError
 from sslkit.files.reading import regular
 from sslkit.files.writing import check_name, sweep, write_text
-from sslkit.options.members import filled
+from sslkit.options.members import fill_options
 from sslkit.runtime import checkpoint, processes
 from sslkit.terminal import say
 from sslkit.training.config import Config, as_in
@@ -192,7 +192,7 @@ def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
         return {}
     before, now = settings.to_dict(), as_in(config, settings).to_dict()
     now |= {name: before[name] for name in unsaid(config)}
-    before["method"], now["method"] = filled(before["method"]), filled(now["method"])
+    before["method"], now["method"] = fill_options(before["method"]), fill_options(now["method"])
     other = {k: (before[k], now[k]) for k in now if k not in MAY_CHANGE and _plain(before[k]) != _plain(now[k])}
     if "method" in other and before["method"]["name"] == now["method"]["name"]:
         other |= _apart("method", *other.pop("method"))
@@ -244,7 +244,7 @@ def _plain(value: object) -> object:
 def finished(folder: Path) -> bool:
     """Return whether the run has written its entry, whole or damaged, and its card lists nothing still to be made."""
     try:
-        return not card.read(folder / CARD).get("missing")
+        return not card.read_card(folder / CARD).get("missing")
     except UserError:
         return (folder / CARD).is_file()
 

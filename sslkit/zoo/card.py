@@ -136,7 +136,7 @@ EXPORT: dict[str, Any] = _object(
 SCHEMAS = {"card": SCHEMA, "export": EXPORT}
 
 
-def read(path: Path) -> dict[str, Any]:
+def read_card(path: Path) -> dict[str, Any]:
     """The card in a file, checked. Raises UserError if it is not JSON, does not fit, or has a newer format."""
     card = reading.read_json(path, "take the card from a copy, or train the entry again")
     check(card, path)
@@ -186,7 +186,7 @@ def _check_schema(content: Any, path: Path, kind: str) -> None:
     errors = sorted(faults, key=lambda error: [str(step) for step in error.absolute_path])
     if errors:
         more = f" (and {len(errors) - 1} more such faults)" if len(errors) > 1 else ""
-        raise UserError(f"{path}: {_said(errors[0], kind)}{more}")
+        raise UserError(f"{path}: {_describe(errors[0], kind)}{more}")
 
 
 def _pixels_fault(card: dict[str, Any]) -> str:
@@ -205,13 +205,13 @@ def _pixels_fault(card: dict[str, Any]) -> str:
     return ""
 
 
-def _said(error: Any, kind: str) -> str:
+def _describe(error: Any, kind: str) -> str:
     """`backbone.image_size is '28', expected a whole number of pixels, at least 1`."""
     field = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path).lstrip(".")
     if error.validator == "required":
         name = next(name for name in error.validator_value if name not in error.instance)
-        known = error.schema.get("properties", SCHEMAS[kind]["properties"])
-        return f"{field}{'.' if field else ''}{name} is missing, expected {known[name]['description']}"
+        properties = error.schema.get("properties", SCHEMAS[kind]["properties"])
+        return f"{field}{'.' if field else ''}{name} is missing, expected {properties[name]['description']}"
     shown = json.dumps(error.instance)
     shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
     return f"{field or f'the {kind}'} is {shown}, expected {error.schema['description']}"

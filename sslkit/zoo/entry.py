@@ -11,7 +11,7 @@ from sslkit.backbones.words import kind_of
 from sslkit.data.items import item_of
 from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
-from sslkit.files.reading import escaped
+from sslkit.files.reading import escape
 from sslkit.files.writing import write_text, write_whole
 from sslkit.zoo import card as cards
 from sslkit.zoo import heads, weights
@@ -52,7 +52,7 @@ class ZooEntry:
             if is_ready_made(str(folder)):
                 raise UserError(f"{folder} is no zoo entry; in Python: net = evaluation.load_model({str(folder)!r})")
             raise UserError(f"{folder} is no zoo entry: {' and '.join(missing)} missing; {_instead(folder)}")
-        return cls(folder, cards.read(folder / CARD))
+        return cls(folder, cards.read_card(folder / CARD))
 
     @property
     def range(self) -> tuple[float, float] | None:
@@ -93,7 +93,7 @@ class ZooEntry:
         """
         state = self.state_dict()
         if net is None:
-            net = self.untrained(trust=trust)
+            net = self.random_network(trust=trust)
         return weights.fill(net, state, self.folder / WEIGHTS).eval()
 
     def head(self, name: str) -> nn.Sequential:
@@ -101,7 +101,7 @@ class ZooEntry:
 
         Raises UserError for a head that is missing, damaged, or of another backbone.
         """
-        return heads.read(self.folder, name, weights.sha256(self.folder / WEIGHTS))
+        return heads.read_head(self.folder, name, weights.sha256(self.folder / WEIGHTS))
 
     def keep_head(self, head: heads.Head) -> ZooEntry:
         """Keep a source head beside the weights, its recipe in the card, and return the entry with the new card.
@@ -109,10 +109,10 @@ class ZooEntry:
         Raises UserError if it cannot be written.
         """
         heads.write(self.folder, head, weights.sha256(self.folder / WEIGHTS))
-        known = cards.read(self.folder / CARD).get("source_heads", {})
-        return update(self, source_heads={**known, head.name: head.recipe})
+        heads_of_card = cards.read_card(self.folder / CARD).get("source_heads", {})
+        return update(self, source_heads={**heads_of_card, head.name: head.recipe})
 
-    def untrained(self, *, trust: str | Sequence[str] | None = ()) -> nn.Module:
+    def random_network(self, *, trust: str | Sequence[str] | None = ()) -> nn.Module:
         """The network of the card, with random weights from torch's generator. trust, and errors: as in `backbone`."""
         from sslkit.backbones import network_lines  # loads torch
 
@@ -165,7 +165,7 @@ def save(folder: str | Path, state: dict[str, Tensor], card: dict[str, Any]) -> 
     import safetensors.torch
 
     folder = Path(folder)
-    text = cards.written(card := escaped(card), folder / CARD)
+    text = cards.written(card := escape(card), folder / CARD)
     with write_whole(folder / WEIGHTS) as partial:
         partial.write_bytes(safetensors.torch.save(state))
     write_text(folder / CARD, text)
@@ -178,7 +178,7 @@ def update(entry: ZooEntry, **fields: Any) -> ZooEntry:
     Raises UserError for a value that does not fit `sslkit.zoo.card`; the card is then unchanged.
     """
     path = entry.folder / CARD
-    card = cards.read(path) | escaped(fields)
+    card = cards.read_card(path) | escape(fields)
     text = cards.written(card, path)
     write_text(path, text)
     return ZooEntry(entry.folder, card)

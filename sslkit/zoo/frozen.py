@@ -49,13 +49,13 @@ class About:
     range: tuple[float, float] | None = None
 
     def content(self, **more: Any) -> dict[str, Any]:
-        """The metadata for a JSON file; more: further fields, ignored by `of`."""
-        own = dataclasses.asdict(self)
+        """The metadata for a JSON file; more: further fields, ignored by `from_content`."""
+        fields = dataclasses.asdict(self)
         if self.frames is None:
-            del own["frames"], own["stride"]
+            del fields["frames"], fields["stride"]
         if self.range is None:
-            del own["range"]
-        return {"format": FORMAT, **own, **more}
+            del fields["range"]
+        return {"format": FORMAT, **fields, **more}
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -64,10 +64,10 @@ class About:
     @classmethod
     def from_json(cls, text: str, path: Path) -> "About":
         """Raises UserError, naming `path`, for text that `to_json` did not write, or that a newer sslkit wrote."""
-        return cls.of(reading.parse_json(text, path, "export again"), path)
+        return cls.from_content(reading.parse_json(text, path, "export again"), path)
 
     @classmethod
-    def of(cls, given: Any, path: Path) -> "About":
+    def from_content(cls, given: Any, path: Path) -> "About":
         """Read the content of a JSON file, see `from_json`."""
         number = given.get("format") if isinstance(given, dict) else None
         if isinstance(number, int) and number > FORMAT:
@@ -76,8 +76,8 @@ class About:
             card.check_export(given, path)
         except UserError as error:
             raise UserError(f"{error}: the metadata written by sslkit are damaged, export again") from error
-        known = {f.name: given.get(f.name, f.default) for f in dataclasses.fields(cls)}
-        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in known.items()})
+        values = {f.name: given.get(f.name, f.default) for f in dataclasses.fields(cls)}
+        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
 
     @property
     def input_size(self) -> tuple[int, ...]:
@@ -107,14 +107,14 @@ class Frozen(nn.Module):
         return self.net(x)
 
     def normalize(self, pixels: Tensor) -> Tensor:
-        """Normalise pixels (B, C, H, W) or (B, C, T, H, W) for the network, see `normalized`."""
-        return normalized(pixels, self.mean, self.std, self.name, self.about.range)
+        """Normalise pixels (B, C, H, W) or (B, C, T, H, W) for the network, see `normalize_pixels`."""
+        return normalize_pixels(pixels, self.mean, self.std, self.name, self.about.range)
 
     def extra_repr(self) -> str:
         return f"{self.name}: {self.about.input_size} -> {self.width}, mean={self.mean}, std={self.std}"
 
 
-def normalized(
+def normalize_pixels(
     pixels: Tensor,
     mean: Sequence[float],
     std: Sequence[float],

@@ -38,7 +38,7 @@ class Head:
     recipe: dict[str, Any]
 
     @classmethod
-    def of(cls, name: str, layers: nn.Sequential, recipe: dict[str, Any]) -> Head:
+    def from_layers(cls, name: str, layers: nn.Sequential, recipe: dict[str, Any]) -> Head:
         """layers: features (N, F) -> logits (N, S): Linear, BatchNorm1d after it, ReLU, GELU, Identity, UnitLength.
 
         recipe: without the number of classes, which is that of the logits. Raises UserError for other layers.
@@ -46,8 +46,8 @@ class Head:
         kinds, linear = _plain(layers)
         state = {}
         for number, pair in enumerate(linear):
-            for part, value in zip(("weight", "bias"), pair, strict=True):
-                state[f"{number}.{part}"] = value.detach().float().cpu().contiguous().clone()
+            for kind, value in zip(("weight", "bias"), pair, strict=True):
+                state[f"{number}.{kind}"] = value.detach().float().cpu().contiguous().clone()
         return cls(name, kinds, state, {"classes": len(linear[-1][0]), **recipe})
 
 
@@ -65,7 +65,7 @@ def write(folder: Path, head: Head, backbone: str) -> None:
         partial.write_bytes(weights.as_bytes(head.state, metadata))
 
 
-def read(folder: Path, name: str, backbone: str) -> nn.Sequential:
+def read_head(folder: Path, name: str, backbone: str) -> nn.Sequential:
     """The layers of a head in eval mode, features (N, F) -> logits (N, S). backbone: the sha256 of the backbone's file.
 
     Raises UserError for a damaged file, one that `write` did not make, and the head of another backbone.
@@ -99,7 +99,7 @@ def _plain(layers: nn.Sequential) -> tuple[list[str], list[tuple[Tensor, Tensor]
             bias = layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias
             linear.append((layer.weight, bias))
         elif isinstance(layer, nn.BatchNorm1d) and kinds[-1:] == ["linear"]:
-            linear[-1] = _folded(*linear[-1], layer)
+            linear[-1] = _fold(*linear[-1], layer)
         elif isinstance(layer, nn.GELU) and layer.approximate == "none":
             kinds.append("gelu")
         elif isinstance(layer, nn.ReLU):
@@ -113,7 +113,7 @@ def _plain(layers: nn.Sequential) -> tuple[list[str], list[tuple[Tensor, Tensor]
     return kinds, linear
 
 
-def _folded(weight: Tensor, bias: Tensor, norm: nn.BatchNorm1d) -> tuple[Tensor, Tensor]:
+def _fold(weight: Tensor, bias: Tensor, norm: nn.BatchNorm1d) -> tuple[Tensor, Tensor]:
     """One Linear for a Linear and the batch norm after it, by the running statistics."""
     scale = (norm.running_var.double() + norm.eps).rsqrt()
     if norm.weight is not None:

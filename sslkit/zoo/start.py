@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from sslkit.backbones import builder, fitting, network_lines, published, wheels, words
 from sslkit.backbones.base import Backbone, Origin, Recipe
 from sslkit.backbones.pretrained import head_names, load, no_model, normalization, timm_network
-from sslkit.backbones.weight_files import parted
+from sslkit.backbones.weight_files import split_part
 from sslkit.backbones.words import Word
 from sslkit.data.items import IMAGE, Item, item_of
 from sslkit.errors import UserError
@@ -58,11 +58,11 @@ def _of_timm(word: str, parts: Word, image_size: int, in_chans: int, item: Item,
         raise no_model(f"init={word}", name)
     config = timm.get_pretrained_cfg(name).to_dict()
     _check_use(word, name, config["input_size"][0], in_chans, item, backbone)
-    body = builder.published(name, image_size=image_size, in_chans=in_chans, arguments=parts.arguments)
+    body = builder.build_published(name, image_size=image_size, in_chans=in_chans, arguments=parts.arguments)
     if file:
         note = load(body.net, file, network=name, where=f"init={word}", remedy=REMEDY).line
         note += "" if word in wheels.WHEELS else f"; {normalization(name, config)}"
-        digest = weights.sha256(parted(file)[0])
+        digest = weights.sha256(split_part(file)[0])
     else:
         state = timm_network(parts, where=f"init={word}", local=f"init=timm:{name}:FILE", head=True).net.state_dict()
         note = _filled(body.net, state, name, f"the weights of {name}", head_names(name))
@@ -79,7 +79,7 @@ def _of_published(word: str, parts: Word, image_size: int, in_chans: int, item: 
     checkpoint, path = published.find(name), Path(file).expanduser()
     _check_use(word, "resnet50", 3, in_chans, item, backbone)
     state = published.network(name, path).state_dict()
-    body = builder.published("resnet50", image_size=image_size, in_chans=in_chans)
+    body = builder.build_published("resnet50", image_size=image_size, in_chans=in_chans)
     note = _filled(body.net, state, "resnet50", str(path))
     body.recipe.origin = Origin(word, weights.sha256(path), checkpoint.normalize, (note,))
     return body
@@ -133,7 +133,7 @@ def _network(entry: ZooEntry, image_size: int, backbone: str) -> tuple[nn.Module
                 f"init={entry.folder}: its network is made by {name}, code that is not sslkit's; if you trust it, add "
                 f"backbone={name}"
             )
-        return entry.untrained(trust=name if ":" in name else ()), recipe
+        return entry.random_network(trust=name if ":" in name else ()), recipe
     net = of_timm.build(where)
     if image_size != about["image_size"] and hasattr(net, "set_input_size"):
         resized = dataclasses.replace(of_timm, arguments=of_timm.arguments | {"img_size": image_size})

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sslkit.errors import UserError
-from sslkit.terminal.say import columns, counted, folded
-from sslkit.terminal.tables import aligned
+from sslkit.terminal.say import columns, counted, fold
+from sslkit.terminal.tables import align
 from sslkit.zoo import weights
 from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
 
@@ -70,7 +70,7 @@ class Zoo(list[ZooEntry]):
         text += [f"{mark} {note}" for mark, note in NOTES.items() if mark in marks - {"*"}]
         if self.damaged:
             text += ["", f"left out, {len(self.damaged)} that cannot be read:"]
-            text += [folded(f"  {folder.name}: {reason}") for folder, reason in sorted(self.damaged.items())]
+            text += [fold(f"  {folder.name}: {reason}") for folder, reason in sorted(self.damaged.items())]
         return "\n".join(text)
 
     __str__ = __repr__ = table
@@ -101,7 +101,7 @@ def open(folder: str | Path) -> Zoo:
 
 def _aligned(entries: Iterable[Mapping[str, Any]], known: Sequence[str], width: int) -> str:
     cells = [[_cell(name, row) for name in known] for row in entries]
-    return aligned([known, *cells], [known.index(name) for name in NUMBERS if name in known], width)
+    return align([known, *cells], [known.index(name) for name in NUMBERS if name in known], width)
 
 
 def _in_words(row: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 from omegaconf import OmegaConf
 
-from sslkit.backbones.weight_files import Unknown, parted, read_content, read_weights
+from sslkit.backbones.weight_files import Unknown, read_content, read_weights, split_part
 from sslkit.errors import UserError
 from sslkit.priors import build as build_prior
 
@@ -149,5 +149,5 @@ def test_a_word_names_a_file_and_a_part_of_it(tmp_path: Path) -> None:
     plain, odd = tmp_path / "w.pth", tmp_path / "odd:name.pth"
     for file in (plain, odd):
         file.touch()
-        assert parted(str(file)) == (file, "") and parted(f"{file}:teacher.net") == (file, "teacher.net")
-    assert parted("none.pth:teacher") == (Path("none.pth:teacher"), "") and parted("")[1] == ""
+        assert split_part(str(file)) == (file, "") and split_part(f"{file}:teacher.net") == (file, "teacher.net")
+    assert split_part("none.pth:teacher") == (Path("none.pth:teacher"), "") and split_part("")[1] == ""

@@ -7,7 +7,7 @@ import timm
 import torch
 
 import evaluation
-from sslkit.backbones.words import Word, parse, sized
+from sslkit.backbones.words import Word, parse, split_size
 from sslkit.errors import UserError
 from sslkit.zoo.start import start
 
@@ -62,4 +62,4 @@ def test_weights_that_fit_another_number_of_heads_need_it_said(tmp_path: Path) -
     ],
 )
 def test_the_size_of_images_in_a_word(text: str, expected: tuple[str, int | None]) -> None:
-    assert sized(text) == expected
+    assert split_size(text) == expected

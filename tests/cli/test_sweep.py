@@ -81,7 +81,7 @@ def test_what_was_stopped_goes_on_and_what_cannot_starts_anew(small_run, monkeyp
         sslkit.pretrain(run)
     (member,) = sweep.examine([Config.from_mapping(run)])
     assert member.state == "resume" and (member.folder / sweep.LAST).is_file()
-    assert sweep.settled(member, began=time.time() - 3600) and not sweep.settled(member, began=time.time() + 1)
+    assert sweep.has_settled(member, began=time.time() - 3600) and not sweep.has_settled(member, began=time.time() + 1)
     (other,) = sweep.examine([Config.from_mapping({**run, "optimizer": {"lr": 1e-4}})])
     assert other.state == "new" and other.folder.name == member.folder.name + "-2"
     (member.folder / "config.yaml").write_text("colour: red\n")  # of another version

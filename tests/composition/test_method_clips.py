@@ -77,7 +77,7 @@ def test_clips_are_the_views_and_are_normalised_by_channel() -> None:
     clips = moving(3, 2)
     views = method.make_views(clips)
     assert [v.shape for v in views] == [(3, 3, FRAMES, SIZE, SIZE)] * 2
-    x = method.normalized(views[0])
+    x = method.normalize_pixels(views[0])
     torch.testing.assert_close(x[:, 2], (views[0][:, 2] - 0.3) / 0.6)
     e = method.embed(clips, torch.arange(3))
     assert e.z.shape == (2, 3, 8) and [v.shape for v in e.views] == [v.shape for v in views]

@@ -67,7 +67,7 @@ def test_the_prior_is_what_the_copy_says_of_the_first_view() -> None:
     images, index = batch(8)
     views = m.make_views(images)
     with torch.no_grad():
-        features = m.slow.network(m.normalized(views[0]))
+        features = m.slow.network(m.normalize_pixels(views[0]))
     terms, e = m.step(images, index)
     torch.testing.assert_close(e.slow, features)
     assert not e.slow.requires_grad

@@ -127,7 +127,7 @@ def test_what_broke_its_budget_is_decoded_once_a_run(tmp_path: Path, monkeypatch
     source = in_folder({"0.tif": BOMBS["ome.tif"](), "1.tif": BOMBS["strip.tif"]()}, tmp_path)
     with pytest.raises(UserError, match="none of its 2 images can be read"):
         open_images(source, channels=5, image_size=8, range=(0, 1))
-    lines = session._refused(decoders._state.idle[0].refused)[1]
+    lines = session._load_refused(decoders._state.idle[0].refused)[1]
     assert list(lines.values()) == ["it needed more than 256 MiB of memory"]
     asked = []
     monkeypatch.setattr(decoders.Decoder, "ask", lambda self, do, *rest, **more: asked.append(do))

@@ -171,5 +171,5 @@ def test_files_that_cannot_be_read_count_by_name_and_size(tmp_path: Path) -> Non
 
 def test_a_path_list_takes_rows() -> None:
     paths = PathList(["a", "bé/c", "d"])
-    assert list(paths.encoded()) == [b"a", "bé/c".encode(), b"d"]
+    assert list(paths.iter_bytes()) == [b"a", "bé/c".encode(), b"d"]
     assert [paths.take(np.array([2, 1]))[row] for row in range(2)] == ["d", "bé/c"]

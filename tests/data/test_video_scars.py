@@ -46,7 +46,7 @@ def test_neither_epochs_before_nor_workers_nor_copies_change_a_clip(scarred: Pat
     assert 1 in taken and any(batch["bad"] for batch in alone), "some of its clips touch the damage, others do not"
     worn = opened(scarred)
     for epoch in range(EPOCHS):
-        worn.sampled("random", clips=1).__getitems__(EpochRows([1], 8, epoch))
+        worn.with_sampling("random", clips=1).__getitems__(EpochRows([1], 8, epoch))
     others = {
         "a fresh process for each epoch": [b for e in range(EPOCHS) for b in read(opened(scarred), range(e, e + 1), 0)],
         "two workers": read(opened(scarred), range(EPOCHS), workers=2),

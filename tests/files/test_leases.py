@@ -12,7 +12,7 @@ import pytest
 
 from sslkit.errors import UserError
 from sslkit.files import leases
-from sslkit.files.leases import NAME, owned, owned_file
+from sslkit.files.leases import NAME, own_file, own_folder
 
 
 def written(folder: Path, **other: object) -> Path:
@@ -25,8 +25,8 @@ def written(folder: Path, **other: object) -> Path:
 
 def test_a_second_owner_is_refused_and_the_folder_is_free_afterwards(tmp_path: Path) -> None:
     line = rf"^process {os.getpid()} trains in .*: wait until it has ended, or end it$"
-    with owned(tmp_path, "trains in"):
-        with pytest.raises(UserError, match=line), owned(tmp_path, "trains in"):
+    with own_folder(tmp_path, "trains in"):
+        with pytest.raises(UserError, match=line), own_folder(tmp_path, "trains in"):
             pytest.fail("two owners")
         assert [path.name for path in tmp_path.iterdir()] == [NAME]
     assert not list(tmp_path.iterdir())
@@ -34,10 +34,10 @@ def test_a_second_owner_is_refused_and_the_folder_is_free_afterwards(tmp_path: P
 
 def test_files_in_one_folder_have_their_own_owners(tmp_path: Path) -> None:
     with (
-        owned_file(tmp_path / "new" / "a.npz", "embeds to"),
-        owned_file(tmp_path / "new" / "b.npz", "embeds to"),
+        own_file(tmp_path / "new" / "a.npz", "embeds to"),
+        own_file(tmp_path / "new" / "b.npz", "embeds to"),
         pytest.raises(UserError, match=rf"^process {os.getpid()} embeds to {tmp_path}/new/a\.npz: wait"),
-        owned_file(tmp_path / "new" / "a.npz", "embeds to"),
+        own_file(tmp_path / "new" / "a.npz", "embeds to"),
     ):
         pytest.fail("two owners")
     assert not list((tmp_path / "new").iterdir())
@@ -46,31 +46,31 @@ def test_files_in_one_folder_have_their_own_owners(tmp_path: Path) -> None:
 def test_where_nothing_can_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     line = r"cannot write into .*/file: .*; choose another folder with out="
-    with pytest.raises(UserError, match=line), owned(tmp_path / "file", "trains in"):
+    with pytest.raises(UserError, match=line), own_folder(tmp_path / "file", "trains in"):
         pytest.fail("it is no folder")
 
 
 def test_an_owner_lives_although_the_clock_was_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """psutil adds the time of the machine's start, which Linux moves with the clock."""
-    with owned(tmp_path, "trains in"):
+    with own_folder(tmp_path, "trains in"):
         began = psutil.Process.create_time
         monkeypatch.setattr(psutil.Process, "create_time", lambda self: began(self) + 3600)
-        with pytest.raises(UserError, match="trains in"), owned(tmp_path, "trains in"):
+        with pytest.raises(UserError, match="trains in"), own_folder(tmp_path, "trains in"):
             pytest.fail("two owners")
 
 
 def test_one_that_was_killed_is_followed_and_a_later_process_of_its_number_is_not_it(tmp_path: Path) -> None:
     other = subprocess.Popen(["sleep", "60"])
     written(tmp_path, pid=other.pid, began=leases._began(other.pid))
-    with pytest.raises(UserError, match=f"process {other.pid} trains in"), owned(tmp_path, "trains in"):
+    with pytest.raises(UserError, match=f"process {other.pid} trains in"), own_folder(tmp_path, "trains in"):
         pytest.fail("two owners")
     other.kill()  # it stays as a zombie until `wait`
     time.sleep(0.2)
-    with owned(tmp_path, "trains in"):
+    with own_folder(tmp_path, "trains in"):
         assert json.loads((tmp_path / NAME).read_text())["pid"] == os.getpid()
     other.wait()
     written(tmp_path, pid=os.getpid(), began=0.0)  # the number is in use again
-    with owned(tmp_path, "trains in"):
+    with own_folder(tmp_path, "trains in"):
         pass
 
 
@@ -94,17 +94,17 @@ def test_on_another_machine_signs_are_compared_and_no_clocks(quick: None, tmp_pa
 
     living = threading.Thread(target=live)
     living.start()
-    with pytest.raises(UserError, match="process 1 on far trains in"), owned(tmp_path, "trains in"):
+    with pytest.raises(UserError, match="process 1 on far trains in"), own_folder(tmp_path, "trains in"):
         pytest.fail("two owners")
     ended.set()
     living.join()
     os.utime(path, (time.time() + 1e6,) * 2)  # a sign from the future, and none after it
-    with owned(tmp_path, "trains in"):
+    with own_folder(tmp_path, "trains in"):
         assert json.loads(path.read_text())["machine"] == leases.MACHINE
 
 
 def test_a_lease_is_renewed(quick: None, tmp_path: Path) -> None:
-    with owned(tmp_path, "trains in"):
+    with own_folder(tmp_path, "trains in"):
         first = leases._sign(tmp_path / NAME)
         end = time.monotonic() + 30
         while leases._sign(tmp_path / NAME) == first:
@@ -121,7 +121,7 @@ def test_of_several_that_take_over_one_wins(attempt: int, tmp_path: Path) -> Non
     def take(number: int) -> None:
         together.wait()
         try:
-            with owned(tmp_path, "trains in"):
+            with own_folder(tmp_path, "trains in"):
                 owners.append(number)
                 held.wait(30)
         except UserError as error:
@@ -142,9 +142,9 @@ def test_one_that_died_while_it_took_over_is_followed_too(tmp_path: Path) -> Non
     written(tmp_path, **dead, token="a").rename(tmp_path / "b")
     written(tmp_path, **dead, token="c").rename(tmp_path / f"{NAME}-after-a")
     (tmp_path / "b").rename(tmp_path / NAME)
-    with owned(tmp_path, "trains in"):
+    with own_folder(tmp_path, "trains in"):
         assert json.loads((tmp_path / NAME).read_text())["pid"] == os.getpid()
-        with pytest.raises(UserError, match="trains in"), owned(tmp_path, "trains in"):
+        with pytest.raises(UserError, match="trains in"), own_folder(tmp_path, "trains in"):
             pytest.fail("two owners")
     assert not list(tmp_path.iterdir())
 
@@ -156,12 +156,12 @@ def test_one_that_comes_late_takes_nothing_from_who_took_over(tmp_path: Path, mo
 
     def late(file: Path, own: dict) -> bool:
         if not together:
-            together.append(owned(tmp_path, "was faster in"))
+            together.append(own_folder(tmp_path, "was faster in"))
             together[0].__enter__()
         return write(file, own)
 
     monkeypatch.setattr(leases, "_written", late)
-    with pytest.raises(UserError, match="was faster in"), owned(tmp_path, "trains in"):
+    with pytest.raises(UserError, match="was faster in"), own_folder(tmp_path, "trains in"):
         pytest.fail("two owners")
     together[0].__exit__(None, None, None)
     assert not list(tmp_path.iterdir())
@@ -169,5 +169,5 @@ def test_one_that_comes_late_takes_nothing_from_who_took_over(tmp_path: Path, mo
 
 def test_a_damaged_lease_is_watched_like_one_of_another_machine(quick: None, tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("{")
-    with owned(tmp_path, "trains in"):
+    with own_folder(tmp_path, "trains in"):
         pass

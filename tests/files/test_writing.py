@@ -26,7 +26,7 @@ from evaluation.tuning.recorded import each_recorded
 from sslkit.errors import RunFailed, UserError
 from sslkit.files import writing
 from sslkit.files.blocks import Blocks, create_npy
-from sslkit.files.writing import exclusive, locked, write_whole, write_whole_folder
+from sslkit.files.writing import exclusive, lock, write_whole, write_whole_folder
 from sslkit.runtime.jobs import Job, check_logs
 from sslkit.runtime.kept_arrays import stored
 
@@ -126,7 +126,7 @@ def test_a_killed_process_holds_no_lock(
     holder = context.Process(target=use, args=(lock_file, tmp_path, hold))
     holder.start()
     assert receiver.poll(30)
-    with locked(tmp_path / lock_file, wait=False) as mine:
+    with lock(tmp_path / lock_file, wait=False) as mine:
         assert not mine
     holder.kill()
     holder.join()
@@ -232,7 +232,7 @@ def test_a_run_ends_as_failed_where_the_disk_is_full(tmp_path: Path) -> None:
         blocks.flush()
 
     def publish(shape: tuple[int, ...]) -> None:
-        with blocks.published(tmp_path / "key") as path:
+        with blocks.publish(tmp_path / "key") as path:
             create_npy(path, shape)
 
     writers = {

@@ -10,7 +10,7 @@ from forks import WORLD, start_ranks
 from torch import Tensor, nn
 
 from sslkit.backbones.base import Backbone, Recipe
-from sslkit.layers.norm_statistics import encoded, would_leak
+from sslkit.layers.norm_statistics import encode, would_leak
 from sslkit.objectives.densecl import DenseCL
 from sslkit.runtime import distributed
 
@@ -57,7 +57,7 @@ def work(rank: int, folder: Path) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder / 'meet'}", rank=rank, world_size=WORLD)
     query, key = (v[rank::WORLD] for v in views())
     objective = densecl()
-    found = {"maps": encoded(nn.Sequential(*objective.teacher[0].net), key, generator()).detach()}
+    found = {"maps": encode(nn.Sequential(*objective.teacher[0].net), key, generator()).detach()}
     e = objective.embed([query, key], torch.arange(EACH), generator())
     found |= {k: getattr(e, k).detach() for k in ("z", "target", "tokens", "token_target", "pooled")}
     found["leaks"] = [would_leak(objective.teacher), would_leak(objective.projector)]
@@ -129,5 +129,5 @@ def test_only_local_batch_norm_in_training_on_several_ranks_would_leak(ranks: li
 def test_one_process_encodes_the_images_as_they_are_and_draws_nothing() -> None:
     g = generator()
     key = views()[1]
-    torch.testing.assert_close(encoded(densecl().teacher[0], key, g), densecl().teacher[0](key))
+    torch.testing.assert_close(encode(densecl().teacher[0], key, g), densecl().teacher[0](key))
     assert torch.equal(g.get_state(), generator().get_state())

@@ -12,7 +12,7 @@ from forks import WORLD, start_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import sslkit
-from sslkit.layers.prototypes import held, swapped_prediction
+from sslkit.layers.prototypes import held, predict_swapped
 from sslkit.runtime import distributed
 
 SMALL = {"prototypes": 9, "dim": 5, "hidden": 12}
@@ -30,7 +30,7 @@ def test_swapped_prediction_is_the_mean_cross_entropy_over_pairs_of_crops(v: int
     z, prototypes = (torch.randn(s, generator=g, dtype=torch.double).requires_grad_() for s in ((c, 6, 4), (10, 4)))
     pairs = [(a, b) for a in range(v) for b in range(c) if a != b]
     losses = [F.cross_entropy(z[b] @ prototypes.T / 0.2, codes[a]) for a, b in pairs]
-    expected, got = torch.stack(losses).mean(), swapped_prediction(codes, z, prototypes, 0.2)
+    expected, got = torch.stack(losses).mean(), predict_swapped(codes, z, prototypes, 0.2)
     torch.testing.assert_close(got, expected)
     for mine, its in zip(*(torch.autograd.grad(x, (z, prototypes)) for x in (got, expected)), strict=True):
         torch.testing.assert_close(mine, its)

@@ -10,7 +10,7 @@ from sslkit.layers.similarities import (
     cross_entropy,
     log_sum_exp,
     most_similar,
-    rounded,
+    round_to_tf32,
     square_distances,
     total_of_blocks,
 )
@@ -98,8 +98,10 @@ def test_large_logits_stay_finite(pairs: int) -> None:
 
 def test_rounded_has_ten_bits_and_keeps_what_is_not_a_number() -> None:
     x = torch.randn(1000, generator=torch.Generator().manual_seed(0))
-    assert ((rounded(x) - x).abs() <= x.abs() * 2**-11).all() and not (rounded(x).view(torch.int32) % 2**13).any()
-    assert rounded(torch.tensor([float("nan"), 0.0])).isnan().tolist() == [True, False]
+    assert ((round_to_tf32(x) - x).abs() <= x.abs() * 2**-11).all() and not (
+        round_to_tf32(x).view(torch.int32) % 2**13
+    ).any()
+    assert round_to_tf32(torch.tensor([float("nan"), 0.0])).isnan().tolist() == [True, False]
 
 
 def test_in_tf32_the_loss_on_65536_prototypes_is_float64s(monkeypatch: pytest.MonkeyPatch) -> None:

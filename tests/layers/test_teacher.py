@@ -104,10 +104,10 @@ def test_another_network_than_the_copied_one_is_refused() -> None:
 
 
 def test_a_momentum_is_a_share() -> None:
-    assert [teacher.checked(m) for m in (0, 0.996, 1)] == [0, 0.996, 1]
+    assert [teacher.check_momentum(m) for m in (0, 0.996, 1)] == [0, 0.996, 1]
     for momentum in (-0.1, 1.01, float("nan")):
         with pytest.raises(UserError, match="momentum"):
-            teacher.checked(momentum)
+            teacher.check_momentum(momentum)
 
 
 @pytest.mark.parametrize("name", ["narrow_resnet", "narrow_vit"])

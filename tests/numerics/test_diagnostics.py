@@ -117,17 +117,17 @@ def test_fisher_ratio_is_the_trace_ratio_of_equal_classes() -> None:
 def test_spectra_from_moments_are_those_of_the_svd() -> None:
     x, _ = cloud(500, 24)
     x = x * torch.logspace(0, -4, 24)
-    whole = diagnostics.Moments.of(x[:200]) + diagnostics.Moments.of(x[200:])
+    whole = diagnostics.Moments.from_rows(x[:200]) + diagnostics.Moments.from_rows(x[200:])
     assert diagnostics.effective_rank(whole.singular_values()) == pytest.approx(diagnostics.rankme(x), rel=1e-6)
     assert diagnostics.decay(whole.eigenvalues(), 2, 20) == pytest.approx(diagnostics.alpha_req(x, 2, 20), rel=1e-6)
-    part = diagnostics.Moments.of(x) - diagnostics.Moments.of(x[:100])
+    part = diagnostics.Moments.from_rows(x) - diagnostics.Moments.from_rows(x[:100])
     assert diagnostics.effective_rank(part.singular_values()) == pytest.approx(diagnostics.rankme(x[100:]), rel=1e-6)
 
 
 def test_the_rank_from_moments_where_most_directions_are_empty() -> None:
     g = torch.Generator().manual_seed(0)
     x = torch.randn(400, 3, generator=g).double() @ torch.randn(3, 256, generator=g).double()
-    s = diagnostics.Moments.of(x).singular_values()
+    s = diagnostics.Moments.from_rows(x).singular_values()
     assert diagnostics.effective_rank(s) == pytest.approx(diagnostics.rankme(x), rel=1e-3)
 
 
@@ -203,7 +203,7 @@ def test_an_offset_leaves_the_spectrum_its_empty_directions() -> None:
     z = torch.randn(600, 32, generator=rng, dtype=torch.float64)
     z[:, 16:] = z[:, :16] @ torch.randn(16, 16, generator=rng, dtype=torch.float64)
     around = torch.full((32,), 1000.0, dtype=torch.float64)
-    parts = [diagnostics.Moments.of(part, around) for part in (z + around).split(200)]
+    parts = [diagnostics.Moments.from_rows(part, around) for part in (z + around).split(200)]
     moments = parts[0] + parts[1] + parts[2]
     assert diagnostics.directions(moments.eigenvalues()) == 16
     assert diagnostics.decay(moments.eigenvalues()) == pytest.approx(diagnostics.alpha_req(z), rel=1e-6)

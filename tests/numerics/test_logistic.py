@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from sslkit.errors import UserError
 from sslkit.numerics.lbfgs import begin, minimise, principal_axes, softmax_loss
-from sslkit.numerics.logistic import fit_logistic, fit_path, owned_rows, sigmoid_problem
+from sslkit.numerics.logistic import copy_rows, fit_logistic, fit_path, sigmoid_problem
 
 X, Y = load_digits(return_X_y=True)
 X, Y, X_NEW = X[:600] / 16, Y[:600], X[600:] / 16
@@ -128,7 +128,7 @@ def test_labels_of_any_kind_come_back(name) -> None:
 def test_one_vs_rest_leaves_out_what_does_not_count() -> None:
     y = np.where(Y[:, None] == np.arange(10), 1, -1).astype(np.int8)
     y[np.random.default_rng(0).random(y.shape) < 0.2] = 0
-    problem = sigmoid_problem(owned_rows(X, len(X)), y, torch.float64)
+    problem = sigmoid_problem(copy_rows(X, len(X)), y, torch.float64)
     first, second = (problem.fit(c, tol=1e-9) for c in (0.1, 3.0))
     for probe in (first, second):
         assert probe.converged
@@ -177,4 +177,4 @@ def test_bad_input() -> None:
     with pytest.raises(UserError, match="64 features"):
         fit_logistic(X, Y, max_iter=1).predict(X[:, :5])
     with pytest.raises(UserError, match=r"class number 1 .* 0 with it"):
-        sigmoid_problem(owned_rows(X[:4], 4), [[1, -1], [-1, -1], [1, 0], [-1, -1]], torch.float64)
+        sigmoid_problem(copy_rows(X[:4], 4), [[1, -1], [-1, -1], [1, 0], [-1, -1]], torch.float64)

@@ -110,7 +110,7 @@ def test_the_own_group_is_left_out(monkeypatch, block: int) -> None:
     monkeypatch.setattr(module, "BLOCK", block)
     bank, order = cloud(200, 16), np.arange(200)
     group = np.random.default_rng(3).integers(0, 60, 200)
-    _, position = neighbours(bank, order, unit_rows(bank, "q"), 9, Own.of(group, group, None))
+    _, position = neighbours(bank, order, unit_rows(bank, "q"), 9, Own.from_rows(group, group, None))
     cosines = every(bank, unit_rows(bank, "q"), order)
     cosines[group[:, None] == group] = -2
     assert (position == np.argsort(-cosines, axis=1)[:, :9]).all()
@@ -119,7 +119,7 @@ def test_the_own_group_is_left_out(monkeypatch, block: int) -> None:
 def test_rows_equal_to_the_query_stay_when_only_it_is_left_out() -> None:
     bank = np.repeat(cloud(20, 8), 4, axis=0)
     own = np.arange(80)
-    _, position = neighbours(bank, own, unit_rows(bank, "q"), 3, Own.of(own, own, None))
+    _, position = neighbours(bank, own, unit_rows(bank, "q"), 3, Own.from_rows(own, own, None))
     assert (position // 4 == own[:, None] // 4).all()
     assert (position != own[:, None]).all() and (np.diff(position, axis=1) > 0).all()
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from sslkit.numerics.schedules import along_cosine, along_line, warmed_up
+from sslkit.numerics.schedules import along_cosine, along_line, warm_up
 
 
 def test_a_cosine_goes_from_start_to_end() -> None:
@@ -19,6 +19,6 @@ def test_a_line_goes_from_start_to_end() -> None:
 
 
 def test_a_warm_up_rises_in_equal_steps_and_then_stays() -> None:
-    assert [warmed_up(0.0, 1.0, epoch, 5) for epoch in range(7)] == pytest.approx([0, 0.25, 0.5, 0.75, 1, 1, 1])
-    assert warmed_up(0.04, 0.07, 0, 0) == 0.07
-    assert [warmed_up(0.04, 0.07, epoch, 1) for epoch in (0, 1)] == [0.04, 0.07]
+    assert [warm_up(0.0, 1.0, epoch, 5) for epoch in range(7)] == pytest.approx([0, 0.25, 0.5, 0.75, 1, 1, 1])
+    assert warm_up(0.04, 0.07, 0, 0) == 0.07
+    assert [warm_up(0.04, 0.07, epoch, 1) for epoch in (0, 1)] == [0.04, 0.07]

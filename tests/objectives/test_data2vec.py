@@ -243,7 +243,7 @@ def test_the_class_token_learns_the_mean_target_only_where_it_is_pooled() -> Non
     x = torch.rand(3, 3, 32, 32, generator=generator())
     terms, e = pooled.step(x, torch.arange(3))
     assert pooled.objective.class_weight == 0.2 and mean.objective.class_weight == 0
-    net, view = pooled.objective.teacher[0].net, pooled.normalized(e.views[0])
+    net, view = pooled.objective.teacher[0].net, pooled.normalize_pixels(e.views[0])
     target = torch.stack([targets(net, one, 10).mean(0) for one in view])
     torch.testing.assert_close(e.target, target.expand(2, 3, 192), rtol=1e-3, atol=1e-4)
     expected = (e.tokens - e.token_target).pow(2).mean() + 0.2 * (e.z - target).pow(2).mean()

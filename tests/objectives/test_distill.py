@@ -13,6 +13,6 @@ def oracle(objective: Distill, e: Embeddings) -> Tensor:
     for v, view in enumerate(e.views):
         for n, image in enumerate(view):
             features = objective.targets.prior(image[None])
-            z, a = e.z[v, n].double(), objective.targets.whitened(features)[0].double()
+            z, a = e.z[v, n].double(), objective.targets.whiten(features)[0].double()
             total = total + 1 - (z @ a) / (z.norm() * a.norm())
     return total / (len(e.views) * e.z.shape[1])

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from sslkit import backbones
 from sslkit.layers import masked_vit, masks
-from sslkit.objectives.ibot import IBOT, MaskedCrops, masked_patches
+from sslkit.objectives.ibot import IBOT, MaskedCrops, number_masked
 
 ROTARY = ["vit_small_patch16_rope_224", "vit_small_patch16_rope_mixed_224"]
 
@@ -96,10 +96,10 @@ def test_the_patches_term_is_the_papers_loop() -> None:
 
 def test_masked_patches_are_counted_row_by_row_and_an_image_has_one_share_of_the_mean() -> None:
     mask = torch.tensor([[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1]]).bool()
-    chosen, weight = masked_patches(mask, torch.empty(0))
+    chosen, weight = number_masked(mask, torch.empty(0))
     assert chosen.tolist() == [1, 3, 8, 12, 13, 14, 15]
     assert weight.tolist() == pytest.approx([1 / 8, 1 / 8, 1 / 4, *[1 / 16] * 4])
-    chosen, weight = masked_patches(torch.zeros(3, 4, dtype=torch.bool), torch.empty(0))
+    chosen, weight = number_masked(torch.zeros(3, 4, dtype=torch.bool), torch.empty(0))
     assert chosen.shape == weight.shape == (0,)
 
 

@@ -11,7 +11,7 @@ from sslkit import backbones
 from sslkit.data.views.augmentation import Views, augment
 from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import UserError
-from sslkit.objectives.vicregl import Local, VICRegL, cell_centres, closest, match, matched
+from sslkit.objectives.vicregl import Local, VICRegL, cell_centres, closest, gather_matches, match
 
 
 def oracle(objective: VICRegL, e: Local) -> Tensor:
@@ -84,7 +84,7 @@ def test_matches_are_the_nearest_places_of_a_loop() -> None:
                 assert e.matches[1, k, :, n].tolist() == [j for _, _, j in best]
                 k += 1
         assert k == e.matches.shape[1]
-    rows = matched(e)
+    rows = gather_matches(e)
     assert rows.shape == (2, 4, 4, 3, 5)
     at = e.matches[1, 2, 3, 1].item()
     torch.testing.assert_close(rows[1, 2, 3, 1], e.local[at // p, 1, at % p])

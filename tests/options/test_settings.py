@@ -13,7 +13,7 @@ import yaml
 
 import sslkit
 from sslkit.errors import UserError
-from sslkit.options.settings import Declared, Limits, declared, nested, overlaid, setting, storable, takes_text
+from sslkit.options.settings import Declared, Limits, iter_settings, nest, overlaid, setting, storable, takes_text
 from sslkit.training.config import Config, asked_for
 
 
@@ -118,12 +118,12 @@ def test_a_path_is_its_text() -> None:
 
 
 def test_only_text_is_put_in_quotes() -> None:
-    kinds = {one.path: one.kind for one in declared(Outer())}
+    kinds = {one.path: one.kind for one in iter_settings(Outer())}
     assert [path for path, kind in kinds.items() if takes_text(kind)] == ["kind", "title"]
 
 
 def test_every_setting_of_a_run_allows_its_own_default_and_says_what_it_is() -> None:
-    for one in declared(Config()):
+    for one in iter_settings(Config()):
         assert one.check(one.default) == one.default
         assert one.help
 
@@ -141,8 +141,8 @@ def test_dotted_keys_are_settings_of_a_nested_one() -> None:
 
 def test_a_mapping_that_is_given_is_not_changed() -> None:
     inner = {"batch_size": 64}
-    assert nested({"data": inner, "data.pages": 0}, {}) == {"data": {"batch_size": 64, "pages": 0}}
-    assert inner == {"batch_size": 64} and nested({3: 1, "a": 2}, {}) == {3: 1, "a": 2}
+    assert nest({"data": inner, "data.pages": 0}, {}) == {"data": {"batch_size": 64, "pages": 0}}
+    assert inner == {"batch_size": 64} and nest({3: 1, "a": 2}, {}) == {3: 1, "a": 2}
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_cached_features_are_those_of_the_clean_image(images: Some, monkeypatch)
         mine(e)
     mine.prepare(images, cache=None)
     found = mine(e)
-    clean = mine.whitened(mine.prior(images.__getitems__(list(range(N)))["images"]))
+    clean = mine.whiten(mine.prior(images.__getitems__(list(range(N)))["images"]))
     torch.testing.assert_close(found, clean.expand(2, -1, -1))
     # Of two ranks each takes its half of the gathered index.
     monkeypatch.setattr(distributed, "world_size", lambda: 2)

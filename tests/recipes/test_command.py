@@ -10,7 +10,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from sslkit.cli.command import STOPPED, one_line_errors, run_plain
-from sslkit.cli.words import quoted
+from sslkit.cli.words import quote_value
 
 from sslkit.terminal.say import CALL
 
@@ -41,7 +41,7 @@ RECIPES = Path(__file__).parents[2] / "recipes"
     ],
 )
 def test_a_word_means_what_a_person_reads(word: str, meant: object) -> None:
-    assert OverridesParser.create().parse_override(quoted(word, {"name", "data"})).value() == meant
+    assert OverridesParser.create().parse_override(quote_value(word, {"name", "data"})).value() == meant
 
 
 def test_a_warning_is_shown_as_one_line(monkeypatch, capsys) -> None:

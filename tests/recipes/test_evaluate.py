@@ -12,7 +12,7 @@ from evaluation import protocols
 from sslkit import backbones, zoo
 from sslkit.data.sources.named import open_images
 from sslkit.options import members
-from sslkit.options.settings import declared
+from sslkit.options.settings import iter_settings
 
 
 @pytest.fixture
@@ -78,9 +78,9 @@ def test_help_names_every_protocol_and_option(tmp_path: Path, typed) -> None:
 def test_options_stand_with_their_protocol_alone(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "recipes"))
     command, shared = importlib.import_module(recipe), importlib.import_module("evaluation.judging.command_line")
-    known = {one.path: one for one in declared(command.SETTINGS)}
+    known = {one.path: one for one in iter_settings(command.SETTINGS)}
     assert all(one.help for one in known.values()), "each has its line"
-    of_all = {one.path: one for one in declared(shared.settings_of(shared.Subjects, shared.Output))}
+    of_all = {one.path: one for one in iter_settings(shared.settings_of(shared.Subjects, shared.Output))}
     own = members.declarations(command.Options)
     assert known.items() >= own.items()
     assert all(known[name] == of_all[name] for name in command.SHARED if name not in own)

@@ -13,7 +13,7 @@ from evaluation.protocols.base import shared_defaults
 from sslkit import objectives, regularizers
 from sslkit.errors import UserError
 from sslkit.options import members
-from sslkit.options.settings import Declared, alternatives, declared
+from sslkit.options.settings import Declared, alternatives, iter_settings
 from sslkit.training.config import Config
 
 RECIPES = ("evaluate", "detect", "action_eval", "rank", "choose", "ground_truth", "embed", "export", "report", "shards")
@@ -21,7 +21,7 @@ FAMILIES = {"protocol": protocols, "objective": objectives, "regulariser": regul
 
 
 def tasks() -> Iterator[tuple[str, tuple[Declared, ...]]]:
-    yield "train", tuple(declared(Config()))
+    yield "train", tuple(iter_settings(Config()))
     for family, module in FAMILIES.items():
         for name in module.names():
             member = module.find(name)
@@ -34,7 +34,7 @@ def options(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """The options of a command line."""
     monkeypatch.syspath_prepend(str(request.config.rootpath / "recipes"))
     module = importlib.import_module(request.param)
-    return tuple(declared(module.SETTINGS if hasattr(module, "SETTINGS") else module.Settings()))
+    return tuple(iter_settings(module.SETTINGS if hasattr(module, "SETTINGS") else module.Settings()))
 
 
 def wrong(option: Declared) -> Iterator[Any]:
@@ -80,6 +80,6 @@ def test_a_shared_option_is_the_same_in_every_command(monkeypatch: pytest.Monkey
     monkeypatch.syspath_prepend(str(pytestconfig.rootpath / "recipes"))
     own = {"device", "out", "seed", "workers", "precision", "batch_size", "range"}  # one of a task's own may be another
     for recipe in ("evaluate", "detect", "action_eval", "rank", "choose", "ground_truth", "embed"):
-        settings = {option.path: option.default for option in declared(importlib.import_module(recipe).SETTINGS)}
+        settings = {option.path: option.default for option in iter_settings(importlib.import_module(recipe).SETTINGS)}
         shared = {name: value for name, value in shared_defaults().items() if name in settings and name not in own}
         assert {name: settings[name] for name in shared} == shared

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from sslkit.cli.command import composed
+from sslkit.cli.command import compose
 
 import sslkit
 from sslkit import objectives
@@ -47,7 +47,7 @@ def test_the_readme_names_what_exists() -> None:
 def test_those_of_papers_say_where_they_are_from_and_that_they_were_not_run(path: Path) -> None:
     text = path.read_text()
     assert text.startswith("# @package _global_\n") and "Never run here in full." in text
-    composed([f"experiment=paper/{path.stem}"], Config(), RECIPES / "conf")
+    compose([f"experiment=paper/{path.stem}"], Config(), RECIPES / "conf")
 
 
 @pytest.mark.nightly
@@ -68,7 +68,7 @@ def test_those_of_papers_start_on_a_tiny_fake_in_the_published_layout(path: Path
         f"out={tmp_path}",
         *small,
     ]
-    entry = sslkit.pretrain(composed(words, Config(), RECIPES / "conf"))
+    entry = sslkit.pretrain(compose(words, Config(), RECIPES / "conf"))
     given = yaml.safe_load(path.read_text())
     assert entry.card["backbone"]["name"] == given["backbone"]
     assert entry.card["config"]["optimizer"]["name"] == given["optimizer"]["name"]

@@ -24,14 +24,14 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 from evaluation.judging.command_line import Output, Subjects, settings_of
-from sslkit.cli.words import lengthened, quoted
+from sslkit.cli.words import lengthen, quote_value
 
 from evaluation import protocols
 from sslkit import backbones, objectives, regularizers, zoo
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 from sslkit.options import members
-from sslkit.options.settings import Declared, Limits, declared, takes_text
+from sslkit.options.settings import Declared, Limits, iter_settings, takes_text
 
 DRAWS = int(os.environ.get("SSLKIT_FUZZ", "24"))
 SEED = int(os.environ.get("SSLKIT_FUZZ_SEED", "0"))
@@ -91,7 +91,7 @@ def nothing_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in (
         "sslkit.training.pretrain:train",
         "sslkit.runtime.jobs:run_all",
-        "evaluation.features.extraction:_extracted",
+        "evaluation.features.extraction:_extract",
         "evaluation.tuning.trials:open_runner",
         "evaluation.protocols.fine_tune:open_runner",
         "evaluation.protocols.semi_supervised:open_runner",
@@ -128,7 +128,9 @@ def lines() -> list[Line]:
         Line("action_eval", ("checkpoint=random:narrow_slow", "data=video:pictures"), _settings("action_eval")),
         Line("cut_films", ("films=[digits.npz]", "out=films"), _settings("cut_films")),
         Line("shards", ("folder=pictures", "out=shards"), _settings("shards")),
-        Line("zoo", ("methods=[simclr]", "plugins=[none]", *TINY), (*_settings("zoo"), *declared(sslkit_config()))),
+        Line(
+            "zoo", ("methods=[simclr]", "plugins=[none]", *TINY), (*_settings("zoo"), *iter_settings(sslkit_config()))
+        ),
     ]
 
 
@@ -148,7 +150,7 @@ def _settings(recipe: str) -> tuple[Declared, ...]:
     if str(fuzzing.RECIPES) not in sys.path:
         sys.path.insert(0, str(fuzzing.RECIPES))
     module = importlib.import_module(recipe)
-    return tuple(declared(module.SETTINGS if hasattr(module, "SETTINGS") else module.Settings()))
+    return tuple(iter_settings(module.SETTINGS if hasattr(module, "SETTINGS") else module.Settings()))
 
 
 def _of_method(name: str) -> tuple[Declared, ...]:
@@ -157,7 +159,7 @@ def _of_method(name: str) -> tuple[Declared, ...]:
     parts = {"objective": objectives.find(first), plugin: regularizers.find(plugin)}
     own = [one for part, member in parts.items() for one in _options(member, f"method.{part}.")]
     views = [Declared(f"method.views.{key}", Any, Limits(), None, "") for key in objectives.find(first).views.options()]
-    return (*declared(sslkit_config()), *own, *views)
+    return (*iter_settings(sslkit_config()), *own, *views)
 
 
 def _of_protocol(name: str) -> tuple[Declared, ...]:
@@ -165,7 +167,7 @@ def _of_protocol(name: str) -> tuple[Declared, ...]:
 
 
 def _of_protocol_alone(name: str) -> tuple[Declared, ...]:
-    return tuple(declared(settings_of(Subjects, protocols.find(name).Options, Output)))
+    return tuple(iter_settings(settings_of(Subjects, protocols.find(name).Options, Output)))
 
 
 def _options(member: Callable[..., Any], where: str) -> Iterator[Declared]:
@@ -192,9 +194,9 @@ def _is_wrong(line: Line, one: Declared, word: str) -> bool:
     texts = {one.path} if takes_text(one.kind) else set()
     try:
         parse = OverridesParser.create().parse_override
-        if line.recipe == "zoo" and parse(lengthened(word)).is_sweep_override():
+        if line.recipe == "zoo" and parse(lengthen(word)).is_sweep_override():
             return False
-        one.check(parse(quoted(lengthened(word), texts)).value())
+        one.check(parse(quote_value(lengthen(word), texts)).value())
     except (HydraException, UserError):
         return True
     return False

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from PIL import Image
 
 from sslkit.cli import grid
-from sslkit.cli.words import quoted, quoted_each, unescaped
+from sslkit.cli.words import hint_to_escape, quote_each, quote_value
 
 from sslkit.options.settings import setting
 from sslkit.terminal.say import words
@@ -34,7 +34,7 @@ PLAIN = ("method=simclr", "batch_size=128")
 
 def parsed(word: str) -> Any:
     """What a recipe gets of a word as the shell passes it on."""
-    value = OverridesParser.create().parse_override(quoted(word, {"data"})).value()
+    value = OverridesParser.create().parse_override(quote_value(word, {"data"})).value()
     return OmegaConf.to_container(OmegaConf.create({"x": value}), resolve=True)["x"]
 
 
@@ -54,7 +54,7 @@ def test_the_words_of_a_printed_command_mean_the_name(name: str) -> None:
     ],
 )
 def test_the_way_to_write_it(typed: list[str], said: str) -> None:
-    assert unescaped(typed) == said
+    assert hint_to_escape(typed) == said
 
 
 @pytest.mark.parametrize("setting", ["data", "out", "init", "name"])
@@ -96,25 +96,25 @@ ODD = (
 @pytest.mark.parametrize("name", ODD)
 def test_a_zoo_and_a_sweep_take_what_one_run_takes(name: str) -> None:
     word = f"data={name}"
-    _, shared = grid.read(["methods=[byol]", word], Zoo(), Config())
+    _, shared = grid.parse_words(["methods=[byol]", word], Zoo(), Config())
     ((*_, as_sweep),) = grid.multiruns([(grid.Wanted("x", 0, ("method=x", "seed=0", *shared)), False)])
-    for typed in (as_sweep, *([] if "," in name else [quoted_each(word, {"data"})])):
+    for typed in (as_sweep, *([] if "," in name else [quote_each(word, {"data"})])):
         override = OverridesParser.create().parse_override(typed)
         assert not override.is_sweep_override() and str(getattr(override.value(), "text", override.value())) == name
     assert parsed(word) == name
 
 
 def test_each_value_of_a_sweep_is_a_text() -> None:
-    typed = quoted_each("data=Ünal/a b,2024,'c,d',plain,null", {"data"})
+    typed = quote_each("data=Ünal/a b,2024,'c,d',plain,null", {"data"})
     values = list(OverridesParser.create().parse_override(typed).sweep_iterator())
     assert [getattr(one, "text", one) for one in values] == ["Ünal/a b", "2024", "c,d", "plain", None]
     for word in ("seed=range(0,3)", "data=choice(a,b)", "epochs=1,2", r"data=a\,b", "method=byol,simclr+dsa", "-m"):
-        assert quoted_each(word, {"data"}) == word
+        assert quote_each(word, {"data"}) == word
 
 
 def test_names_in_a_list() -> None:
     typed = "checkpoint=[runs/zoo/byol-Übung-e6-s0,timm:resnet18, a=b ,'c,d',[x,y],ped(lam=0.3)]"
-    value = OverridesParser.create().parse_override(quoted(typed)).value()
+    value = OverridesParser.create().parse_override(quote_value(typed)).value()
     assert [getattr(one, "text", one) for one in value] == [
         *("runs/zoo/byol-Übung-e6-s0", "timm:resnet18", "a=b", "c,d"),
         ["x", "y"],
@@ -126,5 +126,5 @@ def test_names_in_a_list() -> None:
     "typed", ["zoo=[a,,b]", "zoo=[a,]", "zoo=[a,[b,[c]]]", "zoo=[[[a,b]],c]", "zoo=[]", "zoo=[[a],{b:c}]"]
 )
 def test_a_list_of_another_form_is_left_to_the_grammar(typed: str) -> None:
-    assert quoted(typed) == typed
-    assert quoted_each("data=a,,b", {"data"}) in ("data=a,,b", 'data="a,,b"')
+    assert quote_value(typed) == typed
+    assert quote_each("data=a,,b", {"data"}) in ("data=a,,b", 'data="a,,b"')

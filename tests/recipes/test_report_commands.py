@@ -137,7 +137,9 @@ def test_a_ranking_with_models_from_elsewhere_names_those_that_can_be_opened(
 
 
 def test_a_result_whose_folder_was_not_recorded_has_no_command(tmp_path: Path) -> None:
-    result = Result.of(Estimate(0.5), protocol="knn", recipe="k=3", metric="top1", model="a", data="my_photos")
+    result = Result.from_estimate(
+        Estimate(0.5), protocol="knn", recipe="k=3", metric="top1", model="a", data="my_photos"
+    )
     assert commands.judging(result, Path("runs/zoo/a")) == ""
     known = replace(result, details={"source": "path/to/my_photos"})
     told = "python recipes/evaluate.py checkpoint=runs/zoo/a data=path/to/my_photos 'protocols=[knn]'"

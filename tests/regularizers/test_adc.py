@@ -172,7 +172,7 @@ def run(options: dict, part: slice) -> dict[str, Tensor]:
     images = images_of(8)
     z = embeddings(V, 8).z.detach()[:, part].clone().requires_grad_()
     views = [images[part], images[part].flip(2)]
-    e = Embeddings(z=z, h=z.detach(), target=None, index=torch.arange(8)[part], views=views).gathered()
+    e = Embeddings(z=z, h=z.detach(), target=None, index=torch.arange(8)[part], views=views).gather()
     terms = ADC(D, prior=prior, **options).terms(e, images[part])
     sum(terms.values()).backward()
     return {**{name: value.detach() for name, value in terms.items()}, "z": z.grad}

@@ -11,23 +11,23 @@ LONG = "runs/zoo/" + "n" * 100
 
 
 def test_text_is_continued_below_the_text_of_its_label() -> None:
-    assert say.folded("backbone  " + "word " * 20, 40).splitlines() == [
+    assert say.fold("backbone  " + "word " * 20, 40).splitlines() == [
         "backbone  word word word word word word",
         *["          word word word word word word"] * 2,
         "          word word",
     ]
-    assert say.folded("short\n\n  a table  1\n", 40) == "short\n\n  a table  1\n"
+    assert say.fold("short\n\n  a table  1\n", 40) == "short\n\n  a table  1\n"
 
 
 def test_a_word_that_is_longer_has_a_line_of_its_own() -> None:
-    assert say.folded(f"results   {LONG}, two", 80).splitlines() == ["results", f"{LONG},", "          two"]
+    assert say.fold(f"results   {LONG}, two", 80).splitlines() == ["results", f"{LONG},", "          two"]
 
 
 @pytest.mark.parametrize("label", ["next      ", "  evaluate:   ", ""])
 def test_a_folded_command_is_the_same_for_a_shell(label: str) -> None:
     words = ["a=1", "'data=\"my pictures, and more of them\"'", "b=[1,2]", f"checkpoint={LONG}", "c=" + "3" * 30, "d=4"]
     command = " ".join(["python recipes/train.py", *words])
-    shown = say.folded(f"{label}{command}   # what it is for", 80)
+    shown = say.fold(f"{label}{command}   # what it is for", 80)
     assert all(len(line) <= 80 or LONG in line for line in shown.splitlines()) and shown.count("\n") >= 3
     show = ["bash", "-c", 'python() { printf "<%s>" "$@"; }\n' + shown.removeprefix(label)]
     alone = ["bash", "-c", f'python() {{ printf "<%s>" "$@"; }}\n{command}']
@@ -36,11 +36,11 @@ def test_a_folded_command_is_the_same_for_a_shell(label: str) -> None:
 
 def test_a_usage_is_filled_anew_with_a_line_for_each_command() -> None:
     usage = "What it\nis.\n\npython a.py one=1      (short)\npython b.py " + "x=1 " * 20 + "  (long)\n\nMore\nwords.\n"
-    assert say.reflowed(usage, 40).splitlines()[:5] == [
+    assert say.reflow(usage, 40).splitlines()[:5] == [
         "What it is.", "", "python a.py one=1      (short)", "python b.py x=1 x=1 x=1 x=1 x=1 x=1 \\",
         "    x=1 x=1 x=1 x=1 x=1 x=1 x=1 x=1 \\",
     ]  # fmt: skip
-    assert say.reflowed(usage, 40).endswith("    # long\n\nMore words.")
+    assert say.reflow(usage, 40).endswith("    # long\n\nMore words.")
 
 
 def test_an_entry_stands_beside_its_text_or_above_it() -> None:

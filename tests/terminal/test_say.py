@@ -125,7 +125,7 @@ def test_libraries_warn_in_printable_lines_only() -> None:
     assert len(bare) == 1 and bare[0].startswith("sslkit/terminal/say.py:"), bare
 
 
-STARTED = "with say.printed_by_default(): say.line('epoch 1')\nsay.line('after it')"
+STARTED = "with say.print_by_default(): say.line('epoch 1')\nsay.line('after it')"
 
 
 @pytest.mark.parametrize(

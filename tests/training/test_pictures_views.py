@@ -9,7 +9,7 @@ from photographs import write_jpegs
 from PIL import Image, ImageDraw
 
 from sslkit.composition.method import Method
-from sslkit.numerics.captions import SIZE, _font, captioned
+from sslkit.numerics.captions import SIZE, _font, caption
 from sslkit.training import pictures
 from sslkit.training.build import build_method
 from sslkit.training.config import Config
@@ -186,7 +186,7 @@ def test_squares_get_their_proportions_back(aspect: float, size: tuple[int, int]
 
 def test_a_path_that_is_no_text_and_one_without_spaces_are_wrapped(written) -> None:
     grid = Image.new("RGB", (40, 80))
-    captioned(grid, ["a caption wider than its cell"], ["broken\udcff" + 40 * "long", ""], title="t", note="n")
+    caption(grid, ["a caption wider than its cell"], ["broken\udcff" + 40 * "long", ""], title="t", note="n")
     assert all(_font(SIZE).getlength(text) <= 168 for text, _ in written) and overlapping(written) == []
 
 

@@ -31,7 +31,7 @@ def projector() -> nn.Sequential:
 @pytest.fixture
 def entry(tmp_path: Path) -> zoo.ZooEntry:
     bare = zoo.save(tmp_path / "entry", {"weight": torch.ones(3)}, {"method": "swav"})
-    return bare.keep_head(Head.of("own", projector(), RECIPE))
+    return bare.keep_head(Head.from_layers("own", projector(), RECIPE))
 
 
 def test_layers_come_back_and_the_card_has_the_recipe(entry: zoo.ZooEntry) -> None:
@@ -46,14 +46,17 @@ def test_layers_come_back_and_the_card_has_the_recipe(entry: zoo.ZooEntry) -> No
 def test_heads_of_equal_tensors_are_equal_files(entry: zoo.ZooEntry) -> None:
     """The library's order of two metadata is random."""
     written = {
-        heads.path(entry.keep_head(Head.of("own", projector(), RECIPE)).folder, "own").read_bytes() for _ in range(12)
+        heads.path(entry.keep_head(Head.from_layers("own", projector(), RECIPE)).folder, "own").read_bytes()
+        for _ in range(12)
     }
     assert len(written) == 1
-    torch.testing.assert_close(safetensors.torch.load(written.pop()), Head.of("own", projector(), RECIPE).state)
+    torch.testing.assert_close(
+        safetensors.torch.load(written.pop()), Head.from_layers("own", projector(), RECIPE).state
+    )
 
 
 def test_another_head_is_kept_beside_the_first(entry: zoo.ZooEntry) -> None:
-    more = entry.keep_head(Head.of("labels", nn.Sequential(nn.Linear(6, 3)), RECIPE))
+    more = entry.keep_head(Head.from_layers("labels", nn.Sequential(nn.Linear(6, 3)), RECIPE))
     assert sorted(more.card["source_heads"]) == ["labels", "own"] and more.card == zoo.ZooEntry.load(entry.folder).card
     assert more.head("labels")(torch.zeros(2, 6)).shape == (2, 3)
 
@@ -102,7 +105,7 @@ def test_pickles_halves_and_nan_are_refused(entry: zoo.ZooEntry) -> None:
     broken = nn.Sequential(nn.Linear(6, 3))
     nn.init.constant_(broken[0].weight, float("nan"))
     with pytest.raises(UserError, match="NaN"):
-        entry.keep_head(Head.of("own", broken, RECIPE)).head("own")
+        entry.keep_head(Head.from_layers("own", broken, RECIPE)).head("own")
 
 
 def test_other_numbers_and_names_are_refused(entry: zoo.ZooEntry) -> None:
@@ -120,8 +123,8 @@ def test_other_numbers_and_names_are_refused(entry: zoo.ZooEntry) -> None:
 
 def test_layers_that_cannot_be_kept() -> None:
     with pytest.raises(UserError, match="cannot hold a Dropout"):
-        Head.of("own", nn.Sequential(nn.Dropout(), nn.Linear(3, 2)), RECIPE)
+        Head.from_layers("own", nn.Sequential(nn.Dropout(), nn.Linear(3, 2)), RECIPE)
     with pytest.raises(UserError, match="cannot hold a BatchNorm1d"):  # only after a Linear
-        Head.of("own", nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2)), RECIPE)
+        Head.from_layers("own", nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2)), RECIPE)
     with pytest.raises(UserError, match="must be a Linear"):
-        Head.of("own", nn.Sequential(nn.Linear(3, 2), nn.ReLU()), RECIPE)
+        Head.from_layers("own", nn.Sequential(nn.Linear(3, 2), nn.ReLU()), RECIPE)

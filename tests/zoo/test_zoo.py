@@ -87,7 +87,9 @@ def test_what_evaluation_writes_is_read(tmp_path: Path) -> None:
     entry = make(tmp_path / "a")
     right = torch.arange(500).numpy() < 366
     given = {"recipe": "k=20", "metric": "top1", "model": "a", "data": "fashion_mnist", "details": {"k": 20}}
-    append(entry, Result.of(share(right), protocol="knn", outcomes=right, paired_on="rows", seeds=[0], **given))
+    append(
+        entry, Result.from_estimate(share(right), protocol="knn", outcomes=right, paired_on="rows", seeds=[0], **given)
+    )
     assert " 73.2 % " in str(zoo.open(tmp_path))
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evaluation.ranking.choice.rounds import Arm, Round
-from evaluation.results.choice import levelled
+from evaluation.results.choice import level_scores
 from evaluation.results.statistics import generator
 
 # Standard deviations over sqrt(p (1 - p)), p the accuracy (recipes/benchmarks/ranking and constants.json):
@@ -40,7 +40,7 @@ class Beliefs:
     def order(self) -> list[str]:
         """Return the models, lowest regret first, then highest probability; equal ones as they came."""
         names = list(self.regret)
-        regret, best = (levelled(list(values.values())) for values in (self.regret, self.best))
+        regret, best = (level_scores(list(values.values())) for values in (self.regret, self.best))
         return [names[place] for place in np.lexsort((-best, regret))]
 
 

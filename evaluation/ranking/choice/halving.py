@@ -14,7 +14,7 @@ import numpy as np
 from evaluation.datasets import Reading, Split, published
 from evaluation.datasets._copies import identified, units
 from evaluation.datasets._readable import readable
-from evaluation.features.checks import as_list, checked, different_seeds
+from evaluation.features.checks import as_list, check_value, different_seeds
 from evaluation.features.extraction import LOADED, READ, check
 from evaluation.features.models import Loading, name_of
 from evaluation.features.using import use_it
@@ -135,7 +135,7 @@ def successive_halving(
     grid = {"lr": rates, "weight_decay": [options.weight_decay], "optimizer": options.optimizer}
     steps, first = options.steps, options.first
     settings = settings_of(grid, steps=steps, **how)
-    checked("steps", steps, int, least=2 ** (rounds_of(first) - 1))
+    check_value("steps", steps, int, least=2 ** (rounds_of(first) - 1))
     check(runtime), checked_metrics(metrics)
     given = members(zoo)
     models = open_all(given, lambda one: load_member(one, loading.image_size, trust=loading.trust))

@@ -21,12 +21,12 @@ from evaluation.features.zoo_members import load_member
 from evaluation.ranking.inputs.samples import ON_CPU, as_sample
 from evaluation.ranking.resampling import half, of_part
 from evaluation.ranking.scoring import Spec, parse
-from evaluation.results.choice import levelled
+from evaluation.results.choice import level_scores
 from evaluation.transferability.base import Sample
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text
 from sslkit.runtime.context import Runtime
-from sslkit.terminal.tables import aligned
+from sslkit.terminal.tables import align
 
 SPLITS = 10  # random divisions of the images into halves
 FILE = "-layers.json"  # end of the name of the layers' file, beside that of the ranking
@@ -140,7 +140,7 @@ def _best(scores: np.ndarray) -> int:
     """Return the index of the highest score, of equal ones the last; the last if none is known."""
     if np.isnan(scores).all():
         return len(scores) - 1
-    level = levelled(np.where(np.isnan(scores), -np.inf, scores))
+    level = level_scores(np.where(np.isnan(scores), -np.inf, scores))
     return int(np.flatnonzero(level == level.max())[-1])
 
 
@@ -151,7 +151,7 @@ def table(found: Sequence[Layers], metric: str) -> str:
         each = "  ".join(f"{name} {score:.3g}" for name, score in zip(one.names, one.scores, strict=True))
         numbers = [f"{one.corrected:.4g}", f"{one.own:.4g}", f"{100 * one.better:.0f} %"]
         rows.append([one.model, one.chosen, *numbers, each])
-    return aligned(rows)
+    return align(rows)
 
 
 def write(found: Sequence[Layers], metric: str, path: Path) -> Path:

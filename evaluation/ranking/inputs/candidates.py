@@ -14,7 +14,7 @@ from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.seen import Judged, seen
 from evaluation.features.source_probs import source_probs
 from evaluation.features.table import Features
-from evaluation.features.untrained import untrained
+from evaluation.features.untrained import with_random_weights
 from evaluation.features.zoo_members import Closed, Members, load_member, open_all
 from evaluation.ranking.inputs.references import CARD
 from evaluation.ranking.inputs.samples import ON_CPU, as_sample
@@ -229,7 +229,7 @@ def _candidate(
 
 def _beside_untrained(candidate: Candidate, model: LoadedModel, task: Split, how: tuple[Reading, Runtime]) -> Candidate:
     """Add the features of the network with random weights, if it can be built, of the same images."""
-    twin = untrained(model)
+    twin = with_random_weights(model)
     if twin is None:
         return candidate
     features = features_of(twin, task, *how)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evaluation.features.checks import device_of, is_no_label, of_column, of_one_hot, refuse_holes
 from evaluation.transferability.base import Sample, checked_seed
-from sslkit.errors import UserError, shown
+from sslkit.errors import UserError, format_value
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
 
@@ -59,7 +59,7 @@ def as_sample(
     rows = {"features": x, "source_probs": source_probs, "untrained": untrained, "boxes": boxes}
     for what, given in rows.items():
         if given is not None and np.ndim(given) == 0:
-            raise UserError(f"{what} must have a row for each of the {n} labels, got {shown(given)}")
+            raise UserError(f"{what} must have a row for each of the {n} labels, got {format_value(given)}")
         if given is not None and len(given) != n:
             raise UserError(f"{len(given)} rows of {what} and {n} labels")
     if n < 2:
@@ -156,7 +156,7 @@ def _labels(labels: Any) -> tuple[Tensor | None, tuple[str, ...], Tensor | None]
     if labels is None:
         raise UserError("labels are missing: give (N,) labels, or Features, which have their own")
     if not isinstance(labels, (np.ndarray, Tensor, Iterable)) or getattr(labels, "ndim", 1) == 0:
-        raise UserError(f"labels must be one for each image, (N,), got {shown(labels)}")
+        raise UserError(f"labels must be one for each image, (N,), got {format_value(labels)}")
     if type(labels) is not np.ndarray:
         refuse_holes(labels, "labels")
     array = _as_array(labels)

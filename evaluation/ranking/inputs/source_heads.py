@@ -200,7 +200,7 @@ def _fitted(
         by = f"spherical k-means of the centred features, {ROUNDS} rounds, seed 0"
         recipe |= {"labelled": has_labels(whole), "by": by}
     layers, strength = linear_head(features.x, y, features.ids)
-    head = Head.of(name, layers, {**recipe, "made": made, "strength": strength})
+    head = Head.from_layers(name, layers, {**recipe, "made": made, "strength": strength})
     return head, SourceHead(layers, kind, data["source"], made)
 
 

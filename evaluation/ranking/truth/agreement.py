@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.results.choice import levelled
+from evaluation.results.choice import level_scores
 from evaluation.results.statistics import generator, interval_of
 from sslkit.errors import UserError
 
@@ -232,7 +232,7 @@ def _paired(truth: Values, scores: Values) -> tuple[np.ndarray, np.ndarray]:
         raise UserError(f"{len(t)} models in truth and {len(s)} in scores")
     if len(t) < 2:
         raise UserError(f"agreement needs at least 2 models, not {len(t)}")
-    return levelled(t), levelled(s)
+    return level_scores(t), level_scores(s)
 
 
 def _numbers(values: Any, where: str) -> np.ndarray:

@@ -27,7 +27,7 @@ from evaluation.tuning.optimizers import OPTIMIZERS
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import each_recorded
 from evaluation.tuning.task import open_task
-from sslkit.data.image_options import checked_range
+from sslkit.data.image_options import parse_range
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text
@@ -132,7 +132,7 @@ def ground_truth(
     check(runtime)
     more = different_seeds([*run["seeds"], *as_list("more_seeds", options.more_seeds)]) if options.closest else []
     sizes = {"max_images": options.max_images, "max_test_images": options.max_test_images}
-    read = replace(reading, range=checked_range(reading.range))  # its numbers as floats, as the keys have them
+    read = replace(reading, range=parse_range(reading.range))  # its numbers as floats, as the keys have them
     sizes |= {"image_size": loading.image_size, **read.values_given}
     settings = json.loads(json.dumps({**run, **sizes, "mirror": reading.mirror}))
     most = (options.max_images, options.max_test_images)

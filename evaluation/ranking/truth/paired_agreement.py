@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from evaluation.ranking.truth.agreement import MEASURES, Agreement, with_interval
-from evaluation.results.choice import levelled
+from evaluation.results.choice import level_scores
 from evaluation.results.statistics import generator
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
@@ -63,7 +63,7 @@ def _table(task: Sequence[Values], models: Sequence[str]) -> np.ndarray:
     """Return truth and scores (1 + K, M), nan for models where one of them is unknown."""
     table = np.array([[column.get(model, np.nan) for model in models] for column in task], dtype=float)
     table[:, ~np.isfinite(table).all(0)] = np.nan
-    return np.array([levelled(column) for column in table])
+    return np.array([level_scores(column) for column in table])
 
 
 def _values(measure: Callable[..., float], table: np.ndarray, rows: np.ndarray) -> list[float]:

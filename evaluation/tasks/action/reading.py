@@ -16,7 +16,7 @@ from evaluation.tasks.action.films import SurveyedVideos
 from sslkit.data.loader import EpochBatches
 from sslkit.data.video.clip_sampling import clip_frames, random_starts, uniform_starts
 from sslkit.data.video.reader import UnreadableVideo
-from sslkit.errors import UserError, shown
+from sslkit.errors import UserError, format_value
 from sslkit.runtime.distributed import rank, world_size
 
 
@@ -42,9 +42,11 @@ class EvalViews:
 
     def __post_init__(self) -> None:
         if not isinstance(self.clips, int) or isinstance(self.clips, bool) or self.clips < 1:
-            raise UserError(f"clips must be a whole number, at least 1, got {shown(self.clips)}")
+            raise UserError(f"clips must be a whole number, at least 1, got {format_value(self.clips)}")
         if self.crops not in (1, 3):
-            raise UserError(f"crops must be 1 (the middle) or 3 (both ends and the middle), got {shown(self.crops)}")
+            raise UserError(
+                f"crops must be 1 (the middle) or 3 (both ends and the middle), got {format_value(self.crops)}"
+            )
         uniform_starts(1, 1, 1, 1, self.rule)
 
     def __str__(self) -> str:

@@ -28,7 +28,7 @@ from typing import Any
 
 from evaluation.features.checks import whole_number
 from sslkit.data.views.recipe import View, ViewRecipe
-from sslkit.errors import UserError, shown
+from sslkit.errors import UserError, format_value
 from sslkit.options.members import nearest
 
 PROTOCOLS = ("linear", "fine_tune")
@@ -145,5 +145,5 @@ def fit_of(planned: Recipe, used: Sequence[Recipe]) -> str:
 def _number(name: str, value: Any, most: float) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= most or not math.isfinite(value):
         limit = "" if math.isinf(most) else f" and at most {most:g}"
-        raise UserError(f"{name} must be a number, at least 0{limit}, got {shown(value)}")
+        raise UserError(f"{name} must be a number, at least 0{limit}, got {format_value(value)}")
     return float(value)

@@ -32,7 +32,7 @@ def result_of(runs: list[Run], records: list[dict[str, Any]], planned: Recipe, d
     plan = [f"{planned.protocol.replace('_', '-')}, {description}", fit_of(planned, [run.recipe for run in runs])]
     seen = f"{first.shape}{once}, {first.views}{where}"
     estimate, others, outcomes, paired_on = _several(runs, records) if several else _single(first, records[0])
-    return Result.of(
+    return Result.from_estimate(
         estimate,
         protocol="action",
         recipe=", ".join(filter(None, [*plan, seen])),

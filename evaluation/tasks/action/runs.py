@@ -9,7 +9,7 @@ import numpy as np
 
 from evaluation.features.models import LoadedModel
 from evaluation.results import unseen
-from evaluation.results.measures import measured
+from evaluation.results.measures import measure
 from evaluation.results.records import Records
 from evaluation.tasks.action.cached import train_head
 from evaluation.tasks.action.classifier import build_classifier
@@ -131,9 +131,9 @@ class Run:
         if not len(scores.rows):
             raise UserError(f"{films.name}: none of the {len(films)} test videos can be read")
         y = films.y[scores.rows]
-        estimate, others, right = measured(scores.probabilities, y, "top1")
+        estimate, others, right = measure(scores.probabilities, y, "top1")
         seen = in_train(self.train, self.test)[scores.rows]
-        others |= unseen.beside(seen, lambda rows: measured(scores.probabilities[rows], y[rows], "top1")[0])
+        others |= unseen.beside(seen, lambda rows: measure(scores.probabilities[rows], y[rows], "top1")[0])
         return {
             **asdict(estimate),
             "others": {name: asdict(other) for name, other in others.items()},

@@ -5,7 +5,7 @@ from typing import Any
 
 from evaluation.datasets import AS_USUAL, Reading
 from evaluation.features import contradicted
-from evaluation.features.checks import checked, device_of, whole_number
+from evaluation.features.checks import check_value, device_of, whole_number
 from evaluation.features.models import LoadedModel
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
@@ -112,8 +112,8 @@ def _check_runtime(options: Options, runtime: Runtime) -> None:
 
 def check_trials(trials: int, seed: int) -> None:
     """Check the number of trials, whose seeds are seed, seed + 1, ... Raises UserError."""
-    checked("trials", trials, int, least=1, most=1000)
-    checked("seed", seed, int, least=0, most=MOST_SEED + 1 - trials)
+    check_value("trials", trials, int, least=1, most=1000)
+    check_value("seed", seed, int, least=0, most=MOST_SEED + 1 - trials)
 
 
 def planned(opened: Opened, options: Options, runtime: Runtime) -> Training:

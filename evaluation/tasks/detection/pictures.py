@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evaluation.tasks.detection.datasets.boxes import Boxes
-from sslkit.numerics.figures import SMALL, class_styles, save_figure, titled
+from sslkit.numerics.figures import SMALL, class_styles, save_figure, write_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +42,7 @@ def draw_predictions(
         sure = np.flatnonzero(scores >= least)
         _show(guess, image, f"found (score from {least:g})" if len(sure) else "nothing sure; the best guess")
         _objects(guess, prediction, data.classes, sure if len(sure) else np.arange(len(scores))[:1], not len(sure))
-    titled(figure, title)
+    write_title(figure, title)
     save_figure(figure, path)
 
 

@@ -90,7 +90,7 @@ def _result(
         each = zip(seeds, values[metric], strict=True)
         others |= {seed_name(seed): Estimate(value, None, "one trial", 1) for seed, value in each}
     paired = hashlib.sha256(f"{bench.test.digest} {metric} {list(seeds)}".encode()).hexdigest()
-    return Result.of(
+    return Result.from_estimate(
         over_seeds(values[metric]),
         protocol=bench.name,
         recipe=described(training, bench.model, bench.train, bench.test),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from numbers import Integral
 
 from evaluation.tasks.detection.detectors.sizes import Sizes
-from sslkit.errors import UserError, shown
+from sslkit.errors import UserError, format_value
 from sslkit.options.members import nearest
 
 NAMES = ("full", "full_2x", "short", "smoke")
@@ -126,6 +126,6 @@ def find_schedule(name: str, data: str) -> Schedule:
 def _check_numbers(steps: int | None, batch_size: int | None, lr: float | None) -> None:
     for name, value in (("steps", steps), ("batch_size", batch_size)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < 1):
-            raise UserError(f"{name} must be a whole number, at least 1, got {shown(value)}")
+            raise UserError(f"{name} must be a whole number, at least 1, got {format_value(value)}")
     if lr is not None and (isinstance(lr, bool) or not isinstance(lr, (int, float)) or not 0 < lr < float("inf")):
-        raise UserError(f"lr must be a number above 0, got {shown(lr)}")
+        raise UserError(f"lr must be a number above 0, got {format_value(lr)}")

@@ -100,7 +100,7 @@ def judged(
     right, truth, given = table.sum(0)
     union = np.maximum(truth + given - right, 1)
     per_class = dict(zip(opened.test.classes, (right / union).round(4).tolist(), strict=True))
-    return Result.of(
+    return Result.from_estimate(
         value,
         protocol=protocol,
         recipe=recipe,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.tasks.segmentation.label_maps import IGNORED, LabelMaps
-from sslkit.numerics.figures import OTHERS, SMALL, class_styles, save_figure, titled
+from sslkit.numerics.figures import OTHERS, SMALL, class_styles, save_figure, write_title
 
 SHOWN = 6  # images
 ACROSS = 2  # images side by side, each with its truth and its prediction
@@ -40,7 +40,7 @@ def draw_maps(images: LabelMaps, found: Sequence[np.ndarray], path: Path, *, tit
         seen |= {int(one) for one in np.unique(np.concatenate([truth.numpy().ravel(), guess.ravel()]))} - {IGNORED}
     patches = [Patch(color=colours[number], label=images.classes[number]) for number in sorted(seen)[:20]]
     figure.legend(handles=patches, loc="outside lower center", ncols=min(len(patches), 7), fontsize=SMALL)
-    titled(figure, title)
+    write_title(figure, title)
     save_figure(figure, path)
 
 

@@ -12,7 +12,7 @@ from gpu.jobs import Asked, Job, random_images, seconds_in_turns
 from torch import Tensor
 
 from sslkit import backbones, priors
-from sslkit.layers.prototypes import swapped_prediction
+from sslkit.layers.prototypes import predict_swapped
 
 FORMATS = ("float32", "tf32", "bfloat16", "float16")
 TEMPERATURE, TEACHER = 0.1, 0.04
@@ -75,7 +75,7 @@ def _loss(z: Tensor, weight: Tensor) -> tuple[float, Tensor]:
     z = z.detach().requires_grad_()
     with torch.no_grad():
         codes = F.softmax(z[:2] @ weight.T / TEACHER, dim=-1).to(z.dtype)
-    loss = swapped_prediction(codes, z, weight, TEMPERATURE)
+    loss = predict_swapped(codes, z, weight, TEMPERATURE)
     loss.backward()
     return loss.item(), z.grad
 

@@ -17,10 +17,10 @@ from sslkit.numerics.figures import (
     SMALL,
     beside,
     better,
-    noted,
     panel,
     save_figure,
-    titled,
+    write_notes,
+    write_title,
 )
 
 MEAN, CONTROL = "mean", "prior of a random network"
@@ -45,8 +45,8 @@ def draw(runs: Runs, path: Path) -> None:
     marks = dict(zip(*reversed(figure.axes[0].get_legend_handles_labels()), strict=True))
     names = [name for name in (*OBJECTIVES, MEAN, CONTROL) if name in marks]
     beside(figure, [marks[name] for name in names], names)
-    titled(figure, "Linear probe minus that of the plain objective")
-    noted(figure, NOTES)
+    write_title(figure, "Linear probe minus that of the plain objective")
+    write_notes(figure, NOTES)
     save_figure(figure, path)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from sslkit.terminal.tables import aligned, markdown
+from sslkit.terminal.tables import align, markdown
 
 TAU, REGRET = "weighted tau (Vigna)", "regret@1"
 
@@ -12,7 +12,7 @@ TAU, REGRET = "weighted tau (Vigna)", "regret@1"
 def table(found: Mapping[str, Any], as_markdown: bool = False) -> str:
     """Format the results file. Metrics are sorted by mean tau; those with some models or tasks only come last."""
     tasks = list(found["truth"])
-    show = partial(markdown if as_markdown else aligned, right=range(1, len(tasks) + 6))
+    show = partial(markdown if as_markdown else align, right=range(1, len(tasks) + 6))
     common = found.get("mean_of", tasks)
     apart = [task for task in tasks if task not in common]
     counts = f"{found['n_models']} models, {len(common)} task{'s' if len(common) > 1 else ''}"

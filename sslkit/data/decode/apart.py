@@ -51,7 +51,7 @@ class PlanesApart(_Apart, Planes):
         self._session.values = self.count * self.size[0] * self.size[1]
 
     def _read(self) -> np.ndarray:
-        answer = self._session.read(None)
+        answer = self._session.ask_pixels(None)
         dtype, shape = np.dtype(answer["dtype"]), tuple(answer["shape"])
         length = int(np.prod(shape)) * dtype.itemsize
         if dtype.kind not in "biuf" or len(shape) != 3 or int(np.prod(shape)) > self._session.values:
@@ -83,7 +83,7 @@ class ImageApart(_Apart, Image.Image):
     def load(self) -> Any:
         if self._im is None:
             mode = self.tile[0][3] if self.tile and self.tile[0][3] != self._tile_mode else None
-            answer = self._session.read(mode)
+            answer = self._session.ask_pixels(mode)
             if answer["length"] > _MOST_TIMES * 4 * self._session.values:
                 raise UnreadableImage(f"{answer['length']:,} bytes in place of {self.size}")
             content = self._session.read_into(answer["length"])

@@ -63,7 +63,7 @@ class Server:
                 elif descriptor in self.decoders:
                     waits.unregister(descriptor)
                     self._hang_up(descriptor)
-            for descriptor in self._ended():
+            for descriptor in self._find_ended():
                 waits.unregister(descriptor)
                 self.decoders.pop(descriptor)[1].close()
         self._end()
@@ -94,16 +94,16 @@ class Server:
         os.waitpid(process, 0)
         connection.close()
 
-    def _ended(self) -> list[int]:
+    def _find_ended(self) -> list[int]:
         """The connections of decoders that died; their readers are told by which signal."""
-        found = []
+        descriptors = []
         for descriptor, (process, connection) in self.decoders.items():
             ended, status = os.waitpid(process, os.WNOHANG)
             if ended:
-                found.append(descriptor)
+                descriptors.append(descriptor)
                 with suppress(OSError):
                     send(connection, {"died": -os.waitstatus_to_exitcode(status)})
-        return found
+        return descriptors
 
     def _end(self) -> None:
         for process, _ in self.decoders.values():
@@ -117,10 +117,10 @@ def _decode(connection: socket.socket, pixels: int) -> NoReturn:
     code = 1
     try:
         first = max(_PIXELS, pixels, connection.fileno()) + 1
-        held = [os.dup2(file, first + place) for place, file in enumerate((connection.fileno(), pixels))]
+        held = [os.dup2(file, first + offset) for offset, file in enumerate((connection.fileno(), pixels))]
         nothing = os.open(os.devnull, os.O_RDWR)
-        for place, file in enumerate((nothing, nothing, nothing, *held)):
-            os.dup2(file, place)
+        for target, file in enumerate((nothing, nothing, nothing, *held)):
+            os.dup2(file, target)
         os.closerange(_PIXELS + 1, first + len(held) + 1)
         Answers(_PIXELS).serve(socket.socket(fileno=_CONNECTION))
         code = 0

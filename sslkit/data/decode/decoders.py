@@ -97,7 +97,7 @@ class Decoder:
             if do == "open" and answer["died"] == signal.SIGKILL:  # maybe while it waited, before it had the image
                 raise Lost
             raise OverBudget(
-                "" if answer["died"] == signal.SIGPROF else f"its decoder crashed ({_named(answer['died'])})"
+                "" if answer["died"] == signal.SIGPROF else f"its decoder crashed ({_signal_name(answer['died'])})"
             )
         if "missing" in answer:
             raise MissingPackage(*answer["missing"])
@@ -114,7 +114,7 @@ class Decoder:
         os.close(self.pixels)
 
 
-def _named(number: int) -> str:
+def _signal_name(number: int) -> str:
     with suppress(ValueError):
         return signal.Signals(number).name
     return f"exit code {-number}"
@@ -148,16 +148,16 @@ def hand_back(decoder: Decoder) -> None:
 
 def _start() -> None:
     """Start the process that starts decoders. Raises UnreadableImage where the system lets no process start."""
-    listener, place = socket.socket(socket.AF_UNIX), _place()
-    listener.bind(place)
+    listener, address = socket.socket(socket.AF_UNIX), _place()
+    listener.bind(address)
     listener.listen(socket.SOMAXCONN)
-    settings = {"listener": listener.fileno(), "owner": os.getpid(), "address": place, "path": sys.path}
+    settings = {"listener": listener.fileno(), "owner": os.getpid(), "address": address, "path": sys.path}
     command = [sys.executable, "-c", _PROGRAM, json.dumps(settings)]
     environment = {**os.environ, **_ONE_THREAD}
     how = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "pass_fds": [listener.fileno()], "env": environment}
     with listener:
         _state.started = subprocess.Popen(command, **how)
-    _state.address = place
+    _state.address = address
     atexit.register(end)
     if sys.platform != "linux":
         say.warn("this system limits the time of a decoder and its files, not its memory", stacklevel=2)

@@ -13,14 +13,14 @@ from torch import Tensor
 
 from sslkit.data.arrays import fit_square
 from sslkit.data.decode import opening
-from sslkit.data.decode.fill import Spans, filled, present
+from sslkit.data.decode.fill import Spans, present, replace_missing
 from sslkit.data.decode.opening import Picture
 from sslkit.data.decode.planes import Planes
-from sslkit.data.decode.scale import Range, finite, guessed, to_bytes
+from sslkit.data.decode.scale import Range, finite, guess_range, to_bytes
 from sslkit.data.decode.tiff import NODATA, ORIENTATION, QUARTER_TURN, is_unsigned, nodata_of, orientation_of
 from sslkit.data.decode.unreadable import as_unreadable
 from sslkit.data.pixel_digest import digest_of_pixels
-from sslkit.data.resizing import centre, middle, resized
+from sslkit.data.resizing import centre, fit_size, middle
 
 # Of the pictures that Pillow opens. Not eps and ps, for which it runs another program, nor what it cannot decode or is
 # no raster image: wmf and emf (drawings), mpg (films), bufr, grib and hdf (data), iim (texts about a picture). Nor rare
@@ -118,7 +118,7 @@ def square(
         None: size. With it, and with "crop", the pixels are those of timm's transform for evaluation. A "squash"
         without it is a copy for views and thumbnails: a large JPEG is decoded at 1/2, 1/4 or 1/8, at twice the size.
     interpolation: "bilinear" or "bicubic", antialiased.
-    scale: the values of more than 8 bits that become 0 and 255; None as of `scale.guessed`.
+    scale: the values of more than 8 bits that become 0 and 255; None as of `scale.guess_range`.
     Raises UnreadableImage.
     """
     with as_unreadable(image.size):
@@ -134,7 +134,7 @@ def square(
             image.draft(None, (SPARE * size, SPARE * size))
             image = _upright(image, channels, scale)
             return _planes(image.resize((size, size), resampling, reducing_gap=2.0)), aspect
-        return _planes(_fitted(_upright(image, channels, scale), size, fit, resampling, resize or size)), aspect
+        return _planes(_fit_square(_upright(image, channels, scale), size, fit, resampling, resize or size)), aspect
 
 
 def regions(
@@ -251,11 +251,11 @@ def _orientation(image: Picture) -> int:
         return 1
 
 
-def _fitted(image: Image.Image, size: int, fit: str, resampling: Image.Resampling, side: int) -> Image.Image:
+def _fit_square(image: Image.Image, size: int, fit: str, resampling: Image.Resampling, side: int) -> Image.Image:
     """Resize the picture to this side, and cut out the square at its centre."""
     if fit == "crop" and (box := middle(image.height, image.width)):
         image = _cut_out(image, box)
-    height, width = resized(image.height, image.width, side, fit)
+    height, width = fit_size(image.height, image.width, side, fit)
     image = image.resize((width, height), resampling)
     top, left = centre(height, width, size)
     return image.crop((left, top, left + size, top + size))
@@ -265,8 +265,8 @@ def _eight_bits(image: Image.Image, scale: Range | None) -> Image.Image:
     """Convert any mode to L, LA, RGB or RGBA."""
     if image.mode.startswith(_DEEP):
         values, spans = _values(image), _spans(image)
-        scale = scale or guessed(finite(present(values, spans)))
-        return Image.fromarray(to_bytes(finite(filled(values, spans, scale[0])), scale))
+        scale = scale or guess_range(finite(present(values, spans)))
+        return Image.fromarray(to_bytes(finite(replace_missing(values, spans, scale[0])), scale))
     if image.mode == "1":
         return image.convert("L")
     if image.mode == "La":  # multiplied by its opacity; Pillow converts it to nothing else

@@ -76,12 +76,12 @@ class Answers:
                 request, files = receive(connection, files=1)
             except (EOFError, OSError):
                 return
-            answer = self._answered(request, files)
+            answer = self._answer(request, files)
             send(connection, answer)
             if "over" in answer:
                 return
 
-    def _answered(self, request: Message, files: list[int]) -> Message:
+    def _answer(self, request: Message, files: list[int]) -> Message:
         values = budget.AT_ONCE if request.get("at_once") else 0
         if request["do"] == "open":
             self._close()
@@ -91,7 +91,7 @@ class Answers:
             values = self._values()
         memory, seconds = budget.memory(self._length, values), budget.seconds(self._length, values)
         try:
-            with self._limits.of(memory, seconds, self._size):
+            with self._limits.apply(memory, seconds, self._size):
                 return getattr(self, f"_{request.pop('do')}")(**request)
         except MemoryError:
             return {"over": f"{memory // budget.MIB:,} MiB of memory"}
@@ -104,32 +104,32 @@ class Answers:
         """at_once: read a small image, too, unless it fails: its reader will most likely ask for it next."""
         Image.MAX_IMAGE_PIXELS = limit
         self._how = None if by_pillow else opening.Opening(channels, max_pixels)
-        answer = self._opened()
+        answer = self._open_picture()
         if at_once and self._values() <= budget.AT_ONCE:
             try:
                 answer["read"] = self._read(None)
             except MemoryError:
                 raise
             except Exception:  # which the reader is told when it asks
-                self._opened()
+                self._open_picture()
         return answer
 
-    def _opened(self) -> Message:
+    def _open_picture(self) -> Message:
         how, source = self._how, self._source
         source.seek(0)
         self._picture = opening.open_by_pillow(source) if how is None else opening.open_as_meant(source, how)
-        return _described(self._picture)
+        return _describe(self._picture)
 
     def _turn(self, page: int, place: int) -> Message:
         picture = self._picture
         if place and getattr(picture, "has_places", False):
             picture.seek(page, place)
-            return _described(picture)
+            return _describe(picture)
         if place:
             self._source = _File(_Pointed(self._file, place))
-            return self._opened()
+            return self._open_picture()
         picture.seek(page)
-        return _described(picture)
+        return _describe(picture)
 
     def _pages(self) -> Message:
         pages = pages_of(self._picture, self._source)
@@ -145,13 +145,13 @@ class Answers:
             return {"dtype": planes.dtype.str, "shape": planes.shape}
         if mode is not None:
             if not picture.tile:  # it was read as it is
-                self._opened()
+                self._open_picture()
                 picture = self._picture
             picture.tile = [with_mode(tile, mode) for tile in picture.tile]
         picture.load()
         content = picture.tobytes()
         write(self._pixels, content)
-        return {**_described(picture, is_loaded=True), "length": len(content)}
+        return {**_describe(picture, is_loaded=True), "length": len(content)}
 
     def _values(self) -> int:
         width, height = self._picture.size
@@ -166,15 +166,15 @@ class Answers:
         self._picture, self._source, self._file = None, None, -1
 
 
-def _described(picture: Any, is_loaded: bool = False) -> Message:
+def _describe(picture: Any, is_loaded: bool = False) -> Message:
     return {"planes": _attributes(picture)} if isinstance(picture, Planes) else {"image": _facts(picture, is_loaded)}
 
 
 def _attributes(planes: Planes) -> Message:
     """All public attributes, with those that the class has, but what `Planes` makes of others."""
     names = {**_values_of(type(planes)), **vars(planes)}
-    found = {name: getattr(planes, name) for name in names if name[0] != "_"}
-    return {name: value for name, value in found.items() if _is_plain(value)}
+    attributes = {name: getattr(planes, name) for name in names if name[0] != "_"}
+    return {name: value for name, value in attributes.items() if _is_plain(value)}
 
 
 @cache
@@ -235,5 +235,5 @@ def _refusal(error: Exception) -> Message:
         return {"missing": error.asked}
     if getattr(error, "errno", None) in _STARVED:
         error = UnreadableImage("it names another file")
-    found = unreadable(error)
-    return {"error": str(found), "is_too_large": isinstance(found, TooLarge)}
+    fault = unreadable(error)
+    return {"error": str(fault), "is_too_large": isinstance(fault, TooLarge)}

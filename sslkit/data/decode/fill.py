@@ -26,17 +26,17 @@ _SENTINEL = 1e30  # no unit of a picture reaches it
 
 def is_filled(values: np.ndarray, spans: Spans) -> np.ndarray:
     """Return which of the values, of any shape, stand for none."""
-    found = np.zeros(values.shape, bool)
+    missing = np.zeros(values.shape, bool)
     for low, high in spans:
         if isnan(low):
-            found |= np.isnan(values)
+            missing |= np.isnan(values)
         elif values.dtype.kind == "f":
-            found |= (values >= np.float64(low - _ROUNDING * abs(low))) & (
+            missing |= (values >= np.float64(low - _ROUNDING * abs(low))) & (
                 values <= np.float64(high + _ROUNDING * abs(high))
             )
         else:
-            found |= (values >= low) & (values <= high)
-    return found
+            missing |= (values >= low) & (values <= high)
+    return missing
 
 
 def present(values: np.ndarray, spans: Spans) -> np.ndarray:
@@ -44,7 +44,7 @@ def present(values: np.ndarray, spans: Spans) -> np.ndarray:
     return values[~is_filled(values, spans)] if spans else values
 
 
-def filled(values: np.ndarray, spans: Spans, level: float) -> np.ndarray:
+def replace_missing(values: np.ndarray, spans: Spans, level: float) -> np.ndarray:
     """The values, and `level`, that of black, where a pixel has none."""
     if not spans or not (none := is_filled(values, spans)).any():
         return values
@@ -54,8 +54,8 @@ def filled(values: np.ndarray, spans: Spans, level: float) -> np.ndarray:
 
 def spans_of(fill: Fill | None, tagged: Spans = ()) -> Spans:
     """The spans of an image: those of its tags, unless `fill` is "none", and a number that was found or given."""
-    own = () if fill is None or isinstance(fill, str) else ((float(fill), float(fill)),)
-    return own if fill == NONE else (*tagged, *own)
+    spans = () if fill is None or isinstance(fill, str) else ((float(fill), float(fill)),)
+    return spans if fill == NONE else (*tagged, *spans)
 
 
 @dataclass

@@ -37,7 +37,7 @@ class Limits:
         sys.addaudithook(self._audit)
 
     @contextmanager
-    def of(self, memory: int, seconds: float, size: Any) -> Iterator[None]:
+    def apply(self, memory: int, seconds: float, size: Any) -> Iterator[None]:
         """Limit what is done inside: bytes beyond those in use, and CPU time, at whose end the process dies.
 
         size: an open /proc/self/statm, None where there is none. Raises MemoryError inside.

@@ -14,7 +14,7 @@ from sslkit.data.decode.apart import ImageApart, PlanesApart
 from sslkit.data.decode.decoding import is_deep, values_of
 from sslkit.data.decode.fill import TAGGED
 from sslkit.data.decode.large import TooLarge
-from sslkit.data.decode.opacity import Opacity, declares_opacity, opacity_of, told
+from sslkit.data.decode.opacity import Opacity, apply_scale, declares_opacity, opacity_of
 from sslkit.data.decode.opening import Picture
 from sslkit.data.decode.page_list import ONE_PAGE, Pages
 from sslkit.data.decode.planes import Planes
@@ -114,7 +114,7 @@ def pages_of(image: Picture) -> Pages:
     return image.pages() if isinstance(image, (ImageApart, PlanesApart)) else ONE_PAGE
 
 
-def scale_of(images: Opened, seen: Look, known: Scale = UNKNOWN) -> Scale:
+def scale_of(images: Opened, seen: Look, fixed: Scale = UNKNOWN) -> Scale:
     """The scale that a data set is read by; known: parts that are not looked for.
 
     range: for "auto" from the least to the greatest value of all images; else as of `Values.usual`, of a sample; None
@@ -122,14 +122,14 @@ def scale_of(images: Opened, seen: Look, known: Scale = UNKNOWN) -> Scale:
     that is given.
     Warns of what was found, and of a range that has no use. Raises UserError for integers among floats.
     """
-    given = images.options.scale
-    known = given.or_else(known)
-    known = replace(known, opacity=_opacity(images, seen) if known.opacity is None else known.opacity)
-    if given.range is not None and not seen.deep and seen.images:
-        _warn(scale.unused(given.range, images.name))
+    requested = images.options.scale
+    fixed = requested.or_else(fixed)
+    fixed = replace(fixed, opacity=_opacity(images, seen) if fixed.opacity is None else fixed.opacity)
+    if requested.range is not None and not seen.deep and seen.images:
+        _warn(scale.unused_range_line(requested.range, images.name))
     if not seen.deep:
-        return replace(known, fill=None)
-    return known.or_else(Scale(fill=TAGGED)) if known.range is not None else _measured_scale(images, seen, known)
+        return replace(fixed, fill=None)
+    return fixed.or_else(Scale(fill=TAGGED)) if fixed.range is not None else _measure_scale(images, seen, fixed)
 
 
 def _opacity(images: Opened, seen: Look) -> bool | None:
@@ -137,51 +137,51 @@ def _opacity(images: Opened, seen: Look) -> bool | None:
 
     Warns of what was found.
     """
-    given = images.options.scale.opacity
-    if given is not None or not (seen.opaque or seen.unmarked):
-        return given
-    found = Opacity()
+    requested = images.options.scale.opacity
+    if requested is not None or not (seen.opaque or seen.unmarked):
+        return requested
+    opacity = Opacity()
     for row in seen.opaque[:LOOKED_AT]:
         try:
             with images._open(row) as image:
-                found.add(opacity_of(image))
+                opacity.add(opacity_of(image))
         except UnreadableImage:
             continue
-    if found.images:
-        _warn(f"{images.name}: {found.said(images.channels)}")
+    if opacity.images:
+        _warn(f"{images.name}: {opacity.describe(images.channels)}")
     elif seen.unmarked:
         _warn(UNMARKED.format(name=images.name))
-    return found.is_shown if found.images else False if seen.unmarked else None
+    return opacity.is_shown if opacity.images else False if seen.unmarked else None
 
 
-def _measured_scale(images: Opened, seen: Look, known: Scale) -> Scale:
+def _measure_scale(images: Opened, seen: Look, fixed: Scale) -> Scale:
     """The known scale with a range, and with what stands for no value; warns of both."""
     rows, whole = np.concatenate(seen.candidates), images.options.range == scale.AUTO
-    values = _measured(images, rows, known, whole=whole)
-    if known.fill is None:
-        found = values.ends.fill()
-        known = replace(known, fill=TAGGED if found is None else found)
-        values = values if found is None else _measured(images, rows, known, whole=whole)
+    values = _measure_values(images, rows, fixed, whole=whole)
+    if fixed.fill is None:
+        fill = values.ends.fill()
+        fixed = replace(fixed, fill=TAGGED if fill is None else fill)
+        values = values if fill is None else _measure_values(images, rows, fixed, whole=whole)
     if not values.images:
-        return replace(known, range=scale.BYTE)
+        return replace(fixed, range=scale.BYTE)
     chosen = values.exact() if whole else values.usual()
     others = seen.images - seen.deep
     plain = f"; {others} of {seen.images} images looked at have 8 bits and stay as they are" if others else ""
     _warn(
         f"{images.name}: {values.kind} images ({values.images:,} of {len(images):,} looked at), "
-        f"whose {values.said(chosen, known.fill)}{plain}"
+        f"whose {values.describe(chosen, fixed.fill)}{plain}"
     )
-    return replace(known, range=chosen)
+    return replace(fixed, range=chosen)
 
 
-def _measured(images: Opened, rows: np.ndarray, known: Scale, *, whole: bool) -> Values:
+def _measure_values(images: Opened, rows: np.ndarray, known: Scale, *, whole: bool) -> Values:
     """The values of all rows, or of a sample that is always the same."""
     measured, pixels = Values(), 0
     if not whole:
         rows = np.random.default_rng(0).permutation(rows)[:MEASURED]
     for row in tqdm(rows.tolist(), desc="range", unit="image", delay=2, disable=bar_is_off()):
         try:
-            with told(images._open(row), known) as image:
+            with apply_scale(images._open(row), known) as image:
                 if not is_deep(image):
                     continue
                 planes = values_of(image, images.channels)
@@ -201,10 +201,12 @@ def _kinds(images: Opened) -> Iterator[np.ndarray]:
         yield np.arange(len(images))
         return
     endings, kinds = _endings(names)
-    known = [ending.rpartition(b".")[2].decode("ascii", "replace") for ending in endings]
-    for name in dict.fromkeys(known):
+    extensions = [ending.rpartition(b".")[2].decode("ascii", "replace") for ending in endings]
+    for name in dict.fromkeys(extensions):
         if name not in _PLAIN:
-            yield np.flatnonzero(np.isin(kinds, [place for place, one in enumerate(known) if one == name]))
+            yield np.flatnonzero(
+                np.isin(kinds, [number for number, extension in enumerate(extensions) if extension == name])
+            )
 
 
 def _endings(names: PathList) -> tuple[Sequence[bytes], np.ndarray]:

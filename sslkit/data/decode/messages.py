@@ -57,6 +57,6 @@ def nameless() -> int:
 
 def write(file: int, content: bytes | memoryview) -> None:
     """Write the whole content to the start of a file."""
-    rest, place = memoryview(content).cast("B"), 0
-    while place < len(rest):
-        place += os.pwrite(file, rest[place:], place)
+    rest, position = memoryview(content).cast("B"), 0
+    while position < len(rest):
+        position += os.pwrite(file, rest[position:], position)

@@ -43,7 +43,7 @@ class Opacity:
         """Return whether the values are those of opacity: 0 or, mostly, full."""
         return self.full >= _MOSTLY * self.visible
 
-    def said(self, channels: int) -> str:
+    def describe(self, channels: int) -> str:
         """The line's part on what was decided. channels: that are read."""
         number = "an image has" if self.images == 1 else f"{self.images:,} of the images looked at have"
         if self.is_shown:
@@ -67,7 +67,7 @@ def opacity_of(image: Picture) -> np.ndarray:
     return image.opacity() if isinstance(image, Planes) else np.asarray(image.getchannel(len(image.getbands()) - 1))
 
 
-def told(image: Picture, scale: Scale) -> Picture:
+def apply_scale(image: Picture, scale: Scale) -> Picture:
     """The image with what was decided of its data set: its last plane, and what stands for no value."""
     if scale.opacity is not None:
         image = _with_opacity(image) if scale.opacity else _without_opacity(image)

@@ -36,7 +36,7 @@ class Opening:
 @as_unreadable()
 def open_image(source: Source) -> Image.Image:
     """Open a file, or its content, by Pillow, without decoding. Raises UnreadableImage."""
-    return _opened(source, Opening(), by_pillow=True)
+    return _open_safely(source, Opening(), by_pillow=True)
 
 
 @as_unreadable()
@@ -45,10 +45,10 @@ def open_picture(source: Source, how: Opening) -> Picture:
 
     Raises UnreadableImage, and UserError for a package that is missing.
     """
-    return _opened(source, how, by_pillow=False)
+    return _open_safely(source, how, by_pillow=False)
 
 
-def _opened(source: Source, how: Opening, *, by_pillow: bool) -> Picture:
+def _open_safely(source: Source, how: Opening, *, by_pillow: bool) -> Picture:
     """A plain image is opened here, any other by a process with limits, see `apart`."""
     source = regular(source) if isinstance(source, (str, Path)) else source
     kind = kind_of(source, how.channels)
@@ -68,11 +68,11 @@ def open_as_meant(source: Source, how: Opening) -> Picture:
         picture = _as_meant(open_below(source, how.max_pixels), source, how.channels)
     except UnidentifiedImageError:
         picture = _open_rare(source, how)
-        if picture is None and (said := stand_in(start_of(source, STAND_IN))):
-            raise UnreadableImage(said) from None
+        if picture is None and (message := stand_in(start_of(source, STAND_IN))):
+            raise UnreadableImage(message) from None
         if picture is None:
             raise
-    return checked(picture, how.max_pixels)
+    return check_picture(picture, how.max_pixels)
 
 
 def kind_of(source: Source, channels: int | None = None) -> str | None:
@@ -103,7 +103,7 @@ def is_plain(start: bytes) -> bool:
     return start[:3] == b"\xff\xd8\xff" or start[:2] == b"BM"
 
 
-def checked(picture: Picture, most: int | None) -> Picture:
+def check_picture(picture: Picture, most: int | None) -> Picture:
     """The picture, or the page of it that was sought. Raises TooLarge, and closes it, for more pixels than allowed."""
     try:
         check_size(picture.size, picture.count * picture.itemsize if isinstance(picture, Planes) else 1, most)

@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 from sslkit.data.decode.budget import PAGES_IN_A_ROW
 from sslkit.data.decode.looked_at import pages_of
-from sslkit.data.decode.opening import Picture, checked
+from sslkit.data.decode.opening import Picture, check_picture
 from sslkit.data.decode.page_list import Pages
 from sslkit.data.decode.scale import Scale
 from sslkit.data.decode.unreadable import UnreadableImage, unreadable
@@ -66,7 +66,7 @@ class PagedImages(DecodedImages):
         try:
             if self.pages[row] > 0:
                 image.seek(int(self.pages[row]), int(self.places[row]))
-            return checked(image, self.options.max_pixels)
+            return check_picture(image, self.options.max_pixels)
         except Exception as error:
             image.close()
             raise unreadable(error) from error

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from sslkit.data.decode.fill import Fill, Spans, filled, present, spans_of
-from sslkit.data.decode.scale import BYTE, Range, finite, guessed, to_bytes
+from sslkit.data.decode.fill import Fill, Spans, present, replace_missing, spans_of
+from sslkit.data.decode.scale import BYTE, Range, finite, guess_range, to_bytes
 from sslkit.data.decode.unreadable import UnreadableImage
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ class Planes:
         planes = self._straight()
         values = planes[: self._shown(channels)]
         if self.is_deep:
-            scale = scale or guessed(finite(present(values, self.spans)))
-            values = filled(values, self.spans, scale[int(self.is_inverted)])
+            scale = scale or guess_range(finite(present(values, self.spans)))
+            values = replace_missing(values, self.spans, scale[int(self.is_inverted)])
         picture = to_bytes(finite(values), scale if self.is_deep else BYTE)
         turned = self._turned(255 - picture if self.is_inverted else picture)
         if self.has_alpha:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sslkit.data.decode.fill import Ends, Fill, filled, is_filled, spans_of
+from sslkit.data.decode.fill import Ends, Fill, is_filled, replace_missing, spans_of
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.errors import UserError
 from sslkit.terminal import say
@@ -45,16 +45,18 @@ class Scale:
 
     def or_else(self, other: "Scale") -> "Scale":
         """Each part of this scale that is known, and the other's where it is not."""
-        return Scale(*(theirs if own is None else own for own, theirs in zip(_parts(self), _parts(other), strict=True)))
+        return Scale(
+            *(theirs if value is None else value for value, theirs in zip(_parts(self), _parts(other), strict=True))
+        )
 
     def within(self, found: "Scale") -> "Scale":
         """The parts of this scale that images have of which the other was found."""
-        return Scale(*(None if has is None else own for own, has in zip(_parts(self), _parts(found), strict=True)))
+        return Scale(*(None if has is None else value for value, has in zip(_parts(self), _parts(found), strict=True)))
 
     def words(self) -> dict[str, str]:
         """Each known part by its name, as a command line writes it."""
-        known = {"range": self.range and written(self.range), "opacity": _word(self.opacity), "fill": _word(self.fill)}
-        return {name: f"{name}={word}" for name, word in known.items() if word is not None}
+        texts = {"range": self.range and written(self.range), "opacity": _word(self.opacity), "fill": _word(self.fill)}
+        return {name: f"{name}={word}" for name, word in texts.items() if word is not None}
 
 
 UNKNOWN = Scale()
@@ -78,7 +80,7 @@ def number(value: float) -> str:
     return str(int(value)) if float(value).is_integer() and abs(value) < _LONG else f"{value:.7g}"
 
 
-def unused(scale: Range, name: str) -> str:
+def unused_range_line(scale: Range, name: str) -> str:
     """The line on a range that is given for 8 bits."""
     return f"{name}: range={written(scale)} is for images of more than 8 bits, and those found here have 8"
 
@@ -91,7 +93,7 @@ def to_bytes(values: np.ndarray, scale: Range) -> np.ndarray:
         return values.astype(np.uint8) * np.uint8(255)
     if values.dtype == np.uint16:
         return _table(scale)[values]
-    return _scaled(values.astype(np.float32 if values.dtype == np.float16 else _wide(values.dtype)), scale)
+    return _scale_to_bytes(values.astype(np.float32 if values.dtype == np.float16 else _wide(values.dtype)), scale)
 
 
 def is_deep(dtype: np.dtype) -> bool:
@@ -108,7 +110,7 @@ def finite(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def guessed(values: np.ndarray) -> Range:
+def guess_range(values: np.ndarray) -> Range:
     """The scale of one image that belongs to no set, or whose set seemed to have only 8 bits, with a warning.
 
     16 bits for integers, [0, 1] or [0, 255] for floats. Raises UnreadableImage for other values.
@@ -116,9 +118,9 @@ def guessed(values: np.ndarray) -> Range:
     low, high = values.min(), values.max()
     is_float = values.dtype.kind == "f"
     if low < 0 or high > (255 if is_float else 65535):
-        known = "in [0, 1] or [0, 255]" if is_float else "0 to 65535 (16 bits)"
+        allowed = "in [0, 1] or [0, 255]" if is_float else "0 to 65535 (16 bits)"
         kind = "float" if is_float else "integer"
-        raise UnreadableImage(f"{kind} pixels from {low:.9g} to {high:.9g}; must be {known}, or give range=")
+        raise UnreadableImage(f"{kind} pixels from {low:.9g} to {high:.9g}; must be {allowed}, or give range=")
     scale = (0.0, 65535.0) if not is_float else (0.0, 1.0) if high <= 1 else BYTE
     say.warn(
         f"an image of more than 8 bits, where no range= is known: it is read by range={written(scale)}",
@@ -131,7 +133,7 @@ def bytes_of(values: np.ndarray, scale: Scale) -> np.ndarray:
     """The pixels of an array: its values by the scale, black where they stand for none."""
     if scale.range is None:
         return to_bytes(values, BYTE)
-    return to_bytes(filled(values, spans_of(scale.fill), scale.range[0]), scale.range)
+    return to_bytes(replace_missing(values, spans_of(scale.fill), scale.range[0]), scale.range)
 
 
 def outside(values: np.ndarray, scale: Scale) -> tuple[int, int]:
@@ -143,10 +145,10 @@ def outside(values: np.ndarray, scale: Scale) -> tuple[int, int]:
 
 @lru_cache(maxsize=8)
 def _table(scale: Range) -> np.ndarray:
-    return _scaled(np.arange(2**16, dtype=np.float64), scale)
+    return _scale_to_bytes(np.arange(2**16, dtype=np.float64), scale)
 
 
-def _scaled(values: np.ndarray, scale: Range) -> np.ndarray:
+def _scale_to_bytes(values: np.ndarray, scale: Range) -> np.ndarray:
     low, high = scale
     scaled = (values - values.dtype.type(low)) * values.dtype.type((LEVELS - 1) / (high - low))
     return np.rint(scaled.clip(0, LEVELS - 1)).astype(np.uint8)
@@ -219,7 +221,7 @@ class Values:
             return (0.0, 1.0) if self.most <= 1 else (0.0, 255.0) if 128 <= self.most <= 255 else self.exact()
         return 0.0, float(2 ** max(8, int(self.most).bit_length()) - 1)
 
-    def said(self, scale: Range, fill: Fill | None = None) -> str:
+    def describe(self, scale: Range, fill: Fill | None = None) -> str:
         """The line's part on the values and their scale. fill: what stands for no value."""
         text = f"values {number(self.least)} to {number(self.most)} are scaled to 8 bits by range={written(scale)}"
         return "; ".join(filter(None, (text, self.advice(scale), self._without_value(fill))))

@@ -47,7 +47,7 @@ class Session:
     """
 
     def __init__(self, content: Source, kind: str, how: Message) -> None:
-        self._file, self._how, self._kind = _opened(content), how, kind
+        self._file, self._how, self._kind = _open_descriptor(content), how, kind
         self._length = os.fstat(self._file).st_size
         self._decoder: Decoder | None = None
         self._page: int | None = None
@@ -90,7 +90,7 @@ class Session:
             self._drop()
             raise OverBudget(reason) from error
 
-    def read(self, mode: str | None) -> Message:
+    def ask_pixels(self, mode: str | None) -> Message:
         """What the decoder says of the pixels, which `read_into` then takes. mode: see `decoding_apart`."""
         if self._read is None or mode is not None:
             return self.ask("read", mode=mode)
@@ -104,10 +104,12 @@ class Session:
 
     def read_into(self, length: int) -> np.ndarray:
         """The bytes of the pixels, (length,) uint8, that the last answer told of."""
-        content, place = np.empty(length, np.uint8), 0
-        while place < length and (count := os.preadv(self._decoder.pixels, [memoryview(content)[place:]], place)):
-            place += count
-        if place < length:
+        content, position = np.empty(length, np.uint8), 0
+        while position < length and (
+            count := os.preadv(self._decoder.pixels, [memoryview(content)[position:]], position)
+        ):
+            position += count
+        if position < length:
             raise UnreadableImage("its decoder gave fewer pixels than it said")
         if length > _SHRUNK:
             os.ftruncate(self._decoder.pixels, 0)
@@ -133,7 +135,7 @@ class Session:
 
     def _check_refused(self) -> None:
         """Raises OverBudget for what has broken its budget before in this run, in whatever process."""
-        lengths, reasons = _refused(self._decoder.refused)
+        lengths, reasons = _load_refused(self._decoder.refused)
         if self._length in lengths and (key := self._key()) in reasons:
             raise OverBudget(reasons[key])
 
@@ -147,18 +149,18 @@ class Session:
         return digest.hexdigest()
 
 
-def _refused(file: int) -> tuple[set[int], dict[str, str]]:
+def _load_refused(file: int) -> tuple[set[int], dict[str, str]]:
     """The lengths and the reasons, by key, of what broke its budget; read again when the file has grown."""
     size = os.fstat(file).st_size
     if size != _known.length:
         lines = map(json.loads, os.pread(file, size, 0).splitlines())
-        found = [(line["length"], line["key"], line["reason"]) for line in lines]
-        _known.content = {length for length, *_ in found}, {key: reason for _, key, reason in found}
+        records = [(line["length"], line["key"], line["reason"]) for line in lines]
+        _known.content = {length for length, *_ in records}, {key: reason for _, key, reason in records}
         _known.length = size
     return _known.content
 
 
-def _opened(content: Source) -> int:
+def _open_descriptor(content: Source) -> int:
     """The descriptor of a file, or of one in memory that has the content."""
     if isinstance(content, (str, Path)):
         file = os.open(content, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

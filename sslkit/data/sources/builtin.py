@@ -39,8 +39,8 @@ def _glyphs(split: str) -> Part:
     if not split.startswith("novel"):
         render = np.arange(len(y)) - np.searchsorted(y, y)  # y is sorted: 20 renders of each letter
         rows &= (render >= 16) == (split == "test")
-    own, labels = np.unique(y[rows], return_inverse=True)
-    return x[rows], labels, classes[own].tolist()
+    used, labels = np.unique(y[rows], return_inverse=True)
+    return x[rows], labels, classes[used].tolist()
 
 
 def _glyph_scripts(split: str) -> Part:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sslkit.data.sources.file_tables import TABLES, Rows, rows_of_table
 from sslkit.data.sources.label_values import Measured, classes_of
-from sslkit.data.sources.listing import Part, divided
+from sslkit.data.sources.listing import Part, divide
 from sslkit.data.sources.split_words import split_of, usual
 from sslkit.data.sources.walk import Kind, chosen
 from sslkit.errors import UserError, first_line
@@ -40,19 +40,19 @@ def parts_of_list(file: Path, root: Path | None, kind: Kind, label: str = "") ->
     folder. Files of another kind are left out, with a warning.
     Raises UserError for a list that cannot be read, for files that are missing, and for one that is named twice.
     """
-    rows = _read(file, label)
+    rows = _read_rows(file, label)
     base = os.path.abspath(file.parent if root is None else root)
-    paths = [_found(os.path.join(base, path)) for path in rows.paths]
+    paths = [_find_file(os.path.join(base, path)) for path in rows.paths]
     if missing := [row for row, path in enumerate(paths) if path is None]:
         raise _missing(file, base, rows, missing)
     _check_once(file, rows, paths)
     folder = os.path.commonpath({os.path.dirname(path) for path in paths})
     below = [path[len(os.path.join(folder, "")) :] for path in paths]
-    found = chosen(Path(folder), below, kind)
-    if not found.paths:
-        raise UserError(f"{file}: there are no {kind.name} among its {counted(len(paths), 'file')}: {found.others}")
-    found.warn_of_others(str(file), kind)
-    right = set(found.paths)
+    files = chosen(Path(folder), below, kind)
+    if not files.paths:
+        raise UserError(f"{file}: there are no {kind.name} among its {counted(len(paths), 'file')}: {files.others}")
+    files.warn_of_others(str(file), kind)
+    right = set(files.paths)
     return _parts(file, rows, Path(folder), below, [row for row, path in enumerate(below) if path in right])
 
 
@@ -67,7 +67,7 @@ def labels_of_metadata(file: Path, paths: Sequence[str]) -> list[str | None] | N
     Warns of images without one, and of a table that is not used.
     """
     try:
-        rows = _read(file)
+        rows = _read_rows(file)
         labels = _labels(file, rows)
     except UserError as error:
         say.warn(f"{error}; it is not used", stacklevel=6)
@@ -77,18 +77,18 @@ def labels_of_metadata(file: Path, paths: Sequence[str]) -> list[str | None] | N
     if labels is None:
         return None
     of_path = {os.path.normpath(path): label for path, label in zip(rows.paths, labels, strict=True)}
-    found = [of_path.get(path) for path in paths]
-    if missing := found.count(None):
+    matched_labels = [of_path.get(path) for path in paths]
+    if missing := matched_labels.count(None):
         say.warn(f"{file}: it has no label of {missing:,} of {counted(len(paths), 'file')}", stacklevel=6)
-    return found if missing < len(paths) else None
+    return matched_labels if missing < len(paths) else None
 
 
 def splits_of_list(file: Path, label: str = "") -> tuple[str, ...]:
     """The splits of a list, "train" first, without a look at its files. label: as of `parts_of_list`."""
-    rows = _read(file, label)
+    rows = _read_rows(file, label)
     if rows.splits is not None:
         return tuple(_of_column(file, rows, range(len(rows.paths))))
-    return tuple(divided(Path(), [os.path.normpath(path) for path in rows.paths], ""))
+    return tuple(divide(Path(), [os.path.normpath(path) for path in rows.paths], ""))
 
 
 def _parts(file: Path, rows: Rows, folder: Path, below: Sequence[str], kept: Sequence[int]) -> dict[str, Part]:
@@ -96,13 +96,13 @@ def _parts(file: Path, rows: Rows, folder: Path, below: Sequence[str], kept: Seq
     labels = _labels(file, rows)
     usable = [below[row] for row in kept]
     if labels is None and rows.splits is None:
-        return divided(folder, usable, str(file))
-    by_folder = divided(folder, usable, "")
+        return divide(folder, usable, str(file))
+    by_folder = divide(folder, usable, "")
     if labels is None:
-        classes = {path: name for part in by_folder.values() for path, name in part.named()}
+        classes = {path: name for files in by_folder.values() for path, name in files.with_classes()}
     else:
         classes = {below[row]: labels[row] for row in kept}
-    of_split = {split: part.paths for split, part in by_folder.items()}
+    of_split = {split: files.paths for split, files in by_folder.items()}
     if rows.splits is not None:
         of_split = {split: [below[row] for row in inside] for split, inside in _of_column(file, rows, kept).items()}
     return {
@@ -118,15 +118,15 @@ def _labels(file: Path, rows: Rows) -> list[str | None] | None:
     try:
         of_value = classes_of(rows.labels, str(file))
     except Measured as error:
-        said = f"its labels are numbers such as {error}, which are no classes, and not used"
-        say.warn(f"{file}: {said}", stacklevel=5)
+        reason = f"its labels are numbers such as {error}, which are no classes, and not used"
+        say.warn(f"{file}: {reason}", stacklevel=5)
         return None
     return [None if of_value[value] is None else str(of_value[value]).strip() for value in rows.labels]
 
 
 def _of_column(file: Path, rows: Rows, kept: Sequence[int]) -> dict[str, list[int]]:
     """The rows of each split by the column of splits. Raises UserError for other words, and without rows of train."""
-    found: dict[str, list[int]] = {}
+    of_split: dict[str, list[int]] = {}
     nowhere = 0
     for row in kept:
         word = rows.splits[row]
@@ -138,15 +138,15 @@ def _of_column(file: Path, rows: Rows, kept: Sequence[int]) -> dict[str, list[in
                 f"{file}, line {rows.lines[row]}: {word[:80]!r} is no split: these are called train, val (or valid, "
                 "validation, dev) and test; of numbered folds only you know which one is held out"
             )
-        found.setdefault(split, []).append(row)
+        of_split.setdefault(split, []).append(row)
     if nowhere:
         say.warn(f"{file}: {counted(nowhere, 'file')} without a split left out", stacklevel=5)
-    if "train" not in found:
-        raise UserError(f"{file}: its splits are {', '.join(found) or 'empty'}, and there is none to train on")
-    return usual(found) or {"train": found["train"]}
+    if "train" not in of_split:
+        raise UserError(f"{file}: its splits are {', '.join(of_split) or 'empty'}, and there is none to train on")
+    return usual(of_split) or {"train": of_split["train"]}
 
 
-def _found(path: str) -> str | None:
+def _find_file(path: str) -> str | None:
     """The file as it is on the disk, for a list of another system may write accents and separators in another way."""
     if os.path.isfile(path):
         return os.path.normpath(path)
@@ -176,12 +176,12 @@ def _check_once(file: Path, rows: Rows, paths: Sequence[str]) -> None:
             raise UserError(f"{file}: {lines} name the same file, {path}: leave one out")
 
 
-def _read(file: Path, label: str = "") -> Rows:
-    return _parsed(file, stamp_of(file.stat()), label)
+def _read_rows(file: Path, label: str = "") -> Rows:
+    return _parse_rows(file, stamp_of(file.stat()), label)
 
 
 @lru_cache(maxsize=2)  # its splits are asked for several times
-def _parsed(file: Path, stamp: Stamp, label: str) -> Rows:
+def _parse_rows(file: Path, stamp: Stamp, label: str) -> Rows:
     """The rows of a list. stamp: of the file, so that a changed one is read again."""
     if stamp.bytes > _MOST:
         raise UserError(f"{file} has {stamp.bytes / 2**30:.1f} GiB, which is no list of files")

@@ -15,10 +15,10 @@ from typing import Protocol
 
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.data.path_list import PathList
-from sslkit.data.sources.class_names import matched
+from sslkit.data.sources.class_names import match_classes
 from sslkit.data.sources.file_lists import is_list, parts_of_list, splits_of_list
 from sslkit.data.sources.folder import FolderImages, list_folder, parts_of_folder, splits_of_folder
-from sslkit.data.sources.listing import Listing, Part, divided, listing, part_of
+from sslkit.data.sources.listing import Listing, Part, divide, listing, part_of
 from sslkit.data.sources.split_words import split_of, usual
 from sslkit.data.sources.walk import IMAGES, Kind, chosen
 from sslkit.errors import UserError
@@ -90,7 +90,7 @@ class _Pattern:
     def root(self) -> Path:
         """The folder before the first sign of a pattern."""
         parts = Path(self.pattern).expanduser().parts
-        first = next(place for place, part in enumerate(parts) if glob.has_magic(part))
+        first = next(index for index, name in enumerate(parts) if glob.has_magic(name))
         return Path(*parts[:first])
 
     @property
@@ -103,26 +103,28 @@ class _Pattern:
 
     def matches(self) -> tuple[list[str], int]:
         """The files, relative to the root, sorted, and the number of folders. Raises UserError without files."""
-        found = sorted(glob.iglob(os.path.expanduser(self.pattern), recursive=True))
-        files = [path for path in found if os.path.isfile(path)]
+        matches = sorted(glob.iglob(os.path.expanduser(self.pattern), recursive=True))
+        files = [path for path in matches if os.path.isfile(path)]
         if not files:
-            folders = f"matches {counted(len(found), 'folder')} and no file: for the files below write"
-            said = f"{folders} {self.pattern.rstrip('/')}/**/*" if found else "matches no file"
-            raise UserError(f"the pattern {self.pattern} {said}")
-        return [os.path.relpath(path, self.root) for path in files], len(found) - len(files)
+            folders = f"matches {counted(len(matches), 'folder')} and no file: for the files below write"
+            problem = f"{folders} {self.pattern.rstrip('/')}/**/*" if matches else "matches no file"
+            raise UserError(f"the pattern {self.pattern} {problem}")
+        return [os.path.relpath(path, self.root) for path in files], len(matches) - len(files)
 
     def parts(self, kind: Kind) -> dict[str, Part]:
         files, folders = self.matches()
-        found = chosen(self.root, files, kind)
+        selection = chosen(self.root, files, kind)
         if folders and "**" not in self.pattern:
-            found.left_out["folders that were not looked into"] = folders
-        if not found.paths:
-            raise UserError(f"the pattern {self.pattern} matches no {kind.name.removesuffix('s')}, and {found.others}")
-        found.warn_of_others(self.pattern, kind)
-        return divided(self.root, found.paths, self.pattern)
+            selection.left_out["folders that were not looked into"] = folders
+        if not selection.paths:
+            raise UserError(
+                f"the pattern {self.pattern} matches no {kind.name.removesuffix('s')}, and {selection.others}"
+            )
+        selection.warn_of_others(self.pattern, kind)
+        return divide(self.root, selection.paths, self.pattern)
 
     def splits(self) -> Sequence[str]:
-        return tuple(divided(self.root, self.matches()[0], ""))
+        return tuple(divide(self.root, self.matches()[0], ""))
 
 
 def is_files(text: str) -> bool:
@@ -137,8 +139,8 @@ def is_several(text: str) -> bool:
 
 def splits_of_files(text: str) -> tuple[str, ...]:
     items = _items(text)
-    found = _by_word(items) or {split for item in items for split in item.splits()}
-    return tuple(split for split in _SPLITS if split in found)
+    splits = _by_word(items) or {split for item in items for split in item.splits()}
+    return tuple(split for split in _SPLITS if split in splits)
 
 
 def name_of_files(text: str) -> str:
@@ -149,22 +151,24 @@ def name_of_files(text: str) -> str:
 
 def open_files(text: str, options: ImageOptions) -> FolderImages:
     """Images of one split of what `text` names; an image's name is its path below the folder that all share."""
-    found, name = list_files(text, options.split, IMAGES), name_of_files(text)
-    identity = Identity(name, text, found.splits, found.labels, found.classes)
-    return FolderImages(found.folder, PathList(found.paths), identity, options)
+    listing, name = list_files(text, options.split, IMAGES), name_of_files(text)
+    identity = Identity(name, text, listing.splits, listing.labels, listing.classes)
+    return FolderImages(listing.folder, PathList(listing.paths), identity, options)
 
 
 def open_file_list(paths: Sequence[str], options: ImageOptions) -> FolderImages:
     """Images of files (absolute paths), as those of a pattern; they cannot be opened again by a name."""
     folder = os.path.commonpath([os.path.dirname(path) for path in paths])
-    found = chosen(Path(folder), [os.path.relpath(path, folder) for path in paths], IMAGES)
-    if not found.paths:
-        raise UserError(f"data is a list of {counted(len(paths), 'file')} and none is an image: {found.others}")
-    found.warn_of_others("data", IMAGES)
-    part = part_of(Path(folder), found.paths, "data")
-    own = listing({"train": part}, options.split, "data")
-    identity = Identity(os.path.basename(folder) or "files", None, own.splits, own.labels, own.classes)
-    return FolderImages(own.folder, PathList(own.paths), identity, options)
+    chosen_files = chosen(Path(folder), [os.path.relpath(path, folder) for path in paths], IMAGES)
+    if not chosen_files.paths:
+        raise UserError(f"data is a list of {counted(len(paths), 'file')} and none is an image: {chosen_files.others}")
+    chosen_files.warn_of_others("data", IMAGES)
+    train = part_of(Path(folder), chosen_files.paths, "data")
+    split_files = listing({"train": train}, options.split, "data")
+    identity = Identity(
+        os.path.basename(folder) or "files", None, split_files.splits, split_files.labels, split_files.classes
+    )
+    return FolderImages(split_files.folder, PathList(split_files.paths), identity, options)
 
 
 def list_files(text: str, split: str, kind: Kind) -> Listing:
@@ -183,42 +187,42 @@ def list_files(text: str, split: str, kind: Kind) -> Listing:
 
 def _items(text: str) -> list[Named]:
     """The parts that a source names; [] for another kind of source."""
-    if one := _one(text):
-        return [one]
+    if source := _folder_or_list(text):
+        return [source]
     words = [word.strip() for word in text.split(",") if word.strip()]
-    found = [_one(word) or _pattern(word) for word in words]
-    if len(words) > 1 and all(found):
-        return found
-    if len(words) > 1 and any(found) and not glob.has_magic(text):
-        missing = words[found.index(None)]
+    sources = [_folder_or_list(word) or _pattern(word) for word in words]
+    if len(words) > 1 and all(sources):
+        return sources
+    if len(words) > 1 and any(sources) and not glob.has_magic(text):
+        missing = words[sources.index(None)]
         raise UserError(f"data={text} names {missing!r}, and there is no such folder or list of files")
     whole = _pattern(text)
     return [whole] if whole else []
 
 
-def _one(text: str) -> _Folder | _List | None:
-    path = _expanded(text)
+def _folder_or_list(text: str) -> _Folder | _List | None:
+    path = _expand(text)
     if path.is_dir():
         return _Folder(path)
     if path.is_file() and is_list(path):
         return _List(path)
     before, mark, label = text.rpartition("#")
-    if mark and label and isinstance(found := _one(before), _List):
-        return replace(found, label=label)
+    if mark and label and isinstance(file_list := _folder_or_list(before), _List):
+        return replace(file_list, label=label)
     before, colon, after = text.rpartition(":")
-    if colon and is_list(Path(before)) and _expanded(before).is_file():
-        root = _expanded(after)
+    if colon and is_list(Path(before)) and _expand(before).is_file():
+        root = _expand(after)
         if not (after and root.is_dir()):
             raise UserError(f"data={text}: there is no folder {after!r}, which the paths in {before} are relative to")
-        return _List(_expanded(before), root)
+        return _List(_expand(before), root)
     return None
 
 
 def _pattern(text: str) -> _Pattern | None:
-    return _Pattern(text) if glob.has_magic(text) and not _expanded(text).exists() else None
+    return _Pattern(text) if glob.has_magic(text) and not _expand(text).exists() else None
 
 
-def _expanded(text: str) -> Path:
+def _expand(text: str) -> Path:
     """The path with `~` expanded; one that does not exist if the system cannot look it up."""
     try:
         path = Path(text).expanduser()
@@ -239,35 +243,38 @@ def _by_word(items: Sequence[Named]) -> dict[str, list[Named]]:
 def _together(items: Sequence[Named], name: str, kind: Kind) -> dict[str, Part]:
     """The splits of all items. name: of these, for messages."""
     if of_split := _by_word(items):
-        found = {split: [part for one in some for part in one.parts(kind).values()] for split, some in of_split.items()}
+        by_split = {
+            split: [files for source in some for files in source.parts(kind).values()]
+            for split, some in of_split.items()
+        }
     else:
         each = [item.parts(kind) for item in items]
-        found = {split: [parts[split] for parts in each if split in parts] for split in _SPLITS}
-    parts = [part for some in found.values() for part in some]
+        by_split = {split: [parts[split] for parts in each if split in parts] for split in _SPLITS}
+    parts = [files for some in by_split.values() for files in some]
     _warn_of_unlabelled(parts, kind)
-    of_name = matched({str(k): filter(None, part.classes or ()) for k, part in enumerate(parts)}, name)
+    of_name = match_classes({str(k): filter(None, files.classes or ()) for k, files in enumerate(parts)}, name)
     folder = os.path.commonpath([os.path.abspath(part.folder) for part in parts])
-    joined = {split: _joined(some, folder, of_name) for split, some in found.items() if some}
-    _check_once(path for part in joined.values() for path in part.paths)
+    joined = {split: _merge_parts(some, folder, of_name) for split, some in by_split.items() if some}
+    _check_once(path for files in joined.values() for path in files.paths)
     return joined
 
 
-def _joined(parts: Sequence[Part], folder: str, of_name: Mapping[str, str]) -> Part:
+def _merge_parts(parts: Sequence[Part], folder: str, of_name: Mapping[str, str]) -> Part:
     """One part of several. folder: that all are below. of_name: the class of each name in all of them."""
     paths: list[str] = []
     classes: list[str | None] = []
-    for part in parts:
-        start = os.path.relpath(os.path.abspath(part.folder), folder)
-        paths += part.paths if start == "." else [os.path.join(start, path) for path in part.paths]
-        classes += [None] * len(part.paths) if part.classes is None else map(of_name.get, part.classes)
+    for files in parts:
+        start = os.path.relpath(os.path.abspath(files.folder), folder)
+        paths += files.paths if start == "." else [os.path.join(start, path) for path in files.paths]
+        classes += [None] * len(files.paths) if files.classes is None else map(of_name.get, files.classes)
     return Part(Path(folder), paths, classes if of_name else None)
 
 
 def _warn_of_unlabelled(parts: Sequence[Part], kind: Kind) -> None:
-    without = [part for part in parts if part.classes is None]
+    without = [files for files in parts if files.classes is None]
     if 0 < len(without) < len(parts):
-        number = counted(sum(len(part.paths) for part in without), kind.name.removesuffix("s"))
-        folders = ", ".join(dict.fromkeys(str(part.folder) for part in without))
+        number = counted(sum(len(files.paths) for files in without), kind.name.removesuffix("s"))
+        folders = ", ".join(dict.fromkeys(str(files.folder) for files in without))
         say.warn(f"{folders}: no classes there, and so no labels ({number})", stacklevel=5)
 
 

@@ -46,29 +46,29 @@ def _table(file: Path, lines: Sequence[str], label: str) -> Rows:
     try:
         reader = csv.reader(lines, delimiter=_delimiter(lines))
         head = next(reader, [])
-        found = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+        rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except csv.Error as error:
         raise UserError(f"{file} is no table: {error}") from error
     columns = _columns(file, head, label)
-    for number, row in found:
+    for number, row in rows:
         if len(row) != len(head):
             raise UserError(f"{file}, line {number} has {len(row)} cells, and its first line {len(head)}")
-    cells = {what: [row[place] for _, row in found] for what, place in columns.items()}
-    return _rows(file, [number for number, _ in found], cells)
+    cells = {what: [row[column] for _, row in rows] for what, column in columns.items()}
+    return _rows(file, [number for number, _ in rows], cells)
 
 
 def _json_lines(file: Path, lines: Sequence[str], label: str) -> Rows:
     """The keys of the objects are the columns. A list is no label."""
     try:
-        found = {number: json.loads(line) for number, line in enumerate(lines, start=1) if line.strip()}
+        objects = {number: json.loads(line) for number, line in enumerate(lines, start=1) if line.strip()}
     except (ValueError, RecursionError) as error:
         raise UserError(f"{file} is no table of JSON objects, one a line: {first_line(error)}") from error
-    if not all(isinstance(one, dict) for one in found.values()):
+    if not all(isinstance(entry, dict) for entry in objects.values()):
         raise UserError(f"{file} is no table of JSON objects, one a line")
-    head = list(dict.fromkeys(key for one in found.values() for key in one))
+    head = list(dict.fromkeys(key for entry in objects.values() for key in entry))
     columns = _columns(file, head, label)
-    cells = {what: [_cell(one.get(head[place])) for one in found.values()] for what, place in columns.items()}
-    rows = _rows(file, list(found), cells)
+    cells = {what: [_cell(entry.get(head[column])) for entry in objects.values()] for what, column in columns.items()}
+    rows = _rows(file, list(objects), cells)
     if any(cell[:1] in ("[", "{") for cell in rows.labels or ()):
         say.warn(f"{file}: its labels are lists, and not used", stacklevel=5)
         return replace(rows, labels=None)
@@ -101,35 +101,38 @@ def _columns(file: Path, head: Sequence[str], label: str) -> dict[str, int]:
 
     Raises UserError without paths, without a column of the label's name, and for several that may be the label.
     """
-    places: Mapping[str, int] = {_plain(name): place for place, name in reversed(list(enumerate(head)))}
-    found = {what: next((places[name] for name in names if name in places), None) for what, names in COLUMNS.items()}
+    places: Mapping[str, int] = {_plain(name): index for index, name in reversed(list(enumerate(head)))}
+    columns = {what: next((places[name] for name in names if name in places), None) for what, names in COLUMNS.items()}
     if label and _plain(label) not in places:
         raise UserError(f"{file} has no column {label!r}: {nearest(label, [name.strip() for name in head])}")
     if label:
-        found["label"] = places[_plain(label)]
-    elif found["label"] is None:
-        found["label"] = _like_a_label(file, head)
-    if found["split"] is not None:
-        found["split by yes or no"] = None
-    if found["path"] is None:
+        columns["label"] = places[_plain(label)]
+    elif columns["label"] is None:
+        columns["label"] = _like_a_label(file, head)
+    if columns["split"] is not None:
+        columns["split by yes or no"] = None
+    if columns["path"] is None:
         raise UserError(
             f"{file}: its first line names no column of files, called {', '.join(COLUMNS['path'][:5])}; it is "
-            f"{', '.join(head)[:200]!r}; a column of classes is called {_called('label')}, of splits {_called('split')}"
+            f"{', '.join(head)[:200]!r}; a column of classes is called {_column_names('label')}, of splits "
+            f"{_column_names('split')}"
         )
-    used = {what: place for what, place in found.items() if place is not None}
-    said = ", ".join(f"{what}s from {head[place].strip()!r}" for what, place in used.items())
-    others = [repr(name.strip()) for place, name in enumerate(head) if place not in used.values()][:_SHOWN]
+    used = {what: index for what, index in columns.items() if index is not None}
+    description = ", ".join(f"{what}s from {head[index].strip()!r}" for what, index in used.items())
+    others = [repr(name.strip()) for index, name in enumerate(head) if index not in used.values()][:_SHOWN]
     unused = f"; of the others, such as {', '.join(others)}, none is used" if others else ""
-    if others and found["label"] is None:
+    if others and columns["label"] is None:
         column = others[0].strip("'\"")
-        unused += f" (a column of classes is called {_called('label')}, or is named behind the file: {file}#{column})"
-    say.warn(f"{file}: its columns are read as {said}{unused}", stacklevel=5)
+        unused += (
+            f" (a column of classes is called {_column_names('label')}, or is named behind the file: {file}#{column})"
+        )
+    say.warn(f"{file}: its columns are read as {description}{unused}", stacklevel=5)
     return used
 
 
 def _like_a_label(file: Path, head: Sequence[str]) -> int | None:
     """The place of the column called like one of labels, as fine_label and class_id. Raises UserError for several."""
-    like = [place for place, name in enumerate(head) if _LIKE_A_LABEL.search(name.strip().lower())]
+    like = [index for index, name in enumerate(head) if _LIKE_A_LABEL.search(name.strip().lower())]
     if len(like) > 1:
         names = [head[place].strip() for place in like]
         raise UserError(
@@ -138,7 +141,7 @@ def _like_a_label(file: Path, head: Sequence[str]) -> int | None:
     return like[0] if like else None
 
 
-def _called(what: str) -> str:
+def _column_names(what: str) -> str:
     *first, last = COLUMNS[what]
     return f"{', '.join(first)} or {last}"
 

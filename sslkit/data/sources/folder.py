@@ -15,7 +15,7 @@ from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.path_list import PathList
 from sslkit.data.sources.file_lists import METADATA, labels_of_metadata, metadata_of
 from sslkit.data.sources.listing import Listing, Part, class_folders, listing, part_of
-from sslkit.data.sources.split_words import SPLIT_OF_WORD, asked, split_of, usual
+from sslkit.data.sources.split_words import SPLIT_OF_WORD, resolve_split, split_of, usual
 from sslkit.data.sources.walk import IMAGES, VIDEOS, Found, Kind, is_usual, kind_of, walk
 from sslkit.errors import UserError
 from sslkit.files.reading import regular
@@ -91,9 +91,9 @@ def open_folder(root: Path, options: ImageOptions) -> FolderImages:
     folders of the splits, as of a Hugging Face `imagefolder`, with the columns of a list of files.
     Raises UserError when there is no image, or none that can be read.
     """
-    found = list_folder(root, options.split, IMAGES)
-    identity = Identity(root.resolve().name, root, found.splits, found.labels, found.classes)
-    return FolderImages(found.folder, PathList(found.paths), identity, options)
+    listing = list_folder(root, options.split, IMAGES)
+    identity = Identity(root.resolve().name, root, listing.splits, listing.labels, listing.classes)
+    return FolderImages(listing.folder, PathList(listing.paths), identity, options)
 
 
 def list_folder(root: Path, split: str, kind: Kind) -> Listing:
@@ -102,7 +102,7 @@ def list_folder(root: Path, split: str, kind: Kind) -> Listing:
     Raises UserError when there are none, or no such split.
     """
     folders = split_folders(root)
-    wanted = asked(split, folders)
+    wanted = resolve_split(split, folders)
     check_split(str(root), wanted, tuple(folders))
     return listing(parts_of_folder(root, kind, (wanted,)), wanted, name_of(root, root))
 
@@ -115,17 +115,17 @@ def parts_of_folder(root: Path, kind: Kind, wanted: Collection[str] | None = Non
     folders = split_folders(root)
     if len(folders) > 1:
         _warn_of_beside(root, list(folders.values()))
-    found: dict[str, Part] = {}
+    parts: dict[str, Part] = {}
     for name, folder in folders.items():
-        known = set(filter(None, found["train"].classes or ())) if found else ()
-        found[name] = _part(root, folder, kind, known, is_asked=wanted is None or name in wanted)
-    return found
+        train_classes = set(filter(None, parts["train"].classes or ())) if parts else ()
+        parts[name] = _part(root, folder, kind, train_classes, is_asked=wanted is None or name in wanted)
+    return parts
 
 
 def split_folders(root: Path) -> dict[str, Path]:
     """The folder of each split, "train" first."""
-    found = {split: folder_of(root, split) for split in ("train", "val", "test")}
-    there = {split: folder for split, folder in found.items() if folder}
+    folders = {split: folder_of(root, split) for split in ("train", "val", "test")}
+    there = {split: folder for split, folder in folders.items() if folder}
     if divided := usual(there):
         return divided
     train = there.get("train")
@@ -145,20 +145,22 @@ def _part(root: Path, folder: Path, kind: Kind, known: Collection[str], *, is_as
     is_asked: raise UserError if there are none, and warn of what is left out.
     """
     where = name_of(root, folder)
-    found = walk(folder, kind)
-    if is_asked and not found.paths:
-        raise UserError(_nothing(folder, found, kind))
-    paths = sorted(found.paths)
+    files = walk(folder, kind)
+    if is_asked and not files.paths:
+        raise UserError(_nothing(folder, files, kind))
+    paths = sorted(files.paths)
     table = metadata_of(folder) or metadata_of(root)
     below = os.path.relpath(folder, table.parent) if table else "."
     named = paths if below == "." else [os.path.join(below, path) for path in paths]
     by_table = None if table is None or class_folders(paths, known) else labels_of_metadata(table, named)
-    part = Part(folder, paths, by_table) if by_table else part_of(folder, paths, where if is_asked else "", known=known)
+    split_files = (
+        Part(folder, paths, by_table) if by_table else part_of(folder, paths, where if is_asked else "", known=known)
+    )
     if is_asked:
-        found.left_out -= Counter([kind_of(table.name)] if by_table else ())
-        found.warn_of_others(where, kind)
-        _warn_of_splits_inside(folder, found.folders, are_classes=part.classes is not None and not by_table)
-    return part
+        files.left_out -= Counter([kind_of(table.name)] if by_table else ())
+        files.warn_of_others(where, kind)
+        _warn_of_splits_inside(folder, files.folders, are_classes=split_files.classes is not None and not by_table)
+    return split_files
 
 
 def folder_of(root: Path, split: str) -> Path | None:
@@ -171,8 +173,12 @@ def folder_of(root: Path, split: str) -> Path | None:
 def _is_alone(folder: Path) -> bool:
     """Return True if the folder above has no other folder and no image in it, but for hidden ones."""
     with os.scandir(folder.parent) as entries:
-        others = (one for one in entries if one.name != folder.name and one.name[0] != "." and not is_usual(one.name))
-        return not any(one.is_dir() or IMAGES.has("", one.path) for one in others)
+        others = (
+            entry
+            for entry in entries
+            if entry.name != folder.name and entry.name[0] != "." and not is_usual(entry.name)
+        )
+        return not any(entry.is_dir() or IMAGES.has("", entry.path) for entry in others)
 
 
 def _warn_of_beside(root: Path, folders: Sequence[Path]) -> None:
@@ -180,9 +186,9 @@ def _warn_of_beside(root: Path, folders: Sequence[Path]) -> None:
     used = {folder.name for folder in folders}
     with os.scandir(root) as entries:
         others = sorted(
-            f"{one.name}/" if one.is_dir() else one.name
-            for one in entries
-            if one.name not in {*used, *METADATA} and one.name[0] != "." and not is_usual(one.name)
+            f"{entry.name}/" if entry.is_dir() else entry.name
+            for entry in entries
+            if entry.name not in {*used, *METADATA} and entry.name[0] != "." and not is_usual(entry.name)
         )
     if others:
         named = " and ".join(f"{folder.name}/" for folder in folders)
@@ -202,16 +208,16 @@ def _warn_of_splits_inside(folder: Path, folders: Sequence[str], *, are_classes:
             inside.setdefault(above, {})[split] = name
     alone = inside.pop("", {})
     if alone and not are_classes:
-        said = f"{next(iter(alone.values()))}/ is read as any folder, since other folders or images lie beside it"
-        say.warn(f"{folder}: {said}", stacklevel=5)
-    divided = {above: usual(found) for above, found in inside.items() if usual(found)}
+        remark = f"{next(iter(alone.values()))}/ is read as any folder, since other folders or images lie beside it"
+        say.warn(f"{folder}: {remark}", stacklevel=5)
+    divided = {above: usual(splits) for above, splits in inside.items() if usual(splits)}
     if divided:
-        above, found = min(divided.items())
-        names = " and ".join(f"{name}/" for name in found.values())
-        whole = f"data={folder / above}" if len(divided) == 1 else f"the folders {found['train']}/ above the others"
+        above, splits = min(divided.items())
+        names = " and ".join(f"{name}/" for name in splits.values())
+        whole = f"data={folder / above}" if len(divided) == 1 else f"the folders {splits['train']}/ above the others"
         more = f" and in {len(divided) - 1} other folders" if len(divided) > 1 else ""
-        said = f"{names} in {above}/{more} are read together, held-out images too"
-        say.warn(f"{folder}: {said}; to tell them apart, give {whole}", stacklevel=5)
+        remark = f"{names} in {above}/{more} are read together, held-out images too"
+        say.warn(f"{folder}: {remark}; to tell them apart, give {whole}", stacklevel=5)
 
 
 def _nothing(folder: Path, found: Found, kind: Kind) -> str:

@@ -19,11 +19,11 @@ from sslkit.data.decode.decoding import EXTENSIONS
 from sslkit.data.decode.opening import Picture, open_picture
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.decoded import DecodedImages
-from sslkit.data.file_contents import FileContents, bar_is_off, remembered
+from sslkit.data.file_contents import FileContents, bar_is_off, remember_digest
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.path_list import PathList
 from sslkit.data.sources.hf_labels import labels_of
-from sslkit.data.sources.split_words import asked, split_of, usual
+from sslkit.data.sources.split_words import resolve_split, split_of, usual
 from sslkit.errors import UserError, first_line
 from sslkit.files.reading import regular
 from sslkit.files.stamps import stamp_of, wait_for_tick
@@ -85,7 +85,7 @@ class HfImages(DecodedImages):
         stamps = [stamp_of(os.stat(file["filename"])) for file in self._table.cache_files]
         wait_for_tick(np.array([stamp.changed for stamp in stamps], np.int64))
         about = (self._table._fingerprint, self._column, stamps)
-        digest.update(remembered(self.options.cache, repr(about), self._content).encode())
+        digest.update(remember_digest(self.options.cache, repr(about), self._content).encode())
         if paths := list(self._paths()):
             root = os.path.commonpath([os.path.dirname(path) for path in paths])
             below = PathList([os.path.relpath(path, root) for path in paths])
@@ -111,7 +111,7 @@ class HfImages(DecodedImages):
 
 def splits_of_hf(source: str, cache: str | Path | None) -> tuple[str, ...]:
     """cache: as of `open_hf`."""
-    return tuple(_usual(_loaded(_parsed(source)[0], cache)))
+    return tuple(_usual(_load(_parse_source(source)[0], cache)))
 
 
 def open_hf(source: str, options: ImageOptions) -> HfImages:
@@ -125,19 +125,19 @@ def open_hf(source: str, options: ImageOptions) -> HfImages:
     Raises UserError if the package datasets is missing, for what cannot be loaded, for a data set without images, and
     for streamed ones.
     """
-    where, columns = _parsed(source)
-    tables = _loaded(where, options.cache)
-    known = _usual(tables)
-    wanted = asked(options.split, known)
-    check_split(source, wanted, tuple(known))
-    _warn_of_splits(name_of_hf(source), known, tables)
-    chosen = {split: tables[own] for split, own in known.items()}
+    where, columns = _parse_source(source)
+    tables = _load(where, options.cache)
+    splits = _usual(tables)
+    wanted = resolve_split(options.split, splits)
+    check_split(source, wanted, tuple(splits))
+    _warn_of_splits(name_of_hf(source), splits, tables)
+    chosen = {split: tables[name] for split, name in splits.items()}
     return of_tables(chosen, wanted, name_of_hf(source), columns, source, options)
 
 
 def name_of_hf(source: str) -> str:
     """A name for tables: the last part of the path, or of the name on the hub."""
-    return _parsed(source)[0].rstrip("/").rpartition("/")[2] or "hf"
+    return _parse_source(source)[0].rstrip("/").rpartition("/")[2] or "hf"
 
 
 def of_tables(
@@ -173,12 +173,12 @@ def is_table(source: Any) -> bool:
     )
 
 
-def _parsed(source: str) -> tuple[str, list[str]]:
+def _parse_source(source: str) -> tuple[str, list[str]]:
     where, *columns = source.removeprefix(PREFIX).split("#")
     return where, list(filter(None, columns))
 
 
-def _loaded(where: str, cache: str | Path | None) -> dict[str, Any]:
+def _load(where: str, cache: str | Path | None) -> dict[str, Any]:
     """The splits of a data set by their own names."""
     try:
         import datasets
@@ -198,16 +198,16 @@ def _loaded(where: str, cache: str | Path | None) -> dict[str, Any]:
     if path.is_dir():
         _check_local(path, whole)
     try:
-        how = {"cache_dir": _converted(path, cache)} if path.is_dir() and not whole else {}
-        found = load(str(path) if path.exists() else where, **how)
+        how = {"cache_dir": _conversion_folder(path, cache)} if path.is_dir() and not whole else {}
+        tables = load(str(path) if path.exists() else where, **how)
     except IndexError as error:  # of datasets, which does not look whether there is a file
         raise UserError(f"cannot load hf:{where}: it has no rows") from error
     except Exception as error:  # of datasets, the hub and Arrow
         raise UserError(f"cannot load hf:{where}: {type(error).__name__}: {first_line(error)}") from error
-    return dict(found) if isinstance(found, datasets.DatasetDict) else {"train": found}
+    return dict(tables) if isinstance(tables, datasets.DatasetDict) else {"train": tables}
 
 
-def _converted(folder: Path, cache: str | Path | None) -> str:
+def _conversion_folder(folder: Path, cache: str | Path | None) -> str:
     """The folder for what the library makes of a local one, which it would use again for changed files of equal times.
 
     Its name tells the names of all files, and the content of those that are no images: of an image file the library
@@ -233,7 +233,7 @@ def _check_local(folder: Path, whole: bool) -> None:
         for file in folder.rglob("*"):
             if file.exists():
                 regular(file)
-        named = {} if whole else _named_data(folder)
+        named = {} if whole else _data_entries(folder)
     except Exception as error:  # of YAML and the hub
         raise UserError(f"cannot load hf:{folder}: {first_line(error)}") from error
     for file, content in named.items():
@@ -245,43 +245,43 @@ def _check_local(folder: Path, whole: bool) -> None:
                 )
 
 
-def _named_data(folder: Path) -> dict[str, Any]:
+def _data_entries(folder: Path) -> dict[str, Any]:
     """Return the entries on data in the settings of a folder, by the name of their file."""
     from datasets import config
     from huggingface_hub import DatasetCard
 
     card, more = folder / config.REPOCARD_FILENAME, folder / config.REPOYAML_FILENAME
-    found = {card.name: DatasetCard.load(card).data.to_dict()} if card.is_file() else {}
+    contents = {card.name: DatasetCard.load(card).data.to_dict()} if card.is_file() else {}
     if more.is_file():
-        found[more.name] = yaml.safe_load(more.read_text(encoding="utf-8"))
-    return {name: content.get("configs") for name, content in found.items() if isinstance(content, dict)}
+        contents[more.name] = yaml.safe_load(more.read_text(encoding="utf-8"))
+    return {name: content.get("configs") for name, content in contents.items() if isinstance(content, dict)}
 
 
 def _texts(content: Any) -> Iterator[str]:
     """The texts in nested lists and mappings, each of which is looked at once: YAML can repeat them without end."""
     pending, seen = [content], set()
     while pending:
-        one = pending.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, (dict, list)) and id(one) not in seen:
-            seen.add(id(one))
-            pending += [*one, *one.values()] if isinstance(one, dict) else one
+        node = pending.pop()
+        if isinstance(node, str):
+            yield node
+        elif isinstance(node, (dict, list)) and id(node) not in seen:
+            seen.add(id(node))
+            pending += [*node, *node.values()] if isinstance(node, dict) else node
 
 
 def _usual(tables: dict[str, Any]) -> dict[str, str]:
     """The data set's split for each of the usual names."""
-    known = {split_of(name) or name: name for name in tables}
-    first = "train" if "train" in known else next(iter(known))
-    held_out = {name: own for name, own in known.items() if name in ("val", "test") and name != first}
-    return usual({"train": known[first], **held_out}) or {"train": known[first]}
+    names = {split_of(name) or name: name for name in tables}
+    first = "train" if "train" in names else next(iter(names))
+    held_out = {name: original for name, original in names.items() if name in ("val", "test") and name != first}
+    return usual({"train": names[first], **held_out}) or {"train": names[first]}
 
 
 def _warn_of_splits(name: str, known: Mapping[str, str], tables: Mapping[str, Any]) -> None:
     """Warn of splits that are not read, and if one of another name is learned from."""
     if split_of(known["train"]) != "train" and len(tables) > 1:
         say.warn(f"{name} has no split train: its split {known['train']} is learned from", stacklevel=5)
-    if others := [own for own in tables if own not in known.values()]:
+    if others := [split for split in tables if split not in known.values()]:
         say.warn(f"{name}: its splits {', '.join(others)} are not read", stacklevel=5)
 
 

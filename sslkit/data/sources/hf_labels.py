@@ -39,19 +39,21 @@ def labels_of(table: Any, tables: Sequence[Any], name: str, label: str | None = 
     if classes:
         column = (named or classes)[0]
         several = hasattr(table.features[column], "feature")
-        return _numbered(_column(table, column), list(kinds[column].names), several)
+        return _labels_of_numbers(_column(table, column), list(kinds[column].names), several)
     column = next((column for column in names if _is_plain(kinds.get(column))), None)
     if column is None:
         _warn_of_unusable(kinds, names, name)
         return {}
-    alike = [one for one in tables if _kind(one.features.get(column)) == _kind(table.features[column])]
+    alike = [other for other in tables if _kind(other.features.get(column)) == _kind(table.features[column])]
     try:
-        of_value = classes_of_splits({str(k): _counted(_column(one, column)) for k, one in enumerate(alike)}, name)
+        of_value = classes_of_splits(
+            {str(k): _count_values(_column(other, column)) for k, other in enumerate(alike)}, name
+        )
     except Measured as error:
-        said = f"its column {column} holds numbers such as {error}, which are no classes, and is not used"
-        say.warn(f"{name}: {said}", stacklevel=5)
+        reason = f"its column {column} holds numbers such as {error}, which are no classes, and is not used"
+        say.warn(f"{name}: {reason}", stacklevel=5)
         return {}
-    return _found_in(of_value, _column(table, column), several=hasattr(table.features[column], "feature"))
+    return _labels_of_values(of_value, _column(table, column), several=hasattr(table.features[column], "feature"))
 
 
 def _column(table: Any, column: str) -> Column:
@@ -78,44 +80,46 @@ def _warn_of_unusable(kinds: dict[str, Any], names: Sequence[str], name: str) ->
     if others and not kinds.keys() & set(names):
         first = others[0]
         ways = f"hf:...#{first} reads those of {first}, and so does (dataset, {first!r}) in Python"
-        said = f"has no labels, for no column is called label: {ways}"
-        say.warn(f"{name} {said}", stacklevel=5)
+        reason = f"has no labels, for no column is called label: {ways}"
+        say.warn(f"{name} {reason}", stacklevel=5)
     for column in names:
         if column in kinds:
-            said = f"its column {column} is of {type(kinds[column]).__name__}, which gives no classes"
-            say.warn(f"{name}: {said}, and is not used", stacklevel=5)
+            reason = f"its column {column} is of {type(kinds[column]).__name__}, which gives no classes"
+            say.warn(f"{name}: {reason}, and is not used", stacklevel=5)
 
 
-def _counted(values: Column) -> dict[Any, int]:
+def _count_values(values: Column) -> dict[Any, int]:
     """Return how often each value occurs, missing ones left out."""
     import pyarrow.compute
     import pyarrow.types
 
     flat = pyarrow.compute.list_flatten(values) if pyarrow.types.is_nested(values.type) else values
-    return {one["values"]: one["counts"] for one in flat.value_counts().to_pylist() if one["values"] is not None}
+    return {
+        entry["values"]: entry["counts"] for entry in flat.value_counts().to_pylist() if entry["values"] is not None
+    }
 
 
-def _numbered(values: Column, names: list[str], several: bool) -> dict[str, Any]:
+def _labels_of_numbers(values: Column, names: list[str], several: bool) -> dict[str, Any]:
     """The labels of a column of class numbers, of which -1 and missing ones are none."""
     if several:
-        lists = [one and [number for number in one if number is not None and number >= 0] for one in values.to_pylist()]
-        return {"multi_labels": LabelLists.of(lists).indicator(np.arange(len(names))), "classes": names}
+        lists = [row and [number for number in row if number is not None and number >= 0] for row in values.to_pylist()]
+        return {"multi_labels": LabelLists.from_lists(lists).indicator(np.arange(len(names))), "classes": names}
     labels = values.fill_null(-1).to_numpy().astype(np.int64)
     return {"labels": labels, "classes": names} if (labels >= 0).any() else {}
 
 
-def _found_in(of_value: dict[Any, Any], values: Column, several: bool) -> dict[str, Any]:
+def _labels_of_values(of_value: dict[Any, Any], values: Column, several: bool) -> dict[str, Any]:
     """The labels of a column. of_value: the class of each of its values, None for none, see `classes_of_splits`."""
-    classes = sorted({one for one in of_value.values() if one is not None})
+    classes = sorted({label for label in of_value.values() if label is not None})
     if not classes:
         return {}
-    place = {one: place for place, one in enumerate(classes)}
-    number = {value: place[one] for value, one in of_value.items() if one is not None}
+    position = {label: number for number, label in enumerate(classes)}
+    number = {value: position[label] for value, label in of_value.items() if label is not None}
     names = list(map(str, classes))
     if several:
         lists = [
-            None if one is None else [number[value] for value in one if value in number] for one in values.to_pylist()
+            None if row is None else [number[value] for value in row if value in number] for row in values.to_pylist()
         ]
-        return {"multi_labels": LabelLists.of(lists).indicator(np.arange(len(names))), "classes": names}
+        return {"multi_labels": LabelLists.from_lists(lists).indicator(np.arange(len(names))), "classes": names}
     labels = np.array([number.get(value, -1) for value in values.to_pylist()], np.int64)
     return {"labels": labels, "classes": names} if (labels >= 0).any() else {}

@@ -16,10 +16,10 @@ class LabelLists:
     counts: np.ndarray
 
     @classmethod
-    def of(cls, lists: Sequence[Sequence[int] | None]) -> "LabelLists":
+    def from_lists(cls, lists: Sequence[Sequence[int] | None]) -> "LabelLists":
         """lists: the classes of each image; None where they are not known."""
-        counts = np.array([MISSING if one is None else len(one) for one in lists], np.int32)
-        return cls(np.array([number for one in lists for number in one or ()], np.int64), counts)
+        counts = np.array([MISSING if row is None else len(row) for row in lists], np.int32)
+        return cls(np.array([number for row in lists for number in row or ()], np.int64), counts)
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -27,8 +27,8 @@ class LabelLists:
     def lists(self) -> list[list[int] | None]:
         ends = np.cumsum(self._lengths).tolist()
         numbers = self.numbers.tolist()
-        found = zip(self.counts.tolist(), ends, strict=True)
-        return [None if count == MISSING else numbers[end - count : end] for count, end in found]
+        spans = zip(self.counts.tolist(), ends, strict=True)
+        return [None if count == MISSING else numbers[end - count : end] for count, end in spans]
 
     def rows(self, rows: np.ndarray) -> "LabelLists":
         """The labels of some images (n,) int64, in their order."""
@@ -49,17 +49,17 @@ class LabelLists:
 
     def single(self) -> np.ndarray:
         """(N,) int64 the number of an image's class; the smallest int64 without one. For at most one each."""
-        found = np.full(len(self), np.iinfo(np.int64).min)
-        found[self.counts == 1] = self.numbers
-        return found
+        classes = np.full(len(self), np.iinfo(np.int64).min)
+        classes[self.counts == 1] = self.numbers
+        return classes
 
     def indicator(self, classes: np.ndarray) -> np.ndarray:
         """(N, K) int8 for the classes (K,), sorted: 1 (yes), -1 (no), 0 in all columns where they are not known."""
-        found = np.zeros((len(self), len(classes)), np.int8)
-        found[self.known] = -1
+        matrix = np.zeros((len(self), len(classes)), np.int8)
+        matrix[self.known] = -1
         rows = np.repeat(np.arange(len(self)), self._lengths)
-        found[rows, np.searchsorted(classes, self.numbers)] = 1
-        return found
+        matrix[rows, np.searchsorted(classes, self.numbers)] = 1
+        return matrix
 
     @property
     def _lengths(self) -> np.ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 from itertools import chain
 from typing import Any
 
-from sslkit.data.sources.class_names import as_read, listed, matched
+from sslkit.data.sources.class_names import as_read, list_names, match_classes
 from sslkit.terminal import say
 
 _NUMBER = re.compile(r"[+-]?(0|[1-9]\d{0,17})(\.\d*)?(e[+-]?\d{1,2})?", re.IGNORECASE)  # not 007, which is a code
@@ -26,13 +26,13 @@ def classes_of(values: Iterable[Hashable], where: str) -> dict[Any, Any]:
     Raises Measured if there are numbers with fractions.
     """
     different = Counter(values)
-    known = [value for value in different if not _is_missing(value)]
-    named = [value for value in known if not _says_nothing(value)]
-    numbers: Mapping[Any, Any] = {value: value for value in known}
+    present = [value for value in different if not _is_missing(value)]
+    named = [value for value in present if not _says_nothing(value)]
+    numbers: Mapping[Any, Any] = {value: value for value in present}
     if named and all(isinstance(value, str) and _NUMBER.fullmatch(value.strip()) for value in named):
         numbers = {value: float(value) for value in named}
     else:
-        _warn_of_doubtful(sorted(value for value in known if isinstance(value, str)), where)
+        _warn_of_doubtful(sorted(value for value in present if isinstance(value, str)), where)
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in numbers.values()):
         fractions = [number for number in numbers.values() if not float(number).is_integer()]
         if fractions:
@@ -45,10 +45,10 @@ def classes_of(values: Iterable[Hashable], where: str) -> dict[Any, Any]:
 def classes_of_splits(values: Mapping[str, Iterable[Hashable]], where: str) -> dict[Any, Any]:
     """The `classes_of` the values in all splits, "train" first; texts are matched as the names of folders are."""
     of_value = classes_of(sum(map(Counter, values.values()), Counter()), where)
-    texts = {split: {of_value.get(one) for one in some} for split, some in values.items()}
-    texts = {split: {one for one in some if isinstance(one, str)} for split, some in texts.items()}
-    of_text = matched(texts, where)
-    return {value: of_text.get(one, one) for value, one in of_value.items()}
+    texts = {split: {of_value.get(value) for value in some} for split, some in values.items()}
+    texts = {split: {value for value in some if isinstance(value, str)} for split, some in texts.items()}
+    of_text = match_classes(texts, where)
+    return {value: of_text.get(label, label) for value, label in of_value.items()}
 
 
 def warn_of_negative(numbers: Iterable[tuple[float, int]], where: str) -> None:
@@ -62,8 +62,8 @@ def warn_of_negative(numbers: Iterable[tuple[float, int]], where: str) -> None:
     classes = [number for number in counts if number >= 0]
     if len(classes) < len(counts):
         negative = counts.total() - sum(counts[number] for number in classes)
-        said = f"{negative:,} of {counts.total():,} labels are negative, which means none"
-        say.warn(f"{where}: {said}{for_two_classes(classes[0]) if len(classes) == 1 else ''}", stacklevel=4)
+        reason = f"{negative:,} of {counts.total():,} labels are negative, which means none"
+        say.warn(f"{where}: {reason}{for_two_classes(classes[0]) if len(classes) == 1 else ''}", stacklevel=4)
 
 
 def for_two_classes(only: object) -> str:
@@ -81,15 +81,15 @@ def _says_nothing(value: Any) -> bool:
 
 def _warn_of_doubtful(names: Collection[str], where: str) -> None:
     if nothing := [repr(name) for name in names if _says_nothing(name)]:
-        said = f"read as a class: {listed(nothing)}; leave the labels of images without one empty"
-        say.warn(f"{where}: {said}", stacklevel=4)
-    parts = {name: {as_read(part.strip(" []()'\"")) for part in _BETWEEN.split(name)} for name in names}
+        remark = f"read as a class: {list_names(nothing)}; leave the labels of images without one empty"
+        say.warn(f"{where}: {remark}", stacklevel=4)
+    parts = {name: {as_read(piece.strip(" []()'\"")) for piece in _BETWEEN.split(name)} for name in names}
     uses = Counter(chain.from_iterable(parts.values()))
     several = {name: some for name, some in parts.items() if len(some) > 1}
-    lists = [repr(name) for name, some in several.items() if name[0] == "[" or min(uses[part] for part in some) > 1]
+    lists = [repr(name) for name, some in several.items() if name[0] == "[" or min(uses[piece] for piece in some) > 1]
     if lists:
-        said = "looks like several classes and is read as one: several an image are read from .npz, shards: and hf:"
-        say.warn(f"{where}: {listed(lists)} {said}", stacklevel=4)
+        remark = "looks like several classes and is read as one: several an image are read from .npz, shards: and hf:"
+        say.warn(f"{where}: {list_names(lists)} {remark}", stacklevel=4)
 
 
 def _is_missing(value: Any) -> bool:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from sslkit.data.images import check_split
-from sslkit.data.sources.class_names import as_read, matched
-from sslkit.data.sources.split_words import asked, is_unlabelled, split_like, split_of, usual
+from sslkit.data.sources.class_names import as_read, match_classes
+from sslkit.data.sources.split_words import is_unlabelled, resolve_split, split_like, split_of, usual
 from sslkit.terminal import say
 from sslkit.terminal.say import counted
 
@@ -41,32 +41,32 @@ class Part:
     paths: list[str]
     classes: Sequence[str | None] | None
 
-    def named(self) -> Iterator[tuple[str, str | None]]:
+    def with_classes(self) -> Iterator[tuple[str, str | None]]:
         """The files with their classes; nothing without classes."""
         return zip(self.paths, self.classes or (), strict=False)
 
 
 def listing(parts: Mapping[str, Part], split: str, where: str) -> Listing:
-    """The files of one split; the classes of all splits are numbered together, see `class_names.matched`.
+    """The files of one split; the classes of all splits are numbered together, see `class_names.match_classes`.
 
     parts: of every split, "train" first. where: of the source, for messages.
     Raises UserError for an unknown split.
     """
-    wanted = asked(split, parts)
+    wanted = resolve_split(split, parts)
     check_split(where, wanted, tuple(parts))
-    part = parts[wanted]
-    names = {name: {one for one in other.classes or () if one is not None} for name, other in parts.items()}
+    files = parts[wanted]
+    names = {name: {label for label in other.classes or () if label is not None} for name, other in parts.items()}
     if not names[wanted]:
         _warn_of_missing_classes(where, wanted, [name for name in parts if names[name]])
-        return Listing(part.folder, part.paths, tuple(parts), None, None)
-    of_name = matched(names, where)
+        return Listing(files.folder, files.paths, tuple(parts), None, None)
+    of_name = match_classes(names, where)
     classes = in_order(set(of_name.values()))
     _warn_of_splits(where, classes)
     _warn_of_masks(where, classes)
-    _warn_of_unlabelled(where, part)
+    _warn_of_unlabelled(where, files)
     number = {None: -1, **{name: classes.index(chosen) for name, chosen in of_name.items()}}
-    labels = np.array([number[name] for name in part.classes], np.int64)
-    return Listing(part.folder, part.paths, tuple(parts), labels, classes)
+    labels = np.array([number[name] for name in files.classes], np.int64)
+    return Listing(files.folder, files.paths, tuple(parts), labels, classes)
 
 
 def in_order(classes: Collection[str]) -> list[str]:
@@ -108,7 +108,7 @@ def part_of(folder: Path, paths: list[str], where: str, top: int = 0, known: Col
     return Part(folder, paths, classes)
 
 
-def divided(folder: Path, paths: Sequence[str], where: str) -> dict[str, Part]:
+def divide(folder: Path, paths: Sequence[str], where: str) -> dict[str, Part]:
     """The splits of some files by their first folders, as in `folder.open_folder`; undivided ones are all "train".
 
     where: of the source, for warnings; "" for none.
@@ -117,15 +117,17 @@ def divided(folder: Path, paths: Sequence[str], where: str) -> dict[str, Part]:
     for path in paths:
         top, separator, _ = path.partition(os.sep)
         of_split.setdefault((separator and split_of(top)) or "", []).append(path)
-    found = usual(of_split)
-    if not found:
+    splits = usual(of_split)
+    if not splits:
         return {"train": part_of(folder, list(paths), where)}
     if where and (beside := of_split.get("")):
-        said = f"{counted(len(beside), 'file')} in none of its splits left out, such as {beside[0]}"
-        say.warn(f"{where}: {said}", stacklevel=4)
-    learned = part_of(folder, found.pop("train"), where, top=1)
-    known = set(learned.classes or ())
-    return {"train": learned} | {split: part_of(folder, some, where, 1, known) for split, some in found.items()}
+        remark = f"{counted(len(beside), 'file')} in none of its splits left out, such as {beside[0]}"
+        say.warn(f"{where}: {remark}", stacklevel=4)
+    learned = part_of(folder, splits.pop("train"), where, top=1)
+    train_classes = set(learned.classes or ())
+    return {"train": learned} | {
+        split: part_of(folder, some, where, 1, train_classes) for split, some in splits.items()
+    }
 
 
 def _warn_of_missing_classes(where: str, split: str, others: Sequence[str]) -> None:
@@ -134,11 +136,11 @@ def _warn_of_missing_classes(where: str, split: str, others: Sequence[str]) -> N
 
 
 def _warn_of_unlabelled(where: str, part: Part) -> None:
-    without = [path for path, name in part.named() if name is None and is_unlabelled(path.partition(os.sep)[0])]
+    without = [path for path, name in part.with_classes() if name is None and is_unlabelled(path.partition(os.sep)[0])]
     if without:
         folder = without[0].partition(os.sep)[0]
-        said = f"no label for {counted(len(without), 'file')} in {folder}/, which by its name is no class"
-        say.warn(f"{where}: {said}", stacklevel=4)
+        remark = f"no label for {counted(len(without), 'file')} in {folder}/, which by its name is no class"
+        say.warn(f"{where}: {remark}", stacklevel=4)
 
 
 def _warn_of_files_beside(where: str, paths: Sequence[str]) -> None:
@@ -147,13 +149,13 @@ def _warn_of_files_beside(where: str, paths: Sequence[str]) -> None:
     tops = {path.partition(os.sep)[0] for path in paths if os.sep in path}
     beside = [path for path in paths if os.sep not in path]
     if len(tops) >= 2:
-        said = f"images beside its {len(tops)} folders, such as {beside[0]} ({counted(len(beside), 'image')})"
-        say.warn(f"{where} has no labels, for there are {said}; else the folders would be classes", stacklevel=5)
+        reason = f"images beside its {len(tops)} folders, such as {beside[0]} ({counted(len(beside), 'image')})"
+        say.warn(f"{where} has no labels, for there are {reason}; else the folders would be classes", stacklevel=5)
 
 
 def _warn_of_splits(where: str, classes: Iterable[str]) -> None:
-    if found := split_like(classes):
-        shown = ", ".join(found[:4])
+    if splits := split_like(classes):
+        shown = ", ".join(splits[:4])
         say.warn(
             f"{where}: its folders are taken for classes, but some look like splits: {shown}. All of their images are "
             "learned from; to hold some out, call the folders train and test (or val), or name the one to learn from",
@@ -170,13 +172,13 @@ def _warn_of_classes_inside(where: str, folder: Path, paths: Sequence[str]) -> N
             return
         inside.add(below[0])
     if len(inside) >= 2 and not any(map(split_of, inside)):
-        said = f"has no labels, for all of its images lie in {top}/; its {len(inside)} folders are classes with"
-        say.warn(f"{where} {said} data={folder / top}", stacklevel=5)
+        reason = f"has no labels, for all of its images lie in {top}/; its {len(inside)} folders are classes with"
+        say.warn(f"{where} {reason} data={folder / top}", stacklevel=5)
 
 
 def _warn_of_masks(where: str, classes: Iterable[str]) -> None:
-    found = [name for name in classes if name.lower() in _PICTURES | _MASKS]
-    if {name.lower() for name in found} & _PICTURES and {name.lower() for name in found} & _MASKS:
-        shown = " and ".join(f"{name}/" for name in found)
-        said = f"{shown} are taken for classes, and all their files learned from; to leave masks out give one folder"
-        say.warn(f"{where}: {said}", stacklevel=4)
+    folders = [name for name in classes if name.lower() in _PICTURES | _MASKS]
+    if {name.lower() for name in folders} & _PICTURES and {name.lower() for name in folders} & _MASKS:
+        shown = " and ".join(f"{name}/" for name in folders)
+        remark = f"{shown} are taken for classes, and all their files learned from; to leave masks out give one folder"
+        say.warn(f"{where}: {remark}", stacklevel=4)

@@ -103,13 +103,13 @@ def open_images(
     channels_last: of an array: its shape is (N, H, W, C); None: told by the shape.
     Raises UserError for an unknown source, a source without a readable image, or an option out of range.
     """
-    given = (split, image_size, channels, fit, on_error, interpolation, cache, range, pages, max_pixels, opacity, fill)
-    options = ImageOptions(*given, resize=resize, root=root, counts=counts)
+    values = (split, image_size, channels, fit, on_error, interpolation, cache, range, pages, max_pixels, opacity, fill)
+    options = ImageOptions(*values, resize=resize, root=root, counts=counts)
     if isinstance(source, Images):
-        return _reopened(source, options)
+        return _reopen(source, options)
     if channels_last is not None:
         source = as_source(source, channels_last=channels_last)
-    return _opened(_find(source), options)
+    return _open_split(_find(source), options)
 
 
 def splits(source: Source, cache: str | Path | None = "runs/cache") -> tuple[str, ...]:
@@ -138,7 +138,7 @@ def name_of_tables(source: str) -> str | None:
     if entry := published(source):
         return entry.name
     text = clips.files_of(source)
-    if source in builtin.NAMES or not (file_sources.is_several(text) or not _expanded(text).exists()):
+    if source in builtin.NAMES or not (file_sources.is_several(text) or not _expand_path(text).exists()):
         return None
     return file_sources.name_of_files(text) if file_sources.is_files(text) else None
 
@@ -147,15 +147,15 @@ def is_divisible(source: Source) -> bool:
     """Return whether a source's images have `part`: image files, shards, a Hugging Face data set, a Dataset."""
     if isinstance(source, Images) and source.source is None:
         return isinstance(source, (DecodedImages, OwnArrays)) and source.is_whole
-    place = source.source if isinstance(source, Images) else as_source(source)
-    if isinstance(place, Dataset):
+    origin = source.source if isinstance(source, Images) else as_source(source)
+    if isinstance(origin, Dataset):
         return True
-    if not isinstance(place, (str, Path)):
+    if not isinstance(origin, (str, Path)):
         return False
-    text = os.fspath(place)
-    if isinstance(place, str) and text.startswith((shards.PREFIX, hf.PREFIX)):
+    text = os.fspath(origin)
+    if isinstance(origin, str) and text.startswith((shards.PREFIX, hf.PREFIX)):
         return True
-    named = isinstance(place, str) and (text in builtin.NAMES or text.startswith("video:") or published(text))
+    named = isinstance(origin, str) and (text in builtin.NAMES or text.startswith("video:") or published(text))
     return not named and file_sources.is_files(text)
 
 
@@ -170,28 +170,28 @@ class _Source:
     splits: Callable[[], tuple[str, ...]]
 
 
-def _opened(source: _Source, options: ImageOptions) -> Images:
+def _open_split(source: _Source, options: ImageOptions) -> Images:
     """The images of one split, all pages if these are asked for, by the range of the first split."""
     images = source.open(options)
     if not isinstance(images, DecodedImages):
         return images
     images = of_pages(images) if options.pages == "all" else images
     if images.split != images.splits[0]:
-        images.share_scale(lambda: _opened(source, replace(options, split=images.splits[0])))
+        images.share_scale(lambda: _open_split(source, replace(options, split=images.splits[0])))
     _ = images.scale  # said now, and decided before other processes read
     return images
 
 
-def _reopened(images: Images, options: ImageOptions) -> Images:
-    given = {key: value for key, value in vars(options).items() if value != getattr(ImageOptions, key)}
-    own = replace(images.options, image_size=images.image_size, channels=images.channels)
-    wanted = replace(own, **{**given, "split": options.split})
-    if wanted == own:
+def _reopen(images: Images, options: ImageOptions) -> Images:
+    changes = {key: value for key, value in vars(options).items() if value != getattr(ImageOptions, key)}
+    current = replace(images.options, image_size=images.image_size, channels=images.channels)
+    wanted = replace(current, **{**changes, "split": options.split})
+    if wanted == current:
         return images
     if images.source is None:
-        changed = next(key for key, value in vars(wanted).items() if value != getattr(own, key))
+        changed = next(key for key, value in vars(wanted).items() if value != getattr(current, key))
         raise UserError(f"{images.name} was built in Python, so it cannot be opened with another {changed}")
-    return _opened(_find(images.source), wanted)
+    return _open_split(_find(images.source), wanted)
 
 
 def _find(source: Source, cache: str | Path | None = None) -> _Source:
@@ -217,7 +217,7 @@ def _find(source: Source, cache: str | Path | None = None) -> _Source:
         return _Source(partial(hf.open_hf, text), partial(hf.splits_of_hf, text, cache))
     if file_sources.is_several(text):  # together longer than a path may be
         return _Source(partial(file_sources.open_files, text), partial(file_sources.splits_of_files, text))
-    path = _expanded(text)
+    path = _expand_path(text)
     if path.is_dir():
         return _Source(partial(open_folder, path), partial(splits_of_folder, path))
     if path.suffix.lower() == ".npz" and path.is_file():
@@ -243,7 +243,7 @@ def _open_own(dataset: Dataset, options: ImageOptions) -> Images:
     return own_dataset.open_dataset(dataset, options)
 
 
-def _expanded(text: str) -> Path:
+def _expand_path(text: str) -> Path:
     """The path with `~` expanded. Raises UserError if the system cannot look it up."""
     try:
         path = Path(text).expanduser()
@@ -257,10 +257,10 @@ def _expanded(text: str) -> Path:
 def _find_torchvision(source: str | Path) -> _Source:
     if isinstance(source, str) and source.startswith(own_dataset.PREFIX):
         raise UserError(f"{source} was a Dataset of a Python program: open it there, and give the object")
-    found = torchvision_sets.parse(source) if isinstance(source, str) else None
-    if found is None:
+    parsed = torchvision_sets.parse(source) if isinstance(source, str) else None
+    if parsed is None:
         raise UserError(unknown(os.fspath(source), torchvision_sets.names()))
-    name, root = found
+    name, root = parsed
     return _Source(
         partial(torchvision_sets.open_torchvision, name, root), partial(torchvision_sets.splits_of_torchvision, name)
     )

@@ -40,8 +40,8 @@ def published() -> tuple[str, ...]:
 @cache
 def torchvision_classes() -> tuple[str, ...]:
     """The names in torchvision.datasets in small letters, read from its file; () if there are none to be found."""
-    found = importlib.util.find_spec("torchvision")
-    file = Path(*(found.submodule_search_locations if found else ())) / "datasets" / "__init__.py"
+    spec = importlib.util.find_spec("torchvision")
+    file = Path(*(spec.submodule_search_locations if spec else ())) / "datasets" / "__init__.py"
     if not file.is_file():
         return ()
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
@@ -55,7 +55,9 @@ def _beside(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             return [
-                f"{one.name}/" if one.is_dir() else one.name for one in islice(entries, _MOST) if one.name[0] != "."
+                f"{entry.name}/" if entry.is_dir() else entry.name
+                for entry in islice(entries, _MOST)
+                if entry.name[0] != "."
             ]
     except OSError:
         return []
@@ -63,8 +65,8 @@ def _beside(folder: Path) -> list[str]:
 
 def _nearest(name: str, known: Iterable[str]) -> list[str]:
     """The name that is most alike, in any case of letters; [] if none is."""
-    of = {one.rstrip("/").lower(): one for one in known}
-    return [of[one] for one in get_close_matches(name.lower(), of, n=1)]
+    of = {candidate.rstrip("/").lower(): candidate for candidate in known}
+    return [of[candidate] for candidate in get_close_matches(name.lower(), of, n=1)]
 
 
 def _meant(names: Iterable[str]) -> str:

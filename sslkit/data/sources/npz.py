@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from sslkit.data.arrays import ArrayImages, checked_pixels, scale_of_array, to_nchw
+from sslkit.data.arrays import ArrayImages, check_pixels, scale_of_array, to_nchw
 from sslkit.data.decode import scale
 from sslkit.data.decode.scale import Scale
 from sslkit.data.images import Identity, ImageOptions, check_split
-from sslkit.data.sources.class_names import listed
+from sslkit.data.sources.class_names import list_names
 from sslkit.data.sources.label_values import classes_of_splits, warn_of_negative
 from sslkit.errors import UserError
 from sslkit.files.reading import stand_in_of
@@ -52,7 +52,7 @@ class NpzImages(ArrayImages):
     def rescale(self, scale: Scale) -> None:
         if (scale.range, scale.fill) != (self.scale.range, self.scale.fill):
             with _load(Path(self.source)) as file:
-                values = to_nchw(_read(file, self.key, Path(self.source)), self.key)
+                values = to_nchw(_read_array(file, self.key, Path(self.source)), self.key)
             self.pixels = _pixels(values, scale, f"{self.source}: {self.key}")
         super().rescale(scale)
 
@@ -89,20 +89,20 @@ def open_npz(path: Path, options: ImageOptions) -> NpzImages:
         keys = _keys(file, path)
         check_split(str(path), options.split, tuple(keys))
         values = to_nchw(_values(file, keys, options.split, path), f"{path}: {keys[options.split][0]}")
-        found = _scale(file, keys, values, options, path)
+        scale = _scale(file, keys, values, options, path)
         labels, classes = _labels(file, keys, options.split, path)
         if others := sorted(
             set(file.files) - {key for pair in keys.values() for key in pair} - {"classes", _NOT_KNOWN}
         ):
-            say.warn(f"{path}: not used of its arrays: {listed(others)}", stacklevel=1)
+            say.warn(f"{path}: not used of its arrays: {list_names(others)}", stacklevel=1)
     named = {"classes": classes, "labels" if labels is None or labels.ndim == 1 else "multi_labels": labels}
     identity = Identity(path.stem, path, tuple(keys), **named)
-    return NpzImages(values, keys[options.split][0], found, identity, options)
+    return NpzImages(values, keys[options.split][0], scale, identity, options)
 
 
 def _values(file: np.lib.npyio.NpzFile, keys: dict[str, tuple[str, str]], split: str, path: Path) -> np.ndarray:
     key = keys[split][0]
-    return checked_pixels(_read(file, key, path), f"{path}: {key}")
+    return check_pixels(_read_array(file, key, path), f"{path}: {key}")
 
 
 def _scale(
@@ -141,20 +141,20 @@ def _load(path: Path) -> np.lib.npyio.NpzFile:
 
 
 def _keys(file: np.lib.npyio.NpzFile, path: Path) -> dict[str, tuple[str, str]]:
-    found = {}
+    keys = {}
     for split, pairs in _KEYS.items():
         present = [pair for pair in pairs if pair[0] in file.files]
         if present:
-            found[split] = present[0]
-    if not found:
+            keys[split] = present[0]
+    if not keys:
         raise UserError(
             f"{path} has the keys {', '.join(file.files) or '(none)'}; images are looked for under x_train and "
             f"x_test, x, or images, and labels under y_train and y_test, y, or labels"
         )
-    return found
+    return keys
 
 
-def _read(file: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
+def _read_array(file: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
     try:
         return file[key]
     except DAMAGED as error:
@@ -174,16 +174,16 @@ def _labels(
     if any(labels.ndim == 2 for labels in raw.values()):
         return _several(file, raw, split, path)
     if "classes" in file.files and raw[split].dtype.kind in "iu":
-        return _named(raw[split], _read(file, "classes", path), f"{path}: {keys[split][1]}")
-    of_value = classes_of_splits({s: dict(_counted(labels)) for s, labels in raw.items()}, str(path))
-    classes = sorted({one for one in of_value.values() if one is not None})
-    place = {None: -1, **{one: place for place, one in enumerate(classes)}}
+        return _labels_with_names(raw[split], _read_array(file, "classes", path), f"{path}: {keys[split][1]}")
+    of_value = classes_of_splits({s: dict(_count_labels(labels)) for s, labels in raw.items()}, str(path))
+    classes = sorted({label for label in of_value.values() if label is not None})
+    number = {None: -1, **{label: number for number, label in enumerate(classes)}}
     values, rows = np.unique(raw[split], return_inverse=True)
-    numbers = np.array([place[of_value[value]] for value in values.tolist()], np.int64)
+    numbers = np.array([number[of_value[value]] for value in values.tolist()], np.int64)
     return numbers[rows], list(map(str, classes))
 
 
-def _counted(labels: np.ndarray) -> list[tuple[Any, int]]:
+def _count_labels(labels: np.ndarray) -> list[tuple[Any, int]]:
     """Each label, and how often it occurs."""
     values, counts = np.unique(labels, return_counts=True)
     return list(zip(values.tolist(), counts.tolist(), strict=True))
@@ -191,11 +191,11 @@ def _counted(labels: np.ndarray) -> list[tuple[Any, int]]:
 
 def _are_one_hot(labels: Iterable[np.ndarray]) -> bool:
     """Return whether all labels are rows of zeros with a single 1: one class an image, written as columns."""
-    return all(one.ndim == 2 and np.isin(one, (0, 1)).all() and (one.sum(1) == 1).all() for one in labels)
+    return all(matrix.ndim == 2 and np.isin(matrix, (0, 1)).all() and (matrix.sum(1) == 1).all() for matrix in labels)
 
 
 def _raw_labels(file: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
-    labels = _read(file, key, path)
+    labels = _read_array(file, key, path)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim == 2 and labels.dtype.kind in "iub":
@@ -213,13 +213,13 @@ def _raw_labels(file: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
 
 def _whole(labels: np.ndarray, where: str) -> np.ndarray:
     """Floats as the whole numbers that they are, -1 for NaN. Raises UserError for others."""
-    known = ~np.isnan(labels)
-    wrong = labels[known & ~(np.isfinite(labels) & (labels == np.floor(labels)))]
+    labelled = ~np.isnan(labels)
+    wrong = labels[labelled & ~(np.isfinite(labels) & (labels == np.floor(labels)))]
     if len(wrong):
         raise UserError(
             f"{where} holds numbers such as {wrong[0]:g}, which are no classes: labels are whole or strings"
         )
-    return np.where(known, labels, -1).astype(np.int64)
+    return np.where(labelled, labels, -1).astype(np.int64)
 
 
 def _several(
@@ -234,7 +234,7 @@ def _several(
         raise UserError(f"{path}: labels (N, K) are 1 for yes and 0 for no (or -1 for no); got {wrong[0]}")
     no = _value_of_no(file, raw.values(), path)
     labels = np.where(labels == 1, 1, np.where(labels == no, -1, 0))
-    names = _read(file, "classes", path) if "classes" in file.files else np.arange(labels.shape[1])
+    names = _read_array(file, "classes", path) if "classes" in file.files else np.arange(labels.shape[1])
     if names.shape != labels.shape[1:]:
         raise UserError(f"{path}: classes has shape {names.shape}, but the labels are of {labels.shape[1]} classes")
     return labels.astype(np.int8), [str(name) for name in names]
@@ -242,12 +242,12 @@ def _several(
 
 def _value_of_no(file: np.lib.npyio.NpzFile, labels: Collection[np.ndarray], path: Path) -> int:
     """The value of the labels (N, K) of all splits that means no. Raises UserError where it may be -1 or 0."""
-    there = [value for value in (-1, 0) if any((one == value).any() for one in labels)]
+    there = [value for value in (-1, 0) if any((values == value).any() for values in labels)]
     if _NOT_KNOWN in file.files:
-        given = _read(file, _NOT_KNOWN, path)
-        if given.size != 1 or given.item() not in (-1, 0):
-            raise UserError(f"{path}: {_NOT_KNOWN} is {given.tolist()}; it is the label that means so, -1 or 0")
-        return -1 - int(given.item())
+        not_known = _read_array(file, _NOT_KNOWN, path)
+        if not_known.size != 1 or not_known.item() not in (-1, 0):
+            raise UserError(f"{path}: {_NOT_KNOWN} is {not_known.tolist()}; it is the label that means so, -1 or 0")
+        return -1 - int(not_known.item())
     if there == [-1, 0]:
         raise UserError(
             f"{path}: its labels are -1, 0 and 1, and either -1 is no and 0 not known, as in VOC, or 0 is no and -1 "
@@ -258,10 +258,10 @@ def _value_of_no(file: np.lib.npyio.NpzFile, labels: Collection[np.ndarray], pat
     return there[0] if there else 0
 
 
-def _named(labels: np.ndarray, classes: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
+def _labels_with_names(labels: np.ndarray, classes: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
     if classes.ndim != 1:
         raise UserError(f"{where}: classes has shape {classes.shape}; it is (C,), the names of the labels")
     if labels.size and not -1 <= int(labels.min()) <= int(labels.max()) < len(classes):
         raise UserError(f"{where} runs from {labels.min()} to {labels.max()}, but there are {len(classes)} classes")
-    warn_of_negative(_counted(labels), where)
+    warn_of_negative(_count_labels(labels), where)
     return labels, [str(name) for name in classes]

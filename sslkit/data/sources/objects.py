@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 from torch.utils.data import Dataset
 
-from sslkit.data.images import Images, is_array, joined
+from sslkit.data.images import Images, is_array, join_paths
 from sslkit.data.sources.hf import is_table
 from sslkit.data.sources.own_arrays import NAME, Arrays
 from sslkit.data.sources.own_dataset import PREFIX
@@ -73,7 +73,7 @@ def as_source(source: Any, *, channels_last: bool | None = None) -> Any:
         return Table(source)
     if _is_table_with_column(source):
         return Table(source[0], [column for column in source[1].split("#") if column])
-    return Files(source) if _are_files(source) else joined(source)
+    return Files(source) if _are_files(source) else join_paths(source)
 
 
 def is_several(source: Any) -> bool:
@@ -94,7 +94,7 @@ def _are_files(source: Any) -> bool:
     """Return whether a list names image files. Raises UserError if it names folders or lists, too."""
     if not isinstance(source, (list, tuple)):
         return False
-    are = [isinstance(one, (str, Path)) and _is_image_file(Path(one).expanduser()) for one in source]
+    are = [isinstance(entry, (str, Path)) and _is_image_file(Path(entry).expanduser()) for entry in source]
     if any(are) and not all(are):
         first, other = source[are.index(True)], source[are.index(False)]
         raise UserError(

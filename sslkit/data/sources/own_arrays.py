@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import Dataset
 
-from sslkit.data.arrays import ArrayImages, as_numpy, checked_pixels, scale_of_array, to_nchw
+from sslkit.data.arrays import ArrayImages, as_numpy, check_pixels, scale_of_array, to_nchw
 from sslkit.data.decode.scale import Scale, bytes_of
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.data.sources.own_labels import labels_of
@@ -19,7 +19,7 @@ class Arrays(Dataset):
     """Images of one array, and their labels. pixels: (N, C, H, W). targets: (N,), or None."""
 
     def __init__(self, pixels: Any, labels: Any = None, *, channels_last: bool | None = None) -> None:
-        values = checked_pixels(as_numpy(pixels), NAME)
+        values = check_pixels(as_numpy(pixels), NAME)
         if channels_last is None:
             values = to_nchw(values, NAME)
         elif values.ndim != 4:
@@ -67,5 +67,5 @@ def open_arrays(arrays: Arrays, options: ImageOptions) -> OwnArrays:
     labels, classes = None, None
     if arrays.targets is not None:
         labels, classes = labels_of(arrays, arrays.__getitem__, NAME)
-    found = scale_of_array(arrays.pixels, options, NAME)
-    return OwnArrays(arrays.pixels, found, Identity(NAME, None, ("train",), labels, classes), options)
+    scale = scale_of_array(arrays.pixels, options, NAME)
+    return OwnArrays(arrays.pixels, scale, Identity(NAME, None, ("train",), labels, classes), options)

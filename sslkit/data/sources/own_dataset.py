@@ -117,8 +117,10 @@ def open_dataset(dataset: Dataset, options: ImageOptions) -> OwnImages:
 def _check_length(length: int, name: str) -> None:
     """Raises UserError for more items than the memory has room to number: some data sets say that they have no end."""
     if _BYTES_OF_A_ROW * length > (free := free_memory()):
-        said = f"{name} says that it has {length:,} items: their numbers alone need more than the {free:,} free bytes"
-        raise UserError(f"{said} of memory; give one whose __len__ is the number of its items, such as a Subset")
+        problem = (
+            f"{name} says that it has {length:,} items: their numbers alone need more than the {free:,} free bytes"
+        )
+        raise UserError(f"{problem} of memory; give one whose __len__ is the number of its items, such as a Subset")
 
 
 class _Items:
@@ -134,7 +136,7 @@ class _Items:
         some = dict.fromkeys(np.linspace(0, len(self) - 1, _LOOKED_AT, dtype=int).tolist())
         first = [self._of_row(row) for row in some]
         again = [self._of_row(row) for row in some]
-        self.varies = any(_content(one) != _content(other) for one, other in zip(first, again, strict=True))
+        self.varies = any(_content(before) != _content(other) for before, other in zip(first, again, strict=True))
         self.nonce = uuid.uuid4().hex if self.varies else ""
 
     def __len__(self) -> int:
@@ -158,8 +160,8 @@ class _Items:
 
     def picture(self, row: int, channels: int | None) -> Picture:
         """channels: that are wanted, as far as an array of four can lack its last one."""
-        found = _image_of(self.item(row))
-        return found if isinstance(found, Image.Image) else _picture(found, channels)
+        image = _image_of(self.item(row))
+        return image if isinstance(image, Image.Image) else _picture(image, channels)
 
     def content(self, row: int) -> bytes:
         """`_BYTES` bytes of the sha256 of a row's pixels; zeros if it cannot be read."""
@@ -182,12 +184,12 @@ class _Items:
 
 def _image_of(item: Any) -> Any:
     """The image in an item: a picture of its own, which may be closed and changed, or an array."""
-    found = item[0] if isinstance(item, (tuple, list)) and item else item
-    if isinstance(found, Image.Image):
-        return found.copy()
-    if isinstance(found, (torch.Tensor, np.ndarray)):
-        return as_numpy(found)
-    raise UnreadableImage(f"{type(found).__name__} instead of an image: an item is {_KINDS}")
+    image = item[0] if isinstance(item, (tuple, list)) and item else item
+    if isinstance(image, Image.Image):
+        return image.copy()
+    if isinstance(image, (torch.Tensor, np.ndarray)):
+        return as_numpy(image)
+    raise UnreadableImage(f"{type(image).__name__} instead of an image: an item is {_KINDS}")
 
 
 class _Array(Planes):

@@ -25,8 +25,10 @@ def labels_of(dataset: Any, item: Callable[[int], Any], name: str) -> tuple[np.n
     """
     values = _targets(dataset)
     if values is not None and (row := _other_label(item, values)) is not None:
-        said = f"the label of its item {row} is not the one in its list of labels: those of the items are read and used"
-        say.warn(f"{name}: {said}", stacklevel=4)
+        problem = (
+            f"the label of its item {row} is not the one in its list of labels: those of the items are read and used"
+        )
+        say.warn(f"{name}: {problem}", stacklevel=4)
         values = None
     if values is None:
         values = _labels_of_items(item, len(dataset))
@@ -38,24 +40,27 @@ def labels_of(dataset: Any, item: Callable[[int], Any], name: str) -> tuple[np.n
     except Measured as error:
         other = f"numbers such as {error}"
     if other is not None:
-        said = other if isinstance(other, str) else f"of {type(other).__name__}"
-        say.warn(f"{name}: its labels are {said}, which are no classes, and not used", stacklevel=4)
+        problem = other if isinstance(other, str) else f"of {type(other).__name__}"
+        say.warn(f"{name}: its labels are {problem}, which are no classes, and not used", stacklevel=4)
         return None, None
-    found = sorted({one for one in of_value.values() if one is not None})
-    if not found:
+    classes = sorted({label for label in of_value.values() if label is not None})
+    if not classes:
         return None, None
-    named = _names(dataset, found)
-    number = {None: -1, **({one: one for one in found} if named else {one: k for k, one in enumerate(found)})}
-    return np.array([number[of_value[value]] for value in values], np.int64), named or list(map(str, found))
+    named = _names(dataset, classes)
+    number = {
+        None: -1,
+        **({label: label for label in classes} if named else {label: k for k, label in enumerate(classes)}),
+    }
+    return np.array([number[of_value[value]] for value in values], np.int64), named or list(map(str, classes))
 
 
 def _names(dataset: Any, classes: Sequence[Any]) -> list[str] | None:
     """The data set's own names of its classes, if these are numbers of them."""
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
-    known = getattr(dataset, "classes", None)
-    whole = all(isinstance(one, int) and not isinstance(one, bool) for one in classes)
-    return list(map(str, known)) if isinstance(known, (list, tuple)) and whole and classes[-1] < len(known) else None
+    names = getattr(dataset, "classes", None)
+    whole = all(isinstance(label, int) and not isinstance(label, bool) for label in classes)
+    return list(map(str, names)) if isinstance(names, (list, tuple)) and whole and classes[-1] < len(names) else None
 
 
 def _targets(dataset: Any) -> list[Any] | None:
@@ -64,7 +69,7 @@ def _targets(dataset: Any) -> list[Any] | None:
         inner = _targets(dataset.dataset)
         return None if inner is None else [inner[index] for index in dataset.indices]
     if isinstance(dataset, ConcatDataset):
-        each = [_targets(part) for part in dataset.datasets]
+        each = [_targets(subset) for subset in dataset.datasets]
         return None if None in each else [value for part in each for value in part]
     for key in ("targets", "labels"):
         values = getattr(dataset, key, None)
@@ -81,10 +86,10 @@ def _other_label(item: Callable[[int], Any], values: Sequence[Any]) -> int | Non
     """The first of some rows whose item has another label than the list; None if none is found."""
     for row in dict.fromkeys(np.linspace(0, len(values) - 1, _LOOKED_AT, dtype=int).tolist()):
         try:
-            one = item(row)
+            entry = item(row)
         except UnreadableImage:
             continue
-        if isinstance(one, (tuple, list)) and len(one) > 1 and _is_other(_plain(one[1]), values[row]):
+        if isinstance(entry, (tuple, list)) and len(entry) > 1 and _is_other(_plain(entry[1]), values[row]):
             return row
     return None
 
@@ -97,17 +102,17 @@ def _is_other(one: Any, other: Any) -> bool:
 
 def _labels_of_items(item: Callable[[int], Any], count: int) -> list[Any] | None:
     """The second part of every item; None if the first that can be read has none."""
-    found: list[Any] = []
+    labels: list[Any] = []
     for row in tqdm(range(count), desc="labels", unit="image", delay=2, disable=bar_is_off()):
         try:
-            one = item(row)
+            entry = item(row)
         except UnreadableImage:
-            found.append(None)
+            labels.append(None)
             continue
-        if not (isinstance(one, (tuple, list)) and len(one) > 1):
+        if not (isinstance(entry, (tuple, list)) and len(entry) > 1):
             return None
-        found.append(_plain(one[1]))
-    return found
+        labels.append(_plain(entry[1]))
+    return labels
 
 
 def _plain(value: Any) -> Any:

@@ -30,7 +30,7 @@ class StoredContents(FileContents):
     def _start(self) -> bytes:
         return self.start.encode()
 
-    def _stamped(self) -> np.ndarray:
+    def _read_stamps(self) -> np.ndarray:
         numbers = array("q")
         for state in self.states:
             # Where the server says nothing but the size, no two states are the same.

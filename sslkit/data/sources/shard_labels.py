@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sslkit.data.sources.class_names import matched
+from sslkit.data.sources.class_names import match_classes
 from sslkit.data.sources.label_lists import LabelLists
 from sslkit.data.sources.label_values import for_two_classes
 from sslkit.data.sources.listing import in_order
@@ -87,7 +87,7 @@ def _classes(
     there = set(of_text.values())
     classes = sorted(there) if are_numbers else in_order(there)
     place_of = {name: place for place, name in enumerate(classes)}
-    lists = LabelLists.of([some and sorted({place_of[of_text[one.value]] for one in some}) for some in table])
+    lists = LabelLists.from_lists([some and sorted({place_of[of_text[one.value]] for one in some}) for some in table])
     none = int(np.array([some is None for some in index.labels])[index.label].sum())
     if classes == [1] and none:
         said = f"{none:,} of {counted(len(index), 'image')} have no label, as -1 says"
@@ -102,9 +102,9 @@ def _numbers(table: Sequence[tuple[Label, ...] | None]) -> dict[str, int]:
 def _matched(
     index: TarIndex, table: Sequence[tuple[Label, ...] | None], split: np.ndarray, where: str
 ) -> dict[str, str]:
-    """The class of each name, see `class_names.matched`."""
+    """The class of each name, see `class_names.match_classes`."""
     places = {one: np.unique(index.label[split == one]).tolist() for one in _in_order(split)}
-    return matched(
+    return match_classes(
         {one: {label.value for place in some for label in table[place] or ()} for one, some in places.items()}, where
     )
 
@@ -160,7 +160,7 @@ def _of_folders(index: TarIndex, split: np.ndarray, rows: np.ndarray, where: str
         number = counted(int(np.isin(tops[rows], list(without)).sum()), "image")
         said = f"no label for {number} in {', '.join(sorted(without))}/, which by its name is no class"
         say.warn(f"{where}: {said}", stacklevel=5)
-    chosen = matched({one: set(tops[split == one].tolist()) - without for one in _in_order(split)}, where)
+    chosen = match_classes({one: set(tops[split == one].tolist()) - without for one in _in_order(split)}, where)
     classes = in_order(set(chosen.values()))
     if found := split_like(classes):
         said = f"its folders are taken for classes, but some look like splits: {', '.join(found[:4])}"
@@ -171,7 +171,7 @@ def _of_folders(index: TarIndex, split: np.ndarray, rows: np.ndarray, where: str
 
 def _class_folders(index: TarIndex) -> tuple[np.ndarray, list[str]]:
     """(N,) the folder of each image below those that all share, "" for none, and folders called like splits above."""
-    paths = list(index.names.encoded())
+    paths = list(index.names.iter_bytes())
     parts: list[str] = []
     while True:
         tops, paths = first_folders(paths)

@@ -10,7 +10,7 @@ from pathlib import Path
 from sslkit.data.sources.folder import Listing, list_folder, splits_of_folder
 from sslkit.data.sources.walk import IMAGES
 from sslkit.errors import UserError
-from sslkit.files.leases import NAME, owned
+from sslkit.files.leases import NAME, own_folder
 from sslkit.files.reading import regular
 from sslkit.files.writing import write_whole
 
@@ -39,7 +39,7 @@ def write_shards(source: str | Path, out: str | Path, *, megabytes: int = 256, p
     if not source.is_dir():
         raise UserError(f"there is no folder {source}")
     listings = {split: list_folder(source, split, IMAGES) for split in splits_of_folder(source)}
-    with owned(out, "writes shards to"):
+    with own_folder(out, "writes shards to"):
         if any(one.name != NAME for one in out.iterdir()):
             raise UserError(f"{out} has files in it: give an empty or a new folder")
         return [_write(split, listing, out, megabytes * 10**6, progress) for split, listing in listings.items()]

@@ -22,7 +22,7 @@ from sslkit.data.sources.sample_images import is_image_of_sample, kinds_of
 from sslkit.data.sources.shard_contents import StoredContents
 from sslkit.data.sources.shard_files import ShardFiles
 from sslkit.data.sources.shard_labels import first_folders, labels_of
-from sslkit.data.sources.split_words import SPLIT_OF_WORD, asked, split_of, usual
+from sslkit.data.sources.split_words import SPLIT_OF_WORD, resolve_split, split_of, usual
 from sslkit.data.sources.tar_index import TarIndex, index_shards
 from sslkit.data.sources.walk import kinds
 from sslkit.errors import UserError
@@ -130,11 +130,11 @@ def open_shards(source: str, options: ImageOptions) -> ShardImages:
     files, shards = shard_files.find(source.removeprefix(PREFIX))
     by_name, where = _by_split(shards), name_of_shards(source)
     if by_name:
-        check_split(source, asked(options.split, by_name), tuple(by_name))
+        check_split(source, resolve_split(options.split, by_name), tuple(by_name))
     index = index_shards(files, shards, None if options.cache is None else Path(options.cache))
     chosen = is_image_of_sample(index)
     known, split, line = (tuple(by_name), _of_name(shards, by_name)[index.shard], "") if by_name else _inside(index)
-    wanted = asked(options.split, known)
+    wanted = resolve_split(options.split, known)
     check_split(source, wanted, known)
     others = kinds_of(index, np.flatnonzero(~chosen & (split == wanted)))
     used = by_name.get(wanted, shards)
@@ -186,7 +186,7 @@ def _of_no_split(shards: Sequence[str], wanted: str) -> str:
 
 def _inside(index: TarIndex) -> tuple[tuple[str, ...], np.ndarray, str]:
     """The splits by the members' first folders, that of each row, (N,) str and "" for none, and a line on them."""
-    tops = first_folders(list(index.names.encoded()))[0] if len(index) else []
+    tops = first_folders(list(index.names.iter_bytes()))[0] if len(index) else []
     found: dict[str, list[bytes]] = {}
     for top in sorted(set(tops)):
         found.setdefault(split_of(os.fsdecode(top)) or "", []).append(top)

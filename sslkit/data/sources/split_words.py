@@ -50,7 +50,7 @@ def usual(found: Mapping[str, T]) -> dict[str, T]:
     return {"train": found["train"], **{name: found[split] for name, split in zip(names, held_out, strict=True)}}
 
 
-def asked(split: str, offered: Collection[str]) -> str:
+def resolve_split(split: str, offered: Collection[str]) -> str:
     """The split that is meant: "val" is "test" where that is the only held-out one."""
     return "test" if split == "val" and "val" not in offered and "test" in offered else split
 
@@ -58,8 +58,8 @@ def asked(split: str, offered: Collection[str]) -> str:
 def looks_like_a_split(name: str) -> bool:
     """Return whether a name says that a folder is a part of a data set: train2017, test_images, fold1, TestSet."""
     words = re.findall("[a-z]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower())
-    known = {*SPLIT_OF_WORD, *_PARTS}
-    return any(word in known for word in words) and all(word in known or word in _FILLERS for word in words)
+    vocabulary = {*SPLIT_OF_WORD, *_PARTS}
+    return any(word in vocabulary for word in words) and all(word in vocabulary or word in _FILLERS for word in words)
 
 
 def split_like(names: Iterable[str]) -> list[str]:
@@ -69,6 +69,6 @@ def split_like(names: Iterable[str]) -> list[str]:
     two are not.
     """
     names = list(names)
-    found = [name for name in names if looks_like_a_split(name)]
-    certain = any(split_of(name) in ("val", "test") for name in found)
-    return found if certain or len(found) >= 2 or (found and len(names) <= 2) else []
+    splits = [name for name in names if looks_like_a_split(name)]
+    certain = any(split_of(name) in ("val", "test") for name in splits)
+    return splits if certain or len(splits) >= 2 or (splits and len(names) <= 2) else []

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sslkit.data.path_list import PathList, packed, unpacked
+from sslkit.data.path_list import PathList, decode_texts, encode_texts
 from sslkit.data.sources.shard_files import ShardFiles, State
 from sslkit.data.sources.tar_samples import Label, Members
 from sslkit.data.sources.tar_scan import scan
@@ -69,7 +69,7 @@ class TarIndex:
         shard = np.repeat(np.arange(len(members), dtype=np.int32), [len(one.names) for one in members])
         role, roles = _one_table([(one.role, one.roles) for one in members])
         label, labels = _one_table([(one.label, one.labels) for one in members])
-        names = PathList.joined([one.names for one in members])
+        names = PathList.concatenate([one.names for one in members])
         return cls(shards, shard, names, role=role, roles=roles, label=label, labels=labels, **columns)
 
     def __len__(self) -> int:
@@ -113,7 +113,7 @@ def index_shards(files: ShardFiles, shards: Sequence[str], cache: Path | None) -
     Raises UserError when the cache cannot be written, before anything is read, and for a shard that is missing.
     """
     about = "\n".join([str(FORMAT), *map(_absolute, shards)])
-    store = Store.of(cache, "shards-{}.npz", about, "the index of shards", npz_codec(_arrays, _members))
+    store = Store.open(cache, "shards-{}.npz", about, "the index of shards", npz_codec(_arrays, _members))
     with store.exclusive() as refused:
         known = store.read() or {}
         found = _scanned(files, shards, known, refused)
@@ -164,9 +164,9 @@ def _arrays(found: dict[str, Members]) -> dict[str, np.ndarray]:
     return {
         "counts": np.array([len(one.names) for one in members], np.int64),
         "bytes": np.array([one.state.bytes for one in members], np.int64),
-        "stamps": packed(one.state.stamp for one in members),
-        "tags": packed(one.state.tag for one in members),
-        "shards": packed(found),
+        "stamps": encode_texts(one.state.stamp for one in members),
+        "tags": encode_texts(one.state.tag for one in members),
+        "shards": encode_texts(found),
         "names": np.frombuffer(index.names._block, np.uint8),
         "ends": index.names._ends,
         "tables": np.frombuffer(json.dumps([said, index.roles, index.labels]).encode(), np.uint8),
@@ -180,8 +180,10 @@ def _members(kept: dict[str, np.ndarray]) -> dict[str, Members]:
     names = PathList.of_block(kept["names"].tobytes(), ends)
     said, roles, labels = json.loads(kept["tables"].tobytes())
     labels = [some if some is None else tuple(Label(*one) for one in some) for some in labels]
-    states = map(State, kept["bytes"].tolist(), unpacked(kept["stamps"]), unpacked(kept["tags"]))
-    for name, state, count, more in zip(unpacked(kept["shards"]), states, kept["counts"].tolist(), said, strict=True):
+    states = map(State, kept["bytes"].tolist(), decode_texts(kept["stamps"]), decode_texts(kept["tags"]))
+    for name, state, count, more in zip(
+        decode_texts(kept["shards"]), states, kept["counts"].tolist(), said, strict=True
+    ):
         stop = start + count
         columns = {column: kept[column][start:stop] for column in _COLUMNS}
         more["left_out"] = Counter(more["left_out"])

@@ -111,7 +111,7 @@ def names() -> dict[str, str]:
     """Lower-case name -> class name, for each torchvision set of images that needs only a root."""
     from torchvision import datasets
 
-    found = {}
+    class_names = {}
     for name in datasets.__all__:
         member = getattr(datasets, name)
         if not inspect.isclass(member) or name in _NOT_SETS_OF_IMAGES:
@@ -121,8 +121,8 @@ def names() -> dict[str, str]:
         arguments = list(inspect.signature(member).parameters.values())
         required = {a.name for a in arguments if a.default is a.empty and a.kind is not a.VAR_KEYWORD}
         if "root" in required and required <= {"root", *_FIXED.get(name, ())}:
-            found[name.lower()] = name
-    return found
+            class_names[name.lower()] = name
+    return class_names
 
 
 def parse(source: str) -> tuple[str, Path] | None:
@@ -200,9 +200,9 @@ def _construct(name: str, root: Path, split: Any) -> Any:
 
 
 def _missing(name: str, root: Path, arguments: dict[str, Any], error: Exception) -> str:
-    said = " ".join(str(error).split()).rstrip(".")
-    message = f"torchvision's {name} cannot be opened from {root.absolute()}: {said}."
-    if files := _expected_files(_class(name)):
+    reason = " ".join(str(error).split()).rstrip(".")
+    message = f"torchvision's {name} cannot be opened from {root.absolute()}: {reason}."
+    if files := _files_of(_class(name)):
         message += f" Its files there: {', '.join(files)}."
     parameters = inspect.signature(_class(name)).parameters
     if name in _FETCHED_BY_HAND or not {"download", "kwargs"} & set(parameters):
@@ -214,7 +214,7 @@ def _missing(name: str, root: Path, arguments: dict[str, Any], error: Exception)
     return f"{message} If it is elsewhere: data={PREFIX}{name}:ROOT"
 
 
-def _expected_files(member: type) -> list[str]:
+def _files_of(member: type) -> list[str]:
     """The files that the class lists, relative to the root; empty if it lists none."""
     if member.__name__ in ("FashionMNIST", "KMNIST", "MNIST"):
         unpacked = [entry[0].removesuffix(".gz") for entry in member.resources]
@@ -261,7 +261,7 @@ def _classes(dataset: Any, labels: np.ndarray | None) -> list[str] | None:
         return None
     count = int(labels.max(initial=-1)) + 1
     for key in ("classes", "categories"):
-        known = getattr(dataset, key, None)
-        if isinstance(known, (list, tuple)) and len(known) >= count:
-            return [name if isinstance(name, str) else ", ".join(map(str, name)) for name in known]
+        names = getattr(dataset, key, None)
+        if isinstance(names, (list, tuple)) and len(names) >= count:
+            return [name if isinstance(name, str) else ", ".join(map(str, name)) for name in names]
     return [str(label) for label in range(count)]

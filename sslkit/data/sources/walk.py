@@ -39,8 +39,8 @@ class Kind:
 
     def has(self, folder: str | Path, path: str) -> bool:
         """Return whether a file below a folder is of this kind."""
-        known = extension_of(path) in self.extensions
-        return known or (self.by_content and is_image(os.path.join(folder, path)))
+        by_name = extension_of(path) in self.extensions
+        return by_name or (self.by_content and is_image(os.path.join(folder, path)))
 
 
 IMAGES = Kind("images", IMAGE_EXTENSIONS, by_content=True)
@@ -67,10 +67,10 @@ class Found:
     def warn_of_others(self, where: str, kind: Kind) -> None:
         """Warn of what was left out, in one line. kind: of the files that were not."""
         if self.left_out:
-            found = counted(len(self.paths), kind.name.removesuffix("s"))
+            count = counted(len(self.paths), kind.name.removesuffix("s"))
             others = counted(self.left_out.total(), "other file")
             which = (self.left_out.total() == 1 and self.one_of_them) or self.others
-            say.warn(f"{where}: {found}; left out {others}: {which}", stacklevel=4)
+            say.warn(f"{where}: {count}; left out {others}: {which}", stacklevel=4)
 
     @property
     def others(self) -> str:
@@ -79,9 +79,9 @@ class Found:
 
 def kinds(left_out: Counter[str]) -> str:
     """`9 .txt, 3 .xml, 2 without extension`."""
-    found = sorted(left_out.items(), key=lambda kind: (-kind[1], kind[0]))
-    more = [f"{sum(number for _, number in found[_SHOWN:]):,} of other kinds"] if len(found) > _SHOWN else []
-    return ", ".join([*(f"{number:,} {kind}" for kind, number in found[:_SHOWN]), *more])
+    counts = sorted(left_out.items(), key=lambda kind: (-kind[1], kind[0]))
+    more = [f"{sum(number for _, number in counts[_SHOWN:]):,} of other kinds"] if len(counts) > _SHOWN else []
+    return ", ".join([*(f"{number:,} {kind}" for kind, number in counts[:_SHOWN]), *more])
 
 
 def walk(folder: Path, kind: Kind) -> Found:
@@ -90,8 +90,8 @@ def walk(folder: Path, kind: Kind) -> Found:
     Hidden files and folders are left out, those of `USUAL` without being counted.
     Raises UserError for a folder that cannot be listed.
     """
-    found, pending, seen = Found(), [""], set()
-    known = frozenset(kind.extensions)
+    files, pending, seen = Found(), [""], set()
+    extensions = frozenset(kind.extensions)
     while pending:
         below = pending.pop()
         here = os.path.join(folder, below)
@@ -103,32 +103,34 @@ def walk(folder: Path, kind: Kind) -> Found:
         if (stat.st_dev, stat.st_ino) in seen:  # a link to a folder above
             continue
         seen.add((stat.st_dev, stat.st_ino))
-        found.folders.append(below)
+        files.folders.append(below)
         start = os.path.join(below, "") if below else ""
         for entry in entries:
             name = entry.name
             path = start + name
             if name[0] == "." or name in USUAL:
                 if not is_usual(name):
-                    found.leave_out(path, "hidden")
+                    files.leave_out(path, "hidden")
             elif _is_folder(entry):
                 pending.append(path)
-            elif name.rpartition(".")[2].lower() in known or (kind.by_content and is_image(os.path.join(here, name))):
-                found.paths.append(path)
+            elif name.rpartition(".")[2].lower() in extensions or (
+                kind.by_content and is_image(os.path.join(here, name))
+            ):
+                files.paths.append(path)
             else:
-                found.leave_out(path, kind_of(name))
-    return found
+                files.leave_out(path, kind_of(name))
+    return files
 
 
 def chosen(folder: Path, paths: Sequence[str], kind: Kind) -> Found:
     """The files of a kind among some, `paths` below a folder, in their order."""
-    found = Found()
+    files = Found()
     for path in paths:
         if kind.has(folder, path):
-            found.paths.append(path)
+            files.paths.append(path)
         else:
-            found.leave_out(path, kind_of(path))
-    return found
+            files.leave_out(path, kind_of(path))
+    return files
 
 
 def is_usual(name: str) -> bool:

@@ -100,14 +100,14 @@ class Videos(Images):
         frames = np.empty((len(rows), o.per_video, o.frames), dtype=np.int64)
         index, aspect = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.float32)
         bad: dict[int, None] = {}
-        for place, row in enumerate(rows):
-            index[place] = read = self._next_readable(int(row), seed, epoch, images[place], bad)
-            frames[place] = self.frame_numbers(read, seed, epoch)
-            aspect[place] = self.index.numbers["aspect"][read] if self.fit == "squash" else 1.0
+        for position, row in enumerate(rows):
+            index[position] = read = self._next_readable(int(row), seed, epoch, images[position], bad)
+            frames[position] = self.frame_numbers(read, seed, epoch)
+            aspect[position] = self.index.numbers["aspect"][read] if self.fit == "squash" else 1.0
         unread, numbers = [self.path(row) for row in bad], torch.from_numpy(frames)
         return self.batch(torch.from_numpy(images), index, torch.from_numpy(aspect), unread, frames=numbers)
 
-    def sampled(self, sampling: str, *, clips: int | None = None) -> "Videos":
+    def with_sampling(self, sampling: str, *, clips: int | None = None) -> "Videos":
         """The same videos with other clips, without listing or surveying again. Options as in `open_videos`."""
         return self._with(replace(self.options, sampling=sampling, clips=clips))
 
@@ -116,7 +116,7 @@ class Videos(Images):
         return self._with(replace(self.options, **size))
 
     def _with(self, options: VideoOptions) -> "Videos":
-        other = self._copied()
+        other = self._copy()
         other.options, other.fit, other.image_size = options, options.fit, options.side
         return other
 
@@ -149,14 +149,14 @@ class Videos(Images):
     def _decode(self, row: int, numbers: np.ndarray, out: np.ndarray) -> None:
         """Decode the clips in one pass, each frame once; out: (R, 3, T, S, S)."""
         facts, size = self.facts(row), self.image_size
-        used, place = np.unique(numbers, return_inverse=True)
-        height, width = self._scaled(facts.aspect)
+        used, inverse = np.unique(numbers, return_inverse=True)
+        height, width = self._frame_size(facts.aspect)
         pictures = self.reader.frames(self.path(row), facts, used, (height, width), self.options.interpolation)
         top, left = (height - size) // 2, (width - size) // 2
-        for clip, shown in enumerate(place.reshape(numbers.shape)):
+        for clip, shown in enumerate(inverse.reshape(numbers.shape)):
             out[clip] = pictures[shown, top : top + size, left : left + size].transpose(3, 0, 1, 2)
 
-    def _scaled(self, aspect: float) -> tuple[int, int]:
+    def _frame_size(self, aspect: float) -> tuple[int, int]:
         """Height and width of the scaled frames."""
         side = self.image_size
         if self.fit == "squash":
@@ -206,14 +206,14 @@ def open_folder_of_videos(source: str | Path, options: ImageOptions) -> Videos:
     """Like `open_videos`, with an options object; ImageOptions get the defaults of videos."""
     if not isinstance(options, VideoOptions):
         options = VideoOptions(**vars(options))
-    text = _found(source)
+    text = _resolve_source(source)
     listing = list_files(text, options.split, VIDEOS)
     identity = Identity(name_of_files(text), f"{PREFIX}{text}", listing.splits, listing.labels, listing.classes)
     return open_video_files(listing.folder, listing.paths, identity, options)
 
 
 def splits_of_videos(source: str | Path) -> tuple[str, ...]:
-    return splits_of_files(_found(source))
+    return splits_of_files(_resolve_source(source))
 
 
 def files_of(source: str | Path) -> str:
@@ -231,18 +231,20 @@ def open_video_files(root: Path, paths: Sequence[str], identity: Identity, optio
         raise UserError(f"{identity.name}: {len(twice)} videos are listed more than once, the first is {twice[0]}")
     reader = open_reader(options.decoder)
     index = index_videos(root, paths, reader, None if options.cache is None else Path(options.cache))
-    rows = [index.row(place) for place in range(len(index))]
-    kept = np.array([place for place, row in enumerate(rows) if row.facts is not None], dtype=np.int64)
-    skipped = {os.path.join(root, paths[place]): row.reason for place, row in enumerate(rows) if row.facts is None}
+    rows = [index.row(position) for position in range(len(index))]
+    intact = np.array([position for position, row in enumerate(rows) if row.facts is not None], dtype=np.int64)
+    skipped = {
+        os.path.join(root, paths[position]): row.reason for position, row in enumerate(rows) if row.facts is None
+    }
     _report(identity.name, skipped, len(paths), options.on_error)
-    labels = None if identity.labels is None else np.asarray(identity.labels)[kept]
-    readable = VideoIndex.of({paths[place]: rows[place] for place in kept.tolist()})
+    labels = None if identity.labels is None else np.asarray(identity.labels)[intact]
+    readable = VideoIndex.from_entries({paths[position]: rows[position] for position in intact.tolist()})
     videos = Videos(root, readable, reader, replace(identity, labels=labels), options)
-    videos.kept, videos.skipped = kept, skipped
+    videos.kept, videos.skipped = intact, skipped
     return videos
 
 
-def _found(source: str | Path) -> str:
+def _resolve_source(source: str | Path) -> str:
     """Return the files that a source names, see `files_of`. Raises UserError for what is not there."""
     if is_files(text := files_of(source)):
         return text

@@ -21,7 +21,7 @@ class Damage:
         """Record a packet that cannot be decoded."""
         self._broken.append(place)
 
-    def decoded(self, place: int, shown: int, *, key: bool, broken: bool) -> None:
+    def record_frame(self, place: int, shown: int, *, key: bool, broken: bool) -> None:
         """Record a decoded frame. key: a key frame. broken: flagged as damaged by the decoder or the file."""
         if broken:
             self._broken.append(place)
@@ -34,8 +34,8 @@ class Damage:
 
     def check(self) -> None:
         """Call after all decoding. Raises UnreadableVideo if damage affects a frame to be returned."""
-        for number, place, shown in self._wanted if self._broken else ():
-            if any(self._reaches(broken, place, shown) for broken in self._broken):
+        for number, position, shown in self._wanted if self._broken else ():
+            if any(self._reaches(broken, position, shown) for broken in self._broken):
                 raise UnreadableVideo(f"frame {number} is damaged, or is predicted from damage before it")
 
     def _reaches(self, broken: int, place: int, shown: int) -> bool:

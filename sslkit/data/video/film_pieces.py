@@ -30,7 +30,7 @@ class Film:
     size: tuple[int, int]
 
     @property
-    def learned(self) -> int:
+    def training_pieces(self) -> int:
         """Pieces for training."""
         return self.pieces - max(1, self.pieces // LEAST)
 
@@ -62,7 +62,7 @@ def cut_films(
 
     frames: of a piece; pieces do not overlap. side: the shorter side of a piece in pixels.
     most: number of frames used of a video, from its start.
-    recolor: give every piece its own colours (`recolored`), so that colours alone do not identify a video.
+    recolor: give every piece its own colours (`recolor_pictures`), so that colours alone do not identify a video.
     Returns {video: (pieces for training, pieces for tests, frames that are in no piece)}.
     Raises UserError, with nothing written to `out`, for a video that is missing, cannot be read, is shorter than three
     pieces or has the name of another, for numbers out of range, and for an `out` that exists.
@@ -74,7 +74,7 @@ def cut_films(
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise UserError(f"{name}={value!r} must be a whole number from {least}")
     reader = open_reader("pyav")
-    surveyed = _surveyed([Path(film) for film in films], reader, frames, side, most)
+    surveyed = _survey_films([Path(film) for film in films], reader, frames, side, most)
     partial = out.with_name(f".{out.name}.{of_this_process()}.new")
     try:
         for film in tqdm(surveyed, "cutting", unit="video", leave=False, disable=None if progress else True):
@@ -85,12 +85,16 @@ def cut_films(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return {
-        film.path.stem: (film.learned, film.pieces - film.learned, film.facts.frames - film.pieces * frames)
+        film.path.stem: (
+            film.training_pieces,
+            film.pieces - film.training_pieces,
+            film.facts.frames - film.pieces * frames,
+        )
         for film in surveyed
     }
 
 
-def recolored(pictures: np.ndarray, film: str, number: int) -> np.ndarray:
+def recolor_pictures(pictures: np.ndarray, film: str, number: int) -> np.ndarray:
     """(T, H, W, 3) uint8: the pictures of piece `number` with permuted and darkened channels, alike in all frames."""
     rng = np.random.default_rng([number, *film.encode()])
     return (pictures[..., rng.permutation(3)] * rng.uniform(DARKEST, 1, 3)).astype(np.uint8)
@@ -98,14 +102,14 @@ def recolored(pictures: np.ndarray, film: str, number: int) -> np.ndarray:
 
 def _cut(film: Film, out: Path, reader: VideoReader, frames: int, recolor: bool) -> None:
     for number in range(film.pieces):
-        split = "train" if number < film.learned else "test"
+        split = "train" if number < film.training_pieces else "test"
         which = np.arange(number * frames, (number + 1) * frames)
         pictures = reader.frames(str(film.path), film.facts, which, film.size)
-        pictures = recolored(pictures, film.path.stem, number) if recolor else pictures
+        pictures = recolor_pictures(pictures, film.path.stem, number) if recolor else pictures
         _encode(out / split / film.path.stem / f"{number:02d}.mp4", pictures)
 
 
-def _surveyed(paths: Sequence[Path], reader: VideoReader, frames: int, side: int, most: int) -> list[Film]:
+def _survey_films(paths: Sequence[Path], reader: VideoReader, frames: int, side: int, most: int) -> list[Film]:
     if not paths:
         raise UserError("name at least one video to cut")
     films: dict[str, Film] = {}

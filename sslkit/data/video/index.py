@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sslkit.data.path_list import PathList, packed, unpacked
+from sslkit.data.path_list import PathList, decode_texts, encode_texts
 from sslkit.data.video.reader import UnreadableVideo, VideoFacts, VideoReader
 from sslkit.errors import UserError
 from sslkit.files.stamps import Stamp, stamp_of, wait_for_tick
@@ -59,7 +59,7 @@ class VideoIndex:
     key_numbers: np.ndarray = field(repr=False)
 
     @classmethod
-    def of(cls, entries: dict[str, Entry]) -> "VideoIndex":
+    def from_entries(cls, entries: dict[str, Entry]) -> "VideoIndex":
         """An index of entries by path."""
         rows = list(entries.values())
         none = np.empty(0, dtype=np.int64)
@@ -86,15 +86,15 @@ class VideoIndex:
         return Entry(Stamp(*(n[name] for name in Stamp._fields)), facts, self.reasons[place])
 
     def entries(self) -> dict[str, Entry]:
-        return {self.paths[place]: self.row(place) for place in range(len(self))}
+        return {self.paths[position]: self.row(position) for position in range(len(self))}
 
     def manifest(self) -> str:
         """sha256 (hex) of path, size, frames, height and width of each video. Without modification times, so that two
         copies of a data set can be compared."""
         digest = hashlib.sha256()
-        for place in range(len(self)):
-            values = [self.numbers[name][place] for name in ("bytes", "frames", "height", "width")]
-            digest.update(f"{self.paths[place]}\0{values}\n".encode(errors="surrogateescape"))
+        for position in range(len(self)):
+            values = [self.numbers[name][position] for name in ("bytes", "frames", "height", "width")]
+            digest.update(f"{self.paths[position]}\0{values}\n".encode(errors="surrogateescape"))
         return digest.hexdigest()
 
 
@@ -114,18 +114,20 @@ def index_videos(root: Path, paths: Sequence[str], reader: VideoReader, cache: P
     Raises UserError when the cache cannot be written, before anything is surveyed, or a file is missing.
     """
     about = f"{FORMAT}\n{reader.name}\n{root.resolve()}"
-    store = Store.of(cache, "videos-{}.npz", about, "the index of videos", npz_codec(_arrays, _entries))
+    store = Store.open(cache, "videos-{}.npz", about, "the index of videos", npz_codec(_arrays, _entries))
     with store.exclusive() as refused:
-        known = store.read() or {}
-        changed = _changed(root, paths, known, again=not refused)
+        entries = store.read() or {}
+        changed = _find_changed(root, paths, entries, again=not refused)
         if changed and refused:
             raise refused
-        for _ in _survey(root, changed, reader, known):
-            store.write(known)
-    return VideoIndex.of({path: known[path] for path in paths})
+        for _ in _survey(root, changed, reader, entries):
+            store.write(entries)
+    return VideoIndex.from_entries({path: entries[path] for path in paths})
 
 
-def _changed(root: Path, paths: Sequence[str], known: dict[str, Entry], again: bool = True) -> list[tuple[str, Stamp]]:
+def _find_changed(
+    root: Path, paths: Sequence[str], known: dict[str, Entry], again: bool = True
+) -> list[tuple[str, Stamp]]:
     """The files whose rows are missing or outdated.
 
     again: survey an unreadable file again: the obstacle may be gone without a change of the file.
@@ -157,16 +159,16 @@ def _survey(root: Path, files: list[tuple[str, Stamp]], reader: VideoReader, kno
     bar = tqdm(total=len(files), desc="index", unit="video", disable=True if len(files) <= _BAR_FROM else None)
     with bar, ThreadPoolExecutor(cores()) as pool:  # FFmpeg works outside the GIL
         for start in range(0, len(files), _SAVE_EVERY):
-            for path, found in pool.map(entry, islice(files, start, start + _SAVE_EVERY)):
-                known[path] = found
+            for path, surveyed in pool.map(entry, islice(files, start, start + _SAVE_EVERY)):
+                known[path] = surveyed
                 bar.update()
             yield
 
 
 def _arrays(entries: dict[str, Entry]) -> dict[str, np.ndarray]:
     """The entries by path as arrays of a file."""
-    index = VideoIndex.of(entries)
-    texts = {name: packed(getattr(index, name)) for name in _TEXTS}
+    index = VideoIndex.from_entries(entries)
+    texts = {name: encode_texts(getattr(index, name)) for name in _TEXTS}
     numbers = {f"number_{name}": values for name, values in index.numbers.items()}
     return {**numbers, **texts, **{name: getattr(index, name) for name in _KEYS}}
 
@@ -174,5 +176,5 @@ def _arrays(entries: dict[str, Entry]) -> dict[str, np.ndarray]:
 def _entries(kept: dict[str, np.ndarray]) -> dict[str, Entry]:
     """The entries by path, from the arrays of a file."""
     numbers = {name: kept[f"number_{name}"] for name in _NUMBERS}
-    texts = (PathList(unpacked(kept[name])) for name in _TEXTS)
+    texts = (PathList(decode_texts(kept[name])) for name in _TEXTS)
     return VideoIndex(*texts, numbers, *(kept[name] for name in _KEYS)).entries()

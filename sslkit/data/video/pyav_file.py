@@ -13,18 +13,18 @@ _STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 @contextmanager
-def opened(path: str) -> Iterator[tuple["av.container.InputContainer", "av.VideoStream"]]:
+def open_stream(path: str) -> Iterator[tuple["av.container.InputContainer", "av.VideoStream"]]:
     """The file and its video stream; a fault becomes UnreadableVideo, except lack of memory or file handles."""
     with ExitStack() as stack:
-        with refused("not a video, or its header is damaged"):
+        with translate_errors("not a video, or its header is damaged"):
             # A relative path such as a:b would be read as the protocol "a".
             container = stack.enter_context(av.open(f"file:{regular(path)}"))
-        with refused("it is damaged"):
+        with translate_errors("it is damaged"):
             yield container, _video(container)
 
 
 @contextmanager
-def refused(damage: str) -> Iterator[None]:
+def translate_errors(damage: str) -> Iterator[None]:
     """Turn errors of FFmpeg and of files into UnreadableVideo. damage: the message for invalid data."""
     try:
         yield

@@ -21,7 +21,7 @@ try:
 except ImportError as error:
     raise UserError(f'videos are read by PyAV, which is not there ({error}): pip install -e ".[video]"') from error
 
-from sslkit.data.video.pyav_file import opened  # needs PyAV
+from sslkit.data.video.pyav_file import open_stream  # needs PyAV
 
 _START = 32  # frames at a file's start that prove the order of its packets
 # Codecs whose unreferenced frames may be skipped. Not HEVC: others may refer to its "non-reference" frames.
@@ -38,12 +38,12 @@ class PyAVReader:
         self.name = f"pyav {av.__version__} (libavcodec {library})"
 
     def survey(self, path: str) -> VideoFacts:
-        with opened(path) as (container, stream):
+        with open_stream(path) as (container, stream):
             timestamps, keys = _packets(container, stream)
             if keys is None or not _proven(container, stream, timestamps, keys):
-                return _counted(path)
+                return _count_by_decoding(path)
             numbers = np.searchsorted(timestamps, keys)
-            frame = next(_decoded(container, stream, int(timestamps[0])))
+            frame = next(_decode_from(container, stream, int(timestamps[0])))
             return _facts(stream, frame, len(timestamps), "packets", keys, numbers)
 
     def frames(
@@ -53,7 +53,7 @@ class PyAVReader:
         out = np.empty((len(numbers), *size, 3), dtype=np.uint8)
         missing = set(numbers.tolist())
         scaler = VideoReformatter()
-        with opened(path) as (container, stream):
+        with open_stream(path) as (container, stream):
             _on_one_thread(stream)
             source = _sought if len(facts.key_pts) else _from_start
             for number, frame in source(container, stream, facts, numbers):
@@ -96,7 +96,7 @@ def _proven(
     last = np.searchsorted(timestamps, keys[-1])
     try:
         for first, expected in ((keys[0], timestamps[:_START]), (keys[-1], timestamps[last:])):
-            frames = _decoded(container, stream, int(first))
+            frames = _decode_from(container, stream, int(first))
             shown = [(frame.pts, frame.is_corrupt) for _, frame in zip(expected, frames, strict=False)]
             if [pts for pts, _ in shown] != expected.tolist():
                 return False
@@ -105,7 +105,9 @@ def _proven(
         return False
 
 
-def _decoded(container: "av.container.InputContainer", stream: "av.VideoStream", key: int) -> Iterator["av.VideoFrame"]:
+def _decode_from(
+    container: "av.container.InputContainer", stream: "av.VideoStream", key: int
+) -> Iterator["av.VideoFrame"]:
     """The frames from key frame `key` on. Raises FFmpegError at the first damaged packet."""
     for packet in _from_key(container, stream, key):
         yield from (frame for frame in packet.decode() if frame.pts is None or frame.pts >= key)
@@ -133,10 +135,10 @@ def _rewind(container: "av.container.InputContainer", stream: "av.VideoStream", 
         container.seek(target, stream=stream, backward=True, any_frame=False)
 
 
-def _counted(path: str) -> VideoFacts:
+def _count_by_decoding(path: str) -> VideoFacts:
     """The facts of a file whose frames are counted by decoding it, up to the last intact frame."""
     first, count = None, 0
-    with opened(path) as (container, stream):
+    with open_stream(path) as (container, stream):
         _on_one_thread(stream)
         for number, (frame, broken) in enumerate(_every(container, stream, Damage())):
             first, count = first or frame, count if broken else number + 1
@@ -154,24 +156,24 @@ def _every(
     Packets that cannot be decoded are skipped, always the same ones.
     """
     stream.codec_context.flags |= Flags.copy_opaque  # links a frame to its packet
-    packets, broken, place, number = container.demux(stream), set(), -1, -1
+    packets, broken, position, number = container.demux(stream), set(), -1, -1
     while True:
         try:
             packet = next(packets, None)
             if packet is None:
                 return
-            place += 1
-            packet.opaque = place
+            position += 1
+            packet.opaque = position
             if packet.is_corrupt:
-                broken.add(place)
+                broken.add(position)
             frames = packet.decode()
         except (av.error.InvalidDataError, av.error.EOFError):
-            damage.lost(place)
+            damage.lost(position)
             continue
         for frame in frames:
             number += 1
             bad = frame.is_corrupt or frame.opaque in broken
-            damage.decoded(frame.opaque, number, key=frame.key_frame, broken=bad)
+            damage.record_frame(frame.opaque, number, key=frame.key_frame, broken=bad)
             yield frame, bad
 
 
@@ -218,33 +220,33 @@ def _run(
     wanted: np.ndarray,
 ) -> Iterator[tuple[int, "av.VideoFrame"]]:
     """The wanted frames of the stretches first .. last."""
-    packets, timestamps = _gathered(container, stream, facts, first, last)
+    packets, timestamps = _gather_packets(container, stream, facts, first, last)
     begin, start = int(facts.key_pts[first]), int(facts.key_numbers[first])
     number_of = {timestamps[number - start]: number for number in wanted.tolist()}
     skips = stream.codec_context.name in _SKIPS
     damage = Damage()
-    place_of = {packet.pts: place for place, packet in enumerate(packets)}
+    place_of = {packet.pts: position for position, packet in enumerate(packets)}
     final = max(place_of[pts] for pts in number_of)
-    for place, packet in enumerate([*packets[: final + 1], None]):
+    for position, packet in enumerate([*packets[: final + 1], None]):
         if skips and packet is not None:
             stream.codec_context.skip_frame = "DEFAULT" if packet.pts in number_of else "NONREF"
         try:
             frames = stream.codec_context.decode(packet)
         except av.error.InvalidDataError as error:
-            near = start + bisect_left(timestamps, packets[min(place, final)].pts)
+            near = start + bisect_left(timestamps, packets[min(position, final)].pts)
             raise UnreadableVideo(f"it is damaged near frame {near} ({error.strerror})") from error
         for frame in frames:
             at = place_of.get(frame.pts)
             if at is None or frame.pts < begin:  # refers to frames before the first key frame
                 continue
-            damage.decoded(at, frame.pts, key=frame.key_frame, broken=frame.is_corrupt or packets[at].is_corrupt)
+            damage.record_frame(at, frame.pts, key=frame.key_frame, broken=frame.is_corrupt or packets[at].is_corrupt)
             if frame.pts in number_of:
                 damage.want(number_of[frame.pts], at, frame.pts)
                 yield number_of[frame.pts], frame
     damage.check()
 
 
-def _gathered(
+def _gather_packets(
     container: "av.container.InputContainer", stream: "av.VideoStream", facts: VideoFacts, first: int, last: int
 ) -> tuple[list["av.Packet"], list[int]]:
     """The packets of these stretches in decoding order, and the timestamps of their frames in rising order.

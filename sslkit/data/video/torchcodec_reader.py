@@ -33,29 +33,29 @@ class TorchcodecReader:
         self.name = f"torchcodec {version('torchcodec')} (FFmpeg {torchcodec.ffmpeg_major_version})"
 
     def survey(self, path: str) -> VideoFacts:
-        decoder = _opened(path)
-        known = decoder.metadata
-        scanned = known.num_frames_from_content or 0
+        decoder = _open_decoder(path)
+        metadata = decoder.metadata
+        scanned = metadata.num_frames_from_content or 0
         frames, counted = (scanned, "packets") if _decodes(decoder, scanned - 1) else (_count(path), "decoded")
         if not frames:
             raise UnreadableVideo("no frame in it can be decoded")
-        height, width = _read(decoder, [0]).shape[-2:]  # upright, unlike the header's
-        pixel = float(known.pixel_aspect_ratio or 1)
-        pixel = 1 / pixel if round((known.rotation or 0) / 90) % 2 else pixel
+        height, width = _read_frames(decoder, [0]).shape[-2:]  # upright, unlike the header's
+        pixel = float(metadata.pixel_aspect_ratio or 1)
+        pixel = 1 / pixel if round((metadata.rotation or 0) / 90) % 2 else pixel
         none = np.empty(0, dtype=np.int64)
-        rate = float(known.average_fps_from_header or 0)
+        rate = float(metadata.average_fps_from_header or 0)
         return VideoFacts(frames, rate, height, width, width * pixel / height, counted, none, none)
 
     def frames(
         self, path: str, facts: VideoFacts, numbers: np.ndarray, size: tuple[int, int], interpolation: str = "bilinear"
     ) -> np.ndarray:
         check_numbers(numbers, facts)
-        pictures = _read(_opened(path), numbers.tolist())
+        pictures = _read_frames(_open_decoder(path), numbers.tolist())
         scale = partial(F.resize, interpolation=F.InterpolationMode(interpolation), antialias=True)
         return scale(pictures, list(size)).permute(0, 2, 3, 1).numpy()
 
 
-def _opened(path: str) -> Any:
+def _open_decoder(path: str) -> Any:
     if not os.path.isfile(path):
         raise UnreadableVideo("No such file or directory")
     try:
@@ -64,7 +64,7 @@ def _opened(path: str) -> Any:
         raise _unreadable(error) from error
 
 
-def _read(decoder: Any, numbers: list[int]) -> torch.Tensor:
+def _read_frames(decoder: Any, numbers: list[int]) -> torch.Tensor:
     """(n, 3, H, W) uint8."""
     try:
         return decoder.get_frames_at(numbers).data
@@ -76,7 +76,7 @@ def _decodes(decoder: Any, number: int) -> bool:
     if number < 0:
         return False
     try:
-        _read(decoder, [number])
+        _read_frames(decoder, [number])
     except UnreadableVideo:
         return False
     return True
@@ -84,7 +84,7 @@ def _decodes(decoder: Any, number: int) -> bool:
 
 def _count(path: str) -> int:
     """Number of frames from the start that can be decoded."""
-    decoder, number = _opened(path), 0
+    decoder, number = _open_decoder(path), 0
     while _decodes(decoder, number):
         number += 1
     return number

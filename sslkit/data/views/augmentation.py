@@ -81,7 +81,7 @@ def augment(
     with full_precision(images):
         drawn = draw_views(views, sources[0], generator, aspect, rank, world_size)
         shown = [sources[number % len(sources)] for number in range(len(views))]
-        made = made_of(shown, drawn, views, [view.size or size for view in views], _render, compiled=compiled)
+        made = render_views(shown, drawn, views, [view.size or size for view in views], _render, compiled=compiled)
     sides = torch.tensor([*images.shape[-2:]] * 2)
     return Views(made, torch.stack([torch.cat([draw.box / sides, draw.flip[:, None]], 1) for draw in drawn]))
 
@@ -121,7 +121,7 @@ Render = Callable[[Tensor, Draw, Draw, int, View], Tensor]
 CHUNK_BYTES = {"cpu": 2**22, "cuda": 2**30}  # a core's cache; enough memory to keep a GPU busy
 
 
-def made_of(
+def render_views(
     sources: Sequence[Tensor],
     drawn: Sequence[Draw],
     views: Sequence[View],

@@ -36,7 +36,7 @@ def chain(
         luma, turned, first = torch.full((channels,), 1 / channels), torch.eye(channels), torch.stack([ones, contrast])
         last = torch.ones_like(first)
     else:
-        luma, turned = torch.tensor(LUMA), _turned(turn)
+        luma, turned = torch.tensor(LUMA), _hue_rotation(turn)
         factors = torch.stack([torch.stack([saturation, ones]), torch.stack([saturation, contrast])])  # of P, of S
         early = order[:, 3] > order[:, [2, 1]].T  # before the turn
         first, last = torch.where(early, factors, 1).prod(1), torch.where(early, 1, factors).prod(1) * (1 - gray)
@@ -46,7 +46,7 @@ def chain(
     return scale[..., None, None] * matrix
 
 
-def _turned(turn: Tensor) -> Tensor:
+def _hue_rotation(turn: Tensor) -> Tensor:
     """(N, 3, 3) rotations about the gray axis."""
     angle = 2 * math.pi * turn[:, None, None]
     across = torch.tensor([[0.0, -1, 1], [1, 0, -1], [-1, 1, 0]]) / math.sqrt(3)  # v -> axis x v

@@ -46,7 +46,7 @@ class CroppedImages(Dataset):
         boxes, aspect = np.empty((count, len(self.views), 4), np.float32), np.empty(count, np.float32)
         parts = [np.empty((count, len(list(run)), channels, side, side), np.uint8) for side, run in groupby(self.sides)]
         whole = np.empty((count, channels, *[self.images.image_size] * 2), np.uint8) if self.whole else None
-        squares = [part[:, number] for part in parts for number in range(part.shape[1])]
+        squares = [pixels[:, number] for pixels in parts for number in range(pixels.shape[1])]
         squares += [] if whole is None else [whole]
 
         def decode(image: Picture, *, place: int) -> None:
@@ -56,7 +56,7 @@ class CroppedImages(Dataset):
             for square, pixels in zip(squares, self._cut(image, drawn, height, width), strict=True):
                 square[place] = pixels
 
-        index, unread = self.images.read(rows, decode)
+        index, unread = self.images.read_rows(rows, decode)
         crops = Crops(
             tuple(map(torch.from_numpy, parts)),
             torch.from_numpy(boxes).transpose(0, 1),

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sslkit.data.views import resample
-from sslkit.data.views.augmentation import Views, full_precision, in_chunks, made_of, recolor
+from sslkit.data.views.augmentation import Views, full_precision, in_chunks, recolor, render_views
 from sslkit.data.views.draw import Draw, draw_views
 from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import UserError
@@ -46,18 +46,18 @@ class Crops:
     @property
     def sizes(self) -> list[int]:
         """The side of each view in pixels."""
-        return [part.shape[-1] for part in self.pixels for _ in range(part.shape[1])]
+        return [pixels.shape[-1] for pixels in self.pixels for _ in range(pixels.shape[1])]
 
     def to(self, device: torch.device | str) -> "Crops":
         """Copy the pixels, to a GPU without waiting; the boxes stay on the CPU."""
         without_waiting = torch.device(device).type == "cuda"
-        return self._copied(lambda pixels: pixels.to(device, non_blocking=without_waiting))
+        return self._copy_with(lambda pixels: pixels.to(device, non_blocking=without_waiting))
 
     def pin_memory(self) -> "Crops":
         """Called by torch's DataLoader."""
-        return self._copied(Tensor.pin_memory)
+        return self._copy_with(Tensor.pin_memory)
 
-    def _copied(self, copy: Callable[[Tensor], Tensor]) -> "Crops":
+    def _copy_with(self, copy: Callable[[Tensor], Tensor]) -> "Crops":
         whole = None if self.whole is None else copy(self.whole)
         return replace(self, pixels=tuple(map(copy, self.pixels)), whole=whole)
 
@@ -74,8 +74,8 @@ def draw_boxes(views: Sequence[View], seed: int, epoch: int, row: int, height: i
     for (scale, ratio), alike in groupby(views, lambda view: (view.scale, view.ratio)):
         count = len(list(alike))
         aspect = torch.full((count,), width / height, dtype=torch.float64)
-        part = uniform[start : start + count]
-        boxes.append(resample.draw_boxes(part, scale, ratio, height, width, aspect))
+        draws = uniform[start : start + count]
+        boxes.append(resample.draw_boxes(draws, scale, ratio, height, width, aspect))
         start += count
     return torch.cat(boxes)
 
@@ -98,11 +98,11 @@ def finish(
     views = recipe.each()
     if len(views) != len(crops.sizes):
         raise UserError(f"the batch holds crops for {len(crops.sizes)} views, and the method makes {len(views)}")
-    planes = [part[:, number] for part in crops.pixels for number in range(part.shape[1])]
+    planes = [pixels[:, number] for pixels in crops.pixels for number in range(pixels.shape[1])]
     with full_precision(planes[0]):
         drawn = draw_views(views, planes[0], generator, None, rank, world_size)
         drawn = [replace(draw, box=_whole(draw, size)) for draw, size in zip(drawn, crops.sizes, strict=True)]
-        made = made_of(planes, drawn, views, crops.sizes, _finished, compiled=compiled)
+        made = render_views(planes, drawn, views, crops.sizes, _finish_view, compiled=compiled)
     flips = torch.stack([draw.flip for draw in drawn])
     return Views(made, torch.cat([crops.boxes, flips[..., None]], -1))
 
@@ -112,8 +112,8 @@ def _whole(draw: Draw, size: int) -> Tensor:
     return torch.tensor([0.0, 0, size, size]).expand_as(draw.box)
 
 
-def _finished(pixels: Tensor, draw: Draw, moved: Draw, _: int, view: View) -> Tensor:
-    """One view (N, C, S, S) of crops (N, C, S, S), made in chunks. Arguments as in `augmentation.made_of`."""
+def _finish_view(pixels: Tensor, draw: Draw, moved: Draw, _: int, view: View) -> Tensor:
+    """One view (N, C, S, S) of crops (N, C, S, S), made in chunks. Arguments as in `augmentation.render_views`."""
     out = torch.empty(pixels.shape, device=pixels.device)
     for rows in in_chunks(pixels, 8 * pixels[0].numel()):
         _finish_chunk(pixels[rows], draw[rows], moved[rows], view.sigma[1], out[rows])

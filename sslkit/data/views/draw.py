@@ -12,12 +12,12 @@ from sslkit.data.views.recipe import View
 from sslkit.runtime import draws
 
 
-def moved(parts: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+def to_device(parts: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     """Copies of float32 tensors of the CPU, in one transfer, to a GPU without waiting."""
-    flat = torch.cat([part.flatten() for part in parts])
+    flat = torch.cat([tensor.flatten() for tensor in parts])
     flat = flat.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else flat.to(device)
-    pieces = flat.split([part.numel() for part in parts])
-    return [piece.view(part.shape) for piece, part in zip(pieces, parts, strict=True)]
+    pieces = flat.split([tensor.numel() for tensor in parts])
+    return [piece.view(tensor.shape) for piece, tensor in zip(pieces, parts, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def copies(drawn: Sequence[Draw], device: torch.device) -> Sequence[Draw]:
     if device.type == "cpu":
         return drawn
     names = [field.name for field in fields(Draw)]
-    pieces = iter(moved([getattr(draw, name) for draw in drawn for name in names], device))
+    pieces = iter(to_device([getattr(draw, name) for draw in drawn for name in names], device))
     return [Draw(*(next(pieces) for _ in names)) for _ in drawn]
 
 

@@ -14,7 +14,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from sslkit.data.views.draw import Draw, moved
+from sslkit.data.views.draw import Draw, to_device
 from sslkit.data.views.recipe import View
 from sslkit.errors import first_line
 from sslkit.terminal import say
@@ -41,7 +41,7 @@ def render(
 ) -> list[Tensor]:
     """Each view (N, C, ..., size, size) of its source (N, C, ..., H, W). Raises CannotCompile without a compiler."""
     reaches = [_reach(view, size) for view, size in zip(views, sizes, strict=True)]
-    tables = moved([table(draw, reach) for draw, reach in zip(draws, reaches, strict=True)], sources[0].device)
+    tables = to_device([table(draw, reach) for draw, reach in zip(draws, reaches, strict=True)], sources[0].device)
     each = zip(sources, tables, sizes, reaches, strict=True)
     with _compiling():
         return [make(images, numbers, size, reach) for images, numbers, size, reach in each]
@@ -66,7 +66,7 @@ def _compiling() -> Iterator[None]:
 
 
 @cache
-def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _compile(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     options = {**dict.fromkeys(_SPLITS, 10**6), "assert_indirect_indexing": False}  # all places are in range
     return torch.compile(function, fullgraph=True, dynamic=False, options=options)
 
@@ -75,13 +75,13 @@ def make(images: Tensor, numbers: Tensor, size: int, reach: int) -> Tensor:
     """One view (N, C, ..., size, size). numbers: of `table`, on the device. reach: of the blur; 0 for none."""
     n, channels, *frames, height, width = images.shape
     down, across = (
-        _compiled(read)(numbers, axis, size, _reads(end, size), end) for axis, end in enumerate((height, width))
+        _compile(axis_taps)(numbers, axis, size, _reads(end, size), end) for axis, end in enumerate((height, width))
     )
-    pixels = _compiled(cropped)(images.flatten(1, -3), *down, *across)
+    pixels = _compile(crop)(images.flatten(1, -3), *down, *across)
     for dim in (3, 2) if reach else ():
-        pixels = _compiled(blurred)(pixels, numbers, reach, dim)
+        pixels = _compile(blur)(pixels, numbers, reach, dim)
     pixels = pixels.view(n, channels, -1)
-    view = _compiled(coloured)(pixels, pixels.mean(-1), numbers, reach)
+    view = _compile(apply_color)(pixels, pixels.mean(-1), numbers, reach)
     return view.view(n, channels, *frames, size, size)
 
 
@@ -99,7 +99,7 @@ def table(draw: Draw, reach: int) -> Tensor:
         draw.deviation.flatten(1),
         draw.mean.flatten(1),
     ]
-    padding = torch.zeros(n, -sum(part.shape[1] for part in parts) % 4)  # rows begin where a GPU likes to read
+    padding = torch.zeros(n, -sum(block.shape[1] for block in parts) % 4)  # rows begin where a GPU likes to read
     return torch.cat([*parts, padding], 1)
 
 
@@ -112,7 +112,7 @@ def _reads(length: int, size: int) -> int:
     return math.ceil(2 * max(1, length / size))
 
 
-def read(numbers: Tensor, axis: int, size: int, most: int, end: int) -> tuple[Tensor, Tensor]:
+def axis_taps(numbers: Tensor, axis: int, size: int, most: int, end: int) -> tuple[Tensor, Tensor]:
     """The pixels (N, most, size) that each output of an axis reads, int32, and their weights, of `axis_weights`.
 
     axis: 0 for rows, 1 for columns. end: the image's pixels along it. Places are counted in whole numbers of
@@ -130,8 +130,8 @@ def read(numbers: Tensor, axis: int, size: int, most: int, end: int) -> tuple[Te
     return (start + pixel).clamp(0, end - 1), weight / weight.sum(1, keepdim=True)
 
 
-def cropped(planes: Tensor, rows: Tensor, row_weights: Tensor, columns: Tensor, column_weights: Tensor) -> Tensor:
-    """(N, P, H, W) of any type -> (N, P, size, size) float32. The others: of `read`."""
+def crop(planes: Tensor, rows: Tensor, row_weights: Tensor, columns: Tensor, column_weights: Tensor) -> Tensor:
+    """(N, P, H, W) of any type -> (N, P, size, size) float32. The others: of `axis_taps`."""
     n, count = planes.shape[:2]
     image = torch.arange(n, device=planes.device)[:, None, None, None]
     plane = torch.arange(count, device=planes.device)[:, None, None]
@@ -145,7 +145,7 @@ def cropped(planes: Tensor, rows: Tensor, row_weights: Tensor, columns: Tensor, 
     return total
 
 
-def blurred(pixels: Tensor, numbers: Tensor, reach: int, dim: int) -> Tensor:
+def blur(pixels: Tensor, numbers: Tensor, reach: int, dim: int) -> Tensor:
     """Gaussian blur of one axis of (N, P, size, size), which is mirrored at its ends."""
     size = pixels.shape[dim]
     at = torch.arange(size, device=pixels.device)
@@ -159,14 +159,14 @@ def blurred(pixels: Tensor, numbers: Tensor, reach: int, dim: int) -> Tensor:
     return total
 
 
-def coloured(pixels: Tensor, mean: Tensor, numbers: Tensor, reach: int) -> Tensor:
+def apply_color(pixels: Tensor, mean: Tensor, numbers: Tensor, reach: int) -> Tensor:
     """`color.apply` to (N, C, M) of mean colour (N, C), then solarize."""
     n, channels, _ = pixels.shape
     start, count = _TAPS + reach + 1, channels**2
-    deviation, kept = (numbers[:, k : k + count].view(n, channels, channels) for k in (start, start + count))
+    deviation, mean_matrix = (numbers[:, k : k + count].view(n, channels, channels) for k in (start, start + count))
     out = 0
     for k in range(channels):
-        offset = (kept[:, :, k] - deviation[:, :, k]) * mean[:, k, None]
+        offset = (mean_matrix[:, :, k] - deviation[:, :, k]) * mean[:, k, None]
         out = deviation[:, :, k, None] * pixels[:, k, None] + offset[..., None] + out
     out = out.clamp(0, 1)
     threshold = numbers[:, _TAPS - 1, None, None]

@@ -102,14 +102,14 @@ class ViewRecipe:
         patch: the size of local crops becomes a multiple of patch, at least one.
         """
 
-        def fitted(view: View) -> View:
+        def fit_view(view: View) -> View:
             if image_size <= SMALL:
                 strengths = ("brightness", "contrast", "saturation", "hue")
                 view = replace(view, blur=0.0, **{name: getattr(view, name) / 2 for name in strengths})
             size = view.size and max(round(view.size * image_size / PUBLISHED / patch), 1) * patch
             return replace(view, size=size)
 
-        return replace(self, views=tuple(map(fitted, self.views)), local=self.local and fitted(self.local))
+        return replace(self, views=tuple(map(fit_view, self.views)), local=self.local and fit_view(self.local))
 
     def replace(self, **options: float | tuple[float, float]) -> "ViewRecipe":
         """The recipe with these options changed: `SIMCLR.replace(scale=(0.2, 1.0))`, `n_local=4`, `local_size=96`.
@@ -122,8 +122,8 @@ class ViewRecipe:
                 raise UserError(f"views has no option {name!r}: {nearest(name, self.options())}")
         full = {name: value for name, value in options.items() if name in _OPTIONS}
         shared = {name: value for name, value in full.items() if name != "scale"}
-        own = {name: options[f"local_{name}"] for name in ("size", "scale") if f"local_{name}" in options}
-        local = self.local and replace(self.local, **shared, **own)
+        local_options = {name: options[f"local_{name}"] for name in ("size", "scale") if f"local_{name}" in options}
+        local = self.local and replace(self.local, **shared, **local_options)
         views = tuple(replace(view, **full) for view in self.views)
         return ViewRecipe(views, local, options.get("n_local", self.n_local))
 
@@ -153,11 +153,11 @@ class ViewRecipe:
             return str(self.n_local)
         local = name.removeprefix("local_")
         values = [getattr(view, name) for view in self.views] if local == name else [getattr(self.local, local)]
-        return " and ".join(dict.fromkeys(_written(value) for value in values))
+        return " and ".join(dict.fromkeys(_format_value(value) for value in values))
 
 
-def _written(value: float | tuple[float, float]) -> str:
-    return " to ".join(f"{one:.3g}" for one in value) if isinstance(value, tuple) else f"{value:.3g}"
+def _format_value(value: float | tuple[float, float]) -> str:
+    return " to ".join(f"{number:.3g}" for number in value) if isinstance(value, tuple) else f"{value:.3g}"
 
 
 _OPTIONS = [field.name for field in fields(View) if field.name != "size"]

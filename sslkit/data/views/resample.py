@@ -25,17 +25,19 @@ def draw_boxes(
     aspect: (N,) width / height of the original image, before it was squashed to (height, width).
     """
     uniform, aspect = uniform.double(), aspect.double()[:, None]
-    area, shape, place = uniform.split([TRIES, TRIES, 2], dim=1)
-    size, fits = _tried(area[:, :1], shape[:, :1], scale, ratio, height, width, aspect)
+    area, shape, position = uniform.split([TRIES, TRIES, 2], dim=1)
+    size, fits = _first_fit(area[:, :1], shape[:, :1], scale, ratio, height, width, aspect)
     (missed,) = (~fits[:, 0]).nonzero(as_tuple=True)  # a few, of which the other tries are computed
     if len(missed):
-        size[missed], fits[missed] = _tried(area[missed], shape[missed], scale, ratio, height, width, aspect[missed])
+        size[missed], fits[missed] = _first_fit(
+            area[missed], shape[missed], scale, ratio, height, width, aspect[missed]
+        )
     room = torch.tensor([height, width]) + 1 - size
-    boxes = torch.cat([(place * room).floor(), size], 1)
+    boxes = torch.cat([(position * room).floor(), size], 1)
     return torch.where(fits, boxes, _central_boxes(aspect, ratio, height, width)) if len(missed) else boxes
 
 
-def _tried(
+def _first_fit(
     area: Tensor,
     shape: Tensor,
     scale: tuple[float, float],
@@ -74,8 +76,8 @@ def axis_weights(start: Tensor, length: Tensor, size: int, window: range, flip: 
     at = torch.arange(1, 2 * size, 2, device=start.device, dtype=start.dtype)
     at = at if flip is None else torch.where(flip[:, None] > 0, 2 * size - at, at)
     pixel = torch.arange(window.start, window.stop, device=start.device, dtype=start.dtype)
-    place = (2 * (pixel - start[:, None]) + 1) * size
-    distance = place[:, None] - (at * length[:, None])[:, :, None]
+    centre = (2 * (pixel - start[:, None]) + 1) * size
+    distance = centre[:, None] - (at * length[:, None])[:, :, None]
     support = 2 * length.clamp(min=size)
     weights = (support[:, None, None] - distance.abs_()).relu_()
     if len(start) > 1:  # one interval fills its window
@@ -120,14 +122,14 @@ def blur(pixels: Tensor, sigma: Tensor, longest: float) -> Tensor:
     block = min(BLOCK, size)
     seen, count = block + 2 * reach, -(-size // block)
     band = _band(sigma, block, reach)  # (N, block, seen)
-    wide = _mirrored(pixels, 3, reach, count * block).unfold(3, seen, block)
+    wide = _mirror_ends(pixels, 3, reach, count * block).unfold(3, seen, block)
     wide = torch.bmm(wide.reshape(n, -1, seen), band.mT).view(n, channels, size, -1)
-    tall = _mirrored(wide[..., :size], 2, reach, count * block).unfold(2, seen, block)  # (N, C, count, size, seen)
+    tall = _mirror_ends(wide[..., :size], 2, reach, count * block).unfold(2, seen, block)  # (N, C, count, size, seen)
     out = torch.matmul(band[:, None, None], tall.mT)
     return out.view(n, channels, -1, size)[:, :, :size]
 
 
-def _mirrored(pixels: Tensor, dim: int, reach: int, length: int) -> Tensor:
+def _mirror_ends(pixels: Tensor, dim: int, reach: int, length: int) -> Tensor:
     """The axis with `reach` mirrored pixels on both sides, and zeros up to length + 2 reach."""
     size = pixels.shape[dim]
     before, after = (pixels.narrow(dim, start, reach).flip(dim) for start in (0, size - reach))

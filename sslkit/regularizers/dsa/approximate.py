@@ -82,9 +82,9 @@ def _cells_to_compare(cells: Cells, x: np.ndarray, k: int) -> tuple[int, float]:
     """Return the least number of cells, a row's own included, that reaches the goal, and the recall."""
     some = np.unique(np.linspace(0, len(x) - 1, min(SAMPLE, len(x))).astype(int))
     blocks = ((np.arange(rows.start, rows.stop), _unit(x[rows])) for rows in _blocks(len(x)))
-    exact = _others(some, _merged(_unit(x[some]), blocks, k))
-    place = np.argsort(cells.near, axis=1)  # [i, j]: how many cells are nearer to cell i than j
-    places = place[cells.of_row[some][:, None], cells.of_row[exact]]
+    exact = _others(some, _merge(_unit(x[some]), blocks, k))
+    order = np.argsort(cells.near, axis=1)  # [i, j]: how many cells are nearer to cell i than j
+    places = order[cells.of_row[some][:, None], cells.of_row[exact]]
     count = int(np.sort(places, axis=None)[int(np.ceil(GOAL * places.size)) - 1]) + 1
     return count, float((places < count).mean())
 
@@ -95,11 +95,11 @@ def _nearest(cells: Cells, some: slice, cell: int, count: int, k: int) -> np.nda
     count = max(count, int(np.searchsorted(np.cumsum(sizes[near]), k + 1)) + 1)
     bank = np.concatenate([np.arange(cells.starts[other], cells.starts[other + 1]) for other in near[:count]])
     blocks = (bank[rows] for rows in _blocks(len(bank)))
-    nearest = _merged(cells.float32(some), ((at, cells.float32(at)) for at in blocks), k)
+    nearest = _merge(cells.float32(some), ((at, cells.float32(at)) for at in blocks), k)
     return cells.order[_others(np.arange(some.start, some.stop), nearest)]
 
 
-def _merged(query: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]], k: int) -> np.ndarray:
+def _merge(query: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]], k: int) -> np.ndarray:
     """Return the numbers (n, k + 1) of the k + 1 nearest unit rows, nearest first. blocks: (numbers, rows)."""
     import faiss
 

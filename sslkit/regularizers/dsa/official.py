@@ -14,18 +14,18 @@ from torch import Tensor
 from sslkit.regularizers.dsa import arranging, scoring
 
 
-def arranged(arrange: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+def arrange_views(arrange: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
     """M, (V N, V N), of unnormalised z (V, N, D) (lines 109 to 117).
 
     arrange: an `ArrangingMLP` of inputs="diff". The rows of each block of two views sum to 1, and the block of the
     views a and b equals that of a and a: the code pairs the first view with itself there.
     """
     views, count, _ = z.shape
-    own = torch.stack([arrange(one) for one in _scaled(z)])  # (V, N, N)
-    return own[:, :, None].expand(-1, -1, views, -1).reshape(views * count, views * count)
+    blocks = torch.stack([arrange(view) for view in _scale(z)])  # (V, N, N)
+    return blocks[:, :, None].expand(-1, -1, views, -1).reshape(views * count, views * count)
 
 
-def _scaled(z: Tensor) -> Tensor:
+def _scale(z: Tensor) -> Tensor:
     """z (V, N, D), each dimension of a view divided by the sum of |z_i - z_j| over all pairs (line 111)."""
     count = z.shape[1]
     z = z - z[:, :1]  # makes a constant dimension exactly 0

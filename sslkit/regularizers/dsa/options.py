@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 
 from torch import Tensor
 
-from sslkit.errors import UserError, check_one_of, shown
+from sslkit.errors import UserError, check_one_of, format_value
 from sslkit.regularizers.base import Place
 
 Variant = Literal["paper", "code"]
@@ -18,8 +18,8 @@ CHOICES = {"variant": Variant, "reads": Place, "arranger": Arranger, "neighbours
 
 def check_choices(*, prior: Any, **given: str) -> None:
     """Raises UserError for the first of `CHOICES` with another value, by name, and for two that exclude each other."""
-    for name, known in CHOICES.items():
-        check_one_of(f"dsa.{name}", given[name], get_args(known))
+    for name, choices in CHOICES.items():
+        check_one_of(f"dsa.{name}", given[name], get_args(choices))
     if given["arranger"] == "cosine" and given["variant"] == "code":
         raise UserError("dsa.arranger=cosine (Table X) needs dsa.variant=paper")
     if given["neighbours"] == "dataset" and prior == "self":
@@ -35,7 +35,7 @@ def check_numbers(*, tau: float | str, **given: float) -> None:
         if not given[name] > 0:
             raise UserError(f"dsa.{name} must be above 0, got {given[name]}")
     if tau != "auto" and not (isinstance(tau, (int, float)) and tau >= LEAST_TAU):
-        raise UserError(f"dsa.tau must be a number of at least {LEAST_TAU}, or auto, got {shown(tau)}")
+        raise UserError(f"dsa.tau must be a number of at least {LEAST_TAU}, or auto, got {format_value(tau)}")
 
 
 def fitting(x: Tensor, dim: int, place: str) -> Tensor:
@@ -57,5 +57,5 @@ def parse_alpha(alpha: float | str) -> tuple[float, bool]:
     except ValueError:
         threshold = math.nan
     if not math.isfinite(threshold):
-        raise UserError(f"dsa.alpha must be a number or relative:C, for C / n, got {shown(alpha)}")
+        raise UserError(f"dsa.alpha must be a number or relative:C, for C / n, got {format_value(alpha)}")
     return threshold, relative

@@ -46,14 +46,14 @@ def of_rank(z: Tensor, index: Tensor, *, as_code: bool) -> tuple[Tensor, Tensor,
     """
     views, count, _ = z.shape
     world, rank = distributed.world_size(), distributed.rank()
-    own = slice(rank * count // world, (rank + 1) * count // world)
+    rows = slice(rank * count // world, (rank + 1) * count // world)
     if world == 1:
-        return z.flatten(0, 1), index, RankRows(None, own, views)
+        return z.flatten(0, 1), index, RankRows(None, rows, views)
     if as_code:
-        return z[:, own].flatten(0, 1), index[own], RankRows(None, slice(0, count // world), views)
-    anchors = torch.arange(views * count, device=z.device).view(views, count)[:, own].flatten()
+        return z[:, rows].flatten(0, 1), index[rows], RankRows(None, slice(0, count // world), views)
+    anchors = torch.arange(views * count, device=z.device).view(views, count)[:, rows].flatten()
     z, index = distributed.in_batch_order(z, 1), distributed.in_batch_order(index)
-    return z.flatten(0, 1), index, RankRows(anchors, own, views)
+    return z.flatten(0, 1), index, RankRows(anchors, rows, views)
 
 
 @contextmanager
@@ -156,11 +156,11 @@ class _Tile:
 
     def of_u(self, x: Tensor) -> list[tuple[Tensor, ...]]:
         """x: (H, r) -> per block of rows its blocks of hidden units, (h, rows, 1)."""
-        return list(zip(*(part.split(self.rows, 1) for part in x[:, :, None].split(self.hidden)), strict=True))
+        return list(zip(*(block.split(self.rows, 1) for block in x[:, :, None].split(self.hidden)), strict=True))
 
     def of_v(self, x: Tensor) -> list[tuple[Tensor, ...]]:
         """x: (H, n) -> per block of columns its blocks of hidden units, (h, 1, columns)."""
-        return list(zip(*(part.split(self.columns, 2) for part in x[:, None].split(self.hidden)), strict=True))
+        return list(zip(*(block.split(self.columns, 2) for block in x[:, None].split(self.hidden)), strict=True))
 
     def buffer(self, u: Tensor, v: Tensor) -> Tensor:
         """(h, rows, columns) uninitialised, for one part of u and one of v."""
@@ -171,7 +171,7 @@ class _Tile:
 
 
 @cache
-def _compiled() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+def _compile() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     def elementwise(u: Tensor, v: Tensor, w: Tensor) -> Tensor:
         return (torch.relu(u[:, None] + v[None]) * w).sum(-1)
 
@@ -180,6 +180,6 @@ def _compiled() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 def _run_compiled(u: Tensor, v: Tensor, w: Tensor) -> Tensor:
     try:
-        return _compiled()(u, v, w)
+        return _compile()(u, v, w)
     except torch._dynamo.exc.TorchDynamoException as error:  # of the compiler, without triton, or of an older GPU
         raise UserError(f"the compiled pair kernel cannot be built here: {first_line(error)}") from error

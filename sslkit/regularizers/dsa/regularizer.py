@@ -149,7 +149,7 @@ class DSA(Regularizer):
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
         """Fit the prior (pca), read or compute the features of every clean image, and their connectivity scores.
 
-        dataset: clean images; for videos their centre clips, `videos.sampled("center")`.
+        dataset: clean images; for videos their centre clips, `videos.with_sampling("center")`.
         cache: folder for fit, features and scores, keyed by content; None keeps them in memory.
         steps: of the whole run. All ranks must call this.
         """
@@ -159,7 +159,7 @@ class DSA(Regularizer):
         self.features.prepare(dataset, cache=cache, whole=whole)
         if whole:
             array = self.features.table.array
-            self._score_all = partial(scoring.kept_scores, array, eta=self.eta, mu=self.mu, cache=cache)
+            self._score_all = partial(scoring.compute_scores_once, array, eta=self.eta, mu=self.mu, cache=cache)
         if self.nu:
             self._score_data_set()
 
@@ -204,7 +204,7 @@ class DSA(Regularizer):
             with one_thread(z, len(z) ** 2):
                 if self.nu or self.upsilon:
                     if self.as_code:
-                        m = official.arranged(self.arrange, z.unflatten(0, (rows.views, -1)))
+                        m = official.arrange_views(self.arrange, z.unflatten(0, (rows.views, -1)))
                     else:
                         m = self.arrange(z, rows.anchors)
                     self._watch(m, alpha)

@@ -122,7 +122,7 @@ def connectivity_score(
     return _score_sparse(ids.cpu(), mu, rule, include_direct).to(features.device)
 
 
-def kept_scores(features: np.ndarray, *, eta: int, mu: int, cache: Path | None) -> Tensor:
+def compute_scores_once(features: np.ndarray, *, eta: int, mu: int, cache: Path | None) -> Tensor:
     """`connectivity_score` of a whole data set, (N,) on the CPU, computed once: read from the cache if it is there.
 
     All ranks must call this.
@@ -160,7 +160,7 @@ def _median_neighbour_distance(a: Tensor, neighbours: int, squared: bool) -> Ten
 def _search_torch(a: Tensor, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The `count` largest cosines of each row, (N, count), and their column indices."""
     largest = [(chunk @ a.T).topk(count, dim=1) for chunk in a.split(max(1, _PAIRS // len(a)))]
-    return tuple(torch.cat(part).cpu().numpy() for part in zip(*largest, strict=True))
+    return tuple(torch.cat(block).cpu().numpy() for block in zip(*largest, strict=True))
 
 
 def _search_faiss(a: Tensor, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -60,7 +60,7 @@ def export(checkpoint: ZooEntry | str | Path, *, options: Options) -> Path:
         raise UserError(f"give to=, the format: {', '.join(names())}")
     target = find(to)()
     entry = checkpoint if isinstance(checkpoint, ZooEntry) else None
-    source = (entry is None and _of_word(str(checkpoint))) or Source.of(
+    source = (entry is None and _of_word(str(checkpoint))) or Source.from_entry(
         entry or ZooEntry.load(checkpoint), options.trust
     )
     folder = source.entry.folder
@@ -139,17 +139,17 @@ def _of_word(word: str) -> "Source | None":
 
 def _place(target: "Target", source: "Source", to: str, out: str | Path | None) -> Path:
     """The path to write. Raises UserError for a file of another suffix, and for a folder with other content."""
-    own = f"{source.about.name}-{to}{target.suffix}"
+    name = f"{source.about.name}-{to}{target.suffix}"
     if out is None:
         folder = source.entry.folder
-        return (Path() if is_ready_made(str(folder)) else folder) / "exports" / own
+        return (Path() if is_ready_made(str(folder)) else folder) / "exports" / name
     path = Path(out).expanduser()
     path = path if path.name else path.resolve()
     if target.suffix:
-        path = path / own if path.is_dir() else path
+        path = path / name if path.is_dir() else path
         if path.suffix != target.suffix:
             raise UserError(f"out={out}: a file for {to} must end in {target.suffix}")
-    if other := target.occupied(path):
+    if other := target.find_obstacle(path):
         raise UserError(
             f"out={out}: {other} exists and is no earlier export to {to}: give a new name, it would be replaced"
         )

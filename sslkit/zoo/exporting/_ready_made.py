@@ -41,5 +41,5 @@ def _config(word: str) -> dict[str, object]:
     import timm
 
     parts = words.parse(word, word)
-    known = parts.kind == "timm" and timm.is_model(parts.name)
-    return timm.get_pretrained_cfg(parts.name).to_dict() if known else {}
+    is_known = parts.kind == "timm" and timm.is_model(parts.name)
+    return timm.get_pretrained_cfg(parts.name).to_dict() if is_known else {}

@@ -32,7 +32,7 @@ class Source:
     about: About
 
     @classmethod
-    def of(cls, entry: ZooEntry, trust: str | Sequence[str] | None = ()) -> "Source":
+    def from_entry(cls, entry: ZooEntry, trust: str | Sequence[str] | None = ()) -> "Source":
         """Raises UserError for an entry that was trained from a module object: it cannot be rebuilt.
 
         trust: see `ZooEntry.backbone`.
@@ -85,7 +85,7 @@ class Target:
         """Return whether a path is of this format, without reading weights."""
         raise NotImplementedError
 
-    def occupied(self, path: Path) -> Path | None:
+    def find_obstacle(self, path: Path) -> Path | None:
         """A file or folder that an export to `path` would change, beside the file asked for; None for earlier exports.
 
         It is not ours, and the export is refused.
@@ -134,7 +134,7 @@ def network_of(about: About, path: Path) -> TimmNetwork:
     return network
 
 
-def filled(about: About, state: dict[str, Tensor], path: Path) -> Frozen:
+def load_weights(about: About, state: dict[str, Tensor], path: Path) -> Frozen:
     """The network of `about`, with the weights of `path`. Raises UserError if they do not fit."""
     net = network_of(about, path).build(str(path))
     try:

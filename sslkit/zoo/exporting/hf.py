@@ -23,7 +23,7 @@ from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 from sslkit.files import reading
 from sslkit.zoo.entry import is_ready_made
-from sslkit.zoo.exporting.base import Source, Target, about_card, filled, network_of, pretrained_cfg
+from sslkit.zoo.exporting.base import Source, Target, about_card, load_weights, network_of, pretrained_cfg
 from sslkit.zoo.frozen import About, Frozen
 from sslkit.zoo.loading import TIMM_TRANSFORM, load_lines, picture_lines
 from sslkit.zoo.table import NOTES, measured
@@ -56,7 +56,7 @@ class HuggingFace(Target):
     def owns(self, path: Path) -> bool:
         return path.is_dir() and (path / CONFIG).is_file() and _weights_of(path).is_file()
 
-    def occupied(self, path: Path) -> Path | None:
+    def find_obstacle(self, path: Path) -> Path | None:
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
             return None
         with suppress(UserError):
@@ -65,24 +65,24 @@ class HuggingFace(Target):
         return path
 
     def load(self, path: Path) -> Frozen:
-        given = _config_of(path)
-        if not _is_ours(given):
-            return _of_timm(path, given)
-        about = About.of(given[KEY], path / CONFIG)
-        return filled(about, read_weights(path / WEIGHTS, "sslkit.zoo.load"), path)
+        config = _config_of(path)
+        if not _is_ours(config):
+            return _of_timm(path, config)
+        about = About.from_content(config[KEY], path / CONFIG)
+        return load_weights(about, read_weights(path / WEIGHTS, "sslkit.zoo.load"), path)
 
     def _config(self, source: Source) -> dict[str, Any]:
         about, network = source.about, source.network
         architecture = network.model.partition(".")[0]
-        own = source.net.pretrained_cfg  # of the architecture: the layers changed by another head or other channels
-        kept = {key: own[key] for key in ("classifier", "fixed_input_size") if key in own}
-        kept["first_conv"] = _first_conv(source.net, own.get("first_conv"))
+        cfg = source.net.pretrained_cfg  # of the architecture: the layers changed by another head or other channels
+        fields = {key: cfg[key] for key in ("classifier", "fixed_input_size") if key in cfg}
+        fields["first_conv"] = _first_conv(source.net, cfg.get("first_conv"))
         return {
             # of a changed network a name that timm and transformers refuse: they would make another one
             "architecture": architecture + (", its stem changed, see README.md" if network.changes else ""),
             "num_classes": 0,
             "num_features": about.width,
-            "pretrained_cfg": {"tag": KEY, "custom_load": False, "num_classes": 0, **pretrained_cfg(about), **kept},
+            "pretrained_cfg": {"tag": KEY, "custom_load": False, "num_classes": 0, **pretrained_cfg(about), **fields},
             "model_args": {k: v for k, v in network.arguments.items() if k != "num_classes"},
             KEY: about.content(change_lines=network.change_lines),
         }

@@ -40,7 +40,7 @@ class Onnx(Target):
             raise UserError(f"export to onnx needs the package {' and '.join(missing)}: {EXTRA}")
         import onnx
 
-        proto = _exported(source)
+        proto = _export(source)
         onnx.helper.set_model_props(
             proto, {KEY: source.about.to_json(), "load": "\n".join(self.lines(source.about, name))}
         )
@@ -94,7 +94,7 @@ class OnnxNetwork(nn.Module):
         return torch.from_numpy(features)
 
 
-def _exported(source: Source) -> Any:
+def _export(source: Source) -> Any:
     """The model as a protobuf message."""
     shape = (2, *source.about.input_size)  # 2: one image would fix the batch size
     free = ({0: torch.export.Dim("batch")},)

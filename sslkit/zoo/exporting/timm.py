@@ -8,7 +8,7 @@ from pathlib import Path
 from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
 from sslkit.zoo import weights
-from sslkit.zoo.exporting.base import Source, Target, filled, network_of, pretrained_cfg
+from sslkit.zoo.exporting.base import Source, Target, load_weights, network_of, pretrained_cfg
 from sslkit.zoo.frozen import About, Frozen
 from sslkit.zoo.loading import load_lines
 
@@ -31,7 +31,7 @@ class Timm(Target):
         return path.is_file() and path.suffix == self.suffix and KEY in header(path)
 
     def load(self, path: Path) -> Frozen:
-        return filled(About.from_json(header(path)[KEY], path), read_weights(path, "sslkit.zoo.load"), path)
+        return load_weights(About.from_json(header(path)[KEY], path), read_weights(path, "sslkit.zoo.load"), path)
 
 
 def header(path: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
 from sslkit.files import reading
 from sslkit.zoo import weights
-from sslkit.zoo.exporting.base import Source, Target, filled, network_of, pretrained_cfg
+from sslkit.zoo.exporting.base import Source, Target, load_weights, network_of, pretrained_cfg
 from sslkit.zoo.frozen import About, Frozen
 from sslkit.zoo.loading import picture_lines, torchvision_transform
 
@@ -62,13 +62,13 @@ class Torchvision(Target):
     def owns(self, path: Path) -> bool:
         return path.is_file() and path.suffix == self.suffix
 
-    def occupied(self, path: Path) -> Path | None:
+    def find_obstacle(self, path: Path) -> Path | None:
         side = path.with_suffix(".json")
         if not side.exists():
             return None
         with suppress(UserError):
-            given = reading.read_json(side, "")
-            if isinstance(given, dict) and {"sha256", "load"} <= given.keys():
+            metadata = reading.read_json(side, "")
+            if isinstance(metadata, dict) and {"sha256", "load"} <= metadata.keys():
                 return None
         return side
 
@@ -80,11 +80,11 @@ class Torchvision(Target):
                 f"{path} needs {side.name} beside it, the description of its network: copy or export both, "
                 f"or name the network, timm:NAME:{path}"
             )
-        given = reading.read_json(side, "copy or export both again")
-        about = About.of(given, side)
-        if given.get("sha256") != weights.sha256(path):
+        metadata = reading.read_json(side, "copy or export both again")
+        about = About.from_content(metadata, side)
+        if metadata.get("sha256") != weights.sha256(path):
             raise UserError(f"{side} is about another file than {path.name}: copy or export both together")
-        return filled(about, state, path)
+        return load_weights(about, state, path)
 
 
 def _name(model: str) -> str:

@@ -12,7 +12,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 from torch.utils.data import Dataset
 
-from sslkit.data.decode.fill import Ends, filled, is_filled, spans_of
+from sslkit.data.decode.fill import Ends, is_filled, replace_missing, spans_of
 from sslkit.data.images import Images
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
@@ -261,7 +261,7 @@ def test_spans() -> None:
     values = np.array([LOWEST, 0, np.nan, 7], np.float32)
     assert is_filled(values, ((-3.40282e38, -3.40282e38),)).tolist() == [True, False, False, False]
     assert is_filled(values, ((np.nan, np.nan), (6, 8))).tolist() == [False, False, True, True]
-    assert filled(np.array([1, 9], np.uint8), ((9.0, 9.0),), 300).tolist() == [1, 255]
+    assert replace_missing(np.array([1, 9], np.uint8), ((9.0, 9.0),), 300).tolist() == [1, 255]
 
 
 def test_ends_do_not_depend_on_the_order() -> None:

@@ -232,7 +232,7 @@ def test_a_jpeg2000_declares_opacity_in_its_header(tmp_path) -> None:
 def test_the_share_is_of_what_is_visible() -> None:
     found = Opacity()
     found.add(np.array([[0, 0, 0, 9, 9, 255]], np.uint8))
-    assert not found.is_shown and "of whose values above 0 33% are full" in found.said(3)
+    assert not found.is_shown and "of whose values above 0 33% are full" in found.describe(3)
     found.add(np.array([[254, 253]], np.uint8))
     assert found.is_shown
     empty = Opacity()

@@ -6,7 +6,7 @@ import pytest
 from sslkit.data.decode import scale
 from sslkit.data.decode.scale import Values
 from sslkit.data.decode.unreadable import UnreadableImage
-from sslkit.data.image_options import checked_range
+from sslkit.data.image_options import parse_range
 from sslkit.errors import UserError
 
 
@@ -71,16 +71,16 @@ def test_integers_and_floats_share_no_scale() -> None:
 def test_few_levels_are_said_with_a_better_range() -> None:
     found = Values()
     found.add([np.random.default_rng(0).integers(2000, 2300, (64, 64)).astype(np.uint16)])
-    text = found.said(found.usual())
+    text = found.describe(found.usual())
     assert "range=[0,4095]" in text and "20 of the 256 levels" in text and "range=[2000,2299] spreads" in text
     found.add([np.array([0, 4095], np.uint16)])
-    assert "levels" not in found.said(found.usual())
+    assert "levels" not in found.describe(found.usual())
 
 
 @pytest.mark.parametrize("given", [[1], [2, 1], [0, 0], [0, np.inf], [0, np.nan], ["a", "b"], "all", 7, [0, 1, 2]])
 def test_a_range_that_is_none_is_refused(given: object) -> None:
     with pytest.raises(UserError, match=r"^range=.* must be two numbers that rise, such as \[0,4095\]"):
-        checked_range(given)
+        parse_range(given)
 
 
 def test_a_range_is_written_as_a_command_line_takes_it() -> None:
@@ -93,7 +93,7 @@ def test_a_range_is_written_as_a_command_line_takes_it() -> None:
 )
 def test_a_single_image_of_unknown_scale_is_unreadable(values: list[float], message: str) -> None:
     with pytest.raises(UnreadableImage, match=message):
-        scale.guessed(np.array(values))
+        scale.guess_range(np.array(values))
 
 
 def test_nan_is_unreadable() -> None:

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from sslkit.data.sources.class_names import as_read, known, listed, matched, renumbered, unseen
+from sslkit.data.sources.class_names import as_read, known, list_names, match_classes, renumber, unseen
 from sslkit.errors import UserError
 
 
@@ -17,36 +17,38 @@ def test_names_are_compared_as_people_read_them() -> None:
 
 def test_the_first_split_names_a_class() -> None:
     with pytest.warns(UserWarning, match="pets: 'Cat' and 'cat'; 'x_1' and 'x 1' are one class"):
-        found = matched({"train": ["Cat", "dog", "x_1"], "val": ["cat", "x_1"], "test": ["dog", "x 1", "new"]}, "pets")
+        found = match_classes(
+            {"train": ["Cat", "dog", "x_1"], "val": ["cat", "x_1"], "test": ["dog", "x 1", "new"]}, "pets"
+        )
     assert found == {"Cat": "Cat", "cat": "Cat", "dog": "dog", "x_1": "x_1", "x 1": "x_1", "new": "new"}
 
 
 def test_accents_that_look_the_same_are_shown_by_their_codes() -> None:
     with pytest.warns(UserWarning, match=r"'é' and 'e\\u0301' are one class"):
-        matched({"train": ["\u00e9"], "test": ["e\u0301"]}, "pets")
+        match_classes({"train": ["\u00e9"], "test": ["e\u0301"]}, "pets")
 
 
 def test_many_pairs_are_counted() -> None:
     names = [f"class{k}" for k in range(6)]
     with pytest.warns(UserWarning, match="'class2' and 'CLASS2'; and 3 more such are one class"):
-        matched({"train": names, "test": [name.upper() for name in names]}, "pets")
+        match_classes({"train": names, "test": [name.upper() for name in names]}, "pets")
 
 
 def test_other_names_say_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert matched({"train": ["a", "b"], "test": ["b"]}, "pets") == {"a": "a", "b": "b"}
+        assert match_classes({"train": ["a", "b"], "test": ["b"]}, "pets") == {"a": "a", "b": "b"}
 
 
 def test_labels_are_renumbered_by_name() -> None:
     y = np.array([0, 1, -1, 1])
-    assert renumbered(y, ["b", "a"], ["a", "b", "c"], "test").tolist() == [1, 0, -1, 0]
+    assert renumber(y, ["b", "a"], ["a", "b", "c"], "test").tolist() == [1, 0, -1, 0]
     with pytest.warns(UserWarning, match="are one class"):
-        assert renumbered(y, ["B", "a"], ["a", "b"], "test").tolist() == [1, 0, -1, 0]
+        assert renumber(y, ["B", "a"], ["a", "b"], "test").tolist() == [1, 0, -1, 0]
     with pytest.raises(UserError, match="test has classes that train has no image of: d; leave their rows out"):
-        renumbered(y, ["a", "d"], ["a", "b"], "test")
+        renumber(y, ["a", "d"], ["a", "b"], "test")
     with pytest.raises(UserError, match="two classes are called a"):
-        renumbered(y, ["a", "a"], ["a", "b"], "test")
+        renumber(y, ["a", "a"], ["a", "b"], "test")
     with pytest.raises(UserError, match="no image of: b"):
         unseen(np.array([0, 1]), np.array([0, 0]), ["a", "b"], "test")
 
@@ -62,4 +64,4 @@ def test_labels_of_classes_that_train_lacks_are_none() -> None:
 
 
 def test_many_names_are_cut() -> None:
-    assert listed(["a", "b"]) == "a, b" and listed(list("abcdefg"), 3) == "a, b, c and 4 more"
+    assert list_names(["a", "b"]) == "a, b" and list_names(list("abcdefg"), 3) == "a, b, c and 4 more"

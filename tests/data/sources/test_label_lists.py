@@ -8,7 +8,7 @@ LISTS = [[4, 9], None, [], [9], [0, 4, 9], None]
 
 
 def test_rows_and_indicator_are_those_of_the_lists() -> None:
-    labels, classes = LabelLists.of(LISTS), [0, 4, 9]
+    labels, classes = LabelLists.from_lists(LISTS), [0, 4, 9]
     assert labels.lists() == LISTS and len(labels) == 6 and labels.are_several
     order = np.array([4, 4, 1, 2, 0])
     assert labels.rows(order).lists() == [LISTS[row] for row in order]
@@ -18,6 +18,6 @@ def test_rows_and_indicator_are_those_of_the_lists() -> None:
 
 
 def test_one_class_an_image() -> None:
-    labels = LabelLists.of([[3], None, [], [1]])
+    labels = LabelLists.from_lists([[3], None, [], [1]])
     assert not labels.are_several and labels.known.tolist() == [True, False, True, True]
     assert labels.single().tolist()[::3] == [3, 1] and (labels.single()[1:3] < 0).all()

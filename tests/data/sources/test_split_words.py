@@ -2,7 +2,7 @@
 
 import pytest
 
-from sslkit.data.sources.split_words import asked, looks_like_a_split, split_like, split_of, usual
+from sslkit.data.sources.split_words import looks_like_a_split, resolve_split, split_like, split_of, usual
 
 
 @pytest.mark.parametrize(
@@ -17,8 +17,8 @@ def test_a_source_is_divided_if_it_has_images_to_train_on_and_others() -> None:
     assert usual({"train": 1, "val": 2, "test": 3}) == {"train": 1, "val": 2, "test": 3}
     assert usual({"val": 2, "train": 1}) == {"train": 1, "test": 2} == usual({"train": 1, "test": 2})
     assert usual({"train": 1}) == usual({"val": 2, "test": 3}) == {}
-    assert asked("val", ("train", "test")) == "test" and asked("val", ("train", "val", "test")) == "val"
-    assert asked("test", ("train",)) == "test" and asked("val", ("train",)) == "val"
+    assert resolve_split("val", ("train", "test")) == "test" and resolve_split("val", ("train", "val", "test")) == "val"
+    assert resolve_split("test", ("train",)) == "test" and resolve_split("val", ("train",)) == "val"
 
 
 @pytest.mark.parametrize("name", ["train2017", "test_images", "fold1", "TestSet", "val", "images-train", "split 3"])

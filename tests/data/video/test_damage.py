@@ -19,7 +19,7 @@ def refused(broken: int | None = None, lost: int | None = None) -> list[int]:
             if place == lost:
                 damage.lost(place)
                 continue
-            damage.decoded(place, shown, key=shown in KEYS, broken=place == broken)
+            damage.record_frame(place, shown, key=shown in KEYS, broken=place == broken)
             if shown == wanted:
                 damage.want(shown, place, shown)
         try:

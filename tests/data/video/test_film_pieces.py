@@ -8,7 +8,7 @@ import pytest
 from films import encode, numbers_in, write_film, write_sound
 from sklearn.datasets import load_sample_image
 
-from sslkit.data.video.film_pieces import SAMPLES, cut_films, recolored, sample_films
+from sslkit.data.video.film_pieces import SAMPLES, cut_films, recolor_pictures, sample_films
 from sslkit.data.video.pyav_reader import PyAVReader
 from sslkit.data.video.reader import UnreadableVideo, open_reader
 from sslkit.errors import UserError
@@ -53,8 +53,8 @@ def test_recoloured_pieces_differ_in_colour_and_not_in_shape(tmp_path: Path) -> 
     for before, after in zip(shown[False], shown[True], strict=True):
         shapes = np.corrcoef(before.mean(-1).ravel(), after.mean(-1).ravel())[0, 1]
         assert shapes > 0.8
-    assert (recolored(photo[None], "flower", 1) == recolored(photo[None], "flower", 1)).all()
-    assert (recolored(photo[None], "flower", 1) != recolored(photo[None], "tree", 1)).any()
+    assert (recolor_pictures(photo[None], "flower", 1) == recolor_pictures(photo[None], "flower", 1)).all()
+    assert (recolor_pictures(photo[None], "flower", 1) != recolor_pictures(photo[None], "tree", 1)).any()
 
 
 def test_a_mistake_is_one_line_and_nothing_is_written(tmp_path: Path) -> None:

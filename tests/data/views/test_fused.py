@@ -25,7 +25,7 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return render(sources, *rest)
 
     monkeypatch.setattr(fused, "suits", lambda *_: True)
-    monkeypatch.setattr(fused, "_compiled", lambda function: function)
+    monkeypatch.setattr(fused, "_compile", lambda function: function)
     monkeypatch.setattr(fused, "render", counted)
     return calls
 
@@ -74,7 +74,7 @@ def test_without_a_compiler_the_views_are_made_and_it_is_said_once(pictures: Ten
         raise RuntimeError("Cannot find a working triton installation.\nmore")
 
     monkeypatch.setattr(fused, "_failed", [])
-    monkeypatch.setattr(fused, "_compiled", refuse)
+    monkeypatch.setattr(fused, "_compile", refuse)
     monkeypatch.setattr(fused, "suits", lambda *_: not fused._failed)
     with pytest.warns(UserWarning, match="slower: Cannot find a working triton installation"):
         views = augment(pictures, SIMCLR, 32, view_generator(0, 0, 0), compiled=True)
@@ -87,7 +87,7 @@ def test_memory_that_runs_out_is_not_a_missing_compiler(pictures: Tensor, monkey
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(fused, "_failed", [])
-    monkeypatch.setattr(fused, "_compiled", full)
+    monkeypatch.setattr(fused, "_compile", full)
     monkeypatch.setattr(fused, "suits", lambda *_: True)
     with pytest.raises(torch.OutOfMemoryError):
         augment(pictures, SIMCLR, 32, view_generator(0, 0, 0), compiled=True)

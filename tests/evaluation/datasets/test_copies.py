@@ -125,11 +125,11 @@ def test_copies_and_groups_stay_together() -> None:
 def test_an_image_owns_its_copies_and_every_group_that_has_one() -> None:
     """A blank page in two files: it belongs to both, and their other pages do not belong to each other."""
     learned, groups = np.array([9, 1, 9, 2, 3]), np.array([0, 0, 4, 4, 8])
-    own = Own.of(learned, np.array([9, 1, 2, 5]), groups)
+    own = Own.from_rows(learned, np.array([9, 1, 2, 5]), groups)
     held = own.holds(np.arange(4)[:, None], np.arange(5))
     want = [[1, 1, 1, 1, 0], [1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 0, 0, 0]]
     assert held.tolist() == np.array(want, bool).tolist()
     assert own.in_train.tolist() == [True, True, True, False] and own.most == 4
     turned = own.at(np.array([4, 3, 2, 1, 0]), np.array([1]))
     assert turned.holds(np.array([[0]]), np.arange(5)).tolist() == [[False, False, False, True, True]]
-    assert not Own.of(learned, np.array([5]), None).holds(np.array([0]), np.arange(5)).any()
+    assert not Own.from_rows(learned, np.array([5]), None).holds(np.array([0]), np.arange(5)).any()

@@ -136,7 +136,7 @@ def test_one_class_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     )
     with pytest.raises(UserError, match=r"has one class, '7': a held-out part needs at least 2"):
         open_split(source, "test", image_size=8)
-    monkeypatch.setattr("evaluation.features.extraction._extracted", lambda *_, **__: pytest.fail("extracted"))
+    monkeypatch.setattr("evaluation.features.extraction._extract", lambda *_, **__: pytest.fail("extracted"))
     with pytest.raises(UserError, match="has one class, '7'"):
         rank_tasks({"a": torch.nn.Flatten()}, source, ["logme"])
 

@@ -40,7 +40,7 @@ def filled(root: Path, lost: int | None = None) -> Path:
     for rows in blocks.open():
         write(blocks, rows, lost)
     blocks.flush()
-    with blocks.published(root / "key") as whole:
+    with blocks.publish(root / "key") as whole:
         write_features(blocks, whole, WIDTH, BESIDE, {"model": "m"})
     blocks.discard()
     return root / "key"
@@ -87,7 +87,7 @@ def test_publishing_needs_every_block(tmp_path: Path) -> None:
     blocks = blocks_of(tmp_path)
     write(blocks, [0, 1, 2])
     blocks.flush()
-    with pytest.raises(RuntimeError, match="7 rows"), blocks.published(tmp_path / "key") as whole:
+    with pytest.raises(RuntimeError, match="7 rows"), blocks.publish(tmp_path / "key") as whole:
         write_features(blocks, whole, WIDTH, BESIDE, {})
     assert not (tmp_path / "key").exists()
 

@@ -17,7 +17,7 @@ def never(monkeypatch: pytest.MonkeyPatch) -> None:
     def extracted(*_: object, **__: object) -> None:
         raise AssertionError("features were extracted")
 
-    monkeypatch.setattr("evaluation.features.extraction._extracted", extracted)
+    monkeypatch.setattr("evaluation.features.extraction._extract", extracted)
 
 
 @pytest.mark.parametrize("name", ["xyz", "meta", "cuda", "cuda:7", "cpu:x", "", "mps", 3.5])

@@ -146,7 +146,7 @@ def test_a_damaged_field_of_a_ranking_names_the_file(field: str, value: object, 
 def kept(folder: Path) -> Path:
     right = np.arange(50) < 30
     given = {"recipe": "k=20", "metric": "top1", "model": "a", "data": "digits", "details": {"k": 20}}
-    result = Result.of(share(right), protocol="knn", outcomes=right, paired_on="rows", seeds=[0], **given)
+    result = Result.from_estimate(share(right), protocol="knn", outcomes=right, paired_on="rows", seeds=[0], **given)
     return store.append(folder, result)
 
 
@@ -284,7 +284,7 @@ def npz(path: Path, labels: list[int], **more: np.ndarray) -> str:
 def test_data_that_cannot_serve_are_refused_before_anything_is_extracted(
     name: str, kind: str, model: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    extracted = "evaluation.features.extraction._extracted"
+    extracted = "evaluation.features.extraction._extract"
     monkeypatch.setattr(extracted, lambda *_, **__: pytest.fail("features were extracted"))
     labels = [4 if kind == "one class" else -1] * 40
     with pytest.raises(UserError, match=r"class|label"):

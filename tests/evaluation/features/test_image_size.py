@@ -18,7 +18,7 @@ from evaluation.features.zoo_members import load_zoo, members
 from evaluation.ranking.choice.halving import successive_halving
 from evaluation.ranking.truth.ground_truth import ground_truth
 from sslkit import backbones
-from sslkit.backbones.words import sized
+from sslkit.backbones.words import split_size
 from sslkit.errors import UserError
 
 TUNING = {"lr": [1e-2, 1e-3], "seeds": [0], "batch_size": 8, "mirror": False, "progress": False, "device": "cpu"}
@@ -99,8 +99,8 @@ def test_a_size_of_an_entry_and_of_a_folder_of_entries(entry: Path) -> None:
 def test_a_path_of_such_a_name_is_no_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a(image_size=64)").mkdir()
-    assert sized("a(image_size=64)") == ("a(image_size=64)", None)
-    assert sized("b(image_size=64)") == ("b", 64)
+    assert split_size("a(image_size=64)") == ("a(image_size=64)", None)
+    assert split_size("b(image_size=64)") == ("b", 64)
 
 
 @pytest.mark.parametrize("size", ["x", "-3", "3.5", ""])

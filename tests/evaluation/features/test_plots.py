@@ -186,7 +186,9 @@ def test_a_collapsed_model_has_no_map_and_costs_no_other_picture(fashion: Featur
     with pytest.raises(NoMap, match="images are equal: t-SNE cannot map them"):
         plot_features(collapsed, tmp_path / "map.png", per_class=30)
     subject = SimpleNamespace(train=lambda runtime: collapsed, test=lambda runtime: collapsed)
-    result = Result.of(share(np.ones(9, bool)), protocol="knn", recipe="k=3", metric="top1", model="a", data="b")
+    result = Result.from_estimate(
+        share(np.ones(9, bool)), protocol="knn", recipe="k=3", metric="top1", model="a", data="b"
+    )
     with pytest.warns(UserWarning, match="no map of fashion_mnist"):
         written = draw([result], [subject], Runtime(out=tmp_path))
     assert [path.name for path in written] == ["evaluation.png", "confusion-fashion_mnist.png"]

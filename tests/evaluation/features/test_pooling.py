@@ -7,8 +7,8 @@ import torch
 from random_entries import made
 
 from evaluation.features.models import load_model
-from evaluation.features.pooling import parted
-from evaluation.features.untrained import untrained
+from evaluation.features.pooling import split_pooling
+from evaluation.features.untrained import with_random_weights
 from sslkit.errors import UserError
 
 
@@ -45,25 +45,25 @@ def test_a_layer_is_the_mean_over_the_positions_behind_it(name: str, module: str
 
 
 def test_a_word_without_pooling_is_left_as_it_is() -> None:
-    assert parted("runs/zoo/A") == ("runs/zoo/A", "")
-    assert parted("runs@home/zoo/A") == ("runs@home/zoo/A", "")
-    assert parted("runs@home/zoo/A@mean") == ("runs@home/zoo/A", "mean")
+    assert split_pooling("runs/zoo/A") == ("runs/zoo/A", "")
+    assert split_pooling("runs@home/zoo/A") == ("runs@home/zoo/A", "")
+    assert split_pooling("runs@home/zoo/A@mean") == ("runs@home/zoo/A", "mean")
 
 
 def test_a_file_or_folder_whose_name_has_the_sign_is_no_pooling(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "A@home").mkdir()
     (tmp_path / "w@1.pth").touch()
     for word in (f"{tmp_path}/A@home", f"timm:resnet18:{tmp_path}/w@1.pth", f"random:{tmp_path}/A@home"):
-        assert parted(word) == (word, "") and parted(f"{word}@mean") == (word, "mean")
+        assert split_pooling(word) == (word, "") and split_pooling(f"{word}@mean") == (word, "mean")
     monkeypatch.chdir(tmp_path)
-    assert parted("A@home") == ("A@home", "") and parted("A@home@layer2") == ("A@home", "layer2")
+    assert split_pooling("A@home") == ("A@home", "") and split_pooling("A@home@layer2") == ("A@home", "layer2")
 
 
 def test_an_entry_whose_name_has_the_sign_is_loaded(tmp_path: Path) -> None:
     entry = made(tmp_path, "A@home", "fashion_mnist", seed=1)  # 0 is that of an untrained network
     own, pooled = load_model(str(entry)), load_model(f"{entry}@layer2")
     assert own.name == "A@home" and pooled.name == "A@home@layer2"
-    assert untrained(own).digest != own.digest and untrained(pooled) is None
+    assert with_random_weights(own).digest != own.digest and with_random_weights(pooled) is None
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation.features import as_features, matched
-from evaluation.features.table import joined
+from evaluation.features import as_features, match_labels
+from evaluation.features.table import join_splits
 from sslkit.errors import UserError
 
 X = np.random.default_rng(0).normal(size=(6, 3))
@@ -42,9 +42,9 @@ def test_some_rows_have_a_digest_of_their_own() -> None:
 
 
 def test_the_test_labels_are_numbered_as_the_training_ones() -> None:
-    _, test = matched((X, ["b", "a", "c", "a", "b", "c"]), (X[:3], ["c", "b", "c"]))
+    _, test = match_labels((X, ["b", "a", "c", "a", "b", "c"]), (X[:3], ["c", "b", "c"]))
     assert test.y.tolist() == [2, 1, 2] and test.classes == ["a", "b", "c"]
-    _, test = matched((X, [0, 1, 5, 0, 1, 5]), (X[:2], [5, 0]))
+    _, test = match_labels((X, [0, 1, 5, 0, 1, 5]), (X[:2], [5, 0]))
     assert test.y.tolist() == [2, 0]
 
 
@@ -78,17 +78,17 @@ def test_unlabelled_rows_can_be_left_out() -> None:
 
 def test_classes_of_one_name_are_matched_by_number_or_not_at_all() -> None:
     train = replace(as_features((X, [0, 1, 2, 0, 1, 2])), classes=["crane", "crane", "cat"])
-    _, test = matched(train, train.take(np.arange(3)))
+    _, test = match_labels(train, train.take(np.arange(3)))
     assert test.y.tolist() == [0, 1, 2]
     with pytest.raises(UserError, match="two classes are called crane"):
-        matched(train, replace(train, classes=["cat", "crane", "crane"]))
+        match_labels(train, replace(train, classes=["cat", "crane", "crane"]))
 
 
 def test_two_splits_become_one_with_the_classes_of_the_first() -> None:
     first = replace(as_features((X[:3], ["dog", "cat", "cat"])), split="train", ids=np.array(["a", "b", "c"]))
     second = replace(as_features((X[3:], ["cat", "dog", "dog"])), split="val", ids=np.array(["a", "d", "e"]))
     second = replace(second, classes=["dog", "cat"], y=1 - second.y)
-    both = joined(first, second)
+    both = join_splits(first, second)
     assert [both.classes[label] for label in both.y] == ["dog", "cat", "cat", "cat", "dog", "dog"]
     assert both.ids.tolist() == ["train/a", "train/b", "train/c", "val/a", "val/d", "val/e"]
     assert np.isin(both.images, second.take(np.array([0, 2])).images).tolist() == [False] * 3 + [True, False, True]
@@ -96,9 +96,9 @@ def test_two_splits_become_one_with_the_classes_of_the_first() -> None:
 
 def test_classes_that_only_the_test_has_are_named() -> None:
     with pytest.raises(UserError, match="test has classes that train has no image of: emu; leave their rows out"):
-        matched((X, ["a", "b"] * 3), (X[:2], ["a", "emu"]))
+        match_labels((X, ["a", "b"] * 3), (X[:2], ["a", "emu"]))
     with pytest.raises(UserError, match="train has 3 features a row and test 2: two models"):
-        matched((X, [0, 1] * 3), (X[:, :2], [0, 1] * 3))
+        match_labels((X, [0, 1] * 3), (X[:, :2], [0, 1] * 3))
 
 
 @pytest.mark.parametrize("kind", [int, float, bool])

@@ -28,7 +28,7 @@ def features(rows: np.ndarray, classes: int = 2) -> Features:
 @pytest.fixture
 def result() -> Result:
     estimate = Estimate(0.5, (0.4, 0.6), "wilson over images", 20)
-    return Result.of(estimate, protocol="knn", recipe="", metric="top1", model="m", data="d", seconds=0.0)
+    return Result.from_estimate(estimate, protocol="knn", recipe="", metric="top1", model="m", data="d", seconds=0.0)
 
 
 def test_too_few_images_for_a_map_are_a_warning(result: Result, tmp_path: Path) -> None:

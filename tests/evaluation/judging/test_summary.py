@@ -133,7 +133,7 @@ def never(*_: object, **__: object) -> None:
 def test_a_damaged_model_named_is_an_error_before_anything_is_computed(
     name: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evaluation.features.extraction._extracted", never)
+    monkeypatch.setattr("evaluation.features.extraction._extract", never)
     asked = [str(place / "zoo" / "sound"), str(place / "zoo" / name)]
     with pytest.raises(UserError, match=name):
         judge(asked, data=str(place / "few.npz"), protocols="knn", out=place / "out")
@@ -158,7 +158,9 @@ def test_what_fails_for_all_is_said_once(place: Path) -> None:
 
 
 def test_one_model_has_no_differences_to_tell(capsys: pytest.CaptureFixture) -> None:
-    made = Result.of(share(np.arange(9) > 3), protocol="knn", recipe="", metric="mean_per_class", data="d", model="a")
+    made = Result.from_estimate(
+        share(np.arange(9) > 3), protocol="knn", recipe="", metric="mean_per_class", data="d", model="a"
+    )
     one = replace(made, outcomes=np.arange(9) > 3)
     assert print_differences([one]) == "" == capsys.readouterr().out
     print_differences([one, replace(one, model="b")])
@@ -169,7 +171,8 @@ def test_one_line_says_which_to_take_before_the_pairs(capsys: pytest.CaptureFixt
     about = {"protocol": "linear", "recipe": "", "metric": "top1", "data": "d", "paired_on": "rows"}
     right = {"worse": np.arange(200) < 60, "alike": np.arange(200) < 178, "better": np.arange(200) < 180}
     knn = [
-        Result.of(share(own), model=name, outcomes=own, **about | {"protocol": "knn"}) for name, own in right.items()
+        Result.from_estimate(share(own), model=name, outcomes=own, **about | {"protocol": "knn"})
+        for name, own in right.items()
     ]
     linear = [replace(one, protocol="linear") for one in knn]
     assert print_differences([*knn, *linear]) == "better"

@@ -24,7 +24,7 @@ from evaluation.studies.run import reproduce
 from sslkit.data.sources.named import open_images
 from sslkit.data.sources.shard_writer import write_shards
 from sslkit.errors import UserError
-from sslkit.files.leases import owned, owned_file
+from sslkit.files.leases import own_file, own_folder
 
 STUDIES = Path(__file__).parents[3] / "recipes" / "studies"
 PROTOCOLS = ["linear", "knn", "fine_tune"]
@@ -128,10 +128,10 @@ def test_the_last_truth_has_what_another_process_recorded_meanwhile(
 
 
 OWNED = {
-    "rank": (lambda: owned(Path("out"), "ranks in"), "ranks in out"),
-    "embed": (lambda: owned_file(Path("out.npz"), "embeds to"), "embeds to out.npz"),
-    "reproduce": (lambda: owned_file(Path("out/dsa/table1.json"), "reproduces"), "reproduces out/dsa/table1.json"),
-    "shards": (lambda: owned(Path("out"), "writes shards to"), "writes shards to out"),
+    "rank": (lambda: own_folder(Path("out"), "ranks in"), "ranks in out"),
+    "embed": (lambda: own_file(Path("out.npz"), "embeds to"), "embeds to out.npz"),
+    "reproduce": (lambda: own_file(Path("out/dsa/table1.json"), "reproduces"), "reproduces out/dsa/table1.json"),
+    "shards": (lambda: own_folder(Path("out"), "writes shards to"), "writes shards to out"),
 }
 CALLS = {
     "rank": lambda: rank_tasks("entry", "six.npz", ["feature_dim"], bootstrap=0, out="out", cache="cache"),

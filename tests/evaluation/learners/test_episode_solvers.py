@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from evaluation.learners import episode_solvers
-from evaluation.learners.episode_solvers import bordered_inverse, logistic, nearest_centroid, ridge, solve_episodes
+from evaluation.learners.episode_solvers import invert_bordered, logistic, nearest_centroid, ridge, solve_episodes
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_the_bordered_inverse_eliminates_the_intercept(x: Tensor) -> None:
     system[:, :12, :12] = gram + 0.3 * torch.eye(12)
     system[:, 12, :12] = system[:, :12, 12] = 1
     solved = torch.linalg.solve(system, torch.cat([right, torch.zeros(7, 1, 4)], 1))[:, :12]
-    assert torch.allclose(bordered_inverse(gram, 0.3) @ right, solved, atol=1e-9)
+    assert torch.allclose(invert_bordered(gram, 0.3) @ right, solved, atol=1e-9)
 
 
 def test_chunks_do_not_change_a_label(monkeypatch) -> None:
@@ -70,7 +70,7 @@ def test_chunks_do_not_change_a_label(monkeypatch) -> None:
     whole = solve_episodes(pool, rows, 2)
     monkeypatch.setattr(episode_solvers, "CHUNK", 24 * 8 * 5)
     parts = solve_episodes(pool, rows, 2)
-    assert whole.converged.all() and parts.residual.shape == (23,)
+    assert whole.has_converged.all() and parts.residual.shape == (23,)
     assert all((whole.labels[name] == parts.labels[name]).all() for name in whole.labels)
     assert len({labels.sum().item() for labels in whole.labels.values()}) == 3  # three classifiers, not one
 

@@ -24,20 +24,20 @@ MANY_LABELS[np.random.default_rng(0).random(MANY_LABELS.shape) < 0.2] = 0
 
 
 def test_scaling_is_that_of_the_training_rows() -> None:
-    scaling = Scaling.of(X, ROWS, "standardize")
+    scaling = Scaling.measure(X, ROWS, "standardize")
     want = StandardScaler().fit(X[ROWS].astype(np.float64))
     np.testing.assert_allclose(scaling(X), want.transform(X.astype(np.float64)), atol=1e-9)
-    np.testing.assert_allclose(Scaling.of(X, ROWS, "l2")(X), normalize(X.astype(np.float64)), atol=1e-12)
-    assert np.array_equal(Scaling.of(X, ROWS, "none")(X), X)
+    np.testing.assert_allclose(Scaling.measure(X, ROWS, "l2")(X), normalize(X.astype(np.float64)), atol=1e-12)
+    assert np.array_equal(Scaling.measure(X, ROWS, "none")(X), X)
     with pytest.raises(UserError, match=r"no scale 'standard'.*standardize"):
-        Scaling.of(X, ROWS, "standard")
+        Scaling.measure(X, ROWS, "standard")
 
 
 def test_a_feature_that_varies_by_rounding_alone_is_not_blown_up() -> None:
     x = X.copy()
     x[:, 5] = 0.1
     x[::2, 5] = np.nextafter(np.float32(0.1), np.float32(1))
-    assert np.abs(Scaling.of(x, ROWS, "standardize")(x)[:, 5]).max() < 1e-6
+    assert np.abs(Scaling.measure(x, ROWS, "standardize")(x)[:, 5]).max() < 1e-6
 
 
 def loss_of(scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -61,7 +61,7 @@ def test_gradients_are_autograds(labels: np.ndarray, generator: torch.Generator)
 @pytest.mark.parametrize("labels", [Y, MANY_LABELS], ids=["one", "many"])
 def test_heads_are_those_of_torch_one_by_one(labels: np.ndarray) -> None:
     grid = Grid((0.01, 0.1, 1.0), (0.0, 0.01), iterations=25, batch_size=64)
-    scaling = Scaling.of(X, ROWS, "standardize")
+    scaling = Scaling.measure(X, ROWS, "standardize")
     heads = train_heads(X, ROWS, labels[ROWS], 10, grid, scaling, Runtime(device="cpu", seed=3, progress=False))
     x, y = torch.from_numpy(scaling(X[ROWS])).float(), torch.from_numpy(labels[ROWS])
     batches = EpochBatches(400, 64, 3)  # 6 an epoch
@@ -87,7 +87,9 @@ def test_heads_are_those_of_torch_one_by_one(labels: np.ndarray) -> None:
 def test_the_rate_is_that_of_the_rows_in_a_step() -> None:
     few, runtime = ROWS[:64], Runtime(device="cpu", seed=3, progress=False)
     large, small = (
-        train_heads(X, few, Y[few], 10, Grid((0.1,), iterations=3, batch_size=size), Scaling.of(X, few, "l2"), runtime)
+        train_heads(
+            X, few, Y[few], 10, Grid((0.1,), iterations=3, batch_size=size), Scaling.measure(X, few, "l2"), runtime
+        )
         for size in (1024, 64)
     )
     assert torch.equal(large.weight, small.weight)
@@ -95,16 +97,16 @@ def test_the_rate_is_that_of_the_rows_in_a_step() -> None:
 
 def test_heads_are_judged_by_the_metric() -> None:
     grid = Grid((0.001, 0.1), iterations=40, batch_size=128)
-    scaling = Scaling.of(X, ROWS, "l2")
+    scaling = Scaling.measure(X, ROWS, "l2")
     new = np.arange(1500, 400, -1)
     heads = train_heads(X, ROWS, Y[ROWS], 10, grid, scaling, QUIET)
-    scores = [heads.of(head, X, new) for head in (0, 1)]
+    scores = [heads.scores_of(head, X, new) for head in (0, 1)]
     w, b = heads.weight[1].double().numpy(), heads.bias[1].double().numpy()
     np.testing.assert_allclose(scores[1], normalize(X[new].astype(float)) @ w.T + b, atol=1e-4)
     top1 = judge_heads(heads, X, new, Y[new], "top1")
     np.testing.assert_allclose(top1, [(one.argmax(1) == Y[new]).mean() for one in scores])
     skewed = new[(Y[new] > 4) | (np.arange(len(new)) % 3 == 0)]
-    guess = heads.of(1, X, skewed).argmax(1)
+    guess = heads.scores_of(1, X, skewed).argmax(1)
     value = judge_heads(heads, X, skewed, Y[skewed], "mean_per_class")[1]
     assert value == pytest.approx(balanced_accuracy_score(Y[skewed], guess))
     assert accuracy(guess, Y[skewed], "top1") == pytest.approx((guess == Y[skewed]).mean())
@@ -114,7 +116,7 @@ def test_heads_are_judged_by_the_metric() -> None:
 
 def test_a_head_that_diverged_is_worth_nothing() -> None:
     grid = Grid((0.1, 1e30), (0.0, 0.1), iterations=30, batch_size=64)
-    heads = train_heads(X, ROWS, Y[ROWS], 10, grid, Scaling.of(X, ROWS, "none"), QUIET)
+    heads = train_heads(X, ROWS, Y[ROWS], 10, grid, Scaling.measure(X, ROWS, "none"), QUIET)
     values = judge_heads(heads, X, ROWS, Y[ROWS], "top1")
     assert np.isnan(values[3]) and values[0] > 0.5
 

@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 from evaluation.learners import strengths
 from evaluation.learners.linear_heads import Scaling
 from evaluation.learners.linear_parts import Part
-from evaluation.learners.strengths import STRENGTHS, STRIDE, best_of, fit, problem, scores_of, search, settled
+from evaluation.learners.strengths import STRENGTHS, STRIDE, best_of, fit, has_passed_best, problem, scores_of, search
 from sslkit.numerics.logistic import fit_path
 from sslkit.runtime.context import Runtime
 
@@ -16,7 +16,7 @@ ON_CPU = Runtime(device="cpu")
 
 X, Y = load_digits(return_X_y=True)
 X = X.astype(np.float32)
-SCALING = Scaling.of(X, np.arange(600), "standardize")
+SCALING = Scaling.measure(X, np.arange(600), "standardize")
 
 
 def part(start: int, stop: int) -> Part:
@@ -73,7 +73,7 @@ def test_the_path_ends_after_its_best() -> None:
     ],
 )
 def test_settled(values: list[float], losses: list[float], ended: bool) -> None:
-    assert settled(values, losses, 100) is ended
+    assert has_passed_best(values, losses, 100) is ended
 
 
 def test_float64_goes_on_where_float32_ends() -> None:

@@ -65,7 +65,7 @@ def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     count = len(train) if options.kind == "rows" else len(train.classes)
     value = Estimate(float(options.times * count - (options.minus or 0)))
     about = {"protocol": "counted", "recipe": "a count", "metric": "counted", "data": opened.train(runtime).data}
-    return [Result.of(value, **about, model=opened.model.name, others=others)]
+    return [Result.from_estimate(value, **about, model=opened.model.name, others=others)]
 
 
 def beside(result: Result) -> tuple[str, ...]:

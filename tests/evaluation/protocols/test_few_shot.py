@@ -58,7 +58,7 @@ def test_query_labels_are_those_of_scikit_learn_converged(glyphs, k_shot: int, n
     given = replace(glyphs, x=x.astype("f"))
     table = draw_episodes(given, k_shot=k_shot, episodes=EPISODES)
     solved = solve_episodes(*pool(given, table.rows(given), normalize), k_shot, c)
-    assert solved.converged.all()
+    assert solved.has_converged.all()
     way, compared = np.repeat(np.arange(5), k_shot), 0
     for episode, labels in zip(table.rows(given), solved.labels["logistic"].numpy(), strict=True):
         oracle = logistic_oracle(x[episode[:, :k_shot].reshape(-1)], way, c)

@@ -59,7 +59,7 @@ def test_every_set_is_opened_and_checked_before_the_first_is_computed(
     monkeypatch.setattr(
         published_ranking.published, "truth", lambda name: {"digits": {"one": 1.0}, "glyphs": {"one": 1.0}}
     )
-    monkeypatch.setattr("evaluation.features.extraction._extracted", never)
+    monkeypatch.setattr("evaluation.features.extraction._extract", never)
     with pytest.raises(UserError, match="max_images=20 is less than two for each class of glyphs"):
         rank_published("ped", tmp_path, metrics=["logme"], max_images=20, image_size=16)
 

@@ -270,7 +270,7 @@ def test_it_is_refused_before_anything_is_extracted(
         raise AssertionError("features were extracted")
 
     monkeypatch.setattr("evaluation.ranking.inputs.candidates.source_probs", never)
-    monkeypatch.setattr("evaluation.features.extraction._extracted", never)
+    monkeypatch.setattr("evaluation.features.extraction._extract", never)
     nets = {name: nn.Sequential(nn.Flatten(), nn.Linear(192, 4)) for name in ("narrow", "wide")}
     with pytest.raises(UserError, match=said):
         evaluation.rank(nets, "digits", **({"metrics": ["logme"], "image_size": 8, "cache": tmp_path} | change))

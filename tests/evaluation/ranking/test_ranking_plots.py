@@ -13,7 +13,7 @@ from evaluation.ranking import plots
 from evaluation.ranking.consensus import CHANCES
 from evaluation.ranking.plots import BEST, plot_agreement, plot_ranking
 from evaluation.ranking.ranking import Ranking
-from evaluation.results.names import short, wrapped
+from evaluation.results.names import short, wrap
 from sslkit.data.sources.named import open_images
 from sslkit.numerics.figures import FIRST, PAPER, REFERENCE
 
@@ -137,7 +137,7 @@ def test_numbers_of_the_agreement_are_those_of_the_list(ranking, drawn, tmp_path
 
 @pytest.mark.parametrize("name", ["short", LONG.format(k=1), 90 * "x", "a-" * 60, "a name with $math_ in it"])
 def test_names_are_wrapped_into_two_lines(name: str) -> None:
-    lines = wrapped(name).split("\n")
+    lines = wrap(name).split("\n")
     assert len(lines) <= 2 and max(map(len, lines)) <= 30
     assert "".join(lines)[:5] == name[:5] and "".join(lines)[-5:] == name[-5:]
     assert len(short(name)) <= 45 and short("short") == "short"

@@ -73,7 +73,7 @@ def test_every_task_and_its_truth_is_checked_before_the_first_is_computed(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("features were extracted")
 
-    monkeypatch.setattr("evaluation.features.extraction._extracted", never)
+    monkeypatch.setattr("evaluation.features.extraction._extract", never)
     file = None
     if truth is not None:
         file = tmp_path / "truth.json"

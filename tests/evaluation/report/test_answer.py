@@ -25,7 +25,7 @@ def group_of(*right: int, data: str = "digits") -> Material:
     for name, count in zip("abcdefgh", right, strict=False):
         outcomes = np.arange(200) < count
         about = {"protocol": "linear", "recipe": "r", "metric": "top1", "model": name, "data": data}
-        result = Result.of(share(outcomes), **about, outcomes=outcomes, paired_on="rows")
+        result = Result.from_estimate(share(outcomes), **about, outcomes=outcomes, paired_on="rows")
         members.append(Member(name, Path(name), results=[result]))
     return Material(Path("zoo"), members)
 

@@ -101,7 +101,7 @@ def test_the_table_has_quick_and_evaluated_accuracies_under_names_of_their_own(t
     about = {"recipe": "r", "metric": "top1", "model": "m"}
     for data in ("clipart", "path/to/photos"):
         for protocol in ("knn", "linear", "few_shot"):
-            result = Result.of(Estimate(0.625), protocol=protocol, data=data, **about)
+            result = Result.from_estimate(Estimate(0.625), protocol=protocol, data=data, **about)
             store.append(zoo / "byol-digits-s0", result)
     table = zoo_table(material_of(zoo))
     names = [column.name for column in table.columns]
@@ -111,7 +111,9 @@ def test_the_table_has_quick_and_evaluated_accuracies_under_names_of_their_own(t
     assert [cell.text for cell in table.rows[0][1:5]] == ["–"] * 4
     assert table.rows[0][0].link == "entry-2", "the best first, by the number that both have"
     for k in range(12):
-        store.append(zoo / "byol-digits-s1", Result.of(Estimate(0.5), protocol="knn", data=f"set {k}", **about))
+        store.append(
+            zoo / "byol-digits-s1", Result.from_estimate(Estimate(0.5), protocol="knn", data=f"set {k}", **about)
+        )
     assert len(zoo_table(material_of(zoo)).columns) == len(names) - 4 + MOST
 
 

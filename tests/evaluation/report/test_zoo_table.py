@@ -32,7 +32,7 @@ def test_models_beside_the_zoo_that_were_evaluated_have_marked_rows() -> None:
     about = {"protocol": "linear", "recipe": "r", "metric": "top1", "data": "photos"}
     names = {"a": 40, "wheel": 90, "other": 50}
     a, wheel, other = (
-        Member(name, Path(name), results=[Result.of(share(np.arange(100) < right), model=name, **about)])
+        Member(name, Path(name), results=[Result.from_estimate(share(np.arange(100) < right), model=name, **about)])
         for name, right in names.items()
     )
     other = replace(other, results=[replace(other.results[0], data="elsewhere")])

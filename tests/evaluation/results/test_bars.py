@@ -31,16 +31,16 @@ def right(percent: int) -> Estimate:
 
 def distance(value: float, **about: str) -> Result:
     about = {"protocol": "crowding", "recipe": "", "metric": "inter_class_distance", **about}
-    return Result.of(Estimate(value, None, unit="distance"), **about)
+    return Result.from_estimate(Estimate(value, None, unit="distance"), **about)
 
 
 def test_accuracies_of_one_model_share_an_axis_and_stand_by_value_within_their_data_set(drawn, tmp_path: Path) -> None:
     knn = {"protocol": "knn", "recipe": "k=20", "metric": "top1"}
     results = [
-        Result.of(right(40), data="digits", **knn),
+        Result.from_estimate(right(40), data="digits", **knn),
         distance(0.5, data="digits"),
-        Result.of(right(80), data="digits", **LINEAR),
-        Result.of(right(30), data="clipart", **LINEAR),
+        Result.from_estimate(right(80), data="digits", **LINEAR),
+        Result.from_estimate(right(30), data="clipart", **LINEAR),
         distance(0.7, data="clipart"),
     ]
     plot_results(results, tmp_path / "bars.png", title="a run")
@@ -64,9 +64,9 @@ def test_accuracies_of_one_model_share_an_axis_and_stand_by_value_within_their_d
 def test_models_stand_by_value_random_weights_are_gray_and_leaky_numbers_pale(drawn, tmp_path: Path) -> None:
     about = {"data": "digits", **LINEAR}
     results = [
-        Result.of(right(20), model="random:narrow_resnet", **about),
-        Result.of(right(60), model="simclr", leaky=True, **about),
-        Result.of(right(80), model="byol", **about),
+        Result.from_estimate(right(20), model="random:narrow_resnet", **about),
+        Result.from_estimate(right(60), model="simclr", leaky=True, **about),
+        Result.from_estimate(right(80), model="byol", **about),
     ]
     plot_results(results, tmp_path / "bars.png")
     axis = drawn[0].axes[0]
@@ -81,7 +81,7 @@ def test_models_stand_by_value_random_weights_are_gray_and_leaky_numbers_pale(dr
 def test_recipes_tell_bars_apart(drawn, tmp_path: Path) -> None:
     few = {"protocol": "few_shot", "metric": "episode_accuracy", "data": "glyphs"}
     results = [
-        Result.of(right(50 + 10 * shots), model=model, recipe=f"{shots}-shot", **few)
+        Result.from_estimate(right(50 + 10 * shots), model=model, recipe=f"{shots}-shot", **few)
         for model in ("byol", "simclr")
         for shots in (1, 5)
     ]
@@ -96,7 +96,7 @@ def test_recipes_tell_bars_apart(drawn, tmp_path: Path) -> None:
 @pytest.mark.parametrize("models", [1, 25])
 def test_bars_start_at_0_and_their_texts_do_not_overlap(models: int, drawn, tmp_path: Path) -> None:
     results = [
-        Result.of(
+        Result.from_estimate(
             share(np.arange(90) < k),
             model=f"method_{k}+dsa-a_long_name_of_data-vit_tiny-e{k}-s0",
             data=data,

@@ -9,7 +9,7 @@ import torch
 
 from evaluation.learners.strengths import Tried, best_of
 from evaluation.learners.strengths import best as best_value
-from evaluation.results.choice import equal_scores, first_largest, highest_of, last_least, levelled, lowest_of
+from evaluation.results.choice import equal_scores, first_largest, highest_of, last_least, level_scores, lowest_of
 from evaluation.tuning.outcomes import best
 
 UP = 1 + 2.0**-52
@@ -26,10 +26,10 @@ def test_what_differs_by_rounding_is_equal_and_by_more_is_not() -> None:
 @pytest.mark.parametrize("scale", [1e-20, 1.0, -3.0, 1e20])
 def test_scores_are_levelled_by_their_scale(scale: float) -> None:
     scores = scale * np.array([2.0, 1.0, np.nan, 1.0 * UP, 2.0 * UP * UP, 1.0001])
-    found = levelled(scores)
+    found = level_scores(scores)
     assert found[1] == found[3] and found[0] == found[4] and found[5] == scores[5] and np.isnan(found[2])
     assert np.allclose(found, scores, rtol=1e-12, atol=0, equal_nan=True)
-    assert levelled([]).shape == (0,) and not levelled([0.0, 0.0]).any()
+    assert level_scores([]).shape == (0,) and not level_scores([0.0, 0.0]).any()
 
 
 @pytest.mark.parametrize("turned", [1, -1])
@@ -81,8 +81,8 @@ def test_the_last_that_may_be_the_least(values: list[float], rounding: list[floa
 
 
 def test_levelling_stands_an_outlier_and_a_zero_that_is_not_quite_one() -> None:
-    assert levelled([1.0, 1 + 1e-6, 1e6]).tolist() == [1.0, 1 + 1e-6, 1e6]
-    assert levelled([0.0, 1e-17, 0.5]).tolist() == [0.0, 0.0, 0.5]
+    assert level_scores([1.0, 1 + 1e-6, 1e6]).tolist() == [1.0, 1 + 1e-6, 1e6]
+    assert level_scores([0.0, 1e-17, 0.5]).tolist() == [0.0, 0.0, 0.5]
 
 
 def test_scores_that_rounding_parts_are_equal() -> None:

@@ -23,7 +23,7 @@ from sslkit.errors import UserError
 
 def result(right: np.ndarray, model: str, **fields) -> Result:
     given = {"protocol": "knn", "recipe": "k=20", "metric": "top1", "data": "digits", "paired_on": "rows", **fields}
-    return Result.of(share(right), model=model, outcomes=right, **given)
+    return Result.from_estimate(share(right), model=model, outcomes=right, **given)
 
 
 def pair(n: int = 1000, lift: float = 0.05, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -120,7 +120,7 @@ def test_the_paired_interval_covers_95_percent() -> None:
 
 def episodes(accuracy: np.ndarray, model: str) -> Result:
     fields = {"protocol": "few_shot", "recipe": "5-way 1-shot", "metric": "accuracy", "paired_on": "table"}
-    return Result.of(over_episodes(accuracy), model=model, outcomes=accuracy, **fields)
+    return Result.from_estimate(over_episodes(accuracy), model=model, outcomes=accuracy, **fields)
 
 
 def test_episodes_get_scipys_paired_t_test() -> None:
@@ -148,7 +148,7 @@ def test_episodes_without_any_difference_are_no_evidence() -> None:
 
 def macro(right: np.ndarray, y: np.ndarray, model: str) -> Result:
     fields = {"protocol": "linear", "recipe": "lbfgs", "metric": "mean_per_class", "paired_on": "rows"}
-    return Result.of(mean_per_class(right, y), model=model, outcomes=right, **fields)
+    return Result.from_estimate(mean_per_class(right, y), model=model, outcomes=right, **fields)
 
 
 def test_mean_per_class_weighs_images_by_class() -> None:

@@ -9,7 +9,7 @@ from sklearn.metrics import (
     top_k_accuracy_score,
 )
 
-from evaluation.results.measures import ap11, chance, in_top, map11, measured
+from evaluation.results.measures import ap11, chance, in_top, map11, measure
 from sslkit.errors import UserError
 from sslkit.numerics.ties import top_class
 
@@ -26,18 +26,18 @@ def eleven_points(positive: np.ndarray, scores: np.ndarray) -> float:
 
 
 def test_top1_and_top5() -> None:
-    estimate, others, right = measured(SCORES, Y, "top1")
+    estimate, others, right = measure(SCORES, Y, "top1")
     assert (right == (SCORES.argmax(1) == Y)).all()
     assert estimate.value == right.mean() and estimate.kind == "wilson over images"
     distinct = SCORES + 1e-6 * np.arange(12)[::-1]  # of equal ones the first counts
     assert others["top5"].value == pytest.approx(top_k_accuracy_score(Y, distinct, k=5, labels=range(12)))
     assert (in_top(SCORES, Y, 1) == right).all()
-    assert "top5" not in measured(SCORES[:, :5], Y % 5, "top1")[1]
+    assert "top5" not in measure(SCORES[:, :5], Y % 5, "top1")[1]
 
 
 def test_mean_per_class_is_balanced_accuracy() -> None:
     y = np.where(RNG.random(200) < 0.7, 0, Y)
-    estimate, others, right = measured(SCORES, y, "mean_per_class")
+    estimate, others, right = measure(SCORES, y, "mean_per_class")
     assert estimate.value == pytest.approx(balanced_accuracy_score(y, SCORES.argmax(1)))
     assert others["top1"].value == right.mean() != estimate.value
 
@@ -54,7 +54,7 @@ def test_map_leaves_out_what_does_not_count() -> None:
     y[:, 3] = -1  # no positive image
     expected = [eleven_points(y[y[:, k] != 0, k] > 0, SCORES[y[:, k] != 0, k]) for k in range(3)]
     assert map11(SCORES[:, :4], y) == pytest.approx(np.mean(expected), abs=1e-12)
-    estimate, others, right = measured(SCORES[:, :4], y, "map11")
+    estimate, others, right = measure(SCORES[:, :4], y, "map11")
     assert estimate.value == pytest.approx(np.mean(expected)) and right is None and list(others) == ["map"]
     assert estimate.interval[0] < estimate.value < estimate.interval[1] and estimate.kind == "jackknife over images"
     oracle = [average_precision_score(y[y[:, k] != 0, k] > 0, SCORES[y[:, k] != 0, k]) for k in range(3)]
@@ -81,8 +81,8 @@ def test_scores_that_rounding_parts_are_equal() -> None:
 def test_without_a_positive_test_image_there_is_no_average_precision() -> None:
     none = -np.ones((10, 3), np.int8)
     with pytest.raises(UserError, match="no test image has a class"):
-        measured(SCORES[:10, :3], none, "map11")
+        measure(SCORES[:10, :3], none, "map11")
     one = none.copy()
     one[SCORES[:10, 1].argsort()[5], 1] = 1  # its precision depends on the images that are drawn above it
-    estimate, _, _ = measured(SCORES[:10, :3], one, "map11")
+    estimate, _, _ = measure(SCORES[:10, :3], one, "map11")
     assert estimate.interval is None and estimate.kind == "no interval, a class has 1 of 10 images: it takes about 200"

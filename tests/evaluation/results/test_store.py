@@ -19,15 +19,23 @@ from sslkit.zoo import ZooEntry
 def result(seed: int = 0, **given) -> Result:
     right = np.random.default_rng(seed).random(500) < 0.7
     given = {"protocol": "knn", "recipe": "k=20", "metric": "top1", "model": "byol", "data": "digits", **given}
-    made = Result.of(share(right), outcomes=right, paired_on="rows", seeds=[seed], details={"k": 20}, **given)
+    made = Result.from_estimate(
+        share(right), outcomes=right, paired_on="rows", seeds=[seed], details={"k": 20}, **given
+    )
     return replace(made, date="2026-11-23T12:00:00+00:00")  # two of them are equal, whenever they are made
 
 
 def test_results_come_back_with_their_outcomes(tmp_path: Path) -> None:
     accuracy = np.random.default_rng(0).random(50)
-    episodes = Result.of(over_episodes(accuracy), protocol="few_shot", recipe="", metric="accuracy", outcomes=accuracy)
+    episodes = Result.from_estimate(
+        over_episodes(accuracy), protocol="few_shot", recipe="", metric="accuracy", outcomes=accuracy
+    )
     others = {"top5": Estimate(0.9, (0.8, 0.95), "wilson over images", 500)}
-    kept = [result(others=others), episodes, Result.of(Estimate(0.5), protocol="crowding", recipe="", metric="inter")]
+    kept = [
+        result(others=others),
+        episodes,
+        Result.from_estimate(Estimate(0.5), protocol="crowding", recipe="", metric="inter"),
+    ]
     for one in kept:
         assert append(ZooEntry(tmp_path, {}), one) == tmp_path / "results.jsonl"
     found = read(tmp_path)

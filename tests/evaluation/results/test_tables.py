@@ -15,8 +15,10 @@ def results() -> list[Result]:
     accuracy = np.random.default_rng(0).normal(0.6, 0.1, 2000)
     right = share(np.arange(1000) < 785)
     return [
-        Result.of(right, protocol="linear", recipe="lbfgs", metric="top1", model="byol", data="a|b"),
-        Result.of(over_episodes(accuracy), protocol="few_shot", recipe="5-way 1-shot", metric="accuracy", model="byol"),
+        Result.from_estimate(right, protocol="linear", recipe="lbfgs", metric="top1", model="byol", data="a|b"),
+        Result.from_estimate(
+            over_episodes(accuracy), protocol="few_shot", recipe="5-way 1-shot", metric="accuracy", model="byol"
+        ),
     ]
 
 
@@ -66,7 +68,7 @@ def test_markdown_has_one_cell_for_each_column_and_escapes_bars() -> None:
 
 
 def test_flags_are_shown() -> None:
-    result = Result.of(
+    result = Result.from_estimate(
         Estimate(0.5), protocol="linear", recipe="", metric="top1", leaky=True, converged=False,
         details={"unreadable": ["a.png", "b.png"]},
     )  # fmt: skip
@@ -86,8 +88,8 @@ def test_what_holds_for_a_data_set_is_said_once_below() -> None:
 
 
 def test_a_number_that_is_no_share_says_which_is_better() -> None:
-    intra = Result.of(Estimate(0.7, unit="squared distance"), protocol="crowding", recipe="", metric="intra")
-    rank = Result.of(Estimate(40.0, unit="rank"), protocol="crowding", recipe="", metric="rankme")
+    intra = Result.from_estimate(Estimate(0.7, unit="squared distance"), protocol="crowding", recipe="", metric="intra")
+    rank = Result.from_estimate(Estimate(40.0, unit="rank"), protocol="crowding", recipe="", metric="rankme")
     text = table([intra, rank])
     assert "intra ↓" in text and "rankme ↑" in text and text.endswith("↑ higher, ↓ lower is better")
     assert "better" not in table(results())

@@ -11,7 +11,7 @@ from shutil import copy
 
 import pytest
 
-from sslkit.cli.command import composed
+from sslkit.cli.command import compose
 
 from evaluation.ranking.scoring import parse
 from evaluation.results.statistics import over_seeds
@@ -131,7 +131,7 @@ def test_the_settings_of_every_experiment_exist(paper: str, what: str, tmp_path:
     words = [row.small for row in one.rows.values() if row.small] if isinstance(one, Training) else []
     words += [one.source["small"]] if isinstance(one, Subsets) else []
     for each in words:
-        assert composed(list(each), Config(), CONF)["method"]
+        assert compose(list(each), Config(), CONF)["method"]
     if isinstance(one, Training):
         named = {name for claim in one.claims for pair in claim.pairs for name in pair}
         assert named <= set(one.rows) and {claim.column for claim in one.claims} <= set(one.columns)

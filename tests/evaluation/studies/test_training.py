@@ -42,8 +42,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
     def evaluate_protocol(entry: Any, data: str, protocol: str, options: Mapping[str, Any], lab: Lab) -> list[Result]:
         found.append((data, protocol, dict(options)))
         others = {"top5": Estimate(0.9)}
-        first = Result.of(Estimate(0.5), protocol=protocol, recipe="", metric="top1", others=others)
-        return [first, Result.of(Estimate(0.2), protocol=protocol, recipe="", metric="ap50")]
+        first = Result.from_estimate(Estimate(0.5), protocol=protocol, recipe="", metric="top1", others=others)
+        return [first, Result.from_estimate(Estimate(0.2), protocol=protocol, recipe="", metric="ap50")]
 
     monkeypatch.setattr(training, "evaluate_protocol", evaluate_protocol)
     monkeypatch.setattr(training, "train_entry", lambda words, seed, lab: Entry())

@@ -9,7 +9,7 @@ from torch import nn
 
 import evaluation
 from evaluation.features.models import load_model
-from evaluation.features.untrained import untrained
+from evaluation.features.untrained import with_random_weights
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 
@@ -87,7 +87,7 @@ def test_a_ranking_extracts_the_untrained_networks_and_notes_those_that_it_canno
 
 def test_an_untrained_network_has_other_weights_and_the_same_images() -> None:
     model = load_model("random:resnet10t:3", image_size=32)
-    one, again = untrained(model), untrained(model)
+    one, again = with_random_weights(model), with_random_weights(model)
     assert one.digest == again.digest != model.digest
     assert (one.image_size, one.mean, one.resizing, one.width) == (32, model.mean, model.resizing, model.width)
     assert torch.equal(*(next(found.net.parameters()) for found in (one, again)))

@@ -41,7 +41,7 @@ def run(options: dict, part: slice) -> dict[str, Tensor]:
     z = z[:, part].double().requires_grad_()
     index = torch.arange(N)[part]
     views = [images[part], images[part].flip(2)]
-    e = Embeddings(z=z, h=z.detach(), target=None, index=index, views=views).gathered()
+    e = Embeddings(z=z, h=z.detach(), target=None, index=index, views=views).gather()
     terms = dsa.terms(e, images[part])
     sum(terms.values()).backward()
     grads = {name: p.grad for name, p in dsa.named_parameters()}

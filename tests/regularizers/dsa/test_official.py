@@ -9,7 +9,7 @@ from torch import Tensor
 from sslkit.embeddings import Embeddings
 from sslkit.regularizers.dsa import DSA, arrange_loss, connectivity_score
 from sslkit.regularizers.dsa.arranging import ArrangingMLP
-from sslkit.regularizers.dsa.official import arranged
+from sslkit.regularizers.dsa.official import arrange_views
 
 V, N, D = 2, 9, 4
 
@@ -72,7 +72,7 @@ def test_the_terms_of_the_public_code(views: int) -> None:
 
 def test_the_code_s_arrange_term_from_the_pieces() -> None:
     dsa, e, images = case()
-    m = arranged(dsa.arrange, e.z)
+    m = arrange_views(dsa.arrange, e.z)
     n = V * N
     score = connectivity_score(prior(images), eta=3, backend="torch").repeat(V)
     mean = arrange_loss(e.z.flatten(0, 1), m, score, reduction="mean", score_mode="inside")
@@ -83,7 +83,7 @@ def test_the_code_s_arrange_term_from_the_pieces() -> None:
 
 def test_m_of_two_views_is_that_of_the_first_with_itself() -> None:
     dsa, e, _ = case(3)
-    m = arranged(dsa.arrange, e.z).view(3, N, 3, N)
+    m = arrange_views(dsa.arrange, e.z).view(3, N, 3, N)
     for a in range(3):
         for b in range(3):
             torch.testing.assert_close(m[a, :, b], block(dsa.arrange, e.z[a]), rtol=1e-5, atol=1e-8)
@@ -95,7 +95,7 @@ def test_equal_images_and_single_ones_are_finite() -> None:
     loss = sum(dsa.terms(e, images).values())
     loss.backward()
     assert loss.isfinite() and e.z.grad.isfinite().all()
-    m = arranged(dsa.arrange, e.z)
+    m = arrange_views(dsa.arrange, e.z)
     torch.testing.assert_close(m, torch.full_like(m, 1 / N), rtol=1e-5, atol=0)
     one = Embeddings(z=e.z[:, :1], h=e.z[:, :1], target=None, index=torch.arange(1), views=[x[:1] for x in e.views])
     with pytest.warns(UserWarning, match="eta"):

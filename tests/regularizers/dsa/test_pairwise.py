@@ -113,7 +113,7 @@ def test_whatever_the_compiler_refuses_is_said_in_one_line(error: Exception, gen
     def refuse(*_: torch.Tensor) -> torch.Tensor:
         raise error
 
-    monkeypatch.setattr(pairwise, "_compiled", lambda: refuse)
+    monkeypatch.setattr(pairwise, "_compile", lambda: refuse)
     monkeypatch.setattr(pairwise, "_failed", [])
     u, w, b = torch.randn(8, 4, generator=generator), torch.ones(4), torch.zeros(())
     with pytest.warns(UserWarning, match=r"^the compiled pair kernel cannot be built here: .+; using kernel='blocked'"):

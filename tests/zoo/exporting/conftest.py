@@ -57,10 +57,10 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 def same_source(exported, monkeypatch) -> zoo.ZooEntry:
     """The entry behind `exported`, whose network is not built anew by each export."""
     source = _source(exported("timm").parents[1])
-    monkeypatch.setattr(Source, "of", lambda entry, trust=(): source)
+    monkeypatch.setattr(Source, "from_entry", lambda entry, trust=(): source)
     return source.entry
 
 
 @cache
 def _source(folder: Path) -> Source:
-    return Source.of(zoo.ZooEntry.load(folder))
+    return Source.from_entry(zoo.ZooEntry.load(folder))

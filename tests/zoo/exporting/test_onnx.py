@@ -83,7 +83,7 @@ def test_a_loaded_file_can_be_copied_and_pickled(entry_of) -> None:
 def test_another_result_is_not_written(entry_of, monkeypatch) -> None:
     from sslkit.zoo.exporting import onnx
 
-    exported = onnx._exported
+    exported = onnx._export
 
     def wrong(source):
         with torch.no_grad():
@@ -94,7 +94,7 @@ def test_another_result_is_not_written(entry_of, monkeypatch) -> None:
         return proto
 
     entry = entry_of("narrow_resnet", 28, 1)
-    monkeypatch.setattr(onnx, "_exported", wrong)
+    monkeypatch.setattr(onnx, "_export", wrong)
     with pytest.raises(UserError, match="gives other features than the network"):
         zoo.export(entry, to="onnx")
     assert list((entry.folder / "exports").iterdir()) == []

@@ -13,7 +13,7 @@ from PIL import ExifTags, Image, ImageOps
 from sslkit.data.decode.decoding import rgb
 from sslkit.data.decode.fill import TAGGED
 from sslkit.data.decode.looked_at import look, scale_of
-from sslkit.data.decode.opacity import told
+from sslkit.data.decode.opacity import apply_scale
 from sslkit.data.decode.opening import Opening, Picture, open_image, open_picture
 from sslkit.data.decode.scale import Scale
 from sslkit.data.decode.unreadable import UnreadableImage, unreadable
@@ -42,7 +42,7 @@ class DiskImages:
     def __getitem__(self, row: int) -> torch.Tensor:
         try:
             with open_image(self.path(row)) as image:
-                return torch.from_numpy(rgb(told(self._upright(image, row), self.scale), self.scale.range))
+                return torch.from_numpy(rgb(apply_scale(self._upright(image, row), self.scale), self.scale.range))
         except UnreadableImage as error:
             raise UserError(f"cannot read {self.path(row)}: {error}") from error
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.tasks.detection.detectors.body import check_trainable
 from evaluation.tasks.detection.detectors.sizes import Sizes
-from sslkit.errors import UserError, shown
+from sslkit.errors import UserError, format_value
 from sslkit.options.members import nearest
 from sslkit.runtime.device import seed_of, seeded
 
@@ -44,7 +44,7 @@ def build_detector(
     check_trainable(trainable)
     if isinstance(classes, bool) or not isinstance(classes, int) or classes < 1:
         raise UserError(
-            f"classes, the number of object classes, must be a whole number, at least 1, got {shown(classes)}"
+            f"classes, the number of object classes, must be a whole number, at least 1, got {format_value(classes)}"
         )
     loaded = load_model(model)
     check_fit(loaded, arch)

@@ -84,7 +84,7 @@ def shares(bank: Patches, x: Tensor, k: int, temperature: float, digest: int | N
     """
     own, apart = None, bank.digest != digest
     if not apart.all():
-        own, k = Own.of(bank.digest, np.full(len(x), digest), None), min(k, int(apart.sum()))
+        own, k = Own.from_rows(bank.digest, np.full(len(x), digest), None), min(k, int(apart.sum()))
     if not k:
         raise UserError("knn_seg: all training images are the same image as a test image: there is no other to vote")
     similarity, position = neighbours(bank.x, np.arange(len(bank.x)), x.cpu().numpy(), k, own)

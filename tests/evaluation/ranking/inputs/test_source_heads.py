@@ -56,7 +56,7 @@ def weights(head: source_heads.SourceHead) -> bytes:
 
 
 def test_the_head_that_a_training_kept_is_taken(place: Path) -> None:
-    own = Head.of("prototypes", nn.Sequential(nn.Linear(128, 7)), {"data": "labelled.npz", "made": "kept"})
+    own = Head.from_layers("prototypes", nn.Sequential(nn.Linear(128, 7)), {"data": "labelled.npz", "made": "kept"})
     entry = made(place, "swav", "gone.npz", head=own)
     for source in (None, "prototypes"):
         head = found(entry, source)
@@ -66,7 +66,7 @@ def test_the_head_that_a_training_kept_is_taken(place: Path) -> None:
 
 
 def test_prototypes_that_are_lost_are_no_silent_labels(place: Path) -> None:
-    own = Head.of("prototypes", nn.Sequential(nn.Linear(128, 7)), {"data": "labelled.npz", "made": "kept"})
+    own = Head.from_layers("prototypes", nn.Sequential(nn.Linear(128, 7)), {"data": "labelled.npz", "made": "kept"})
     entry = made(place, "swav", "labelled.npz", head=own)
     (entry / "heads" / "prototypes.safetensors").unlink()
     for source in (None, "prototypes"):
@@ -200,10 +200,10 @@ def test_a_head_whose_file_is_gone_or_that_does_not_fit(place: Path) -> None:
     (entry / "heads" / "labels.safetensors").unlink()  # as the message of a stale one says
     assert weights(found(entry)) == weights(first)
     recipe = {"data": "labelled.npz", "images": 300}
-    zoo.ZooEntry.load(entry).keep_head(Head.of("labels", nn.Sequential(nn.Linear(64, 3)), recipe))
+    zoo.ZooEntry.load(entry).keep_head(Head.from_layers("labels", nn.Sequential(nn.Linear(64, 3)), recipe))
     with pytest.raises(UserError, match=r"labels\.safetensors takes 64 features, the model has 128"):
         found(entry)
-    zoo.ZooEntry.load(entry).keep_head(Head.of("clusters-9", nn.Sequential(nn.Linear(128, 9)), recipe))
+    zoo.ZooEntry.load(entry).keep_head(Head.from_layers("clusters-9", nn.Sequential(nn.Linear(128, 9)), recipe))
     (entry / "heads" / "labels.safetensors").unlink()
     (place / "labelled.npz").unlink()
     with pytest.raises(UserError, match="give source=clusters clusters=9 or source=none"):
