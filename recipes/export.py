@@ -10,7 +10,7 @@ from typing import Any
 from sslkit.cli.command import run_plain
 
 from sslkit.errors import UserError
-from sslkit.options.calls import merged
+from sslkit.options.calls import merge
 from sslkit.options.settings import setting
 from sslkit.terminal import say
 from sslkit.zoo import exporting
@@ -31,4 +31,4 @@ def main(config: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    run_plain(main, merged((Own, exporting.Options)), __doc__, {})
+    run_plain(main, merge((Own, exporting.Options)), __doc__, {})

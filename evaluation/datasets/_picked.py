@@ -35,9 +35,9 @@ class PickedImages(Images):
         other.images = self.images.at(**options)
         return other
 
-    def identified(self) -> "PickedImages":
-        other = super().identified()
-        other.images = self.images.identified()
+    def with_digests(self) -> "PickedImages":
+        other = super().with_digests()
+        other.images = self.images.with_digests()
         return other
 
     @property
