@@ -114,7 +114,7 @@ def voc(root: Path) -> list[Kind]:
     def read() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(published, "_LISTS", {("2007", "trainval"): 4})
-            opened = open_boxes("voc07", "train", root)
+            opened = open_boxes("voc07", "train", root=root)
             for row in range(len(opened)):
                 opened[row]
 

@@ -16,11 +16,11 @@ from torch.utils.data import Dataset
 from evaluation.datasets._copies import overlap
 from evaluation.datasets._sources import labelled, note_of, of_source, splits_of
 from evaluation.datasets.base import Split
-from sslkit.data.decode.fill import AUTO, Fill
 from sslkit.data.image_options import (
     CACHE,
     INTERPOLATIONS,
     MOST_PIXELS,
+    VALUES,
     DataOptions,
     ImageOptions,
 )
@@ -30,59 +30,23 @@ from sslkit.data.published import find, names, published
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.options.settings import setting
-from sslkit.runtime.callers import process_kept
+from sslkit.runtime.callers import public
 
-__all__ = ["Reading", "Split", "find", "names", "note_of", "open_split", "overlap", "published", "splits_of"]
+READ = ("root", "counts", *VALUES, "cache")  # of `Reading`, what every function obeys that opens data
 
-
-@process_kept()
-def open_split(
-    source: str | Path | Images | Dataset | Sequence[str | Path] | Split,
-    split: str = "test",
-    *,
-    root: str | Path = "data",
-    image_size: int | None = None,
-    channels: int | None = None,
-    fit: str = "crop",
-    on_error: str = "raise",
-    counts: str = "raise",
-    needs_labels: bool = True,
-    range: Sequence[float] | str | None = None,
-    opacity: bool | None = None,
-    fill: Fill = AUTO,
-    cache: str | Path | None = CACHE,
-) -> Split:
-    """Open one split of a data set, with its labels and its metric. Nothing is downloaded.
-
-        split = evaluation.open_split("path/to/images", "test", image_size=96)
-        split.images, split.y  # N images, their labels (N,) int64
-
-    source: a published set, `NAME` or `NAME:ROOT` (see `names`; write ./NAME for a folder of that name); or any source
-        of `sslkit.open_images` that has labels, also a map-style Dataset. Its metric is top-1 accuracy, except that
-        torchvision's class of a published set keeps that set's metric. A `Split` is returned as it is, if it is the
-        requested one.
-    split: a split of the source; for a published set see the `counts` of `find(name)`. Of image files, shards, tables
-        and a Dataset without held-out images "test" is a fifth of each class, drawn by a hash of the names and at
-        least one image, "train" the rest, and "all" both. A missing "val" is not created here: see `held_out` in
-        _splits.py.
-    root: the folder that contains the folder of NAME.
-    image_size, channels, fit, range, opacity, fill, cache: see `sslkit.open_images`; files of published sets are RGB
-        by default.
-    on_error: "raise" stops at an unreadable image. With "skip", `images` returns another image in its place and records
-        that in its `index`: the caller must drop such rows from the images and from y, ids and groups.
-    counts: "raise" or "warn" if a published set has another number of images or classes than published.
-    needs_labels: images without a label are left out, with a warning; False keeps them, and their y is -1.
-    Raises UserError for an unknown source or split, for missing files (lists all, with their origin), for images
-    without labels if they are needed, and for a folder in which less than two classes have a second image to hold out.
-    """
-    if isinstance(source, Split):
-        return _same(source, split)
-    values = {"range": range, "opacity": opacity, "fill": fill}
-    options = ImageOptions(split, image_size, channels, fit, on_error, cache=cache, root=root, counts=counts, **values)
-    source = reusable(source)
-    opened = of_source(source, options)
-    opened = dataclasses.replace(opened, source=source)
-    return labelled(opened) if needs_labels and not published(source) else opened
+__all__ = [
+    "READ",
+    "Opening",
+    "Reading",
+    "Split",
+    "find",
+    "names",
+    "note_of",
+    "open_split",
+    "overlap",
+    "published",
+    "splits_of",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,9 +66,8 @@ class Reading(DataOptions):
         return is_mirrored(self.mirror, classes, name)
 
     def open(self, source: Any, split: str, **more: Any) -> Split:
-        """Open one split; more: further keywords of `open_split`."""
-        own = {name: getattr(self, name) for name in ("root", "counts", "on_error", "cache")}
-        return open_split(source, split, **{**own, **self.values, **more})
+        """Open one split; more: fields of `Opening`."""
+        return _opened(source, split, Opening(**{"on_error": self.on_error, **more}), self)
 
     @property
     def values_given(self) -> dict[str, Any]:
@@ -113,6 +76,60 @@ class Reading(DataOptions):
 
 
 AS_USUAL = Reading()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """How one split is opened, beside what `Reading` says of all."""
+
+    image_size: int | None = setting(None, "pixels of a side; null: of arrays their larger side, of files 256")
+    channels: int | None = setting(None, "as of sslkit.open_images; files of published sets are RGB by default")
+    fit: str = setting("crop", "crop or squash, as of sslkit.open_images")
+    on_error: str = setting(
+        "raise",
+        "raise stops at an unreadable image; with skip, images returns another one in its place and records that in "
+        "its index: the caller must drop such rows from the images and from y, ids and groups",
+    )
+    needs_labels: bool = setting(
+        True, "images without a label are left out, with a warning; false keeps them, and their y is -1"
+    )
+
+
+@public(*READ)
+def open_split(
+    source: str | Path | Images | Dataset | Sequence[str | Path] | Split,
+    split: str = "test",
+    *,
+    options: Opening,
+    reading: Reading,
+) -> Split:
+    """Open one split of a data set, with its labels and its metric. Nothing is downloaded.
+
+        split = evaluation.open_split("path/to/images", "test", image_size=96)
+        split.images, split.y  # N images, their labels (N,) int64
+
+    source: a published set, `NAME` or `NAME:ROOT` (see `names`; write ./NAME for a folder of that name); or any source
+        of `sslkit.open_images` that has labels, also a map-style Dataset. Its metric is top-1 accuracy, except that
+        torchvision's class of a published set keeps that set's metric. A `Split` is returned as it is, if it is the
+        requested one.
+    split: a split of the source; for a published set see the `counts` of `find(name)`. Of image files, shards, tables
+        and a Dataset without held-out images "test" is a fifth of each class, drawn by a hash of the names and at
+        least one image, "train" the rest, and "all" both. A missing "val" is not created here: see `held_out` in
+        _splits.py.
+    Raises UserError for an unknown source or split, for missing files (lists all, with their origin), for images
+    without labels if they are needed, and for a folder in which less than two classes have a second image to hold out.
+    """
+    return _opened(source, split, options, reading)
+
+
+def _opened(source: Any, split: str, options: Opening, reading: Reading) -> Split:
+    if isinstance(source, Split):
+        return _same(source, split)
+    pixels = (options.image_size, options.channels, options.fit, options.on_error)
+    where = {name: getattr(reading, name) for name in READ}
+    source = reusable(source)
+    opened = dataclasses.replace(of_source(source, ImageOptions(split, *pixels, **where)), source=source)
+    return labelled(opened) if options.needs_labels and not published(source) else opened
 
 
 def _same(opened: Split, split: str) -> Split:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from evaluation.datasets import Reading
+from evaluation.datasets import READ, Reading
 from evaluation.datasets._readable import warn_of_unreadable
 from evaluation.datasets.base import Split
 from evaluation.features import contradicted
@@ -43,7 +43,6 @@ from sslkit.runtime.waiting import Others, from_first, together
 from sslkit.terminal.say import printable
 
 LOADED = ("image_size", "in_chans", "trust")  # shared options, by what they are for
-READ = ("root", "counts", "range", "opacity", "fill", "cache")
 CROPPED = ("resize", "interpolation")
 CACHED_PIXELS = 24 * 224**2
 _WORK = "the extraction of features"  # in messages

@@ -205,7 +205,7 @@ def check_data(names: Sequence[str], root: Path) -> None:
         if name in action.datasets.names():
             action.datasets.open_films(name, "train", Reading(root=root))
         elif name in sources.NAMES and name not in datasets.names():
-            sources.open_boxes(name, "train", root, masks=False)
+            sources.open_boxes(name, "train", root=root, masks=False)
         else:
             open_split(name, "train", root=root)
 

@@ -12,8 +12,8 @@ from torch.nn.functional import interpolate
 from evaluation.datasets import AS_USUAL, Reading
 from evaluation.datasets.base import Split
 from evaluation.results.statistics import generator
-from evaluation.tasks.detection.datasets.boxes import Boxes
-from evaluation.tasks.detection.datasets.sources import open_boxes
+from evaluation.tasks.detection.datasets.boxes import EMPTY, Boxes
+from evaluation.tasks.detection.datasets.sources import boxes_of
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.held_out import draw_keys
 from sslkit.data.images import Identity, ImageOptions
@@ -38,7 +38,7 @@ def open_objects(source: str | Boxes, split: str = "train", reading: Reading = A
     rank by the classes and the background together. Objects of a crowd and difficult ones are left out.
     Raises UserError for an unknown set, and for one without objects.
     """
-    boxes = open_boxes(source, split, reading.root, masks=False, cache=reading.cache, **reading.values)
+    boxes = boxes_of(source, split, reading, masks=False, empty=EMPTY[0])
     rng = generator(seed, "background of objects")
     pixels, labels, names, where, objects = [], [], [], [], 0
     order = np.argsort(draw_keys([str(name) for name in boxes.ids], seed, "objects"), kind="stable")

@@ -11,8 +11,8 @@ from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tasks.detection.batches import readers
 from evaluation.tasks.detection.coco_ap import CocoAP
-from evaluation.tasks.detection.datasets.boxes import Boxes
-from evaluation.tasks.detection.datasets.sources import open_boxes
+from evaluation.tasks.detection.datasets.boxes import EMPTY, Boxes
+from evaluation.tasks.detection.datasets.sources import boxes_of
 from evaluation.tasks.detection.detectors.body import check_trainable
 from evaluation.tasks.detection.detectors.detector import check_fit
 from evaluation.tasks.detection.options import Options
@@ -41,7 +41,7 @@ class Opened:
 
 
 def open_splits(
-    data: Any, reading: Reading = AS_USUAL, *, masks: bool = False, empty: str = "skip"
+    data: Any, reading: Reading = AS_USUAL, *, masks: bool = False, empty: str = EMPTY[0]
 ) -> tuple[Boxes, Boxes]:
     """Train and test of a detection set: a source of `open_boxes`, or {"train": Boxes, "test": Boxes}.
 
@@ -53,7 +53,7 @@ def open_splits(
     if isinstance(data, dict):
         if not {"train", "test"} <= set(data):
             raise UserError(f"data must have the splits train and test; it has {', '.join(data) or 'none'}")
-        train, test = (open_boxes(data[split], split, masks=masks) for split in ("train", "test"))
+        train, test = (boxes_of(data[split], split, reading, masks=masks, empty=empty) for split in ("train", "test"))
     else:
         train, test = _both(data, reading, masks, empty)
     if train.classes != test.classes:
@@ -127,10 +127,9 @@ def planned(opened: Opened, options: Options, runtime: Runtime) -> Training:
 
 def _both(data: Any, reading: Reading, masks: bool, empty: str) -> tuple[Boxes, Boxes]:
     opened, missing = [], []
-    how = {"counts": reading.counts, "cache": reading.cache, "empty": empty, **reading.values}
     for split in ("train", "test"):
         try:
-            opened.append(open_boxes(data, split, reading.root, masks=masks, **how))
+            opened.append(boxes_of(data, split, reading, masks=masks, empty=empty))
         except UserError as error:
             missing.append(str(error))
     if missing:

@@ -47,7 +47,7 @@ class Options:
     batch_size: int | None = setting(None, "images a step, of all processes; the rate goes with it", least=1, most=MOST)
     lr: float | None = setting(None, "learning rate at that batch", above=0)
     empty: str = setting(
-        "skip",
+        EMPTY[0],
         "training images without an object: skip (counted, as published), or keep (as background)",
         choices=EMPTY,
     )

@@ -66,7 +66,7 @@ class PngMaps:
         FileContents(self.root, PathList(list(self.paths)), self.cache).update_content(digest)
 
 
-def open_voc12(split: str, root: Path, counts: str = "raise") -> LabelMaps:
+def open_voc12(split: str, root: Path, counts: str) -> LabelMaps:
     """Open VOC 2012 segmentation below root: root/VOCdevkit/VOC2012 or root/VOC2012. split: "train" or "test" (val).
 
     counts: reaction to a number of images other than the published one: "raise" or "warn".
@@ -86,7 +86,7 @@ def open_voc12(split: str, root: Path, counts: str = "raise") -> LabelMaps:
     return _opened("voc12_seg", split, ("background", *VOC_CLASSES), folder, images, maps, note)
 
 
-def open_ade20k(split: str, root: Path, counts: str = "raise") -> LabelMaps:
+def open_ade20k(split: str, root: Path, counts: str) -> LabelMaps:
     """Open ADE20K's benchmark below root: root/ADEChallengeData2016 or root. split: "train" or "test" (validation).
 
     counts, errors: as in `open_voc12`. The classes are named after objectInfo150.txt, where it is there.

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaluation.datasets import AS_USUAL, Reading
-from evaluation.tasks.detection.datasets.boxes import Boxes
-from evaluation.tasks.detection.datasets.sources import open_boxes
+from evaluation.tasks.detection.datasets.boxes import EMPTY, Boxes
+from evaluation.tasks.detection.datasets.sources import boxes_of
 from evaluation.tasks.segmentation.label_maps import LabelMaps, of_boxes
 from evaluation.tasks.segmentation.png_maps import open_ade20k, open_voc12
 from sslkit.errors import UserError
@@ -35,13 +35,12 @@ def open_label_maps(source: str | LabelMaps | Boxes, split: str = "train", readi
             raise UserError(f"{source.name} is open with its split {source.split!r}, not {split!r}")
         return source
     if isinstance(source, Boxes):
-        return of_boxes(open_boxes(source, split))
+        return of_boxes(boxes_of(source, split, reading, masks=True, empty=EMPTY[0]))
     name, _, own = str(source).partition(":")
     if name in PNG:
         opened = PNG[name](split, Path(own or reading.root).expanduser(), reading.counts)
         parts = {part: replace(getattr(opened, part), cache=reading.cache) for part in ("pixels", "maps")}
         return replace(opened, **parts)
     if name in MASKS:
-        how = {"counts": reading.counts, "cache": reading.cache, **reading.values}
-        return of_boxes(open_boxes(str(source), split, reading.root, **how))
+        return of_boxes(boxes_of(str(source), split, reading, masks=True, empty=EMPTY[0]))
     raise UserError(f"there is no segmentation set {source!r}: {nearest(name, NAMES)}")

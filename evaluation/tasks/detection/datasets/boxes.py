@@ -19,7 +19,7 @@ from sslkit.data.pixel_digest import digest_of_pixels
 from sslkit.errors import UserError
 
 Target = dict[str, Any]
-EMPTY = ("skip", "keep")  # what is done with training images without an object
+EMPTY = ("skip", "keep")  # what is done with training images without an object, the usual first
 LEAST_SIDE = 0.01  # pixels: a smaller side may round to 0 in float32 when a box is mirrored or scaled
 
 
@@ -191,7 +191,7 @@ class Boxes(Dataset):
             whole=self.whole and np.array_equal(np.sort(rows), np.arange(len(self))),
         )
 
-    def to_learn_from(self, empty: str = "skip") -> "Boxes":
+    def to_learn_from(self, empty: str = EMPTY[0]) -> "Boxes":
         """The images with an object left by `for_training`; empty="keep": and those without any, as background.
 
         Images whose objects are all crowds, or have no area, are left out. Raises UserError if no object is left.

@@ -18,7 +18,7 @@ from evaluation.tasks.detection.datasets.coco_file import CocoFile, check_boxes,
 from evaluation.tasks.detection.datasets.disk_images import DiskImages, common_scale
 from evaluation.tasks.detection.datasets.plausible import check_plausible
 from evaluation.tasks.detection.datasets.published import Published
-from sslkit.data.image_options import AS_FOUND, ImageOptions
+from sslkit.data.image_options import ImageOptions
 from sslkit.data.images import check_split
 from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
@@ -37,9 +37,7 @@ _PUBLISHED = Published(
 )
 
 
-def open_coco2017(
-    split: str = "train", root: Path = Path("data"), *, masks: bool = True, counts: str = "raise", empty: str = "skip"
-) -> Boxes:
+def open_coco2017(split: str, root: Path, *, masks: bool, counts: str, empty: str) -> Boxes:
     """Open COCO 2017 from root/coco/annotations, root/coco/train2017 and root/coco/val2017 (or coco2017, or root).
 
     split: "train", 118,287 images of which 117,266 have a trainable object; or "test", COCO's val, 5,000 images.
@@ -65,14 +63,7 @@ def open_coco2017(
     return opened.to_learn_from(empty) if split == "train" else opened
 
 
-def open_coco_folder(
-    folder: Path,
-    split: str = "train",
-    *,
-    masks: bool = True,
-    values: ImageOptions = AS_FOUND,
-    empty: str = "skip",
-) -> Boxes:
+def open_coco_folder(folder: Path, split: str, *, masks: bool, values: ImageOptions, empty: str) -> Boxes:
     """Open a custom data set: folder/train.json and folder/test.json (and folder/val.json) in COCO format.
 
     file_name of an image is relative to `folder`. In every split, labels number the categories of train.json in the

@@ -53,9 +53,7 @@ class _Image:
     difficult: list[bool]
 
 
-def open_voc(
-    name: str, split: str = "train", root: Path = Path("data"), counts: str = "raise", empty: str = "skip"
-) -> Boxes:
+def open_voc(name: str, split: str, root: Path, counts: str, empty: str) -> Boxes:
     """Open a split of voc07, voc0712 or voc0712_paper below `root`: root/VOCdevkit/VOC2007, ... or root/VOC2007.
 
     split: "train" (alias "trainval") or "test". Difficult objects stay in both.

@@ -192,30 +192,30 @@ def published(tmp_path: Path, write_split: Callable[..., Json], monkeypatch: pyt
 
 
 def test_coco_2017_is_read_as_it_is_published(published: Path) -> None:
-    train, test = (open_boxes("coco2017", split, published) for split in ("train", "val"))
+    train, test = (open_boxes("coco2017", split, root=published) for split in ("train", "val"))
     source = open_clipart_boxes("test")
     lone = source.instances.counts[0] == 1  # the image whose box has no height is left out if it has no other
     assert len(train) == 7 - lone and len(test) == 4 and test.split == "test"
     assert test.target(3)["labels"].numel() == 0 and torch.equal(test[3][0], source[11][0])
     assert test.ids[0] == "008.png" and test.category_ids == (3, 17, 44, 90)
     assert torch.equal(test.target(1)["masks"], source.target(9)["masks"])
-    assert not open_boxes("coco2017", "test", published, masks=False).has_masks
+    assert not open_boxes("coco2017", "test", root=published, masks=False).has_masks
     assert open_boxes(f"coco2017:{published}/coco", "test").digest == test.digest
 
 
 def test_coco_2017_that_is_not_whole_is_said(published: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(coco.COUNTS, "test", 5000)
     with pytest.raises(UserError, match="'test' has 4 images instead of 5000"):
-        open_boxes("coco2017", "test", published)
+        open_boxes("coco2017", "test", root=published)
     with pytest.warns(UserWarning, match="4 images instead of 5000"):
-        part = open_boxes("coco2017", "test", published, counts="warn")
+        part = open_boxes("coco2017", "test", root=published, counts="warn")
     assert "not the published set" in part.note and not part.whole
     monkeypatch.setattr(coco, "CATEGORIES", 80)
     with pytest.raises(UserError, match="has 4 categories instead of 80"):
-        open_boxes("coco2017", "train", published)
+        open_boxes("coco2017", "train", root=published)
     empty = tmp_path / "empty"
     with pytest.raises(UserError) as caught:
-        open_boxes("coco2017", "train", empty)
+        open_boxes("coco2017", "train", root=empty)
     message = str(caught.value)
     assert "annotations/instances_train2017.json, train2017" in message and "https://cocodataset.org" in message
     assert "\n" not in message and message.endswith("coco2017:FOLDER")

@@ -65,7 +65,7 @@ def test_the_published_counts_add_up() -> None:
 
 
 def test_boxes_come_back_as_they_were_before_voc_counted_from_one(root: Path) -> None:
-    source, data = open_clipart_boxes("test"), open_boxes("voc07", "train", root)
+    source, data = open_clipart_boxes("test"), open_boxes("voc07", "train", root=root)
     assert len(data) == 6 and data.classes == tuple(CLASSES) and not data.has_masks and data.voc_form == "11point"
     for row in range(6):
         image, target = data[row]
@@ -80,7 +80,7 @@ def test_boxes_come_back_as_they_were_before_voc_counted_from_one(root: Path) ->
 def test_torchvision_reads_the_same(root: Path) -> None:
     from torchvision.datasets import VOCDetection
 
-    data = open_boxes("voc07", "trainval", root)
+    data = open_boxes("voc07", "trainval", root=root)
     for row, (image, told) in enumerate(VOCDetection(str(root), year="2007", image_set="trainval")):
         pixels, target = data[row]
         assert np.array_equal(pixels.permute(1, 2, 0).numpy(), np.asarray(image))
@@ -90,13 +90,13 @@ def test_torchvision_reads_the_same(root: Path) -> None:
 
 
 def test_both_years_stand_one_after_the_other(root: Path) -> None:
-    data = open_boxes("voc0712", "train", root)
+    data = open_boxes("voc0712", "train", root=root)
     assert len(data) == 11 and data.ids[0] == "VOC2007/000000" and data.ids[-1] == "VOC2012/2008_000014"
     assert data.image_ids.tolist() == [*range(6), *range(2008000010, 2008000015)]
     assert data[10][0].shape == (3, 128, 128)
     literal = open_boxes(f"voc0712_paper:{root}", "train")
     assert literal.ids == data.ids[:9] and literal.digest != data.digest
-    assert open_boxes("voc0712", "test", root).ids == open_boxes("voc07", "test", root).ids
+    assert open_boxes("voc0712", "test", root=root).ids == open_boxes("voc07", "test", root=root).ids
 
 
 def test_the_folder_of_years_may_be_the_root(root: Path) -> None:
@@ -107,14 +107,14 @@ def test_images_without_an_object_are_left_out_of_train_alone(root: Path) -> Non
     for name in ("000002", "000007"):
         path = root / f"VOCdevkit/VOC2007/Annotations/{name}.xml"
         path.write_text("<annotation><size><width>128</width><height>128</height></size></annotation>")
-    assert len(open_boxes("voc07", "train", root)) == 5
-    test = open_boxes("voc07", "test", root)
+    assert len(open_boxes("voc07", "train", root=root)) == 5
+    test = open_boxes("voc07", "test", root=root)
     assert len(test) == 4 and test.target(1)["boxes"].shape == (0, 4)
 
 
 def test_all_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
-        open_boxes("voc0712", "train", tmp_path)
+        open_boxes("voc0712", "train", root=tmp_path)
     message = str(caught.value)
     assert "\n" not in message and message.startswith(f"VOC 2007 + 2012 detection cannot be opened from {tmp_path}")
     for year in ("2007", "2012"):
@@ -127,13 +127,13 @@ def test_all_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
 def test_another_number_of_images_is_an_error_unless_it_is_meant(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(voc._LISTS, ("2007", "test"), 4952)
     with pytest.raises(UserError, match="'test' has 4 images instead of 4952"):
-        open_boxes("voc07", "test", root)
+        open_boxes("voc07", "test", root=root)
     with pytest.warns(UserWarning, match="4 images instead of 4952"):
-        data = open_boxes("voc07", "test", root, counts="warn")
-    assert not data.whole and open_boxes("voc07", "train", root).whole
+        data = open_boxes("voc07", "test", root=root, counts="warn")
+    assert not data.whole and open_boxes("voc07", "train", root=root).whole
     assert data.note == "not the published set: 4 images instead of 4952"
-    with pytest.raises(UserError, match="known: raise, warn"):
-        open_boxes("voc07", "test", root, counts="ignore")
+    with pytest.raises(UserError, match="counts must be raise or warn, got 'ignore'"):
+        open_boxes("voc07", "test", root=root, counts="ignore")
 
 
 def test_bad_files_are_named(root: Path) -> None:
@@ -148,28 +148,28 @@ def test_bad_files_are_named(root: Path) -> None:
     ):
         path.write_text(text)
         with pytest.raises(UserError, match=message) as caught:
-            open_boxes("voc07", "train", root)
+            open_boxes("voc07", "train", root=root)
         assert str(path) in str(caught.value) and "\n" not in str(caught.value)
     names = base / "ImageSets/Main/trainval.txt"
     listed = names.read_bytes()
     for text in (listed[:3] + b"\xff" + listed[4:], b"../../000001\n", b"\0" * 40):
         names.write_bytes(text)
         with pytest.raises(UserError, match=r"Main/trainval.txt is not in VOC's list format: .* is not an image name"):
-            open_boxes("voc07", "train", root)
+            open_boxes("voc07", "train", root=root)
     names.write_bytes(listed)
     path.unlink()
     with pytest.raises(UserError, match=r"1 annotation files of images in .* are missing below .*000001\.xml"):
-        open_boxes("voc07", "train", root)
+        open_boxes("voc07", "train", root=root)
     path.write_text(good)
     (base / "JPEGImages/000003.jpg").unlink()
     with pytest.raises(UserError, match=r"1 of 6 images are not below .*JPEGImages/000003\.jpg"):
-        open_boxes("voc07", "train", root)
+        open_boxes("voc07", "train", root=root)
 
 
 def test_an_image_of_another_size_is_refused_when_it_is_read(root: Path) -> None:
     path = root / "VOCdevkit/VOC2007/JPEGImages/000003.jpg"
     Image.new("RGB", (64, 128)).save(path)
-    data = open_boxes("voc07", "train", root)
+    data = open_boxes("voc07", "train", root=root)
     with pytest.raises(UserError, match=r"000003\.jpg is 64 x 128 pixels, its annotations say 128 x 128"):
         data[3]
     path.write_bytes(b"no image")
@@ -179,7 +179,7 @@ def test_an_image_of_another_size_is_refused_when_it_is_read(root: Path) -> None
 
 def test_an_unknown_split_is_said(root: Path) -> None:
     with pytest.raises(UserError, match="voc07 has no split 'val'"):
-        open_boxes("voc07", "val", root)
+        open_boxes("voc07", "val", root=root)
 
 
 def spoil(root: Path, old: str, new: str, name: str = "*") -> None:
@@ -190,7 +190,7 @@ def spoil(root: Path, old: str, new: str, name: str = "*") -> None:
 def test_boxes_that_cannot_be_right_are_counted_in_a_published_set(root: Path) -> None:
     spoil(root, r"<xmax>\d+</xmax>", "<xmax>1</xmax>", "000001")  # a width of 1 in the place of the right edge
     with pytest.warns(UserWarning, match=r"voc07 \(train\): \d+ of \d+ objects have no area"):
-        open_boxes("voc07", "train", root)
+        open_boxes("voc07", "train", root=root)
 
 
 @pytest.mark.parametrize(
@@ -203,4 +203,4 @@ def test_boxes_that_cannot_be_right_are_counted_in_a_published_set(root: Path) -
 def test_rotated_boxes_are_refused(root: Path, added: str) -> None:
     spoil(root, "</object>", f"{added}</object>")
     with pytest.raises(UserError, match=r"000000\.xml .*a rotated box, where boxes are upright"):
-        open_boxes("voc07", "train", root)
+        open_boxes("voc07", "train", root=root)
