@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from sslkit.cli import process, stand_ins  # first: it says in one line what stops the imports, too
+from sslkit.cli.stand_ins import asked_help
 
-if process.is_command() and stand_ins.HELP & set(sys.argv):
+if process.is_command() and asked_help(sys.argv) is not None:
     stand_ins.install(sys.argv)  # before the first import of a large library
 elif process.is_command() and Path(sys.argv[0]).name == "train.py":
     from sslkit.cli.words import check_data
@@ -30,19 +30,17 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from sslkit.cli.help import experiment_names, help_text, plain_help, show
 from sslkit.cli.words import SWEEP, check, hint_to_escape, join_flags, lengthen, one_line, quote_each, quote_value
 
-from sslkit import objectives, regularizers
-from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import RunFailed, UserError
 from sslkit.options import members
-from sslkit.options.members import classes, signature
-from sslkit.options.settings import as_word, iter_settings, overlaid, texts_of
+from sslkit.options.members import signature
+from sslkit.options.settings import iter_settings, overlaid, texts_of
 from sslkit.terminal import say
-from sslkit.terminal.say import as_started, as_typed, counted, entry, printable, reflow
+from sslkit.terminal.say import as_typed, counted, printable
 
 STOPPED = "stopped before the training began"
-TEXTS = 30  # column in which the texts of a help begin
 QUIET = {  # no output folder and no log of Hydra
     "defaults": ["_self_", {"override hydra/job_logging": "disabled"}, {"override hydra/hydra_logging": "disabled"}],
     "hydra": {"output_subdir": None, "run": {"dir": "."}, "sweep": {"dir": ".", "subdir": "."}},
@@ -58,8 +56,8 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, conf: 
     with one_line_errors(STOPPED):
         words = _quote_words(join_flags(sys.argv[1:]), settings)
         methods = _methods(words, settings.method)
-        if stand_ins.HELP & set(words):
-            show(help_text(settings, methods[0], usage, conf))
+        if (part := asked_help(words)) is not None:
+            show(help_text(settings, methods[0], usage, conf, part))
             return
         _check(words, dataclasses.asdict(settings), methods, conf)
         _check_values(words, settings)
@@ -99,8 +97,8 @@ def run_plain(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, 
     prepare()
     with one_line_errors():
         words = _quote_words(sys.argv[1:], settings, shorten=False)
-        if stand_ins.HELP & set(words):
-            show(plain_help(settings, usage, options))
+        if (part := asked_help(words)) is not None:
+            show(plain_help(settings, usage, options, part))
             return
         tree = dataclasses.asdict(settings)
         for group, owner in options.items():
@@ -163,22 +161,6 @@ def prepare() -> None:
     warnings.formatwarning = lambda message, *_: f"warning: {_one_line(str(message))}\n"
 
 
-def show(help: str) -> None:
-    """Print a help text, the last thing that is done with stand-ins."""
-    print(as_started(help), flush=True)
-    stand_ins.remove()
-
-
-def plain_help(settings: Any, usage: str, options: Mapping[str, type]) -> str:
-    """Help text: every setting and every option of each part, with its default and description."""
-    lines = [reflow(usage), "", "settings, with their defaults", *_settings_lines(settings)]
-    for group, owner in options.items():
-        lines += ["", f"options of {group}"] if group else [""]
-        texts = {name: option.help for name, option in members.declarations(owner).items()}
-        lines += _option_lines(f"{group}." if group else "", members.options(owner), texts)
-    return "\n".join(line.rstrip() for line in lines)
-
-
 def _job(
     task: Callable[[dict[str, Any]], Any], refused: list[str] | None = None, stopped: str = process.STOPPED
 ) -> Callable[[DictConfig], Any]:
@@ -230,7 +212,7 @@ def _check(words: list[str], tree: Mapping[str, Any], methods: list[str], conf: 
     for word in words:
         key, _, value = word.lstrip("+~").partition("=")
         for experiment in value.split(",") if key == "experiment" else ():
-            if experiment not in ("null", *(experiments := _experiments(conf))):
+            if experiment not in ("null", *(experiments := experiment_names(conf))):
                 raise UserError(f"there is no experiment {experiment!r}: {members.nearest(experiment, experiments)}")
     check([word for word in words if not word.startswith("method=")], tree)
 
@@ -246,45 +228,3 @@ def _check_values(words: Sequence[str], settings: Any) -> None:
             values = override.sweep_iterator() if override.is_sweep_override() else [override.value()]
             for value in values:
                 by_path[override.key_or_group].check(value.text if isinstance(value, QuotedString) else value)
-
-
-def help_text(settings: Any, method: str, usage: str, conf: Path) -> str:
-    """Help text: every setting with its default, every member in one line, and the options of the chosen method."""
-    lines = [reflow(usage), "", "settings, with their defaults"]
-    lines += list(_settings_lines(settings))
-    lines += [entry("experiment=null", f"settings of a file in experiment/: {', '.join(_experiments(conf))}", TEXTS)]
-    for title, family in (("objectives", objectives), ("regularisers", regularizers)):
-        lines += ["", f"{title}; begin with {family.BEGIN_WITH}"]
-        lines += [entry(name, members.summary(family.find(name)), TEXTS) for name in family.names()]
-    lines += ["", f"options of method={method}"]
-    lines += _method_lines(method)
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _method_lines(method: str) -> Iterator[str]:
-    texts = {group: members.texts(member) for group, member in classes(method).items()}
-    views, published = members.texts(View) | members.texts(ViewRecipe), classes(method)["objective"].views.values()
-    texts["views"] = {name: f"{views[name]}; null: {value}" for name, value in published.items()}
-    for group, options in signature(method).items():
-        yield from _option_lines(f"method.{group}.", options, texts[group])
-
-
-def _option_lines(before: str, options: Mapping[str, Any], texts: Mapping[str, str]) -> Iterator[str]:
-    for name, value in options.items():
-        yield entry(f"{before}{name}={as_word(value)}", _text(texts.get(name, "")), TEXTS)
-
-
-def _text(text: str) -> str:
-    return re.sub(r"\bNone\b", "null", text)
-
-
-def _experiments(conf: Path) -> list[str]:
-    """The names of the files of `experiment/`, those of its folders as FOLDER/NAME, after the others."""
-    folder = conf / "experiment"
-    names = [path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml")]
-    return sorted(names, key=lambda name: ("/" in name, name))
-
-
-def _settings_lines(settings: Any) -> Iterator[str]:
-    for option in iter_settings(settings):
-        yield entry(f"{option.path}={as_word(option.default)}", option.help, TEXTS)

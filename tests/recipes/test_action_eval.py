@@ -66,7 +66,7 @@ def test_what_is_missing_is_one_line_and_exit_code_2(tmp_path: Path, typed) -> N
 
 def test_help_says_every_recipe_and_setting(monkeypatch) -> None:
     monkeypatch.syspath_prepend(str(RECIPES))
-    recipe, shared = (importlib.import_module(name) for name in ("action_eval", "sslkit.cli.command"))
+    recipe, shared = (importlib.import_module(name) for name in ("action_eval", "sslkit.cli.help"))
     said = shared.plain_help(recipe.SETTINGS, recipe.__doc__, {})
     assert all(name in said for name in NAMED)
     assert "checkpoint=null" in said and "rule=slowfast" in said

@@ -66,7 +66,7 @@ def test_a_zoo_is_judged_whole_and_one_protocol_has_a_command_of_its_own(place: 
 
 
 def test_help_names_every_protocol_and_option(tmp_path: Path, typed) -> None:
-    said = typed("evaluate", "--help", cwd=tmp_path).stdout
+    said = typed("evaluate", "--help=all", cwd=tmp_path).stdout
     for name in protocols.names():
         assert f"options of {name}" in said
     for setting in ("checkpoint=null", "few_shot.episodes=2000", "knn.k=20", "cache=runs/cache", "range=null"):

@@ -30,12 +30,12 @@ def alone(path: Path, *words: str, cwd: Path) -> subprocess.CompletedProcess:
 @pytest.mark.parametrize("name", programs())
 def test_help_is_the_same_without_the_large_libraries(name: str, typed, tmp_path: Path) -> None:
     path = programs()[name]
-    without = alone(path, "--help", cwd=tmp_path)
+    without = alone(path, "--help=all", cwd=tmp_path)
     assert without.returncode == 0, without.stderr
     loaded = set(json.loads(without.stderr.splitlines()[-1]))
     assert "sslkit" in loaded and not loaded & set(LARGE)
     assert "torch" in sys.modules  # so that this text is made with it
-    assert typed(path.stem, "--help", cwd=tmp_path).stdout == without.stdout
+    assert typed(path.stem, "--help=all", cwd=tmp_path).stdout == without.stdout
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
 
 def test_help_of_a_chosen_method_and_of_an_unknown_one(typed, tmp_path: Path) -> None:
     train = programs()["train"]
-    without = alone(train, "--help", "method=u_mae+koleo", cwd=tmp_path)
+    without = alone(train, "--help=method", "method=u_mae+koleo", cwd=tmp_path)
     assert "  method.objective.uniformity=0.01\n" in without.stdout and "  method.koleo.weight=" in without.stdout
-    assert typed("train", "--help", "method=u_mae+koleo", cwd=tmp_path).stdout == without.stdout
+    assert typed("train", "--help=method", "method=u_mae+koleo", cwd=tmp_path).stdout == without.stdout
     unknown = alone(train, "--help", "method=bylo", cwd=tmp_path)
     assert unknown.returncode == 2 and unknown.stderr.startswith("error: there is no objective 'bylo': did you mean")
 
@@ -72,19 +72,20 @@ def test_help_of_a_method_from_outside_is_made_with_the_libraries_that_it_needs(
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[2]}")
-    done = alone(programs()["train"], "--help", "method=mine:Mine", cwd=tmp_path)
+    done = alone(programs()["train"], "--help=all", "method=mine:Mine", cwd=tmp_path)
     assert done.returncode == 0 and "  method.objective.scale=1.414" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("name", programs())
 def test_help_fits_80_columns(name: str, typed, tmp_path: Path) -> None:
-    said = typed(programs()[name].stem, "--help", cwd=tmp_path).stdout
-    assert said.count("\n") > 5 and [line for line in said.splitlines() if len(line) > 80] == []
+    for flag in ("--help", "--help=all"):
+        said = typed(programs()[name].stem, flag, cwd=tmp_path).stdout
+        assert said.count("\n") > 5 and [line for line in said.splitlines() if len(line) > 80] == []
 
 
 @pytest.mark.parametrize("method", [*sslkit.methods(), "byol+dsa+koleo"])
 def test_help_of_each_method_fits_80_columns(method: str, typed, tmp_path: Path) -> None:
-    said = typed("train", "--help", f"method={method}", cwd=tmp_path).stdout
+    said = typed("train", "--help=all", f"method={method}", cwd=tmp_path).stdout
     assert f"options of method={method}" in said and max(map(len, said.splitlines())) <= 80
 
 
@@ -93,11 +94,11 @@ def test_the_list_of_commands_fits_80_columns() -> None:
 
 
 def test_null_says_what_the_views_are(typed, tmp_path: Path) -> None:
-    said = unfolded(typed("train", "--help", "method=dinov2", cwd=tmp_path).stdout)
+    said = unfolded(typed("train", "--help=method", "method=dinov2", cwd=tmp_path).stdout)
     assert "share of the image's area in the crop; null: 0.32 to 1" in said
     assert "side of the smaller crops in pixels; null: 98 of 224 pixels, in proportion" in said
     assert "probability of a Gaussian blur; null: 1 and 0.1; up to 64 pixels 0" in said
-    said = unfolded(typed("train", "--help", "method=simclr", cwd=tmp_path).stdout)
+    said = unfolded(typed("train", "--help=method", "method=simclr", cwd=tmp_path).stdout)
     assert "share of the image's area in the crop; null: 0.08 to 1; up to 64 pixels 0.2 to 1" in said
 
 
@@ -107,7 +108,7 @@ FIRST = {  # what a newcomer needs, before trust, root, cache and the like
     "detect": ["checkpoint", "zoo"],
     "rank": ["zoo", "data", "metrics"],
     "choose": ["zoo", "data"],
-    "train": ["method", "backbone"],
+    "train": ["method", "data", "optimizer", "backbone"],
 }
 
 
@@ -119,9 +120,18 @@ def test_models_data_and_protocols_come_first(name: str, typed, tmp_path: Path) 
 
 @pytest.mark.parametrize("name", sorted(set(programs()) - {"list"}))
 def test_every_setting_has_a_text_and_trust_has_one(name: str, typed, tmp_path: Path) -> None:
-    said = typed(programs()[name].stem, "--help", cwd=tmp_path).stdout
+    said = typed(programs()[name].stem, "--help=all", cwd=tmp_path).stdout
     settings = re.split(r"\n\n.*(?=\n)|\n(?=  [\w.]+=)", said[said.index("settings, with their defaults") :])[1:]
     settings = [one for one in settings if re.match(r"  [\w.]+=", one)]
     assert settings and [one for one in settings if not re.match(r"  [\w.]+=\S+\s+\S.{3,}", one, re.S)] == []
     trust = [one.split(maxsplit=1)[1] for one in settings if one.startswith("  trust=")]
     assert [" ".join(one.split()).replace(", or a list:", ":") for one in trust] in ([], [TRUST])
+
+
+def test_the_first_page_names_the_groups_and_each_has_a_page(typed, tmp_path: Path) -> None:
+    first = typed("evaluate", "--help", cwd=tmp_path).stdout
+    assert "few_shot.episodes=" not in first and re.search(r"^  few_shot\.\*  +n_way, k_shot,", first, re.M)
+    page = typed("evaluate", "--help=few_shot", cwd=tmp_path).stdout
+    assert page.startswith("options of few_shot\n") and "few_shot.episodes=2000" in page and "knn.k=" not in page
+    unknown = typed("evaluate", "--help=knm", cwd=tmp_path)
+    assert unknown.returncode == 2 and "there is no --help=knm: did you mean 'knn'" in unknown.stderr

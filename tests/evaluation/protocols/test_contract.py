@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from evaluation.judging.command_line import Subjects, settings_of
-from sslkit.cli.command import plain_help
+from sslkit.cli.help import plain_help
 
 import evaluation
 from evaluation import protocols
@@ -188,7 +188,7 @@ def test_a_new_file_is_found_shown_and_run(counted: None, tmp_path: Path, monkey
     assert OWN.count("\n") < 80, "three options, their help, signature, checks and YAML are one short file"
     settings = settings_of(Subjects)
     options = {name: protocols.find(name).Options for name in protocols.names()}
-    said = " ".join(plain_help(settings, "", options).split())
+    said = " ".join(plain_help(settings, "", options, "all").split())
     assert "options of counted counted.times=2 how often each is counted counted.kind=rows what is counted" in said
     function = protocols.function("counted")
     own = inspect.signature(function).parameters
