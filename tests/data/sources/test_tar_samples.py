@@ -132,11 +132,11 @@ def test_every_row_has_an_identity_of_its_own(tmp_path: Path) -> None:
         tmp_path / "b/1.tar",
         pngs("x.png", "x.cls=0", "y.png", "y.cls=1", "x.png#2", "w.png", "w.cls=1", "x.png", "x.cls=0"),
     )
-    whole = of_source(f"shards:{tmp_path}", ImageOptions(split="all", image_size=8, cache=None), {})
+    whole = of_source(f"shards:{tmp_path}", ImageOptions(split="all", image_size=8, cache=None))
     assert len(set(whole.ids)) == len(whole) == 45 and whole.ids[0] == "a/0.tar/x.png"
     assert whole.ids[-4:].tolist() == [f"b/1.tar/{name}" for name in ("y.png", "x.png#2", "w.png", "x.png#3")]
     parts = [
-        of_source(f"shards:{tmp_path}", ImageOptions(split=part, image_size=8, cache=None), {})
+        of_source(f"shards:{tmp_path}", ImageOptions(split=part, image_size=8, cache=None))
         for part in ("train", "test")
     ]
     assert sorted([*parts[0].ids, *parts[1].ids]) == sorted(whole.ids)
