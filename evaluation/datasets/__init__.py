@@ -125,10 +125,10 @@ def open_split(
 def _opened(source: Any, split: str, options: Opening, reading: Reading) -> Split:
     if isinstance(source, Split):
         return _same(source, split)
-    pixels = (options.image_size, options.channels, options.fit, options.on_error)
-    where = {name: getattr(reading, name) for name in READ}
+    how = {name: getattr(options, name) for name in ("image_size", "channels", "fit", "on_error")}
+    how |= {name: getattr(reading, name) for name in READ}
     source = reusable(source)
-    opened = dataclasses.replace(of_source(source, ImageOptions(split, *pixels, **where)), source=source)
+    opened = dataclasses.replace(of_source(source, ImageOptions(split=split, **how)), source=source)
     return labelled(opened) if options.needs_labels and not published(source) else opened
 
 

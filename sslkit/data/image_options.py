@@ -10,7 +10,6 @@ from sslkit.data.decode import fill
 from sslkit.data.decode.fill import Fill
 from sslkit.data.decode.scale import AUTO, Range, Scale
 from sslkit.errors import UserError
-from sslkit.options.members import nearest
 from sslkit.options.settings import setting
 from sslkit.runtime.context import CACHE
 
@@ -44,8 +43,8 @@ def parse_fill(given: Any) -> Fill:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataOptions:
-    """How any data set is read: the same words in training and in evaluation."""
+class ReadOptions:
+    """How any source is read: the same words in training, in evaluation and in Python."""
 
     root: str | Path = setting(ROOT, "folder of the published data sets")
     counts: str = setting(
@@ -73,11 +72,6 @@ class DataOptions:
         "the range, in a sample",
         choices=fill.WORDS,
     )
-    mirror: bool | None = setting(
-        None,
-        "whether a mirror image keeps its class, for what is trained on views; null: yes, unless names of classes "
-        "differ by left and right",
-    )
 
     def __post_init__(self) -> None:
         parse_range(self.range)
@@ -93,46 +87,62 @@ class DataOptions:
         return ImageOptions(**self.values).scale
 
 
-@dataclass(frozen=True)
-class ImageOptions:
-    """Options for reading a source, see `sslkit.data.sources.named.open_images`.
+@dataclass(frozen=True, kw_only=True)
+class DataOptions(ReadOptions):
+    """How a data set is read that views are made of."""
 
-    Raises UserError for values out of range.
-    """
+    mirror: bool | None = setting(
+        None,
+        "whether a mirror image keeps its class, for what is trained on views; null: yes, unless names of classes "
+        "differ by left and right",
+    )
 
-    split: str = "train"
-    image_size: int | None = None
-    channels: int | None = None
-    fit: str = "squash"
-    on_error: str = "skip"
-    interpolation: str = "bilinear"
-    cache: str | Path | None = CACHE
-    range: Range | str | None = None
-    pages: str = "first"
-    max_pixels: int | None = None
-    opacity: bool | None = None
-    fill: Fill = fill.AUTO
-    resize: int | None = None
-    root: str | Path = ROOT
-    counts: str = "raise"
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions:
+    """What is read of each file."""
+
+    channels: int | None = setting(
+        None,
+        "1 gray, 3 RGB, 4 RGBA, or the number of those of a TIFF, also where each is a page; null: those of arrays; of "
+        "files 3 if any of 32 is coloured, else 1",
+        least=1,
+        most=1024,
+    )
+    pages: str = setting(
+        "first", "files of several pages: first, or all: each page is an image, NAME#1, NAME#2 and so on", choices=PAGES
+    )
+    max_pixels: int | None = setting(
+        None, "pixels of an image file that is read; null: 179 million", least=1, most=10**12
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageOptions(ReadOptions, FileOptions):
+    """Options of `sslkit.open_images`."""
+
+    split: str = setting("train", "of the source, see `splits`")
+    image_size: int | None = setting(
+        None, "pixels of a side; null: of arrays their larger side, of files 256", least=1, most=MOST_PIXELS
+    )
+    fit: str = setting(
+        "squash",
+        "squash resizes the whole image to the square and returns its aspect; crop resizes its shorter side and keeps "
+        "the centre, for evaluation",
+        choices=FITS,
+    )
+    resize: int | None = setting(
+        None,
+        "pixels of the shorter side, or of both, before image_size are cut out at the centre; null: image_size",
+        least=1,
+        most=2 * MOST_PIXELS,
+    )
+    interpolation: str = setting("bilinear", "bilinear or bicubic, both antialiased", choices=INTERPOLATIONS)
+    cache: str | Path | None = setting(CACHE, "folder of the index of files and shards; null: it is built anew")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "range", parse_range(self.range))
         object.__setattr__(self, "fill", parse_fill(self.fill))
-        for name, allowed in (
-            ("fit", FITS),
-            ("on_error", ON_ERROR),
-            ("interpolation", INTERPOLATIONS),
-            ("pages", PAGES),
-            ("counts", COUNTS),
-        ):
-            value = getattr(self, name)
-            if value not in allowed:
-                raise UserError(f"{name}={value} is not an option: {nearest(str(value), allowed)}")
-        for name in ("image_size", "channels", "max_pixels", "resize"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"{name}={value} must be at least 1")
         if self.resize is not None and self.resize < (self.image_size or self.resize):
             raise UserError(f"resize={self.resize} is less than the square of {self.image_size} pixels that is cut out")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from sslkit.data.image_options import MOST_PIXELS, PAGES, VALUES, DataOptions
+from sslkit.data.image_options import MOST_PIXELS, VALUES, DataOptions, FileOptions
 from sslkit.data.images import join_paths
 from sslkit.data.sources.objects import as_source, name_of
 from sslkit.errors import UserError, format_value
@@ -26,18 +26,11 @@ SHORT = {"data": "source", "optimizer": "name", "method": "name"}  # {"data": X}
 
 
 @dataclass(frozen=True)
-class DataConfig:
+class DataConfig(FileOptions):
     source: str | list[str] = setting(
         "fashion_mnist",
         "embedded name, folder, several (A,B), list of files (.txt, .csv), pattern (**/*.jpg), .npz file, digits, "
         "shards:PATTERN, hf:PATH, video:FOLDER, published set (recipes/list.py) or torchvision:NAME:ROOT",
-    )
-    channels: int | None = setting(
-        None, "1, 3, ...; null: 3 if any of 32 images is coloured, else 1", least=1, most=1024
-    )
-    pages: str = setting("first", "files of several pages: first, or all (each page is an image)", choices=PAGES)
-    max_pixels: int | None = setting(
-        None, "pixels of an image file that is read; null: 179 million", least=1, most=10**12
     )
     frames: int | None = setting(None, "videos only: frames of a clip; null: 16", least=1, most=4096)
     stride: int | None = setting(

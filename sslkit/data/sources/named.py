@@ -42,6 +42,7 @@ from sslkit.data.sources.objects import Files, Table, as_source
 from sslkit.data.sources.own_arrays import Arrays, OwnArrays
 from sslkit.data.video import clips
 from sslkit.errors import UserError
+from sslkit.options.calls import by_keywords
 
 Source = str | Path | Images | Dataset | Sequence[str | Path] | np.ndarray | torch.Tensor | tuple[Any, Any]
 
@@ -50,26 +51,8 @@ _PACKED = (".gz", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".zst")
 __all__ = ["ImageOptions", "Images", "collate", "is_divisible", "open_images", "splits"]
 
 
-def open_images(
-    source: Source,
-    *,
-    split: str = "train",
-    image_size: int | None = None,
-    channels: int | None = None,
-    fit: str = "squash",
-    on_error: str = "skip",
-    interpolation: str = "bilinear",
-    cache: str | Path | None = "runs/cache",
-    range: Sequence[float] | str | None = None,
-    pages: str = "first",
-    max_pixels: int | None = None,
-    opacity: bool | None = None,
-    fill: float | str = "auto",
-    resize: int | None = None,
-    root: str | Path = "data",
-    counts: str = "raise",
-    channels_last: bool | None = None,
-) -> Images:
+@by_keywords
+def open_images(source: Source, *, options: ImageOptions, channels_last: bool | None = None) -> Images:
     """Open one split of a source as square uint8 images.
 
         images = sslkit.open_images("path/to/images", image_size=96, channels=3)
@@ -78,33 +61,11 @@ def open_images(
 
     source: a name, a path or an object, see the module; or Images, whose own options are then the defaults (except the
         split), and which are returned unchanged if no other option is given.
-    split: see `splits`.
-    image_size: side in pixels; default for arrays their larger side, for files 256.
-    channels: 1 gray, 3 RGB, 4 RGBA, or the number of those of a TIFF, also where each is a page; default: those of the
-        arrays; for files 3 if any of 32 is coloured, else 1. Opacity is laid over white except with 4 channels.
-    fit: "squash" resizes the whole image to the square and returns its aspect; "crop" resizes its shorter side and
-        keeps the centre, for evaluation.
-    resize: length of the shorter side, or of both, before image_size pixels are cut out at the centre; None:
-        image_size.
-    on_error: for a damaged file: "skip" uses the next image instead and reports the path, "raise" raises UserError.
-    interpolation: "bilinear" or "bicubic", both antialiased.
-    cache: folder of the index of shards; None builds it anew.
-    range: (low, high), the values of pixels of more than 8 bits that become 0 and 255, in all images alike; "auto" the
-        least and the greatest of all training images; None whole bits, [0, 1] or [0, 255] by a sample of these. Other
-        splits share it. A warning says what was found.
-    pages: of files that have several "first", or "all": each page is an image, `NAME#1`, `NAME#2`, ...
-    max_pixels: of an image; None: 179 million, larger ones are unreadable.
-    opacity: whether the plane behind gray or RGB is opacity; False: a channel like the others; None: opacity where the
-        file declares it and the values of a sample are mostly 0 or full. A warning says what was found.
-    fill: of pixels of more than 8 bits the value that stands for none, beside those that the files' tags name; "auto":
-        one that stands apart at an end of the range, in a sample of the training images; "tagged": those of the tags;
-        "none": not even these. Such pixels become black, and do not count for the range.
-    root, counts: folder of a published set, and "warn" if it may have another number of images than published.
     channels_last: of an array: its shape is (N, H, W, C); None: told by the shape.
+    Opacity is laid over white except with 4 channels. The scale of pixels of more than 8 bits, and which of them are
+    none, is decided by the training images, shared by the other splits, and told by a warning.
     Raises UserError for an unknown source, a source without a readable image, or an option out of range.
     """
-    values = (split, image_size, channels, fit, on_error, interpolation, cache, range, pages, max_pixels, opacity, fill)
-    options = ImageOptions(*values, resize=resize, root=root, counts=counts)
     if isinstance(source, Images):
         return _reopen(source, options)
     if channels_last is not None:

@@ -196,8 +196,8 @@ def open_videos(
     Raises UserError for a source without videos, none that can be read, no decoder, or an option out of range.
     """
     options = VideoOptions(
-        split, image_size, None, fit, on_error, interpolation, cache,
-        frames=frames, stride=stride, clips=clips, sampling=sampling, decoder=decoder,
+        split=split, frames=frames, stride=stride, clips=clips, image_size=image_size, sampling=sampling, fit=fit,
+        interpolation=interpolation, on_error=on_error, decoder=decoder, cache=cache,
     )  # fmt: skip
     return open_folder_of_videos(source, options)
 

@@ -11,7 +11,7 @@ DEFAULT_SIZE = 112
 DEFAULT_CLIPS = {"random": 2, "center": 1}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class VideoOptions(ImageOptions):
     """Options for reading videos; see `open_videos`. Raises UserError for values out of range."""
 
