@@ -67,7 +67,7 @@ class Reading(DataOptions):
 
     def open(self, source: Any, split: str, **more: Any) -> Split:
         """Open one split; more: fields of `Opening`."""
-        return _opened(source, split, Opening(**{"on_error": self.on_error, **more}), self)
+        return split_of(source, split, Opening(**{"on_error": self.on_error, **more}), self)
 
     @property
     def values_given(self) -> dict[str, Any]:
@@ -119,10 +119,10 @@ def open_split(
     Raises UserError for an unknown source or split, for missing files (lists all, with their origin), for images
     without labels if they are needed, and for a folder in which less than two classes have a second image to hold out.
     """
-    return _opened(source, split, options, reading)
+    return split_of(source, split, options, reading)
 
 
-def _opened(source: Any, split: str, options: Opening, reading: Reading) -> Split:
+def split_of(source: Any, split: str, options: Opening, reading: Reading) -> Split:
     if isinstance(source, Split):
         return _same(source, split)
     how = {name: getattr(options, name) for name in ("image_size", "channels", "fit", "on_error")}

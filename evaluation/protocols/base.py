@@ -152,7 +152,8 @@ class Subject:
         """The splits of `train`."""
         if self.entry:
             return (self.entry.train,)
-        return (self._split("train"), "val") if {"val", "test"} <= set(self.splits) else (self._split("train"),)
+        train = self.require_split("train")
+        return (train, "val") if {"val", "test"} <= set(self.splits) else (train,)
 
     def train(self, runtime: Runtime) -> Features:
         """All that a final classifier may learn from: train and val together, where the set has both."""
@@ -165,7 +166,7 @@ class Subject:
     @property
     def test_split(self) -> str:
         """The name of the split that `test` is. Raises UserError where there is none."""
-        return self._split("test")
+        return self.require_split("test")
 
     def novel(self, runtime: Runtime) -> Features:
         """Classes for few-shot episodes: kept back ones, where the set has such."""
@@ -216,7 +217,8 @@ class Subject:
             self._features[name] = join_splits(first, second)
         return self._features[name]
 
-    def _split(self, name: str) -> str:
+    def require_split(self, name: str) -> str:
+        """Return the name. Raises UserError for data without such a split."""
         if name not in self.splits:
             known = ", ".join(self.splits)
             raise UserError(f"{self.data} has no split {name!r} (it has: {known}), which this protocol needs")

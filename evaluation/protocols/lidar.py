@@ -5,7 +5,7 @@ Also alignment (Wang & Isola 2020, arXiv 2005.10242): the distance between the v
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.datasets.base import Split
+from evaluation.datasets import READ, Reading, Split
 from evaluation.features.checks import device_of
 from evaluation.features.extraction import LOADED
 from evaluation.features.models import LoadedModel, Loading
@@ -24,7 +24,7 @@ from sslkit.data.held_out import draw_keys
 from sslkit.data.images import Images
 from sslkit.data.loader import batches_in_order
 from sslkit.data.views.augmentation import augment, view_generator
-from sslkit.data.views.recipe import SIMCLR, View, ViewRecipe
+from sslkit.data.views.recipe import SIMCLR, ViewRecipe
 from sslkit.errors import UserError
 from sslkit.numerics import diagnostics
 from sslkit.options.settings import setting
@@ -39,6 +39,14 @@ BLOCKS = 10
 class Options:
     q: int = setting(10, "augmented views of each image", least=2, most=1000)
     n_images: int = setting(1000, "largest number of images, drawn by seed and name", least=2 * BLOCKS)
+    split: str = setting("test", "split of the data whose images are measured")
+    view: Mapping | None = setting(None, "changes of SimCLR's view, such as {scale:[0.8,1],jitter:0}; null: none")
+
+    @property
+    def recipe(self) -> ViewRecipe:
+        """The distribution of the q views, as defined for 224 pixels. Raises UserError for changes out of range."""
+        changes = {name: tuple(own) if isinstance(own, list) else own for name, own in (self.view or {}).items()}
+        return ViewRecipe(SIMCLR.replace(**changes).views[:1] * self.q)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,37 +63,29 @@ class ViewFeatures:
     unreadable: list[str]
 
 
-@public(*LOADED, "seed", "device")
-def lidar(
-    model: Any,
-    split: Split,
-    *,
-    options: Options,
-    view: View = SIMCLR.views[0],
-    loading: Loading,
-    runtime: Runtime,
-) -> Result:
+@public(*LOADED, *READ, "seed", "device")
+def lidar(model: Any, data: Any, *, options: Options, loading: Loading, reading: Reading, runtime: Runtime) -> Result:
     """LiDAR of a backbone on one split, an effective rank between 1 and the width; alignment in `others`.
 
-    model: see `evaluation.load_model`. view: distribution of a view.
+    model: see `evaluation.load_model`. data: see `evaluation.open_split`; an opened `Split` is taken as it is.
     Raises UserError as `view_features` does. LiDAR is at most n_images - 1 and grows with q: only compare models at
     equal q, n_images and kind of view. If n_images is at most the number of features, it limits the rank, which is
     noted in `recipe`: on 60 clip-art images a random network had a higher rank than a pretrained one.
     Intervals: the jackknife over 10 blocks of images, and the bootstrap over images for alignment.
     """
-    return measure(loading.load(model), split, options, runtime, view)
+    split = data if isinstance(data, Split) else reading.open(data, options.split)
+    return measure(loading.load(model), split, options, runtime)
 
 
-def measure(
-    model: LoadedModel, split: Split, options: Options, runtime: Runtime, view: View = SIMCLR.views[0]
-) -> Result:
+def measure(model: LoadedModel, split: Split, options: Options, runtime: Runtime) -> Result:
     """LiDAR and alignment of a loaded model; see `lidar`."""
     start = time.perf_counter()
-    found = view_features(model, split, options, runtime, view)
+    found = view_features(model, split, options, runtime)
     x, n = torch.from_numpy(found.x).double().unflatten(0, (-1, options.q)), len(found.ids)
     without = [_lidar(x[~mask]) for mask in _blocks(n)]
     aligned = bootstrap_mean(alignment_by_image(x).numpy(), seed=runtime.seed, unit="squared distance")
-    details = {"q": options.q, "images": n, "width": x.shape[2], "view": _words(view), "unreadable": found.unreadable}
+    view = {name: list(own) if isinstance(own, tuple) else own for name, own in vars(options.recipe.views[0]).items()}
+    details = {"q": options.q, "images": n, "width": x.shape[2], "view": view, "unreadable": found.unreadable}
     return Result.from_estimate(
         jackknife(_lidar(x), without, kind="jackknife over images", n=n, unit="rank"),
         protocol="lidar",
@@ -102,20 +102,18 @@ def measure(
 
 
 @torch.inference_mode()
-def view_features(
-    model: LoadedModel, split: Split, options: Options, runtime: Runtime, view: View = SIMCLR.views[0]
-) -> ViewFeatures:
+def view_features(model: LoadedModel, split: Split, options: Options, runtime: Runtime) -> ViewFeatures:
     """Extract features of q augmented views of some images of a split.
 
-    The images are drawn by (seed, name), at most all. view: the distribution of each view as defined for 224 pixels,
-        adapted to the model's size (`ViewRecipe.at`); default: SimCLR's. The network is moved to the runtime's device.
+    The images are drawn by (seed, name), at most all. The views are adapted to the model's size (`ViewRecipe.at`). The
+    network is moved to the runtime's device.
     Raises UserError for fewer than 20 images, and features that are not finite.
     """
     q, n_images = options.q, options.n_images
     if min(n_images, len(split)) < 2 * BLOCKS:
         raise UserError(f"lidar needs views of at least {2 * BLOCKS} images, got {min(n_images, len(split))}")
     rows = np.argsort(draw_keys(split.ids, runtime.seed, "views"), kind="stable")[:n_images]
-    forward, views = _forward(model, runtime), ViewRecipe((view,) * q)
+    forward, views = _forward(model, runtime), options.recipe
     parts = [(kept, forward(v)) for kept, v in _views(_whole_images(split, model), rows, views, model, runtime.seed)]
     x = np.concatenate([part for _, part in parts])
     kept = np.concatenate([kept for kept, _ in parts])
@@ -176,24 +174,21 @@ def _forward(model: LoadedModel, runtime: Runtime) -> Callable[[Tensor], np.ndar
     return lambda views: backbone((views.to(device) - mean) / std).float().cpu().numpy()
 
 
-def _words(view: View) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(view).items()}
-
-
 def open(subject: Subject, options: Options) -> Subject:
-    """Check the number of images before feature extraction. Raises UserError."""
-    test = subject.opened(subject.test_split)
+    """Check the views and the number of images before feature extraction. Raises UserError."""
+    options.recipe.at(subject.model.image_size)
+    test = subject.opened(subject.require_split(options.split))
     if len(test) < 2 * BLOCKS:
         raise UserError(f"lidar needs at least {2 * BLOCKS} images, {test.name} ({test.split}) has {len(test)}")
     return subject
 
 
 def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
-    """Measure views of the test images; unreadable images are left out and reported; see `lidar`."""
-    split, view = opened.opened("test"), SIMCLR.views[0]
+    """Measure views of the images; unreadable images are left out and reported; see `lidar`."""
+    split = opened.opened(options.split)
     if not opened.reading.mirrors(split.classes, split.name):
-        view = replace(view, flip=0.0)
-    return [measure(opened.model, split, options, runtime, view)]
+        options = replace(options, view={**(options.view or {}), "flip": 0.0})
+    return [measure(opened.model, split, options, runtime)]
 
 
 def beside(result: Result) -> tuple[str, ...]:

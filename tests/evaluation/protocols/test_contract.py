@@ -130,7 +130,7 @@ def test_options_are_frozen_keywords_with_defaults_and_ranges(name: str) -> None
     assert set(texts) <= FREE
 
 
-FREE = {"schedule", "protocol", "recipe", "rule", "features"}  # names that `open` checks, with the nearest
+FREE = {"schedule", "protocol", "recipe", "rule", "features", "split"}  # names that `open` checks, with the nearest
 
 
 CALLED = {"linear": "linear_probe", "linear_aug": "linear_on_views"}  # the public functions of other names

@@ -13,13 +13,12 @@ from evaluation.datasets import Reading, open_split
 from evaluation.datasets.base import Split
 from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.base import Subject
-from evaluation.protocols.lidar import Options, alignment_by_image, lidar, run, view_features
-from sslkit.data.views.recipe import View
+from evaluation.protocols.lidar import Options, alignment_by_image, lidar, open, run, view_features
 from sslkit.errors import UserError
 from sslkit.numerics import diagnostics
 from sslkit.runtime.context import Runtime
 
-STILL = View(scale=(1.0, 1.0), ratio=(1.0, 1.0), flip=0.0, jitter=0.0, grayscale=0.0, blur=0.0)
+STILL = {"scale": (1.0, 1.0), "ratio": (1.0, 1.0), "flip": 0.0, "jitter": 0.0, "grayscale": 0.0, "blur": 0.0}
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +57,7 @@ def test_alignment_is_the_mean_over_all_pairs_of_views() -> None:
 
 
 def test_views_that_change_nothing_are_the_clean_image(model: LoadedModel, split: Split) -> None:
-    views = view_features(model, split, Options(q=2, n_images=30), Runtime(), STILL)
+    views = view_features(model, split, Options(q=2, n_images=30, view=STILL), Runtime())
     rows = [list(split.ids).index(name) for name in views.ids]
     pixels = torch.from_numpy(split.images.pixels[rows]).float() / 255
     clean = model.backbone((pixels - model.mean[0]) / model.std[0]).detach().numpy()
@@ -83,16 +82,26 @@ def _identity(split: Split, order: np.ndarray):
 
 
 def test_views_of_one_image_are_nearer_than_images(model: LoadedModel, split: Split) -> None:
-    gentle = View(scale=(0.8, 1.0), flip=0.0, jitter=0.0, grayscale=0.0, blur=0.0)
+    gentle = {"scale": (0.8, 1.0), "flip": 0.0, "jitter": 0.0, "grayscale": 0.0, "blur": 0.0}
     x = (
-        torch.from_numpy(view_features(model, split, Options(q=4, n_images=50), Runtime(), gentle).x)
+        torch.from_numpy(view_features(model, split, Options(q=4, n_images=50, view=gentle), Runtime()).x)
         .double()
         .unflatten(0, (50, 4))
     )
     across = alignment_by_image(x.transpose(0, 1)[:, :50].contiguous()).mean()
     assert alignment_by_image(x).mean() < 0.5 * across
-    mild, wild = (lidar(model, split, q=4, n_images=50, view=v).others["alignment"] for v in (gentle, View()))
+    mild, wild = (lidar(model, split, q=4, n_images=50, view=v).others["alignment"] for v in (gentle, None))
     assert mild.interval[1] < wild.interval[0]
+
+
+def test_another_split_is_measured_as_the_protocol_measures_it(model: LoadedModel) -> None:
+    options, reading = Options(q=2, n_images=20, split="train"), Reading(mirror=True)
+    subject = Subject(model, "digits", reading)
+    [result] = run(open(subject, options), options, Runtime())
+    assert result.value == lidar(model, "digits", q=2, n_images=20, split="train").value
+    assert result.value != lidar(model, "digits", q=2, n_images=20).value
+    with pytest.raises(UserError, match="digits has no split 'val'"):
+        open(subject, replace(options, split="val"))
 
 
 def test_the_global_generator_is_left_alone(model: LoadedModel, split: Split) -> None:
@@ -130,7 +139,7 @@ def test_the_protocol_opens_a_published_set_with_the_counts_asked_for(
 ) -> None:
     asked = []
     monkeypatch.setattr(
-        "evaluation.datasets.open_split", lambda *a, **options: asked.append(options["counts"]) or split
+        "evaluation.datasets.split_of", lambda source, name, options, reading: asked.append(reading.counts) or split
     )
     for how in ({}, {"counts": "warn"}):
         run(Subject(model, "pets", Reading(**how)), Options(q=2, n_images=20), Runtime())
@@ -150,7 +159,13 @@ def test_the_protocol_runs_where_it_is_told(model: LoadedModel, split: Split) ->
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"q": 1}, "q must be .*, at least 2 .*, got 1"), ({"n_images": 10}, "n_images must be .*, at least 20, got 10")],
+    [
+        ({"q": 1}, "q must be .*, at least 2 .*, got 1"),
+        ({"n_images": 10}, "n_images must be .*, at least 20, got 10"),
+        ({"view": {"scal": 1}}, "scal.*scale"),
+        ({"view": {"jitter": 2}}, "jitter"),
+        ({"view": "simclr"}, "view must be a mapping or null, got 'simclr'"),
+    ],
 )
 def test_bad_input_is_refused(model: LoadedModel, split: Split, options: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):

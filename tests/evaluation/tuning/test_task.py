@@ -153,11 +153,11 @@ def test_files_of_one_name_in_two_splits_stay_two_images(tmp_path: Path) -> None
 def test_counts_reaches_the_published_set(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def opened(source: str, split: str, **options: object) -> Split:
-        asked.append(options["counts"])
+    def opened(source: str, split: str, options: object, reading: Reading) -> Split:
+        asked.append(reading.counts)
         return TRAIN if split == "train" else TEST
 
-    monkeypatch.setattr("evaluation.datasets.open_split", opened)
+    monkeypatch.setattr("evaluation.datasets.split_of", opened)
     open_task(model(), "digits")
     open_task(model(), "digits", Reading(counts="warn"))
     assert asked == ["raise", "raise", "warn", "warn"]
