@@ -12,7 +12,8 @@ from typing import Any
 from evaluation.judging.command_line import Metrics, Models, settings_of
 from sslkit.cli.command import run_plain
 
-from evaluation.ranking.choice.halving import SHARED, Options
+from evaluation.ranking.choice.halving import Options
+from evaluation.ranking.inputs.runs import SHARED
 from sslkit.options.settings import setting
 
 

@@ -13,7 +13,8 @@ from typing import Any
 from evaluation.judging.command_line import Models, settings_of
 from sslkit.cli.command import run_plain
 
-from evaluation.ranking.truth.ground_truth import SHARED, Options
+from evaluation.ranking.inputs.runs import SHARED
+from evaluation.ranking.truth.ground_truth import Options
 
 SETTINGS = settings_of(Models, Options, shared=SHARED)
 

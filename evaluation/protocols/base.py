@@ -21,6 +21,7 @@ from sslkit.data.published.base import Entry
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 
+TUNED = ("mirror", "out", "device", "save_seconds", "progress")  # shared options of protocols that train a network
 NOVEL = ("novel_test", "novel", "all", "test", "train")  # where few-shot looks for classes that were not trained on
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from evaluation.datasets import Reading
 from evaluation.features.checks import as_list, different_seeds
 from evaluation.features.extraction import LOADED, READ
 from evaluation.features.models import Loading
-from evaluation.protocols.base import Subject, among
+from evaluation.protocols.base import TUNED, Subject, among
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
 from evaluation.tuning.estimate import announce
@@ -84,7 +84,7 @@ class Options(Runs):
     )
 
 
-@public(*LOADED, *READ, "mirror", "out", "device", "save_seconds", "progress")
+@public(*LOADED, *READ, *TUNED)
 def fine_tune(
     model: Any,
     dataset: Any,

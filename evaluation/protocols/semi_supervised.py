@@ -16,7 +16,7 @@ from evaluation.datasets import Reading
 from evaluation.features.checks import as_list
 from evaluation.features.extraction import LOADED, READ
 from evaluation.features.models import Loading
-from evaluation.protocols.base import Subject
+from evaluation.protocols.base import TUNED, Subject
 from evaluation.protocols.fine_tune import NOTHING_CHOSEN, SELECT, Runs
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
@@ -54,7 +54,7 @@ class Options(Runs):
     )
 
 
-@public(*LOADED, *READ, "mirror", "seed", "out", "device", "save_seconds", "progress")
+@public(*LOADED, *READ, *TUNED, "seed")
 def semi_supervised(
     model: Any,
     dataset: Any,

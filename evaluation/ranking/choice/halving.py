@@ -15,7 +15,7 @@ from evaluation.datasets import Reading, Split, published
 from evaluation.datasets._copies import identified, units
 from evaluation.datasets._readable import readable
 from evaluation.features.checks import as_list, check_value, different_seeds
-from evaluation.features.extraction import LOADED, READ, check
+from evaluation.features.extraction import check
 from evaluation.features.models import Loading, name_of
 from evaluation.features.using import use_it
 from evaluation.features.zoo_members import lines_of, load_member, members, open_all
@@ -25,9 +25,9 @@ from evaluation.ranking.choice.elimination import tuned
 from evaluation.ranking.choice.rounds import Round, rounds_of
 from evaluation.ranking.inputs.candidates import sampled
 from evaluation.ranking.inputs.regions import judged_by, parts
+from evaluation.ranking.inputs.runs import SHARED, Runs
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
-from evaluation.tuning.optimizers import OPTIMIZERS
 from sslkit.data.held_out import held_out
 from sslkit.errors import UserError
 from sslkit.options.settings import MOST, MOST_SEED, setting
@@ -78,7 +78,7 @@ class Halving:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Runs):
     first: int = setting(8, "models that are fine-tuned, the first by the metrics", least=2, most=10**6)
     steps: int = setting(200, "steps of the last round; each round before it has half of the next", least=1, most=MOST)
     lr: float | Sequence[float] = setting(
@@ -88,23 +88,11 @@ class Options:
         (0, 1, 2), "of the last round; the others have the first", least=0, most=MOST_SEED
     )
     sure: float = setting(0.95, "stop once a model is the best with this probability; 1: never", least=0.5, most=1)
-    optimizer: str = setting("adamw", "adamw or sgd", choices=OPTIMIZERS)
     weight_decay: float = setting(0.01, "of all weights", least=0)
-    batch_size: int = setting(32, "images per step", least=1, most=MOST)
-    crop: Sequence[float] = setting(
-        (0.5, 1.0), "smallest and largest share of the image's area in a random crop", above=0, most=1
-    )
-    max_images: int | None = setting(
-        2000, "training images of the task, the same number of each class; null: all", least=2, most=MOST
-    )
     rank_images: int | None = setting(500, "of these for the metrics; null: all", least=2, most=MOST)
-    workers: int = setting(1, "processes for the runs of a model, which share the threads", least=1, most=256)
 
 
-SHARED = (*LOADED, *READ, "mirror", "precision", "out", "device", "progress")  # options of all commands that it obeys
-
-
-@public(*SHARED)
+@public(*SHARED, "out")
 def successive_halving(
     zoo: Any,
     data: Any,
@@ -130,11 +118,9 @@ def successive_halving(
     scores every model, or fewer than 2 can be ranked; and if all models diverge.
     """
     seeds, rates = tuple(different_seeds(options.seeds)), as_list("lr", options.lr)
-    how = {"batch_size": options.batch_size, "crop": tuple(as_list("crop", options.crop))}
-    how["precision"] = runtime.precision
     grid = {"lr": rates, "weight_decay": [options.weight_decay], "optimizer": options.optimizer}
     steps, first = options.steps, options.first
-    settings = settings_of(grid, steps=steps, **how)
+    settings = settings_of(grid, steps=steps, **options.how(runtime.precision))
     check_value("steps", steps, int, least=2 ** (rounds_of(first) - 1))
     check(runtime), checked_metrics(metrics)
     given = members(zoo)

@@ -14,16 +14,16 @@ from evaluation.datasets import Reading, Split, published
 from evaluation.datasets._labels import check_classes
 from evaluation.datasets._readable import readable
 from evaluation.features.checks import as_list, different_seeds
-from evaluation.features.extraction import LOADED, READ, check
+from evaluation.features.extraction import check
 from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.zoo_members import Failure, error_line, load_zoo
 from evaluation.protocols import fine_tune
 from evaluation.protocols.fine_tune import runs_of, settings_of, tuned
 from evaluation.ranking.inputs.candidates import sampled
+from evaluation.ranking.inputs.runs import SHARED, Runs
 from evaluation.results.records import Records, check_fields, run_id
 from evaluation.results.result import Result
 from evaluation.tuning.estimate import announce
-from evaluation.tuning.optimizers import OPTIMIZERS
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import each_recorded
 from evaluation.tuning.task import open_task
@@ -54,11 +54,8 @@ class GroundTruth:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Runs):
     out: str | Path = setting("runs/truth", "folder of truth.json, truth_details.json and the finished runs")
-    max_images: int | None = setting(
-        2000, "training images of each task, the same number of each class; null: all", least=2, most=MOST
-    )
     max_test_images: int | None = setting(1000, "the same for test images; null: all", least=1, most=MOST)
     lr: float | Sequence[float] = setting(
         (3e-2, 1e-2, 3e-3, 1e-3, 3e-4), "grid of learning rates, selected on a held-out fifth of train", above=0
@@ -68,9 +65,7 @@ class Options:
         1, "fifths of train, held out one after the other to select the rate; 5 for few images", least=1, most=5
     )
     weight_decay: float | Sequence[float] = setting((0.01,), "likewise", least=0)
-    optimizer: str = setting("adamw", "adamw or sgd", choices=OPTIMIZERS)
     steps: int = setting(200, "steps of each run", least=1, most=MOST)
-    batch_size: int = setting(32, "images per step", least=1, most=MOST)
     seeds: int | Sequence[int] = setting(
         (0, 1, 2), "random seeds of the runs with the selected rate, on all training images", least=0, most=MOST_SEED
     )
@@ -80,25 +75,17 @@ class Options:
     more_seeds: int | Sequence[int] = setting(
         (3, 4), "the further seeds of the closest models", least=0, most=MOST_SEED
     )
-    crop: Sequence[float] = setting(
-        (0.5, 1.0), "smallest and largest share of the image's area in a random crop", above=0, most=1
-    )
-    workers: int = setting(1, "processes for the runs of a model, which share the threads", least=1, most=256)
 
     def tuning(self, precision: str) -> dict[str, Any]:
         """Return the options of `fine_tune` that decide the numbers. Raises UserError for a grid that cannot be run."""
         lr, weight_decay = as_list("lr", self.lr), as_list("weight_decay", self.weight_decay)
         grid = {"lr": lr, "weight_decay": weight_decay, "optimizer": self.optimizer}
-        run = {"steps": self.steps, "batch_size": self.batch_size, "crop": tuple(as_list("crop", self.crop))}
-        run["precision"] = precision
+        run = {"steps": self.steps, **self.how(precision)}
         settings_of(grid, **run)
         run |= {"grid": grid, "extend": self.extend and len(set(lr)) > 1, "seeds": different_seeds(self.seeds)}
         return run | (
             {"folds": self.folds} if self.folds > 1 else {}
         )  # keys of one fold are as before there were several
-
-
-SHARED = (*LOADED, *READ, "mirror", "precision", "device", "progress")  # options of all commands that it obeys
 
 
 @public(*SHARED)

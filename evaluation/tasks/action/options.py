@@ -4,25 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaluation.features.extraction import LOADED
+from evaluation.protocols.base import TUNED
 from evaluation.tasks.action.recipes import PROTOCOLS, RECIPES
 from evaluation.tasks.action.runs import FEATURES
 from sslkit.options.settings import MOST, setting
 
-SHARED = (  # options of all protocols that this one obeys
-    *LOADED,
-    "root",
-    "cache",
-    "counts",
-    "mirror",
-    "on_error",
-    "precision",
-    "device",
-    "workers",
-    "seed",
-    "out",
-    "save_seconds",
-    "progress",
-)
+# Options of all protocols that this one obeys.
+SHARED = (*LOADED, "root", "cache", "counts", "on_error", *TUNED, "precision", "workers", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)

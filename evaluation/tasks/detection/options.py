@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from evaluation.features.extraction import LOADED, READ
+from evaluation.protocols.base import TUNED
 from evaluation.tasks.detection import recipes
 from evaluation.tasks.detection.datasets.boxes import EMPTY
 from evaluation.tasks.detection.detectors.body import TRAINABLE
@@ -10,18 +11,7 @@ from evaluation.tasks.detection.detectors.detector import ARCHITECTURES
 from evaluation.tasks.detection.recipes import RECIPES
 from sslkit.options.settings import MOST, setting
 
-SHARED = (  # options of all protocols that these obey
-    *LOADED,
-    *READ,
-    "mirror",
-    "precision",
-    "device",
-    "workers",
-    "seed",
-    "out",
-    "save_seconds",
-    "progress",
-)
+SHARED = (*LOADED, *READ, *TUNED, "precision", "workers", "seed")  # options of all protocols that these obey
 
 
 @dataclass(frozen=True, kw_only=True)
