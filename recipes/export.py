@@ -21,6 +21,9 @@ class Own:
     checkpoint: str | None = setting(None, "zoo entry, or ready-made weights: efficientnet_lite0, timm:NAME")
 
 
+SETTINGS = merge((Own, exporting.Options))
+
+
 def main(config: dict[str, Any]) -> None:
     if config["checkpoint"] is None:
         raise UserError("give checkpoint=, as in: python recipes/export.py checkpoint=runs/zoo/NAME to=hf")
@@ -31,4 +34,4 @@ def main(config: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    run_plain(main, merge((Own, exporting.Options)), __doc__, {})
+    run_plain(main, SETTINGS, __doc__, {})

@@ -13,6 +13,8 @@ from typing import Any
 
 from sslkit.cli.command import run_plain
 
+from evaluation.report import Options, write_report
+from sslkit.options.calls import merge
 from sslkit.options.settings import setting
 from sslkit.terminal import say
 
@@ -20,20 +22,16 @@ WORDS = sys.argv[1:]  # as typed, before Hydra parses them
 
 
 @dataclass
-class Settings:
+class Own:
     zoo: str = setting("runs/zoo", "folder of zoo entries")
-    rankings: str | list[str] = setting("runs/ranking", "folder of recipes/rank.py's JSON files, or a file, or a list")
-    evaluation: str = setting("runs/evaluation", "folder of recipes/evaluate.py's results of models outside the zoo")
-    study: str | None = setting(None, "JSON file of a study: a comparison of metrics over many rankings")
-    out: str = setting("report.html", "the page")
+
+
+SETTINGS = merge((Own, Options))
 
 
 def main(config: dict[str, Any]) -> None:
-    from evaluation.report import write_report
-
     command = shlex.join(["python", "recipes/report.py", *WORDS])
-    outside = config.pop("evaluation")
-    path, problems = write_report(**config, outside=outside, command=command)
+    path, problems = write_report(**config, command=command)
     for line in problems:
         say.line(f"problem   {line}")
     say.line(f"written   {path}, {path.stat().st_size / 1e6:.1f} MB; it loads nothing else, so it can be sent as it is")
@@ -41,4 +39,4 @@ def main(config: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    run_plain(main, Settings(), __doc__, {})
+    run_plain(main, SETTINGS, __doc__, {})

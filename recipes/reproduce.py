@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from sslkit.cli.command import run_plain
 
+from evaluation.studies.run import Options, count_findings, overview, reproduce
+from sslkit.options.calls import merge
 from sslkit.options.settings import setting
+from sslkit.runtime.context import Runtime
+from sslkit.terminal import say
 
 if TYPE_CHECKING:
     import sslkit
@@ -24,21 +28,15 @@ CONF, STUDIES = (Path(__file__).with_name(name) for name in ("conf", "studies"))
 
 
 @dataclass
-class Settings:
+class Own:
     paper: str | None = setting(None, "dsa, adc, resa, ped, itm or leep; null: list all tables and figures")
     what: str | None = setting(None, "table or figure, as in the list; null: list all")
-    scale: str = setting("small", "small: images in the package; paper: published data", choices=("small", "paper"))
-    root: str = setting("data", "folder of the published data sets")
-    out: str = setting("runs/papers", "folder of the results, the trained entries and the cache")
-    device: str = setting("auto", "auto, cpu, cuda")
-    workers: int = setting(1, "processes that read images, or that share a grid of runs", least=1, most=256)
-    progress: bool = setting(True, "progress bars on a terminal")
+
+
+SETTINGS = merge((Own, Options), (Runtime,), ("device", "progress"))
 
 
 def main(config: dict[str, Any]) -> None:
-    from evaluation.studies.run import count_findings, overview, reproduce
-    from sslkit.terminal import say
-
     if config["paper"] is None or config["what"] is None:
         say.lines("\n\n".join(filter(None, (overview(STUDIES), count_findings(config["out"], STUDIES)))))
         return
@@ -56,4 +54,4 @@ def train(words: Sequence[str]) -> "sslkit.ZooEntry | None":
 
 
 if __name__ == "__main__":
-    run_plain(main, Settings(), __doc__, {})
+    run_plain(main, SETTINGS, __doc__, {})

@@ -9,24 +9,24 @@ from typing import Any
 
 from sslkit.cli.command import run_plain
 
+from sslkit.data.sources.shard_writer import Options, write_shards
 from sslkit.errors import UserError
+from sslkit.options.calls import merge
 from sslkit.options.settings import setting
 from sslkit.terminal import say
-from sslkit.terminal.say import counted
+from sslkit.terminal.say import counted, words
 
 
 @dataclass
-class Settings:
+class Own:
     folder: str | None = setting(None, "folder of images; train, val and test in it are splits, folders below classes")
     out: str | None = setting(None, "folder to write, new or empty")
-    megabytes: int = setting(256, "size of a shard", least=1)
-    progress: bool = setting(True, "progress bar on a terminal")
+
+
+SETTINGS = merge((Own, Options))
 
 
 def main(config: dict[str, Any]) -> None:
-    from sslkit.data.sources.shard_writer import write_shards
-    from sslkit.terminal.say import words
-
     folder, out = config.pop("folder"), config.pop("out")
     for name, value in (("folder", folder), ("out", out)):
         if value is None:
@@ -38,4 +38,4 @@ def main(config: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    run_plain(main, Settings(), __doc__, {})
+    run_plain(main, SETTINGS, __doc__, {})

@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,13 @@ from evaluation.studies.cells import measure_cells, missing_cells
 from evaluation.studies.claims import AGREES, DISAGREES, Summary
 from evaluation.studies.declaration import load_paper, paper_names
 from evaluation.studies.study import SCALES, Absent, Lab, Study
+from sslkit.data.image_options import ROOT
 from sslkit.errors import UserError, nearest
 from sslkit.files import reading
 from sslkit.files.leases import own_file
 from sslkit.files.writing import write_text
+from sslkit.options.settings import setting
+from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.jobs import processor
 from sslkit.terminal import say
@@ -82,28 +86,36 @@ def find_study(folder: Path, paper: str, what: str) -> Study:
     return study
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a table or figure is reproduced."""
+
+    scale: str = setting("small", "small: images in the package; paper: published data", choices=SCALES)
+    root: str | Path = setting(ROOT, "folder of the published data sets")
+    out: str | Path = setting("runs/papers", "folder of the results, the trained entries and the cache")
+    workers: int = setting(1, "processes that read images, or that share a grid of runs", least=1, most=256)
+
+
+@public("device", "progress")
 def reproduce(
     paper: str,
     what: str,
     *,
-    scale: str = "small",
-    root: str | Path = "data",
-    out: str | Path = "runs/papers",
+    options: Options,
     folder: Path,
     train: Callable[[Sequence[str]], sslkit.ZooEntry | None],
-    **how: Any,
+    runtime: Runtime,
 ) -> Summary:
     """Run the missing jobs of one table or figure, write `OUT/PAPER/WHAT.json`, `.md` and `.png`, and return the table.
 
-    scale, train: see `Lab`. out: also holds `zoo`, the trained entries. folder: of the declarations, a file a paper.
-    how: of `Runtime`. Raises UserError for unknown names, missing data and results of another version, before any job.
+    train: see `Lab`. folder: of the declarations, a file a paper.
+    Raises UserError for unknown names, missing data and results of another version, before any job.
     """
-    if scale not in SCALES:
-        raise UserError(f"scale={scale} is unknown: {nearest(scale, SCALES)}")
+    scale, out = options.scale, Path(options.out)
     one = find_study(folder, paper, what)
-    place, name = Path(out) / paper, what if scale == "small" else f"{what}-{scale}"
-    runtime = Runtime(cache=Path(out) / "cache", out=place, **how)
-    lab = Lab(scale=scale, root=Path(root), zoo=Path(out) / "zoo", train=train, runtime=runtime)
+    place, name = out / paper, what if scale == "small" else f"{what}-{scale}"
+    runtime = replace(runtime, cache=out / "cache", out=place, workers=options.workers)
+    lab = Lab(scale=scale, root=Path(options.root), zoo=out / "zoo", train=train, runtime=runtime)
     jobs = one.jobs(lab)
     path = place / f"{name}.json"
     with own_file(path, "reproduces"):

@@ -78,7 +78,7 @@ def run_all(typed, taken, tmp_path: Path):
 
 def report(root: Path, **options: Any) -> Path:
     path, problems = write_report(
-        "zoo", root / "report.html", rankings=root / "ranking", outside=root / "evaluation", **options
+        "zoo", root / "report.html", rankings=root / "ranking", evaluation=root / "evaluation", **options
     )
     assert problems == []
     return path

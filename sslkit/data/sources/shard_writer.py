@@ -13,6 +13,8 @@ from sslkit.errors import UserError
 from sslkit.files.leases import NAME, own_folder
 from sslkit.files.reading import regular
 from sslkit.files.writing import write_whole
+from sslkit.options.calls import by_keywords
+from sslkit.options.settings import setting
 
 _BAR_FROM = 1000  # images
 
@@ -26,7 +28,16 @@ class Written:
     images: int
 
 
-def write_shards(source: str | Path, out: str | Path, *, megabytes: int = 256, progress: bool = True) -> list[Written]:
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How shards are written."""
+
+    megabytes: int = setting(256, "size of a shard", least=1)
+    progress: bool = setting(True, "progress bar on a terminal")
+
+
+@by_keywords
+def write_shards(source: str | Path, out: str | Path, *, options: Options) -> list[Written]:
     """Copy every image file below `source`, as it is, into OUT/SPLIT-NNNNNN.tar, in the order of a folder's rows.
 
     Splits and classes as of `folder.open_folder`. The sample of an image is its path without extension, with _ for
@@ -42,7 +53,10 @@ def write_shards(source: str | Path, out: str | Path, *, megabytes: int = 256, p
     with own_folder(out, "writes shards to"):
         if any(one.name != NAME for one in out.iterdir()):
             raise UserError(f"{out} has files in it: give an empty or a new folder")
-        return [_write(split, listing, out, megabytes * 10**6, progress) for split, listing in listings.items()]
+        return [
+            _write(split, listing, out, options.megabytes * 10**6, options.progress)
+            for split, listing in listings.items()
+        ]
 
 
 def _write(split: str, listing: Listing, out: Path, most: int, progress: bool) -> Written:

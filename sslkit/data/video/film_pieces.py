@@ -13,6 +13,8 @@ from tqdm import tqdm
 from sslkit.data.video.reader import UnreadableVideo, VideoFacts, VideoReader, open_reader
 from sslkit.errors import UserError
 from sslkit.files.writing import of_this_process, write_whole
+from sslkit.options.calls import by_keywords
+from sslkit.options.settings import setting
 
 SAMPLES = ("bigbuckbunny", "bikes", "carphone_pristine")
 LEAST = 3  # pieces of a video, one of them for tests
@@ -48,21 +50,21 @@ def sample_films() -> list[Path]:
     return films
 
 
-def cut_films(
-    films: Sequence[str | Path],
-    out: str | Path,
-    *,
-    frames: int = 12,
-    side: int = 96,
-    most: int = 300,
-    recolor: bool = False,
-    progress: bool = True,
-) -> dict[str, tuple[int, int, int]]:
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How videos are cut. The pieces of a video do not overlap."""
+
+    frames: int = setting(12, "frames of a piece", least=1)
+    side: int = setting(96, "shorter side of a piece, in pixels", least=16, most=4096)
+    most: int = setting(300, "frames used of each video, from its start", least=1)
+    recolor: bool = setting(False, "true: random colours for each piece, so that they do not identify its video")
+    progress: bool = setting(True, "progress bar on a terminal")
+
+
+@by_keywords
+def cut_films(films: Sequence[str | Path], out: str | Path, *, options: Options) -> dict[str, tuple[int, int, int]]:
     """Cut videos into pieces, MPEG-4 without sound: the first two thirds to OUT/train/NAME, the rest to OUT/test/NAME.
 
-    frames: of a piece; pieces do not overlap. side: the shorter side of a piece in pixels.
-    most: number of frames used of a video, from its start.
-    recolor: give every piece its own colours (`recolor_pictures`), so that colours alone do not identify a video.
     Returns {video: (pieces for training, pieces for tests, frames that are in no piece)}.
     Raises UserError, with nothing written to `out`, for a video that is missing, cannot be read, is shorter than three
     pieces or has the name of another, for numbers out of range, and for an `out` that exists.
@@ -70,15 +72,12 @@ def cut_films(
     out = Path(out)
     if out.exists():
         raise UserError(f"{out} is there already: delete it, or name another out")
-    for name, value, least in (("frames", frames, 1), ("side", side, 16), ("most", most, 1)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise UserError(f"{name}={value!r} must be a whole number from {least}")
     reader = open_reader("pyav")
-    surveyed = _survey_films([Path(film) for film in films], reader, frames, side, most)
+    surveyed = _survey_films([Path(film) for film in films], reader, options.frames, options.side, options.most)
     partial = out.with_name(f".{out.name}.{of_this_process()}.new")
     try:
-        for film in tqdm(surveyed, "cutting", unit="video", leave=False, disable=None if progress else True):
-            _cut(film, partial, reader, frames, recolor)
+        for film in tqdm(surveyed, "cutting", unit="video", leave=False, disable=None if options.progress else True):
+            _cut(film, partial, reader, options.frames, options.recolor)
         os.replace(partial, out)
     except UnreadableVideo as error:
         raise UserError(f"{film.path} cannot be read to its end: {error}") from error
@@ -88,7 +87,7 @@ def cut_films(
         film.path.stem: (
             film.training_pieces,
             film.pieces - film.training_pieces,
-            film.facts.frames - film.pieces * frames,
+            film.facts.frames - film.pieces * options.frames,
         )
         for film in surveyed
     }

@@ -36,7 +36,7 @@ def driver() -> Iterator[Any]:
 def page(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("report")
     zoo, study = make_zoo(root), write_study(root / "study.json")
-    path, _ = write_report(zoo, root / "report.html", rankings=root / "ranking", outside=root, study=study)
+    path, _ = write_report(zoo, root / "report.html", rankings=root / "ranking", evaluation=root, study=study)
     return path
 
 

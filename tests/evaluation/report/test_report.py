@@ -31,7 +31,7 @@ def place(tmp_path_factory) -> Path:
 
 
 def report(root: Path, **options) -> list[str]:
-    options = {"rankings": root / "ranking", "outside": root / "evaluation", **options}
+    options = {"rankings": root / "ranking", "evaluation": root / "evaluation", **options}
     (root / "ranking").mkdir(exist_ok=True)
     path, problems = write_report(root / "zoo", root / "report.html", **options)
     assert path == root / "report.html"
@@ -104,7 +104,7 @@ def test_what_was_measured_is_on_the_page(page: Page, shown: str) -> None:
 def test_many_comparisons_stand_beside_what_chance_would_find(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = Page(place / "report.html").text.count("would by chance")
     monkeypatch.setattr("evaluation.report.page.by_chance", lambda groups: by_chance([*groups, *groups]))
-    write_report(place / "zoo", place / "many.html", rankings=place / "ranking", outside=place / "evaluation")
+    write_report(place / "zoo", place / "many.html", rankings=place / "ranking", evaluation=place / "evaluation")
     text = Page(place / "many.html").text
     assert told == 0, "one protocol on one data set"
     assert re.search(r"[02] of 2 comparisons, .*; without any about 0\.1 would by chance", text)
