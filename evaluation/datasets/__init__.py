@@ -26,7 +26,7 @@ from sslkit.data.image_options import (
 )
 from sslkit.data.images import Images
 from sslkit.data.mirror import is_mirrored
-from sslkit.data.published import find, names, published
+from sslkit.data.published import find, find_published, names
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.options.settings import setting
@@ -40,11 +40,11 @@ __all__ = [
     "Reading",
     "Split",
     "find",
+    "find_published",
     "names",
     "note_of",
     "open_split",
     "overlap",
-    "published",
     "splits_of",
 ]
 

@@ -15,7 +15,7 @@ from sslkit.data.decode.pages import PagedImages
 from sslkit.data.held_out import held_out
 from sslkit.data.image_options import CACHE, ImageOptions
 from sslkit.data.images import Images, check_split
-from sslkit.data.published import find, names, open_published, published
+from sslkit.data.published import find, find_published, names, open_published
 from sslkit.data.published.base import Entry
 from sslkit.data.sources.folder import FolderImages
 from sslkit.data.sources.hf import HfImages
@@ -60,7 +60,7 @@ def of_source(source: str | Path | Images, options: ImageOptions) -> Split:
 
     Raises UserError for the training or test images of a folder without labels, or with too small classes.
     """
-    if entry := published(source):
+    if entry := find_published(source):
         if isinstance(source, PickedImages):
             raise UserError(f"these are some images of {source.name}: give the Split itself, which has their labels")
         return _of_published(entry, source.source if isinstance(source, Images) else source, options)

@@ -63,7 +63,7 @@ def _splits(source: Any, cache: Any) -> tuple[str, ...]:
         return (source.split,)
     if isinstance(source, Images) and source.source is None and not is_divisible(source):
         return (source.split,)
-    if entry := datasets.published(source):
+    if entry := datasets.find_published(source):
         return tuple(entry.counts)
     known = datasets.splits_of(source, cache)
     return ("all",) if "all" in known else known

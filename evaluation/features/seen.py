@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from evaluation.datasets import Split, find, published
+from evaluation.datasets import Split, find, find_published
 from sslkit import objectives
 from sslkit.data.image_options import CACHE
 from sslkit.data.images import Images
@@ -52,7 +52,7 @@ class Judged:
     @cached_property
     def set_name(self) -> str:
         """The name of a published set; "" for other sources."""
-        entry = published(self.data)
+        entry = find_published(self.data)
         return entry.name if entry else ""
 
     @cached_property

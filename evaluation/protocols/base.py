@@ -137,7 +137,7 @@ class Subject:
     @cached_property
     def entry(self) -> Entry | None:
         """The published set, if it is one."""
-        return datasets.published(self.data)
+        return datasets.find_published(self.data)
 
     @cached_property
     def splits(self) -> tuple[str, ...]:

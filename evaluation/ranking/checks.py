@@ -13,7 +13,7 @@ import torch
 from evaluation.features.checks import device_of
 from evaluation.ranking.inputs.references import CARD
 from evaluation.ranking.inputs.samples import ON_CPU
-from evaluation.ranking.scoring import Spec, parse, scored
+from evaluation.ranking.scoring import Spec, compute_score, parse
 from evaluation.transferability.base import Sample, TooFewImages, checked_seed
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
@@ -24,7 +24,7 @@ OF_NUMBERS = ("logme(targets=regression)",)  # for one number an image
 ROWS, COLUMNS, CLASSES = 12, 6, 3  # of the sample on which options are tested
 
 
-def checked_metrics(metrics: Any, *, bootstrap: int = 0, runtime: Runtime = ON_CPU) -> list[Spec]:
+def check_metrics(metrics: Any, *, bootstrap: int = 0, runtime: Runtime = ON_CPU) -> list[Spec]:
     """Parse the metrics, None for METRICS, and test their options on a small synthetic sample.
 
     Raises UserError, also for a bootstrap of 1, a seed out of range and an unavailable device.
@@ -32,9 +32,9 @@ def checked_metrics(metrics: Any, *, bootstrap: int = 0, runtime: Runtime = ON_C
     if not isinstance(bootstrap, Integral) or isinstance(bootstrap, bool) or bootstrap < 0 or bootstrap == 1:
         raise UserError(f"bootstrap={bootstrap!r}: the number of redraws of the images must be 0 or at least 2")
     checked_seed(runtime.seed), device_of(runtime.device)
-    specs = [parse(metric) for metric in _listed(METRICS if metrics is None else metrics)]
+    specs = [parse(metric) for metric in _as_list(METRICS if metrics is None else metrics)]
     for spec in specs:
-        _tried(spec.name)
+        _try_once(spec.name)
     return specs
 
 
@@ -69,14 +69,14 @@ def _check_unit(values: np.ndarray, names: Sequence[str]) -> None:
     """Raise UserError for accuracies of which some are fractions and some in percent: their order would be wrong."""
     share, percent = (values > 0) & (values < 1), (values > 1) & (values <= 100)  # 1 may be either
     if share.any() and percent.any() and ((values >= 0) & (values <= 100)).all():
-        one, other = int(share.argmax()), int(percent.argmax())
+        share_row, other = int(share.argmax()), int(percent.argmax())
         raise UserError(
-            f"truth mixes fractions and percent: {names[one]} has {values[one]:g}, {names[other]} has "
+            f"truth mixes fractions and percent: {names[share_row]} has {values[share_row]:g}, {names[other]} has "
             f"{values[other]:g}; give all as fractions from 0 to 1"
         )
 
 
-def _listed(metrics: Any) -> list[str]:
+def _as_list(metrics: Any) -> list[str]:
     if not isinstance(metrics, (str, Sequence)):
         raise UserError(f"metrics={metrics!r} must be names of metrics: metrics=[knn,logme]")
     listed = [metrics] if isinstance(metrics, str) else list(metrics)
@@ -89,14 +89,14 @@ def _listed(metrics: Any) -> list[str]:
 
 
 @cache
-def _tried(metric: str) -> None:
+def _try_once(metric: str) -> None:
     """Score the synthetic sample, once for each metric as written. Raises UserError for options out of range."""
     with warnings.catch_warnings(), suppress(TooFewImages):
         warnings.simplefilter("ignore")  # caused by the twelve random rows
-        scored(parse(metric), _made_up())
+        compute_score(parse(metric), _synthetic_sample())
 
 
-def _made_up() -> Sample:
+def _synthetic_sample() -> Sample:
     """Return random rows with every input that a metric may need."""
     rng = torch.Generator().manual_seed(0)
     x = torch.randn(ROWS, COLUMNS, generator=rng, dtype=torch.float64)

@@ -80,7 +80,7 @@ class Consensus:
     agreement: float = math.nan
 
     @property
-    def explained(self) -> str:
+    def explanation(self) -> str:
         """How the probabilities come about, or why there are none; "" without a consensus."""
         if not np.isnan(self.best).all():
             return f"{CHANCES} Correlation here: {self.agreement:.2f}."
@@ -118,11 +118,13 @@ class Consensus:
         m, *level = self.first()
         chance = "" if np.isnan(self.best[m]) else f"{100 * self.best[m]:.0f} % to be the best"
         lost = "" if np.isnan(self.regret[m]) else f"{100 * self.regret[m]:.1f} points expected to be lost"
-        tied = list(dict.fromkeys([*level, *(one for one in self.shortlist() if one != m)]))
-        worse = [one for one in self.order().tolist() if one not in (m, *tied) and not np.isnan(self.best[one])]
+        tied = list(dict.fromkeys([*level, *(other for other in self.shortlist() if other != m)]))
+        worse = [other for other in self.order().tolist() if other not in (m, *tied) and not np.isnan(self.best[other])]
         facts = ", ".join(filter(None, (chance, lost)))
-        known = not np.isnan(self.best[m])
-        return Verdict(models[m], facts, [models[one] for one in tied], [models[one] for one in worse], known)
+        has_chances = not np.isnan(self.best[m])
+        return Verdict(
+            models[m], facts, [models[other] for other in tied], [models[other] for other in worse], has_chances
+        )
 
 
 def consensus(
@@ -143,7 +145,7 @@ def consensus(
         where there are none. Empty for fixed images.
     accuracies: (M,) a cheap measurement of accuracy, here of leave-one-out kNN; nan for models without.
     agreement, spread: correlation of the normal scores of the consensus and of the models after fine-tuning, and the
-        differences in accuracy after fine-tuning over those of `accuracies`. None: `measured_agreement`. Without an
+        differences in accuracy after fine-tuning over those of `accuracies`. None: `agreement_of`. Without an
         agreement above 0 there are no probabilities.
     The score is the mean over the metrics of the normal score of the rank (van der Waerden): unlike mean ranks it
     keeps differences at the top, unlike standardised scores it is not carried by one outlier.
@@ -153,27 +155,27 @@ def consensus(
     """
     m, scored = len(scores), ~np.isnan(scores).all(1)
     shapes = {"score": m, "rank": m, "best": m, "regret": m}
-    found = {name: np.full(shape, np.nan) for name, shape in shapes.items()}
+    estimates = {name: np.full(shape, np.nan) for name, shape in shapes.items()}
     chosen = [k for k in range(len(names)) if scored.any() and not np.isnan(scores[scored, k]).any()]
     if not chosen:
-        return Consensus((), **found)
-    own = scores[np.ix_(scored, chosen)].T
-    found["score"][scored] = mean = normal_scores(own).mean(0)
-    found["rank"][scored] = average_ranks(-level_scores(mean))
-    drawn = _drawn(own, [redrawn[k] for k in chosen] if redrawn else [], seed)
+        return Consensus((), **estimates)
+    columns = scores[np.ix_(scored, chosen)].T
+    estimates["score"][scored] = mean = normal_scores(columns).mean(0)
+    estimates["rank"][scored] = average_ranks(-level_scores(mean))
+    drawn = _drawn(columns, [redrawn[k] for k in chosen] if redrawn else [], seed)
     names = tuple(names[k] for k in chosen)
-    agreement = measured_agreement(names) if agreement is None else agreement
+    agreement = agreement_of(names) if agreement is None else agreement
     if not agreement > 0:
-        return Consensus(names, **found, agreement=agreement)
+        return Consensus(names, **estimates, agreement=agreement)
     places = _places_after_fine_tuning(drawn, agreement, seed)
-    found["best"][scored] = places[:, 0]
+    estimates["best"][scored] = places[:, 0]
     if accuracies is not None and not np.isnan(accuracies[scored]).any():
         falling = -np.sort(-accuracies[scored])
-        found["regret"][scored] = spread * (places @ (falling[0] - falling))
-    return Consensus(names, **found, agreement=agreement)
+        estimates["regret"][scored] = spread * (places @ (falling[0] - falling))
+    return Consensus(names, **estimates, agreement=agreement)
 
 
-def measured_agreement(metrics: Sequence[str]) -> float:
+def agreement_of(metrics: Sequence[str]) -> float:
     """Return the mean of what was measured for each metric; nan if one was not measured.
 
     The consensus of several agrees no less than they do on average (by 0.08 more, for two and three of the study).
@@ -198,12 +200,12 @@ def within(groups: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """
     if len(np.unique(groups)) < 2 or not scores.size:
         return scores
-    found = np.full(scores.shape, np.nan)
+    normal = np.full(scores.shape, np.nan)
     for group in np.unique(groups):
-        known = (groups == group) & ~np.isnan(scores).reshape(-1, scores.shape[-1]).all(0)
-        if known.any():
-            found[..., known] = normal_scores(scores[..., known])
-    return found
+        has_score = (groups == group) & ~np.isnan(scores).reshape(-1, scores.shape[-1]).all(0)
+        if has_score.any():
+            normal[..., has_score] = normal_scores(scores[..., has_score])
+    return normal
 
 
 def _drawn(scores: np.ndarray, redrawn: Sequence[np.ndarray], seed: int) -> np.ndarray:
@@ -212,13 +214,13 @@ def _drawn(scores: np.ndarray, redrawn: Sequence[np.ndarray], seed: int) -> np.n
     scores: (K, M). redrawn: K of (B, M), none for fixed images.
     """
     count = max(map(len, redrawn), default=1) or 1
-    columns = [_filled(redrawn[k] if redrawn else redrawn, own, count) for k, own in enumerate(scores)]
+    columns = [_fill(redrawn[k] if redrawn else redrawn, column, count) for k, column in enumerate(scores)]
     normal = np.stack([normal_scores(column) for column in columns])
     weights = generator(seed, "consensus: metrics").dirichlet(np.ones(len(scores)), size=(-(-DRAWS // count), count))
     return np.einsum("rbk,kbm->rbm", weights, normal).reshape(-1, scores.shape[1])
 
 
-def _filled(redrawn: Sequence, scores: np.ndarray, count: int) -> np.ndarray:
+def _fill(redrawn: Sequence, scores: np.ndarray, count: int) -> np.ndarray:
     """Return redrawn scores (count, M), the scores themselves for draws in which a model has none."""
     if not len(redrawn):
         return np.broadcast_to(scores, (count, len(scores)))

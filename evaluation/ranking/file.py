@@ -57,28 +57,28 @@ def _fields(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
             "data": str(record["data"]),
             "n": int(record["n"]),
             "notes": tuple(map(str, record.get("notes") or ())),
-            "sources": {str(name): _source(one) for name, one in dict(record.get("sources") or {}).items()},
+            "sources": {str(name): _source(source) for name, source in dict(record.get("sources") or {}).items()},
             "left_out": {str(name): str(why) for name, why in dict(record.get("left_out") or {}).items()},
             "details": dict(record.get("details") or {}),
             "made": dict(record.get("made") or {}),
             "truth": truth,
-            "agreement": {name: [_agreement(one) for one in found] for name, found in agreements.items()},
+            "agreement": {name: [_agreement(entry) for entry in column] for name, column in agreements.items()},
         }
     )
 
 
 def _consensus(record: dict[str, Any], models: Sequence[str]) -> Consensus:
-    kept = record["consensus"]
-    arrays = {name: _array(kept, name, (len(models),)) for name in ("score", "rank", "best", "regret")}
-    agreement = math.nan if kept["agreement"] is None else float(kept["agreement"])
-    return Consensus(tuple(map(str, kept["metrics"])), **arrays, agreement=agreement)
+    saved = record["consensus"]
+    arrays = {name: _array(saved, name, (len(models),)) for name in ("score", "rank", "best", "regret")}
+    agreement = math.nan if saved["agreement"] is None else float(saved["agreement"])
+    return Consensus(tuple(map(str, saved["metrics"])), **arrays, agreement=agreement)
 
 
 def _array(record: dict[str, Any], name: str, shape: tuple[int, ...]) -> np.ndarray:
-    found = np.array(record[name], dtype=float)
-    if found.shape != shape:
-        raise ValueError(f"{name} is of shape {found.shape}, not {shape}")
-    return found
+    array = np.array(record[name], dtype=float)
+    if array.shape != shape:
+        raise ValueError(f"{name} is of shape {array.shape}, not {shape}")
+    return array
 
 
 def _source(record: dict[str, Any]) -> dict[str, Any]:
@@ -94,11 +94,11 @@ def _agreement(record: dict[str, Any]) -> Agreement:
 def _plain(value: Any) -> Any:
     """Convert a value for JSON."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, (Agreement, Consensus)):
         return _plain(vars(value))
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(entry) for entry in value]
     if hasattr(value, "tolist"):
         return _plain(value.tolist())
     if isinstance(value, float):

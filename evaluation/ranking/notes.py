@@ -8,7 +8,7 @@ import torch
 from evaluation.features.zoo_members import unlike_sizes
 from evaluation.ranking.inputs.candidates import Candidate
 from evaluation.ranking.inputs.doubts import doubts, row_marks
-from evaluation.ranking.inputs.source_marks import lines, recorded
+from evaluation.ranking.inputs.source_marks import lines, to_record
 from evaluation.ranking.ranking import FEWEST as FEWEST_IMAGES
 from evaluation.ranking.scoring import MetricResult, Spec, takes_numbers
 from evaluation.ranking.truth.agreement import FEWEST, Agreement
@@ -35,12 +35,12 @@ NO_CLASSES = "several labels an image, or fractions, and no classes: not defined
 def lacking(spec: Spec, candidate: Candidate) -> list[str]:
     """Return the reasons why the metric cannot score the model; empty if it can."""
     sample = candidate.sample
-    found = [_lack(need, candidate) for need in spec.needs if sample.given(need) is None]
+    reasons = [_lack(need, candidate) for need in spec.needs if sample.given(need) is None]
     if spec.reads_reference and "reference" in candidate.lacks:
-        found.append(f"no PED: {candidate.lacks['reference']}")
+        reasons.append(f"no PED: {candidate.lacks['reference']}")
     if sample.y is None and not (len(spec.chain) == 1 and takes_numbers(spec.metric)):
-        found.append(f"{NO_CLASSES} {spec.name}")
-    return found
+        reasons.append(f"{NO_CLASSES} {spec.name}")
+    return reasons
 
 
 def _lack(need: str, candidate: Candidate) -> str:
@@ -58,27 +58,33 @@ def notes(
 
     results, failures: of each metric, by model index.
     """
-    said = [(note, candidate.name) for candidate in candidates for note in candidate.notes]
-    said += [(NOT_KEPT, one.name) for one in candidates if one.source is not None and not one.source.kept]
+    notes_by_model = [(note, candidate.name) for candidate in candidates for note in candidate.notes]
+    notes_by_model += [
+        (NOT_KEPT, candidate.name)
+        for candidate in candidates
+        if candidate.source is not None and not candidate.source.kept
+    ]
     for spec, column, failed in zip(specs, results, failures, strict=True):
         for m, candidate in enumerate(candidates):
-            said += [(note, candidate.name) for note in _of_score(spec, candidate, column.get(m), failed.get(m))]
+            notes_by_model += [
+                (note, candidate.name) for note in _of_score(spec, candidate, column.get(m), failed.get(m))
+            ]
     named: dict[str, dict[str, None]] = {}
-    for note, name in said:
+    for note, name in notes_by_model:
         named.setdefault(note, {})[name] = None
     readers = [spec.name for spec in specs if "source_probs" in spec.needs]
-    sources = {one.name: recorded(one.source) for one in candidates if one.source is not None}
-    sizes = unlike_sizes({one.name: one.image_size for one in candidates})
-    shared = filter(None, (_copies([one.sample for one in candidates]), sizes))
+    sources = {candidate.name: to_record(candidate.source) for candidate in candidates if candidate.source is not None}
+    sizes = unlike_sizes({candidate.name: candidate.image_size for candidate in candidates})
+    shared = filter(None, (_copies([candidate.sample for candidate in candidates]), sizes))
     return (*shared, *lines(sources, readers), *(f"{note} ({', '.join(names)})" for note, names in named.items()))
 
 
 def _copies(samples: Sequence[Sample]) -> str:
     """Return a note on images that are copies of others: to every model their features are equal."""
-    given = [sample.x for sample in samples if sample.x is not None]
-    if not given:
+    features = [sample.x for sample in samples if sample.x is not None]
+    if not features:
         return ""
-    n, distinct = len(given[0]), len(torch.unique(torch.stack(list(map(row_marks, given)), 1), dim=0))
+    n, distinct = len(features[0]), len(torch.unique(torch.stack(list(map(row_marks, features)), 1), dim=0))
     if distinct == n or 2 * distinct <= n:  # by far: networks that map different images to equal features
         return ""
     are = "is an exact copy of another one" if n - distinct == 1 else "are exact copies of others"
@@ -95,26 +101,26 @@ def _of_score(spec: Spec, candidate: Candidate, result: MetricResult | None, fai
     if result is None:
         return lacking(spec, candidate)
     shared = doubts(candidate.sample) if spec.reads_features else ()  # of the model, independent of the metric
-    own = [warning for warning in result.warnings[len(shared) :] if warning != base.NO_REFERENCE]
-    found = [*shared, *(f"{spec.name}: {warning}" for warning in own)]
+    warnings = [warning for warning in result.warnings[len(shared) :] if warning != base.NO_REFERENCE]
+    lines_of_model = [*shared, *(f"{spec.name}: {warning}" for warning in warnings)]
     alone = spec.reads_reference and candidate.sample.reference is None
-    return [NO_REFERENCE, *found] if alone else found
+    return [NO_REFERENCE, *lines_of_model] if alone else lines_of_model
 
 
 def no_agreement(specs: Sequence[Spec], scores: np.ndarray, truth: np.ndarray) -> dict[str, str]:
     """Return the metrics that cannot be compared with the truth (M,), with the reason. scores: (M, K)."""
-    found = {}
+    reasons = {}
     for spec, column in zip(specs, scores.T, strict=True):
         has = ~np.isnan(column)
         if has.sum() < COMPARED:
-            found[spec.name] = (
+            reasons[spec.name] = (
                 f"no agreement with the truth: {COMPARED} models with a score are needed, not {has.sum()}"
             )
         elif np.ptp(level_scores(column[has])) == 0:
-            found[spec.name] = "no agreement with the truth: all models have the same score"
+            reasons[spec.name] = "no agreement with the truth: all models have the same score"
         elif np.ptp(level_scores(truth[has])) == 0:
-            found[spec.name] = "no agreement with the truth: all models have the same accuracy"
-    return found
+            reasons[spec.name] = "no agreement with the truth: all models have the same accuracy"
+    return reasons
 
 
 def no_interval(specs: Sequence[Spec], redrawn: Sequence[np.ndarray], n: int) -> tuple[str, ...]:
@@ -133,8 +139,13 @@ def no_interval(specs: Sequence[Spec], redrawn: Sequence[np.ndarray], n: int) ->
 
 def few_models(agreements: Mapping[str, Sequence[Agreement]]) -> tuple[str, ...]:
     """Return a note if an agreement with the truth has no interval because the models are too few."""
-    found = {one.name: one.kind for column in agreements.values() for one in column if one.n < FEWEST.get(one.name, 0)}
+    few = {
+        measure.name: measure.kind
+        for column in agreements.values()
+        for measure in column
+        if measure.n < FEWEST.get(measure.name, 0)
+    }
     kinds: dict[str, list[str]] = {}
-    for name, kind in found.items():
+    for name, kind in few.items():
         kinds.setdefault(kind, []).append(name)
     return tuple(f"{', '.join(names)}: {kind}" for kind, names in kinds.items())

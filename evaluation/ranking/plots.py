@@ -44,20 +44,20 @@ def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
     A hollow dot is tied with the metric's best. A metric without any score has no panel; a note names it. Scores have
     no natural zero, so no bars are drawn, and those of different metrics cannot be compared.
     """
-    known = [k for k in range(len(ranking.metrics)) if len(ranking.ranked_by(k))]
+    scored = [k for k in range(len(ranking.metrics)) if len(ranking.order_by(k))]
     order = ranking.consensus.order()
     names = [wrap(ranking.models[m]) for m in order]
     height = sum(ROW + LINE * name.count("\n") for name in names)
-    panels = [None] * (not np.isnan(ranking.consensus.best).all()) + known
+    panels = [None] * (not np.isnan(ranking.consensus.best).all()) + scored
     figure, grid = _grid(len(panels), height + 0.95)
-    for place, (axis, k) in enumerate(zip(grid, panels, strict=True)):
+    for number, (axis, k) in enumerate(zip(grid, panels, strict=True)):
         if k is None:
             _chances(axis, ranking, order)
         else:
             _scores(axis, ranking, k, order)
         axis.set_ylim(len(order) - 0.5, -0.5)
         axis.tick_params(axis="y", length=0)
-        axis.set_yticks(range(len(order)), names if place % COLUMNS == 0 else [""] * len(order), fontsize=SMALL)
+        axis.set_yticks(range(len(order)), names if number % COLUMNS == 0 else [""] * len(order), fontsize=SMALL)
         for label in axis.get_yticklabels():
             label.set_parse_math(False)
     notes = [
@@ -67,12 +67,12 @@ def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
     if ranking.consensus.first():
         taken = str(ranking.consensus.verdict(ranking.models))
         notes.insert(0, f"{taken[:1].upper()}{taken[1:]}.")
-    notes += ranking.explained
+    notes += ranking.explanation
     if any(map(_is_random, ranking.models)):
         notes.append("Gray: random weights.")
-    if any(ranking.mark(m, k) for m in order for k in known):
+    if any(ranking.mark(m, k) for m in order for k in scored):
         notes.append("Letter: source head, see the notes of the ranking; models of one letter can be compared.")
-    notes += [f"No model has a score by {name}." for k, name in enumerate(ranking.metrics) if k not in known]
+    notes += [f"No model has a score by {name}." for k, name in enumerate(ranking.metrics) if k not in scored]
     _save(figure, f"{len(order)} models ranked{_for(ranking)}, by {ranking.n:,} images", notes, Path(path))
     return Path(path)
 
@@ -85,13 +85,15 @@ def plot_agreement(ranking: Ranking, path: str | Path) -> Path:
     """
     if ranking.truth is None:
         raise UserError("a ranking without truth has no agreement to draw: rank(..., truth={model: accuracy})")
-    known = [k for k in range(len(ranking.metrics)) if len(ranking.ranked_by(k))]
+    scored = [k for k in range(len(ranking.metrics)) if len(ranking.order_by(k))]
     order = np.argsort(-ranking.truth, kind="stable")
-    listed = [f"{place}  {short(ranking.models[m])}  ({ranking.truth[m]:.3g})" for place, m in enumerate(order, 1)]
-    figure, grid, beside = _grid_and_list(len(known), len(listed) + 1)
-    for k, axis in zip(known, grid, strict=True):
+    listed = [f"{number}  {short(ranking.models[m])}  ({ranking.truth[m]:.3g})" for number, m in enumerate(order, 1)]
+    figure, grid, beside = _grid_and_list(len(scored), len(listed) + 1)
+    for k, axis in zip(scored, grid, strict=True):
         _scatter(axis, ranking, k, np.argsort(order, kind="stable") + 1)
-        numbers = [f"{one.name} {one.value:.2f}" for one in ranking.agreement.get(ranking.metrics[k], ())[:2]]
+        numbers = [
+            f"{measure.name} {measure.value:.2f}" for measure in ranking.agreement.get(ranking.metrics[k], ())[:2]
+        ]
         panel(axis, ranking.metrics[k], "\n".join(numbers), lines=len(numbers))
     names = {"va": "top", "fontsize": 7, "transform": beside.transAxes, "parse_math": False}
     beside.text(0, 1, "\n".join(["by accuracy", *listed]), **names)
@@ -99,7 +101,7 @@ def plot_agreement(ranking: Ranking, path: str | Path) -> Path:
     for axis in grid:
         _place_labels(axis)
     notes = ["Lines: 95 % of the score over images. Axes do not start at 0."]
-    notes += [f"No model has a score by {name}." for k, name in enumerate(ranking.metrics) if k not in known]
+    notes += [f"No model has a score by {name}." for k, name in enumerate(ranking.metrics) if k not in scored]
     _save(figure, f"Score against accuracy after fine-tuning{_for(ranking)}", notes, Path(path))
     return Path(path)
 
@@ -111,7 +113,7 @@ def _grid(count: int, height: float) -> "tuple[Figure, list[Axes]]":
     columns = max(1, min(count, COLUMNS))
     rows = max(1, -(-count // columns))
     figure = Figure(figsize=(WIDTH * columns + NAMES, height * rows + 0.9), layout="constrained")
-    return figure, [figure.add_subplot(rows, columns, place + 1) for place in range(count)]
+    return figure, [figure.add_subplot(rows, columns, number + 1) for number in range(count)]
 
 
 def _grid_and_list(count: int, lines: int) -> "tuple[Figure, list[Axes], Axes]":
@@ -123,7 +125,7 @@ def _grid_and_list(count: int, lines: int) -> "tuple[Figure, list[Axes], Axes]":
     size = (1.2 * WIDTH * columns + NAMES, max(2.8 * rows, 0.14 * lines) + 0.9)
     figure = Figure(figsize=size, layout="constrained")
     cells = figure.add_gridspec(rows, columns + 1, width_ratios=[*[1.2 * WIDTH] * columns, NAMES])
-    panels = [figure.add_subplot(cells[place // columns, place % columns]) for place in range(count)]
+    panels = [figure.add_subplot(cells[number // columns, number % columns]) for number in range(count)]
     listed = figure.add_subplot(cells[:, -1])
     listed.axis("off")
     return figure, panels, listed
@@ -142,8 +144,8 @@ def _for(ranking: Ranking) -> str:
 
 def _order(ranking: Ranking) -> str:
     """Return what `Consensus.order` goes by, in words."""
-    found = ranking.consensus
-    decides = {"regret": found.regret, "probability": found.best}
+    consensus = ranking.consensus
+    decides = {"regret": consensus.regret, "probability": consensus.best}
     return next((name for name, values in decides.items() if not np.isnan(values).all()), "consensus")
 
 
@@ -153,13 +155,13 @@ def _is_random(model: str) -> bool:
 
 def _chances(axis: "Axes", ranking: Ranking, order: np.ndarray) -> None:
     best, regret = ranking.consensus.best[order], ranking.consensus.regret[order]
-    for place, m in enumerate(order):
+    for row, m in enumerate(order):
         colour = REFERENCE if _is_random(ranking.models[m]) else FIRST
-        axis.axhline(place, color=GUIDE, lw=0.8, zorder=0)
-        axis.plot([0, 100 * best[place]], [place, place], color=colour, lw=1.4)
-        axis.plot(100 * best[place], place, "o", ms=5.5, color=colour, clip_on=False)
-        lost = "" if np.isnan(regret[place]) else f", regret {100 * regret[place]:.1f}"
-        _beside(axis, "no score" if np.isnan(best[place]) else f"{100 * best[place]:.0f} %{lost}", place)
+        axis.axhline(row, color=GUIDE, lw=0.8, zorder=0)
+        axis.plot([0, 100 * best[row]], [row, row], color=colour, lw=1.4)
+        axis.plot(100 * best[row], row, "o", ms=5.5, color=colour, clip_on=False)
+        lost = "" if np.isnan(regret[row]) else f", regret {100 * regret[row]:.1f}"
+        _beside(axis, "no score" if np.isnan(best[row]) else f"{100 * best[row]:.0f} %{lost}", row)
     lost = "" if np.isnan(regret).all() else "; regret: accuracy lost, in points"
     panel(axis, BEST, f"after fine-tuning{lost}")
     axis.set_xlim(0, 100)
@@ -174,16 +176,16 @@ def _beside(axis: "Axes", text: str, place: int) -> None:
 
 def _scores(axis: "Axes", ranking: Ranking, k: int, order: np.ndarray) -> None:
     scores, ends = ranking.scores[order, k], ranking.ends(order, k)
-    for place, m in enumerate(order):
-        axis.axhline(place, color=GUIDE, lw=0.8, zorder=0)
-        if np.isnan(scores[place]):
-            _beside(axis, "no score", place)
+    for row, m in enumerate(order):
+        axis.axhline(row, color=GUIDE, lw=0.8, zorder=0)
+        if np.isnan(scores[row]):
+            _beside(axis, "no score", row)
             continue
         rank, colour = ranking.ranks[m, k], REFERENCE if _is_random(ranking.models[m]) else FIRST
         face = PAPER if ranking.tied[m, k] and rank > 1 else colour
-        axis.plot(ends[place], [place, place], color=colour, lw=1.4, zorder=1)
-        axis.plot(scores[place], place, "o", ms=5.5, mfc=face, mec=colour, mew=1.2, zorder=2)
-        _beside(axis, f"{rank:g} {ranking.mark(m, k)}".rstrip(), place)
+        axis.plot(ends[row], [row, row], color=colour, lw=1.4, zorder=1)
+        axis.plot(scores[row], row, "o", ms=5.5, mfc=face, mec=colour, mew=1.2, zorder=2)
+        _beside(axis, f"{rank:g} {ranking.mark(m, k)}".rstrip(), row)
     panel(axis, ranking.metrics[k], "at the right: rank")
     axis.margins(x=0.08)
     _tidy(axis)
@@ -191,12 +193,12 @@ def _scores(axis: "Axes", ranking: Ranking, k: int, order: np.ndarray) -> None:
 
 
 def _scatter(axis: "Axes", ranking: Ranking, k: int, places: np.ndarray) -> None:
-    known = ~np.isnan(ranking.scores[:, k])
-    scores, truth, ends = ranking.scores[known, k], ranking.truth[known], ranking.ends(known, k)
+    has_score = ~np.isnan(ranking.scores[:, k])
+    scores, truth, ends = ranking.scores[has_score, k], ranking.truth[has_score], ranking.ends(has_score, k)
     whiskers = np.clip(np.stack([scores - ends[:, 0], ends[:, 1] - scores]), 0, None)
     axis.errorbar(scores, truth, xerr=whiskers, fmt="o", color=FIRST, ecolor=OTHERS, ms=4, lw=1)
-    for x, y, place in zip(scores, truth, places[known], strict=True):
-        axis.annotate(str(place), (x, y), PLACES[0], textcoords="offset points", fontsize=7, ha="center", va="center")
+    for x, y, number in zip(scores, truth, places[has_score], strict=True):
+        axis.annotate(str(number), (x, y), PLACES[0], textcoords="offset points", fontsize=7, ha="center", va="center")
     axis.set_xlabel(f"score; {better()}", fontsize=SMALL)
     axis.set_ylabel("accuracy after fine-tuning", fontsize=SMALL)
     axis.margins(0.15)
@@ -212,8 +214,8 @@ def _place_labels(axis: "Axes") -> None:
     """Move the number of each dot to the first place around it that is free; one without any is not shown."""
     taken: list[Any] = []
     for label in (text for text in axis.texts if text.xycoords == "data"):  # not the words below the title
-        for place in PLACES:
-            label.set_position(place)
+        for position in PLACES:
+            label.set_position(position)
             box = label.get_window_extent().expanded(1.15, 1.1)
             if not any(box.overlaps(other) for other in taken):
                 taken.append(box)

@@ -9,7 +9,7 @@ import numpy as np
 from evaluation.datasets import Reading
 from evaluation.features.models import Loading
 from evaluation.features.zoo_members import lines_of
-from evaluation.ranking.checks import check_used, checked_metrics
+from evaluation.ranking.checks import check_metrics, check_used
 from evaluation.ranking.inputs.benchmark import open_benchmark, with_one_label
 from evaluation.ranking.inputs.candidates import Options
 from evaluation.ranking.inputs.references import open_reference
@@ -51,11 +51,11 @@ def rank_published(
     Images of several classes (VOC 2007) have the first of them, see `with_one_label`.
     Raises UserError that lists every missing file before any computation, and if max_images is too small for a set.
     """
-    own = {"zoo": zoo, "data": data, "truth": truth, "layers": layers, "trust": loading.trust}
-    if given := [word for word, value in own.items() if value]:
-        raise UserError(f"benchmark={name} has its own models, data sets and truth: leave out {given[0]}=")
+    words = {"zoo": zoo, "data": data, "truth": truth, "layers": layers, "trust": loading.trust}
+    if named := [word for word, value in words.items() if value]:
+        raise UserError(f"benchmark={name} has its own models, data sets and truth: leave out {named[0]}=")
     runtime, reference = replace(runtime, say=line), options.reference
-    specs = checked_metrics(metrics, bootstrap=options.bootstrap, runtime=replace(runtime, device=options.device))
+    specs = check_metrics(metrics, bootstrap=options.bootstrap, runtime=replace(runtime, device=options.device))
     benchmark = open_benchmark(name, checkpoints=checkpoints, root=reading.root, download=download)
     accuracies = published.truth(name)
     opened = open_tasks({task: task for task in benchmark.datasets}, options, reading, runtime.seed)
@@ -64,12 +64,12 @@ def rank_published(
     rankings = []
     with own_folder(Path(out) / name, "ranks in"):
         for task, images in opened.items():
-            known = accuracies[task]
-            models = {model: benchmark.zoo[model] for model in known}
-            images, said = with_one_label(images)
-            if said:
-                line(f"note      {said}")
-            ranking = rank_models(models, images, metrics, known, drawn, loading, reading, runtime)
+            truths = accuracies[task]
+            models = {model: benchmark.zoo[model] for model in truths}
+            images, note = with_one_label(images)
+            if note:
+                line(f"note      {note}")
+            ranking = rank_models(models, images, metrics, truths, drawn, loading, reading, runtime)
             rankings.append(finish(replace(ranking, data=task), Path(out) / name, task, pictures))
         keep_reference(drawn.reference, benchmark.zoo, Path(out) / name)
     for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
@@ -85,8 +85,8 @@ def means(rankings: list[Ranking]) -> str:
         columns = [ranking.agreement[metric] for ranking in rankings if metric in ranking.agreement]
         named: dict[str, list[float]] = {}
         for column in columns:
-            for one in column:
-                named.setdefault(one.name, []).append(one.value)
+            for measure in column:
+                named.setdefault(measure.name, []).append(measure.value)
         shown = ", ".join(f"{name} {np.nanmean(values):.2f}" for name, values in named.items())
         fewer = f" (over {len(columns)} of them)" if 0 < len(columns) < len(rankings) else ""
         lines.append(f"{metric:<24} {shown or 'no agreement'}{fewer}")

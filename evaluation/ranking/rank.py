@@ -13,7 +13,7 @@ import numpy as np
 from evaluation.datasets import Reading, Split
 from evaluation.features.models import Loading
 from evaluation.features.zoo_members import Members, members
-from evaluation.ranking.checks import OF_LABELS, OF_NUMBERS, check_used, checked_metrics, truth_values
+from evaluation.ranking.checks import OF_LABELS, OF_NUMBERS, check_metrics, check_used, truth_values
 from evaluation.ranking.consensus import consensus, within
 from evaluation.ranking.inputs.candidates import (
     SHARED,
@@ -25,10 +25,10 @@ from evaluation.ranking.inputs.candidates import (
     of_models,
 )
 from evaluation.ranking.inputs.references import Reference, open_reference
-from evaluation.ranking.inputs.source_marks import groups, recorded
+from evaluation.ranking.inputs.source_marks import groups, to_record
 from evaluation.ranking.memory import return_freed_memory
 from evaluation.ranking.notes import few_models, lacking, no_agreement, no_interval, notes
-from evaluation.ranking.ranking import Ranking, intervals, ranks_of, tied_with_best
+from evaluation.ranking.ranking import Ranking, intervals, ranks_of, ties_with_best
 from evaluation.ranking.resampling import Column, replicates
 from evaluation.ranking.scoring import MetricResult, Spec, of_sample, parse
 from evaluation.ranking.truth.agreement import Agreement, agreement
@@ -103,65 +103,71 @@ def rank_models(
     """The ranking of `rank`; the device is that of the options."""
     bootstrap, seed, say = options.bootstrap, runtime.seed, runtime.say
     runtime = replace(runtime, device=options.device)
-    specs = checked_metrics(metrics, bootstrap=bootstrap, runtime=runtime)
+    specs = check_metrics(metrics, bootstrap=bootstrap, runtime=runtime)
     if are_arrays(zoo):
         check_at_hand(options, loading, reading, replace(runtime, device=Runtime.device))
-    zoo, dataset = _checked_zoo(zoo, dataset), reusable(dataset)
+    zoo, dataset = _check_zoo(zoo, dataset), reusable(dataset)
     if isinstance(dataset, Split) and options.split == Options.split:
         options = replace(options, split=dataset.split)
     accuracies = truth_values(truth, tuple(zoo))
     if dataset is None:
-        found = Members({one.name: one for one in of_arrays(zoo, runtime)})
+        made = Members({candidate.name: candidate for candidate in of_arrays(zoo, runtime)})
     else:
         if not isinstance(options.reference, Reference):
             check_used(specs, options.source, options.reference)
         options = replace(options, reference=open_reference(options.reference, reading))
-        found = of_models(zoo, dataset, _needs(specs), options, loading, reading, runtime)
-    names, candidates = tuple(found), list(found.values())
+        made = of_models(zoo, dataset, _needs(specs), options, loading, reading, runtime)
+    names, candidates = tuple(made), list(made.values())
     if metrics is None and candidates[0].sample.y is None:
-        specs = checked_metrics(OF_NUMBERS if candidates[0].sample.targets.shape[1] == 1 else OF_LABELS)
+        specs = check_metrics(OF_NUMBERS if candidates[0].sample.targets.shape[1] == 1 else OF_LABELS)
     if accuracies is not None:
-        accuracies = accuracies[[name in found for name in zoo]]
+        accuracies = accuracies[[name in made for name in zoo]]
     say(f"{', '.join(_names(specs))} on {len(candidates)} models")
     with_knn = specs if KNN.name in _names(specs) else [*specs, KNN]
-    scored, failures = _scored(with_knn, candidates)
+    scored, failures = _score(with_knn, candidates)
     accuracies_by_knn = _accuracies(scored, len(candidates))
     measured = None if candidates[0].sample.y is not None else math.nan  # agreements are those of one class an image
     scored, failures = scored[: len(specs)], failures[: len(specs)]
     say(f"intervals: {bootstrap} redrawn sets of images")
-    redrawn = replicates([_column(one) for one in scored], [one.sample for one in candidates], bootstrap, seed)
-    sources = {one.name: recorded(one.source) for one in candidates if one.source is not None}
+    redrawn = replicates(
+        [_column(candidate) for candidate in scored], [candidate.sample for candidate in candidates], bootstrap, seed
+    )
+    sources = {candidate.name: to_record(candidate.source) for candidate in candidates if candidate.source is not None}
     apart = [groups(sources if "source_probs" in spec.needs else {}, names) for spec in specs]
     n = len(candidates[0].sample)
-    columns = [_in_numbers(*one, len(candidates), n) for one in zip(scored, redrawn, apart, strict=True)]
+    columns = [_in_numbers(*row, len(candidates), n) for row in zip(scored, redrawn, apart, strict=True)]
     stacked = {name: np.stack([column[name] for column in columns], 1) for name in columns[0]}
     # groups that a metric cannot compare are level
-    comparable = np.stack([within(own, column) for own, column in zip(apart, stacked["scores"].T, strict=True)], 1)
-    again = [within(own[list(one[1])], drawn) for own, one, drawn in zip(apart, scored, redrawn, strict=True)]
-    said = notes(specs, candidates, [results for _, results in scored], failures)
+    comparable = np.stack([within(group, column) for group, column in zip(apart, stacked["scores"].T, strict=True)], 1)
+    again = [
+        within(group[list(scores_of[1])], drawn) for group, scores_of, drawn in zip(apart, scored, redrawn, strict=True)
+    ]
+    lines_of_notes = notes(specs, candidates, [results for _, results in scored], failures)
     unheld = {} if accuracies is None else no_agreement(specs, comparable, accuracies)
     agreements = {} if accuracies is None else _agreements(specs, comparable, accuracies, unheld, seed)
-    if dataset is not None and any(one.sample.reference is not None for one in candidates):
-        said += options.reference.notes()
-    said += no_interval(specs, redrawn, n) if bootstrap else ()
+    if dataset is not None and any(candidate.sample.reference is not None for candidate in candidates):
+        lines_of_notes += options.reference.notes()
+    lines_of_notes += no_interval(specs, redrawn, n) if bootstrap else ()
     return Ranking(
         data=data_name(dataset),
         n=n,
         models=names,
         metrics=_names(specs),
         consensus=consensus(_names(specs), comparable, again, accuracies_by_knn, agreement=measured, seed=seed),
-        notes=said + tuple(f"{metric}: {why}" for metric, why in unheld.items()) + few_models(agreements),
+        notes=lines_of_notes + tuple(f"{metric}: {why}" for metric, why in unheld.items()) + few_models(agreements),
         truth=accuracies,
         agreement=agreements,
-        details={spec.name: {names[m]: dict(one.diagnostics) for m, one in own.items()} for spec, own in scored},
-        left_out=found.left_out,
+        details={
+            spec.name: {names[m]: dict(result.diagnostics) for m, result in results.items()} for spec, results in scored
+        },
+        left_out=made.left_out,
         sources=sources,
-        made=_made(options, loading, reading, runtime),
+        made=_provenance(options, loading, reading, runtime),
         **stacked,
     )
 
 
-def _checked_zoo(zoo: Any, dataset: Any) -> Members[Any]:
+def _check_zoo(zoo: Any, dataset: Any) -> Members[Any]:
     """Return names and models, or names and given features. Raises UserError."""
     at_hand = are_arrays(zoo)
     if at_hand and dataset is not None:
@@ -176,7 +182,7 @@ def _needs(specs: Sequence[Spec]) -> set[str]:
     return {need for spec in specs for need in spec.needs}
 
 
-def _scored(
+def _score(
     specs: Sequence[Spec], candidates: Sequence[Candidate]
 ) -> tuple[list[tuple[Spec, dict[int, MetricResult]]], list[dict[int, UserError]]]:
     """Return each metric's results, and its errors for invalid features, by model index.
@@ -204,8 +210,8 @@ def _names(specs: Sequence[Spec]) -> tuple[str, ...]:
 
 def _accuracies(scored: Sequence[tuple[Spec, dict[int, MetricResult]]], m: int) -> np.ndarray:
     """Return leave-one-out kNN accuracies (M,); nan for models without classes or rows."""
-    known = next(own for spec, own in scored if spec.name == KNN.name)
-    return np.array([known[k].score if k in known else np.nan for k in range(m)])
+    by_knn = next(results for spec, results in scored if spec.name == KNN.name)
+    return np.array([by_knn[k].score if k in by_knn else np.nan for k in range(m)])
 
 
 def _column(scored: tuple[Spec, dict[int, MetricResult]]) -> Column:
@@ -231,38 +237,38 @@ def _in_numbers(
     column["seconds"][able] = [result.seconds for result in results]
     column["memory"][able] = [np.nan if result.peak_memory is None else result.peak_memory for result in results]
     for group in np.unique(apart[able]):
-        own = np.flatnonzero(apart[able] == group)
-        models, drawn = able[own], redrawn[:, own]
-        column["intervals"][models], column["rank_intervals"][models] = intervals(scores[own], drawn, n)
-        column["tied"][models] = tied_with_best(scores[own], drawn)
-        column["ranks"][models] = ranks_of(scores[own])
+        members = np.flatnonzero(apart[able] == group)
+        models, drawn = able[members], redrawn[:, members]
+        column["intervals"][models], column["rank_intervals"][models] = intervals(scores[members], drawn, n)
+        column["tied"][models] = ties_with_best(scores[members], drawn)
+        column["ranks"][models] = ranks_of(scores[members])
     return column
 
 
 def _agreements(
     specs: Sequence[Spec], scores: np.ndarray, truth: np.ndarray, without: Mapping[str, str], seed: int
 ) -> dict[str, list[Agreement]]:
-    found = {}
+    agreements = {}
     for k, spec in enumerate(specs):
-        known = ~np.isnan(scores[:, k])
+        has_score = ~np.isnan(scores[:, k])
         if spec.name not in without:
-            found[spec.name] = agreement(truth[known], scores[known, k], seed=seed)
-    return found
+            agreements[spec.name] = agreement(truth[has_score], scores[has_score, k], seed=seed)
+    return agreements
 
 
-def _made(options: Options, loading: Loading, reading: Reading, runtime: Runtime) -> dict[str, Any]:
+def _provenance(options: Options, loading: Loading, reading: Reading, runtime: Runtime) -> dict[str, Any]:
     """Return the date, the options that change a number, where they are not as usual, and the versions.
 
     PED's reference is the word that a command takes.
     """
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    given = {**vars(options), **vars(loading), **vars(reading), "precision": runtime.precision}
+    values = {**vars(options), **vars(loading), **vars(reading), "precision": runtime.precision}
     usual = {**vars(Loading()), **vars(Reading()), **vars(Runtime()), **vars(Options())}
-    said = {name: given[name] for name in SAID if given[name] != usual[name]}
+    unusual = {name: values[name] for name in SAID if values[name] != usual[name]}
     if isinstance(options.reference, Reference):
-        said["reference"] = options.reference.asked
+        unusual["reference"] = options.reference.asked
     always = {"seed": runtime.seed, "bootstrap": options.bootstrap, "device": options.device}
-    return {"date": now, **always, **said, "versions": {name: importlib.metadata.version(name) for name in PACKAGES}}
+    return {"date": now, **always, **unusual, "versions": {name: importlib.metadata.version(name) for name in PACKAGES}}
 
 
 def data_name(dataset: Any) -> str:

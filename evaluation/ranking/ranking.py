@@ -77,25 +77,25 @@ class Ranking:
         return self.order[0]
 
     @property
-    def explained(self) -> list[str]:
+    def explanation(self) -> list[str]:
         """Return lines on how the probabilities come about, and on the neighbours that kNN has here."""
-        said = [self.consensus.explained] if self.consensus.explained else []
+        lines = [self.consensus.explanation] if self.consensus.explanation else []
         about = "images of this ranking; evaluate.py's knn has held-out test images"
         for metric, models in self.details.items():
             if metric in self.metrics and metric.partition("(")[0] == "knn" and models:
                 k = next(iter(models.values()))["k"]
-                said.append(f"{metric}: leave-one-out {k}-NN on the {self.n:,} {about}.")
-        return said
+                lines.append(f"{metric}: leave-one-out {k}-NN on the {self.n:,} {about}.")
+        return lines
 
     def mark(self, m: int, k: int) -> str:
         """Return the letter of the source head behind a score, "" if all have the same or the metric reads none."""
         mark = letters(self.sources).get(self.models[m], "")
         return mark if mark and reads_source(self.metrics[k]) else ""
 
-    def ranked_by(self, k: int) -> np.ndarray:
+    def order_by(self, k: int) -> np.ndarray:
         """Return the models (n,) with a score by metric k, best first; of groups ranked apart the first ones first."""
-        known = np.flatnonzero(~np.isnan(self.scores[:, k]))
-        return known[np.lexsort((-self.scores[known, k], self.ranks[known, k]))]
+        scored = np.flatnonzero(~np.isnan(self.scores[:, k]))
+        return scored[np.lexsort((-self.scores[scored, k], self.ranks[scored, k]))]
 
     def ends(self, models: np.ndarray, k: int) -> np.ndarray:
         """Return the ends (n, 2) of the intervals of metric k, the score itself if there is none."""
@@ -113,7 +113,7 @@ class Ranking:
     @classmethod
     def from_json(cls, path: str | Path) -> "Ranking":
         """Read a file of `to_json`. Raises UserError for an invalid file."""
-        return cls(**read_ranking(Path(path), {own.name for own in fields(cls)}))
+        return cls(**read_ranking(Path(path), {field.name for field in fields(cls)}))
 
 
 def reads_source(metric: str) -> bool:
@@ -126,11 +126,11 @@ def reads_source(metric: str) -> bool:
 
 def ranks_of(scores: np.ndarray) -> np.ndarray:
     """Return ranks (..., M), 1 for the highest, values equal up to rounding at their mean rank; nan stays nan."""
-    found = np.full(scores.shape, np.nan)
+    ranks = np.full(scores.shape, np.nan)
     for row in np.ndindex(scores.shape[:-1]):
-        known = ~np.isnan(scores[row])
-        found[row][known] = average_ranks(-level_scores(scores[row][known]))
-    return found
+        has_score = ~np.isnan(scores[row])
+        ranks[row][has_score] = average_ranks(-level_scores(scores[row][has_score]))
+    return ranks
 
 
 def intervals(scores: np.ndarray, redrawn: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -147,7 +147,7 @@ def intervals(scores: np.ndarray, redrawn: np.ndarray, n: int) -> tuple[np.ndarr
     return np.stack([scores - half, scores + half], 1), ranks
 
 
-def tied_with_best(scores: np.ndarray, redrawn: np.ndarray) -> np.ndarray:
+def ties_with_best(scores: np.ndarray, redrawn: np.ndarray) -> np.ndarray:
     """Return (M,) bool: the difference to the best model is within 1.96 standard deviations of its redrawn values.
 
     With fewer than 2 redrawn scores only scores equal up to rounding are tied. A model without a score (nan) is not

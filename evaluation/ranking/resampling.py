@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.ranking.scoring import Spec, scored
+from evaluation.ranking.scoring import Spec, compute_score
 from evaluation.transferability._threads import threads
 from evaluation.transferability.base import Sample, Score
 from sslkit.data.held_out import first_and_member
@@ -31,15 +31,15 @@ class Column:
     @property
     def values(self) -> np.ndarray:
         """Return the scores (M,), over the zoo for metrics that need it."""
-        return combined(self.spec, self.scores)
+        return combine(self.spec, self.scores)
 
     @property
     def terms(self) -> np.ndarray | None:
         """Return the terms (N, M), if the metric is a mean over all images, else None."""
         terms = [score.terms for score in self.scores]
-        if any(one is None for one in terms) or len({len(one) for one in terms}) != 1:
+        if any(array is None for array in terms) or len({len(array) for array in terms}) != 1:
             return None
-        return np.stack([one.cpu().numpy() for one in terms], 1)
+        return np.stack([array.cpu().numpy() for array in terms], 1)
 
 
 def replicates(columns: Sequence[Column], samples: Sequence[Sample], count: int, seed: int) -> list[np.ndarray]:
@@ -57,13 +57,13 @@ def replicates(columns: Sequence[Column], samples: Sequence[Sample], count: int,
     by_terms, groups = [column.terms for column in columns], samples[0].groups
     anew = [column for column, terms in zip(columns, by_terms, strict=True) if terms is None and column.models]
     fresh = iter(of_halves(anew, samples, count, seed))
-    found = []
+    redrawn = []
     for column, terms in zip(columns, by_terms, strict=True):
         if not column.models:
-            found.append(np.empty((0, 0)))
+            redrawn.append(np.empty((0, 0)))
         else:
-            found.append(next(fresh) if terms is None else of_terms(terms, count, seed, groups))
-    return found
+            redrawn.append(next(fresh) if terms is None else of_terms(terms, count, seed, groups))
+    return redrawn
 
 
 def of_halves(columns: Sequence[Column], samples: Sequence[Sample], count: int, seed: int) -> list[np.ndarray]:
@@ -74,9 +74,9 @@ def of_halves(columns: Sequence[Column], samples: Sequence[Sample], count: int, 
     """
     from threadpoolctl import threadpool_limits
 
-    found = [np.empty((count, len(column.models))) for column in columns]
+    scores = [np.empty((count, len(column.models))) for column in columns]
     if not columns:
-        return found
+        return scores
     halves = [half(samples[0], seed, number) for number in range(count)]
     workers = torch.get_num_threads()
     single = {"initializer": torch.set_num_threads, "initargs": (1,)}  # the setting is per thread
@@ -84,9 +84,9 @@ def of_halves(columns: Sequence[Column], samples: Sequence[Sample], count: int, 
     with threads(1), threadpool_limits(1), warnings.catch_warnings(), ThreadPoolExecutor(workers, **single) as pool:
         for number, parts in enumerate(pool.map(lambda rows: _on_half(columns, samples, rows), halves)):
             for k, column in enumerate(columns):
-                found[k][number] = combined(column.spec, [parts[k, m] for m in column.models])
+                scores[k][number] = combine(column.spec, [parts[k, m] for m in column.models])
     share = len(halves[0]) / len(samples[0])
-    return [spread_of_all(column.values, one, share) for column, one in zip(columns, found, strict=True)]
+    return [spread_of_all(column.values, drawn, share) for column, drawn in zip(columns, scores, strict=True)]
 
 
 def spread_of_all(scores: np.ndarray, found: np.ndarray, share: float) -> np.ndarray:
@@ -109,15 +109,15 @@ def _on_half(columns: Sequence[Column], samples: Sequence[Sample], rows: Tensor)
     for m, sample in enumerate(samples):
         asked = [k for k, column in enumerate(columns) if m in column.models]
         if asked:
-            part = sample.take(rows)
-            parts |= {(k, m): of_part(columns[k].spec, part) for k in asked}
+            rows_of_half = sample.take(rows)
+            parts |= {(k, m): of_part(columns[k].spec, rows_of_half) for k in asked}
     return parts
 
 
 def of_part(spec: Spec, part: Sample) -> Score:
     """Score a part of the images; nan, without parts, if the metric refuses it: it may be too small."""
     try:
-        return scored(spec, part)
+        return compute_score(spec, part)
     except UserError:
         return Score(math.nan)
 
@@ -147,16 +147,16 @@ def half(sample: Sample, seed: int, number: int, largest: int = LARGEST) -> Tens
     largest, y = largest * len(first) // len(y), y.cpu()[first]
     share = min(0.5, largest / len(y))
     order = torch.randperm(len(y), generator=generator)
-    place = torch.empty_like(order)
+    position = torch.empty_like(order)
     for label in range(classes):  # the position of each row in its class, in random order
         rows = order[y[order] == label]
-        place[rows] = torch.arange(len(rows))
+        position[rows] = torch.arange(len(rows))
     sizes = torch.bincount(y, minlength=classes)
     keep = (sizes * share).round().long().clamp_min(1)
-    return (place < keep[y])[member].nonzero()[:, 0].to(sample.device)
+    return (position < keep[y])[member].nonzero()[:, 0].to(sample.device)
 
 
-def combined(spec: Spec, scores: Sequence[Score]) -> np.ndarray:
+def combine(spec: Spec, scores: Sequence[Score]) -> np.ndarray:
     """Return the scores (M,) of the models, over the zoo for metrics that need it; nan for models without parts."""
     if spec.over_zoo is None:
         return np.array([score.value for score in scores])

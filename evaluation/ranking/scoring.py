@@ -53,8 +53,8 @@ class Spec:
     @property
     def needs(self) -> tuple[str, ...]:
         """The required inputs, of "features", "source_probs", "model", "untrained", "boxes"."""
-        own = needs(self.metric)
-        return ("features", *own) if len(self.chain) > 1 and "features" not in own else own
+        inputs = needs(self.metric)
+        return ("features", *inputs) if len(self.chain) > 1 and "features" not in inputs else inputs
 
     @property
     def reads_reference(self) -> bool:
@@ -64,16 +64,16 @@ class Spec:
     @property
     def reads_features(self) -> bool:
         """True if the score depends on the values of the features."""
-        own = getattr(find(self.metric), "READS_FEATURES", "features" in needs(self.metric))
-        return len(self.chain) > 1 or own
+        reads = getattr(find(self.metric), "READS_FEATURES", "features" in needs(self.metric))
+        return len(self.chain) > 1 or reads
 
     @property
     def over_zoo(self) -> Any:
         """The function that computes a zoo's scores from its models' parts, or None."""
         for name, options in self.chain:
             module = find(name)
-            own = options.get("lam") == "both" or (name == self.metric and not hasattr(module, "wrapped"))
-            if own and hasattr(module, "over_zoo"):
+            is_wanted = options.get("lam") == "both" or (name == self.metric and not hasattr(module, "wrapped"))
+            if is_wanted and hasattr(module, "over_zoo"):
                 return module.over_zoo
         return None
 
@@ -126,17 +126,17 @@ def score(
     spec = parse(name, options)
     inputs = {"source_probs": source_probs, "reference": reference, "model": model, "untrained": untrained}
     sample = as_sample(features, labels, **inputs, boxes=boxes, runtime=Runtime(device=device, seed=seed))
-    shared = _checked_input(spec, sample)
-    found = _finite(spec, scored(spec, sample))
-    if math.isnan(found.value):
-        parts = ", ".join(f"{part}={value:.4g}" for part, value in found.parts.items())
+    shared = _check_input(spec, sample)
+    result = _finite(spec, compute_score(spec, sample))
+    if math.isnan(result.value):
+        parts = ", ".join(f"{name_of_part}={value:.4g}" for name_of_part, value in result.parts.items())
         raise UserError(
             f"{name} has no score for one model, only over a zoo (evaluation.rank); its parts here: {parts}; "
             "evaluation.evaluate_metric gives them"
         )
-    for warning in (*shared, *found.warnings):
+    for warning in (*shared, *result.warnings):
         say.warn(f"{name}: {warning}", stacklevel=2)
-    return found.value
+    return result.value
 
 
 @process_kept()
@@ -173,13 +173,13 @@ def of_sample(spec: Spec, sample: Sample) -> MetricResult:
 
     Raises UserError for features that the metric cannot score; warns of degenerate ones.
     """
-    shared = _checked_input(spec, sample)
+    shared = _check_input(spec, sample)
     with PeakMemory(sample.device) as memory:
         start = time.perf_counter()
-        found = scored(spec, sample)
+        result = compute_score(spec, sample)
         seconds = time.perf_counter() - start
-    said = (*shared, *_finite(spec, found).warnings)
-    return MetricResult(spec.name, found.value, found.diagnostics, said, found.parts, seconds, memory.peak, found)
+    said = (*shared, *_finite(spec, result).warnings)
+    return MetricResult(spec.name, result.value, result.diagnostics, said, result.parts, seconds, memory.peak, result)
 
 
 def parse(name: str, options: Mapping[str, Any] | None = None) -> Spec:
@@ -189,34 +189,36 @@ def parse(name: str, options: Mapping[str, Any] | None = None) -> Spec:
     is not in brackets.
     """
     parts = _split(name)
-    *outer, last = [find(part) for part, _ in parts]
-    for module, (part, _) in zip(outer, parts, strict=False):
+    *outer, last = [find(stage) for stage, _ in parts]
+    for module, (stage, _) in zip(outer, parts, strict=False):
         if not hasattr(module, "wrapped"):
-            raise UserError(f"{name!r}: {part} wraps no other metric, only {', '.join(wrappers())} do")
+            raise UserError(f"{name!r}: {stage} wraps no other metric, only {', '.join(wrappers())} do")
     functions = [*(module.wrapped for module in outer), last.score]  # their keyword arguments are the options
-    given: list[dict[str, Any]] = [{} for _ in parts]
+    options_of: list[dict[str, Any]] = [{} for _ in parts]
     for key, value in (options or {}).items():
-        given[_owner(parts, functions, key, name)][key] = value
-    for (_, inner), own in zip(parts, given, strict=True):
-        twice = sorted(set(inner) & set(own))
+        options_of[_owner(parts, functions, key, name)][key] = value
+    for (_, inner), chosen in zip(parts, options_of, strict=True):
+        twice = sorted(set(inner) & set(chosen))
         if twice:
             raise UserError(f"{name}: {twice[0]} is given twice, in brackets and as an option")
-        own.update(inner)
-    for (part, _), own, function in zip(parts, given, functions, strict=True):
-        if own:
-            own.update(_texts(own, function))
-            members.check_options(function, own, part)
-    return Spec(name, tuple((part, own) for (part, _), own in zip(parts, given, strict=True)))
+        chosen.update(inner)
+    for (stage, _), chosen, function in zip(parts, options_of, functions, strict=True):
+        if chosen:
+            chosen.update(_texts(chosen, function))
+            members.check_options(function, chosen, stage)
+    return Spec(name, tuple((stage, chosen) for (stage, _), chosen in zip(parts, options_of, strict=True)))
 
 
 def _owner(parts: Sequence[tuple[str, dict]], functions: Sequence[Callable], key: str, name: str) -> int:
     """Return the index of the part of the chain that has this option."""
     owners = [k for k, function in enumerate(functions) if key in members.options(function)]
     if not owners:
-        known = [option for function in functions for option in members.options(function)]
-        raise UserError(f"{name} has no option {key!r}: {members.nearest(key, known)}")
+        options_known = [option for function in functions for option in members.options(function)]
+        raise UserError(f"{name} has no option {key!r}: {members.nearest(key, options_known)}")
     if len(owners) > 1:
-        written = ("+".join(part + f"({key}=...)" * (k == own) for k, (part, _) in enumerate(parts)) for own in owners)
+        written = (
+            "+".join(stage + f"({key}=...)" * (k == owner) for k, (stage, _) in enumerate(parts)) for owner in owners
+        )
         raise UserError(
             f"{name}: {key} is an option of {' and of '.join(parts[k][0] for k in owners)}; write it in brackets: "
             f"{' or '.join(written)}"
@@ -228,10 +230,12 @@ def _split(name: str) -> list[tuple[str, dict[str, Any]]]:
     """Parse `a(x=1)+b` to [("a", {"x": 1}), ("b", {})]."""
     if not isinstance(name, str):
         raise UserError(f"a metric is named by a text, such as 'logme', before features and labels; got {type(name)}")
-    found = re.findall(r"([^+(]+)(?:\(([^)]*)\))?(?:\+|$)", name)
-    if not found or "+".join(f"{part}({inner})" if inner else part for part, inner in found) != name.replace("()", ""):
+    stages = re.findall(r"([^+(]+)(?:\(([^)]*)\))?(?:\+|$)", name)
+    if not stages or "+".join(f"{stage}({inner})" if inner else stage for stage, inner in stages) != name.replace(
+        "()", ""
+    ):
         raise UserError(f"{name!r} is not a metric; write NAME, NAME(option=value, ...), or ped+NAME")
-    return [(part.strip(), _values(inner, name)) for part, inner in found]
+    return [(stage.strip(), _values(inner, name)) for stage, inner in stages]
 
 
 def _values(text: str, name: str) -> dict[str, Any]:
@@ -248,8 +252,8 @@ def _values(text: str, name: str) -> dict[str, Any]:
 
 def _texts(given: Mapping[str, Any], function: Callable) -> dict[str, str]:
     """Return "none" for options that were read as None and take only text, such as ITM's `evaluate`."""
-    known = inspect.signature(function).parameters
-    return {key: "none" for key, value in given.items() if value is None and known[key].annotation in (str, "str")}
+    parameters = inspect.signature(function).parameters
+    return {key: "none" for key, value in given.items() if value is None and parameters[key].annotation in (str, "str")}
 
 
 def _value(text: str) -> Any:
@@ -264,7 +268,7 @@ def _value(text: str) -> Any:
     return text
 
 
-def _checked_input(spec: Spec, sample: Sample) -> tuple[str, ...]:
+def _check_input(spec: Spec, sample: Sample) -> tuple[str, ...]:
     """Return warnings about the sample's features. Raises UserError if an input is missing or out of range."""
     how = {
         "features": "give features (N, D)",
@@ -291,11 +295,11 @@ def _finite(spec: Spec, found: Score) -> Score:
     return found
 
 
-def scored(spec: Spec, sample: Sample) -> Score:
+def compute_score(spec: Spec, sample: Sample) -> Score:
     """Return the bare score of a parsed metric."""
     (name, options), *rest = spec.chain
     module = find(name)
     if not rest:
         return module.score(sample, **options)
     inner = replace(spec, chain=tuple(rest))
-    return module.wrapped(sample, lambda moved: scored(inner, moved), **options)
+    return module.wrapped(sample, lambda moved: compute_score(inner, moved), **options)

@@ -14,12 +14,12 @@ from evaluation.datasets._labels import check_classes
 from evaluation.features.models import LoadedModel, Loading, name_of
 from evaluation.features.using import use_it
 from evaluation.features.zoo_members import lines_of, load_member, members, open_all
-from evaluation.ranking.checks import check_used, checked_metrics, truth_values
-from evaluation.ranking.choice.layers import FILE, OWN, best_layers, check_task, checked_metric, table, write
-from evaluation.ranking.choice.rounds import planned
-from evaluation.ranking.inputs.candidates import Options, sampled
+from evaluation.ranking.checks import check_metrics, check_used, truth_values
+from evaluation.ranking.choice.layers import FILE, OWN, best_layers, check_metric, check_task, table, write
+from evaluation.ranking.choice.rounds import count_runs
+from evaluation.ranking.inputs.candidates import Options, draw_images
 from evaluation.ranking.inputs.references import Reference, open_reference, write_reference
-from evaluation.ranking.inputs.regions import judged_by, open_parts, parts
+from evaluation.ranking.inputs.regions import open_parts, parts, recipe_for
 from evaluation.ranking.inputs.task_names import AGREEMENT, file_names
 from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.rank import data_name, rank_models
@@ -68,18 +68,18 @@ def rank_tasks(
     Raises UserError before any extraction if possible: every task is opened first; and at the end, when all is written,
     for a task on which no model has a score.
     """
-    tasks, runtime = _listed(data), replace(runtime, say=line)
+    tasks, runtime = _name_tasks(data), replace(runtime, say=line)
     if not zoo:
         raise UserError("name the models to rank: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0,timm:resnet18]")
-    specs = checked_metrics(metrics, bootstrap=options.bootstrap, runtime=replace(runtime, device=options.device))
+    specs = check_metrics(metrics, bootstrap=options.bootstrap, runtime=replace(runtime, device=options.device))
     check_used(specs, options.source, options.reference)
     if layers is not None:
-        checked_metric(layers)
+        check_metric(layers)
     models = open_all(zoo, lambda one: load_member(one, **vars(loading)))  # once for all tasks
-    for told in lines_of(models.left_out):
-        say.line(told)
-    known = {} if truth is None else of_tasks(read_truth(truth), list(tasks), truth)
-    for accuracies in known.values():
+    for text in lines_of(models.left_out):
+        say.line(text)
+    truths = {} if truth is None else of_tasks(read_truth(truth), list(tasks), truth)
+    for accuracies in truths.values():
         truth_values(accuracies, list(models))
     opened = open_tasks(tasks, options, reading, runtime.seed)
     options = replace(options, reference=open_reference(options.reference, reading))
@@ -88,7 +88,7 @@ def rank_tasks(
     rankings = []
     with own_folder(Path(out), "ranks in"):
         for (task, split), file in zip(opened.items(), file_names(list(tasks)).values(), strict=True):
-            accuracies = known.get(task)
+            accuracies = truths.get(task)
             as_open = replace(options, split=split.split)  # an alias, as trainval, is open by its own name
             ranking = rank_models(models, split, metrics, accuracies, as_open, Loading(), reading, runtime)
             if truth is not None and accuracies is None:
@@ -98,20 +98,22 @@ def rank_tasks(
             if layers is not None:
                 _by_layers(models, split, layers, Path(out) / f"{file}{FILE}", reading, runtime)
         keep_reference(options.reference, models, Path(out))
-    kept = {"image_size": loading.image_size, "trust": loading.trust, "root": reading.root, "seed": runtime.seed}
-    kept = {name: value for name, value in kept.items() if value not in (None, (), USUAL.get(name))}
-    kept |= reading.values_given
+    unusual = {"image_size": loading.image_size, "trust": loading.trust, "root": reading.root, "seed": runtime.seed}
+    unusual = {name: value for name, value in unusual.items() if value not in (None, (), USUAL.get(name))}
+    unusual |= reading.values_given
     _print_end(rankings)
     if rankings[-1].consensus.first():
         best = rankings[-1].order[0]
-        model, given = load_member(models[best]), members(zoo)[best]
-        for told in use_it(given, model, loading.image_size, loading.trust):
-            say.line(told)
+        model, member = load_member(models[best]), members(zoo)[best]
+        for text in use_it(member, model, loading.image_size, loading.trust):
+            say.line(text)
         names = zoo if isinstance(zoo, (str, list, tuple)) else list(models)
-        say.line(f"next      {next_command(rankings[-1], names, name_of(given, model), model, kept)}")
+        say.line(f"next      {next_command(rankings[-1], names, name_of(member, model), model, unusual)}")
     if empty := [ranking for ranking in rankings if np.isnan(ranking.scores).all()]:
         asked = ", ".join(empty[0].metrics)
-        raise UserError(f"no model has a score by {asked} on {', '.join(one.data for one in empty)}: the notes say why")
+        raise UserError(
+            f"no model has a score by {asked} on {', '.join(task.data for task in empty)}: the notes say why"
+        )
     return rankings
 
 
@@ -125,13 +127,13 @@ def open_tasks(tasks: Mapping[str, Any], options: Options, reading: Reading, see
     opened = {name: _open(task, options.split, reading) for name, task in tasks.items()}
     for one in opened.values():
         check_classes([one], "a ranking")
-    return {name: sampled(one, options.max_images, seed) for name, one in opened.items()}
+    return {name: draw_images(task, options.max_images, seed) for name, task in opened.items()}
 
 
 def _open(task: Any, split: str, reading: Reading) -> Split:
     """Open a task; `boxes:NAME` and `masks:NAME` are parts of the images of another set."""
-    if found := parts(task):
-        return open_parts(*found, split, reading)
+    if prefix_and_set := parts(task):
+        return open_parts(*prefix_and_set, split, reading)
     return reading.open(task, split)
 
 
@@ -140,7 +142,7 @@ def finish(ranking: Ranking, out: Path, file: str, pictures: bool) -> Ranking:
     say.line("")
     say.line(f"{ranking.data}: {ranking.n:,} images")
     say.lines(ranking.table())
-    for note in (*ranking.explained, *ranking.notes):
+    for note in (*ranking.explanation, *ranking.notes):
         say.line(f"note      {note}")
     _write(ranking, out, file, pictures)
     return ranking
@@ -150,11 +152,11 @@ def _by_layers(
     models: Mapping[str, Any], split: Split, metric: str, path: Path, reading: Reading, runtime: Runtime
 ) -> None:
     """Print and write the layers of the models, and how to measure the first one's best layer."""
-    found = best_layers(models, split, metric, reading, runtime)
+    layers_found = best_layers(models, split, metric, reading, runtime)
     say.line(f"{split.name}: the best layer of each model")
-    say.lines(table(found, metric))
-    say.line(f"written   {write(found, metric, path)}")
-    first = found[0]
+    say.lines(table(layers_found, metric))
+    say.line(f"written   {write(layers_found, metric, path)}")
+    first = layers_found[0]
     if first.chosen != OWN:
         asked = {
             "checkpoint": f"{name_of(first.model, load_member(models[first.model]))}@{first.chosen}",
@@ -164,7 +166,7 @@ def _by_layers(
         say.line("")
 
 
-def _listed(data: Any) -> dict[str, Any]:
+def _name_tasks(data: Any) -> dict[str, Any]:
     """Return names and tasks. Raises UserError."""
     tasks = list(data) if isinstance(data, (list, tuple)) else [data]
     if not tasks or None in tasks:
@@ -181,12 +183,12 @@ def _listed(data: Any) -> dict[str, Any]:
 def read_truth(path: str | Path) -> Mapping[str, Any]:
     """Read accuracies from a .json file. Raises UserError."""
     try:
-        found = json.loads(regular(Path(path)).read_text(encoding="utf-8"))
+        content = json.loads(regular(Path(path)).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"truth={path} cannot be read as JSON: {error}") from error
-    if not isinstance(found, dict) or not found:
+    if not isinstance(content, dict) or not content:
         raise UserError(f"truth={path} must be {{model: accuracy}}, or {{data: {{model: accuracy}}}}")
-    return found
+    return content
 
 
 def of_tasks(found: Mapping[str, Any], tasks: Sequence[str], path: str | Path) -> dict[str, Mapping[str, float]]:
@@ -195,10 +197,10 @@ def of_tasks(found: Mapping[str, Any], tasks: Sequence[str], path: str | Path) -
         return dict.fromkeys(tasks, found)
     if not all(isinstance(value, dict) for value in found.values()):
         raise UserError(f"truth={path} must be {{model: accuracy}} or {{data: {{model: accuracy}}}}, not of both kinds")
-    known = {task: found[task] for task in tasks if task in found}
-    if not known:
+    present = {task: found[task] for task in tasks if task in found}
+    if not present:
         raise UserError(f"truth={path} has no accuracies of {' and '.join(tasks)}: {nearest(tasks[0], found)}")
-    return known
+    return present
 
 
 def _write(ranking: Ranking, out: Path, file: str, pictures: bool) -> None:
@@ -232,9 +234,9 @@ def next_command(ranking: Ranking, zoo: Any, best: str, model: LoadedModel, kept
 
     zoo, best: on a command line. model: the best. kept: options of this command that the next one needs too.
     """
-    if found := parts(ranking.data):
-        recipe, options = judged_by(found[0])
-        return f"python recipes/{recipe}.py {words({'checkpoint': best, 'data': found[1], **options, **kept})}"
+    if prefix_and_set := parts(ranking.data):
+        recipe, options = recipe_for(prefix_and_set[0])
+        return f"python recipes/{recipe}.py {words({'checkpoint': best, 'data': prefix_and_set[1], **options, **kept})}"
     if len(ranking.models) < 2:
         asked = {"checkpoint": best, "data": ranking.data, "protocols": ["linear"]}
         return f"python recipes/evaluate.py {words({**asked, **kept})}"
@@ -244,8 +246,10 @@ def next_command(ranking: Ranking, zoo: Any, best: str, model: LoadedModel, kept
 
 def _words(zoo: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Return the words that hold a size of images of their own, by the names of their models, as `words`; or {}."""
-    found = {name: str(one) for name, one in zoo.items() if isinstance(one, (str, Path)) and split_size(str(one))[1]}
-    return {"words": found} if found else {}
+    words_found = {
+        name: str(word) for name, word in zoo.items() if isinstance(word, (str, Path)) and split_size(str(word))[1]
+    }
+    return {"words": words_found} if words_found else {}
 
 
 def _size(model: LoadedModel, n: int) -> dict[str, int]:
@@ -254,7 +258,7 @@ def _size(model: LoadedModel, n: int) -> dict[str, int]:
         return {}
     each = seconds_of_step(model, BATCH)
     for first, steps in SIZES:
-        if planned(min(first, n), RATES, SEEDS, steps)[1] * each <= LONG:
+        if count_runs(min(first, n), RATES, SEEDS, steps)[1] * each <= LONG:
             break
     return {} if (first, steps) == SIZES[0] else {"first": first, "steps": steps}
 

@@ -58,8 +58,8 @@ def _below_names(ranking: Numbers, lines: Sequence[Sequence[str]]) -> str:
     names = lines[0][: aside + 1]
     merged = [[", ".join(reversed(names)), *lines[0][aside + 1 :]]]
     for line in lines[1:]:
-        known = [text for text in reversed(line[1 : aside + 1]) if text]
-        merged.append(["  ".join([*known, line[0]]), *line[aside + 1 :]])
+        texts = [text for text in reversed(line[1 : aside + 1]) if text]
+        merged.append(["  ".join([*texts, line[0]]), *line[aside + 1 :]])
     return below_names(merged)
 
 
@@ -71,9 +71,9 @@ def _names(ranking: Numbers) -> list[str]:
 
 def _places(ranking: Numbers) -> list[tuple[str, np.ndarray, str]]:
     """Return header, values (M,) and format of the columns of the consensus; of probabilities where there are some."""
-    found = ranking.consensus
-    chances = [("P(best)", 100 * found.best, "{:.0f} %"), ("regret", 100 * found.regret, "{:.1f}")]
-    return [("rank", found.rank, "{:g}."), *(column for column in chances if not np.isnan(column[1]).all())]
+    consensus = ranking.consensus
+    chances = [("P(best)", 100 * consensus.best, "{:.0f} %"), ("regret", 100 * consensus.regret, "{:.1f}")]
+    return [("rank", consensus.rank, "{:g}."), *(column for column in chances if not np.isnan(column[1]).all())]
 
 
 def _row(ranking: Numbers, m: int) -> list[str]:
@@ -98,12 +98,14 @@ def _feet(ranking: Numbers) -> list[list[str]]:
     blank = [""] * (len(_names(ranking)) - 1)
     seconds = [f"{total:.2f}" if total else "" for total in np.nansum(ranking.seconds, 0)]
     feet = [["seconds, all models", *blank, *seconds]]
-    names = dict.fromkeys(found.name for column in ranking.agreement.values() for found in column)
+    names = dict.fromkeys(measure.name for column in ranking.agreement.values() for measure in column)
     for name in names:
         cells = []
         for metric in ranking.metrics:
-            found = next((one for one in ranking.agreement.get(metric, ()) if one.name == name), None)
-            cells.append("-" if found is None else with_ends(found))
+            measure = next(
+                (candidate for candidate in ranking.agreement.get(metric, ()) if candidate.name == name), None
+            )
+            cells.append("-" if measure is None else with_ends(measure))
         feet.append([name, *blank, *cells])
     return feet
 

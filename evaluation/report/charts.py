@@ -121,7 +121,7 @@ def dots(ranking: Ranking, k: int) -> DotChart | None:
 
     Scores have no natural zero, so that the lengths of bars would mean nothing.
     """
-    order = ranking.ranked_by(k)
+    order = ranking.order_by(k)
     if not len(order):
         return None
     ends = ranking.ends(order, k)

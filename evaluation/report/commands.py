@@ -95,7 +95,7 @@ def source_of(result: Result) -> str:
     if recorded := result.details.get("source"):
         return str(recorded)
     data = result.data
-    known = datasets.published(data) or data in NAMES or data.startswith(PREFIX) or Path(data).exists()
+    known = datasets.find_published(data) or data in NAMES or data.startswith(PREFIX) or Path(data).exists()
     return data if data and known else ""
 
 

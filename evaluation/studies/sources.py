@@ -9,7 +9,7 @@ from scipy import stats
 
 from evaluation.datasets import Reading
 from evaluation.features.models import load_model
-from evaluation.ranking.truth.ground_truth import opened_splits
+from evaluation.ranking.truth.ground_truth import open_splits
 from evaluation.results.statistics import Estimate
 from evaluation.studies.claims import AGREES, DISAGREES, OPEN, Cell, Numbers, Summary, outcome
 from evaluation.studies.drawing import draw_scatter
@@ -41,7 +41,7 @@ class Sources(Study):
 
     def _measure(self, words: tuple[str, ...], lab: Lab) -> Numbers:
         source = Source(words, self.target[lab.scale], lab)
-        splits = opened_splits(source.target, Reading(root=lab.root), self.images, None)
+        splits = open_splits(source.target, Reading(root=lab.root), self.images, None)
         train, test = (source.features_of(split) for split in (splits["train"], splits["test"]))
         probs = source.probabilities(train.x)
         head = fit_logistic(train.x, train.y, PENALTY)

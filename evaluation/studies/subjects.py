@@ -15,7 +15,7 @@ from evaluation.features.checks import device_of
 from evaluation.features.models import LoadedModel
 from evaluation.ranking.inputs.benchmark import open_benchmark
 from evaluation.ranking.truth import published
-from evaluation.ranking.truth.ground_truth import GroundTruth, ground_truth, opened_splits
+from evaluation.ranking.truth.ground_truth import GroundTruth, ground_truth, open_splits
 from evaluation.studies.study import Lab
 from evaluation.studies.training import train_entry
 from evaluation.tuning.classifier import Setting, predict, train_classifier
@@ -131,7 +131,7 @@ class Subjects:
 
     def splits(self, task: str) -> Mapping[str, Split]:
         most = (TUNED["max_images"], 1000) if self.is_small else (None, None)
-        return opened_splits(task, Reading(root=self.lab.root), *most)
+        return open_splits(task, Reading(root=self.lab.root), *most)
 
     def settings(self, task: str) -> dict[str, Setting]:
         """How each trained model is tuned: as its ground truth chose in small, PAPER for all at the paper's scale."""

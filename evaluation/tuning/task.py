@@ -137,7 +137,7 @@ def _checked(splits: Mapping[str, Split]) -> dict[str, Split]:
 def _open(dataset: Any, reading: Reading) -> dict[str, Split]:
     if isinstance(dataset, Split):
         raise UserError('one open split is not enough to fine-tune: give {"train": Split, "test": Split}')
-    entry = datasets.published(dataset)
+    entry = datasets.find_published(dataset)
     known = entry.counts if entry else datasets.splits_of(dataset, reading.cache)
     wanted = [split for split in ("train", "val", "test") if split in known]
     return {split: reading.open(dataset, split) for split in wanted}

@@ -41,7 +41,7 @@ class Beliefs:
         """Return the models, lowest regret first, then highest probability; equal ones as they came."""
         names = list(self.regret)
         regret, best = (level_scores(list(values.values())) for values in (self.regret, self.best))
-        return [names[place] for place in np.lexsort((-best, regret))]
+        return [names[row] for row in np.lexsort((-best, regret))]
 
 
 def beliefs(rounds: Sequence[Round], planned: int, seed: int = 0) -> Beliefs | None:
@@ -54,7 +54,7 @@ def beliefs(rounds: Sequence[Round], planned: int, seed: int = 0) -> Beliefs | N
     last = _last_arms(rounds)
     if not last or any(arm.right is None for arm, _ in last.values()):
         return None
-    y, noise = measured(rounds, last), noise_of(list(last.values()), planned)
+    y, noise = final_accuracies(rounds, last), noise_of(list(last.values()), planned)
     likelihoods, regrets, draws = [], [], []
     rng = generator(seed, "beliefs of successive halving")
     standard = rng.standard_normal((DRAWS, len(y)))
@@ -77,21 +77,21 @@ def posterior(y: np.ndarray, noise: np.ndarray, variance: float) -> tuple[np.nda
 
     y: (M,) around 0. noise: (M, M). variance: of theta before y was seen; the level is unknown.
     """
-    own = variance * np.eye(len(y))
-    whole = own + noise + LEVEL**2
+    before = variance * np.eye(len(y))
+    whole = before + noise + LEVEL**2
     gain = variance * np.linalg.inv(whole)
     likelihood = -(y @ np.linalg.solve(whole, y) + np.linalg.slogdet(whole)[1]) / 2
-    return gain @ y, own - variance * gain, float(likelihood)
+    return gain @ y, before - variance * gain, float(likelihood)
 
 
-def measured(rounds: Sequence[Round], last: Mapping[str, tuple[Arm, int]]) -> np.ndarray:
+def final_accuracies(rounds: Sequence[Round], last: Mapping[str, tuple[Arm, int]]) -> np.ndarray:
     """Return accuracies (M,) in the last round; of models dropped before it, plus the mean gain of the others."""
     gains = np.zeros(len(rounds))
-    for place in range(len(rounds) - 2, -1, -1):
-        before = {arm.model: arm.value for arm in rounds[place].arms if len(arm.values)}
-        after = [arm.value - before[arm.model] for arm in rounds[place + 1].arms if len(arm.values)]
-        gains[place] = gains[place + 1] + (np.mean(after) if after else 0)
-    return np.array([arm.value + gains[place] for arm, place in last.values()])
+    for number in range(len(rounds) - 2, -1, -1):
+        before = {arm.model: arm.value for arm in rounds[number].arms if len(arm.values)}
+        after = [arm.value - before[arm.model] for arm in rounds[number + 1].arms if len(arm.values)]
+        gains[number] = gains[number + 1] + (np.mean(after) if after else 0)
+    return np.array([arm.value + gains[number] for arm, number in last.values()])
 
 
 def noise_of(last: Sequence[tuple[Arm, int]], planned: int) -> np.ndarray:
@@ -102,17 +102,17 @@ def noise_of(last: Sequence[tuple[Arm, int]], planned: int) -> np.ndarray:
     each = p * (1 - p)  # one more image, right with p, so that equal models and perfect ones are not certain
     images = (np.atleast_2d(np.cov(right, ddof=0)) * n + np.diag(each)) / (n + 1)
     seeds = [_of_seeds(arm.values, SEED_NOISE**2 * unit) for (arm, _), unit in zip(last, each, strict=True)]
-    halvings = planned - 1 - np.array([place for _, place in last])
+    halvings = planned - 1 - np.array([number for _, number in last])
     return images / n + np.diag(seeds + each * STEP_NOISE**2 * (2.0**halvings - 1))
 
 
 def _of_seeds(values: np.ndarray, usual: float) -> float:
     """Return the variance of the mean over seeds (S,): their own variance, drawn towards the usual one."""
-    own = np.square(values - values.mean()).sum()
-    return float((USUAL * usual + own) / (USUAL + len(values) - 1) / len(values))
+    squares = np.square(values - values.mean()).sum()
+    return float((USUAL * usual + squares) / (USUAL + len(values) - 1) / len(values))
 
 
 def _last_arms(rounds: Sequence[Round]) -> dict[str, tuple[Arm, int]]:
     """Return {model: (its arm in its last round, the place of this round)}, without models that diverged there."""
-    found = {arm.model: (arm, place) for place, one in enumerate(rounds) for arm in one.arms}
-    return {name: own for name, own in found.items() if len(own[0].values)}
+    last = {arm.model: (arm, number) for number, now in enumerate(rounds) for arm in now.arms}
+    return {name: pair for name, pair in last.items() if len(pair[0].values)}

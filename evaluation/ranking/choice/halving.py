@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.datasets import Reading, Split, published
+from evaluation.datasets import Reading, Split, find_published
 from evaluation.datasets._copies import identified, units
 from evaluation.datasets._readable import readable
 from evaluation.features.checks import as_list, check_value, different_seeds
@@ -20,11 +20,11 @@ from evaluation.features.models import Loading, name_of
 from evaluation.features.using import use_it
 from evaluation.features.zoo_members import lines_of, load_member, members, open_all
 from evaluation.protocols.fine_tune import SHARE, settings_of
-from evaluation.ranking.checks import checked_metrics
-from evaluation.ranking.choice.elimination import tuned
+from evaluation.ranking.checks import check_metrics
+from evaluation.ranking.choice.elimination import tune_in_rounds
 from evaluation.ranking.choice.rounds import Round, rounds_of
-from evaluation.ranking.inputs.candidates import sampled
-from evaluation.ranking.inputs.regions import judged_by, parts
+from evaluation.ranking.inputs.candidates import draw_images
+from evaluation.ranking.inputs.regions import parts, recipe_for
 from evaluation.ranking.inputs.runs import SHARED, Runs
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
@@ -69,12 +69,12 @@ class Halving:
 
     @property
     def steps(self) -> int:
-        return sum(arm.steps for one in self.rounds for arm in one.arms)
+        return sum(arm.steps for level in self.rounds for arm in level.arms)
 
     @property
     def seconds(self) -> float:
         """Seconds of fine-tuning, without the ranking's."""
-        return sum(arm.seconds for one in self.rounds for arm in one.arms)
+        return sum(arm.seconds for level in self.rounds for arm in level.arms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,19 +122,19 @@ def successive_halving(
     steps, first = options.steps, options.first
     settings = settings_of(grid, steps=steps, **options.how(runtime.precision))
     check_value("steps", steps, int, least=2 ** (rounds_of(first) - 1))
-    check(runtime), checked_metrics(metrics)
-    given = members(zoo)
-    models = open_all(given, lambda one: load_member(one, loading.image_size, trust=loading.trust))
+    check(runtime), check_metrics(metrics)
+    in_zoo = members(zoo)
+    models = open_all(in_zoo, lambda one: load_member(one, loading.image_size, trust=loading.trust))
     _at_least_two(models, models.left_out)
-    train, held = divided(_opened(data, reading, options.max_images), seeds[0])
-    settings = [replace(one, mirror=reading.mirrors(train.classes, train.name)) for one in settings]
-    ranked = sampled(train, options.rank_images, seeds[0])
+    train, held = divide(_open(data, reading, options.max_images), seeds[0])
+    settings = [replace(setting, mirror=reading.mirrors(train.classes, train.name)) for setting in settings]
+    ranked = draw_images(train, options.rank_images, seeds[0])
     ranking = rank(models, ranked, metrics, seed=seeds[0], say=say, cache=runtime.cache, progress=runtime.progress)
     _at_least_two(ranking.models, ranking.left_out)
     asked = [ranking.best, *ranking.order[1:first]]
     runtime = replace(runtime, workers=options.workers, say=say)
     chosen = {name: load_member(models[name]) for name in asked}
-    rounds = tuned(chosen, {"train": train, "test": held}, settings, seeds, options.sure, runtime)
+    rounds = tune_in_rounds(chosen, {"train": train, "test": held}, settings, seeds, options.sure, runtime)
     names = [ranking.models.index(name) for name in asked]
     within = float(ranking.consensus.best[names].sum())
     winner = rounds[-1].arms[0].model
@@ -146,8 +146,8 @@ def successive_halving(
         within=within,
         train=len(train),
         held_out=len(held),
-        checkpoint=name_of(given[winner], chosen[winner]),
-        use=tuple(use_it(given[winner], chosen[winner], loading.image_size, loading.trust)),
+        checkpoint=name_of(in_zoo[winner], chosen[winner]),
+        use=tuple(use_it(in_zoo[winner], chosen[winner], loading.image_size, loading.trust)),
         whole_steps=len(ranking.models) * (len(rates) + len(seeds)) * steps,
     )
 
@@ -158,7 +158,7 @@ def _at_least_two(models: Sized, left_out: Mapping[str, str]) -> None:
         raise UserError(f"the zoo has {len(models)} usable model: successive halving chooses among at least 2{why}")
 
 
-def divided(split: Split, seed: int, share: float = SHARE) -> tuple[Split, Split]:
+def divide(split: Split, seed: int, share: float = SHARE) -> tuple[Split, Split]:
     """Return a split without the held-out images, and these: a share of each class; a group stays together,
     and so do copies of an image."""
     names, start, member = units(split.ids, identified(split).pixel_digests, split.groups)
@@ -168,11 +168,11 @@ def divided(split: Split, seed: int, share: float = SHARE) -> tuple[Split, Split
     return split.take(np.flatnonzero(~out)), split.take(np.flatnonzero(out))
 
 
-def _opened(data: Any, reading: Reading, max_images: int | None) -> Split:
+def _open(data: Any, reading: Reading, max_images: int | None) -> Split:
     if data is None:
         raise UserError("name the task: data=clipart, or data=PATH/TO/IMAGES")
-    if found := parts(data):
-        recipe, _ = judged_by(found[0])
+    if prefix_and_set := parts(data):
+        recipe, _ = recipe_for(prefix_and_set[0])
         raise UserError(f"{data}: only classifiers are tuned here; rank with data={data}, then use recipes/{recipe}.py")
-    entry = published(data)
-    return readable(sampled(reading.open(data, entry.train if entry else "train"), max_images, 0))
+    entry = find_published(data)
+    return readable(draw_images(reading.open(data, entry.train if entry else "train"), max_images, 0))

@@ -33,64 +33,64 @@ def choose(zoo: Any, data: Any, *, out: str | Path, pictures: bool = True, **how
     """
     if not zoo:
         raise UserError("name the models to choose from: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0]")
-    found = successive_halving(zoo, data, out=out, say=lambda line: say.line(f"          {line}"), **how)
+    halving = successive_halving(zoo, data, out=out, say=lambda line: say.line(f"          {line}"), **how)
     name = file_names([str(data)])[str(data)]
-    for line in lines(found):
+    for line in lines(halving):
         say.line(line)
     file = Path(out) / f"{name}.json"
     with exclusive(file, "a choice"):
-        written = [write(found, file)]
+        written = [write(halving, file)]
         if pictures:
-            written.append(plot(found, Path(out) / f"{name}.png"))
+            written.append(plot(halving, Path(out) / f"{name}.png"))
     say.line(f"written   {', '.join(map(str, written))}")
-    for line in found.use:
+    for line in halving.use:
         say.line(line)
-    say.line(f"next      {next_command(found, data, how)}")
-    return found
+    say.line(f"next      {next_command(halving, data, how)}")
+    return halving
 
 
 def lines(found: Halving) -> list[str]:
     """Return the rounds, the choice with its probability, and the cost beside that of tuning every model."""
-    told = []
-    for number, one in enumerate(found.rounds, 1):
-        told += _round(number, one, found.held_out, number == len(found.rounds))
+    text = []
+    for number, level in enumerate(found.rounds, 1):
+        text += _round(number, level, found.held_out, number == len(found.rounds))
     sure = "" if math.isnan(found.probability) else f"; {100 * found.probability:.0f} % to be the best of those tuned"
-    told += [f"note      {note}" for note in found.ranking.notes]
-    told += lines_of(found.ranking.left_out)
+    text += [f"note      {note}" for note in found.ranking.notes]
+    text += lines_of(found.ranking.left_out)
     last = found.rounds[-1]
-    told.append(f"best      {found.data}: {found.winner}, lr {found.lr:g}{sure}")
+    text.append(f"best      {found.data}: {found.winner}, lr {found.lr:g}{sure}")
     first, n = len(found.rounds[0].arms), len(found.ranking.models)
     if first < n and not math.isnan(found.within):
-        told.append(
+        text.append(
             f"          the best of all {n} is among the {first} tuned with {100 * found.within:.0f} %, by the metrics"
         )
     spent, whole = found.steps, found.whole_steps
-    told.append(f"cost      {spent:,} steps of fine-tuning, {found.seconds:.0f} s")
+    text.append(f"cost      {spent:,} steps of fine-tuning, {found.seconds:.0f} s")
     if whole > spent:
-        told[-1] += (
+        text[-1] += (
             f"; every model with each rate, and with its best one each seed, takes {whole:,} ({whole / spent:.1f} "
             "times as many)"
         )
     if last.arms[0].right is not None:
-        told.append(
+        text.append(
             f"note      the winner's accuracy on {found.held_out} held-out images of train is optimistic, as it was "
             "chosen by it"
         )
         if found.held_out < FEW:
-            told.append(f"note      {found.held_out} held-out images are few: the probabilities are uncertain")
-    return told
+            text.append(f"note      {found.held_out} held-out images are few: the probabilities are uncertain")
+    return text
 
 
 def _round(number: int, one: Round, n: int, last: bool) -> list[str]:
-    told = [
+    text = [
         f"round {number}   {one.steps} steps, {len(one.seeds)} seed{'s' * (len(one.seeds) > 1)}, {n} held-out images"
     ]
-    for place, arm in enumerate(one.arms):
-        goes = "dropped" if place >= one.kept else "chosen" if last else "kept"
-        told.append(
+    for rank, arm in enumerate(one.arms):
+        goes = "dropped" if rank >= one.kept else "chosen" if last else "kept"
+        text.append(
             f"  {_percent(arm)}{_sure(one, arm)}  lr {arm.lrs[0] if arm.lrs else math.nan:<7g} {goes:<8} {arm.model}"
         )
-    return told
+    return text
 
 
 def _sure(one: Round, arm: Arm) -> str:
@@ -107,24 +107,24 @@ def next_command(found: Halving, data: Any, how: Mapping[str, Any]) -> str:
     grid = {"lr": [found.lr], "weight_decay": [how["weight_decay"]], "optimizer": how["optimizer"]}
     tuned = {f"fine_tune.{name}": how[name] for name in ("steps", "batch_size", "seeds", "crop")}
     tuned |= {"fine_tune.precision": how["precision"]} if how["precision"] != Options.precision else {}
-    kept = {name: how[name] for name in ("image_size", "trust") if how[name]}
-    kept |= {"root": how["root"]} if how["root"] != "data" else {}
+    unusual = {name: how[name] for name in ("image_size", "trust") if how[name]}
+    unusual |= {"root": how["root"]} if how["root"] != "data" else {}
     usual = {**AS_USUAL.values, "mirror": None}
-    kept |= {name: how[name] for name in usual if how[name] != usual[name]}
+    unusual |= {name: how[name] for name in usual if how[name] != usual[name]}
     asked = {"checkpoint": found.checkpoint, "data": data, "protocols": ["fine_tune"], "fine_tune.grid": grid}
-    return f"python recipes/evaluate.py {words({**asked, **tuned, **kept})}"
+    return f"python recipes/evaluate.py {words({**asked, **tuned, **unusual})}"
 
 
 def write(found: Halving, path: Path) -> Path:
     """Write the outcome as JSON, atomically, and return its path."""
     rounds = [
         {
-            "steps": one.steps,
-            "seeds": list(one.seeds),
-            "kept": [arm.model for arm in one.arms[: one.kept]],
-            "models": {arm.model: _arm(arm) | _chances(one, arm) for arm in one.arms},
+            "steps": level.steps,
+            "seeds": list(level.seeds),
+            "kept": [arm.model for arm in level.arms[: level.kept]],
+            "models": {arm.model: _arm(arm) | _chances(level, arm) for arm in level.arms},
         }
-        for one in found.rounds
+        for level in found.rounds
     ]
     content = {
         "data": found.data,
@@ -161,17 +161,17 @@ def plot(found: Halving, path: Path) -> Path:
     figure = Figure(figsize=(7, 0.8 + max(2.6, 0.28 * len(found.rounds[0].arms))), layout="constrained")
     axis = figure.subplots()
     for arm in reversed(found.rounds[0].arms):
-        own = _curve(found, arm.model)
+        points = _curve(found, arm.model)
         won = arm.model == found.winner
-        if not own:
+        if not points:
             continue
-        steps, values = map(np.array, zip(*own, strict=True))
+        steps, values = map(np.array, zip(*points, strict=True))
         whiskers = _whiskers(values, found.held_out) if arm.right is not None else None
         style = {"color": FIRST if won else OTHERS, "markersize": 4, "elinewidth": 0.9, "zorder": 2 + won}
         axis.errorbar(steps, values, yerr=whiskers, fmt="o-", **style)
     _label(axis, found)
     axis.set_xscale("log", base=2)
-    ticks = [one.steps for one in found.rounds]
+    ticks = [level.steps for level in found.rounds]
     axis.set_xticks(ticks, list(map(str, ticks)))
     axis.minorticks_off()
     axis.set_xlim(ticks[0] * 0.9, ticks[-1] * 2)
@@ -193,9 +193,9 @@ def _whiskers(values: np.ndarray, n: int) -> np.ndarray:
 def _curve(found: Halving, model: str) -> list[tuple[int, float]]:
     """Return the steps and the accuracy in percent of the rounds in which a model did not diverge."""
     return [
-        (one.steps, 100 * arm.value)
-        for one in found.rounds
-        for arm in one.arms
+        (level.steps, 100 * arm.value)
+        for level in found.rounds
+        for arm in level.arms
         if arm.model == model and len(arm.values)
     ]
 
@@ -206,6 +206,6 @@ def _label(axis: Any, found: Halving) -> None:
     last = [(*_curve(found, arm.model)[-1], arm.model) for arm in found.rounds[0].arms if _curve(found, arm.model)]
     height: dict[int, float] = {}
     for steps, value, model in sorted(last):
-        place = height[steps] = max(value, height.get(steps, -math.inf) + GAP * (high - low))
+        height_of_label = height[steps] = max(value, height.get(steps, -math.inf) + GAP * (high - low))
         colour = INK if model == found.winner else QUIET
-        axis.text(steps * 1.06, place, short(model), fontsize=7, va="center", color=colour, parse_math=False)
+        axis.text(steps * 1.06, height_of_label, short(model), fontsize=7, va="center", color=colour, parse_math=False)

@@ -74,22 +74,22 @@ def best_layers(
     Returns the models by their corrected score, first the best.
     Raises UserError for a metric without a score of one model's features, and for several labels an image.
     """
-    spec = checked_metric(metric)
+    spec = check_metric(metric)
     check_task(task)
-    found = []
-    for name, one in models.items():
-        model = load_member(one)
+    by_model = []
+    for name, member in models.items():
+        model = load_member(member)
         names = (*_readable(model), OWN)
         runtime.say(f"layers of {name}: {', '.join(names)}")
         samples = []
         for layer in names:
             features = features_of(model if layer == OWN else at_pooling(model, layer), task, reading, runtime)
             samples.append(as_sample(features, runtime=replace(ON_CPU, seed=runtime.seed)))
-        found.append(of_samples(name, names, samples, spec, splits, runtime.seed))
-    return sorted(found, key=lambda one: -np.nan_to_num(one.corrected, nan=-np.inf))
+        by_model.append(of_samples(name, names, samples, spec, splits, runtime.seed))
+    return sorted(by_model, key=lambda one: -np.nan_to_num(one.corrected, nan=-np.inf))
 
 
-def checked_metric(metric: str) -> Spec:
+def check_metric(metric: str) -> Spec:
     """Parse a metric that scores the features of one model. Raises UserError for others."""
     spec = parse(metric)
     if set(spec.needs) != {"features"} or not spec.reads_features or spec.over_zoo is not None:
@@ -116,24 +116,24 @@ def of_samples(
         halves.append([[of_part(spec, sample.take(part)).value for sample in samples] for part in parts])
     both = np.array(halves)  # (splits, 2, L)
     chosen, elsewhere = both.reshape(-1, len(samples)), both[:, ::-1].reshape(-1, len(samples))
-    own = elsewhere[:, -1]
+    own_scores = elsewhere[:, -1]
     picked = np.array([there[_best(here)] for here, there in zip(chosen, elsewhere, strict=True)])
-    picked = np.where(np.isnan(picked), own, picked)  # a half on which the metric refuses the chosen layer
-    better = float((picked > own).mean())
+    picked = np.where(np.isnan(picked), own_scores, picked)  # a half on which the metric refuses the chosen layer
+    better = float((picked > own_scores).mean())
     whole = np.array([of_part(spec, sample).value for sample in samples])
-    return Layers(name, tuple(names), whole, float(picked.mean()), float(own.mean()), better)
+    return Layers(name, tuple(names), whole, float(picked.mean()), float(own_scores.mean()), better)
 
 
 def _readable(model: LoadedModel) -> tuple[str, ...]:
     """Return the poolings and layers that the network has, beside its own features."""
-    found = []
+    readable = []
     for layer in (*layers(model.backbone), *POOLINGS):
         try:
             at_pooling(model, layer)
         except UserError:
             continue
-        found.append(layer)
-    return tuple(found)
+        readable.append(layer)
+    return tuple(readable)
 
 
 def _best(scores: np.ndarray) -> int:
@@ -147,24 +147,24 @@ def _best(scores: np.ndarray) -> int:
 def table(found: Sequence[Layers], metric: str) -> str:
     """Return the table: the models in this order, with every layer's score on all images."""
     rows = [["model", "best layer", metric, f"own {metric}", "better in", "layers on all images"]]
-    for one in found:
-        each = "  ".join(f"{name} {score:.3g}" for name, score in zip(one.names, one.scores, strict=True))
-        numbers = [f"{one.corrected:.4g}", f"{one.own:.4g}", f"{100 * one.better:.0f} %"]
-        rows.append([one.model, one.chosen, *numbers, each])
+    for of_model in found:
+        each = "  ".join(f"{name} {score:.3g}" for name, score in zip(of_model.names, of_model.scores, strict=True))
+        numbers = [f"{of_model.corrected:.4g}", f"{of_model.own:.4g}", f"{100 * of_model.better:.0f} %"]
+        rows.append([of_model.model, of_model.chosen, *numbers, each])
     return align(rows)
 
 
 def write(found: Sequence[Layers], metric: str, path: Path) -> Path:
     """Write the layers as JSON, atomically, and return the path."""
     models = {
-        one.model: {
-            "chosen": one.chosen,
-            "corrected": _number(one.corrected),
-            "own": _number(one.own),
-            "better": one.better,
-            "layers": {name: _number(score) for name, score in zip(one.names, one.scores, strict=True)},
+        of_model.model: {
+            "chosen": of_model.chosen,
+            "corrected": _number(of_model.corrected),
+            "own": _number(of_model.own),
+            "better": of_model.better,
+            "layers": {name: _number(score) for name, score in zip(of_model.names, of_model.scores, strict=True)},
         }
-        for one in found
+        for of_model in found
     }
     write_text(path, json.dumps({"metric": metric, "models": models}, indent=1, allow_nan=False) + "\n")
     return path

@@ -44,7 +44,7 @@ class Round:
     regret: Mapping[str, float] = field(default_factory=dict)
 
 
-def planned(models: int, rates: int, seeds: int, steps: int) -> tuple[int, int]:
+def count_runs(models: int, rates: int, seeds: int, steps: int) -> tuple[int, int]:
     """Return the runs of all rounds, and their steps, if none ends early. seeds, steps: of the last round."""
     runs = total = 0
     for left in reversed(range(rounds_of(models))):  # rounds after this one

@@ -59,24 +59,24 @@ def _of_timm(title: str, architecture: str, tag: str = "", origin: str = "") -> 
     return Member(title, f"timm:{architecture}", files, where, f"{architecture}.{tag}" if tag else "")
 
 
-def _published(title: str, name: str) -> Member:
+def _member_of(title: str, name: str) -> Member:
     checkpoint = CHECKPOINTS[name]
     return Member(title, f"published:{name}", checkpoint.files, checkpoint.source)
 
 
 _PED = (
-    _published("BYOL", "byol"),
-    _published("Deepclusterv2", "deepcluster-v2"),
-    _published("Infomin", "infomin"),
-    _published("InsDis", "insdis"),
-    _published("MoCov1", "moco-v1"),
-    _published("MoCov2", "moco-v2"),
-    _published("PCLv1", "pcl-v1"),
-    _published("PCLv2", "pcl-v2"),
-    _published("Sela-v2", "sela-v2"),
-    _published("SimCLRv1", "simclr-v1"),
-    _published("SimCLRv2", "simclr-v2"),
-    _published("Swav", "swav"),
+    _member_of("BYOL", "byol"),
+    _member_of("Deepclusterv2", "deepcluster-v2"),
+    _member_of("Infomin", "infomin"),
+    _member_of("InsDis", "insdis"),
+    _member_of("MoCov1", "moco-v1"),
+    _member_of("MoCov2", "moco-v2"),
+    _member_of("PCLv1", "pcl-v1"),
+    _member_of("PCLv2", "pcl-v2"),
+    _member_of("Sela-v2", "sela-v2"),
+    _member_of("SimCLRv1", "simclr-v1"),
+    _member_of("SimCLRv2", "simclr-v2"),
+    _member_of("Swav", "swav"),
 )
 _ITM = (
     _of_timm("DenseNet-121", "densenet121", "tv_in1k"),
@@ -115,15 +115,15 @@ def open_benchmark(
         raise UserError(f"there is no benchmark {name!r}: {nearest(name, BENCHMARKS)}")
     members, sets = BENCHMARKS[name]
     folder, root = Path(checkpoints).expanduser(), Path(root).expanduser()
-    found = {member.title: _model(member, folder, download) for member in members}
-    absent = [_said(member) for member in members if found[member.title] is None]
-    unopened = [said for one in sets if (said := _missing(one, root))]
+    models = {member.title: _model(member, folder, download) for member in members}
+    absent = [_describe(member) for member in members if models[member.title] is None]
+    unopened = [fault for source in sets if (fault := _missing(source, root))]
     if absent or unopened:
         raise UserError(
             f"the benchmark {name} needs {len(members)} models and {len(sets)} data sets.",
-            [*_listed("model", folder, absent), *_listed("data set", root, unopened)],
+            [*_list_missing("model", folder, absent), *_list_missing("data set", root, unopened)],
         )
-    return Benchmark(name, {title: model for title, model in found.items() if model}, list(sets), root)
+    return Benchmark(name, {title: model for title, model in models.items() if model}, list(sets), root)
 
 
 def with_one_label(split: Split) -> tuple[Split, str]:
@@ -134,8 +134,8 @@ def with_one_label(split: Split) -> tuple[Split, str]:
     """
     if split.y.ndim == 1:
         return split, ""
-    said = f"{split.name}: each image has the first of its classes, as in the authors' code; the accuracies count all"
-    return replace(split, y=split.y.argmax(1).astype(np.int64)), said
+    line = f"{split.name}: each image has the first of its classes, as in the authors' code; the accuracies count all"
+    return replace(split, y=split.y.argmax(1).astype(np.int64)), line
 
 
 def _model(member: Member, folder: Path, download: bool) -> str | None:
@@ -157,7 +157,7 @@ def _is_cached(name: str) -> bool:
     )
 
 
-def _said(member: Member) -> str:
+def _describe(member: Member) -> str:
     fetched = "; or download=True, which lets timm get it" if member.timm else ""
     return f"{member.title}: {' or '.join(member.files)}, from {member.origin}{fetched}"
 
@@ -173,7 +173,7 @@ def _missing(name: str, root: Path) -> str:
     return ""
 
 
-def _listed(kind: str, folder: Path, lines: list[str]) -> list[str]:
+def _list_missing(kind: str, folder: Path, lines: list[str]) -> list[str]:
     verb = "is" if len(lines) == 1 else "are"
     title = f"{counted(len(lines), kind)} {verb} missing in {folder.absolute()}:"
     return [title, *(f"  {line}" for line in lines)] if lines else []

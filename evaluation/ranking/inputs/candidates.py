@@ -18,7 +18,7 @@ from evaluation.features.untrained import with_random_weights
 from evaluation.features.zoo_members import Closed, Members, load_member, open_all
 from evaluation.ranking.inputs.references import CARD
 from evaluation.ranking.inputs.samples import ON_CPU, as_sample
-from evaluation.ranking.inputs.source_heads import CLUSTER_COUNT, SOURCES, SourceHead, checked_source, source_head
+from evaluation.ranking.inputs.source_heads import CLUSTER_COUNT, SOURCES, SourceHead, check_source, source_head
 from evaluation.transferability.base import Sample
 from evaluation.transferability.param_count import param_count
 from sslkit.data.held_out import draw_keys
@@ -51,7 +51,7 @@ class Candidate:
 
 def are_arrays(zoo: Any) -> bool:
     """Return True if a zoo is a mapping of names to given features: Features, or tuples or lists (x, y)."""
-    return isinstance(zoo, Mapping) and any(isinstance(one, (Features, tuple, list)) for one in zoo.values())
+    return isinstance(zoo, Mapping) and any(isinstance(features, (Features, tuple, list)) for features in zoo.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +89,9 @@ SHARED = (*LOADED, *READ, *CROPPED, "on_error", "precision", "batch_size", "work
 
 def check_at_hand(options: Options, *context: Any) -> None:
     """Raises UserError for given features that come with an option of models and data sets."""
-    for part in (options, *context):
-        for name, value in vars(part).items():
-            if name not in OF_METRICS and value != vars(type(part)())[name]:
+    for settings in (options, *context):
+        for name, value in vars(settings).items():
+            if name not in OF_METRICS and value != vars(type(settings)())[name]:
                 raise UserError(f"{name} is for models and a data set; given features are ranked unchanged")
 
 
@@ -100,17 +100,19 @@ def of_arrays(zoo: Mapping[str, Any], runtime: Runtime = ON_CPU) -> list[Candida
 
     Raises UserError.
     """
-    found = []
-    for name, given in zoo.items():
-        if not isinstance(given, Features) and not (isinstance(given, (tuple, list)) and len(given) == 2):
-            raise UserError(f"{name} must be Features or a pair (x, y), as the others are; not {type(given).__name__}")
-        x, y = (given, None) if isinstance(given, Features) else given
+    candidates = []
+    for name, features in zoo.items():
+        if not isinstance(features, Features) and not (isinstance(features, (tuple, list)) and len(features) == 2):
+            raise UserError(
+                f"{name} must be Features or a pair (x, y), as the others are; not {type(features).__name__}"
+            )
+        x, y = (features, None) if isinstance(features, Features) else features
         try:
-            found.append(Candidate(name, as_sample(x, y, runtime=runtime), _notes_of(given)))
+            candidates.append(Candidate(name, as_sample(x, y, runtime=runtime), _notes_of(features)))
         except UserError as error:
             raise UserError(f"{name}: {error}") from error
-    _check_names({name: given.labelled().ids for name, given in zoo.items() if getattr(given, "data", "")})
-    return same_images(found)
+    _check_names({name: features.labelled().ids for name, features in zoo.items() if getattr(features, "data", "")})
+    return same_images(candidates)
 
 
 def _check_names(ids: Mapping[str, np.ndarray]) -> None:
@@ -118,13 +120,13 @@ def _check_names(ids: Mapping[str, np.ndarray]) -> None:
 
     ids: of features of a data set; those of plain arrays are of the features.
     """
-    for name, own in ids.items():
+    for name, names in ids.items():
         first, usual = next(iter(ids.items()))
-        if len(own) == len(usual) and (unequal := np.flatnonzero(own != usual)).size:
+        if len(names) == len(usual) and (unequal := np.flatnonzero(names != usual)).size:
             row = int(unequal[0])
             raise UserError(
                 f"{first} and {name} are features of other images, or in another order: row {row} is {usual[row]} and "
-                f"{own[row]}; a ranking compares models on the same images"
+                f"{names[row]}; a ranking compares models on the same images"
             )
 
 
@@ -150,32 +152,32 @@ def of_models(
     def load(one: Any) -> LoadedModel:
         return load_member(one, **vars(loading))
 
-    checked_source(options.source, options.clusters)
+    check_source(options.source, options.clusters)
     models, how = open_all(zoo, load), (reading, replace(runtime, device="auto"))
-    task = sampled(reading.open(dataset, options.split), options.max_images, runtime.seed)
+    task = draw_images(reading.open(dataset, options.split), options.max_images, runtime.seed)
     judged = Judged(dataset, options.split, reading.cache)  # opened if a card may know its images
 
     def candidate(name: str, one: LoadedModel | Closed) -> Candidate:
         model = one.open() if isinstance(one, Closed) else one
         head, lacks = None, {}
         if "source_probs" in needs and (model.entry or model.classifier):
-            head = _tried(lacks, "source_probs", lambda: source_head(model, options.source, options.clusters, *how))
+            head = _try(lacks, "source_probs", lambda: source_head(model, options.source, options.clusters, *how))
             if head is not None and _is_circular(head, model, judged):
                 head, lacks["source_probs"] = None, CIRCULAR
-        statistics = _tried(lacks, "reference", lambda: options.reference.of(name, model, *how))
+        statistics = _try(lacks, "reference", lambda: options.reference.of(name, model, *how))
         runtime.say(f"features of {len(task):,} images of {task.name}: {name}")
         features = features_of(model, task, *how)
-        found = _candidate(name, model, features, task.boxes, head, statistics, runtime)
-        notes = filter(None, (*found.notes, seen(model.card, judged)))
-        found = replace(found, source=head, lacks=lacks, notes=tuple(notes), image_size=model.image_size)
+        made = _candidate(name, model, features, task.boxes, head, statistics, runtime)
+        notes = filter(None, (*made.notes, seen(model.card, judged)))
+        made = replace(made, source=head, lacks=lacks, notes=tuple(notes), image_size=model.image_size)
         if "untrained" not in needs:
-            return found
+            return made
         runtime.say(f"features of the same images: {name} with random weights")
-        return _beside_untrained(found, model, task, how)
+        return _beside_untrained(made, model, task, how)
 
-    found = models.of_each(candidate, spare_all=True)
-    same_images(list(found.values()))
-    return found
+    candidates = models.of_each(candidate, spare_all=True)
+    same_images(list(candidates.values()))
+    return candidates
 
 
 def _is_circular(head: SourceHead, model: LoadedModel, judged: Judged) -> bool:
@@ -185,7 +187,7 @@ def _is_circular(head: SourceHead, model: LoadedModel, judged: Judged) -> bool:
     return head.data == str(judged.data) or bool(seen({"data": model.card.get("data", {})}, judged))
 
 
-def sampled(task: Split, max_images: int | None, seed: int) -> Split:
+def draw_images(task: Split, max_images: int | None, seed: int) -> Split:
     """Return the labelled images of a split, or `max_images` of them, the same number of each class.
 
     With several labels per image, `max_images` are drawn from all. Raises UserError if max_images is too small.
@@ -204,7 +206,7 @@ def sampled(task: Split, max_images: int | None, seed: int) -> Split:
     return task if len(rows) == len(task) else task.take(rows)
 
 
-def _tried(lacks: dict[str, str], what: str, make: Callable[[], Any]) -> Any:
+def _try(lacks: dict[str, str], what: str, make: Callable[[], Any]) -> Any:
     """Return `make()`, or None with the reason in `lacks`: the model is then ranked by the other metrics."""
     try:
         return make()
@@ -223,8 +225,8 @@ def _candidate(
     runtime: Runtime,
 ) -> Candidate:
     probs = None if head is None else source_probs(model, features, head.layers)
-    given = {"source_probs": probs, "reference": reference, "model": param_count(model), "boxes": boxes}
-    return Candidate(name, as_sample(features, **given, runtime=runtime), _notes_of(features))
+    inputs = {"source_probs": probs, "reference": reference, "model": param_count(model), "boxes": boxes}
+    return Candidate(name, as_sample(features, **inputs, runtime=runtime), _notes_of(features))
 
 
 def _beside_untrained(candidate: Candidate, model: LoadedModel, task: Split, how: tuple[Reading, Runtime]) -> Candidate:
@@ -233,11 +235,11 @@ def _beside_untrained(candidate: Candidate, model: LoadedModel, task: Split, how
     if twin is None:
         return candidate
     features = features_of(twin, task, *how)
-    own = candidate.sample
-    if len(features.x) != len(own):
-        raise UserError(f"{twin.name} has features of {len(features.x)} images, {candidate.name} of {len(own)}")
-    x = as_sample(features, runtime=Runtime(device=own.device)).x
-    return replace(candidate, sample=replace(own, untrained=x))
+    sample = candidate.sample
+    if len(features.x) != len(sample):
+        raise UserError(f"{twin.name} has features of {len(features.x)} images, {candidate.name} of {len(sample)}")
+    x = as_sample(features, runtime=Runtime(device=sample.device)).x
+    return replace(candidate, sample=replace(sample, untrained=x))
 
 
 def _notes_of(given: Any) -> tuple[str, ...]:

@@ -19,20 +19,20 @@ def _doubts(x: Tensor) -> tuple[str, ...]:
     constant = constant_columns(x)
     if constant == d:
         return (f"all {n} rows of features are equal: the score is meaningless",)
-    said = (f"{constant} of {d} columns of features are constant",) if 2 * constant > d else ()
+    lines = (f"{constant} of {d} columns of features are constant",) if 2 * constant > d else ()
     rows = distinct_rows(x)
     if 2 * rows <= n:
-        said += (f"only {rows} of {n} rows of features differ: the model maps the other images to equal features",)
-    varied = (~_constant(_spaced(x, 0), x.dtype)).nonzero()[:, 0]
+        lines += (f"only {rows} of {n} rows of features differ: the model maps the other images to equal features",)
+    varied = (~_constant(_evenly_spaced(x, 0), x.dtype)).nonzero()[:, 0]
     columns = distinct_rows(x.T, varied)
     if len(varied) > 1 and 2 * columns <= len(varied):
-        said += (f"only {columns} of {len(varied)} columns of features differ: the others repeat them",)
-    return said
+        lines += (f"only {columns} of {len(varied)} columns of features differ: the others repeat them",)
+    return lines
 
 
 def constant_columns(x: Tensor) -> int:
     """Count the columns of (N, D) that are constant up to rounding; a lower bound if half of them or fewer."""
-    seemingly = _constant(_spaced(x, 0), x.dtype)
+    seemingly = _constant(_evenly_spaced(x, 0), x.dtype)
     if 2 * int(seemingly.sum()) <= x.shape[1]:
         return 0
     low, high = x[0].clone(), x[0].clone()
@@ -46,16 +46,16 @@ def distinct_rows(x: Tensor, rows: Tensor | None = None) -> int:
 
     rows: (n,) the rows to count; None for all.
     """
-    few = _spaced(x, 1) if rows is None else _spaced(x, 1)[rows]
-    found = len(torch.unique(fingerprints(few)))
-    if 2 * found > len(few):
-        return found
+    few = _evenly_spaced(x, 1) if rows is None else _evenly_spaced(x, 1)[rows]
+    distinct = len(torch.unique(fingerprints(few)))
+    if 2 * distinct > len(few):
+        return distinct
     return len(torch.unique(row_marks(x if rows is None else x[rows])))
 
 
 def row_marks(x: Tensor) -> Tensor:
     """Return the fingerprints (N,) of rows (N, D), without a float64 copy of all of them."""
-    return torch.cat([fingerprints(part) for part in x.split(max(BLOCK // x.shape[1], 1))])
+    return torch.cat([fingerprints(block) for block in x.split(max(BLOCK // x.shape[1], 1))])
 
 
 def fingerprints(x: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ def _constant(rows: Tensor, kind: torch.dtype) -> Tensor:
     return high - low <= STEPS * torch.finfo(kind).eps * torch.maximum(low.abs(), high.abs())
 
 
-def _spaced(x: Tensor, dim: int) -> Tensor:
+def _evenly_spaced(x: Tensor, dim: int) -> Tensor:
     """Return FEW rows (dim=0) or columns (dim=1), evenly spaced."""
     size = x.shape[dim]
     places = torch.linspace(0, size - 1, min(size, FEW), dtype=torch.float64).round().long().to(x.device)

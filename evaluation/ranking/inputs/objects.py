@@ -44,21 +44,21 @@ def open_objects(source: str | Boxes, split: str = "train", reading: Reading = A
     order = np.argsort(draw_keys([str(name) for name in boxes.ids], seed, "objects"), kind="stable")
     for row in order:
         target = boxes.target(int(row))
-        kept = (~target["iscrowd"] & ~target["difficult"]).nonzero()[:, 0]
-        if not len(kept):
+        usable = (~target["iscrowd"] & ~target["difficult"]).nonzero()[:, 0]
+        if not len(usable):
             continue
         image = boxes.pixels[int(row)]
-        for k in kept.tolist():
+        for k in usable.tolist():
             places = [(target["boxes"][k], int(target["labels"][k]) - 1)]
             for overlap, reach in ((NEAR, 0.75), (FAR, None)):
                 beside = _beside(target["boxes"], k, image.shape[-2:], overlap, reach, rng)
                 places += [] if beside is None else [(beside, len(boxes.classes))]
             for number, (box, label) in enumerate(places):
-                pixels.append(cropped(image, box))
+                pixels.append(crop(image, box))
                 labels.append(label)
                 names.append(f"{boxes.ids[row]} {k} {number}")
                 where.append(shares(box, image) if label < len(boxes.classes) else [np.nan] * 4)
-        objects += len(kept)
+        objects += len(usable)
         if objects >= MOST:
             break
     if not labels:
@@ -66,7 +66,7 @@ def open_objects(source: str | Boxes, split: str = "train", reading: Reading = A
     return _split(boxes, np.stack(pixels), np.array(labels), np.array(names), np.array(where))
 
 
-def cropped(image: Tensor, box: Tensor) -> np.ndarray:
+def crop(image: Tensor, box: Tensor) -> np.ndarray:
     """Return the square (3, SIDE, SIDE) uint8 about a box. image: (3, H, W) uint8; its edge goes on outside of it.
 
     box: (4,) left, upper, right, lower.
@@ -78,8 +78,8 @@ def cropped(image: Tensor, box: Tensor) -> np.ndarray:
         for middle, size in (((upper + lower) / 2, image.shape[-2]), ((left + right) / 2, image.shape[-1]))
     )
     square = image[:, rows][:, :, columns].float()
-    found = interpolate(square[None], (SIDE, SIDE), mode="bilinear", antialias=True, align_corners=False)[0]
-    return found.round().clamp(0, 255).byte().numpy()
+    resized = interpolate(square[None], (SIDE, SIDE), mode="bilinear", antialias=True, align_corners=False)[0]
+    return resized.round().clamp(0, 255).byte().numpy()
 
 
 def _beside(
@@ -102,9 +102,9 @@ def _beside(
             left, upper = rng.uniform(0, max(size[1] - width, 1)), rng.uniform(0, max(size[0] - height, 1))
         else:
             left, upper = (boxes[k, :2].numpy() + rng.uniform(-reach, reach, 2) * (width, height)).tolist()
-        found = torch.tensor([left, upper, left + width, upper + height], dtype=boxes.dtype)
-        if overlap[0] <= float(box_iou(found[None], boxes).max()) <= overlap[1]:
-            return found
+        box = torch.tensor([left, upper, left + width, upper + height], dtype=boxes.dtype)
+        if overlap[0] <= float(box_iou(box[None], boxes).max()) <= overlap[1]:
+            return box
     return None
 
 

@@ -43,7 +43,7 @@ class Reference:
     table: Mapping[str, Statistics] = field(default_factory=dict)
     found: dict[str, tuple[tuple[Any, ...], Statistics]] = field(default_factory=dict, repr=False)
 
-    def of(self, name: str, model: LoadedModel, reading: Reading, runtime: Runtime) -> Statistics | None:
+    def statistics_of(self, name: str, model: LoadedModel, reading: Reading, runtime: Runtime) -> Statistics | None:
         """Return mean (D,) and std (D,) of a model's features; None for the task's own.
 
         Raises UserError for a model that the file lacks, and for statistics of another number of features.
@@ -51,8 +51,8 @@ class Reference:
         if self.asked == TASK:
             return None
         if self.asked == CARD:
-            known = model.entry.card.get("features") if model.entry else None
-            return (known["mean"], known["std"]) if known and "mean" in known else None
+            stored = model.entry.card.get("features") if model.entry else None
+            return (stored["mean"], stored["std"]) if stored and "mean" in stored else None
         if self.split is not None:
             read = (reading.resize, reading.interpolation, *reading.values.values(), runtime.precision)
             key = (model.digest, model.image_size, model.mean, model.std, *read)
@@ -98,8 +98,8 @@ def open_reference(asked: Any, reading: Reading = AS_USUAL) -> Reference:
     if isinstance(asked, Split):
         return Reference(asked.name, asked)
     text = str(asked)
-    if Path(text).suffix in FILES and (found := _table(Path(text))) is not None:
-        return Reference(text, table=found)
+    if Path(text).suffix in FILES and (table := _table(Path(text))) is not None:
+        return Reference(text, table=table)
     parts = splits_of(text, reading.cache) if not note_of(text, reading.cache) else ("all",)
     split = "test" if "test" in parts else parts[0]
     return Reference(text, reading.open(text, split, needs_labels=False))
@@ -107,10 +107,14 @@ def open_reference(asked: Any, reading: Reading = AS_USUAL) -> Reference:
 
 def write_reference(reference: Reference, models: Members[Any], path: Path) -> Path | None:
     """Write the statistics that were computed from a data set, for `reference=PATH`; None if there are none."""
-    known = {name: reference.found[name][1] for name in models if name in reference.found}
-    if not known:
+    computed = {name: reference.found[name][1] for name in models if name in reference.found}
+    if not computed:
         return None
-    arrays = {f"{name}/{part}": value for name, pair in known.items() for part, value in zip(PARTS, pair, strict=True)}
+    arrays = {
+        f"{name}/{statistic}": value
+        for name, pair in computed.items()
+        for statistic, value in zip(PARTS, pair, strict=True)
+    }
     with write_whole(path) as partial, partial.open("wb") as file:
         np.savez(file, **arrays)
     return path
@@ -123,16 +127,16 @@ DAMAGED = (zipfile.BadZipFile, zlib.error)
 def _table(path: Path) -> dict[str, Statistics] | None:
     """Read a file of means and stds; None for an .npz of images. Raises UserError."""
     try:
-        found = _of_npz(path) if path.suffix == ".npz" else _of_json(path)
+        table = _of_npz(path) if path.suffix == ".npz" else _of_json(path)
     except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError, RecursionError, *DAMAGED) as error:
         raise UserError(f"reference={path} cannot be read as means and stds: {first_line(error)}") from error
-    if found == {}:
+    if table == {}:
         raise UserError(f"reference={path} has no means and stds")
-    for name, (mean, std) in (found or {}).items():
+    for name, (mean, std) in (table or {}).items():
         whose = f" of {name}" if name else ""
         if mean.ndim != 1 or mean.shape != std.shape or not np.isfinite([mean, std]).all() or (std < 0).any():
             raise UserError(f"reference={path}: mean and std{whose} must be (D,) finite numbers, std not below 0")
-    return found
+    return table
 
 
 def _of_npz(path: Path) -> dict[str, Statistics] | None:
@@ -147,13 +151,13 @@ def _of_npz(path: Path) -> dict[str, Statistics] | None:
 
 
 def _of_json(path: Path) -> dict[str, Statistics]:
-    found = json.loads(regular(path).read_text(encoding="utf-8"))
-    found = {"": found} if PARTS[0] in found else found
-    return {name: (_numbers(one[PARTS[0]]), _numbers(one[PARTS[1]])) for name, one in found.items()}
+    content = json.loads(regular(path).read_text(encoding="utf-8"))
+    content = {"": content} if PARTS[0] in content else content
+    return {name: (_numbers(pair[PARTS[0]]), _numbers(pair[PARTS[1]])) for name, pair in content.items()}
 
 
 def _numbers(values: Any) -> np.ndarray:
-    found = np.asarray(values)
-    if found.dtype.kind not in "fiu":
-        raise ValueError(f"{found.dtype} is no kind of real number")
-    return found.astype(np.float64)
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiu":
+        raise ValueError(f"{array.dtype} is no kind of real number")
+    return array.astype(np.float64)

@@ -17,6 +17,6 @@ def open_parts(prefix: str, name: str, split: str, reading: Reading) -> Split:
     return OPENERS[prefix](name, split, reading)
 
 
-def judged_by(prefix: str) -> tuple[str, dict[str, list[str]]]:
+def recipe_for(prefix: str) -> tuple[str, dict[str, list[str]]]:
     """Return the recipe that measures a model on such a set, and its options."""
     return ("detect", {}) if prefix == objects.PREFIX else ("evaluate", {"protocols": ["linear_seg", "knn_seg"]})

@@ -57,11 +57,11 @@ def as_sample(
     y, classes, targets = _labels(labels)
     n = len(y if y is not None else targets)
     rows = {"features": x, "source_probs": source_probs, "untrained": untrained, "boxes": boxes}
-    for what, given in rows.items():
-        if given is not None and np.ndim(given) == 0:
-            raise UserError(f"{what} must have a row for each of the {n} labels, got {format_value(given)}")
-        if given is not None and len(given) != n:
-            raise UserError(f"{len(given)} rows of {what} and {n} labels")
+    for what, values in rows.items():
+        if values is not None and np.ndim(values) == 0:
+            raise UserError(f"{what} must have a row for each of the {n} labels, got {format_value(values)}")
+        if values is not None and len(values) != n:
+            raise UserError(f"{len(values)} rows of {what} and {n} labels")
     if n < 2:
         raise UserError(f"a transferability score needs at least 2 images, not {n}")
     if y is not None and len(classes) < 2:
@@ -72,7 +72,7 @@ def as_sample(
         None if targets is None else targets.to(device),
         classes,
         None if source_probs is None else _probabilities(source_probs).to(device),
-        None if reference is None else tuple(part.to(device) for part in _reference(reference, x)),
+        None if reference is None else tuple(statistic.to(device) for statistic in _reference(reference, x)),
         model,
         None if untrained is None else _features(getattr(untrained, "x", untrained))[0].to(device),
         None if boxes is None else _boxes(boxes).to(device),
@@ -86,25 +86,25 @@ def as_sample(
 def _groups(groups: np.ndarray | None, device: torch.device) -> Tensor | None:
     if groups is None:
         return None
-    found = torch.from_numpy(np.unique(groups, return_inverse=True)[1]).to(device)
-    if not found.any():
+    numbers = torch.from_numpy(np.unique(groups, return_inverse=True)[1]).to(device)
+    if not numbers.any():
         raise UserError(f"all {len(groups)} images are of one group, or file: at least two are needed to judge any")
-    return found
+    return numbers
 
 
 def _yes_or_no(y: np.ndarray) -> np.ndarray:
     """(N, K) 1, -1, and 0 for what does not count, as 1, 0 and 0, with a warning: a score knows no third answer."""
     if ignored := float((y == 0).mean()):
-        said = f"-1 is read as no, and {ignored:.1%} of the labels, 0, do not count"
-        say.warn(f"of labels -1, 0 and 1 {said}; a score takes both as no", stacklevel=3)
+        meaning = f"-1 is read as no, and {ignored:.1%} of the labels, 0, do not count"
+        say.warn(f"of labels -1, 0 and 1 {meaning}; a score takes both as no", stacklevel=3)
     return (y > 0).astype(np.float64)
 
 
 def _boxes(boxes: Any) -> Tensor:
-    found = _tensor(boxes, "boxes").double()
-    if found.dim() != 2 or found.shape[1] != 4:
-        raise UserError(f"boxes must be (N, 4): left, upper, right, lower; not {tuple(found.shape)}")
-    return found
+    corners = _tensor(boxes, "boxes").double()
+    if corners.dim() != 2 or corners.shape[1] != 4:
+        raise UserError(f"boxes must be (N, 4): left, upper, right, lower; not {tuple(corners.shape)}")
+    return corners
 
 
 def _tensor(values: Any, what: str) -> Tensor:
@@ -181,7 +181,7 @@ def _labels(labels: Any) -> tuple[Tensor | None, tuple[str, ...], Tensor | None]
             f"{missing} of {len(array)} labels are -1 (no label); leave these rows out with x[y >= 0], y[y >= 0], or "
             "number the classes from 0 if -1 is one"
         )
-    y, names = _numbered(array)
+    y, names = _number_labels(array)
     return torch.from_numpy(y), names, numbers
 
 
@@ -192,20 +192,20 @@ def _as_array(labels: Any) -> np.ndarray:
     if isinstance(labels, Tensor):
         labels = labels.detach().cpu()
         return (labels.float() if labels.dtype == torch.bfloat16 else labels).numpy()  # numpy has no bfloat16
-    given: Sequence[Hashable] = list(labels)
-    if all(isinstance(label, (bool, int, float, np.number)) for label in given):
-        return np.asarray(given)
-    if given and all(isinstance(label, (list, np.ndarray, Tensor)) for label in given):
+    values: Sequence[Hashable] = list(labels)
+    if all(isinstance(label, (bool, int, float, np.number)) for label in values):
+        return np.asarray(values)
+    if values and all(isinstance(label, (list, np.ndarray, Tensor)) for label in values):
         try:
-            return np.asarray(given)
+            return np.asarray(values)
         except ValueError as error:
             raise UserError(f"labels of several columns must have rows of one length: {error}") from error
-    array = np.empty(len(given), dtype=object)
-    array[:] = given
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
     return array
 
 
-def _numbered(array: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+def _number_labels(array: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return class indices 0 to C - 1 in the order of the values, or of their names if these cannot be sorted."""
     if array.dtype.kind in "fiubUS":
         values, y = np.unique(array, return_inverse=True)
@@ -237,7 +237,7 @@ def _probabilities(values: Any) -> Tensor:
 
 def _reference(given: Any, x: Tensor | None) -> tuple[Tensor, Tensor]:
     try:
-        mean, std = (_tensor(part, "reference").double() for part in given)
+        mean, std = (_tensor(statistic, "reference").double() for statistic in given)
     except (TypeError, ValueError) as error:
         raise UserError("reference must be a pair of arrays: mean (D,), std (D,)") from error
     width = None if x is None else x.shape[1]

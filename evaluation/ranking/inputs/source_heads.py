@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from evaluation.datasets import AS_USUAL, Reading, open_split, published, splits_of
+from evaluation.datasets import AS_USUAL, Reading, find_published, open_split, splits_of
 from evaluation.datasets.base import Split
 from evaluation.features.extraction import features_of
 from evaluation.features.models import LoadedModel
@@ -75,23 +75,23 @@ def source_head(
     if model.entry is None:
         return _own(model)
     entry = ZooEntry.load(model.entry.folder)  # another task of this ranking may have added a head
-    kept, name = _kept_heads(entry), f"{CLUSTERS}-{clusters}"
-    for own in (PROTOTYPES, LABELS):
-        if source in (own, None) and own in kept:
-            return _kept(model, entry, own)
+    heads, name = _heads_of(entry), f"{CLUSTERS}-{clusters}"
+    for kind in (PROTOTYPES, LABELS):
+        if source in (kind, None) and kind in heads:
+            return _load_head(model, entry, kind)
     if source == PROTOTYPES:
-        raise UserError(f"its training has kept no prototypes: {_remedy(kept)}")
-    if name in kept and (source == CLUSTERS or (source is None and not kept[name].get("labelled", True))):
-        return _kept(model, entry, name)
-    whole = _pretraining(entry, kept, reading.cache)
+        raise UserError(f"its training has kept no prototypes: {_remedy(heads)}")
+    if name in heads and (source == CLUSTERS or (source is None and not heads[name].get("labelled", True))):
+        return _load_head(model, entry, name)
+    whole = _pretraining(entry, heads, reading.cache)
     labelled = has_labels(whole)
     if source == LABELS and not labelled:
         raise UserError(f"its pretraining data {whole.name} has no two classes of one label an image: source=clusters")
     name = LABELS if labelled and source != CLUSTERS else name
-    return _fitted_once(model, name, lambda: _fitted(model, whole, name, clusters, reading, runtime))
+    return _fit_once(model, name, lambda: _fit(model, whole, name, clusters, reading, runtime))
 
 
-def checked_source(source: Any, clusters: Any) -> None:
+def check_source(source: Any, clusters: Any) -> None:
     """Raise UserError for an unknown source and a number of clusters below 2."""
     if source is not None and source not in SOURCES:
         raise UserError(f"source={source!r} must be one of {', '.join(SOURCES)}, or null")
@@ -105,10 +105,12 @@ def _own(model: LoadedModel) -> SourceHead:
     return SourceHead(model.classifier, OWN, "its own training", "the classifier that it came with")
 
 
-def _kept_heads(entry: ZooEntry) -> dict[str, Any]:
+def _heads_of(entry: ZooEntry) -> dict[str, Any]:
     """Return the recipes of the entry's heads by name, without fitted ones whose file is gone: they are fitted anew."""
     recipes = entry.card.get("source_heads", {})
-    return {name: one for name, one in recipes.items() if "images" not in one or path(entry.folder, name).is_file()}
+    return {
+        name: recipe for name, recipe in recipes.items() if "images" not in recipe or path(entry.folder, name).is_file()
+    }
 
 
 def _remedy(kept: Collection[str]) -> str:
@@ -117,7 +119,7 @@ def _remedy(kept: Collection[str]) -> str:
     return " or ".join(f"source={word}" for word in (*others, NONE))
 
 
-def _kept(model: LoadedModel, entry: ZooEntry, name: str) -> SourceHead:
+def _load_head(model: LoadedModel, entry: ZooEntry, name: str) -> SourceHead:
     recipe, layers = entry.card["source_heads"][name], entry.head(name)
     width, _ = shape_of(layers)
     if width != model.width:
@@ -153,28 +155,28 @@ def _pretraining(entry: ZooEntry, kept: Collection[str], cache: str | Path | Non
 
 def _place(source: str) -> str | Path:
     """The source as evaluation opens it: training takes the name of a published set as a folder."""
-    return Path(source) if published(source) else source
+    return Path(source) if find_published(source) else source
 
 
-def _fitted_once(model: LoadedModel, name: str, fitted: Callable[[], tuple[Head, SourceHead]]) -> SourceHead:
+def _fit_once(model: LoadedModel, name: str, fitted: Callable[[], tuple[Head, SourceHead]]) -> SourceHead:
     """Fit a head and keep it in the entry, unless another process has just done so; others wait.
 
     In a folder that cannot be written the head is fitted, used and not kept.
     """
     folder = model.entry.folder
-    place = folder / FOLDER if (folder / FOLDER).is_dir() else folder
-    if not os.access(place, os.W_OK):
+    writable = folder / FOLDER if (folder / FOLDER).is_dir() else folder
+    if not os.access(writable, os.W_OK):
         return replace(fitted()[1], kept=False)
     with exclusive(folder / FOLDER / FOLDER, "a source head"):
         entry = ZooEntry.load(folder)
-        if name in _kept_heads(entry):
-            return _kept(model, entry, name)
-        head, found = fitted()
+        if name in _heads_of(entry):
+            return _load_head(model, entry, name)
+        head, source = fitted()
         entry.keep_head(head)
-        return found
+        return source
 
 
-def _fitted(
+def _fit(
     model: LoadedModel,
     whole: Split,
     name: str,
@@ -186,7 +188,7 @@ def _fitted(
     images = _drawn(whole, kind)
     runtime.say(f"source head of {model.name}: {kind} of {len(images):,} images of {images.name}, fitted once")
     features = features_of(model, images, reading, replace(runtime, precision="float32"))  # kept for all rankings
-    made = f"a linear classifier fitted to {len(features):,} of its images{_changed(data, whole, reading.cache)}"
+    made = f"a linear classifier fitted to {len(features):,} of its images{_difference(data, whole, reading.cache)}"
     recipe = {"data": data["source"], "images": len(features)}
     y = features.y
     if kind == CLUSTERS:
@@ -204,14 +206,14 @@ def _fitted(
     return head, SourceHead(layers, kind, data["source"], made)
 
 
-def _changed(data: Mapping[str, Any], whole: Split, cache: str | Path | None) -> str:
+def _difference(data: Mapping[str, Any], whole: Split, cache: str | Path | None) -> str:
     """Say if these are not the images of the training: another number, or another content."""
     if data.get("images") not in (None, len(whole)):
         return f"; its training had {data['images']:,} images, there are {len(whole):,} now"
     place = _place(data["source"])
     now = open_images(place, split=splits(place, cache)[0], cache=cache)
-    known = data.get("content", now.content_digest)
-    return "" if now.content_digest == known else "; these are not the images of its training"
+    trained_on = data.get("content", now.content_digest)
+    return "" if now.content_digest == trained_on else "; these are not the images of its training"
 
 
 def _drawn(whole: Split, kind: str) -> Split:
@@ -220,14 +222,14 @@ def _drawn(whole: Split, kind: str) -> Split:
     At most IMAGES, or PER_CLASS of each class; drawn by the names.
     """
     if kind == LABELS:
-        known = whole.y >= 0
+        has_label = whole.y >= 0
         if whole.split == "all":
-            known &= ~held_out(whole.y, whole.ids)  # the test images of evaluation
-        kept = whole.take(np.flatnonzero(known))
-        most = max(IMAGES, PER_CLASS * len(np.unique(kept.y)))
-        if len(kept) <= most:
-            return kept
-        return kept.take(label_subset(kept.y, kept.ids, kept.classes, most / len(kept)))
+            has_label &= ~held_out(whole.y, whole.ids)  # the test images of evaluation
+        learned = whole.take(np.flatnonzero(has_label))
+        most = max(IMAGES, PER_CLASS * len(np.unique(learned.y)))
+        if len(learned) <= most:
+            return learned
+        return learned.take(label_subset(learned.y, learned.ids, learned.classes, most / len(learned)))
     if len(whole) <= IMAGES:
         return whole
     keys = draw_keys(whole.ids, 0, "images of a source head")

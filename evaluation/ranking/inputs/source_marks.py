@@ -16,7 +16,7 @@ OF = {PROTOTYPES: "prototypes", LABELS: "labels", CLUSTERS: "clusters", OWN: "la
 Recorded = Mapping[str, Mapping[str, Any]]
 
 
-def recorded(head: SourceHead) -> dict[str, Any]:
+def to_record(head: SourceHead) -> dict[str, Any]:
     """Return the fields of a head for a ranking's file."""
     return {"kind": head.kind, "classes": head.classes, "data": head.data, "made": head.made}
 
@@ -26,10 +26,10 @@ def letters(sources: Recorded) -> dict[str, str]:
 
     sources: {model: the fields of its head}. Empty if all are of one letter.
     """
-    kinds = list(dict.fromkeys(_kind(one) for one in sources.values()))
+    kinds = list(dict.fromkeys(_kind(head) for head in sources.values()))
     if len(kinds) < 2:
         return {}
-    return {name: _letter(kinds.index(_kind(one))) for name, one in sources.items()}
+    return {name: _letter(kinds.index(_kind(head))) for name, head in sources.items()}
 
 
 def groups(sources: Recorded, models: Sequence[str]) -> np.ndarray:
@@ -38,13 +38,15 @@ def groups(sources: Recorded, models: Sequence[str]) -> np.ndarray:
     Data sets are in one group where heads of the same kind have the same numbers of classes.
     """
     counts: dict[str, dict[str, set[int]]] = {}
-    for one in sources.values():
-        counts.setdefault(_data(one), {}).setdefault(one["kind"], set()).add(one["classes"])
+    for head in sources.values():
+        counts.setdefault(_data(head), {}).setdefault(head["kind"], set()).add(head["classes"])
     joined: list[list[str]] = []
     for data in counts:
-        home = next((own for own in joined if all(_alike(counts[data], counts[other]) for other in own)), None)
+        home = next(
+            (members for members in joined if all(_alike(counts[data], counts[other]) for other in members)), None
+        )
         joined.append([data]) if home is None else home.append(data)
-    number = {data: place for place, own in enumerate(joined) for data in own}
+    number = {data: number for number, members in enumerate(joined) for data in members}
     if len(joined) < 2:
         return np.zeros(len(models), dtype=np.int64)
     return np.array([number[_data(sources[name])] if name in sources else -1 for name in models])
@@ -60,27 +62,28 @@ def lines(sources: Recorded, metrics: Sequence[str]) -> list[str]:
     if not sources:
         return []
     marks = letters(sources)
-    told: dict[str, list[str]] = {}
-    for name, one in sources.items():
+    by_text: dict[str, list[str]] = {}
+    for name, head in sources.items():
         mark = f"{marks[name]}, " if marks else ""
-        about = f"source head {mark}{one['classes']:,} {OF[one['kind']]} of {one['data']}: {one['made']}"
-        told.setdefault(about, []).append(name)
-    said = [f"{text} ({', '.join(names)})" for text, names in told.items()]
+        about = f"source head {mark}{head['classes']:,} {OF[head['kind']]} of {head['data']}: {head['made']}"
+        by_text.setdefault(about, []).append(name)
+    notes = [f"{text} ({', '.join(names)})" for text, names in by_text.items()]
     named, apart = ", ".join(metrics), groups(sources, list(sources))
     if apart.any():
-        said.append(
+        notes.append(
             f"{named}: models of other pretraining data are ranked apart: their heads' numbers of classes differ"
         )
     unlike = {
-        group: {_size(one) for one, own in zip(sources.values(), apart, strict=True) if own == group} for group in apart
+        group: {_size(head) for head, group_of in zip(sources.values(), apart, strict=True) if group_of == group}
+        for group in apart
     }
     if max(map(len, unlike.values())) > 1:
-        fitted = all(one["kind"] != OWN for one in sources.values())
-        said.append(
+        fitted = all(head["kind"] != OWN for head in sources.values())
+        notes.append(
             f"{named}: heads of several kinds are ranked together, and the scores depend on the kind and its number of "
             f"classes: compare models of one letter{', or give source=clusters' if fitted else ''}"
         )
-    return said
+    return notes
 
 
 def _size(one: Mapping[str, Any]) -> tuple[str, int]:
@@ -97,5 +100,5 @@ def _data(one: Mapping[str, Any]) -> str:
 
 
 def _letter(number: int) -> str:
-    more, place = divmod(number, len(ascii_lowercase))
-    return ascii_lowercase[place] * (more + 1)
+    more, letter = divmod(number, len(ascii_lowercase))
+    return ascii_lowercase[letter] * (more + 1)

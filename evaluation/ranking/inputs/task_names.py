@@ -20,9 +20,9 @@ def file_names(tasks: Sequence[str]) -> dict[str, str]:
     Tasks that would share it get their whole path, with - for / and such, and if necessary a hash.
     """
     short = {task: _short(task) for task in tasks}
-    shared = _shared(short)
+    shared = _collisions(short)
     long = {task: _plain(task) if task in shared else name for task, name in short.items()}
-    shared = _shared(long)
+    shared = _collisions(long)
     unique = {task: f"{long[task]}-{hashlib.sha256(task.encode()).hexdigest()[:8]}" for task in shared}
     return {task: unique.get(task, name) for task, name in long.items()}
 
@@ -47,7 +47,7 @@ def _plain(text: str) -> str:
     return re.sub(r"[^\w.+]+", "-", text).strip("-.") or "task"
 
 
-def _shared(names: Mapping[str, str]) -> set[str]:
+def _collisions(names: Mapping[str, str]) -> set[str]:
     """Return the tasks whose file names collide, also on case-insensitive disks."""
     owners: dict[str, list[str]] = {}
     for task, name in names.items():

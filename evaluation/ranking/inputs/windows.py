@@ -9,7 +9,7 @@ import torch
 
 from evaluation.datasets import AS_USUAL, Reading
 from evaluation.datasets.base import Split
-from evaluation.ranking.inputs.objects import cropped
+from evaluation.ranking.inputs.objects import crop
 from evaluation.results.statistics import generator
 from evaluation.tasks.segmentation.features import class_shares
 from evaluation.tasks.segmentation.label_maps import LabelMaps
@@ -21,7 +21,7 @@ from sslkit.errors import UserError
 
 PREFIX = "masks:"  # before the name of a segmentation set, where a task is asked for
 GRID = 8  # cells along each side of an image
-REACH = 2.5  # side of a window, as a multiple of the cell in its middle (`cropped` adds a fifth)
+REACH = 2.5  # side of a window, as a multiple of the cell in its middle (`crop` adds a fifth)
 EACH, MOST = 8, 4000  # cells drawn of an image, and of all
 
 
@@ -43,7 +43,7 @@ def open_windows(source: str | LabelMaps, split: str = "train", reading: Reading
         share, weight = class_shares(classes, len(maps.classes), (GRID, GRID))
         label = share.argmax(1)
         for cell in _drawn(label, weight > 0, rng):
-            pixels.append(cropped(image, window(cell, tuple(image.shape[-2:]))))
+            pixels.append(crop(image, window(cell, tuple(image.shape[-2:]))))
             labels.append(label[cell])
             names.append(f"{maps.ids[row]} {cell}")
     present, y = np.unique(np.array(labels, dtype=np.int64), return_inverse=True)

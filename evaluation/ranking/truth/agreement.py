@@ -65,12 +65,12 @@ def weighted_tau(truth: Values, scores: Values, kind: str = "vigna") -> float:
     """
     if kind not in TAUS:
         raise UserError(f"weighted_tau kind={kind!r} must be one of {', '.join(TAUS)}")
-    return _of(TAUS[kind], truth, scores)
+    return _apply(TAUS[kind], truth, scores)
 
 
 def spearman(truth: Values, scores: Values) -> float:
     """Return Pearson's correlation of the ranks, ties at their mean rank. nan if either is constant."""
-    return _of(_spearman, truth, scores)
+    return _apply(_spearman, truth, scores)
 
 
 def agreement(
@@ -84,7 +84,7 @@ def agreement(
     no interval if they are more than half, for fewer models than `FEWEST`, and for "@k": a bootstrap holds the
     expected regret and recall of other sets of models in 20 to 93 % (simulated), with any number of models.
     """
-    t, s = _paired(truth, scores)
+    t, s = _pair_up(truth, scores)
     if n < 0:
         raise UserError(f"n={n} draws of the models: give at least 0")
     for name in measures or ():
@@ -93,10 +93,10 @@ def agreement(
     names = measures or [name for name in MEASURES if "@" not in name or int(name.rpartition("@")[2]) < len(t)]
     rng = generator(seed, "agreement")
     draws = rng.integers(len(t), size=(n, len(t)))
-    return [_estimated(name, t, s, draws) for name in names]
+    return [_estimate(name, t, s, draws) for name in names]
 
 
-def _estimated(name: str, truth: np.ndarray, scores: np.ndarray, draws: np.ndarray) -> Agreement:
+def _estimate(name: str, truth: np.ndarray, scores: np.ndarray, draws: np.ndarray) -> Agreement:
     measure, everyone = MEASURES[name], np.arange(len(truth))
     value = float(measure(truth, scores, everyone))
     return with_interval(name, value, lambda rows: measure(truth[rows], scores[rows], rows), draws)
@@ -109,8 +109,8 @@ def with_interval(name: str, value: float, of_rows: Callable[[np.ndarray], float
         return Agreement(name, value, None, models)
     drawn = np.array([of_rows(rows) for rows in draws], dtype=float)
     sound = drawn[np.isfinite(drawn)]
-    known = len(sound) and 2 * len(sound) >= len(drawn)
-    return Agreement(name, value, interval_of(sound, models) if known else None, models)
+    enough = len(sound) and 2 * len(sound) >= len(drawn)
+    return Agreement(name, value, interval_of(sound, models) if enough else None, models)
 
 
 def _vigna(truth: np.ndarray, scores: np.ndarray, models: np.ndarray) -> float:
@@ -141,7 +141,7 @@ def _pair_mean(truth: np.ndarray, scores: np.ndarray, weights: np.ndarray) -> fl
 def _pearson(truth: np.ndarray, scores: np.ndarray, models: np.ndarray) -> float:
     if _constant(truth) or _constant(scores):
         return float("nan")
-    t, s = ((part - part.mean()) / np.abs(part - part.mean()).max() for part in (truth, scores))
+    t, s = ((values - values.mean()) / np.abs(values - values.mean()).max() for values in (truth, scores))
     return float(np.clip(t @ s / (np.sqrt(t @ t) * np.sqrt(s @ s)), -1, 1))
 
 
@@ -203,8 +203,8 @@ MEASURES: dict[str, Callable[..., float]] = {
 }
 
 
-def _of(measure: Callable[..., float], truth: Values, scores: Values) -> float:
-    t, s = _paired(truth, scores)
+def _apply(measure: Callable[..., float], truth: Values, scores: Values) -> float:
+    t, s = _pair_up(truth, scores)
     return float(measure(t, s, np.arange(len(t))))
 
 
@@ -214,11 +214,11 @@ def _constant(values: np.ndarray) -> bool:
 
 def _ranks(values: np.ndarray) -> np.ndarray:
     """Return ranks from 1 for the lowest, ties at their mean rank."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[place]
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
 
 
-def _paired(truth: Values, scores: Values) -> tuple[np.ndarray, np.ndarray]:
+def _pair_up(truth: Values, scores: Values) -> tuple[np.ndarray, np.ndarray]:
     """Return truth and scores (M,) in the same order; numbers equal up to rounding are made equal."""
     if isinstance(truth, Mapping) != isinstance(scores, Mapping):
         raise UserError("give truth and scores both by the models' names, or both as numbers in the same order")
@@ -237,12 +237,12 @@ def _paired(truth: Values, scores: Values) -> tuple[np.ndarray, np.ndarray]:
 
 def _numbers(values: Any, where: str) -> np.ndarray:
     try:
-        found = np.asarray(values, dtype=float)
+        array = np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:
         raise UserError(f"{where} must be (M,) numbers, one a model: {error}") from error
-    if found.ndim != 1:
-        raise UserError(f"{where} must be (M,) numbers, one a model, not of shape {found.shape}")
-    if not np.isfinite(found).all():
-        k = int(np.flatnonzero(~np.isfinite(found))[0])
-        raise UserError(f"{where} of model {k} is {found[k]}: leave the model out of both")
-    return found
+    if array.ndim != 1:
+        raise UserError(f"{where} must be (M,) numbers, one a model, not of shape {array.shape}")
+    if not np.isfinite(array).all():
+        k = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise UserError(f"{where} of model {k} is {array[k]}: leave the model out of both")
+    return array

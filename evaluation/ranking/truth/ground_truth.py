@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evaluation.datasets import Reading, Split, published
+from evaluation.datasets import Reading, Split, find_published
 from evaluation.datasets._labels import check_classes
 from evaluation.datasets._readable import readable
 from evaluation.features.checks import as_list, different_seeds
@@ -19,7 +19,7 @@ from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.zoo_members import Failure, error_line, load_zoo
 from evaluation.protocols import fine_tune
 from evaluation.protocols.fine_tune import runs_of, settings_of, tuned
-from evaluation.ranking.inputs.candidates import sampled
+from evaluation.ranking.inputs.candidates import draw_images
 from evaluation.ranking.inputs.runs import SHARED, Runs
 from evaluation.results.records import Records, check_fields, run_id
 from evaluation.results.result import Result
@@ -123,20 +123,20 @@ def ground_truth(
     sizes |= {"image_size": loading.image_size, **read.values_given}
     settings = json.loads(json.dumps({**run, **sizes, "mirror": reading.mirror}))
     most = (options.max_images, options.max_test_images)
-    tasks = {str(one): opened_splits(one, reading, *most) for one in _listed(data)}
+    tasks = {str(task_asked): open_splits(task_asked, reading, *most) for task_asked in _as_list(data)}
     for task, splits in tasks.items():
         if splits["test"].note:
             say(f"{task}: {splits['test'].note}")
     models, failures = load_zoo(zoo, loading.image_size, loading.trust)
     for failure in failures:
         say(f"cannot be loaded: {failure}")
-    own = fine_tune.Options(**run, workers=options.workers)
+    tuning = fine_tune.Options(**run, workers=options.workers)
     records = Records(Path(options.out) / RESULTS)
     records.read()  # report a damaged file before any measurement
     runtime = replace(runtime, out=options.out, say=say)
     with process_group(runtime):
         runtime = runtime if rank() == 0 else replace(runtime, say=silent)
-        measurement = _Measurement(models, tasks, reading, records, settings, own, failures, runtime)
+        measurement = _Measurement(models, tasks, reading, records, settings, tuning, failures, runtime)
         return measurement.all(options.closest, more)
 
 
@@ -179,46 +179,46 @@ class _Measurement:
         key = _key(name, model, task, splits, {**self.settings, "seeds": seeds})
         done = self.records.find(key) is not None
         try:
-            (record,) = each_recorded([key], self.records, lambda _: self._measured(model, splits, options))
+            (record,) = each_recorded([key], self.records, lambda _: self._measure(model, splits, options))
         except Exception as error:  # an error of one network does not stop the others
             if world_size() > 1:  # the ranks must do the same calls
                 raise
             self.failures.append(Failure(name, task, error_line(error)))
             self.runtime.say(f"FAILED    {self.failures[-1]}")
             return
-        self.runtime.say(_told(task, name, record, done))
+        self.runtime.say(_progress_line(task, name, record, done))
         if not done:
             self.write()
 
-    def _measured(self, model: LoadedModel, splits: Mapping[str, Split], options: fine_tune.Options) -> dict[str, Any]:
+    def _measure(self, model: LoadedModel, splits: Mapping[str, Split], options: fine_tune.Options) -> dict[str, Any]:
         return _record(tuned(open_task(model, splits, self.reading), options, self.runtime), splits)
 
     def highest(self, task: str, count: int) -> list[str]:
         """Return the `count` models with the highest accuracies by the seeds that all models have, best first."""
-        column = self._of(lambda seeds: seeds == self.settings["seeds"]).get(task, {}) if count else {}
+        column = self._latest(lambda seeds: seeds == self.settings["seeds"]).get(task, {}) if count else {}
         return sorted((name for name in self.models if name in column), key=lambda name: -column[name]["value"])[:count]
 
     def write(self) -> GroundTruth:
         """Write truth.json and truth_details.json of all results with these settings, each atomically."""
         if rank() != 0:
-            return self._found()
+            return self._collect()
         with self.records.alone():
-            found = self._found()
-            failures = [vars(failure) for failure in found.failures]
-            details = {"settings": found.settings, "results": found.results, "failures": failures}
-            for name, content in ((TRUTH, found.truth), (DETAILS, details)):
+            truth = self._collect()
+            failures = [vars(failure) for failure in truth.failures]
+            details = {"settings": truth.settings, "results": truth.results, "failures": failures}
+            for name, content in ((TRUTH, truth.truth), (DETAILS, details)):
                 write_text(Path(self.runtime.out) / name, json.dumps(content, indent=1) + "\n")
-        return found
+        return truth
 
-    def _found(self) -> GroundTruth:
+    def _collect(self) -> GroundTruth:
         first = self.settings["seeds"]
-        results = self._of(lambda seeds: seeds[: len(first)] == first)
-        truth = {task: {name: found["value"] for name, found in column.items()} for task, column in results.items()}
+        results = self._latest(lambda seeds: seeds[: len(first)] == first)
+        truth = {task: {name: record["value"] for name, record in column.items()} for task, column in results.items()}
         return GroundTruth(truth, results, self.settings, tuple(self.failures))
 
-    def _of(self, wanted: Callable[[list[int]], bool]) -> dict[str, dict[str, Any]]:
+    def _latest(self, wanted: Callable[[list[int]], bool]) -> dict[str, dict[str, Any]]:
         """Return {task: {model: record}} with these settings and the most of the wanted lists of seeds."""
-        found: dict[str, dict[str, Any]] = {}
+        latest: dict[str, dict[str, Any]] = {}
         everything = list(self.records.read().values())
         for record in everything:
             check_fields(record, NEEDS, self.records.path)
@@ -226,9 +226,11 @@ class _Measurement:
             seeds = record["settings"]["seeds"]
             same = {**record["settings"], "seeds": self.settings["seeds"]} == self.settings
             if same and wanted(seeds) and self._current(record):
-                kept = {key: value for key, value in record.items() if key not in ("run", "model", "data", "settings")}
-                found.setdefault(record["data"], {})[record["model"]] = kept
-        return found
+                fields = {
+                    key: value for key, value in record.items() if key not in ("run", "model", "data", "settings")
+                }
+                latest.setdefault(record["data"], {})[record["model"]] = fields
+        return latest
 
     def _current(self, record: Mapping[str, Any]) -> bool:
         """Return False for a record of other weights or images than those of this call."""
@@ -241,19 +243,19 @@ class _Measurement:
         return model is None or record["weights"] == model.digest
 
 
-def _listed(data: Any) -> list[Any]:
-    given = list(data) if isinstance(data, (list, tuple)) else [data]
-    if not given or None in given:
+def _as_list(data: Any) -> list[Any]:
+    tasks = list(data) if isinstance(data, (list, tuple)) else [data]
+    if not tasks or None in tasks:
         raise UserError("name the tasks to fine-tune on: data=[clipart,digits]")
-    return list(map(reusable, given))
+    return list(map(reusable, tasks))
 
 
-def opened_splits(source: Any, reading: Reading, most: int | None, most_tested: int | None) -> dict[str, Split]:
+def open_splits(source: Any, reading: Reading, most: int | None, most_tested: int | None) -> dict[str, Split]:
     """Return the images to tune and to test on. most, most_tested: see `ground_truth`. Raises UserError."""
-    entry = published(source)
+    entry = find_published(source)
     train, test = (reading.open(source, split) for split in (entry.train if entry else "train", "test"))
     check_classes([train], "fine-tuning")
-    return {"train": readable(sampled(train, most, 0)), "test": readable(sampled(test, most_tested, 0))}
+    return {"train": readable(draw_images(train, most, 0)), "test": readable(draw_images(test, most_tested, 0))}
 
 
 def _key(name: str, model: LoadedModel, task: str, splits: Mapping[str, Split], settings: Mapping) -> dict[str, Any]:
@@ -281,7 +283,7 @@ def _record(result: Result, splits: Mapping[str, Split]) -> dict[str, Any]:
     return {**told, **details, **counts}
 
 
-def _told(task: str, name: str, record: Mapping[str, Any], done: bool) -> str:
+def _progress_line(task: str, name: str, record: Mapping[str, Any], done: bool) -> str:
     interval = record["interval"]
     bounds = f" ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})" if interval else ""
     spent = "there already" if done else f"{record['seconds']:.0f} s"

@@ -29,7 +29,7 @@ def over_tasks(
     Tasks are fixed: the interval covers other models, not other tasks. `agreement` says when there is none.
     nan if a task has no value (fewer than two models, all scores equal). Raises UserError for an unknown measure.
     """
-    return _estimated(measure, tasks, lambda values: values[0], n, seed)
+    return _estimate(measure, tasks, lambda values: values[0], n, seed)
 
 
 def difference(
@@ -39,10 +39,10 @@ def difference(
 
     tasks: (truth, scores, other scores) of each; a model counts if all three are known. Else as in `over_tasks`.
     """
-    return _estimated(measure, tasks, lambda values: values[0] - values[1], n, seed)
+    return _estimate(measure, tasks, lambda values: values[0] - values[1], n, seed)
 
 
-def _estimated(
+def _estimate(
     name: str, tasks: Sequence[Sequence[Values]], combine: Callable[[list[float]], float], n: int, seed: int
 ) -> Agreement:
     if name not in MEASURES:

@@ -30,7 +30,7 @@ import evaluation
 from evaluation.datasets import Split, open_split
 from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import load_zoo
-from evaluation.ranking.inputs.candidates import sampled
+from evaluation.ranking.inputs.candidates import draw_images
 from evaluation.ranking.scoring import needs, parse
 from evaluation.ranking.truth.agreement import spearman
 from evaluation.ranking.truth.ground_truth import at_an_end
@@ -99,7 +99,7 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
     truth = {title: truth[task] for title, task in tasks.items()}
     kept = {title: usable(title, truth[title], details, models) for title in tasks}
     opened = {
-        title: sampled(open_split(task, "train", root=args.root), args.images, 0) for title, task in tasks.items()
+        title: draw_images(open_split(task, "train", root=args.root), args.images, 0) for title, task in tasks.items()
     }
     cells, failed = scored(opened, kept, models, args)
     apart = [title for title, split in opened.items() if split.y.ndim > 1]

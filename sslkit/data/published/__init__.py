@@ -25,7 +25,7 @@ def find(name: str) -> Entry:
     return dataclasses.replace(importlib.import_module(f"{__name__}.{name}").ENTRY, name=name)
 
 
-def published(source: Any) -> Entry | None:
+def find_published(source: Any) -> Entry | None:
     """Return the published set that a source names, `NAME` or `NAME:ROOT`, or is of; None for other sources."""
     source = source.source if isinstance(source, Images) else source
     name = source.partition(":")[0] if isinstance(source, str) else ""

@@ -66,12 +66,12 @@ def in_classes(root: Path, classes: Sequence[str], below: str = "") -> tuple[lis
     return paths, np.concatenate(y) if y else np.empty(0, np.int64)
 
 
-def numbered(split: str) -> tuple[str, int]:
+def split_number(split: str) -> tuple[str, int]:
     """Parse the name of one of several official splits: "train7" -> ("train", 7); "train" is "train1"."""
     kind = split.rstrip("0123456789")
     return kind, int(split[len(kind) :] or 1)
 
 
-def numbered_counts(counts: Mapping[str, int], many: int) -> dict[str, int]:
+def counts_by_number(counts: Mapping[str, int], many: int) -> dict[str, int]:
     """Return the counts of each kind of split, by its plain name and with the numbers 1 to `many`."""
     return {**counts, **{f"{kind}{k}": count for k in range(1, many + 1) for kind, count in counts.items()}}

@@ -14,7 +14,7 @@ from sslkit.errors import UserError, first_line
 from sslkit.files.reading import regular
 
 
-def read(path: Path) -> Any:
+def load_plain(path: Path) -> Any:
     """Return the content: mappings, lists, strings, numbers and arrays; Python 2 strings are read as latin-1.
 
     Raises UserError for an unreadable file and for any other content.
@@ -31,7 +31,7 @@ def read(path: Path) -> Any:
         ) from error
 
 
-def _encoded(text: str, encoding: str) -> bytes:
+def _encode(text: str, encoding: str) -> bytes:
     """Restore bytes that Python 3 wrote as encoded text (protocol 2)."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"it encodes a text as {encoding!r}")
@@ -41,12 +41,12 @@ def _encoded(text: str, encoding: str) -> bytes:
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("_codecs", "encode"):
-            return _encoded
+            return _encode
         # The module is numpy._core in numpy 2 and numpy.core in numpy 1; accept both names.
-        known = module.replace("numpy._core", "numpy.core"), name
-        if known not in _ARRAYS:
+        name_of_class = module.replace("numpy._core", "numpy.core"), name
+        if name_of_class not in _ARRAYS:
             raise pickle.UnpicklingError(f"it names {module}.{name}, which is not followed")
-        return _ARRAYS[known]
+        return _ARRAYS[name_of_class]
 
 
 _ARRAY = np.zeros(1, dtype=np.uint8)

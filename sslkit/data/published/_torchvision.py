@@ -12,9 +12,12 @@ from sslkit.data.published.base import Listing
 from sslkit.data.sources.torchvision_sets import open_torchvision
 
 
-def read(name: str, root: Path, split: str, parts: Mapping[str, tuple[str, ...]] = {}) -> Listing:
+def list_split(name: str, root: Path, split: str, parts: Mapping[str, tuple[str, ...]] = {}) -> Listing:
     """List a split of torchvision's class `name`. parts: of a split that joins several of torchvision's."""
-    opened = [open_torchvision(name, root, ImageOptions(split=part, channels=3)) for part in parts.get(split, (split,))]
+    opened = [
+        open_torchvision(name, root, ImageOptions(split=official, channels=3))
+        for official in parts.get(split, (split,))
+    ]
     y = np.concatenate([images.labels for images in opened])
     classes = opened[0].classes
     if all(isinstance(images, ArrayImages) for images in opened):

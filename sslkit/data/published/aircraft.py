@@ -10,7 +10,7 @@ _COUNTS = {"train": 3334, "val": 3333, "trainval": 6667, "test": 3333}
 
 ENTRY = Entry(
     title="FGVC Aircraft",
-    read=partial(_torchvision.read, "FGVCAircraft"),
+    read=partial(_torchvision.list_split, "FGVCAircraft"),
     metric="mean_per_class",
     classes=100,
     counts=_COUNTS,

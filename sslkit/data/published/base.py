@@ -31,14 +31,14 @@ def as_published(which: str, wrong: Sequence[str], counts: str, where: str = "")
     """
     if not wrong:
         return ""
-    said = " and ".join(wrong)
+    faults = " and ".join(wrong)
     if counts == "raise":
         raise UserError(
-            f"{which} has {said}{where}: check that it is unpacked completely. "
+            f"{which} has {faults}{where}: check that it is unpacked completely. "
             'counts="warn" accepts another copy; its numbers are not those of the published set'
         )
-    say.warn(f"{which} has {said}; its numbers are not those of the published set", stacklevel=5)
-    return f"not the published set: {said}"
+    say.warn(f"{which} has {faults}; its numbers are not those of the published set", stacklevel=5)
+    return f"not the published set: {faults}"
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Listing:
     def only(self, labels: Sequence[int]) -> "Listing":
         """Select the images of some classes and renumber these in the order of their old labels."""
         labels = np.unique(labels)
-        kept = self.take(np.isin(self.y, labels))
-        return replace(kept, y=np.searchsorted(labels, kept.y), classes=[self.classes[label] for label in labels])
+        subset = self.take(np.isin(self.y, labels))
+        return replace(subset, y=np.searchsorted(labels, subset.y), classes=[self.classes[label] for label in labels])
 
 
 @dataclass(frozen=True)
@@ -150,11 +150,11 @@ class Entry:
     def _differences(self, listing: Listing, split: str) -> list[str]:
         """Return what differs from the published set. Raises UserError for a split without images."""
         published = self.counts[split]
-        known = (published,) if isinstance(published, int) else published
+        expected = (published,) if isinstance(published, int) else published
         if not len(listing.y):
             raise UserError(f"{self.name}: the split {split!r} has no image in {listing.root}")
         wrong = []
-        if known is not None and len(listing.y) not in known:
+        if expected is not None and len(listing.y) not in expected:
             shown = str(published) if isinstance(published, int) else f"{published[0]} to {published[-1]}"
             wrong.append(f"{len(listing.y)} images instead of {shown}")
         if len(listing.classes) != (classes := self.class_counts.get(split, self.classes)):

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from sslkit.data.held_out import draw_keys, first_of_each
-from sslkit.data.published._listed import in_classes, numbered, numbered_counts, subfolders
+from sslkit.data.published._listed import counts_by_number, in_classes, split_number, subfolders
 from sslkit.data.published.base import Entry, Listing
 
 PER_CLASS = 30
 _NO_CLASS = "BACKGROUND_Google"
 
 
-def read(root: Path, split: str) -> Listing:
-    kind, draw = numbered(split)
+def list_split(root: Path, split: str) -> Listing:
+    kind, draw = split_number(split)
     classes = [name for name in subfolders(root) if name != _NO_CLASS]
     paths, y = in_classes(root, classes)
     chosen = drawn(paths, y, draw)
@@ -33,10 +33,10 @@ def drawn(paths: list[str], y: np.ndarray, seed: int) -> np.ndarray:
 
 ENTRY = Entry(
     title="Caltech-101",
-    read=read,
+    read=list_split,
     metric="mean_per_class",
     classes=101,
-    counts=numbered_counts({"train": 3030, "test": 5647}, 5),
+    counts=counts_by_number({"train": 3030, "test": 5647}, 5),
     licence="CC BY 4.0 (CaltechDATA)",
     folders=("caltech101/101_ObjectCategories", "caltech-101/101_ObjectCategories", "101_ObjectCategories"),
     files={"": ("accordion", "yin_yang")},

@@ -7,7 +7,7 @@ from sslkit.data.published.base import Entry
 
 ENTRY = Entry(
     title="Stanford Cars",
-    read=partial(_torchvision.read, "StanfordCars"),
+    read=partial(_torchvision.list_split, "StanfordCars"),
     metric="top1",
     classes=196,
     counts={"train": 8144, "test": 8041},

@@ -9,7 +9,7 @@ _FOLDER = "cifar-100-python"
 
 ENTRY = Entry(
     title="CIFAR-100",
-    read=partial(_torchvision.read, "CIFAR100"),
+    read=partial(_torchvision.list_split, "CIFAR100"),
     metric="top1",
     classes=100,
     counts={"train": 50000, "test": 10000},

@@ -12,18 +12,18 @@ from sslkit.data.published.base import Entry, Listing
 _PARTS = {"train": ("train",), "test": ("test",), "all": ("train", "test")}
 
 
-def read(root: Path, split: str) -> Listing:
-    lists = {part: (root / "lists" / f"{part}.txt").read_text().split() for part in ("train", "test")}
+def list_split(root: Path, split: str) -> Listing:
+    lists = {official: (root / "lists" / f"{official}.txt").read_text().split() for official in ("train", "test")}
     classes = sorted({path.partition("/")[0] for paths in lists.values() for path in paths})
     number = {name: label for label, name in enumerate(classes)}
-    paths = sorted(path for part in _PARTS[split] for path in lists[part])
+    paths = sorted(path for official in _PARTS[split] for path in lists[official])
     y = np.array([number[path.partition("/")[0]] for path in paths], dtype=np.int64)
     return Listing(y, classes, root, [f"images/{path}" for path in paths])
 
 
 ENTRY = Entry(
     title="CUB-200-2010",
-    read=read,
+    read=list_split,
     metric="top1",
     classes=200,
     counts={"train": 3000, "test": 3033, "all": 6033},

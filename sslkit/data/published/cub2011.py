@@ -16,7 +16,7 @@ from sslkit.data.published.base import Entry, Listing
 _REMAINDERS = {"base": (0, 2), "novel_val": (1,), "novel_test": (3,)}
 
 
-def read(root: Path, split: str) -> Listing:
+def list_split(root: Path, split: str) -> Listing:
     path, label = _table(root / "images.txt"), _table(root / "image_class_labels.txt")
     classes = list(_table(root / "classes.txt").values())
     training = _table(root / "train_test_split.txt")
@@ -35,7 +35,7 @@ def _table(path: Path) -> dict[str, str]:
 
 ENTRY = Entry(
     title="CUB-200-2011",
-    read=read,
+    read=list_split,
     metric="top1",
     classes=200,
     class_counts={"base": 100, "novel_val": 50, "novel_test": 50},

@@ -7,16 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
-from sslkit.data.published._listed import numbered, numbered_counts, subfolders
+from sslkit.data.published._listed import counts_by_number, split_number, subfolders
 from sslkit.data.published.base import Entry, Listing
 
 _KINDS = {"train": ("train",), "val": ("val",), "trainval": ("train", "val"), "test": ("test",)}
-_COUNTS = numbered_counts({"train": 1880, "val": 1880, "trainval": 3760, "test": 1880}, 10)
+_COUNTS = counts_by_number({"train": 1880, "val": 1880, "trainval": 3760, "test": 1880}, 10)
 
 
-def read(root: Path, split: str) -> Listing:
-    kind, partition = numbered(split)
-    lines = [line for part in _KINDS[kind] for line in (root / f"labels/{part}{partition}.txt").read_text().split()]
+def list_split(root: Path, split: str) -> Listing:
+    kind, partition = split_number(split)
+    lines = [
+        line for official in _KINDS[kind] for line in (root / f"labels/{official}{partition}.txt").read_text().split()
+    ]
     classes = subfolders(root / "images")
     y = np.array([classes.index(line.partition("/")[0]) for line in lines], dtype=np.int64)
     return Listing(y, classes, root, [f"images/{line}" for line in lines], note=f"partition {partition} of 10")
@@ -24,7 +26,7 @@ def read(root: Path, split: str) -> Listing:
 
 ENTRY = Entry(
     title="DTD",
-    read=read,
+    read=list_split,
     metric="top1",
     classes=47,
     counts=_COUNTS,
@@ -34,7 +36,9 @@ ENTRY = Entry(
     files={
         "": ("images",),
         **{
-            split: tuple(f"labels/{part}{numbered(split)[1]}.txt" for part in _KINDS[numbered(split)[0]])
+            split: tuple(
+                f"labels/{official}{split_number(split)[1]}.txt" for official in _KINDS[split_number(split)[0]]
+            )
             for split in _COUNTS
         },
     },

@@ -20,23 +20,23 @@ _SUPERCLASSES = {
 }
 
 
-def read(root: Path, split: str) -> Listing:
-    parts = [cifar100.ENTRY.read(root, part) for part in _BOTH]  # torchvision has then checked the files' md5
-    coarse = np.concatenate([_unpickled(root, part)["coarse_labels"] for part in _BOTH])
-    names = np.array(_unpickled(root, "meta")["coarse_label_names"])[coarse]
-    pixels, y = (np.concatenate([getattr(part, field) for part in parts]) for field in ("pixels", "y"))
+def list_split(root: Path, split: str) -> Listing:
+    parts = [cifar100.ENTRY.read(root, name) for name in _BOTH]  # torchvision has then checked the files' md5
+    coarse = np.concatenate([_unpickle(root, official)["coarse_labels"] for official in _BOTH])
+    names = np.array(_unpickle(root, "meta")["coarse_label_names"])[coarse]
+    pixels, y = (np.concatenate([getattr(listing, field) for listing in parts]) for field in ("pixels", "y"))
     held_back = _SUPERCLASSES["val"] | _SUPERCLASSES["test"]
     rows = ~np.isin(names, list(held_back)) if split == "train" else np.isin(names, list(_SUPERCLASSES[split]))
     return Listing(y, parts[0].classes, root, pixels=pixels).only(y[rows])
 
 
-def _unpickled(root: Path, file: str) -> dict:
-    return _plain_pickle.read(root / _FOLDER / file)
+def _unpickle(root: Path, file: str) -> dict:
+    return _plain_pickle.load_plain(root / _FOLDER / file)
 
 
 ENTRY = Entry(
     title="FC100",
-    read=read,
+    read=list_split,
     metric="top1",
     classes=20,
     class_counts={"train": 60},

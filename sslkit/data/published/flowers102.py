@@ -7,7 +7,7 @@ from sslkit.data.published.base import Entry
 
 ENTRY = Entry(
     title="Flowers102",
-    read=partial(_torchvision.read, "Flowers102", parts={"trainval": ("train", "val")}),
+    read=partial(_torchvision.list_split, "Flowers102", parts={"trainval": ("train", "val")}),
     metric="mean_per_class",
     classes=102,
     counts={"train": 1020, "val": 1020, "trainval": 2040, "test": 6149},

@@ -7,7 +7,7 @@ from sslkit.data.published.base import Entry
 
 ENTRY = Entry(
     title="Food-101",
-    read=partial(_torchvision.read, "Food101"),
+    read=partial(_torchvision.list_split, "Food101"),
     metric="top1",
     classes=101,
     counts={"train": 75750, "test": 25250},

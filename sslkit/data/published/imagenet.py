@@ -13,8 +13,8 @@ from sslkit.errors import UserError
 FOLDERS = {"train": "train", "test": "val"}
 
 
-def read(root: Path, split: str) -> Listing:
-    return listed(root, split, wnids(root, split))
+def list_split(root: Path, split: str) -> Listing:
+    return list_classes(root, split, wnids(root, split))
 
 
 def wnids(root: Path, split: str) -> list[str]:
@@ -30,7 +30,7 @@ def wnids(root: Path, split: str) -> list[str]:
     return ids
 
 
-def listed(root: Path, split: str, classes: list[str], note: str = "") -> Listing:
+def list_classes(root: Path, split: str, classes: list[str], note: str = "") -> Listing:
     """List the images of some classes. Raises FileNotFoundError for a class without a folder."""
     paths, y = in_classes(root, classes, FOLDERS[split])
     return Listing(y, classes, root, paths, note=note)
@@ -38,7 +38,7 @@ def listed(root: Path, split: str, classes: list[str], note: str = "") -> Listin
 
 ENTRY = Entry(
     title="ImageNet-1k",
-    read=read,
+    read=list_split,
     metric="top1",
     classes=1000,
     counts={"train": 1281167, "test": 50000},

@@ -14,15 +14,15 @@ from sslkit.data.subsets import list_digest
 _LIST = "imagenet100.txt"
 
 
-def read(root: Path, split: str) -> Listing:
+def list_split(root: Path, split: str) -> Listing:
     classes = sorted({line.split()[0] for line in (root / _LIST).read_text().splitlines() if line.strip()})
-    return imagenet.listed(root, split, classes, f"class list {list_digest(classes)[:12]}")
+    return imagenet.list_classes(root, split, classes, f"class list {list_digest(classes)[:12]}")
 
 
 ENTRY = dataclasses.replace(
     imagenet.ENTRY,
     title="ImageNet-100",
-    read=read,
+    read=list_split,
     classes=100,
     counts={"train": None, "test": 5000},
     files={"": (_LIST,), **imagenet.ENTRY.files},

@@ -8,7 +8,7 @@ from sslkit.data.published import imagenet, imagenet_1pct
 ENTRY = dataclasses.replace(
     imagenet_1pct.ENTRY,
     title="ImageNet-1k, 10 % of the labels",
-    read=partial(imagenet_1pct.read, 0.1, "10percent.txt"),
+    read=partial(imagenet_1pct.list_split, 0.1, "10percent.txt"),
     counts={"train": 128116, "test": 50000},
     origin=f"{imagenet.ENTRY.origin}; 10percent.txt: {imagenet_1pct.ORIGIN}",
 )

@@ -19,24 +19,24 @@ _PLACES = ("", "imagenet_subsets")
 ORIGIN = "https://github.com/google-research/simclr (imagenet_subsets/), not needed: a list is drawn without it"
 
 
-def read(fraction: float, file: str, root: Path, split: str) -> Listing:
+def list_split(fraction: float, file: str, root: Path, split: str) -> Listing:
     if split != "train":
-        return imagenet.read(root, split)
-    names = next((root / place / file for place in _PLACES if (root / place / file).is_file()), None)
-    listing = imagenet.read(root, split)
+        return imagenet.list_split(root, split)
+    names = next((root / folder / file for folder in _PLACES if (root / folder / file).is_file()), None)
+    listing = imagenet.list_split(root, split)
     if names is None:
         rows = label_subset(listing.y, listing.paths, listing.classes, fraction)
-        return _noted(listing.take(rows), "drawn with seed 0, not SimCLR's list")
+        return _add_note(listing.take(rows), "drawn with seed 0, not SimCLR's list")
     wanted = set(names.read_text().split())
     rows = [row for row, path in enumerate(listing.paths) if path.rpartition("/")[2] in wanted]
     if len(rows) < len(wanted):
         raise UserError(
             f"{names.absolute()} lists {len(wanted)} images, {len(wanted) - len(rows)} of which are not in {root}"
         )
-    return _noted(listing.take(np.array(rows)), f"SimCLR's {file}")
+    return _add_note(listing.take(np.array(rows)), f"SimCLR's {file}")
 
 
-def _noted(listing: Listing, which: str) -> Listing:
+def _add_note(listing: Listing, which: str) -> Listing:
     names = [path.rpartition("/")[2] for path in listing.paths]
     return dataclasses.replace(listing, note=f"labels {which}, list {list_digest(names)[:12]}")
 
@@ -44,7 +44,7 @@ def _noted(listing: Listing, which: str) -> Listing:
 ENTRY = dataclasses.replace(
     imagenet.ENTRY,
     title="ImageNet-1k, 1 % of the labels",
-    read=partial(read, 0.01, "1percent.txt"),
+    read=partial(list_split, 0.01, "1percent.txt"),
     counts={"train": 12811, "test": 50000},
     origin=f"{imagenet.ENTRY.origin}; 1percent.txt: {ORIGIN}",
 )

@@ -12,7 +12,7 @@ _FOLDER = "oxford-iiit-pet"
 
 ENTRY = Entry(
     title="Oxford-IIIT Pets",
-    read=partial(_torchvision.read, "OxfordIIITPet"),
+    read=partial(_torchvision.list_split, "OxfordIIITPet"),
     metric="mean_per_class",
     classes=37,
     counts={"train": 3680, "test": 3669},

@@ -24,7 +24,7 @@ _MAP = "leaf-map.json"
 _MAP_PLACES = (".", "leaf_grouping", "..", "../leaf_grouping", "../..", "../../leaf_grouping")
 
 
-def read(root: Path, split: str) -> Listing:
+def list_split(root: Path, split: str) -> Listing:
     folders = subfolders(root)
     classes = [name for name in folders if name not in (_NO_LEAVES, "leaf_grouping")]
     paths, y = in_classes(root, classes)
@@ -49,7 +49,7 @@ def read(root: Path, split: str) -> Listing:
 
 def _leaves(root: Path, paths: list[str]) -> np.ndarray | None:
     """Return the leaf name (N,) of each image, or its path if the map lacks it; None without the map."""
-    file = next((root / place / _MAP for place in _MAP_PLACES if (root / place / _MAP).is_file()), None)
+    file = next((root / folder / _MAP for folder in _MAP_PLACES if (root / folder / _MAP).is_file()), None)
     if file is None:
         return None
     leaves = json.loads(file.read_text())
@@ -67,7 +67,7 @@ def _leaf(path: str, leaves_of: dict[str, list[str]]) -> str:
 
 ENTRY = Entry(
     title="PlantVillage",
-    read=read,
+    read=list_split,
     metric="top1",
     classes=38,
     counts={"train": None, "test": None, "all": range(54303, 54307)},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sslkit.data.published._listed import numbered, numbered_counts
+from sslkit.data.published._listed import counts_by_number, split_number
 from sslkit.data.published.base import Entry, Listing
 from sslkit.files.reading import regular
 
@@ -15,10 +15,10 @@ _LISTS = {"train": "Training", "test": "Testing"}
 _PLACES = ("", "Partitions", "../Partitions")  # of the unpacked Partitions.zip: the folder, in it, or beside it
 
 
-def read(root: Path, split: str) -> Listing:
-    kind, partition = numbered(split)
+def list_split(root: Path, split: str) -> Listing:
+    kind, partition = split_number(split)
     file = f"{_LISTS[kind]}_{partition:02d}.txt"
-    listed = next((root / place / file for place in _PLACES if (root / place / file).is_file()), root / file)
+    listed = next((root / folder / file for folder in _PLACES if (root / folder / file).is_file()), root / file)
     paths = [line.strip("/") for line in regular(listed).read_text().split()]
     folders = [line.strip("/") for line in (root / "ClassName.txt").read_text().split()]
     number = {folder: label for label, folder in enumerate(folders)}
@@ -29,10 +29,10 @@ def read(root: Path, split: str) -> Listing:
 
 ENTRY = Entry(
     title="SUN397",
-    read=read,
+    read=list_split,
     metric="top1",
     classes=397,
-    counts=numbered_counts({"train": 19850, "test": 19850}, 10),
+    counts=counts_by_number({"train": 19850, "test": 19850}, 10),
     licence="images from the web, for research only",
     folders=("SUN397",),
     files={"": ("ClassName.txt", "a", "z")},

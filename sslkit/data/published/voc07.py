@@ -16,7 +16,7 @@ CLASSES += ["diningtable", "dog", "horse", "motorbike", "person", "pottedplant",
 _COUNTS = {"train": 2501, "val": 2510, "trainval": 5011, "test": 4952}
 
 
-def read(root: Path, split: str) -> Listing:
+def list_split(root: Path, split: str) -> Listing:
     lists = root / "ImageSets" / "Main"
     names = (lists / f"{split}.txt").read_text().split()
     y = np.stack([_column(lists / f"{name}_{split}.txt", names) for name in CLASSES], axis=1)
@@ -35,7 +35,7 @@ def _column(path: Path, names: list[str]) -> np.ndarray:
 
 ENTRY = Entry(
     title="VOC 2007 classification",
-    read=read,
+    read=list_split,
     metric="map11",
     classes=20,
     counts=_COUNTS,

@@ -32,7 +32,7 @@ from torch.utils.data import Dataset
 from sslkit.data.decode.pages import of_pages
 from sslkit.data.decoded import DecodedImages
 from sslkit.data.images import ImageOptions, Images, check_split
-from sslkit.data.published import open_published, published
+from sslkit.data.published import find_published, open_published
 from sslkit.data.sources import builtin, file_sources, hf, own_arrays, own_dataset, shards, torchvision_sets
 from sslkit.data.sources.builtin import open_builtin, splits_of_builtin
 from sslkit.data.sources.folder import open_folder, splits_of_folder
@@ -96,7 +96,7 @@ def name_of_tables(source: str) -> str | None:
         return hf.name_of_hf(source)
     if source.startswith(own_dataset.PREFIX):
         return source.removeprefix(own_dataset.PREFIX)
-    if entry := published(source):
+    if entry := find_published(source):
         return entry.name
     text = clips.files_of(source)
     if source in builtin.NAMES or not (file_sources.is_several(text) or not _expand_path(text).exists()):
@@ -116,7 +116,7 @@ def is_divisible(source: Source) -> bool:
     text = os.fspath(origin)
     if isinstance(origin, str) and text.startswith((shards.PREFIX, hf.PREFIX)):
         return True
-    named = isinstance(origin, str) and (text in builtin.NAMES or text.startswith("video:") or published(text))
+    named = isinstance(origin, str) and (text in builtin.NAMES or text.startswith("video:") or find_published(text))
     return not named and file_sources.is_files(text)
 
 
@@ -168,7 +168,7 @@ def _find(source: Source, cache: str | Path | None = None) -> _Source:
     text = os.fspath(source)
     if isinstance(source, str) and text in builtin.NAMES:
         return _Source(partial(open_builtin, text), partial(splits_of_builtin, text))
-    if isinstance(source, str) and (entry := published(text)):
+    if isinstance(source, str) and (entry := find_published(text)):
         return _Source(lambda options: open_published(text, options).images, lambda: tuple(entry.counts))
     if isinstance(source, str) and text.startswith("video:"):
         return _Source(partial(clips.open_folder_of_videos, text), partial(clips.splits_of_videos, text))

@@ -33,14 +33,14 @@ class Call:
 @pytest.mark.parametrize("protocol", range(6))
 def test_what_the_published_files_hold_is_read(protocol: int, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(pickle.dumps(BATCH, protocol))
-    found = _plain_pickle.read(tmp_path / "x")
+    found = _plain_pickle.load_plain(tmp_path / "x")
     assert found.keys() == BATCH.keys() and found["coarse_labels"] == [3, 1] and found["coarse_label_names"][1] == "é"
     assert found["data"].dtype == np.uint8 and (found["data"] == BATCH["data"]).all()
 
 
 def test_what_python_2_wrote_is_read(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(PYTHON_2)
-    found = _plain_pickle.read(tmp_path / "x")
+    found = _plain_pickle.load_plain(tmp_path / "x")
     assert found["data"].tolist() == [[1, 2], [3, 4]] and found["data"].dtype == np.uint8
     assert found["labels"] == [0, 5]
 
@@ -64,7 +64,7 @@ def test_anything_else_is_refused_and_not_run(kind: str, protocol: int, tmp_path
     text = pickle.dumps({"data": BATCH["data"], "labels": [content]}, protocol)
     (tmp_path / "x").write_bytes(b"cantigravity\nfly_to\n." if kind == "import" else text)
     with pytest.raises(UserError, match="is not a pickle of plain values and arrays") as error:
-        _plain_pickle.read(tmp_path / "x")
+        _plain_pickle.load_plain(tmp_path / "x")
     assert not owned.exists() and "antigravity" not in sys.modules and "\n" not in str(error.value)
 
 
@@ -72,9 +72,9 @@ def test_anything_else_is_refused_and_not_run(kind: str, protocol: int, tmp_path
 def test_a_damaged_file_is_one_error(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(UserError, match="x is not a pickle of plain values and arrays"):
-        _plain_pickle.read(tmp_path / "x")
+        _plain_pickle.load_plain(tmp_path / "x")
     with pytest.raises(UserError, match=r"cannot read .*y: No such file"):
-        _plain_pickle.read(tmp_path / "y")
+        _plain_pickle.load_plain(tmp_path / "y")
 
 
 def test_fc100_reads_by_it(tmp_path: Path) -> None:
@@ -83,5 +83,5 @@ def test_fc100_reads_by_it(tmp_path: Path) -> None:
     (tmp_path / "cifar-100-python").mkdir()
     (tmp_path / "cifar-100-python" / "meta").write_bytes(pickle.dumps(Call(Path.touch, tmp_path / "owned")))
     with pytest.raises(UserError, match="meta is not a pickle of plain values"):
-        fc100._unpickled(tmp_path, "meta")
+        fc100._unpickle(tmp_path, "meta")
     assert not (tmp_path / "owned").exists()

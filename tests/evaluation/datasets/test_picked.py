@@ -8,7 +8,7 @@ from PIL import Image
 
 import evaluation
 from evaluation.datasets import open_split
-from evaluation.ranking.inputs.candidates import sampled
+from evaluation.ranking.inputs.candidates import draw_images
 from sslkit.errors import UserError
 
 
@@ -39,13 +39,13 @@ def test_an_unreadable_image_is_not_taken_for_another(tmp_path: Path) -> None:
 
 def test_a_sample_has_the_same_number_of_each_class_whatever_the_order() -> None:
     task = open_split("digits", "train")
-    part = sampled(task, 100, seed=0)
+    part = draw_images(task, 100, seed=0)
     assert np.bincount(part.y).tolist() == [10] * 10
-    assert set(sampled(task.take(np.arange(len(task))[::-1]), 100, seed=0).ids) == set(part.ids)
-    assert set(sampled(task, 100, seed=1).ids) != set(part.ids)
-    assert sampled(task, None, 0) is task and sampled(task, 10**6, 0) is task
+    assert set(draw_images(task.take(np.arange(len(task))[::-1]), 100, seed=0).ids) == set(part.ids)
+    assert set(draw_images(task, 100, seed=1).ids) != set(part.ids)
+    assert draw_images(task, None, 0) is task and draw_images(task, 10**6, 0) is task
     with pytest.raises(UserError, match="at least 20"):
-        sampled(task, 19, seed=0)
+        draw_images(task, 19, seed=0)
 
 
 def test_scripts_of_glyphs_are_learnt_from_other_letters() -> None:

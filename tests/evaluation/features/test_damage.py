@@ -11,7 +11,7 @@ from report_zoo import make_entry
 import evaluation
 from evaluation import protocols
 from evaluation.protocols.base import Subject
-from evaluation.ranking.inputs.candidates import sampled
+from evaluation.ranking.inputs.candidates import draw_images
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.summary import read_truth
 from evaluation.report import write_report
@@ -47,7 +47,7 @@ def model() -> evaluation.features.models.LoadedModel:
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
 @pytest.mark.parametrize("name", ["index.json", "features.npy", "labels.npy", "ids.npy"])
 def test_a_damaged_cache_is_filled_again(name: str, content: bytes, model: object, tmp_path: Path) -> None:
-    split = sampled(evaluation.open_split("digits", "test"), 40, 0)
+    split = draw_images(evaluation.open_split("digits", "test"), 40, 0)
     how = {"cache": tmp_path, "progress": False}
     first = evaluation.extract(model, split, "test", **how).x.copy()
     (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
@@ -58,7 +58,7 @@ def test_a_damaged_cache_is_filled_again(name: str, content: bytes, model: objec
 
 
 def test_a_file_in_place_of_the_cached_features_is_replaced(model: object, tmp_path: Path) -> None:
-    split = sampled(evaluation.open_split("digits", "test"), 40, 0)
+    split = draw_images(evaluation.open_split("digits", "test"), 40, 0)
     first = evaluation.extract(model, split, "test", cache=tmp_path, progress=False)
     for kind in ("file", "link", "part"):
         folder = tmp_path / first.digest
@@ -235,7 +235,7 @@ def test_rankings_that_are_not_there_are_refused(tmp_path: Path, monkeypatch: py
 def test_a_looping_link_is_one_error(tmp_path: Path, model: object) -> None:
     loop = tmp_path / "loop"
     loop.symlink_to("loop")
-    small = sampled(evaluation.open_split("digits", "test"), 40, 0)
+    small = draw_images(evaluation.open_split("digits", "test"), 40, 0)
     for use in (
         lambda: evaluation.load_model(str(loop)),
         lambda: evaluation.open_split(str(loop), "test"),

@@ -109,7 +109,7 @@ def test_the_last_truth_has_what_another_process_recorded_meanwhile(
     how = {"out": place / "truth", "lr": [0.03], "steps": 2, "seeds": [0, 1], "progress": False, "device": "cpu"}
     how |= {"data": str(place / "six.npz"), "cache": None}
     other = Thread(target=lambda: ground_truth(zoo[1], **how))
-    read = truths._Measurement._of
+    read = truths._Measurement._latest
 
     def meanwhile(self: Any, wanted: Callable[[list[int]], bool]) -> Any:
         found = read(self, wanted)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import evaluation
-from evaluation.ranking.checks import checked_metrics, truth_values
+from evaluation.ranking.checks import check_metrics, truth_values
 from evaluation.transferability.itm import WAYS
 from sslkit.errors import UserError
 
@@ -17,20 +17,20 @@ def test_an_option_for_which_only_the_synthetic_sample_is_too_small_is_accepted(
     found = evaluation.rank(zoo, metrics=["tmi(k=20)"], bootstrap=0)
     assert np.isfinite(found.scores).all()
     with pytest.raises(UserError, match="k=0 must be at least 1"):
-        checked_metrics(["tmi(k=0)"])
+        check_metrics(["tmi(k=0)"])
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_text_that_reads_like_python_stays_text(way: str) -> None:
-    (spec,) = checked_metrics([f"itm(evaluate={way})"])
+    (spec,) = check_metrics([f"itm(evaluate={way})"])
     assert spec.chain == (("itm", {"evaluate": way}),)
-    (spec,) = checked_metrics(["nleep(max_dims=none)"])
+    (spec,) = check_metrics(["nleep(max_dims=none)"])
     assert spec.chain == (("nleep", {"max_dims": None}),)
 
 
 def test_metrics_are_names() -> None:
     with pytest.raises(UserError, match="metrics=3 must be names of metrics"):
-        checked_metrics(3)
+        check_metrics(3)
 
 
 def test_one_number_an_image_is_ranked_by_a_regression() -> None:

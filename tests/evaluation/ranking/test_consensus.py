@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from evaluation.ranking.consensus import AGREEMENT, SPREAD, Consensus, consensus, measured_agreement, normal_scores
+from evaluation.ranking.consensus import AGREEMENT, SPREAD, Consensus, agreement_of, consensus, normal_scores
 
 NAMES = ("knn", "logme", "parc")
 
@@ -67,7 +67,7 @@ def test_probabilities_rest_on_what_was_measured_for_the_metrics() -> None:
     assert {name: one.agreement for name, one in found.items()} == {name: AGREEMENT[name] for name in found}
     first = [one.best[4] for one in found.values()]
     assert first == sorted(first, reverse=True) and first[0] > first[2] + 0.05
-    assert f"Correlation here: {AGREEMENT['pactran']:.2f}." in found["pactran"].explained
+    assert f"Correlation here: {AGREEMENT['pactran']:.2f}." in found["pactran"].explanation
     both = consensus(("knn", "pactran"), np.repeat(scores, 2, 1))
     assert both.agreement == pytest.approx((AGREEMENT["knn"] + AGREEMENT["pactran"]) / 2)
 
@@ -87,14 +87,14 @@ def test_without_a_measured_agreement_nothing_is_printed_but_why(metrics: tuple[
     found = consensus(metrics, scores, accuracies=np.array([0.4, 0.5, 0.6]))
     assert np.isnan(found.best).all() and np.isnan(found.regret).all() and found.shortlist() == []
     assert found.order().tolist() == [2, 1, 0] and found.first() == [2]
-    assert found.explained == f"no P(best) and no regret, as the agreement with fine-tuning {why}"
+    assert found.explanation == f"no P(best) and no regret, as the agreement with fine-tuning {why}"
     assert str(found.verdict("abc")) == "c is first", "nothing says that it is the one to take"
 
 
 def test_agreement_was_measured_for_one_class_an_image_only() -> None:
     found = consensus(("logme",), np.arange(3.0)[:, None], agreement=np.nan)
-    assert np.isnan(found.best).all() and found.explained.endswith("was measured for one class an image only")
-    assert measured_agreement(("logme", "leep")) != measured_agreement(("logme", "leep")), "nan"
+    assert np.isnan(found.best).all() and found.explanation.endswith("was measured for one class an image only")
+    assert agreement_of(("logme", "leep")) != agreement_of(("logme", "leep")), "nan"
 
 
 def test_redrawn_images_that_swap_two_models_bring_their_probabilities_together() -> None:

@@ -43,7 +43,7 @@ def test_exact_copies_are_counted_and_their_votes_not() -> None:
     assert note.startswith("8 of the 48 images are exact copies of others")
     assert not any("copies" in note for note in evaluation.rank(zoo, metrics=["knn"], bootstrap=0).notes)
     ranking = evaluation.rank(again, metrics=["knn"], bootstrap=0)
-    assert any("leave-one-out 20-NN on the 48 images of this ranking" in line for line in ranking.explained)
+    assert any("leave-one-out 20-NN on the 48 images of this ranking" in line for line in ranking.explanation)
 
 
 def test_models_that_see_other_sizes_are_named() -> None:

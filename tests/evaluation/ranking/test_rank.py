@@ -13,7 +13,7 @@ import evaluation
 from evaluation.ranking import rank as rank_module
 from evaluation.ranking.inputs.candidates import of_arrays
 from evaluation.ranking.plots import plot_agreement, plot_ranking
-from evaluation.ranking.ranking import WIDENED, intervals, ranks_of, tied_with_best
+from evaluation.ranking.ranking import WIDENED, intervals, ranks_of, ties_with_best
 from evaluation.ranking.scoring import parse
 from evaluation.report.ranked import task_of
 from evaluation.report.reading import Material, Ranked
@@ -185,15 +185,15 @@ def test_ranks_and_ties_by_hand() -> None:
     rng = np.random.default_rng(0)
     common = rng.normal(size=(500, 1))  # all models move together: the differences are sure
     redrawn = np.array([1.0, 0.9, 0.5]) + common + 0.01 * rng.normal(size=(500, 3))
-    assert tied_with_best(np.array([1.0, 0.9, 0.5]), redrawn).tolist() == [True, False, False]
+    assert ties_with_best(np.array([1.0, 0.9, 0.5]), redrawn).tolist() == [True, False, False]
     alone = np.array([1.0, 0.9, 0.5]) + 0.1 * rng.normal(size=(500, 3))
-    assert tied_with_best(np.array([1.0, 0.9, 0.5]), alone).tolist() == [True, True, False]
+    assert ties_with_best(np.array([1.0, 0.9, 0.5]), alone).tolist() == [True, True, False]
     scores = np.array([1.0, 0.9, 0.2])
     ends, places = intervals(scores, alone, 100)
     half = 1.96 * 0.1 * WIDENED
     assert ends[0] == pytest.approx([1 - half, 1 + half], abs=0.03) and places[2].tolist() == [3, 3]
     assert np.isnan(intervals(scores, alone, 99)).all()
-    assert tied_with_best(np.array([1.0, 1.0, 0.5]), alone[:0]).tolist() == [True, True, False]
+    assert ties_with_best(np.array([1.0, 1.0, 0.5]), alone[:0]).tolist() == [True, True, False]
 
 
 def test_a_pair_may_be_a_list(zoo: dict) -> None:
@@ -279,10 +279,10 @@ def test_it_is_refused_before_anything_is_extracted(
 def test_a_model_without_a_score_is_tied_with_none() -> None:
     scores = np.array([np.nan, 1.0, 0.9, 0.5])
     redrawn = scores + 0.1 * np.random.default_rng(0).normal(size=(500, 4))
-    assert tied_with_best(scores, redrawn).tolist() == [False, True, True, False]
-    assert tied_with_best(scores, redrawn[:0]).tolist() == [False, True, False, False]
-    assert tied_with_best(scores, redrawn[:1]).tolist() == [False, True, False, False]
-    assert not tied_with_best(scores[:1], redrawn[:, :1]).any()
+    assert ties_with_best(scores, redrawn).tolist() == [False, True, True, False]
+    assert ties_with_best(scores, redrawn[:0]).tolist() == [False, True, False, False]
+    assert ties_with_best(scores, redrawn[:1]).tolist() == [False, True, False, False]
+    assert not ties_with_best(scores[:1], redrawn[:, :1]).any()
 
 
 def test_scores_that_rounding_parts_share_their_rank() -> None:
@@ -290,19 +290,19 @@ def test_scores_that_rounding_parts_share_their_rank() -> None:
     for scale in (1e-20, 1.0, 1e20):
         scores = scale * np.array([0.3, 0.3 * up, 0.1, 0.3 / up])
         assert ranks_of(scores).tolist() == [2, 2, 4, 2]
-        assert tied_with_best(scores, np.empty((0, 4))).tolist() == [True, True, False, True]
+        assert ties_with_best(scores, np.empty((0, 4))).tolist() == [True, True, False, True]
 
 
 def test_what_only_rounding_parts_shares_a_rank_and_is_tied() -> None:
     scores = np.array([2.0, 1.0 + 1e-13, 1.0, 2.0 - 1e-13, np.nan])
     assert np.array_equal(ranks_of(scores), [1.5, 3.5, 3.5, 1.5, np.nan], equal_nan=True)
-    assert tied_with_best(scores, np.empty((0, 5))).tolist() == [True, False, False, True, False]
-    assert tied_with_best(scores, np.tile(scores, (3, 1))).tolist() == [True, False, False, True, False]
+    assert ties_with_best(scores, np.empty((0, 5))).tolist() == [True, False, False, True, False]
+    assert ties_with_best(scores, np.tile(scores, (3, 1))).tolist() == [True, False, False, True, False]
 
 
 def test_the_sums_that_metrics_share_are_dropped_with_their_model(zoo: dict) -> None:
     candidates = of_arrays(zoo)
-    scored, failed = rank_module._scored([parse("h_score"), parse("sfda")], candidates)
+    scored, failed = rank_module._score([parse("h_score"), parse("sfda")], candidates)
     assert [len(results) for _, results in scored] == [4, 4] and failed == [{}, {}]
     assert all("scatter" not in vars(one.sample) and "moments" not in vars(one.sample) for one in candidates)
 

@@ -10,13 +10,13 @@ import torch
 from evaluation.features import as_features
 from evaluation.ranking.inputs.samples import as_sample
 from evaluation.ranking.resampling import Column, half, of_terms, replicates
-from evaluation.ranking.scoring import Spec, parse, scored
+from evaluation.ranking.scoring import Spec, compute_score, parse
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 
 
 def column(spec: Spec, sample: Sample, number: int = 0) -> Column:
-    return Column(spec, (number,), (scored(spec, sample),))
+    return Column(spec, (number,), (compute_score(spec, sample),))
 
 
 def drawn(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -28,11 +28,11 @@ def drawn(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize(("name", "n"), [("logme", 200), ("h_score", 200), ("logme", 2000)])
 def test_halves_spread_as_new_images_do(name: str, n: int) -> None:
     spec = parse(name)
-    fresh = [scored(spec, as_sample(*drawn(n, seed))).value for seed in range(60)]
+    fresh = [compute_score(spec, as_sample(*drawn(n, seed))).value for seed in range(60)]
     sample = as_sample(*drawn(n, 0))
     (found,) = replicates([column(spec, sample)], [sample], 200, seed=0)
     assert found.shape == (200, 1)
-    assert found.mean() == pytest.approx(scored(spec, sample).value)
+    assert found.mean() == pytest.approx(compute_score(spec, sample).value)
     assert 0.6 < found.std() / np.std(fresh) < 1.6
 
 
@@ -76,7 +76,7 @@ def test_what_is_computed_together_is_what_is_computed_alone() -> None:
     x, y = drawn(60, 0)
     samples = [as_sample(x, y), as_sample(x[:, :3], y)]
     specs = [parse("logme"), parse("itm(iterations=5)"), parse("gbc")]
-    columns = [Column(spec, (0, 1), tuple(scored(spec, sample) for sample in samples)) for spec in specs]
+    columns = [Column(spec, (0, 1), tuple(compute_score(spec, sample) for sample in samples)) for spec in specs]
     columns[2] = column(specs[2], samples[1], 1)  # of one model alone
     together = replicates(columns, samples, 7, seed=3)
     for one, found in zip(columns, together, strict=True):
@@ -124,7 +124,7 @@ def test_halves_that_a_metric_refuses_give_no_interval(monkeypatch: pytest.Monke
     def refusing(spec: Spec, part: Sample) -> Score:
         if spec.name == "gbc":
             raise UserError("too few images")
-        return scored(spec, part)
+        return compute_score(spec, part)
 
     monkeypatch.setattr("evaluation.ranking.resampling.scored", refusing)
     refused, other = replicates(columns, [sample], 5, 0)
@@ -135,14 +135,14 @@ def test_a_zoo_s_metric_is_of_the_models_that_it_does_not_refuse(monkeypatch: py
     """A half that one model's metric refuses ends neither the ranking nor the others' intervals."""
     samples = [as_sample(*drawn(40, seed)) for seed in range(3)]
     spec = parse("etran")
-    columns = [Column(spec, (0, 1, 2), tuple(scored(spec, sample) for sample in samples))]
+    columns = [Column(spec, (0, 1, 2), tuple(compute_score(spec, sample) for sample in samples))]
     refused = []
 
     def refusing(spec: Spec, part: Sample) -> Score:
         if part.x[0, 0] in samples[1].x[:, 0]:
             refused.append(part)
             raise UserError("too few images")
-        return scored(spec, part)
+        return compute_score(spec, part)
 
     monkeypatch.setattr("evaluation.ranking.resampling.scored", refusing)
     (found,) = replicates(columns, samples, 5, 0)

@@ -145,7 +145,7 @@ def test_scores_are_dots_on_an_axis_with_labels_and_a_metric_without_any_has_no_
     ranking = Ranking.from_json(tmp_path / "ranking" / "digits.json")
     chart = dots(ranking, 0)
     assert len(chart.dots) == 3 and len(chart.x.ticks) >= 2
-    for dot, m in zip(chart.dots, ranking.ranked_by(0), strict=True):
+    for dot, m in zip(chart.dots, ranking.order_by(0), strict=True):
         assert dot.x == chart.x(ranking.scores[m, 0]) and dot.low <= dot.x <= dot.high
     empty = np.full_like(ranking.scores, np.nan)
     empty[:, 1] = ranking.scores[:, 1]

@@ -8,7 +8,7 @@ from torch import nn
 
 from evaluation.datasets import Reading
 from evaluation.features.models import LoadedModel, load_model
-from evaluation.ranking.truth.ground_truth import opened_splits
+from evaluation.ranking.truth.ground_truth import open_splits
 from evaluation.studies import maps, subjects
 from evaluation.studies.claims import Claim
 from evaluation.studies.maps import SAME, TunedMaps
@@ -37,7 +37,7 @@ def nets(monkeypatch: pytest.MonkeyPatch) -> dict[str, LoadedModel]:
     }
     models = {name: load_model(net, image_size=8, in_chans=1) for name, net in layers.items()}
     monkeypatch.setattr(Subjects, "zoo", models)
-    monkeypatch.setattr(Subjects, "splits", lambda self, task: opened_splits("digits", Reading(), 60, 60))
+    monkeypatch.setattr(Subjects, "splits", lambda self, task: open_splits("digits", Reading(), 60, 60))
     monkeypatch.setattr(Subjects, "truth", lambda self, task: {"a": 0.3, "b": 0.2, "c": 0.1})
     monkeypatch.setattr(Subjects, "settings", lambda self, task: dict.fromkeys(models, SETTING))
     monkeypatch.setattr(subjects, "SMALL", tuple(models))
@@ -45,7 +45,7 @@ def nets(monkeypatch: pytest.MonkeyPatch) -> dict[str, LoadedModel]:
 
 
 def test_one_run_is_measured_at_all_shares(nets: dict[str, LoadedModel], lab: Lab) -> None:
-    model, splits = nets["a"], opened_splits("digits", Reading(), 60, 60)
+    model, splits = nets["a"], open_splits("digits", Reading(), 60, 60)
     found = follow(model, splits, SETTING, (0, 0.1, 0.5, 1), lambda stage: stage.features("test"), lab)
     assert list(found) == [0, 0.1, 0.5, 1] and found[0].shape == (60, 3)
     assert np.array_equal(found[0], found[0.1]) and not np.array_equal(found[0.5], found[1])

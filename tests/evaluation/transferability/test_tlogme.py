@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import evaluation
-from evaluation.ranking.inputs.candidates import sampled
+from evaluation.ranking.inputs.candidates import draw_images
 from evaluation.ranking.inputs.objects import BACKGROUND, open_objects
 from sslkit.errors import UserError
 
@@ -47,7 +47,7 @@ def test_units_of_the_boxes_move_all_models_alike() -> None:
 
 
 def test_a_detection_set_has_the_boxes_and_other_tasks_a_note() -> None:
-    split = sampled(open_objects("clipart_boxes", "test"), 120, 0)
+    split = draw_images(open_objects("clipart_boxes", "test"), 120, 0)
     background = np.array([split.classes[label] == BACKGROUND for label in split.y])
     assert (np.isnan(split.boxes).all(1) == background).all() and (~background).any()
     inside = split.boxes[~background]

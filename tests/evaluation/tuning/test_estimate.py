@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from evaluation.features.models import LoadedModel, load_model
-from evaluation.ranking.choice.rounds import planned
+from evaluation.ranking.choice.rounds import count_runs
 from evaluation.tuning import estimate
 from evaluation.tuning.estimate import announce, seconds_of_step
 from sslkit.runtime.context import Runtime
@@ -41,7 +41,7 @@ def test_a_step_is_measured_and_changes_nothing(model: LoadedModel) -> None:
     [(3, 4, 3, 100, (3 * 4 + 2 * 3, 12 * 50 + 6 * 100)), (2, 4, 3, 10, (24, 240)), (4, 4, 1, 8, (18, 16 * 4 + 2 * 8))],
 )
 def test_the_runs_of_all_rounds(models: int, rates: int, seeds: int, steps: int, runs: tuple[int, int]) -> None:
-    assert planned(models, rates, seeds, steps) == runs
+    assert count_runs(models, rates, seeds, steps) == runs
 
 
 def test_the_command_proposed_after_a_ranking_fits_the_machine(

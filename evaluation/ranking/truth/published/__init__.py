@@ -55,10 +55,10 @@ def truth(name: str, reading: str | None = None) -> dict[str, dict[str, float]]:
     reading: "code" or "paper", where the two differ; None for the default ("code" for ped).
     Raises UserError for an unknown benchmark or reading.
     """
-    found: dict[str, dict[str, float]] = {}
+    by_set: dict[str, dict[str, float]] = {}
     for cell in cells(name, reading):
-        found.setdefault(cell.dataset, {})[cell.model] = cell.percent
-    return found
+        by_set.setdefault(cell.dataset, {})[cell.model] = cell.percent
+    return by_set
 
 
 def cells(name: str, reading: str | None = None) -> tuple[Cell, ...]:
@@ -68,14 +68,14 @@ def cells(name: str, reading: str | None = None) -> tuple[Cell, ...]:
     readings = _TABLES[name]
     if reading is not None and reading not in readings:
         raise UserError(f"benchmark {name} has no reading {reading!r}: {', '.join(readings)}")
-    found = {}
+    by_cell = {}
     for file in readings[reading or next(iter(readings))]:
-        found.update({(cell.model, cell.dataset): cell for cell in _read(file)})
-    return tuple(found.values())
+        by_cell.update({(cell.model, cell.dataset): cell for cell in _read_cells(file)})
+    return tuple(by_cell.values())
 
 
 @cache
-def _read(file: str) -> tuple[Cell, ...]:
+def _read_cells(file: str) -> tuple[Cell, ...]:
     with (Path(__file__).parent / file).open(newline="", encoding="utf-8") as lines:
         return tuple(
             Cell(row["model"], row["dataset"], float(row["percent"]), row["source"]) for row in csv.DictReader(lines)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evaluation.ranking.choice.beliefs import STEP_NOISE, Beliefs, beliefs, measured, noise_of, posterior
+from evaluation.ranking.choice.beliefs import STEP_NOISE, Beliefs, beliefs, final_accuracies, noise_of, posterior
 from evaluation.ranking.choice.rounds import Arm, Round
 
 
@@ -92,7 +92,7 @@ def test_dropped_models_count_with_the_gain_of_the_others() -> None:
     first = Round((arm("a", images < 30), arm("b", images < 28), arm("c", images < 25)), 5, 2, (0,))
     last = one_round(arm("a", images < 40), arm("b", images < 36))
     own = {"a": (last.arms[0], 1), "b": (last.arms[1], 1), "c": (first.arms[2], 0)}
-    assert measured([first, last], own) == pytest.approx([0.8, 0.72, 0.5 + 0.18])
+    assert final_accuracies([first, last], own) == pytest.approx([0.8, 0.72, 0.5 + 0.18])
     whole, early = noise_of(list(own.values()), 2), noise_of([(one, 1) for one, _ in own.values()], 2)
     assert whole[2, 2] - early[2, 2] == pytest.approx(STEP_NOISE**2 / 4, rel=0.02) and whole[0, 0] == early[0, 0]
 

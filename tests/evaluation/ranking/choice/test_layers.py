@@ -9,8 +9,8 @@ import pytest
 from evaluation.datasets import Reading, open_split
 from evaluation.features.models import load_model
 from evaluation.ranking.choice import layers as module
-from evaluation.ranking.choice.layers import OWN, best_layers, checked_metric, of_samples, table, write
-from evaluation.ranking.inputs.candidates import sampled
+from evaluation.ranking.choice.layers import OWN, best_layers, check_metric, of_samples, table, write
+from evaluation.ranking.inputs.candidates import draw_images
 from evaluation.ranking.inputs.samples import as_sample
 from evaluation.ranking.scoring import parse
 from evaluation.transferability.base import Score
@@ -55,7 +55,7 @@ def test_equal_layers_are_the_networks_own_features() -> None:
 
 def test_layers_of_real_networks_are_scored_told_and_written(tmp_path: Path) -> None:
     models = {name: load_model(f"random:{name}", image_size=8, in_chans=1) for name in ("narrow_resnet", "narrow_vit")}
-    task = sampled(open_split("digits", "train"), 60, 0)
+    task = draw_images(open_split("digits", "train"), 60, 0)
     found = best_layers(models, task, "knn", Reading(cache=None), Runtime(cache=None, progress=False), splits=2)
     names = {one.model: one.names for one in found}
     assert names["narrow_resnet"] == ("layer1", "layer2", "layer3", "layer4", "layer5", OWN)
@@ -69,7 +69,7 @@ def test_layers_of_real_networks_are_scored_told_and_written(tmp_path: Path) -> 
 @pytest.mark.parametrize("metric", ["leep", "param_count", "etran", "kite", "random"])
 def test_a_metric_without_a_score_of_one_models_features_is_an_error(metric: str) -> None:
     with pytest.raises(UserError, match="give knn or logme"):
-        checked_metric(metric)
+        check_metric(metric)
 
 
 def test_several_labels_an_image_are_an_error_before_any_extraction(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import torch
 from torchvision.ops import box_iou
 
 from evaluation.ranking.inputs import objects as module
-from evaluation.ranking.inputs.objects import BACKGROUND, SIDE, cropped, open_objects
+from evaluation.ranking.inputs.objects import BACKGROUND, SIDE, crop, open_objects
 from evaluation.tasks.detection.datasets.clipart_boxes import open_clipart_boxes
 from sslkit.errors import UserError
 
@@ -31,14 +31,14 @@ def test_every_object_is_a_crop_of_its_class_with_a_background_beside_it(split) 
 def test_the_crop_is_the_square_about_the_box_at_its_own_scale() -> None:
     image = torch.zeros(3, 200, 300, dtype=torch.uint8)
     image[0, 60:140, 100:180] = 200  # 80 x 80, so that the crop of 1.2 times its side has 96 pixels
-    found = cropped(image, torch.tensor([100.0, 60.0, 180.0, 140.0]))
+    found = crop(image, torch.tensor([100.0, 60.0, 180.0, 140.0]))
     assert found.shape == (3, SIDE, SIDE)
     assert (found[0, 8:88, 8:88] == 200).all() and found[0].astype(int).sum() == 200 * 80 * 80
 
 
 def test_beyond_the_image_its_edge_goes_on() -> None:
     image = torch.arange(50, dtype=torch.uint8).expand(3, 50, 50).contiguous()
-    found = cropped(image, torch.tensor([-20.0, 10.0, 20.0, 50.0]))
+    found = crop(image, torch.tensor([-20.0, 10.0, 20.0, 50.0]))
     assert (found[:, :, :20] == 0).all() and found.max() <= 24
 
 
@@ -47,9 +47,9 @@ def test_near_misses_overlap_an_object_a_little_and_the_others_hardly(monkeypatc
 
     def kept(image: torch.Tensor, box: torch.Tensor) -> np.ndarray:
         made.append(box)
-        return cropped(image, box)
+        return crop(image, box)
 
-    monkeypatch.setattr(module, "cropped", kept)
+    monkeypatch.setattr(module, "crop", kept)
     split = open_objects("clipart_boxes", "test")
     boxes = open_clipart_boxes("test")
     row_of = {str(name): row for row, name in enumerate(boxes.ids)}

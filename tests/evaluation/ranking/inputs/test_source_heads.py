@@ -19,7 +19,7 @@ from evaluation.datasets import Reading
 from evaluation.features.models import load_model
 from evaluation.learners.fitted_head import STRENGTHS
 from evaluation.ranking.inputs import source_heads
-from evaluation.ranking.inputs.candidates import sampled
+from evaluation.ranking.inputs.candidates import draw_images
 from evaluation.ranking.inputs.source_heads import source_head
 from evaluation.ranking.summary import rank_tasks
 from sslkit import backbones, zoo
@@ -82,7 +82,7 @@ def test_labels_are_fitted_once_and_kept_with_their_recipe(place: Path, monkeypa
     assert said == ["source head of byol: labels of 300 images of labelled, fitted once"]
     recipe = zoo.ZooEntry.load(entry).card["source_heads"]["labels"]
     assert recipe["classes"] == 10 and recipe["images"] == 300 and recipe["strength"] in STRENGTHS
-    monkeypatch.setattr(source_heads, "_fitted", None)  # not called again
+    monkeypatch.setattr(source_heads, "_fit", None)  # not called again
     assert weights(found(entry)) == weights(found(entry, "labels")) == weights(head)
 
 
@@ -136,7 +136,7 @@ def test_values_of_a_ranking_are_a_float64_loop(place: Path) -> None:
     entry = made(place, "byol", "labelled.npz")
     how = {"cache": "cache", "progress": False, "workers": 0}
     ranking = evaluation.rank([str(entry)], "task.npz", ["leep", "nce"], bootstrap=0, max_images=60, **how)
-    split = sampled(evaluation.open_split("task.npz", "train"), 60, 0)
+    split = draw_images(evaluation.open_split("task.npz", "train"), 60, 0)
     features = evaluation.extract(entry, split, "train", **how)
     head = zoo.ZooEntry.load(entry).head("labels")[0]
     weight, bias = (value.double().numpy() for value in (head.weight, head.bias))

@@ -8,7 +8,7 @@ import pytest
 import evaluation
 from evaluation.ranking.inputs import windows as module
 from evaluation.ranking.inputs.objects import SIDE
-from evaluation.ranking.inputs.regions import judged_by, parts
+from evaluation.ranking.inputs.regions import parts, recipe_for
 from evaluation.ranking.inputs.windows import EACH, GRID, open_windows, window
 from evaluation.tasks.segmentation.label_maps import IGNORED, LabelMaps
 from evaluation.tasks.segmentation.sources import open_label_maps
@@ -67,7 +67,7 @@ def test_it_can_be_ranked_and_names_what_judges_it(maps: LabelMaps) -> None:
     found = evaluation.rank(["random:narrow_resnet"], split, ["knn", "logme"], image_size=32, split="test", bootstrap=2)
     assert np.isfinite(found.scores).all()
     assert parts("masks:voc12_seg:data") == ("masks:", "voc12_seg:data") and parts("digits") is None
-    assert judged_by("masks:")[0] == "evaluate" and judged_by("boxes:")[0] == "detect"
+    assert recipe_for("masks:")[0] == "evaluate" and recipe_for("boxes:")[0] == "detect"
 
 
 def test_one_class_and_an_unknown_set_are_one_line(maps: LabelMaps) -> None:

@@ -23,7 +23,7 @@ def pearson(truth, scores):
 
 def at(name, truth, scores, k=1):
     """A measure of the k highest scores, for any k."""
-    return MEASURES[f"{name}@1"].func(*module._paired(truth, scores), np.arange(len(truth)), k=k)
+    return MEASURES[f"{name}@1"].func(*module._pair_up(truth, scores), np.arange(len(truth)), k=k)
 
 
 def drawn(seed, n=12, ties=False):
