@@ -129,7 +129,7 @@ def split_of(source: Any, split: str, options: Opening, reading: Reading) -> Spl
     how |= {name: getattr(reading, name) for name in READ}
     source = reusable(source)
     opened = dataclasses.replace(of_source(source, ImageOptions(split=split, **how)), source=source)
-    return labelled(opened) if options.needs_labels and not published(source) else opened
+    return labelled(opened) if options.needs_labels and not find_published(source) else opened
 
 
 def _same(opened: Split, split: str) -> Split:

@@ -120,7 +120,7 @@ def test_the_last_truth_has_what_another_process_recorded_meanwhile(
             other.join(1)  # it has written its truth unless it waits for this one
         return found
 
-    monkeypatch.setattr(truths._Measurement, "_of", meanwhile)
+    monkeypatch.setattr(truths._Measurement, "_latest", meanwhile)
     ground_truth(zoo[0], **how)
     other.join()
     (column,) = json.loads((place / "truth" / TRUTH).read_text()).values()

@@ -126,7 +126,7 @@ def test_halves_that_a_metric_refuses_give_no_interval(monkeypatch: pytest.Monke
             raise UserError("too few images")
         return compute_score(spec, part)
 
-    monkeypatch.setattr("evaluation.ranking.resampling.scored", refusing)
+    monkeypatch.setattr("evaluation.ranking.resampling.compute_score", refusing)
     refused, other = replicates(columns, [sample], 5, 0)
     assert np.isnan(refused).all() and np.isfinite(other).all()
 
@@ -144,7 +144,7 @@ def test_a_zoo_s_metric_is_of_the_models_that_it_does_not_refuse(monkeypatch: py
             raise UserError("too few images")
         return compute_score(spec, part)
 
-    monkeypatch.setattr("evaluation.ranking.resampling.scored", refusing)
+    monkeypatch.setattr("evaluation.ranking.resampling.compute_score", refusing)
     (found,) = replicates(columns, samples, 5, 0)
     assert len(refused) == 5 and np.isnan(found[:, 1]).all() and np.isfinite(found[:, [0, 2]]).all()
 
