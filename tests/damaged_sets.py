@@ -38,7 +38,7 @@ def films(root: Path) -> list[Kind]:
 
     def judged() -> None:
         clips = TrainingClips(
-            survey(open_films(f"video:{root / 'set'}", "train")), ClipShape(4, 2, Sizes.of(16)), seed=0
+            survey(open_films(f"video:{root / 'set'}", "train")), ClipShape(4, 2, Sizes.for_size(16)), seed=0
         )
         for row in range(len(clips)):
             clips.__getitems__([(0, row)])
@@ -160,7 +160,7 @@ def _of_films(path: Path, root: Path) -> Kind:
     from sslkit import backbones
 
     films_of = survey(open_films(f"video:{write_motions(root / 'motion', train=2, test=1)}", "train"))
-    clips = TrainingClips(films_of, ClipShape(4, 2, Sizes.of(16)), seed=0)
+    clips = TrainingClips(films_of, ClipShape(4, 2, Sizes.for_size(16)), seed=0)
     model = load_model(backbones.build("narrow_slow", image_size=16, in_chans=3, frames=4))
     recipe = replace(RECIPES["paper_ucf101"], epochs=3, batch_size=2)
     options = Runtime(device=torch.device("cpu"), workers=0, progress=False)

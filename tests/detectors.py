@@ -30,4 +30,4 @@ def images(n: int = 8, split: str = "train") -> Boxes:
 
 
 def schedule(steps: int = 4, batch_size: int = 2) -> Schedule:
-    return replace(find_schedule("smoke", "").changed(steps, batch_size, 0.005), sizes=SMALL, precise=2)
+    return replace(find_schedule("smoke", "").change(steps, batch_size, 0.005), sizes=SMALL, precise=2)

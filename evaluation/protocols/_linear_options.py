@@ -52,12 +52,12 @@ class Options:
         """The grid, checked. Raises UserError."""
         return overlaid(Grid(), self.grid or {}, "grid.")
 
-    def settled(self, rows: int) -> str:
+    def resolve_recipe(self, rows: int) -> str:
         """Resolve "auto" for so many rows."""
         if self.recipe != "auto":
             return self.recipe
-        given = any(getattr(self, name) is not None for name in OF_LBFGS)
-        return "grid" if self.grid is not None or (rows >= MANY and not given) else "lbfgs"
+        has_option = any(getattr(self, name) is not None for name in OF_LBFGS)
+        return "grid" if self.grid is not None or (rows >= MANY and not has_option) else "lbfgs"
 
 
 def check_together(options: Options) -> None:
@@ -67,12 +67,12 @@ def check_together(options: Options) -> None:
             raise UserError(f"recipe={options.recipe} has none of these options, only epochs")
         return
     if options.epochs is not None:
-        known = ", ".join(linear_aug.RECIPES)
-        raise UserError(f"epochs={options.epochs} is an option of {known}, not of recipe={options.recipe}")
+        recipes = ", ".join(linear_aug.RECIPES)
+        raise UserError(f"epochs={options.epochs} is an option of {recipes}, not of recipe={options.recipe}")
     values = ((name, getattr(options, name)) for name in OF_LBFGS)
-    given = [f"{name}={value:g}" for name, value in values if value is not None]
-    if given and (options.recipe == "grid" or options.grid is not None):
-        raise UserError(f"{' and '.join(given)}: options of recipe=lbfgs; recipe=grid has those of grid= instead")
+    present = [f"{name}={value:g}" for name, value in values if value is not None]
+    if present and (options.recipe == "grid" or options.grid is not None):
+        raise UserError(f"{' and '.join(present)}: options of recipe=lbfgs; recipe=grid has those of grid= instead")
     if options.recipe == "lbfgs" and options.grid is not None:
         raise UserError("grid= holds options of recipe=grid; recipe=lbfgs has c, tol and max_iter")
     options.heads()

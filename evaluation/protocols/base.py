@@ -99,7 +99,7 @@ def among(result: Result, *names: str) -> tuple[str, ...]:
     return tuple(name for name in names if name in result.others)
 
 
-def shared_defaults() -> dict[str, Any]:
+def defaults_of_all() -> dict[str, Any]:
     """Return the options of every protocol by name, with their defaults."""
     return {**vars(Loading()), **vars(Reading()), **vars(Runtime())}
 
@@ -124,14 +124,14 @@ class Subject:
             self.shared[part] = opening()
         return self.shared[part]
 
-    def opened(self, split: str) -> Split:
+    def open_split(self, split: str) -> Split:
         """Return one split, opened once: its labels are known before anything is extracted."""
         return self.once(("split", split), lambda: self.reading.open(self.data, split))
 
     def features(self, split: str, runtime: Runtime) -> Features:
         """Return the features of a split; they are extracted once for all protocols."""
         if split not in self._features:
-            self._features[split] = features_of(self.model, self.opened(split), self.reading, runtime)
+            self._features[split] = features_of(self.model, self.open_split(split), self.reading, runtime)
         return self._features[split]
 
     @cached_property
@@ -159,7 +159,7 @@ class Subject:
     def train(self, runtime: Runtime) -> Features:
         """All that a final classifier may learn from: train and val together, where the set has both."""
         parts = [self.features(name, runtime) for name in self.learns_from]
-        return parts[0] if len(parts) == 1 else self._joined(*parts)
+        return parts[0] if len(parts) == 1 else self._join(*parts)
 
     def test(self, runtime: Runtime) -> Features:
         return self.features(self.test_split, runtime)
@@ -178,22 +178,26 @@ class Subject:
         """The name of the split that `novel` is."""
         return next(name for name in NOVEL if name in self.splits)
 
-    def noted(self, result: Result) -> Result:
+    def with_notes(self, result: Result) -> Result:
         """The result with what its features have to say: splits, notes, images that could not be read."""
-        used = [one for one in self._features.values() if one.digest in result.digests.values()]
-        read = used or [one for part, one in self.shared.items() if isinstance(part, tuple) and part[0] == "split"]
-        lost = sum(len(one.unreadable) for one in used)
-        said = {
-            "splits": [one.split for one in used],
-            "notes": "; ".join(dict.fromkeys(one.note for one in read if one.note)) if read else self.note,
+        used = [features for features in self._features.values() if features.digest in result.digests.values()]
+        read = used or [
+            features for key, features in self.shared.items() if isinstance(key, tuple) and key[0] == "split"
+        ]
+        lost = sum(len(features.unreadable) for features in used)
+        notes = {
+            "splits": [features.split for features in used],
+            "notes": "; ".join(dict.fromkeys(features.note for features in read if features.note))
+            if read
+            else self.note,
             "unreadable": lost,
             "largest_class": self._largest_class() if result.metric == "top1" else None,
             "chance": self._chance() if result.metric == "map11" else None,
             "source": str(self.data) if isinstance(self.data, (str, Path)) else "",  # as named, to name it again
         }
-        return replace(result, details={**result.details, **{name: value for name, value in said.items() if value}})
+        return replace(result, details={**result.details, **{name: value for name, value in notes.items() if value}})
 
-    def tuned_on(self) -> dict[str, Split]:
+    def splits_to_tune(self) -> dict[str, Split]:
         """Return the splits to tune and to test on, without unreadable images, opened once for all models."""
         return self.once("tuned on", lambda: open_splits(self.data, self.reading))
 
@@ -207,12 +211,12 @@ class Subject:
         test = self.shared.get(("split", "test"))
         return None if test is None else self.once("chance", lambda: chance(test.y))
 
-    def labelled(self) -> list[Split]:
+    def open_labelled(self) -> list[Split]:
         """Return the splits that there are of train, val and test, opened, for protocols that tune on images."""
         names = (*self.learns_from, "val", "test")
-        return [self.opened(name) for name in dict.fromkeys(names) if name in self.splits]
+        return [self.open_split(name) for name in dict.fromkeys(names) if name in self.splits]
 
-    def _joined(self, first: Features, second: Features) -> Features:
+    def _join(self, first: Features, second: Features) -> Features:
         name = f"{first.split}+{second.split}"
         if name not in self._features:
             self._features[name] = join_splits(first, second)
@@ -221,6 +225,6 @@ class Subject:
     def require_split(self, name: str) -> str:
         """Return the name. Raises UserError for data without such a split."""
         if name not in self.splits:
-            known = ", ".join(self.splits)
-            raise UserError(f"{self.data} has no split {name!r} (it has: {known}), which this protocol needs")
+            splits = ", ".join(self.splits)
+            raise UserError(f"{self.data} has no split {name!r} (it has: {splits}), which this protocol needs")
         return name

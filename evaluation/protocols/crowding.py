@@ -79,7 +79,9 @@ def measure(features: Any, options: Options, seed: int) -> Result:
     centroid, alpha_ranks = options.centroid, tuple(options.alpha_ranks)
     geometries = {rule: diagnostics.class_geometry(features.x, features.y, rule) for rule in CENTROIDS}
     order = np.argsort(draw_keys(features.ids, seed, "diagnostics"), kind="stable")
-    numbers = {f"{name}/{rule}": one for rule in CENTROIDS for name, one in _classes(geometries[rule], seed).items()}
+    numbers = {
+        f"{name}/{rule}": measure for rule in CENTROIDS for name, measure in _classes(geometries[rule], seed).items()
+    }
     numbers |= _spectrum(features.x[order[: options.spectrum_rows]], alpha_ranks)
     numbers |= _pairs(features.take(order[: options.pair_rows]), seed)
     return Result.from_estimate(
@@ -128,17 +130,17 @@ def _classes(geometry: ClassGeometry, seed: int) -> dict[str, Estimate]:
     drawn = generator(seed, "bootstrap over classes").multinomial(k, np.full(k, 1 / k), DRAWS).astype(float)
     drawn = drawn[(drawn > 0).sum(1) > 1]  # inter needs two different classes
     within = drawn @ variance / k
-    found = {
-        "inter": _over_classes(geometry.inter(), weighted_pairs(drawn, distance), k, "distance"),
+    estimates = {
+        "inter": _over_classes(geometry.inter(), mean_over_pairs(drawn, distance), k, "distance"),
         "intra": _over_classes(geometry.intra(), within, k, "squared distance"),
     }
     if within.min() > 0:
-        ratio = weighted_pairs(drawn, distance**2) / 2 / within
-        found["fisher"] = _over_classes(geometry.fisher_ratio(), ratio, k, "ratio")
-    return found
+        ratio = mean_over_pairs(drawn, distance**2) / 2 / within
+        estimates["fisher"] = _over_classes(geometry.fisher_ratio(), ratio, k, "ratio")
+    return estimates
 
 
-def weighted_pairs(weights: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+def mean_over_pairs(weights: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     """(n,) mean of a matrix over the pairs of different classes, weighted by how often each was drawn.
 
     weights: (n, K). matrix: (K, K) with zeros on the diagonal. Pairs of a class with itself are excluded, since their
@@ -157,37 +159,37 @@ def _over_classes(value: float, drawn: np.ndarray, classes: int, unit: str) -> E
 def _spectrum(x: np.ndarray, alpha_ranks: tuple[int, int]) -> dict[str, Estimate]:
     """rankme, and alpha_req if the spectrum has its first two ranks; from the Gram matrix, 0.6 s at width 2,048."""
     around = torch.from_numpy(np.mean(x, 0, dtype=np.float64))  # centring: a large offset would cost precision
-    parts = [Moments.from_rows(part, around) for part in np.array_split(x, BLOCKS)]
+    parts = [Moments.from_rows(block, around) for block in np.array_split(x, BLOCKS)]
     whole = sum(parts[1:], parts[0])
-    others = [whole - part for part in parts]
+    others = [whole - block for block in parts]
 
     def estimate(measure: Callable[[Moments], float], unit: str) -> Estimate:
         without = [measure(other) for other in others]
         return jackknife(measure(whole), without, kind="jackknife over rows", n=len(x), unit=unit)
 
-    found = {"rankme": estimate(lambda m: diagnostics.effective_rank(m.singular_values()), "rank")}
+    estimates = {"rankme": estimate(lambda m: diagnostics.effective_rank(m.singular_values()), "rank")}
     if min(diagnostics.directions(other.eigenvalues()) for other in others) > alpha_ranks[0]:
-        found["alpha_req"] = estimate(lambda m: diagnostics.decay(m.eigenvalues(), *alpha_ranks), "exponent")
-    return found
+        estimates["alpha_req"] = estimate(lambda m: diagnostics.decay(m.eigenvalues(), *alpha_ranks), "exponent")
+    return estimates
 
 
 def _pairs(features: Features, seed: int) -> dict[str, Estimate]:
     """uniformity, and silhouette if these rows have two classes, one of them with two images."""
     z = diagnostics.unit_rows(torch.from_numpy(features.x))
-    found = {"uniformity": _uniformity(z)}
+    estimates = {"uniformity": _uniformity(z)}
     classes = len(np.unique(features.y))
     if 2 <= classes < len(features):
-        found["silhouette"] = _silhouette(z.numpy(), features.y, seed)
-    return found
+        estimates["silhouette"] = _silhouette(z.numpy(), features.y, seed)
+    return estimates
 
 
 def _uniformity(z: torch.Tensor) -> Estimate:
     parts = z.tensor_split(BLOCKS)
     logs = diagnostics.log_potentials(parts)
-    kept = [[g for g in range(BLOCKS) if g != left_out] for left_out in range(BLOCKS)]
+    rows_left = [[g for g in range(BLOCKS) if g != left_out] for left_out in range(BLOCKS)]
     without = [
         diagnostics.uniformity_of(logs[rows][:, rows], len(z) - len(parts[left_out]))
-        for left_out, rows in enumerate(kept)
+        for left_out, rows in enumerate(rows_left)
     ]
     value = diagnostics.uniformity_of(logs, len(z))
     return jackknife(value, without, kind="jackknife over rows", n=len(z), unit="log")
@@ -206,7 +208,7 @@ def _silhouette(z: np.ndarray, y: np.ndarray, seed: int) -> Estimate:
 
 def open(subject: Subject, options: Options) -> Subject:
     """Check the labels before feature extraction. Raises UserError."""
-    test = subject.opened(subject.test_split)
+    test = subject.open_split(subject.test_split)
     check_labels(test, "crowding")
     check_classes([test], "crowding")
     if len(test) < 2 * BLOCKS:

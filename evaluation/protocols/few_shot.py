@@ -170,7 +170,7 @@ def _check_table(table: EpisodeTable, options: Options, seed: int) -> None:
 
 def open(subject: Subject, options: Options) -> Subject:
     """Raises UserError before feature extraction if no episodes can be drawn from the labels."""
-    split = subject.opened(subject.novel_split)
+    split = subject.open_split(subject.novel_split)
     if split.y.ndim != 1:
         raise UserError(f"few_shot needs one label per image; {split.name} has several: use the linear probe")
     rows = np.arange(len(split), dtype=np.float32)[:, None]  # placeholder features: episodes depend on labels only

@@ -117,13 +117,13 @@ def fine_tune(
     Images that cannot be read are left out, with a warning; of given splits they stop the run.
     Raises UserError for options out of range, missing splits or labels, and if every setting diverges.
     """
-    _checked(options)
-    return tuned(open_task(loading.load(model), dataset, reading), options, runtime)
+    _check(options)
+    return tune_grid(open_task(loading.load(model), dataset, reading), options, runtime)
 
 
-def tuned(task: Task, options: Options, runtime: Runtime) -> Result:
+def tune_grid(task: Task, options: Options, runtime: Runtime) -> Result:
     """Tune the grid on an open task, and test its best setting; see `fine_tune`."""
-    settings, seeds = _checked(options, task.mirror)
+    settings, seeds = _check(options, task.mirror)
     select = options.select
     with open_runner(task, "fine_tune", replace(runtime, workers=options.workers)) as runner:
         if select == "test":
@@ -131,8 +131,8 @@ def tuned(task: Task, options: Options, runtime: Runtime) -> Result:
         else:
             tried, tested = _on_held_out(runner, settings, seeds, options.extend, options.folds)
     named = options.grid if isinstance(options.grid, str) else "own"
-    part = "held-out images" if options.folds == 1 else f"{options.folds} held-out fifths"
-    chosen = "the highest test accuracy" if select == "test" else f"chosen on {part}"
+    where = "held-out images" if options.folds == 1 else f"{options.folds} held-out fifths"
+    chosen = "the highest test accuracy" if select == "test" else f"chosen on {where}"
     points = len(settings) if select == "test" else len(tried)
     how = f"{named} grid of {points}, {chosen}" if len(settings) > 1 else NOTHING_CHOSEN
     return result_of(
@@ -168,7 +168,7 @@ def settings_of(grid: str | Mapping[str, Any], **fixed: Any) -> list[Setting]:
     return [Setting(lr=lr, weight_decay=decay, optimizer=optimizer, **fixed) for lr, decay in product(rates, decays)]
 
 
-def _checked(options: Options, mirror: bool = True) -> tuple[list[Setting], list[int]]:
+def _check(options: Options, mirror: bool = True) -> tuple[list[Setting], list[int]]:
     """Return the settings of the grid, and the seeds. Raises UserError for options that do not fit together."""
     run = {name: getattr(options, name) for name in ("steps", "batch_size", "precision")}
     run |= {"crop": tuple(as_list("crop", options.crop)), "mirror": mirror}
@@ -196,8 +196,8 @@ def _on_held_out(
         settings = []
         while left:
             settings += left
-            own = [replace(setting, seed=seeds[0]) for setting in settings]
-            grid = [Trial("select", setting, task.rows(~held), task.rows(held)) for setting in own for held in parts]
+            plan = [replace(setting, seed=seeds[0]) for setting in settings]
+            grid = [Trial("select", setting, task.rows(~held), task.rows(held)) for setting in plan for held in parts]
             records = runner.run(grid, "fine_tune: choose")
             tried = [mean_record(folded) for folded in in_groups(records, len(parts))]
             chosen = settings[best(tried, f"fine_tune on {task.name}")]
@@ -246,9 +246,9 @@ _OWN = '{"lr": [...], "weight_decay": [...], "optimizer": "sgd" or "adamw"}'
 
 def open(subject: Subject, options: Options) -> Subject:
     """Check the grid, the seeds and the labels before anything is computed. Raises UserError."""
-    _checked(options)
-    subject.labelled()  # their notes go into the result
-    open_task(subject.model, subject.tuned_on(), subject.reading)
+    _check(options)
+    subject.open_labelled()  # their notes go into the result
+    open_task(subject.model, subject.splits_to_tune(), subject.reading)
     return subject
 
 
@@ -256,7 +256,7 @@ def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """All weights, on the whole grid: hours for large networks, and resumed by the same command; see `fine_tune`."""
     runs = runs_of(options)
     announce([(opened.model, runs * options.steps)], runs, options.batch_size, runtime)
-    return [tuned(open_task(opened.model, opened.tuned_on(), opened.reading), options, runtime)]
+    return [tune_grid(open_task(opened.model, opened.splits_to_tune(), opened.reading), options, runtime)]
 
 
 def runs_of(options: Options) -> int:

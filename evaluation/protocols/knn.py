@@ -58,20 +58,20 @@ def classify(train: Any, test: Any, options: Options) -> Result:
     """The result of `knn`."""
     start = time.perf_counter()
     train, test = (one_label(features, "knn") for features in match_labels(train, test))
-    own, most = left_out(train, test)
+    excluded, most = left_out(train, test)
     k, temperature = options.k, options.temperature
     if k > most:
-        why = "" if own is None else " (itself, or its group, is left out)"
+        why = "" if excluded is None else " (itself, or its group, is left out)"
         raise UserError(f"k must be at most {most}, the number of training images{why}, got {k}")
     ks = sorted({k, *(count for count in options.ks if count <= most)})
-    labels = predict(train, test, ks, temperature, own)
+    labels = predict(train, test, ks, temperature, excluded)
     right = {count: labels[count] == test.y for count in ks}
-    in_train = np.zeros(len(test), bool) if own is None else own.in_train
+    in_train = np.zeros(len(test), bool) if excluded is None else excluded.in_train
     apart = unseen.beside(in_train, lambda rows: _judge(right[k][rows], test.y[rows], test.metric))
     return Result.from_estimate(
         _judge(right[k], test.y, test.metric),
         protocol="knn",
-        recipe=f"cosine, k={k}, T={temperature:g}" + (", leave one out" if own is not None else ""),
+        recipe=f"cosine, k={k}, T={temperature:g}" + (", leave one out" if excluded is not None else ""),
         metric=test.metric,
         model=test.model,
         data=test.data,
@@ -82,7 +82,7 @@ def classify(train: Any, test: Any, options: Options) -> Result:
             "k": int(k),
             "temperature": float(temperature),
             "bank": len(train),
-            "leave_one_out": own is not None,
+            "leave_one_out": excluded is not None,
             **unseen.details(in_train),
         },
         outcomes=right[k],
@@ -119,14 +119,14 @@ def left_out(train: Features, test: Features) -> tuple[Own | None, int]:
 
     None if no test image is in train.
     """
-    own = Own.from_rows(train.images, test.images, train.groups)
-    return (own if own.in_train.any() else None), len(train) - own.most
+    excluded = Own.from_rows(train.images, test.images, train.groups)
+    return (excluded if excluded.in_train.any() else None), len(train) - excluded.most
 
 
 def open(subject: Subject, options: Options) -> Subject:
     """Check the labels, and a given number of neighbours, before feature extraction. Raises UserError."""
     check_train_and_test(subject, "knn")
-    most = sum(len(subject.opened(name)) for name in subject.learns_from)
+    most = sum(len(subject.open_split(name)) for name in subject.learns_from)
     if options.k > most and options.k != Options.k:
         raise UserError(f"knn.k={options.k} neighbours, but only {most} training images of {subject.data}: lower knn.k")
     return subject

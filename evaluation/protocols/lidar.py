@@ -80,12 +80,12 @@ def lidar(model: Any, data: Any, *, options: Options, loading: Loading, reading:
 def measure(model: LoadedModel, split: Split, options: Options, runtime: Runtime) -> Result:
     """LiDAR and alignment of a loaded model; see `lidar`."""
     start = time.perf_counter()
-    found = view_features(model, split, options, runtime)
-    x, n = torch.from_numpy(found.x).double().unflatten(0, (-1, options.q)), len(found.ids)
+    views = view_features(model, split, options, runtime)
+    x, n = torch.from_numpy(views.x).double().unflatten(0, (-1, options.q)), len(views.ids)
     without = [_lidar(x[~mask]) for mask in _blocks(n)]
     aligned = bootstrap_mean(alignment_by_image(x).numpy(), seed=runtime.seed, unit="squared distance")
     view = {name: list(own) if isinstance(own, tuple) else own for name, own in vars(options.recipe.views[0]).items()}
-    details = {"q": options.q, "images": n, "width": x.shape[2], "view": view, "unreadable": found.unreadable}
+    details = {"q": options.q, "images": n, "width": x.shape[2], "view": view, "unreadable": views.unreadable}
     return Result.from_estimate(
         jackknife(_lidar(x), without, kind="jackknife over images", n=n, unit="rank"),
         protocol="lidar",
@@ -114,13 +114,13 @@ def view_features(model: LoadedModel, split: Split, options: Options, runtime: R
         raise UserError(f"lidar needs views of at least {2 * BLOCKS} images, got {min(n_images, len(split))}")
     rows = np.argsort(draw_keys(split.ids, runtime.seed, "views"), kind="stable")[:n_images]
     forward, views = _forward(model, runtime), options.recipe
-    parts = [(kept, forward(v)) for kept, v in _views(_whole_images(split, model), rows, views, model, runtime.seed)]
-    x = np.concatenate([part for _, part in parts])
-    kept = np.concatenate([kept for kept, _ in parts])
+    parts = [(mask, forward(v)) for mask, v in _views(_whole_images(split, model), rows, views, model, runtime.seed)]
+    x = np.concatenate([features for _, features in parts])
+    readable = np.concatenate([mask for mask, _ in parts])
     if not np.isfinite(x).all():
         raise UserError(f"{model.name} returns features that are not finite: the model may have diverged")
-    unreadable = [str(name) for name in split.ids[rows[~kept]]]
-    return ViewFeatures(x, np.repeat(np.arange(kept.sum()), q), split.ids[rows[kept]], unreadable)
+    unreadable = [str(name) for name in split.ids[rows[~readable]]]
+    return ViewFeatures(x, np.repeat(np.arange(readable.sum()), q), split.ids[rows[readable]], unreadable)
 
 
 def alignment_by_image(x: Tensor) -> Tensor:
@@ -161,10 +161,10 @@ def _views(
     """Yield per batch: readable rows, (B,) bool, and their views (kept * q, C, S, S)."""
     recipe = recipe.at(model.image_size)
     for step, (asked, batch) in enumerate(batches_in_order(images, rows, BATCH)):
-        kept = batch["index"].numpy() == asked  # unreadable images are replaced by a neighbour
+        readable = batch["index"].numpy() == asked  # unreadable images are replaced by a neighbour
         draws = view_generator(seed, 0, step)
         views = augment(batch["images"], recipe, model.image_size, draws, aspect=batch["aspect"])
-        yield kept, torch.stack(list(views), 1)[torch.from_numpy(kept)].flatten(0, 1)
+        yield readable, torch.stack(list(views), 1)[torch.from_numpy(readable)].flatten(0, 1)
 
 
 def _forward(model: LoadedModel, runtime: Runtime) -> Callable[[Tensor], np.ndarray]:
@@ -177,7 +177,7 @@ def _forward(model: LoadedModel, runtime: Runtime) -> Callable[[Tensor], np.ndar
 def open(subject: Subject, options: Options) -> Subject:
     """Check the views and the number of images before feature extraction. Raises UserError."""
     options.recipe.at(subject.model.image_size)
-    test = subject.opened(subject.require_split(options.split))
+    test = subject.open_split(subject.require_split(options.split))
     if len(test) < 2 * BLOCKS:
         raise UserError(f"lidar needs at least {2 * BLOCKS} images, {test.name} ({test.split}) has {len(test)}")
     return subject
@@ -185,7 +185,7 @@ def open(subject: Subject, options: Options) -> Subject:
 
 def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """Measure views of the images; unreadable images are left out and reported; see `lidar`."""
-    split = opened.opened(options.split)
+    split = opened.open_split(options.split)
     if not opened.reading.mirrors(split.classes, split.name):
         options = replace(options, view={**(options.view or {}), "flip": 0.0})
     return [measure(opened.model, split, options, runtime)]

@@ -69,16 +69,16 @@ def fit_probe(train: Any, test: Any, options: Options, runtime: Runtime, val: An
     if val is not None:
         val = match_labels(train, val)[1]
         _warn_of_doubles(train, val)
-    recipe, seed, scale = options.settled(len(train)), runtime.seed, options.scale
+    recipe, seed, scale = options.resolve_recipe(len(train)), runtime.seed, options.scale
     runtime = replace(runtime, device=str(device_of(runtime.device)))
     share = SHARE[recipe]
     parts = parts_of(train, val, test, share=share, seed=seed, select=options.select, choose=options.c is None)
-    found = _lbfgs(parts, options, runtime) if recipe == "lbfgs" else _grid(parts, options.heads(), scale, runtime)
+    fitted = _lbfgs(parts, options, runtime) if recipe == "lbfgs" else _grid(parts, options.heads(), scale, runtime)
     drawn = parts.chosen_by == "held-out train" or recipe == "grid"
     return _result(
         {"train": train, "test": test} | ({} if val is None else {"val": val}),
         parts,
-        found,
+        fitted,
         recipe=f"{recipe} on frozen features, {SCALES[scale]}",
         seeds=[seed] if drawn else [],
         seconds=time.perf_counter() - start,
@@ -113,7 +113,7 @@ def _lbfgs(parts: Parts, options: Options, runtime: Runtime) -> Found:
     """Select the strength, then fit it to all rows."""
     scale = options.scale
     tol, max_iter = (LBFGS[name] if (value := getattr(options, name)) is None else value for name in LBFGS)
-    tried = [] if options.c is not None else _tried(parts, scale, runtime, max_iter)
+    tried = [] if options.c is not None else _try_strengths(parts, scale, runtime, max_iter)
     chosen = tried[best_of(tried)].probe if tried else None
     c = float(chosen.c if options.c is None else options.c)
     scaling = Scaling.measure(parts.full.x, parts.full.rows, scale)
@@ -129,17 +129,17 @@ def _lbfgs(parts: Parts, options: Options, runtime: Runtime) -> Found:
         "rows": len(parts.full.rows),
         "at_edge": bool(tried) and c in (STRENGTHS[0], STRENGTHS[-1]),
         "note": "the optimum is unique: a seed changes only which rows it is chosen by",
-        "tried": [one.details() for one in tried],
+        "tried": [attempt.details() for attempt in tried],
     }
     return scores_of(probe, parts.test, scaling), probe.converged, details
 
 
-def _tried(parts: Parts, scale: str, runtime: Runtime, max_iter: int) -> list[Tried]:
+def _try_strengths(parts: Parts, scale: str, runtime: Runtime, max_iter: int) -> list[Tried]:
     """The strengths that were tried, the strongest penalty first."""
     scaling = Scaling.measure(parts.learn.x, parts.learn.rows, scale)
-    found = search(parts.learn, parts.judge, scaling, parts.metric, runtime, max_iter, STRENGTHS)
+    attempts = search(parts.learn, parts.judge, scaling, parts.metric, runtime, max_iter, STRENGTHS)
     most = len(STRENGTHS[::STRIDE]) + 2 * (STRIDE - 1)
-    bar = tqdm(found, "strengths", most, leave=False, disable=None if runtime.progress else True)
+    bar = tqdm(attempts, "strengths", most, leave=False, disable=None if runtime.progress else True)
     return sorted(bar, key=lambda one: one.probe.c)
 
 

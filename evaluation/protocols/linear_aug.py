@@ -111,8 +111,8 @@ def linear_on_views(
     Raises UserError for unknown options, labels that do not fit (see `evaluation.tuning.task.open_task`), and a
     learning rate that makes the loss infinite.
     """
-    given = {"train": train, "test": test} | ({} if val is None else {"val": val})
-    return _on_views(loading.load(model), given, options, runtime, reading)
+    splits = {"train": train, "test": test} | ({} if val is None else {"val": val})
+    return _on_views(loading.load(model), splits, options, runtime, reading)
 
 
 def _on_views(
@@ -161,7 +161,7 @@ def _splits(subject: Subject) -> dict[str, Split]:
     """Return the splits without images that cannot be read, looked at once for all models."""
     train, *val = subject.learns_from
     names = {"train": train, "test": subject.test_split} | ({"val": val[0]} if val else {})
-    return subject.once("readable", lambda: {use: readable(subject.opened(name)) for use, name in names.items()})
+    return subject.once("readable", lambda: {use: readable(subject.open_split(name)) for use, name in names.items()})
 
 
 def _chosen(recipe: str, epochs: int | None) -> Recipe:

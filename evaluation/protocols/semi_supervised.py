@@ -81,21 +81,21 @@ def semi_supervised(
     Raises UserError for options out of range, several labels an image, a class with too few images, missing splits or
     labels, and if every pair of rates diverges. Images that cannot be read are left out, as in `fine_tune`.
     """
-    _checked(options, runtime)
-    return tuned(open_task(loading.load(model), dataset, reading), options, runtime)
+    _check(options, runtime)
+    return tune_draws(open_task(loading.load(model), dataset, reading), options, runtime)
 
 
-def tuned(task: Task, options: Options, runtime: Runtime) -> Result:
+def tune_draws(task: Task, options: Options, runtime: Runtime) -> Result:
     """Tune each draw of the labels on an open task, and test its best pair of rates; see `semi_supervised`."""
-    tuning, rates = _checked(options, runtime, task.mirror)
-    subsets = [_labelled_rows(task, options.fraction, draw) for draw in range(options.draws)]
+    tuning, rates = _check(options, runtime, task.mirror)
+    subsets = [_draw_rows(task, options.fraction, draw) for draw in range(options.draws)]
     with open_runner(task, "semi_supervised", replace(runtime, workers=options.workers)) as runner:
         searched = _on_test if options.select == "test" else _on_held_out
         tried, tested = searched(runner, subsets, rates, tuning)
     return _result(task, tuning, options.fraction, subsets, rates, tried, tested, options.select)
 
 
-def _checked(options: Options, runtime: Runtime, mirror: bool = True) -> tuple["_Tuning", list[tuple[float, float]]]:
+def _check(options: Options, runtime: Runtime, mirror: bool = True) -> tuple["_Tuning", list[tuple[float, float]]]:
     """Return the settings of all runs, and the pairs of rates. Raises UserError for what does not fit together."""
     crop = tuple(as_list("crop", options.crop))
     run = (options.epochs, options.batch_size, runtime.seed, crop, mirror, options.precision)
@@ -126,7 +126,7 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _labelled_rows(task: Task, fraction: float, draw: int) -> np.ndarray:
+def _draw_rows(task: Task, fraction: float, draw: int) -> np.ndarray:
     """(n,) the training rows that keep their labels in one draw."""
     y, ids, classes = task.train.y, task.train.ids, task.classes
     if y.ndim != 1:
@@ -209,7 +209,7 @@ def _result(
         leaky=select == "test" and several,
         seconds=seconds_of([record for records in [*tried, tested] for record in records]),
         details={
-            "draws": [_told_draw(task, *draw) for draw in zip(subsets, tried, tested, strict=True)],
+            "draws": [_details_of_draw(task, *draw) for draw in zip(subsets, tried, tested, strict=True)],
             "batch": min(tuned.batch_size, len(subsets[0])),
             "seed": tuned.seed,
             **spread(tested),
@@ -217,7 +217,7 @@ def _result(
     )
 
 
-def _told_draw(task: Task, rows: np.ndarray, tried: list[dict], tested: dict) -> dict[str, Any]:
+def _details_of_draw(task: Task, rows: np.ndarray, tried: list[dict], tested: dict) -> dict[str, Any]:
     counts = np.bincount(task.train.y[rows], minlength=len(task.classes)).tolist()
     named: Mapping[str, int] = dict(zip(task.classes, counts, strict=True))
     return {"chosen": told(tested), "grid": list(map(told, tried)), "images": len(rows), "per_class": named}
@@ -225,10 +225,10 @@ def _told_draw(task: Task, rows: np.ndarray, tried: list[dict], tested: dict) ->
 
 def open(subject: Subject, options: Options) -> Subject:
     """Check the labels, and that each draw has enough of them, before anything is computed. Raises UserError."""
-    subject.labelled()  # their notes go into the result
-    task = open_task(subject.model, subject.tuned_on(), subject.reading)
+    subject.open_labelled()  # their notes go into the result
+    task = open_task(subject.model, subject.splits_to_tune(), subject.reading)
     for draw in range(options.draws):
-        rows = _labelled_rows(task, options.fraction, draw)
+        rows = _draw_rows(task, options.fraction, draw)
         try:
             task.held_out(np.isin(np.arange(len(task.train)), rows), SHARE, draw)
         except UserError as error:
@@ -239,7 +239,7 @@ def open(subject: Subject, options: Options) -> Subject:
 
 def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """All weights, on a share of the labels; resumed by the same command; see `semi_supervised`."""
-    return [tuned(open_task(opened.model, opened.tuned_on(), opened.reading), options, runtime)]
+    return [tune_draws(open_task(opened.model, opened.splits_to_tune(), opened.reading), options, runtime)]
 
 
 def beside(result: Result) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ class Bench:
         The checkpoint is resumed, and deleted by the caller once the record is written.
         """
         started, state = time.perf_counter(), State()
-        for pixels in (self._learned(trial), self._judged(trial), self._tested()):
+        for pixels in (self._learned(trial), self._judged(trial), self._test()):
             pixels.keep()
         try:
             values = self._judge(trial, self._tune(trial, checkpoint, state, place))
@@ -137,9 +137,9 @@ class Bench:
         return self._pixels("learn", self.task.train.crops, trial.learn)
 
     def _judged(self, trial: Trial) -> Pixels:
-        return self._tested() if trial.judge is None else self._pixels("judge", self.task.train.centres, trial.judge)
+        return self._test() if trial.judge is None else self._pixels("judge", self.task.train.centres, trial.judge)
 
-    def _tested(self) -> Pixels:
+    def _test(self) -> Pixels:
         return self._pixels("test", self.task.test.centres, np.arange(len(self.task.test)))
 
     def _pixels(self, use: str, pool: Pool, rows: np.ndarray) -> Pixels:

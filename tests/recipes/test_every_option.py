@@ -9,7 +9,7 @@ from typing import Any, get_origin
 import pytest
 
 from evaluation import protocols
-from evaluation.protocols.base import shared_defaults
+from evaluation.protocols.base import defaults_of_all
 from sslkit import objectives, regularizers
 from sslkit.errors import UserError
 from sslkit.options import members
@@ -81,5 +81,5 @@ def test_a_shared_option_is_the_same_in_every_command(monkeypatch: pytest.Monkey
     own = {"device", "out", "seed", "workers", "precision", "batch_size", "range"}  # one of a task's own may be another
     for recipe in ("evaluate", "detect", "action_eval", "rank", "choose", "ground_truth", "embed"):
         settings = {option.path: option.default for option in iter_settings(importlib.import_module(recipe).SETTINGS)}
-        shared = {name: value for name, value in shared_defaults().items() if name in settings and name not in own}
+        shared = {name: value for name, value in defaults_of_all().items() if name in settings and name not in own}
         assert {name: settings[name] for name in shared} == shared

@@ -18,7 +18,7 @@ from evaluation.features.extraction import check
 from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.zoo_members import Failure, error_line, load_zoo
 from evaluation.protocols import fine_tune
-from evaluation.protocols.fine_tune import runs_of, settings_of, tuned
+from evaluation.protocols.fine_tune import runs_of, settings_of, tune_grid
 from evaluation.ranking.inputs.candidates import draw_images
 from evaluation.ranking.inputs.runs import SHARED, Runs
 from evaluation.results.records import Records, check_fields, run_id
@@ -191,7 +191,7 @@ class _Measurement:
             self.write()
 
     def _measure(self, model: LoadedModel, splits: Mapping[str, Split], options: fine_tune.Options) -> dict[str, Any]:
-        return _record(tuned(open_task(model, splits, self.reading), options, self.runtime), splits)
+        return _record(tune_grid(open_task(model, splits, self.reading), options, self.runtime), splits)
 
     def highest(self, task: str, count: int) -> list[str]:
         """Return the `count` models with the highest accuracies by the seeds that all models have, best first."""

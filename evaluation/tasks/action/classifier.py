@@ -43,7 +43,7 @@ def build_classifier(model: LoadedModel, protocol: str, classes: int, *, dropout
     return nn.Sequential(OrderedDict(backbone=backbone, dropout=nn.Dropout(dropout), head=head))
 
 
-def learned(net: nn.Sequential) -> nn.Module:
+def trained_part(net: nn.Sequential) -> nn.Module:
     """The trained part of a classifier: all of it, or the head only."""
     return net.head if isinstance(net.backbone, Detached) else net
 

@@ -21,7 +21,7 @@ class Sizes:
     test: int
 
     @classmethod
-    def of(cls, image_size: int) -> "Sizes":
+    def for_size(cls, image_size: int) -> "Sizes":
         """The sizes for a network of this image size."""
         low, high = (round(image_size * side / PUBLISHED) for side in (SHORT, LONG))
         return cls(image_size, (low, high), low)

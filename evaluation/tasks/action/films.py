@@ -63,7 +63,7 @@ class SurveyedVideos:
         """Number of frames, aspect ratio and key frames of a video."""
         return self.index.row(int(self.places[row])).facts
 
-    def read(self, row: int, numbers: np.ndarray, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    def decode(self, row: int, numbers: np.ndarray, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
         """Decode the unique frames among `numbers`: (n, height, width, 3) uint8, and the index of each number in them.
 
         numbers: any shape, in any order. size: (height, width). The indices have the shape of `numbers`. Raises
@@ -98,7 +98,7 @@ def survey(
     return SurveyedVideos(films.without(unreadable) if unreadable else films, index, places[sound], reader, cache)
 
 
-def noted(videos: SurveyedVideos, note: str) -> SurveyedVideos:
+def add_note(videos: SurveyedVideos, note: str) -> SurveyedVideos:
     """Return the videos with one more remark beside their results."""
     note = "; ".join(filter(None, (videos.films.note, note)))
     return replace(videos, films=replace(videos.films, note=note))
@@ -110,24 +110,24 @@ def in_train(train: SurveyedVideos, test: SurveyedVideos) -> np.ndarray:
     They have as many frames of the same size, and equal pixels in the first, the middle and the last one. Only videos
     whose number and size of frames occur in both splits are decoded.
     """
-    shapes = [list(map(tuple, part.shapes.tolist())) for part in (train, test)]
+    shapes = [list(map(tuple, videos.shapes.tolist())) for videos in (train, test)]
     return same_of_shape(*shapes, train.digest_of, test.digest_of)
 
 
 def rates_line(train: SurveyedVideos, test: SurveyedVideos) -> str:
     """Return a line where videos have several frame rates, so that clips of as many frames last longer or shorter."""
     spans = []
-    for part in (train, test):
-        known = part.rates[part.rates > 0]
+    for videos in (train, test):
+        known = videos.rates[videos.rates > 0]
         spans.append((float(known.min()), float(known.max())) if len(known) else None)
     rates = [rate for span in spans if span for rate in span]
     if not rates or max(rates) <= RATES * min(rates):
         return ""
-    said = " and ".join(
+    spread = " and ".join(
         f"{name} videos {low:.4g}" + (f" to {high:.4g}" if high > RATES * low else "")
         for name, (low, high) in zip(("training", "test"), (span or (0.0, 0.0) for span in spans), strict=True)
     )
     return (
-        f"frames per second differ: {said}; a clip is a number of frames, so that it shows another span of time: give "
-        "all videos one rate (ffmpeg -i IN -r RATE OUT)"
+        f"frames per second differ: {spread}; a clip is a number of frames, so that it shows another span of time: "
+        "give all videos one rate (ffmpeg -i IN -r RATE OUT)"
     )

@@ -32,27 +32,27 @@ class Opened:
     on_error: str = "skip"
 
 
-def opened(subject: Subject, options: Options) -> Opened:
+def open_run(subject: Subject, options: Options) -> Opened:
     """Open and check all that a run needs. Raises UserError."""
-    plan, _ = planned(options)
+    plan, _ = plan_recipe(options)
     EvalViews(options.clips, options.crops, options.rule)
     _check(options, plan.protocol)
     model = subject.model
     source = source_of(model, subject.data, options.recipe) or plan.data
     used = _folds(source, options.folds, plan.folds)
     shape = _shape(model, options.frames, options.stride)
-    films = [_listed(source, fold, subject.reading) for fold in used]
+    films = [_list_films(source, fold, subject.reading) for fold in used]
     mirror = subject.reading.mirrors(films[0][0].classes, films[0][0].name)
     return Opened(model, films, shape, mirror, subject.reading.on_error)
 
 
-def planned(options: Options) -> tuple[recipes.Recipe, str]:
+def plan_recipe(options: Options) -> tuple[recipes.Recipe, str]:
     """The recipe with what is changed of it, and what it is called. Raises UserError."""
     changes = {name: value for name, value in vars(options).items() if name in CHANGES}
-    return recipes.changed(recipes.chosen(options.protocol, options.recipe), changes)
+    return recipes.change(recipes.chosen(options.protocol, options.recipe), changes)
 
 
-def _listed(source: str, fold: int, reading: Reading) -> tuple[datasets.Films, datasets.Films]:
+def _list_films(source: str, fold: int, reading: Reading) -> tuple[datasets.Films, datasets.Films]:
     """The training and the test videos of one official split."""
     return tuple(datasets.open_films(source, split, reading, fold=fold) for split in ("train", "test"))
 
@@ -76,12 +76,12 @@ def check_clips(model: LoadedModel) -> None:
 
 def _folds(source: str, asked: Sequence[int] | None, usual: Sequence[int]) -> list[int]:
     """The official splits to run. Raises UserError for one that the data do not have."""
-    known = datasets.folds_of(source)
+    folds = datasets.folds_of(source)
     if asked is None:
-        return [fold for fold in usual if fold in known]
+        return [fold for fold in usual if fold in folds]
     wanted = [asked] if isinstance(asked, int) else list(asked)
-    if not wanted or len(set(wanted)) < len(wanted) or not set(wanted) <= set(known):
-        raise UserError(f"folds={wanted} must be different ones of {list(known)}, the splits of {source}")
+    if not wanted or len(set(wanted)) < len(wanted) or not set(wanted) <= set(folds):
+        raise UserError(f"folds={wanted} must be different ones of {list(folds)}, the splits of {source}")
     return wanted
 
 
@@ -95,9 +95,9 @@ def _shape(model: LoadedModel, frames: int | None, stride: int | None) -> ClipSh
     check_clips(model)
     (usual,) = model.item.axes
     length = whole_number("frames", usual if frames is None else frames, 1)
-    own = model.entry.card["backbone"].get("stride") if model.entry else None
-    step = whole_number("stride", own or max(64 // length, 1) if stride is None else stride, 1)
-    shape = ClipShape(length, step, Sizes.of(model.image_size))
+    stride_of_card = model.entry.card["backbone"].get("stride") if model.entry else None
+    step = whole_number("stride", stride_of_card or max(64 // length, 1) if stride is None else stride, 1)
+    shape = ClipShape(length, step, Sizes.for_size(model.image_size))
     if not model.backbone.convolutional:
         _try(model, length, shape.sizes.test)
     return shape

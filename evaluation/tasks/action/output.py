@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from evaluation.features.models import LoadedModel, name_of
-from evaluation.protocols.base import Judged, Task, Terminal, shared_defaults
+from evaluation.protocols.base import Judged, Task, Terminal, defaults_of_all
 from evaluation.results.result import Result
 from evaluation.results.store import OUT
 from evaluation.tasks.action.opening import check_clips, source_of
@@ -34,20 +34,20 @@ def agreed(models: Sequence[LoadedModel], task: Task) -> Task:
 
 def remarks(judged: Sequence[Judged]) -> list[str]:
     """Say why networks with other clips are not compared; see `evaluation.tasks.action.results`."""
-    results = [result for one in judged for result in one.results]
+    results = [result for entry in judged for result in entry.results]
     shapes = {result.model: "{length} x {stride} at {sizes[crop]} px".format(**result.details) for result in results}
     if len(set(shapes.values())) == 1:
         return []
-    told = "; ".join(f"{model}: {shape}" for model, shape in shapes.items())
-    return [f"no verdict between networks of other clips ({told}): give frames, stride and image_size for all\n"]
+    clips = "; ".join(f"{model}: {shape}" for model, shape in shapes.items())
+    return [f"no verdict between networks of other clips ({clips}): give frames, stride and image_size for all\n"]
 
 
 def following(judged: Sequence[Judged], task: Task, place: Mapping[str, Any]) -> str:
     """The next command after models were judged by a task; see `hint`."""
-    told = {name: value for name, value in place.items() if name in SHARED}
-    names = [name_of(one.asked, one.model) for one in judged]
+    shared = {name: value for name, value in place.items() if name in SHARED}
+    names = [name_of(entry.asked, entry.model) for entry in judged]
     first = judged[0]
-    return hint(names, first.model, first.results[0], {"data": task.source, **vars(task.options), **told})
+    return hint(names, first.model, first.results[0], {"data": task.source, **vars(task.options), **shared})
 
 
 def hint(names: list[str], first: LoadedModel, result: Result, options: Mapping[str, Any]) -> str:
@@ -56,25 +56,25 @@ def hint(names: list[str], first: LoadedModel, result: Result, options: Mapping[
     names: of all models on a command line. first, result: the first of them, and what it got. options: data, `Options`
     and those of SHARED by name; each that differs from its default is in the command.
     """
-    shared = {**shared_defaults(), "out": OUT}
+    shared = {**defaults_of_all(), "out": OUT}
     defaults = {"data": None, **vars(Options()), **{name: shared[name] for name in SHARED}}
     asked = {name: value for name, value in options.items() if name in defaults and value != defaults[name]}
     if len(names) == 1 and first.entry:
         # the untrained network is no entry, so it does not know the entry's films and stride
         asked["stride"] = result.details["stride"]
-        if source := source_of(first, **_picked(asked, "data", "recipe")):
+        if source := source_of(first, **_pick(asked, "data", "recipe")):
             asked["data"] = source
         typed = words({"checkpoint": [names[0], f"random:{names[0]}"], **asked})
         return f"python recipes/action_eval.py {typed}   # beside the same network untrained"
-    done = RECIPES[recipe_of(**_picked(asked, "protocol", "recipe"))].protocol
+    done = RECIPES[recipe_of(**_pick(asked, "protocol", "recipe"))].protocol
     dropped = OF_ONE_PROTOCOL if "data" in asked else {*OF_ONE_PROTOCOL, "folds"}
-    kept = {name: value for name, value in asked.items() if name not in dropped}
+    options_kept = {name: value for name, value in asked.items() if name not in dropped}
     other = "linear" if done == "fine_tune" else "fine_tune"
-    typed = words({"checkpoint": names if len(names) > 1 else names[0], **kept, "protocol": other})
+    typed = words({"checkpoint": names if len(names) > 1 else names[0], **options_kept, "protocol": other})
     return f"python recipes/action_eval.py {typed}"
 
 
-def _picked(asked: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def _pick(asked: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: asked.get(name) for name in names}
 
 

@@ -71,10 +71,10 @@ class TrainingClips(Dataset):
     def __getitems__(self, keys: list[tuple[int, int]]) -> dict[str, Any]:
         """clips: (n, C, T, S, S) uint8. label: (n,) int64. rows: (n,) of the videos used. bad: undecodable paths."""
         bad: dict[str, None] = {}
-        found = [self._next(epoch, row, bad) for epoch, row in keys]
-        rows = torch.tensor([row for row, _ in found])
+        samples = [self._next(epoch, row, bad) for epoch, row in keys]
+        rows = torch.tensor([row for row, _ in samples])
         label = torch.from_numpy(self.videos.films.y)[rows]
-        return {"clips": torch.stack([clip for _, clip in found]), "label": label, "rows": rows, "bad": list(bad)}
+        return {"clips": torch.stack([clip for _, clip in samples]), "label": label, "rows": rows, "bad": list(bad)}
 
     def _next(self, epoch: int, row: int, bad: dict[str, None]) -> tuple[int, Tensor]:
         for step in range(len(self)):
@@ -93,7 +93,7 @@ class TrainingClips(Dataset):
         (numbers,) = clip_frames(np.array([start]), facts.frames, shape.length, shape.stride)
         height, width = short_side(facts.aspect, int(rng.integers(sizes.short[0], sizes.short[1] + 1)))
         top, left = (int(rng.integers(side - sizes.crop + 1)) for side in (height, width))
-        frames, where = self.videos.read(row, numbers, (height, width))
+        frames, where = self.videos.decode(row, numbers, (height, width))
         return _clip_of(frames[:, top : top + sizes.crop, left : left + sizes.crop], where)
 
 
@@ -121,7 +121,7 @@ class FilmViews(Dataset):
         numbers = clip_frames(starts, facts.frames, shape.length, shape.stride)
         height, width = short_side(facts.aspect, size)
         try:
-            frames, where = self.videos.read(row, numbers, (height, width))
+            frames, where = self.videos.decode(row, numbers, (height, width))
         except UnreadableVideo as error:
             return {"row": row, "views": None, "reason": str(error)}
         places = dict.fromkeys(crop_places(height, width, size, self.views.crops))

@@ -82,9 +82,9 @@ def chosen(protocol: str | None, recipe: str | None) -> str:
 
     Raises UserError for an unknown name, and for a recipe of the other protocol.
     """
-    for option, value, known in (("protocol", protocol, PROTOCOLS), ("recipe", recipe, RECIPES)):
-        if value is not None and value not in known:
-            raise UserError(f"there is no {option} {value!r}: {nearest(str(value), known)}")
+    for option, value, choices in (("protocol", protocol, PROTOCOLS), ("recipe", recipe, RECIPES)):
+        if value is not None and value not in choices:
+            raise UserError(f"there is no {option} {value!r}: {nearest(str(value), choices)}")
     if recipe is None:
         return USUAL[protocol or "linear"]
     if protocol not in (None, RECIPES[recipe].protocol):
@@ -92,16 +92,16 @@ def chosen(protocol: str | None, recipe: str | None) -> str:
     return recipe
 
 
-def changed(name: str, changes: Mapping[str, Any]) -> tuple[Recipe, str]:
+def change(name: str, changes: Mapping[str, Any]) -> tuple[Recipe, str]:
     """Change a recipe's settings; return it and its description: "paper_k400, 2 of 60 epochs, lr 0.1 instead of 0.5".
 
     changes: epochs, batch_size, lr, weight_decay, dropout; None keeps the recipe's value. The default lr scales with
         the batch size, and the warm-up with the epochs.
     Raises UserError for values out of range.
     """
-    own = RECIPES[name]
+    recipe = RECIPES[name]
     changes = {option: value for option, value in changes.items() if value is not None}
-    values = {**vars(own), **changes}
+    values = {**vars(recipe), **changes}
     for option, least in (("epochs", 1), ("batch_size", 2)):
         values[option] = whole_number(option, values[option], least)
     for option, most in (("lr", math.inf), ("weight_decay", math.inf), ("dropout", 1)):
@@ -109,31 +109,31 @@ def changed(name: str, changes: Mapping[str, Any]) -> tuple[Recipe, str]:
     if values["lr"] == 0:
         raise UserError("lr must be above 0, got 0")
     if "lr" not in changes:
-        values["lr"] = own.lr * values["batch_size"] / own.batch_size
-    values["warmup"] = own.warmup * values["epochs"] / own.epochs
+        values["lr"] = recipe.lr * values["batch_size"] / recipe.batch_size
+    values["warmup"] = recipe.warmup * values["epochs"] / recipe.epochs
     description = [name]
-    if values["epochs"] != own.epochs:
-        description.append(f"{values['epochs']} of {own.epochs} epochs")
+    if values["epochs"] != recipe.epochs:
+        description.append(f"{values['epochs']} of {recipe.epochs} epochs")
     for option in ("batch_size", "lr", "weight_decay", "dropout"):
-        if option in changes and values[option] != getattr(own, option):
-            description.append(f"{option} {values[option]:g} instead of {getattr(own, option):g}")
+        if option in changes and values[option] != getattr(recipe, option):
+            description.append(f"{option} {values[option]:g} instead of {getattr(recipe, option):g}")
     return Recipe(**values), ", ".join(description)
 
 
-def fitted(recipe: Recipe, films: int, *, scale: bool) -> Recipe:
+def fit_batch(recipe: Recipe, films: int, *, scale: bool) -> Recipe:
     """Lower batch_size to the number of videos if there are fewer. scale: True scales lr with it."""
     if films >= recipe.batch_size:
         return recipe
     return replace(recipe, batch_size=films, lr=recipe.lr * films / recipe.batch_size if scale else recipe.lr)
 
 
-def unmirrored(recipe: Recipe) -> Recipe:
+def without_mirror(recipe: Recipe) -> Recipe:
     """Return the recipe for films whose mirror images are of another class."""
     return replace(recipe, view=recipe.view.replace(flip=0.0))
 
 
 def fit_of(planned: Recipe, used: Sequence[Recipe]) -> str:
-    """Describe the changes by `fitted`, one recipe per split: "batches of all 29 videos, lr 0.227", or "" for none."""
+    """Describe the changes by `fit_batch`, a recipe a split: "batches of all 29 videos, lr 0.227", or "" for none."""
     fewer = [recipe for recipe in used if recipe.batch_size < planned.batch_size]
     if not fewer:
         return ""

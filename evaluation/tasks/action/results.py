@@ -26,8 +26,8 @@ def result_of(runs: list[Run], records: list[dict[str, Any]], planned: Recipe, d
     films = first.test.films
     several = len(runs) > 1
     folds = [run.test.films.fold for run in runs]
-    one = f", split {folds[0]}" if len(datasets.folds_by_name(films.name)) > 1 else ""
-    where = f", mean of splits {', '.join(map(str, folds))}" if several else one
+    fold = f", split {folds[0]}" if len(datasets.folds_by_name(films.name)) > 1 else ""
+    where = f", mean of splits {', '.join(map(str, folds))}" if several else fold
     once = "" if first.features == FEATURES[0] else f", features of {ONCE} extracted once"
     plan = [f"{planned.protocol.replace('_', '-')}, {description}", fit_of(planned, [run.recipe for run in runs])]
     seen = f"{first.shape}{once}, {first.views}{where}"
@@ -53,7 +53,7 @@ def result_of(runs: list[Run], records: list[dict[str, Any]], planned: Recipe, d
 def _single(run: Run, record: dict[str, Any]) -> tuple[Estimate, dict[str, Estimate], np.ndarray, str]:
     right = unpacked(record["right"], record["tested"])
     others = {name: _estimate(other) for name, other in record["others"].items()}
-    return _estimate(record), others, right, _tested(run, record)
+    return _estimate(record), others, right, _test_digest(run, record)
 
 
 def _several(runs: list[Run], records: list[dict[str, Any]]) -> tuple[Estimate, dict[str, Estimate], np.ndarray, str]:
@@ -63,7 +63,7 @@ def _several(runs: list[Run], records: list[dict[str, Any]]) -> tuple[Estimate, 
     for name in (name for name in records[0]["others"] if all(name in record["others"] for record in records)):
         others[name] = replace(over_seeds([record["others"][name]["value"] for record in records]), kind=kind)
     others |= {fold_name(run.test.films.fold): _estimate(record) for run, record in zip(runs, records, strict=True)}
-    tested = " ".join(_tested(run, record) for run, record in zip(runs, records, strict=True))
+    tested = " ".join(_test_digest(run, record) for run, record in zip(runs, records, strict=True))
     return replace(over_seeds(values), kind=kind), others, np.array(values), hashlib.sha256(tested.encode()).hexdigest()
 
 
@@ -72,7 +72,7 @@ def fold_name(fold: int) -> str:
     return f"split {fold}"
 
 
-def _tested(run: Run, record: dict[str, Any]) -> str:
+def _test_digest(run: Run, record: dict[str, Any]) -> str:
     """Digest of what was judged: the films, their labels, and the clips and crops that each was judged by."""
     films, out = run.test.films, set(record["left_out"])
     rows = [row for row, path in enumerate(films.paths) if path not in out]
@@ -82,11 +82,11 @@ def _tested(run: Run, record: dict[str, Any]) -> str:
 
 def _digests(runs: list[Run]) -> dict[str, str]:
     """Return the digests of the weights, and the manifests of the videos."""
-    found = {"model": runs[0].model.digest}
+    digests = {"model": runs[0].model.digest}
     for run in runs:
         mark = f" {run.test.films.fold}" if len(runs) > 1 else ""
-        found |= {f"train{mark}": run.train.films.digest, f"test{mark}": run.test.films.digest}
-    return found
+        digests |= {f"train{mark}": run.train.films.digest, f"test{mark}": run.test.films.digest}
+    return digests
 
 
 def _details(runs: list[Run], records: list[dict[str, Any]]) -> dict[str, Any]:
@@ -95,11 +95,11 @@ def _details(runs: list[Run], records: list[dict[str, Any]]) -> dict[str, Any]:
     left_out: dict[str, str] = {}
     for run, record in zip(runs, records, strict=True):
         for films in (run.train.films, run.test.films):
-            left_out |= {films.called(path): reason for path, reason in films.left_out.items()}
+            left_out |= {films.name_of(path): reason for path, reason in films.left_out.items()}
         left_out |= record["unreadable"]
     unreadable = sorted(f"{path}: {reason}" for path, reason in left_out.items() if reason != "missing")
     missing = sorted(path for path, reason in left_out.items() if reason == "missing")
-    notes = dict.fromkeys(part.films.note for run in runs for part in (run.train, run.test) if part.films.note)
+    notes = dict.fromkeys(videos.films.note for run in runs for videos in (run.train, run.test) if videos.films.note)
     remarks = {
         "unreadable": len(unreadable),
         "unreadable_films": unreadable[:NAMED],

@@ -87,12 +87,12 @@ class Run:
         if scores is None:
             return {}
         return {
-            **self._judged(scores),
+            **self._evaluate(scores),
             "losses": [loss for _, loss in state.losses],
             "unreadable": {
-                **{self.train.films.called(path): "while training" for path in state.notes},
+                **{self.train.films.name_of(path): "while training" for path in state.notes},
                 **{
-                    self.test.films.called(self.test.films.paths[row]): reason
+                    self.test.films.name_of(self.test.films.paths[row]): reason
                     for row, reason in scores.unreadable.items()
                 },
             },
@@ -107,7 +107,7 @@ class Run:
             self.model, recipe.protocol, len(films.classes), dropout=recipe.dropout, seed=self.runtime.seed
         )
         if self.features == "once":
-            state = self._trained_once(net, checkpoint)
+            state = self._train_once(net, checkpoint)
         else:
             clips = TrainingClips(self.train, self.shape, self.runtime.seed)
             state = train(net, self.model, clips, recipe, self.runtime, checkpoint)
@@ -115,18 +115,18 @@ class Run:
             return state, None
         return state, score_films(net, self.model, FilmViews(self.test, self.shape, self.views), self.runtime)
 
-    def _trained_once(self, net: Any, checkpoint: Checkpoint) -> State:
+    def _train_once(self, net: Any, checkpoint: Checkpoint) -> State:
         views, films = FilmViews(self.train, self.shape, ONCE), self.train.films
-        found = list(view_features(net.backbone, self.model, views, self.runtime, "features"))
-        read = [(row, features.clone()) for row, features, _ in found if features is not None]
+        views_read = list(view_features(net.backbone, self.model, views, self.runtime, "features"))
+        read = [(row, features.clone()) for row, features, _ in views_read if features is not None]
         if not read:
             raise UserError(f"{films.name}: none of the {len(films)} training videos can be read")
         y = films.y[[row for row, _ in read]]
         state = train_head(net, [features for _, features in read], y, self.recipe, self.runtime, checkpoint)
-        state.notes = [films.paths[row] for row, features, _ in found if features is None]
+        state.notes = [films.paths[row] for row, features, _ in views_read if features is None]
         return state
 
-    def _judged(self, scores: FilmScores) -> dict[str, Any]:
+    def _evaluate(self, scores: FilmScores) -> dict[str, Any]:
         films = self.test.films
         if not len(scores.rows):
             raise UserError(f"{films.name}: none of the {len(films)} test videos can be read")

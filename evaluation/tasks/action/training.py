@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evaluation.features.models import LoadedModel
-from evaluation.tasks.action.classifier import learned, normalize
+from evaluation.tasks.action.classifier import normalize, trained_part
 from evaluation.tasks.action.reading import Schedule, TrainingClips
 from evaluation.tasks.action.recipes import Recipe
 from evaluation.tuning.checkpoint import Checkpoint
@@ -46,7 +46,7 @@ def train(
     could not be read. In a process group the ranks share every batch.
     Raises Diverged when the loss is NaN or infinite, UserError for a checkpoint that is damaged or of another run.
     """
-    state, part = State(), learned(net)
+    state, trained = State(), trained_part(net)
     batch_size, seed = min(recipe.batch_size, len(clips)), runtime.seed
     per_epoch = len(clips) // batch_size
     schedule = {"films": len(clips), "batch_size": batch_size, "epochs": recipe.epochs, "seed": seed}
@@ -54,17 +54,17 @@ def train(
     def loss(tuned: nn.Module, batch: dict[str, Any], step: int) -> Tensor:
         state.notes += [path for path in batch["bad"] if path not in state.notes]
         pixels, label = (batch[name].to(runtime.device, non_blocking=True) for name in ("clips", "label"))
-        return F.cross_entropy(tuned(_augmented(pixels, model, recipe, seed, divmod(step, per_epoch))), label)
+        return F.cross_entropy(tuned(_augment(pixels, model, recipe, seed, divmod(step, per_epoch))), label)
 
     training = Training(
         net.to(runtime.device).train(),
-        clip_optimizer(part, recipe),
+        clip_optimizer(trained, recipe),
         steps=recipe.epochs * per_epoch,
         rate=lambda step: rate_factor(recipe, step / per_epoch),
         batches=lambda first: _batches(clips, Schedule(**schedule, first=first), runtime),
         loss=loss,
         seed_at=lambda step: dropout_seed(seed, step),
-        saved=part,
+        saved=trained,
         precision=runtime.precision,
         period=per_epoch,
     )
@@ -73,7 +73,7 @@ def train(
     return state
 
 
-def _augmented(pixels: Tensor, model: LoadedModel, recipe: Recipe, seed: int, at: tuple[int, int]) -> Tensor:
+def _augment(pixels: Tensor, model: LoadedModel, recipe: Recipe, seed: int, at: tuple[int, int]) -> Tensor:
     """One normalised view of each clip (B, C, T, S, S) uint8. at: the epoch and its step."""
     drawn, ranks = view_generator(seed, *at), {"rank": rank(), "world_size": world_size()}
     (views,) = augment(pixels[:, None], recipe.view, pixels.shape[-1], drawn, **ranks)

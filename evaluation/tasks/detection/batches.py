@@ -47,13 +47,13 @@ class StepBatches(Sampler[list[int]]):
         used = self.per_epoch * self.world * self.share  # a random remainder is dropped in this epoch
         for epoch in range(self.first // self.per_epoch, -(-self.last // self.per_epoch)):
             rows = order_of(len(self.upright), self.seed, epoch).numpy()[:used]
-            parts = grouped(rows, self.upright, self.share)
+            parts = group_by_shape(rows, self.upright, self.share)
             before = epoch * self.per_epoch
             for step in range(max(self.first - before, 0), min(self.last - before, self.per_epoch)):
                 yield parts[step * self.world + self.rank].tolist()
 
 
-def grouped(rows: np.ndarray, upright: np.ndarray, share: int) -> np.ndarray:
+def group_by_shape(rows: np.ndarray, upright: np.ndarray, share: int) -> np.ndarray:
     """Split rows into groups (N / share, share) of one orientation each, ordered by the place of their last row.
 
     rows: (N,) in any order, N a multiple of share. upright: (any,) bool, by row. The remainders of both orientations

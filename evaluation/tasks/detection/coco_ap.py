@@ -65,12 +65,12 @@ class CocoAP:
         self._counting += int((~ignored).sum())
         truth = {"boxes": target["boxes"].double(), "labels": target["labels"], "area": target["area"]}
         truth["iscrowd"] = ignored.long()
-        found = {"boxes": prediction["boxes"].double(), "scores": prediction["scores"].double()}
-        found["labels"] = prediction["labels"]
+        detected = {"boxes": prediction["boxes"].double(), "scores": prediction["scores"].double()}
+        detected["labels"] = prediction["labels"]
         if self.kind == "mask":
             truth["masks"] = target["masks"].to(torch.uint8)
-            found["masks"] = prediction["masks"].to(torch.uint8)
-        self._metric.update([{key: value.cpu() for key, value in found.items()}], [truth])
+            detected["masks"] = prediction["masks"].to(torch.uint8)
+        self._metric.update([{key: value.cpu() for key, value in detected.items()}], [truth])
 
     def compute(self) -> dict[str, float]:
         """{"coco_ap", "coco_ap50", "coco_ap75"}. Raises UserError if no image has a counted object."""

@@ -67,13 +67,13 @@ def open_splits(
 
 def run_trials(protocol: str, subject: Subject, options: Options, runtime: Runtime, *, masks: bool) -> list[Result]:
     """Open the subject and do the trials of a protocol for a call from Python; see `detection`."""
-    _check_runtime(options.settled(), runtime)
-    return measured(opened(protocol, subject, options, masks=masks), options, runtime)
+    _check_runtime(options.resolve_recipe(), runtime)
+    return measure_trials(open_trials(protocol, subject, options, masks=masks), options, runtime)
 
 
-def opened(name: str, subject: Subject, options: Options, *, masks: bool) -> Opened:
+def open_trials(name: str, subject: Subject, options: Options, *, masks: bool) -> Opened:
     """Open and check all that the trials of protocol `name` need. Raises UserError."""
-    options, source = options.settled(), source_of(subject.data, options.recipe)
+    options, source = options.resolve_recipe(), source_of(subject.data, options.recipe)
     check_trials(options.trials, 0)
     CocoAP("box")  # says now, not after the training, that its packages are missing
     check_fit(subject.model, options.arch)
@@ -84,19 +84,19 @@ def opened(name: str, subject: Subject, options: Options, *, masks: bool) -> Ope
 
     train, test = subject.once(("boxes", masks, options.recipe, options.empty), read)
     found = Opened(name, subject.model, train, test, masks, subject.reading.mirrors(train.classes, train.name))
-    planned(found, options, Runtime())
+    plan_training(found, options, Runtime())
     contradicted.warn_of_pictures(subject.model, train)
     return found
 
 
-def measured(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
+def measure_trials(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
     """The results of the trials; see `evaluation.tasks.detection.protocols.detection.detection`."""
-    options = options.settled()
+    options = options.resolve_recipe()
     _check_runtime(options, runtime)
-    training = planned(opened, options, runtime)
+    training = plan_training(opened, options, runtime)
     seeds = list(range(runtime.seed, runtime.seed + options.trials))
-    with process_group(runtime) as own, shared_folder(runtime.out) as out:
-        bench = Bench(opened.name, opened.model, opened.train, opened.test, replace(own, out=out))
+    with process_group(runtime) as of_process, shared_folder(runtime.out) as out:
+        bench = Bench(opened.name, opened.model, opened.train, opened.test, replace(of_process, out=out))
         records = bench.run(training, seeds)
         results = results_of(bench, training, records, seeds) if records else []
     for result in results if runtime.out is None else ():
@@ -116,11 +116,11 @@ def check_trials(trials: int, seed: int) -> None:
     check_value("seed", seed, int, least=0, most=MOST_SEED + 1 - trials)
 
 
-def planned(opened: Opened, options: Options, runtime: Runtime) -> Training:
+def plan_training(opened: Opened, options: Options, runtime: Runtime) -> Training:
     """Return the training of a detector, from settled options. Raises UserError for options out of range."""
     check_trainable(options.trainable)
     schedule = find_schedule(options.schedule, opened.train.name)
-    chosen = schedule.changed(options.steps, options.batch_size, options.lr)
+    chosen = schedule.change(options.steps, options.batch_size, options.lr)
     how = (options.trainable, runtime.precision, runtime.seed, opened.mirror)
     return Training(chosen, options.arch, opened.masks, *how)
 

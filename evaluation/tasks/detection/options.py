@@ -42,7 +42,7 @@ class Options:
         choices=EMPTY,
     )
 
-    def settled(self) -> "Options":
+    def resolve_recipe(self) -> "Options":
         """Return them with what the recipe or else the usual says of None. Raises UserError for an unknown recipe."""
-        said, own = recipes.found(self.recipe), vars(self)
-        return replace(self, **{name: said[name] for name in ("schedule", "arch", "trials") if own[name] is None})
+        recipe, options = recipes.find_recipe(self.recipe), vars(self)
+        return replace(self, **{name: recipe[name] for name in ("schedule", "arch", "trials") if options[name] is None})

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evaluation.features.models import LoadedModel, name_of
-from evaluation.protocols.base import Judged, Task, Terminal, shared_defaults
+from evaluation.protocols.base import Judged, Task, Terminal, defaults_of_all
 from evaluation.results.store import OUT
 from evaluation.tasks.detection.detectors.detector import check_fit
-from evaluation.tasks.detection.measure import Opened, planned
+from evaluation.tasks.detection.measure import Opened, plan_training
 from evaluation.tasks.detection.options import SHARED, Options
 from evaluation.tasks.detection.recipes import TASKS, USUAL, source_of
-from evaluation.tasks.detection.results import described
+from evaluation.tasks.detection.results import describe
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import world_size
 from sslkit.terminal.say import words
@@ -20,13 +20,13 @@ UNTOLD = ("progress", "workers", "save_seconds", "device")  # they change no num
 
 def fits(model: LoadedModel, options: Options) -> None:
     """Check that a detector can be built on the network. Raises UserError."""
-    check_fit(model, options.settled().arch)
+    check_fit(model, options.resolve_recipe().arch)
 
 
 def plan(opened: Opened, task: Task, runtime: Runtime) -> list[tuple[str, str]]:
     """The sizes of the data, the schedule, and the number of trials."""
-    options, train, test = task.options.settled(), opened.train, opened.test
-    training = planned(opened, options, runtime)
+    options, train, test = task.options.resolve_recipe(), opened.train, opened.test
+    training = plan_training(opened, options, runtime)
     schedule = training.schedule
     left_out = f" ({train.left_out:,} without an object are left out: empty=keep takes them)" if train.left_out else ""
     objects = f"{int(train.instances.counts.sum()):,} objects of {len(train.classes)} classes"
@@ -34,7 +34,7 @@ def plan(opened: Opened, task: Task, runtime: Runtime) -> list[tuple[str, str]]:
     trials = "1 trial" if options.trials == 1 else f"{options.trials} trials"
     return [
         ("data", f"{train.name}: {len(train):,} training images with {objects}{left_out}, {len(test):,} test images"),
-        ("plan", described(training, opened.model, train, test)),
+        ("plan", describe(training, opened.model, train, test)),
         ("", f"{trials} of {schedule.steps:,} steps of {schedule.batch_size} images{ranks}"),
     ]
 
@@ -42,22 +42,22 @@ def plan(opened: Opened, task: Task, runtime: Runtime) -> list[tuple[str, str]]:
 def remarks(judged: Sequence[Judged]) -> list[str]:
     """The files of the pictures, and the seconds of all trials."""
     pictures = {
-        str(one.folder / result.protocol / name): None
-        for one in judged
-        for result in one.results
+        str(entry.folder / result.protocol / name): None
+        for entry in judged
+        for result in entry.results
         for name in result.details["pictures"]
     }
-    seconds = sum(result.seconds for one in judged for result in one.results)
+    seconds = sum(result.seconds for entry in judged for result in entry.results)
     return [f"pictures  {', '.join(pictures)}", f"seconds   {seconds:.0f}"]
 
 
 def following(judged: Sequence[Judged], task: Task, place: Mapping[str, Any]) -> str:
     """The next command after models were judged by a task; see `hint`."""
-    options = dict(vars(task.options.settled()))
+    options = dict(vars(task.options.resolve_recipe()))
     (kind,) = (kind for kind, protocol in TASKS.items() if protocol == task.name)
-    told = {"data": source_of(task.source, options.pop("recipe")), "task": kind, **options}
-    told |= {name: value for name, value in place.items() if name in SHARED}
-    return hint([one.model for one in judged], [one.asked for one in judged], told)
+    words_told = {"data": source_of(task.source, options.pop("recipe")), "task": kind, **options}
+    words_told |= {name: value for name, value in place.items() if name in SHARED}
+    return hint([entry.model for entry in judged], [entry.asked for entry in judged], words_told)
 
 
 def hint(models: list[LoadedModel], sources: Sequence[Any], plan: Mapping[str, Any]) -> str:
@@ -82,7 +82,7 @@ def hint(models: list[LoadedModel], sources: Sequence[Any], plan: Mapping[str, A
 
 def _usual(name: str) -> Any:
     """The default of an option of recipes/detect.py; None where it is the recipe's or the model's."""
-    return {**shared_defaults(), **vars(Options()), **USUAL, "out": OUT}.get(name)
+    return {**defaults_of_all(), **vars(Options()), **USUAL, "out": OUT}.get(name)
 
 
 TERMINAL = Terminal(usual=None, fits=fits, plan=plan, remarks=remarks, following=following)

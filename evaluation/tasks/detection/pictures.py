@@ -33,9 +33,9 @@ def draw_predictions(
     for axis in axes.flat:
         axis.axis("off")
     for row, prediction in enumerate(found):
-        line, place = divmod(row, ROWS_ACROSS)
+        line, column = divmod(row, ROWS_ACROSS)
         image, target = data[row]
-        truth, guess = axes[line, 2 * place], axes[line, 2 * place + 1]
+        truth, guess = axes[line, 2 * column], axes[line, 2 * column + 1]
         _show(truth, image, f"{data.ids[row]}: truth")
         _objects(truth, target, data.classes, np.arange(len(target["labels"])))
         scores = prediction["scores"].numpy()

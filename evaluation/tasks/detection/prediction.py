@@ -65,10 +65,10 @@ def predictions(
     )
     hidden = None if runtime.progress else True
     for image in tqdm(plain_errors(loader), title, len(data), unit="image", leave=False, disable=hidden):
-        [found] = detector([as_input(image.to(runtime.device), in_chans)])
-        if "masks" in found:
-            found["masks"] = found["masks"][:, 0] >= INSIDE
-        yield {name: value.cpu() for name, value in found.items()}
+        [prediction] = detector([as_input(image.to(runtime.device), in_chans)])
+        if "masks" in prediction:
+            prediction["masks"] = prediction["masks"][:, 0] >= INSIDE
+        yield {name: value.cpu() for name, value in prediction.items()}
 
 
 class AveragePrecisions:

@@ -15,7 +15,7 @@ RECIPES: dict[str, dict[str, Any]] = {  # the columns of table VII of Song et al
 }
 
 
-def found(recipe: str | None) -> Mapping[str, Any]:
+def find_recipe(recipe: str | None) -> Mapping[str, Any]:
     """Return what a recipe says, or the usual without one. Raises UserError for an unknown name."""
     if recipe is not None and recipe not in RECIPES:
         raise UserError(f"there is no recipe {recipe!r}: {nearest(str(recipe), RECIPES)}")
@@ -24,7 +24,7 @@ def found(recipe: str | None) -> Mapping[str, Any]:
 
 def protocol_of(task: str | None, recipe: str | None) -> str:
     """Return the protocol of a task; None: that of the recipe. Raises UserError for unknown names."""
-    task = found(recipe)["task"] if task is None else task
+    task = find_recipe(recipe)["task"] if task is None else task
     if task not in TASKS:
         raise UserError(f"there is no task {task!r}: {nearest(str(task), TASKS)}")
     return TASKS[task]
@@ -32,7 +32,7 @@ def protocol_of(task: str | None, recipe: str | None) -> str:
 
 def source_of(data: Any, recipe: str | None) -> Any:
     """Return the data that are named, or else the recipe's. Raises UserError without either."""
-    source = found(recipe).get("data") if data is None else data
+    source = find_recipe(recipe).get("data") if data is None else data
     if source is None:
         raise UserError(
             "name what to learn from: data=clipart_boxes, data=coco:FOLDER, data=voc07, voc0712 or coco2017; or "

@@ -47,7 +47,7 @@ def seed_name(seed: int) -> str:
     return f"seed {seed}"
 
 
-def described(training: Training, model: LoadedModel, train: Boxes, test: Boxes) -> str:
+def describe(training: Training, model: LoadedModel, train: Boxes, test: Boxes) -> str:
     """ "C4 Faster R-CNN, schedule smoke, not comparable to published numbers"."""
     schedule = training.schedule
     kind = f"{TITLES[training.arch]} {'Mask' if training.masks else 'Faster'} R-CNN"
@@ -55,8 +55,8 @@ def described(training: Training, model: LoadedModel, train: Boxes, test: Boxes)
     precision = "" if training.precision == "float32" else f", {training.precision}"
     precision += "" if training.mirror else ", no mirror images"
     published = comparable(training, model, train, test)
-    found = f"as {schedule.published}" if published else "not comparable to published numbers"
-    return f"{kind}{frozen}, schedule {schedule.name}{precision}, {found}"
+    standing = f"as {schedule.published}" if published else "not comparable to published numbers"
+    return f"{kind}{frozen}, schedule {schedule.name}{precision}, {standing}"
 
 
 def comparable(training: Training, model: LoadedModel, train: Boxes, test: Boxes) -> bool:
@@ -93,7 +93,7 @@ def _result(
     return Result.from_estimate(
         over_seeds(values[metric]),
         protocol=bench.name,
-        recipe=described(training, bench.model, bench.train, bench.test),
+        recipe=describe(training, bench.model, bench.train, bench.test),
         metric=metric,
         model=bench.model.name,
         data=bench.test.name,
@@ -113,7 +113,7 @@ def _result(
 def _details(bench: Bench, training: Training, metric: str) -> dict[str, Any]:
     """The choices made."""
     schedule, test = training.schedule, bench.test
-    found = {
+    details = {
         "comparable": comparable(training, bench.model, bench.train, test),
         "schedule": schedule.name,
         "arch": training.arch,
@@ -132,7 +132,7 @@ def _details(bench: Bench, training: Training, metric: str) -> dict[str, Any]:
         "without_an_object": bench.train.left_out,
     }
     if metric == FAMILIES["voc"][0]:
-        found["voc_form"] = test.voc_form
+        details["voc_form"] = test.voc_form
     if bench.model.in_chans == 1:
-        found["input"] = "gray: luma of the images"
-    return found | ({"notes": test.note} if test.note else {})
+        details["input"] = "gray: luma of the images"
+    return details | ({"notes": test.note} if test.note else {})

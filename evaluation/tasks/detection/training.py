@@ -91,8 +91,8 @@ def train_detector(
     """
     rows = data if training.masks else data.without_masks()
     schedule, seed = training.schedule, training.seed
-    own = {"arch": training.arch, "masks": training.masks, "trainable": training.trainable, "seed": seed}
-    detector = build_detector(model, len(data.classes), sizes=schedule.sizes, **own).to(runtime.device)
+    options = {"arch": training.arch, "masks": training.masks, "trainable": training.trainable, "seed": seed}
+    detector = build_detector(model, len(data.classes), sizes=schedule.sizes, **options).to(runtime.device)
     detector = set_precision(detector, training.precision)
 
     def batches(purpose: str, first: int, last: int) -> Iterator[Any]:

@@ -55,8 +55,8 @@ class Bench:
             checkpoint = checkpoint_of(records.path, keys[number], self.runtime.save_seconds)
             return self._trial(trials[number], checkpoint, self._title(number, seeds))
 
-        found = each_recorded(keys, records, work)
-        return found if rank() == 0 else []
+        outcomes = each_recorded(keys, records, work)
+        return outcomes if rank() == 0 else []
 
     @property
     def folder(self) -> Path:
@@ -89,24 +89,24 @@ class Bench:
         trained = train_detector(self.model, self.train, training, self.runtime, checkpoint=checkpoint, title=title)
         if rank() != 0:
             return {}
-        values = self._tested(trained, training, run_id(self.key(training)))
+        values = self._test(trained, training, run_id(self.key(training)))
         seconds = trained.before + time.perf_counter() - started
         return {**values, "seconds": seconds, "device": self.runtime.device.type}
 
-    def _tested(self, trained: Trained, training: Training, run: str) -> dict[str, Any]:
+    def _test(self, trained: Trained, training: Training, run: str) -> dict[str, Any]:
         import safetensors.torch
 
-        found = predictions(trained.detector, self.test, self.model.in_chans, self.runtime)
+        predicted = predictions(trained.detector, self.test, self.model.in_chans, self.runtime)
         first: list[Prediction] = []
         seen = self.test.copies_in(self.train)
-        values, rest = precisions_apart(_kept(found, first), self.test, training.masks, seen)
+        values, rest = precisions_apart(_keep_first(predicted, first), self.test, training.masks, seen)
         picture, weights = f"{re.sub(r'[^-+.0-9A-Za-z_]+', '_', self.test.name)}-{run}.png", f"{run}.safetensors"
         draw_predictions(self.test, first, self.folder / picture, title=f"{self.model.name} on {self.test.name}")
         with write_whole(self.folder / weights) as partial:
             # each tensor on its own, as safetensors keeps none that share memory; the mask head's layer4 stands twice
             state = trained.detector.state_dict()
-            own = {name: value.cpu().clone(memory_format=torch.contiguous_format) for name, value in state.items()}
-            safetensors.torch.save_file(own, partial)
+            tensors = {name: value.cpu().clone(memory_format=torch.contiguous_format) for name, value in state.items()}
+            safetensors.torch.save_file(tensors, partial)
         return {
             "ap": values,
             "unseen": rest,
@@ -117,7 +117,7 @@ class Bench:
         }
 
 
-def _kept(found: Iterator[Prediction], first: list[Prediction]) -> Iterator[Prediction]:
+def _keep_first(found: Iterator[Prediction], first: list[Prediction]) -> Iterator[Prediction]:
     """The same predictions; the first few are put into `first` too."""
     for prediction in found:
         if len(first) < PICTURED:

@@ -40,15 +40,17 @@ def voc_ap(
     """
     if form not in FORMS:
         raise UserError(f"form={form!r} is not an option: {nearest(form, FORMS)}")
-    found, truth = _flat(predictions, targets)
+    detections, truth = _flat(predictions, targets)
     categories = np.unique(truth["labels"][~truth["ignored"]])
     if not len(categories):
         raise UserError(
             "average precision needs ground truth: no image has an object that is neither crowd nor difficult"
         )
-    order = np.argsort(-found["scores"], kind="stable")
-    found = {name: values[order] for name, values in found.items()}
-    ap = np.array([_category_ap(_of(found, label), _of(truth, label), form) for label in categories])
+    order = np.argsort(-detections["scores"], kind="stable")
+    detections = {name: values[order] for name, values in detections.items()}
+    ap = np.array(
+        [_category_ap(_of_category(detections, label), _of_category(truth, label), form) for label in categories]
+    )
     return {
         "voc_ap": float(ap.mean()),
         "voc_ap50": float(ap[:, 0].mean()),
@@ -58,17 +60,17 @@ def voc_ap(
 
 def _flat(predictions: Iterable[Detected], targets: Iterable[Mapping[str, Any]]) -> tuple[dict[str, np.ndarray], ...]:
     """Concatenate all detections and all objects, each with the index of its image."""
-    found: dict[str, list[np.ndarray]] = {"image": [], "labels": [], "boxes": [], "scores": []}
+    detections: dict[str, list[np.ndarray]] = {"image": [], "labels": [], "boxes": [], "scores": []}
     truth: dict[str, list[np.ndarray]] = {"image": [], "labels": [], "boxes": [], "ignored": []}
     for row, (prediction, target) in enumerate(zip(predictions, targets, strict=True)):
         ignored = target["difficult"].bool() | target["iscrowd"].bool() if "iscrowd" in target else target["difficult"]
-        for store, own in ((found, prediction), (truth, {**target, "ignored": ignored})):
-            store["image"].append(np.full(len(own["labels"]), row))
+        for store, values in ((detections, prediction), (truth, {**target, "ignored": ignored})):
+            store["image"].append(np.full(len(values["labels"]), row))
             for name in list(store)[1:]:
-                store[name].append(own[name].detach().cpu().numpy())
-    if not found["image"]:
+                store[name].append(values[name].detach().cpu().numpy())
+    if not detections["image"]:
         raise UserError("average precision needs at least one image, got 0")
-    joined = [{name: np.concatenate(parts) for name, parts in store.items()} for store in (found, truth)]
+    joined = [{name: np.concatenate(parts) for name, parts in store.items()} for store in (detections, truth)]
     for store in joined:
         store["boxes"] = store["boxes"].astype(np.float64).reshape(-1, 4)
     if not np.isfinite(joined[0]["scores"]).all() or not np.isfinite(joined[0]["boxes"]).all():
@@ -77,9 +79,9 @@ def _flat(predictions: Iterable[Detected], targets: Iterable[Mapping[str, Any]])
     return joined[0], joined[1]
 
 
-def _of(rows: dict[str, np.ndarray], label: int) -> dict[str, np.ndarray]:
-    kept = rows["labels"] == label
-    return {name: values[kept] for name, values in rows.items()}
+def _of_category(rows: dict[str, np.ndarray], label: int) -> dict[str, np.ndarray]:
+    mask = rows["labels"] == label
+    return {name: values[mask] for name, values in rows.items()}
 
 
 def _category_ap(found: dict[str, np.ndarray], truth: dict[str, np.ndarray], form: str) -> np.ndarray:
@@ -87,7 +89,7 @@ def _category_ap(found: dict[str, np.ndarray], truth: dict[str, np.ndarray], for
     counting = int((~truth["ignored"]).sum())
     best, iou = _best(found, truth)
     ap = np.zeros(len(IOUS))
-    for place, threshold in enumerate(IOUS):
+    for k, threshold in enumerate(IOUS):
         over = iou > threshold
         first = np.zeros(len(best), bool)
         rows = np.flatnonzero(over)
@@ -96,7 +98,7 @@ def _category_ap(found: dict[str, np.ndarray], truth: dict[str, np.ndarray], for
         right = np.cumsum(first & ~ignored)
         wrong = np.cumsum(~first & ~ignored)
         precision = right / np.maximum(right + wrong, 1)
-        ap[place] = (_eleven if form == "11point" else _area)(right, precision, counting)
+        ap[k] = (_eleven if form == "11point" else _area)(right, precision, counting)
     return ap
 
 
@@ -113,10 +115,10 @@ def _best(found: dict[str, np.ndarray], truth: dict[str, np.ndarray]) -> tuple[n
         return best, iou
     starts = np.cumsum(many[rows]) - many[rows]
     detection = np.repeat(rows, many[rows])
-    own = np.arange(len(detection)) - np.repeat(starts - first[rows], many[rows])
-    ious = _iou(found["boxes"][detection], truth["boxes"][own])
+    objects = np.arange(len(detection)) - np.repeat(starts - first[rows], many[rows])
+    ious = _iou(found["boxes"][detection], truth["boxes"][objects])
     iou[rows] = np.maximum.reduceat(ious, starts)
-    top = np.where(ious == iou[detection], own, len(truth["image"]))
+    top = np.where(ious == iou[detection], objects, len(truth["image"]))
     best[rows] = np.minimum.reduceat(top, starts)
     return best, iou
 

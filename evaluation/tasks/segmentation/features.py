@@ -40,7 +40,7 @@ class Patches:
 
     def take(self, rows: np.ndarray) -> "Patches":
         """A subset, in the order given. rows: (n,) int64 or (P,) bool."""
-        return Patches(*(part[rows] for part in vars(self).values()))
+        return Patches(*(column[rows] for column in vars(self).values()))
 
 
 def check_network(model: LoadedModel, protocol: str) -> tuple[int, int]:
@@ -66,14 +66,14 @@ def place_features(model: LoadedModel, pixels: Tensor) -> Tensor:
     return places.float()
 
 
-def prepared(image: Tensor, model: LoadedModel) -> Tensor:
+def prepare(image: Tensor, model: LoadedModel) -> Tensor:
     """(3, H, W) uint8 -> (C, S, S), squeezed to the network's square and normalised."""
     pixels = image.float() / 255
     if model.in_chans == 1:
         pixels = (pixels * torch.tensor(GRAY).view(3, 1, 1)).sum(0, keepdim=True)
     size = (model.image_size, model.image_size)
     pixels = F.interpolate(pixels[None], size, mode=model.resizing.interpolation, antialias=True)[0].clamp(0, 1)
-    mean, std = (torch.tensor(one).view(-1, 1, 1) for one in (model.mean, model.std))
+    mean, std = (torch.tensor(statistic).view(-1, 1, 1) for statistic in (model.mean, model.std))
     return (pixels - mean) / std
 
 
@@ -118,8 +118,8 @@ def each_map(
             maps = place_features(model, torch.stack([pixels for pixels, *_ in batch]).to(device))
         if not maps.isfinite().all():
             raise UserError(f"{model.name} returns features that are not finite: the model may have diverged")
-        for one, (_, classes, digest) in zip(maps, batch, strict=True):
-            yield digest, one, classes
+        for features, (_, classes, digest) in zip(maps, batch, strict=True):
+            yield digest, features, classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +134,7 @@ class _Prepared(torch.utils.data.Dataset):
 
     def __getitem__(self, row: int) -> tuple[Tensor, Tensor, int]:
         image, classes = self.images[row]
-        return prepared(image, self.model), classes, digest_of_pixels(image.permute(1, 2, 0).numpy())
+        return prepare(image, self.model), classes, digest_of_pixels(image.permute(1, 2, 0).numpy())
 
 
 def patches_of(model: LoadedModel, images: LabelMaps, most: int, runtime: Runtime) -> Patches:
@@ -144,7 +144,7 @@ def patches_of(model: LoadedModel, images: LabelMaps, most: int, runtime: Runtim
     """
     quota = max(most // len(images), 1)
     draw = generator(runtime.seed, "patches")
-    kept: list[Patches] = []
+    chunks: list[Patches] = []
     row_of: dict[int, int] = {}
     for row, (digest, features, classes) in enumerate(each_map(model, images, "patches", runtime)):
         share, weight = class_shares(classes, len(images.classes), tuple(features.shape[-2:]))
@@ -152,9 +152,9 @@ def patches_of(model: LoadedModel, images: LabelMaps, most: int, runtime: Runtim
         if len(rows) > quota:
             rows = np.sort(draw.choice(rows, quota, replace=False))
         x = features.flatten(1).T.cpu().numpy()
-        numbers = (np.full(len(rows), one) for one in (row_of.setdefault(digest, row), digest))
-        kept.append(Patches(x[rows], share[rows], weight[rows], *numbers))
-    found = Patches(*(np.concatenate([getattr(one, name) for one in kept]) for name in vars(kept[0])))
-    if not len(found.x):
+        numbers = (np.full(len(rows), number) for number in (row_of.setdefault(digest, row), digest))
+        chunks.append(Patches(x[rows], share[rows], weight[rows], *numbers))
+    patches = Patches(*(np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in vars(chunks[0])))
+    if not len(patches.x):
         raise UserError(f"{images.name} ({images.split}): no pixel has a class")
-    return found
+    return patches

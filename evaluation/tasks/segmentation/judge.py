@@ -18,7 +18,7 @@ from evaluation.results import unseen
 from evaluation.results.result import Result
 from evaluation.tasks.segmentation.features import check_network, each_map
 from evaluation.tasks.segmentation.label_maps import LabelMaps
-from evaluation.tasks.segmentation.miou import counts, estimates, miou, predicted
+from evaluation.tasks.segmentation.miou import counts, estimates, miou, predict
 from evaluation.tasks.segmentation.pictures import SHOWN, draw_maps
 from evaluation.tasks.segmentation.sources import open_label_maps
 from sslkit.errors import UserError
@@ -41,7 +41,7 @@ class Opened:
     grid: tuple[int, int]
 
 
-def opened(protocol: str, subject: Subject) -> Opened:
+def open_maps(protocol: str, subject: Subject) -> Opened:
     """Open both splits and check the network's map. Raises UserError."""
     data = USUAL if subject.data is None else subject.data
     train, test = subject.once("label maps", lambda: splits_of(data, subject.reading))
@@ -52,10 +52,10 @@ def opened(protocol: str, subject: Subject) -> Opened:
 
 def splits_of(data: Any, reading: Reading) -> tuple[LabelMaps, LabelMaps]:
     """Train and test of a source, or of {"train": ..., "test": ...}. Raises UserError for different classes."""
-    given = data if isinstance(data, dict) else {"train": data, "test": data}
-    if not {"train", "test"} <= set(given):
-        raise UserError(f"data must have the splits train and test; it has {', '.join(given) or 'none'}")
-    train, test = (open_label_maps(given[split], split, reading) for split in ("train", "test"))
+    sources = data if isinstance(data, dict) else {"train": data, "test": data}
+    if not {"train", "test"} <= set(sources):
+        raise UserError(f"data must have the splits train and test; it has {', '.join(sources) or 'none'}")
+    train, test = (open_label_maps(sources[split], split, reading) for split in ("train", "test"))
     if train.classes != test.classes:
         raise UserError(f"{train.name}: train and test have different classes: {train.classes} and {test.classes}")
     if len(train) < 5 or len(test) < 2:
@@ -63,7 +63,7 @@ def splits_of(data: Any, reading: Reading) -> tuple[LabelMaps, LabelMaps]:
     return train, test
 
 
-def judged(
+def evaluate_maps(
     opened: Opened,
     scores: Scores,
     runtime: Runtime,
@@ -83,9 +83,9 @@ def judged(
     k, tables, digests, shown = len(opened.test.classes), [], [], []
     for digest, features, classes in each_map(opened.model, opened.test, "test images", runtime):
         grid = features.shape[-2:]
-        found = scores(features.flatten(1).T, digest).T.unflatten(1, grid)
-        guess = predicted(found.float(), tuple(classes.shape))
-        tables.append(counts(classes.to(found.device), guess, k))
+        shares = scores(features.flatten(1).T, digest).T.unflatten(1, grid)
+        guess = predict(shares.float(), tuple(classes.shape))
+        tables.append(counts(classes.to(shares.device), guess, k))
         digests.append(digest)
         if len(shown) < SHOWN:
             shown.append(guess.cpu().numpy())
@@ -97,8 +97,8 @@ def judged(
     value, others = estimates(table)
     in_train = np.isin(digests, learned)
     others |= unseen.beside(in_train, lambda rows: estimates(table[rows])[0])
-    right, truth, given = table.sum(0)
-    union = np.maximum(truth + given - right, 1)
+    right, truth, guessed = table.sum(0)
+    union = np.maximum(truth + guessed - right, 1)
     per_class = dict(zip(opened.test.classes, (right / union).round(4).tolist(), strict=True))
     return Result.from_estimate(
         value,
@@ -143,9 +143,9 @@ def terminal(protocol: str) -> Terminal:
         ]
 
     def remarks(models: Sequence[Judged]) -> list[str]:
-        own = [(one, result) for one in models for result in one.results if result.protocol == protocol]
-        pictures = [f"pictures  {one.folder / protocol}.png" for one, _ in own]
-        return [*(_worst(result) for _, result in own), *dict.fromkeys(pictures)]
+        rows = [(entry, result) for entry in models for result in entry.results if result.protocol == protocol]
+        pictures = [f"pictures  {entry.folder / protocol}.png" for entry, _ in rows]
+        return [*(_worst(result) for _, result in rows), *dict.fromkeys(pictures)]
 
     return Terminal(usual=None, fits=fits, plan=plan, remarks=remarks)
 

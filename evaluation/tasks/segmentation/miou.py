@@ -9,7 +9,7 @@ from evaluation.results.statistics import Estimate, bias_corrected
 from evaluation.tasks.segmentation.label_maps import IGNORED
 
 
-def predicted(scores: Tensor, size: tuple[int, int]) -> Tensor:
+def predict(scores: Tensor, size: tuple[int, int]) -> Tensor:
     """(H, W) uint8: the class of the highest score after bilinear enlargement. scores: (K, h, w)."""
     return F.interpolate(scores[None], size, mode="bilinear", align_corners=False)[0].argmax(0).to(torch.uint8)
 
@@ -20,15 +20,15 @@ def counts(classes: Tensor, found: Tensor, k: int) -> np.ndarray:
     classes, found: (H, W) uint8. Ignored pixels count nowhere.
     """
     counted = classes != IGNORED
-    truth, given = classes[counted].long(), found[counted].long()
-    parts = (truth[truth == given], truth, given)
-    return torch.stack([torch.bincount(part, minlength=k) for part in parts]).cpu().numpy()
+    truth, guessed = classes[counted].long(), found[counted].long()
+    parts = (truth[truth == guessed], truth, guessed)
+    return torch.stack([torch.bincount(pixels, minlength=k) for pixels in parts]).cpu().numpy()
 
 
 def miou(table: np.ndarray) -> float:
     """Mean over the classes that occur, in the truth or the prediction. table: (N, 3, K), see `counts`."""
-    right, truth, given = table.sum(0)
-    union = truth + given - right
+    right, truth, guessed = table.sum(0)
+    union = truth + guessed - right
     return float((right[union > 0] / union[union > 0]).mean())
 
 

@@ -29,15 +29,17 @@ def draw_maps(images: LabelMaps, found: Sequence[np.ndarray], path: Path, *, tit
         axis.axis("off")
     seen: set[int] = set()
     for row, guess in enumerate(found):
-        line, place = divmod(row, ACROSS)
+        line, column = divmod(row, ACROSS)
         image, truth = images[row]
         pictures = (image.permute(1, 2, 0).numpy(), colours[truth.numpy()], colours[guess])
         for axis, picture, name in zip(
-            axes[line, 3 * place : 3 * place + 3], pictures, (str(images.ids[row]), "truth", "predicted"), strict=True
+            axes[line, 3 * column : 3 * column + 3], pictures, (str(images.ids[row]), "truth", "predicted"), strict=True
         ):
             axis.imshow(picture)
             axis.set_title(name[-24:], fontsize=SMALL, parse_math=False)
-        seen |= {int(one) for one in np.unique(np.concatenate([truth.numpy().ravel(), guess.ravel()]))} - {IGNORED}
+        seen |= {int(number) for number in np.unique(np.concatenate([truth.numpy().ravel(), guess.ravel()]))} - {
+            IGNORED
+        }
     patches = [Patch(color=colours[number], label=images.classes[number]) for number in sorted(seen)[:20]]
     figure.legend(handles=patches, loc="outside lower center", ncols=min(len(patches), 7), fontsize=SMALL)
     write_title(figure, title)

@@ -83,7 +83,7 @@ def open_voc12(split: str, root: Path, counts: str) -> LabelMaps:
     note = published.check_count(len(names), VOC_COUNTS[split], split, counts, [folder / listed])
     images = [f"VOC2012/JPEGImages/{name}.jpg" for name in names]
     maps = [f"VOC2012/SegmentationClass/{name}.png" for name in names]
-    return _opened("voc12_seg", split, ("background", *VOC_CLASSES), folder, images, maps, note)
+    return _open("voc12_seg", split, ("background", *VOC_CLASSES), folder, images, maps, note)
 
 
 def open_ade20k(split: str, root: Path, counts: str) -> LabelMaps:
@@ -93,15 +93,15 @@ def open_ade20k(split: str, root: Path, counts: str) -> LabelMaps:
     """
     split = {"val": "test", "validation": "test"}.get(split, split)
     check_split("ade20k", split, tuple(ADE_COUNTS))
-    part = "training" if split == "train" else "validation"
+    folder_name = "training" if split == "train" else "validation"
     published = Published("ade20k", "ADE20K", "http://sceneparsing.csail.mit.edu/ (ADEChallengeData2016.zip)")
-    wanted = [f"images/{part}", f"annotations/{part}"]
+    wanted = [f"images/{folder_name}", f"annotations/{folder_name}"]
     folder = published.folder(root, ("ADEChallengeData2016", "."), wanted, split)
     names = sorted(path.stem for path in (folder / wanted[1]).glob("*.png"))
     note = published.check_count(len(names), ADE_COUNTS[split], split, counts, [folder / wanted[1]])
-    images = [f"images/{part}/{name}.jpg" for name in names]
-    maps = [f"annotations/{part}/{name}.png" for name in names]
-    return _opened("ade20k", split, _ade_classes(folder), folder, images, maps, note, first=1)
+    images = [f"images/{folder_name}/{name}.jpg" for name in names]
+    maps = [f"annotations/{folder_name}/{name}.png" for name in names]
+    return _open("ade20k", split, _ade_classes(folder), folder, images, maps, note, first=1)
 
 
 def _ade_classes(folder: Path) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ def _ade_classes(folder: Path) -> tuple[str, ...]:
     return tuple(names) if len(names) == ADE_CLASSES else tuple(str(number + 1) for number in range(ADE_CLASSES))
 
 
-def _opened(
+def _open(
     name: str,
     split: str,
     classes: Sequence[str],

@@ -36,10 +36,10 @@ def open_label_maps(source: str | LabelMaps | Boxes, split: str = "train", readi
         return source
     if isinstance(source, Boxes):
         return of_boxes(boxes_of(source, split, reading, masks=True, empty=EMPTY[0]))
-    name, _, own = str(source).partition(":")
+    name, _, own_root = str(source).partition(":")
     if name in PNG:
-        opened = PNG[name](split, Path(own or reading.root).expanduser(), reading.counts)
-        parts = {part: replace(getattr(opened, part), cache=reading.cache) for part in ("pixels", "maps")}
+        opened = PNG[name](split, Path(own_root or reading.root).expanduser(), reading.counts)
+        parts = {name: replace(getattr(opened, name), cache=reading.cache) for name in ("pixels", "maps")}
         return replace(opened, **parts)
     if name in MASKS:
         return of_boxes(boxes_of(str(source), split, reading, masks=True, empty=EMPTY[0]))

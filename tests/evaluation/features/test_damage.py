@@ -294,4 +294,4 @@ def test_data_that_cannot_serve_are_refused_before_anything_is_extracted(
 
 def test_an_open_split_serves_several_protocols(model: object, tmp_path: Path) -> None:
     subject = Subject(model, npz(tmp_path / "few.npz", [0, 1, 2, 3] * 10))
-    assert subject.opened("test") is subject.opened("test")
+    assert subject.open_split("test") is subject.open_split("test")

@@ -16,7 +16,7 @@ from evaluation import protocols
 from evaluation.features.models import load_model
 from evaluation.judging import run
 from evaluation.judging.summary import shown
-from evaluation.protocols.base import Protocol, Subject, Task, Terminal, shared_defaults
+from evaluation.protocols.base import Protocol, Subject, Task, Terminal, defaults_of_all
 from evaluation.results.result import Result
 from evaluation.results.tables import table
 from sslkit.data.sources.named import open_images
@@ -146,8 +146,8 @@ def test_the_public_function_has_every_option_as_it_is_declared(name: str) -> No
             own = parameters[option.path]
             assert (own.default, own.annotation) == (option.default, option.kind)
             assert said[option.path]
-    shared = [parameter for parameter in parameters if parameter in shared_defaults()]
-    assert all(parameters[one].default == shared_defaults()[one] for one in shared if one not in vars(module.Options()))
+    shared = [parameter for parameter in parameters if parameter in defaults_of_all()]
+    assert all(parameters[one].default == defaults_of_all()[one] for one in shared if one not in vars(module.Options()))
     with pytest.raises(TypeError, match="has no option 'no_option'"):
         function(**{name: None for name, own in parameters.items() if own.default is own.empty}, no_option=1)
 

@@ -7,7 +7,7 @@ from scipy.spatial.distance import pdist, squareform
 from sklearn.metrics import silhouette_score
 
 from evaluation.features import Features, as_features
-from evaluation.protocols.crowding import crowding, weighted_pairs
+from evaluation.protocols.crowding import crowding, mean_over_pairs
 from evaluation.results.statistics import interval_of
 from sslkit import open_images
 from sslkit.errors import UserError
@@ -81,7 +81,7 @@ def test_drawn_classes_are_no_pairs_with_themselves() -> None:
     for drawn in np.random.default_rng(1).integers(6, size=(20, 6)):
         pairs = [matrix[a, b] for i, a in enumerate(drawn) for b in drawn[:i] if a != b]
         weights = np.bincount(drawn, minlength=6)[None].astype(float)
-        assert weighted_pairs(weights, matrix)[0] == pytest.approx(np.mean(pairs))
+        assert mean_over_pairs(weights, matrix)[0] == pytest.approx(np.mean(pairs))
 
 
 def test_the_interval_over_classes_covers_95_percent() -> None:
@@ -91,7 +91,7 @@ def test_the_interval_over_classes_covers_95_percent() -> None:
     for _ in range(300):
         matrix = squareform(pdist(population[rng.choice(2000, 12, replace=False)]))
         weights = rng.multinomial(12, np.full(12, 1 / 12), 500).astype(float)
-        low, high = interval_of(weighted_pairs(weights, matrix), 12)
+        low, high = interval_of(mean_over_pairs(weights, matrix), 12)
         covered.append(low <= truth <= high)
     assert np.mean(covered) == pytest.approx(0.95, abs=0.04)
 

@@ -87,7 +87,7 @@ def test_a_grid_may_be_given_as_an_option_and_counts_is_passed_on(
     asked = []
     monkeypatch.setattr("evaluation.protocols.base.open_splits", lambda data, reading: asked.append(reading.counts))
     monkeypatch.setattr(module, "open_task", lambda model, splits, reading: None)
-    monkeypatch.setattr(module, "tuned", lambda *_: None)
+    monkeypatch.setattr(module, "tune_grid", lambda *_: None)
     for how in ({}, {"counts": "warn"}):
         module.run(Subject(model(), "digits", Reading(**how)), module.Options(), Runtime())
     assert asked == ["raise", "warn"]

@@ -175,7 +175,7 @@ def test_counts_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr("evaluation.protocols.base.open_splits", lambda data, reading: asked.append(reading.counts))
     monkeypatch.setattr(module, "open_task", lambda model, splits, reading: None)
-    monkeypatch.setattr(module, "tuned", lambda *_: None)
+    monkeypatch.setattr(module, "tune_draws", lambda *_: None)
     for how in ({}, {"counts": "warn"}):
         module.run(Subject(model(), "digits", Reading(**how)), module.Options(), Runtime())
     assert asked == ["raise", "warn"]

@@ -64,8 +64,8 @@ def open_films(source: str, split: str = "test", reading: Reading = AS_USUAL, *,
 def _name(source: Any) -> str:
     text = source if isinstance(source, str) else type(source).__name__
     name, _, rest = text.partition(":")
-    known = (*names(), FOLDER)
-    if not isinstance(source, str) or name not in known or (name == FOLDER and not rest):
+    choices = (*names(), FOLDER)
+    if not isinstance(source, str) or name not in choices or (name == FOLDER and not rest):
         known_as = f"video:{text}" if isinstance(source, str) and Path(text).is_dir() else "video:FOLDER"
         raise UserError(f"{text!r} is not a video data set: for action, data is {known_as} or {_or(names())}")
     return name

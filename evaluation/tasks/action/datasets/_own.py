@@ -20,21 +20,23 @@ def open_own(source: str, split: str) -> Films:
     without test or val, for less than two classes, and for test classes that are not in train.
     """
     check_split(source, split)
-    known = clips.splits_of_videos(source)
-    if "train" not in known or (split != "train" and len(known) < 2):
+    splits = clips.splits_of_videos(source)
+    if "train" not in splits or (split != "train" and len(splits) < 2):
         raise UserError(f"{source} has no train and test (or val) videos: {_LAYOUT}")
     text = clips.files_of(source)
-    found, train = (list_files(text, one, VIDEOS) for one in (split, "train"))
+    listed, train = (list_files(text, name, VIDEOS) for name in (split, "train"))
     learned = [] if train.labels is None else sorted(set(train.labels.tolist()) - {-1})
     if len(learned) < 2:
         raise UserError(f"{train.folder}: classification needs at least 2 classes: {_LAYOUT}")
-    if found.labels is None:
-        raise UserError(f"{found.folder}: its videos have no classes: {_LAYOUT}")
-    if unknown := sorted(set(found.labels.tolist()) - {-1, *learned}):
-        raise UserError(f"{found.folder}: the classes {', '.join(found.classes[n] for n in unknown)} are not in train")
-    paths, classes = [path.replace(os.sep, "/") for path in found.paths], [found.classes[n] for n in learned]
-    number = {-1: -1, **{label: place for place, label in enumerate(learned)}}
-    listing = Listing(found.folder, paths, paths, [number[n] for n in found.labels.tolist()], classes)
+    if listed.labels is None:
+        raise UserError(f"{listed.folder}: its videos have no classes: {_LAYOUT}")
+    if unknown := sorted(set(listed.labels.tolist()) - {-1, *learned}):
+        raise UserError(
+            f"{listed.folder}: the classes {', '.join(listed.classes[n] for n in unknown)} are not in train"
+        )
+    paths, classes = [path.replace(os.sep, "/") for path in listed.paths], [listed.classes[n] for n in learned]
+    number = {-1: -1, **{label: position for position, label in enumerate(learned)}}
+    listing = Listing(listed.folder, paths, paths, [number[n] for n in listed.labels.tolist()], classes)
     films = present(listing, name=name_of_files(text), split=split)
     without = np.flatnonzero(films.y < 0).tolist()
     return films.without(dict.fromkeys(without, "no label")) if without else films

@@ -48,7 +48,7 @@ class Films:
     def path(self, row: int) -> Path:
         return self.root / self.paths[row]
 
-    def called(self, path: str) -> str:
+    def name_of(self, path: str) -> str:
         """The name of a video in messages; in a folder of videos train and test may have equal paths."""
         return f"{self.root.name}/{path}"
 
@@ -68,13 +68,13 @@ class Films:
 
         Raises UserError if none is left.
         """
-        kept = np.array([row for row in range(len(self)) if row not in unreadable], dtype=np.int64)
-        if not len(kept):
+        rows = np.array([row for row in range(len(self)) if row not in unreadable], dtype=np.int64)
+        if not len(rows):
             first, reason = next(iter(unreadable.items()))
             raise UserError(f"{self.name}: none of the {len(self)} videos can be read; {self.path(first)}: {reason}")
-        paths = tuple(self.paths[row] for row in kept)
+        paths = tuple(self.paths[row] for row in rows)
         left_out = {**self.left_out, **{self.paths[row]: reason for row, reason in unreadable.items()}}
-        return replace(self, paths=paths, y=self.y[kept], sizes=self.sizes[kept], left_out=left_out)
+        return replace(self, paths=paths, y=self.y[rows], sizes=self.sizes[rows], left_out=left_out)
 
 
 @dataclass(frozen=True)
@@ -164,9 +164,9 @@ class Entry:
     def _differences(self, films: Films) -> list[str]:
         """Return the differences from the published counts."""
         wrong = []
-        known = self.counts.get((films.split, films.fold))
-        if known is not None and len(films) != known:
-            wrong.append(f"{len(films)} videos instead of {known}")
+        expected = self.counts.get((films.split, films.fold))
+        if expected is not None and len(films) != expected:
+            wrong.append(f"{len(films)} videos instead of {expected}")
         if len(films.classes) != self.classes:
             wrong.append(f"{len(films.classes)} classes instead of {self.classes}")
         return wrong
@@ -184,12 +184,12 @@ def present(listing: Listing, *, name: str, split: str, fold: int = 1) -> Films:
 
 def films_below(folder: Path) -> list[str]:
     """Sorted relative paths, with "/", of every video below a folder, without hidden files and folders."""
-    found = []
-    for place, folders, files in os.walk(folder, followlinks=True):
+    films = []
+    for parent, folders, files in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        below = Path(place).relative_to(folder)
-        found += [(below / name).as_posix() for name in files if name.lower().endswith(SUFFIXES) and name[0] != "."]
-    return sorted(found)
+        below = Path(parent).relative_to(folder)
+        films += [(below / name).as_posix() for name in files if name.lower().endswith(SUFFIXES) and name[0] != "."]
+    return sorted(films)
 
 
 def by_stem(paths: Sequence[str]) -> dict[str, str]:

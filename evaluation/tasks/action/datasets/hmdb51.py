@@ -14,7 +14,7 @@ FILMS = ("videos", "hmdb51_org", "HMDB51")
 MARKS = {"train": "1", "test": "2"}
 
 
-def read(root: Path, split: str, fold: int) -> Listing:
+def list_split(root: Path, split: str, fold: int) -> Listing:
     folder = next(root / name for name in FILMS if (root / name).is_dir())
     lists = next(root / name for name in LISTS if (root / name).is_dir())
     ending = f"_test_split{fold}.txt"
@@ -25,22 +25,22 @@ def read(root: Path, split: str, fold: int) -> Listing:
     there = by_stem(films_below(folder))
     wanted, y = [], []
     for label, (name, file) in enumerate(zip(classes, files, strict=True)):
-        chosen = _marked(file, MARKS[split])
+        chosen = _with_mark(file, MARKS[split])
         wanted += [f"{name}/{film}" for film in chosen]
         y += [label] * len(chosen)
     return Listing(folder, wanted, [there.get(name.rpartition(".")[0].lower()) for name in wanted], y, classes)
 
 
-def _marked(file: Path, mark: str) -> list[str]:
+def _with_mark(file: Path, mark: str) -> list[str]:
     """The videos of a list with a given mark. Raises UserError for a line that is not a name and 0, 1 or 2."""
-    found = []
+    names = []
     for number, line in enumerate(regular(file).read_text().splitlines(), 1):
         words = line.split()
         if words and (len(words) != 2 or words[1] not in ("0", "1", "2")):
             raise UserError(f"{file} line {number}: {line!r} is not a file name and 0, 1 or 2")
         if words and words[1] == mark:
-            found.append(words[0])
-    return found
+            names.append(words[0])
+    return names
 
 
 def files(fold: int) -> list[tuple[str, ...]]:
@@ -49,7 +49,7 @@ def files(fold: int) -> list[tuple[str, ...]]:
 
 ENTRY = Entry(
     title="HMDB51",
-    read=read,
+    read=list_split,
     classes=51,
     counts={(split, fold): count for fold in (1, 2, 3) for split, count in (("train", 3570), ("test", 1530))},
     folds=(1, 2, 3),

@@ -16,7 +16,7 @@ PARTS = {"train": ("train",), "test": ("val", "validate")}
 COLUMNS = {"label", "youtube_id", "time_start", "time_end"}
 
 
-def read(root: Path, split: str, fold: int) -> Listing:
+def list_split(root: Path, split: str, fold: int) -> Listing:
     rows = _rows(_list(root, split))
     classes = sorted({row["label"] for row in _rows(_list(root, "train"))})
     if unknown := sorted({row["label"] for row in rows} - set(classes)):
@@ -42,11 +42,11 @@ def _rows(file: Path) -> list[dict[str, str]]:
 
 
 def _lists(split: str) -> tuple[str, ...]:
-    return tuple(f"{folder}{part}.csv" for folder in ("annotations/", "", "kinetics_") for part in PARTS[split])
+    return tuple(f"{folder}{name}.csv" for folder in ("annotations/", "", "kinetics_") for name in PARTS[split])
 
 
 def _folders(split: str) -> tuple[str, ...]:
-    return tuple(f"{folder}{part}" for folder in ("", "videos/") for part in PARTS[split])
+    return tuple(f"{folder}{name}" for folder in ("", "videos/") for name in PARTS[split])
 
 
 def files(fold: int) -> list[tuple[str, ...]]:
@@ -55,7 +55,7 @@ def files(fold: int) -> list[tuple[str, ...]]:
 
 ENTRY = Entry(
     title="Kinetics-400",
-    read=read,
+    read=list_split,
     classes=400,
     counts={},
     folds=(1,),

@@ -15,7 +15,7 @@ LISTS, FILMS = ("ucfTrainTestlist", "."), ("UCF-101", "videos", "UCF101")
 COUNTS = {1: (9537, 3783), 2: (9586, 3734), 3: (9624, 3696)}
 
 
-def read(root: Path, split: str, fold: int) -> Listing:
+def list_split(root: Path, split: str, fold: int) -> Listing:
     lists = next(root / name for name in LISTS if (root / name / "classInd.txt").is_file())
     numbers = [line.split() for line in (lists / "classInd.txt").read_text().splitlines() if line.strip()]
     classes = [name for _, name in sorted((int(number), name) for number, name in numbers)]
@@ -48,7 +48,7 @@ def files(fold: int) -> list[tuple[str, ...]]:
 
 ENTRY = Entry(
     title="UCF101",
-    read=read,
+    read=list_split,
     classes=101,
     counts={(split, fold): COUNTS[fold][split == "test"] for fold in COUNTS for split in ("train", "test")},
     folds=(1, 2, 3),

@@ -15,8 +15,8 @@ from evaluation.features.models import Loading
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tasks.action import datasets, recipes
-from evaluation.tasks.action.films import noted, rates_line, survey
-from evaluation.tasks.action.opening import Opened, opened, planned
+from evaluation.tasks.action.films import add_note, rates_line, survey
+from evaluation.tasks.action.opening import Opened, open_run, plan_recipe
 from evaluation.tasks.action.options import SHARED, Options
 from evaluation.tasks.action.output import TERMINAL
 from evaluation.tasks.action.reading import EvalViews
@@ -60,36 +60,38 @@ def action(
     Raises UserError for options out of range, a network of images, missing videos, and a loss that becomes infinite.
     """
     subject = Subject(loading.load(model), data, reading)
-    return run(opened(subject, options), options, replace(runtime, say=say))[0]
+    return run(open_run(subject, options), options, replace(runtime, say=say))[0]
 
 
 def open(subject: Subject, options: Options) -> Opened:
     """Check the network, the recipe, the videos and the views before anything is computed. Raises UserError."""
-    return opened(subject, options)
+    return open_run(subject, options)
 
 
 def run(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
     """A head or all weights of a network of clips, on videos; resumed by the same command; see `action`."""
     device_of(runtime.device)
-    plan, description = planned(options)
+    plan, description = plan_recipe(options)
     views = EvalViews(options.clips, options.crops, options.rule)
     with process_group(runtime) as runtime, shared_folder(runtime.out) as folder:
         folder.mkdir(parents=True, exist_ok=True)
         runs = []
         for films in opened.films:
-            train, test = (survey(part, cache=runtime.cache, on_error=opened.on_error) for part in films)
+            train, test = (
+                survey(films_of_split, cache=runtime.cache, on_error=opened.on_error) for films_of_split in films
+            )
             counted = f"{len(train.films):,} training and {len(test.films):,} test videos"
             runtime.say(f"{test.films.name}, split {test.films.fold}: {counted}")
-            for part in (train.films, test.films):
-                _say_unreadable(part, runtime.say)
+            for films_of_split in (train.films, test.films):
+                _say_unreadable(films_of_split, runtime.say)
             if rates := rates_line(train, test):
                 runtime.say(f"note: {rates}")
-                test = noted(test, rates)
+                test = add_note(test, rates)
             if saw := seen_films(opened.model.card, test.films.root, test.index, runtime.cache):
                 runtime.say(f"note: {saw}")
-                test = noted(test, saw)
-            fitted = recipes.fitted(plan, len(train.films), scale=options.lr is None)
-            fitted = fitted if opened.mirror else recipes.unmirrored(fitted)
+                test = add_note(test, saw)
+            fitted = recipes.fit_batch(plan, len(train.films), scale=options.lr is None)
+            fitted = fitted if opened.mirror else recipes.without_mirror(fitted)
             runs.append(Run(opened.model, train, test, fitted, opened.shape, views, options.features, runtime))
         return [result_of(runs, done(runs, folder), plan, description)]
 
@@ -104,7 +106,7 @@ terminal = TERMINAL
 
 def _say_unreadable(films: datasets.Films, say: Callable[[str], None]) -> None:
     """Names videos that no decoder can read; those that the set lacks are counted in its note."""
-    found = [f"{films.called(path)}: {why}" for path, why in films.left_out.items() if why != "missing"]
-    if found:
-        more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        say(f"{len(found)} {films.split} videos cannot be read, left out: {'; '.join(found[:SHOWN])}{more}")
+    lines = [f"{films.name_of(path)}: {why}" for path, why in films.left_out.items() if why != "missing"]
+    if lines:
+        more = f"; and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
+        say(f"{len(lines)} {films.split} videos cannot be read, left out: {'; '.join(lines[:SHOWN])}{more}")

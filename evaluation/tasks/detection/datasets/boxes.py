@@ -69,7 +69,7 @@ class Instances:
     area: np.ndarray
 
     @classmethod
-    def of(
+    def from_counts(
         cls,
         counts: Sequence[int] | np.ndarray,
         boxes: Any,
@@ -105,9 +105,9 @@ class Instances:
 
     def take(self, rows: np.ndarray) -> "Instances":
         """The objects of a subset of the images, in the order given."""
-        own = self.objects(rows)
+        objects = self.objects(rows)
         ends = np.concatenate([[0], np.cumsum(self.counts[rows])]).astype(np.int64)
-        flat = {name: getattr(self, name)[own] for name in ("boxes", "labels", "iscrowd", "difficult", "area")}
+        flat = {name: getattr(self, name)[objects] for name in ("boxes", "labels", "iscrowd", "difficult", "area")}
         return Instances(ends, **flat)
 
 
@@ -199,10 +199,10 @@ class Boxes(Dataset):
         with_object = learnable(self.instances, self.sizes)
         if not with_object.any():
             raise UserError(f"{self.name}: its split {self.split!r} has no object to train on: all are crowds")
-        kept = with_object | (self.instances.counts == 0) if empty == "keep" else with_object
-        if kept.all():
+        mask = with_object | (self.instances.counts == 0) if empty == "keep" else with_object
+        if mask.all():
             return self
-        return replace(self.take(kept), whole=self.whole, left_out=self.left_out + int((~kept).sum()))
+        return replace(self.take(mask), whole=self.whole, left_out=self.left_out + int((~mask).sum()))
 
     def digest_of(self, row: int) -> int:
         """The digest of an image's pixels, see `sslkit.data.pixel_digest`. Raises UserError for an unreadable image."""
@@ -242,9 +242,9 @@ def for_training(target: Target, height: int, width: int) -> Target:
     """
     limits = torch.tensor([width, height, width, height], dtype=target["boxes"].dtype)
     boxes = target["boxes"].clamp(min=0).minimum(limits)
-    kept = ~target["iscrowd"] & (boxes[:, 2:] - boxes[:, :2] >= LEAST_SIDE).all(1)
-    own = {key: value[kept] for key, value in target.items() if key not in ("boxes", "image_id")}
-    return {"boxes": boxes[kept], **own, "image_id": target["image_id"]}
+    mask = ~target["iscrowd"] & (boxes[:, 2:] - boxes[:, :2] >= LEAST_SIDE).all(1)
+    fields = {key: value[mask] for key, value in target.items() if key not in ("boxes", "image_id")}
+    return {"boxes": boxes[mask], **fields, "image_id": target["image_id"]}
 
 
 def learnable(instances: Instances, sizes: np.ndarray) -> np.ndarray:

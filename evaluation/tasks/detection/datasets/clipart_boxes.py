@@ -35,8 +35,8 @@ def open_clipart_boxes(split: str = "train", seed: int = 0) -> Boxes:
     Raises UserError for another split.
     """
     check_split("clipart_boxes", split, tuple(COUNTS))
-    images, shown, labels = _made(split, seed)
-    counts, boxes, area = _measured(split, seed)
+    images, shown, labels = _draw_split(split, seed)
+    counts, boxes, area = _measure(split, seed)
     number = np.concatenate([np.arange(count) + 1 for count in counts])
     outlines = _Shown(shown, np.repeat(np.arange(len(shown)), counts), number)
     return Boxes(
@@ -46,7 +46,7 @@ def open_clipart_boxes(split: str = "train", seed: int = 0) -> Boxes:
         ids=[f"{split}/{row:04d}" for row in range(len(images))],
         image_ids=np.arange(len(images)),
         sizes=np.full((len(images), 2), SIZE),
-        instances=Instances.of(counts, boxes, labels, area=area),
+        instances=Instances.from_counts(counts, boxes, labels, area=area),
         pixels=_Arrays(images),
         outlines=outlines,
         category_ids=tuple(range(1, len(CLASSES) + 1)),
@@ -97,7 +97,7 @@ class _Shown:
 
 
 @cache
-def _made(split: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _draw_split(split: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Images (N, 3, S, S), the object number of each pixel (N, S, S), and labels (M,)."""
     rng = generator(seed, f"clipart_boxes {split}")
     drawings, grounds = _drawings(split), _grounds(split)
@@ -108,23 +108,23 @@ def _made(split: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         ground = _crop(grounds[rng.integers(len(grounds))], rng)
         for _ in range(rng.integers(1, MOST + 1)):
             label = int(rng.integers(len(CLASSES)))
-            drawing = _resized(drawings[label][rng.integers(len(drawings[label]))], rng)
-            if _pasted(drawing, ground, shown[row], rng):
+            drawing = _resize(drawings[label][rng.integers(len(drawings[label]))], rng)
+            if _paste(drawing, ground, shown[row], rng):
                 labels.append(label + 1)
         images[row] = ground.transpose(2, 0, 1)
     return images, shown, np.array(labels)
 
 
 @cache
-def _measured(split: str, seed: int) -> tuple[np.ndarray, list[tuple[int, int, int, int]], np.ndarray]:
+def _measure(split: str, seed: int) -> tuple[np.ndarray, list[tuple[int, int, int, int]], np.ndarray]:
     """Number of objects of each image, (N,), and the box and the mask's number of pixels, (M,), of every object."""
     from scipy import ndimage
 
-    shown = _made(split, seed)[1]
-    found = [ndimage.find_objects(one) for one in shown]
-    boxes = [(x.start, y.start, x.stop, y.stop) for slices in found for y, x in slices]
-    counts = np.array([len(slices) for slices in found])
-    ink = [np.bincount(one.ravel(), minlength=count + 1)[1:] for one, count in zip(shown, counts, strict=True)]
+    shown = _draw_split(split, seed)[1]
+    slices_of = [ndimage.find_objects(numbers) for numbers in shown]
+    boxes = [(x.start, y.start, x.stop, y.stop) for slices in slices_of for y, x in slices]
+    counts = np.array([len(slices) for slices in slices_of])
+    ink = [np.bincount(numbers.ravel(), minlength=count + 1)[1:] for numbers, count in zip(shown, counts, strict=True)]
     return counts, boxes, np.concatenate(ink)
 
 
@@ -132,16 +132,16 @@ def _measured(split: str, seed: int) -> tuple[np.ndarray, list[tuple[int, int, i
 def _drawings(split: str) -> list[list[Image.Image]]:
     """RGBA drawings of each category, cropped to their opaque pixels."""
     clipart = open_images("clipart", split=split)
-    own = np.flatnonzero(np.isin(clipart.labels, [clipart.classes.index(name) for name in CLASSES]))
-    batch = clipart.__getitems__(own.tolist())
-    found: list[list[Image.Image]] = [[] for _ in CLASSES]
+    rows = np.flatnonzero(np.isin(clipart.labels, [clipart.classes.index(name) for name in CLASSES]))
+    batch = clipart.__getitems__(rows.tolist())
+    drawings: list[list[Image.Image]] = [[] for _ in CLASSES]
     for pixels, label in zip(batch["images"].numpy(), batch["label"].tolist(), strict=True):
         ink = ~_ground(pixels)
         if _INK[0] <= ink.mean() <= _INK[1]:
             rgba = np.dstack([pixels.transpose(1, 2, 0), 255 * ink.astype(np.uint8)])
             image = Image.fromarray(rgba)
-            found[CLASSES.index(clipart.classes[label])].append(image.crop(image.getchannel("A").getbbox()))
-    return found
+            drawings[CLASSES.index(clipart.classes[label])].append(image.crop(image.getchannel("A").getbbox()))
+    return drawings
 
 
 def _ground(pixels: np.ndarray) -> np.ndarray:
@@ -172,23 +172,23 @@ def _crop(photo: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return np.array(square.resize((SIZE, SIZE), Image.Resampling.BILINEAR))
 
 
-def _resized(drawing: Image.Image, rng: np.random.Generator) -> np.ndarray:
+def _resize(drawing: Image.Image, rng: np.random.Generator) -> np.ndarray:
     """Resize the drawing to (h, w, 4) uint8, its longer side sampled from LONG_SIDE, and mirror it at random."""
     scale = rng.integers(*LONG_SIDE, endpoint=True) / max(drawing.size)
     drawing = drawing.resize([max(8, round(side * scale)) for side in drawing.size], Image.Resampling.LANCZOS)
     return np.asarray(drawing)[:, :: -1 if rng.random() < 0.5 else 1]
 
 
-def _pasted(drawing: np.ndarray, ground: np.ndarray, shown: np.ndarray, rng: np.random.Generator) -> bool:
+def _paste(drawing: np.ndarray, ground: np.ndarray, shown: np.ndarray, rng: np.random.Generator) -> bool:
     """Paste the drawing on `ground` and number it in `shown`; return False if no free position was found."""
     height, width = drawing.shape[:2]
     alpha = drawing[:, :, 3:] / 255
     solid = drawing[:, :, 3] >= 128
     for _ in range(_TRIES):
         top, left = int(rng.integers(SIZE - height + 1)), int(rng.integers(SIZE - width + 1))
-        below, place = shown[top : top + height, left : left + width], np.s_[top : top + height, left : left + width]
+        below, window = shown[top : top + height, left : left + width], np.s_[top : top + height, left : left + width]
         if not (below[drawing[:, :, 3] > 0]).any():
-            ground[place] = np.rint(alpha * drawing[:, :, :3] + (1 - alpha) * ground[place]).astype(np.uint8)
+            ground[window] = np.rint(alpha * drawing[:, :, :3] + (1 - alpha) * ground[window]).astype(np.uint8)
             below[solid] = shown.max() + 1
             return True
     return False

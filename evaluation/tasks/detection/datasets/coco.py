@@ -159,7 +159,9 @@ def _check_categories(train: CocoFile, file: CocoFile) -> None:
     ]
     if renamed:
         raise UserError(f"{file.path} has other names than {train.path.name} for the category ids {and_more(renamed)}")
-    lacking: Sequence[str] = [file.categories[number] for number in sorted(file.annotated - train.annotated)]
+    lacking: Sequence[str] = [
+        file.categories[number] for number in sorted(file.used_categories - train.used_categories)
+    ]
     if lacking:
         raise UserError(
             f"{file.path} has objects of categories without an object in {train.path.name}: {and_more(lacking)}; leave "

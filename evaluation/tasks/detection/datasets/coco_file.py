@@ -51,7 +51,7 @@ class CocoFile:
     extents: np.ndarray
 
     @property
-    def annotated(self) -> set[int]:
+    def used_categories(self) -> set[int]:
         """The ids of categories with an object."""
         return set(np.unique(self.category).tolist())
 
@@ -60,7 +60,7 @@ class CocoFile:
         order = np.argsort(category_ids)
         labels = order[np.searchsorted(np.asarray(category_ids)[order], self.category)] + 1
         counts = np.bincount(self.image, minlength=len(self.paths))
-        return Instances.of(counts, self.boxes, labels, iscrowd=self.iscrowd, area=self.area)
+        return Instances.from_counts(counts, self.boxes, labels, iscrowd=self.iscrowd, area=self.area)
 
     def outlines(self) -> RunLengths | None:
         """The masks, None if no annotation has one. Raises UserError if only some have one, or one is invalid."""
@@ -80,7 +80,7 @@ class CocoFile:
                 encoded.append(run_lengths.encode(shape, height, width))
             except (UserError, TypeError, ValueError) as error:
                 raise UserError(f"{self.path}: annotation {self.ids[row]}: {error}") from error
-        return RunLengths.of(encoded)
+        return RunLengths.from_bytes(encoded)
 
 
 def read_coco(path: Path, masks: bool = True) -> CocoFile:
@@ -91,27 +91,27 @@ def read_coco(path: Path, masks: bool = True) -> CocoFile:
     rotated.
     """
     content = _content(path)
-    images, annotations, categories = (content[part] for part in _KEYS)
-    for part, rows in content.items():
+    images, annotations, categories = (content[key] for key in _KEYS)
+    for key, rows in content.items():
         if not rows:
-            raise UserError(f"{path} has no {part}: training and evaluation need at least one")
-        _check_unique(path, part, "id", _whole(path, f"id of {part}", [row["id"] for row in rows]).tolist())
+            raise UserError(f"{path} has no {key}: training and evaluation need at least one")
+        _check_unique(path, key, "id", _whole(path, f"id of {key}", [row["id"] for row in rows]).tolist())
     _check_unique(path, "images", "file_name", [str(image["file_name"]) for image in images])
     _check_unique(path, "categories", "name", [str(category["name"]) for category in categories])
-    place = {image["id"]: row for row, image in enumerate(images)}
+    row_of = {image["id"]: row for row, image in enumerate(images)}
     names = {category["id"]: str(category["name"]) for category in categories}
-    _check_known(path, annotations, "image_id", place)
+    _check_known(path, annotations, "image_id", row_of)
     _check_known(path, annotations, "category_id", names)
-    annotations = sorted(annotations, key=lambda annotation: place[annotation["image_id"]])
+    annotations = sorted(annotations, key=lambda annotation: row_of[annotation["image_id"]])
     _check_upright(path, annotations)
     boxes = _boxes(path, annotations)
     return CocoFile(
         path=path,
-        image_ids=np.array(list(place), np.int64),
+        image_ids=np.array(list(row_of), np.int64),
         paths=[str(image["file_name"]) for image in images],
         sizes=_whole(path, "height and width", [(image["height"], image["width"]) for image in images]),
         categories=dict(sorted(names.items())),
-        image=np.array([place[annotation["image_id"]] for annotation in annotations], np.int64),
+        image=np.array([row_of[annotation["image_id"]] for annotation in annotations], np.int64),
         ids=np.array([annotation["id"] for annotation in annotations], np.int64),
         category=np.array([annotation["category_id"] for annotation in annotations], np.int64),
         boxes=boxes,
@@ -158,7 +158,7 @@ def _content(path: Path) -> dict[str, list[dict[str, Any]]]:
             lacking = [key for key in keys if not isinstance(row, dict) or key not in row]
             if lacking:
                 raise UserError(f"{path}: {part}[{number}] lacks {', '.join(lacking)}")
-    return {part: content[part] for part in _KEYS}
+    return {key: content[key] for key in _KEYS}
 
 
 def _check_unique(path: Path, part: str, key: str, values: list[Any]) -> None:
@@ -218,8 +218,8 @@ def _boxes(path: Path, annotations: list[dict[str, Any]]) -> np.ndarray:
 
 def _areas(path: Path, annotations: list[dict[str, Any]], boxes: np.ndarray) -> np.ndarray:
     """(M,) float64: the file's area, or else that of the box."""
-    own = (boxes[:, 2:] - boxes[:, :2]).prod(1).tolist()
-    areas = [annotation.get("area", area) for annotation, area in zip(annotations, own, strict=True)]
+    of_boxes = (boxes[:, 2:] - boxes[:, :2]).prod(1).tolist()
+    areas = [annotation.get("area", area) for annotation, area in zip(annotations, of_boxes, strict=True)]
     if wrong := [row for row, area in enumerate(areas) if not _number(area)]:
         row = wrong[0]
         raise UserError(f"{path}: the area of annotation {annotations[row]['id']} is not a number: {areas[row]!r}")
@@ -242,7 +242,7 @@ def _number(value: Any) -> bool:
 
 def _whole(path: Path, name: str, values: list[Any]) -> np.ndarray:
     """Convert numbers, or pairs of them, to int64. Raises UserError for values that are not integers."""
-    flat = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
+    flat = [number for value in values for number in (value if isinstance(value, tuple) else (value,))]
     wrong = [value for value in flat if type(value) is not int or abs(value) >= LARGEST]
     if wrong:
         raise UserError(f"{path}: {name} must be integers, got {wrong[0]!r}")

@@ -62,7 +62,7 @@ class DiskImages:
     def check_presence(self, name: str) -> None:
         """Raises UserError for missing files, with their number and the first. Each folder is listed once."""
         names = [self.paths[row] for row in range(len(self.paths))]
-        present = {folder: _listed(self.root / folder) for folder in {os.path.dirname(path) for path in names}}
+        present = {folder: _list(self.root / folder) for folder in {os.path.dirname(path) for path in names}}
         missing = [path for path in names if os.path.basename(path) not in present[os.path.dirname(path)]]
         if missing:
             raise UserError(
@@ -72,11 +72,11 @@ class DiskImages:
 
     def _advice(self, missing: str) -> str:
         """Advice for a missing file, which may lie one folder deeper than given."""
-        found = next(iter(sorted(self.root.glob(f"*/{glob.escape(missing)}"))), None)
-        if found is None:
+        file = next(iter(sorted(self.root.glob(f"*/{glob.escape(missing)}"))), None)
+        if file is None:
             return "check that the archives are completely unpacked"
-        place = found.relative_to(self.root)
-        return f"found {place} instead: use that as file_name, which is relative to {self.root}"
+        path = file.relative_to(self.root)
+        return f"found {path} instead: use that as file_name, which is relative to {self.root}"
 
     def check_headers(self, name: str) -> None:
         """Raises UserError for files that are not images, or not of the annotated size. Nothing is decoded.
@@ -156,13 +156,13 @@ def common_scale(name: str, root: Path, paths: PathList, given: ImageOptions = A
     Another warning says if some have several pages.
     """
     images = _Looked(name, root, paths, given)
-    found = look(images)
-    if found.pages:
-        say.warn(f"{name}: some images have up to {max(found.pages):,} pages; the first is read", stacklevel=2)
-    return scale_of(images, found)
+    seen = look(images)
+    if seen.pages:
+        say.warn(f"{name}: some images have up to {max(seen.pages):,} pages; the first is read", stacklevel=2)
+    return scale_of(images, seen)
 
 
-def _listed(folder: Path) -> set[str]:
+def _list(folder: Path) -> set[str]:
     try:
         return set(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):

@@ -38,8 +38,8 @@ def flaws(
     yield ~(area > 0), "an area of 0 or less"
     yield area > (width + 2 * EDGE) * (height + 2 * EDGE), "an area larger than its box"
     if extents is not None:
-        known = np.isfinite(extents).all(1) & ~crowd
-        yield known & (_iou(boxes, extents) < APART), "an outline that lies elsewhere than its box"
+        has_outline = np.isfinite(extents).all(1) & ~crowd
+        yield has_outline & (_iou(boxes, extents) < APART), "an outline that lies elsewhere than its box"
 
 
 def are_corners(boxes: np.ndarray) -> np.ndarray:
@@ -60,22 +60,22 @@ def corners_line(boxes: np.ndarray, where: str) -> str:
 
 def check_plausible(data: Boxes, *, refuse: bool) -> None:
     """Raises UserError for objects that cannot be right, or warns of their number. Nothing of the images is read."""
-    own, counts = data.instances, data.instances.counts
+    objects, counts = data.instances, data.instances.counts
     sizes, image = np.repeat(data.sizes, counts, axis=0), np.repeat(np.arange(len(data)), counts)
-    for wrong, flaw in flaws(own.boxes.astype(np.float64), sizes, own.area, own.iscrowd, _extents(data)):
+    for wrong, flaw in flaws(objects.boxes.astype(np.float64), sizes, objects.area, objects.iscrowd, _extents(data)):
         rows = np.flatnonzero(wrong)
         if not len(rows):
             continue
-        left, top, right, bottom = own.boxes[rows[0]].tolist()
+        left, top, right, bottom = objects.boxes[rows[0]].tolist()
         height, width = sizes[rows[0]].tolist()
-        said = (
+        message = (
             f"{data.name} ({data.split}): {len(rows):,} of {len(wrong):,} objects have {flaw}, the first in "
             f"{data.ids[image[rows[0]]]} of {width} x {height}: x {left:g} to {right:g}, y {top:g} to {bottom:g}, "
-            f"area {own.area[rows[0]]:g}"
+            f"area {objects.area[rows[0]]:g}"
         )
         if refuse:
-            raise UserError(said)
-        say.warn(said, stacklevel=3)
+            raise UserError(message)
+        say.warn(message, stacklevel=3)
 
 
 def _extents(data: Boxes) -> np.ndarray | None:
@@ -85,15 +85,15 @@ def _extents(data: Boxes) -> np.ndarray | None:
     sizes = np.repeat(data.sizes, data.instances.counts, axis=0)
     if hasattr(data.outlines, "extents"):
         return data.outlines.extents(sizes)
-    found = np.full((len(sizes), 4), np.nan)
+    extents = np.full((len(sizes), 4), np.nan)
     for row in np.unique(np.linspace(0, len(data) - 1, min(LOOKED_AT, len(data)), dtype=int)).tolist():
         first, last = data.instances.ends[row : row + 2]
         masks = data.outlines.masks(np.arange(first, last), *map(int, data.sizes[row]))
         for number, mask in enumerate(masks, first):
             rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
             if len(rows):
-                found[number] = columns[0], rows[0], columns[-1] + 1, rows[-1] + 1
-    return found
+                extents[number] = columns[0], rows[0], columns[-1] + 1, rows[-1] + 1
+    return extents
 
 
 def _iou(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ class Published:
 
         Raises UserError with the missing files of the place with the fewest missing, and their source.
         """
-        absent = [[file for file in wanted if not is_there(root / place / file)] for place in places]
+        absent = [[file for file in wanted if not is_there(root / folder / file)] for folder in places]
         nearest = min(range(len(places)), key=lambda place: len(absent[place]))
         if absent[nearest]:
             below = (root / places[nearest]).absolute()

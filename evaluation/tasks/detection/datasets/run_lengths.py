@@ -20,7 +20,7 @@ class RunLengths:
     ends: np.ndarray
 
     @classmethod
-    def of(cls, encoded: Sequence[bytes]) -> "RunLengths":
+    def from_bytes(cls, encoded: Sequence[bytes]) -> "RunLengths":
         return cls(b"".join(encoded), np.cumsum([0, *map(len, encoded)], dtype=np.int64))
 
     def masks(self, objects: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -32,11 +32,11 @@ class RunLengths:
     def extents(self, sizes: np.ndarray) -> np.ndarray:
         """(M, 4) float64 xyxy of all masks. sizes: (M, 2) height and width of each one's image."""
         coded = [{"size": size, "counts": self._counts(row)} for row, size in enumerate(sizes.tolist())]
-        found = np.asarray(mask_functions().toBbox(coded), np.float64).reshape(-1, 4)
-        return np.concatenate([found[:, :2], found[:, :2] + found[:, 2:]], 1)
+        boxes = np.asarray(mask_functions().toBbox(coded), np.float64).reshape(-1, 4)
+        return np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1)
 
     def take(self, objects: np.ndarray) -> "RunLengths":
-        return RunLengths.of([self._counts(row) for row in objects])
+        return RunLengths.from_bytes([self._counts(row) for row in objects])
 
     def update_digest(self, digest: Any) -> None:
         digest.update(self.ends.tobytes() + self.block)

@@ -48,13 +48,13 @@ def boxes_of(source: str | Boxes, split: str, reading: Reading, *, masks: bool, 
         opened = source
         check_plausible(opened, refuse=True)
     else:
-        opened = _opened(source, split, reading, masks, empty)
+        opened = _open(source, split, reading, masks, empty)
         if isinstance(opened.pixels, DiskImages):
             opened = replace(opened, pixels=replace(opened.pixels, cache=reading.cache))
     return opened if masks else opened.without_masks()
 
 
-def _opened(source: str, split: str, reading: Reading, masks: bool, empty: str) -> Boxes:
+def _open(source: str, split: str, reading: Reading, masks: bool, empty: str) -> Boxes:
     name, _, own_root = source.partition(":")
     root = Path(own_root or reading.root).expanduser()
     if source == "clipart_boxes":

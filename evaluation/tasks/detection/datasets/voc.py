@@ -67,10 +67,10 @@ def open_voc(name: str, split: str, root: Path, counts: str, empty: str) -> Boxe
     wanted = [file for year, image_set in lists for file in _files(year, image_set)]
     folder = published.folder(root, _PLACES, wanted, split)
     files = {year: folder / _list_file(year, image_set) for year, image_set in lists}
-    listed = [f"VOC{year}/{image}" for year, file in files.items() for image in _listed(file)]
-    note = published.check_count(len(listed), sum(_LISTS[one] for one in lists), split, counts, list(files.values()))
-    images = list(_read(folder, listed, name))
-    instances = Instances.of(
+    listed = [f"VOC{year}/{image}" for year, file in files.items() for image in _image_names(file)]
+    note = published.check_count(len(listed), sum(_LISTS[key] for key in lists), split, counts, list(files.values()))
+    images = list(_read_images(folder, listed, name))
+    instances = Instances.from_counts(
         [len(image.labels) for image in images],
         [box for image in images for box in image.boxes],
         [label for image in images for label in image.labels],
@@ -115,7 +115,7 @@ def _fetch(lists: tuple[tuple[str, str], ...], root: Path) -> str:
     return f'python -c "from torchvision.datasets import VOCDetection; {calls}"'
 
 
-def _listed(file: Path) -> list[str]:
+def _image_names(file: Path) -> list[str]:
     """The image names in a list. Raises UserError for anything else in it."""
     names = file.read_text(encoding="utf-8", errors="replace").split()
     for name in names:
@@ -134,7 +134,7 @@ def _number(image: str) -> int:
     return int(image.partition("/")[2].replace("_", ""))
 
 
-def _read(folder: Path, listed: list[str], name: str) -> Iterator[_Image]:
+def _read_images(folder: Path, listed: list[str], name: str) -> Iterator[_Image]:
     missing = [
         path for path in (_place(image, "Annotations", "xml") for image in listed) if not is_there(folder / path)
     ]
@@ -146,17 +146,21 @@ def _read(folder: Path, listed: list[str], name: str) -> Iterator[_Image]:
     for image in listed:
         path = folder / _place(image, "Annotations", "xml")
         try:
-            yield _parsed(image, ElementTree.parse(path).getroot())
+            yield _parse(image, ElementTree.parse(path).getroot())
         except (ElementTree.ParseError, LookupError, TypeError, ValueError) as error:
             raise UserError(f"{path} is not in VOC's annotation format: {type(error).__name__}: {error}") from error
 
 
-def _parsed(image: str, root: ElementTree.Element) -> _Image:
+def _parse(image: str, root: ElementTree.Element) -> _Image:
     size = (int(_text(root, "size/height")), int(_text(root, "size/width")))
     boxes, labels, difficult = [], [], []
     for thing in root.findall("object"):
         left, top, right, bottom = (float(_text(thing, f"bndbox/{side}")) for side in ("xmin", "ymin", "xmax", "ymax"))
-        turn = [_text(one, "value") for one in thing.iter("attribute") if one.findtext("name") == "rotation"]
+        turn = [
+            _text(attribute, "value")
+            for attribute in thing.iter("attribute")
+            if attribute.findtext("name") == "rotation"
+        ]
         if thing.find("robndbox") is not None or any(float(value) % 360 for value in turn):
             raise ValueError("a rotated box, where boxes are upright: export the upright box around each object")
         boxes.append((left - 1, top - 1, right, bottom))

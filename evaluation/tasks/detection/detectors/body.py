@@ -49,7 +49,7 @@ def resnet_body(model: LoadedModel) -> ResNetBody:
     """
     check_resnet(model)
     net = copy.deepcopy(model.net).requires_grad_(True)
-    channels, strides = _measured(net, model.in_chans)
+    channels, strides = _measure(net, model.in_chans)
     return ResNetBody(net, channels, strides)
 
 
@@ -100,7 +100,7 @@ def as_input(image: Tensor, in_chans: int) -> Tensor:
 
 
 @torch.no_grad()
-def _measured(net: nn.Module, in_chans: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _measure(net: nn.Module, in_chans: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Channels and strides of the stages' maps, measured on a blank image of 128 x 128 pixels."""
     training, side, x = net.training, 128, torch.zeros(1, in_chans, 128, 128)
     net.eval()

@@ -64,6 +64,8 @@ class C4Heads(RoIHeads):
     ) -> Tensor:
         """Mask loss of the foreground regions. maps: (K, C, h, w), of the regions of all images."""
         objects = [label > 0 for label in labels]
-        found, which = ([part[kept] for part, kept in zip(parts, objects, strict=True)] for parts in (regions, matched))
+        foreground, which = (
+            [values[mask] for values, mask in zip(parts, objects, strict=True)] for parts in (regions, matched)
+        )
         outlines, classes = ([target[key] for target in targets] for key in ("masks", "labels"))
-        return maskrcnn_loss(self.mask_predictor(maps[cat(objects)]), found, outlines, classes, which)
+        return maskrcnn_loss(self.mask_predictor(maps[cat(objects)]), foreground, outlines, classes, which)

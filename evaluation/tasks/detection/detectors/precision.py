@@ -27,9 +27,9 @@ def set_precision(detector: "FasterRCNN", precision: str) -> "FasterRCNN":
     heads, within = detector.roi_heads, partial(autocast, precision, next(detector.parameters()).device)
     head = getattr(heads.box_head, "res5", heads.box_head)  # C4's heads call layer4 by itself, for masks too
     layers = (head, heads.box_predictor, heads.mask_head, heads.mask_predictor)
-    for part in dict.fromkeys((detector.backbone, detector.rpn.head, *layers)):
-        if part is not None:
-            part.forward = partial(_within, part.forward, within)
+    for layer in dict.fromkeys((detector.backbone, detector.rpn.head, *layers)):
+        if layer is not None:
+            layer.forward = partial(_within, layer.forward, within)
     return detector
 
 

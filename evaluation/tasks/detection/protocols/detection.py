@@ -10,7 +10,7 @@ from evaluation.features.models import Loading
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.results.unseen import UNSEEN
-from evaluation.tasks.detection.measure import Opened, measured, opened, run_trials
+from evaluation.tasks.detection.measure import Opened, measure_trials, open_trials, run_trials
 from evaluation.tasks.detection.options import SHARED, Options
 from evaluation.tasks.detection.output import TERMINAL
 from evaluation.tasks.detection.results import seed_name
@@ -50,12 +50,12 @@ def detection(
 
 def open(subject: Subject, options: Options) -> Opened:
     """Check the data, the network and the schedule before anything is computed. Raises UserError."""
-    return opened("detection", subject, options, masks=False)
+    return open_trials("detection", subject, options, masks=False)
 
 
 def run(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
     """Faster R-CNN on the backbone: GPU-days with schedule=full, minutes with smoke; see `detection`."""
-    return measured(opened, options, runtime)
+    return measure_trials(opened, options, runtime)
 
 
 def beside(result: Result) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from evaluation.datasets import Reading
 from evaluation.features.models import Loading
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
-from evaluation.tasks.detection.measure import Opened, measured, opened, run_trials
+from evaluation.tasks.detection.measure import Opened, measure_trials, open_trials, run_trials
 from evaluation.tasks.detection.options import SHARED, Options
 from evaluation.tasks.detection.output import TERMINAL
 from evaluation.tasks.detection.protocols import detection
@@ -39,12 +39,12 @@ def segmentation(
 
 def open(subject: Subject, options: Options) -> Opened:
     """Check the data, the network and the schedule before anything is computed. Raises UserError."""
-    return opened("segmentation", subject, options, masks=True)
+    return open_trials("segmentation", subject, options, masks=True)
 
 
 def run(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
     """Mask R-CNN on the backbone: GPU-days with schedule=full, minutes with smoke; see `segmentation`."""
-    return measured(opened, options, runtime)
+    return measure_trials(opened, options, runtime)
 
 
 def beside(result: Result) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def knn_seg(
 
 def open(subject: Subject, options: Options) -> judge.Opened:
     """Open the data and check the network's map before anything is computed. Raises UserError."""
-    return judge.opened("knn_seg", subject)
+    return judge.open_maps("knn_seg", subject)
 
 
 def run(opened: judge.Opened, options: Options, runtime: Runtime) -> list[Result]:
@@ -62,7 +62,7 @@ def run(opened: judge.Opened, options: Options, runtime: Runtime) -> list[Result
     start = time.perf_counter()
     bank = patches_of(opened.model, opened.train, options.patches, runtime)
     k = min(options.k, len(bank.x))
-    found = judge.judged(
+    result = judge.evaluate_maps(
         opened,
         lambda x, digest: shares(bank, x, k, options.temperature, digest),
         runtime,
@@ -73,7 +73,7 @@ def run(opened: judge.Opened, options: Options, runtime: Runtime) -> list[Result
         start=start,
         details={"k": k, "temperature": options.temperature, "patches": len(bank.x)},
     )
-    return [found]
+    return [result]
 
 
 def shares(bank: Patches, x: Tensor, k: int, temperature: float, digest: int | None = None) -> Tensor:
@@ -82,12 +82,12 @@ def shares(bank: Patches, x: Tensor, k: int, temperature: float, digest: int | N
     digest: of the image that they are of, whose own patches in the bank are no neighbours. Raises UserError if there
     are no others.
     """
-    own, apart = None, bank.digest != digest
+    excluded, apart = None, bank.digest != digest
     if not apart.all():
-        own, k = Own.from_rows(bank.digest, np.full(len(x), digest), None), min(k, int(apart.sum()))
+        excluded, k = Own.from_rows(bank.digest, np.full(len(x), digest), None), min(k, int(apart.sum()))
     if not k:
         raise UserError("knn_seg: all training images are the same image as a test image: there is no other to vote")
-    similarity, position = neighbours(bank.x, np.arange(len(bank.x)), x.cpu().numpy(), k, own)
+    similarity, position = neighbours(bank.x, np.arange(len(bank.x)), x.cpu().numpy(), k, excluded)
     weight = np.exp((similarity - similarity[:, :1]) / temperature) * bank.weight[position]
     mean = (weight[..., None] * bank.share[position]).sum(1) / weight.sum(1, keepdims=True)
     return torch.from_numpy(mean).to(x)

@@ -64,17 +64,17 @@ def linear_seg(
 
 def open(subject: Subject, options: Options) -> judge.Opened:
     """Open the data and check the network's map before anything is computed. Raises UserError."""
-    return judge.opened("linear_seg", subject)
+    return judge.open_maps("linear_seg", subject)
 
 
 def run(opened: judge.Opened, options: Options, runtime: Runtime) -> list[Result]:
     """Fit the classifier to the patches of the training images and judge it on all pixels of the test images."""
     start = time.perf_counter()
     patches = patches_of(opened.model, opened.train, options.patches, runtime)
-    head, details = fitted(patches, runtime.seed, options.max_iter)
-    weight, bias = (part.to(device_of(runtime.device), torch.float32) for part in head)
+    head, details = fit_classifier(patches, runtime.seed, options.max_iter)
+    weight, bias = (tensor.to(device_of(runtime.device), torch.float32) for tensor in head)
     recipe = f"L-BFGS on class shares of {opened.grid[0]} x {opened.grid[1]} patches"
-    found = judge.judged(
+    result = judge.evaluate_maps(
         opened,
         lambda x, _: x @ weight.T + bias,
         runtime,
@@ -84,10 +84,10 @@ def run(opened: judge.Opened, options: Options, runtime: Runtime) -> list[Result
         start=start,
         details={**details, "patches": len(patches.x)},
     )
-    return [found]
+    return [result]
 
 
-def fitted(patches: Patches, seed: int, max_iter: int) -> tuple[tuple[Tensor, Tensor], dict[str, Any]]:
+def fit_classifier(patches: Patches, seed: int, max_iter: int) -> tuple[tuple[Tensor, Tensor], dict[str, Any]]:
     """Weight (K, F) and bias (K,) for features as they are, with the penalty of the lowest held-out cross-entropy.
 
     Raises UserError if only one image has patches.

@@ -63,13 +63,13 @@ BROKEN = load_model(Broken(), image_size=8, in_chans=1)
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the networks that are fine-tuned, as they come."""
     found: list[str] = []
-    plain = module.tuned
+    plain = module.tune_grid
 
     def counted(task: Task, *how: Any) -> Any:
         found.append(f"{task.model.width} on {task.name}")
         return plain(task, *how)
 
-    monkeypatch.setattr(module, "tuned", counted)
+    monkeypatch.setattr(module, "tune_grid", counted)
     return found
 
 
@@ -197,18 +197,18 @@ def write_images(folder: Path, seed: int, times: int = 1) -> None:
 def test_a_stop_costs_only_what_was_not_finished(
     tmp_path: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted = module.tuned
+    counted = module.tune_grid
 
     def stopped(task: Task, *how: Any) -> Any:
         if task.model.width == 48:
             raise KeyboardInterrupt
         return counted(task, *how)
 
-    monkeypatch.setattr(module, "tuned", stopped)
+    monkeypatch.setattr(module, "tune_grid", stopped)
     with pytest.raises(KeyboardInterrupt):
         ground_truth(ZOO, ["digits"], out=tmp_path, **QUICK)
     assert set(read(tmp_path, TRUTH)["digits"]) == {"narrow"}
-    monkeypatch.setattr(module, "tuned", counted)
+    monkeypatch.setattr(module, "tune_grid", counted)
     found = ground_truth(ZOO, ["digits"], out=tmp_path, **QUICK)
     assert calls == ["4 on digits", "48 on digits"] and set(found.truth["digits"]) == {"narrow", "wide"}
 

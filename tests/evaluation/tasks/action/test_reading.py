@@ -52,7 +52,7 @@ def test_the_frames_of_a_films_views_are_those_of_the_rule(numbered: Path, rule:
     row = films.films.paths.index("a/long.mp4")
     views = FilmViews(films, SHAPE, EvalViews(10, 3, rule))[row]["views"]
     assert views.shape == (30, 3, 4, 48, 48) and views.dtype == torch.uint8
-    frames, where = films.read(row, np.arange(52), (48, 80))
+    frames, where = films.decode(row, np.arange(52), (48, 80))
     for number, start in enumerate(starts):
         wanted = frames[where[start : start + 10 : 3]]
         assert numbers_in(wanted).tolist() == [start, start + 3, start + 6, start + 9]
@@ -69,7 +69,7 @@ def test_a_film_shorter_than_a_clip_repeats_its_last_frame(numbered: Path) -> No
         if (numbers := wanted.get(path.removesuffix(".mp4"))) is None:
             continue
         views = FilmViews(films, square, EvalViews(2, 3))[row]["views"]
-        frames, where = films.read(row, np.array(numbers), (48, 80))
+        frames, where = films.decode(row, np.array(numbers), (48, 80))
         assert (views[0].permute(1, 2, 3, 0).numpy() == frames[where][:, :, :48]).all(), path
 
 
@@ -84,8 +84,8 @@ def test_crops_are_at_both_ends_and_in_the_middle() -> None:
 
 
 def test_sizes_are_the_published_ones_at_224_and_in_proportion_elsewhere() -> None:
-    assert Sizes.of(224) == Sizes(224, (256, 320), 256)
-    assert Sizes.of(112) == Sizes(112, (128, 160), 128)
+    assert Sizes.for_size(224) == Sizes(224, (256, 320), 256)
+    assert Sizes.for_size(112) == Sizes(112, (128, 160), 128)
     assert short_side(4 / 3, 256) == (256, 341) and short_side(3 / 4, 256) == (341, 256) and short_side(1, 9) == (9, 9)
 
 
@@ -148,7 +148,7 @@ def test_random_clips_reach_both_ends_of_a_film(tmp_path: Path) -> None:
 def test_random_crops_reach_all_edges_of_the_frames(numbered: Path, monkeypatch) -> None:
     """Frames of 48 x 80 pixels that say where a pixel is: a crop of 42 begins at 0 to 6 and 0 to 38."""
     place = np.stack([*np.indices((48, 80)), np.zeros((48, 80))], -1).astype(np.uint8)
-    monkeypatch.setattr(SurveyedVideos, "read", lambda *_: (place[None], np.zeros(4, dtype=int)))
+    monkeypatch.setattr(SurveyedVideos, "decode", lambda *_: (place[None], np.zeros(4, dtype=int)))
     clips = TrainingClips(opened(numbered, "train"), replace(SHAPE, sizes=Sizes(42, (48, 48), 48)), 0)
     tops, lefts = zip(*(clips._clip(epoch, 1)[:2, 0, 0, 0].tolist() for epoch in range(400)), strict=True)
     assert (set(tops), set(lefts)) == (set(range(7)), set(range(39)))

@@ -12,12 +12,12 @@ from torch import nn
 
 from evaluation.features.models import LoadedModel
 from evaluation.tasks.action import training
-from evaluation.tasks.action.classifier import Detached, build_classifier, learned
+from evaluation.tasks.action.classifier import Detached, build_classifier, trained_part
 from evaluation.tasks.action.crops import Sizes
 from evaluation.tasks.action.datasets import open_films
 from evaluation.tasks.action.films import survey
 from evaluation.tasks.action.reading import ClipShape, TrainingClips
-from evaluation.tasks.action.recipes import RECIPES, Recipe, changed, chosen, fit_of, fitted
+from evaluation.tasks.action.recipes import RECIPES, Recipe, change, chosen, fit_batch, fit_of
 from evaluation.tasks.action.training import clip_optimizer, rate_factor, train
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.loop import Diverged, State, dropout_seed
@@ -25,7 +25,7 @@ from sslkit.data.views.augmentation import augment
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 
-SHAPE = ClipShape(4, 2, Sizes.of(16))
+SHAPE = ClipShape(4, 2, Sizes.for_size(16))
 OPTIONS = Runtime(device=torch.device("cpu"), workers=0, progress=False)
 TUNE = Recipe("fine_tune", "", (1,), epochs=3, batch_size=6, lr=0.02, weight_decay=1e-4, dropout=0.5)
 
@@ -65,7 +65,7 @@ def test_linear_trains_the_head_alone(clips: TrainingClips, network: LoadedModel
     after = weights(net)
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved == {"head.weight", "head.bias"}, "running statistics stay too"
-    assert isinstance(net.backbone, Detached) and learned(net) is net.head
+    assert isinstance(net.backbone, Detached) and trained_part(net) is net.head
     assert all(math.isfinite(loss) for _, loss in state.losses)
     assert same(weights(network.backbone), weights(net.backbone.backbone))
 
@@ -205,25 +205,25 @@ def test_every_clip_of_fine_tuning_has_its_colours_changed(name: str) -> None:
 
 
 def test_what_is_changed_is_said() -> None:
-    plan, said = changed("paper_k400", {"epochs": 30, "batch_size": 32})
+    plan, said = change("paper_k400", {"epochs": 30, "batch_size": 32})
     assert (plan.lr, plan.warmup) == (0.25, 4.0) and said == "paper_k400, 30 of 60 epochs, batch_size 32 instead of 64"
-    plan, said = changed("paper_k400", {"batch_size": 32, "lr": 0.5})
+    plan, said = change("paper_k400", {"batch_size": 32, "lr": 0.5})
     assert plan.lr == 0.5 and said == "paper_k400, batch_size 32 instead of 64"
-    assert changed("slowfast_ucf101", {"lr": 1, "dropout": 0})[1] == (
+    assert change("slowfast_ucf101", {"lr": 1, "dropout": 0})[1] == (
         "slowfast_ucf101, lr 1 instead of 0.005, dropout 0 instead of 0.5"
     )
-    assert changed("paper_ucf101", {}) == (RECIPES["paper_ucf101"], "paper_ucf101")
-    assert changed("paper_ucf101", {"lr": None})[1] == "paper_ucf101"
+    assert change("paper_ucf101", {}) == (RECIPES["paper_ucf101"], "paper_ucf101")
+    assert change("paper_ucf101", {"lr": None})[1] == "paper_ucf101"
 
 
 def test_fewer_films_than_a_batch_are_one_batch_and_that_is_said() -> None:
-    small = fitted(RECIPES["paper_k400"], 16, scale=True)
+    small = fit_batch(RECIPES["paper_k400"], 16, scale=True)
     assert (small.batch_size, small.lr) == (16, 0.125)
-    assert fitted(RECIPES["paper_k400"], 16, scale=False).lr == 0.5
+    assert fit_batch(RECIPES["paper_k400"], 16, scale=False).lr == 0.5
     planned = RECIPES["paper_k400"]
-    assert fitted(planned, 64, scale=True) == planned and fit_of(planned, [planned]) == ""
+    assert fit_batch(planned, 64, scale=True) == planned and fit_of(planned, [planned]) == ""
     assert fit_of(planned, [small]) == "batches of all 16 videos, lr 0.125"
-    both = [planned, small, fitted(planned, 48, scale=True), small]
+    both = [planned, small, fit_batch(planned, 48, scale=True), small]
     assert fit_of(planned, both) == "batches of all 16 / 48 videos, lr 0.125 / 0.375"
 
 
@@ -242,7 +242,7 @@ def test_fewer_films_than_a_batch_are_one_batch_and_that_is_said() -> None:
 )
 def test_settings_out_of_range(changes: dict, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        changed("paper_k400", changes)
+        change("paper_k400", changes)
 
 
 def test_recipes_are_found_by_name() -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from detectors import images
 
-from evaluation.tasks.detection.batches import StepBatches, grouped, mirrored, training_batches
+from evaluation.tasks.detection.batches import StepBatches, group_by_shape, mirrored, training_batches
 from evaluation.tasks.detection.datasets.boxes import for_training
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
@@ -46,9 +46,13 @@ def test_images_of_a_rank_and_step_are_of_one_kind(n: int, world: int) -> None:
 
 def test_groups_come_in_the_order_in_which_they_are_full() -> None:
     upright = np.array([False, True, False, True, False, True, True])
-    found = grouped(np.array([0, 1, 2, 3, 5, 6]), upright, 2)
+    found = group_by_shape(np.array([0, 1, 2, 3, 5, 6]), upright, 2)
     assert [group.tolist() for group in found] == [[0, 2], [1, 3], [5, 6]]
-    assert [group.tolist() for group in grouped(np.array([4, 1, 0, 3, 6, 2]), upright, 2)] == [[4, 0], [1, 3], [2, 6]]
+    assert [group.tolist() for group in group_by_shape(np.array([4, 1, 0, 3, 6, 2]), upright, 2)] == [
+        [4, 0],
+        [1, 3],
+        [2, 6],
+    ]
 
 
 @pytest.mark.parametrize(("n", "upright", "batch", "world"), [(110, 10, 16, 1), (103, 3, 16, 4), (33, 1, 8, 8)])

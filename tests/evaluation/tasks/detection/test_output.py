@@ -87,7 +87,7 @@ def test_vocs_numbers_come_first_on_its_own_sets_alone(monkeypatch) -> None:
 def test_what_cannot_be_done_is_refused_before_the_plan_is_shown(
     checkpoint: str, options: dict, said: str, monkeypatch, capsys: pytest.CaptureFixture, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(output, "described", lambda *_: pytest.fail("the plan was shown"))
+    monkeypatch.setattr(output, "describe", lambda *_: pytest.fail("the plan was shown"))
     with pytest.raises(UserError, match=said):
         judge_alone(
             "detection", checkpoint, data="clipart_boxes", schedule="smoke", image_size=28, out=tmp_path, **options
@@ -137,13 +137,13 @@ def test_the_judge_hands_on_every_option_to_the_next_command(own: Path, tmp_path
 
 
 def test_a_recipe_says_what_is_not_given() -> None:
-    assert vars(Options().settled()) == {**vars(Options()), "schedule": "full", "arch": "c4", "trials": 1}
-    settled = Options(recipe="paper_voc07", arch="fpn").settled()
+    assert vars(Options().resolve_recipe()) == {**vars(Options()), "schedule": "full", "arch": "c4", "trials": 1}
+    settled = Options(recipe="paper_voc07", arch="fpn").resolve_recipe()
     assert (settled.schedule, settled.arch, settled.trials) == ("full", "fpn", 5)
     assert source_of(None, "paper_coco") == "coco2017" and source_of("voc07", "paper_coco") == "voc07"
     assert protocol_of(None, None) == protocol_of("boxes", "paper_coco") == "detection"
     assert protocol_of(None, "paper_coco") == protocol_of("masks", None) == "segmentation"
-    for asked in (lambda: Options(recipe="paper_voc").settled(), lambda: protocol_of(None, "paper_voc")):
+    for asked in (lambda: Options(recipe="paper_voc").resolve_recipe(), lambda: protocol_of(None, "paper_voc")):
         with pytest.raises(UserError, match="there is no recipe 'paper_voc': did you mean"):
             asked()
     with pytest.raises(UserError, match="there is no task 'mask': did you mean 'masks'"):

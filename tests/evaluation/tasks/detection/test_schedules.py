@@ -8,7 +8,7 @@ from detectors import images, narrow
 from evaluation.features.models import load_model
 from evaluation.tasks.detection.datasets.boxes import Boxes
 from evaluation.tasks.detection.datasets.clipart_boxes import open_clipart_boxes
-from evaluation.tasks.detection.results import comparable, described
+from evaluation.tasks.detection.results import comparable, describe
 from evaluation.tasks.detection.schedules import NAMES, find_schedule
 from evaluation.tasks.detection.training import Training
 from sslkit.errors import UserError
@@ -52,7 +52,7 @@ def test_only_full_on_a_published_set_is_comparable(name: str, data: str, resnet
     sets = resnet50, whole(), whole()
     training = Training(schedule, masks=schedule.masks)
     assert comparable(training, *sets) == (name == "full" and data != "clipart_boxes")
-    assert ("not comparable" in described(training, *sets)) != comparable(training, *sets)
+    assert ("not comparable" in describe(training, *sets)) != comparable(training, *sets)
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def test_only_full_on_a_published_set_is_comparable(name: str, data: str, resnet
 def test_another_way_of_training_is_not_comparable(changes: dict, said: str, resnet50) -> None:
     training = replace(Training(find_schedule("full", "coco2017"), masks=True), **changes)
     assert not comparable(training, resnet50, whole(), whole())
-    assert described(training, resnet50, whole(), whole()).startswith(said)
+    assert describe(training, resnet50, whole(), whole()).startswith(said)
 
 
 def test_another_network_and_a_part_of_a_set_are_not_comparable(resnet50) -> None:
     training = Training(find_schedule("full", "voc07"))
-    assert described(training, resnet50, whole(), whole()).endswith("as MoCo's 9,000 steps on VOC 07, drops assumed")
+    assert describe(training, resnet50, whole(), whole()).endswith("as MoCo's 9,000 steps on VOC 07, drops assumed")
     assert not comparable(training, narrow(), whole(), whole())
     gray = load_model("random:resnet50", image_size=224, in_chans=1)
     assert not comparable(training, gray, whole(), whole())
@@ -81,14 +81,14 @@ def test_another_network_and_a_part_of_a_set_are_not_comparable(resnet50) -> Non
 
 
 def test_changes_are_in_proportion_and_marked() -> None:
-    changed = find_schedule("full", "voc07").changed(steps=900, batch_size=8)
+    changed = find_schedule("full", "voc07").change(steps=900, batch_size=8)
     assert changed.drops == (675, 825) and changed.lr == pytest.approx(0.01) and not changed.published
     assert changed.name == "full, 900 steps"
-    assert find_schedule("full", "voc07").changed(lr=0.1).name == "full, changed"
+    assert find_schedule("full", "voc07").change(lr=0.1).name == "full, changed"
     assert find_schedule("short", "voc07").steps == 900
     short = find_schedule("short", "coco2017")
     assert (short.steps, short.warmup) == (9000, 1000), "the warm-up stays as long"
-    assert find_schedule("full", "coco2017").changed(steps=100).warmup == 50
+    assert find_schedule("full", "coco2017").change(steps=100).warmup == 50
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_changes_are_in_proportion_and_marked() -> None:
     [
         (lambda: find_schedule("smok", "voc07"), "did you mean 'smoke'"),
         (lambda: find_schedule("full_2x", "voc07"), "schedule=full_2x is for coco2017 only"),
-        (lambda: find_schedule("full", "voc07").changed(steps=0), "steps must be a whole number, at least 1, got 0"),
-        (lambda: find_schedule("full", "voc07").changed(lr=float("inf")), "lr must be a number above 0, got inf"),
+        (lambda: find_schedule("full", "voc07").change(steps=0), "steps must be a whole number, at least 1, got 0"),
+        (lambda: find_schedule("full", "voc07").change(lr=float("inf")), "lr must be a number above 0, got inf"),
         (lambda: Training(find_schedule("full", "voc07"), precision="half"), "no precision 'half'"),
     ],
 )

@@ -210,7 +210,7 @@ def test_two_ranks_synchronise_batch_norm_and_end_with_the_same_weights(tmp_path
 )
 def test_the_loss_falls_and_the_images_are_learned_by_heart(arch: str, network: str, steps: int) -> None:
     lr = None if arch == "c4" else 1e-3
-    quick = find_schedule("smoke", "clipart_boxes").changed(steps=steps, batch_size=4, lr=lr)
+    quick = find_schedule("smoke", "clipart_boxes").change(steps=steps, batch_size=4, lr=lr)
     model, data = load_model(f"random:{network}", image_size=28), images(4)
     done = train_detector(model, data, Training(quick, arch=arch), QUIET)
     untrained = build_detector(model, len(data.classes), arch=arch, sizes=quick.sizes).eval()

@@ -15,7 +15,7 @@ from evaluation.tasks.segmentation.features import (
     each_map,
     patches_of,
     place_features,
-    prepared,
+    prepare,
 )
 from evaluation.tasks.segmentation.label_maps import IGNORED
 from evaluation.tasks.segmentation.pictures import draw_maps, palette
@@ -67,7 +67,7 @@ def test_a_class_that_is_nowhere_does_not_count_and_one_that_is_only_predicted_d
 
 def test_scores_are_enlarged_bilinearly_before_the_choice() -> None:
     scores = torch.tensor([[[1.0, 0.0]], [[0.0, 2.0]]])
-    assert miou.predicted(scores, (1, 6)).tolist() == [[0, 0, 1, 1, 1, 1]]
+    assert miou.predict(scores, (1, 6)).tolist() == [[0, 0, 1, 1, 1, 1]]
 
 
 @pytest.mark.parametrize(("name", "grid"), [("random:narrow_vit", (8, 8)), ("random:narrow_resnet", (2, 2))])
@@ -91,9 +91,9 @@ def test_images_are_squeezed_to_the_networks_square_and_normalised() -> None:
     image = torch.randint(0, 256, (3, 20, 40), dtype=torch.uint8)
     expected = nn.functional.interpolate(image[None] / 255, (16, 16), mode="bicubic", antialias=True)[0].clamp(0, 1)
     mean, std = (torch.tensor(one).view(3, 1, 1) for one in (model.mean, model.std))
-    torch.testing.assert_close(prepared(image, model), (expected - mean) / std)
+    torch.testing.assert_close(prepare(image, model), (expected - mean) / std)
     gray = load_model("random:narrow_vit", image_size=16, in_chans=1)
-    assert prepared(image, gray).shape == (1, 16, 16)
+    assert prepare(image, gray).shape == (1, 16, 16)
 
 
 def test_patches_are_drawn_evenly_and_those_without_a_class_left_out() -> None:

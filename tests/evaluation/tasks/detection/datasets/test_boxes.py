@@ -13,7 +13,7 @@ from evaluation.tasks.detection.datasets.clipart_boxes import open_clipart_boxes
 from evaluation.tasks.detection.datasets.sources import NAMES, open_boxes
 from sslkit.errors import UserError
 
-INSTANCES = Instances.of(
+INSTANCES = Instances.from_counts(
     [2, 0, 1],
     [[0, 0, 10, 20], [5, 5, 6, 7], [1, 1, 4, 4]],
     [1, 2, 1],
@@ -103,7 +103,7 @@ def test_learnable_images_are_those_with_something_left_for_training() -> None:
     counts = rng.integers(0, 3, 40)
     corner = rng.integers(-9, 24, (counts.sum(), 2))
     boxes = np.concatenate([corner, corner + rng.integers(0, 12, corner.shape)], 1)
-    instances = Instances.of(counts, boxes, np.ones(len(boxes)), iscrowd=rng.random(len(boxes)) < 0.2)
+    instances = Instances.from_counts(counts, boxes, np.ones(len(boxes)), iscrowd=rng.random(len(boxes)) < 0.2)
     sizes = rng.integers(12, 25, (40, 2))
     data = Boxes("own", "train", ("thing",), list(map(str, range(40))), np.arange(40), sizes, instances, pixels=None)
     wanted = [len(for_training(data.target(row), *sizes[row].tolist())["boxes"]) > 0 for row in range(40)]

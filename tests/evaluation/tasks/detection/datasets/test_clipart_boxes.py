@@ -65,7 +65,7 @@ def test_the_ground_of_a_drawing_is_white_that_is_joined_to_the_border() -> None
 
 def test_the_seed_is_all_that_decides() -> None:
     first = open_clipart_boxes("test").digest
-    clipart_boxes._made.cache_clear()
+    clipart_boxes._draw_split.cache_clear()
     np.random.seed(7)
     assert open_clipart_boxes("test").digest == first
     other = open_clipart_boxes("test", seed=1)

@@ -10,7 +10,7 @@ from torch import nn
 
 from evaluation.tasks.segmentation.features import Patches
 from evaluation.tasks.segmentation.protocols.knn_seg import knn_seg
-from evaluation.tasks.segmentation.protocols.linear_seg import fitted, linear_seg, path, shares_loss
+from evaluation.tasks.segmentation.protocols.linear_seg import fit_classifier, linear_seg, path, shares_loss
 from evaluation.tasks.segmentation.sources import open_label_maps
 from sslkit.errors import UserError
 
@@ -51,9 +51,9 @@ def test_the_loss_and_its_residual_are_the_cross_entropy_and_its_gradient() -> N
 
 def test_the_penalty_is_chosen_by_images_that_were_held_out_and_scale_does_not_matter() -> None:
     own = patches(n=400)
-    (weight, bias), details = fitted(own, 0, 500)
+    (weight, bias), details = fit_classifier(own, 0, 500)
     scaled = replace(own, x=own.x * np.float32(1000) + np.float32(5))
-    (other, shift), _ = fitted(scaled, 0, 500)
+    (other, shift), _ = fit_classifier(scaled, 0, 500)
     torch.testing.assert_close(other * 1000, weight, rtol=2e-3, atol=1e-3)
     torch.testing.assert_close(shift + 5 * other.sum(1), bias, rtol=2e-3, atol=5e-3)
     losses = details["held_out_loss"]
