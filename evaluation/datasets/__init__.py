@@ -29,14 +29,13 @@ from sslkit.data.mirror import is_mirrored
 from sslkit.data.published import find, find_published, names
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
-from sslkit.options.settings import setting
+from sslkit.options.settings import setting, with_default
 from sslkit.runtime.callers import public
 
 READ = ("root", "counts", *VALUES, "cache")  # of `Reading`, what every function obeys that opens data
 
 __all__ = [
     "READ",
-    "Opening",
     "Reading",
     "Split",
     "find",
@@ -65,9 +64,10 @@ class Reading(DataOptions):
         """Return whether training images of a set are mirrored at random; of doubtful classes a line says it once."""
         return is_mirrored(self.mirror, classes, name)
 
-    def open(self, source: Any, split: str, **more: Any) -> Split:
-        """Open one split; more: fields of `Opening`."""
-        return split_of(source, split, Opening(**{"on_error": self.on_error, **more}), self)
+    def open(self, source: Any, split: str, *, needs_labels: bool = True, **more: Any) -> Split:
+        """Open one split as `open_split` does. more: options in the place of these."""
+        own = {name: getattr(self, name) for name in (*READ, "on_error")}
+        return split_of(source, SplitOptions(split=split, **{**own, **more}), needs_labels)
 
     @property
     def values_given(self) -> dict[str, Any]:
@@ -79,29 +79,20 @@ AS_USUAL = Reading()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opening:
-    """How one split is opened, beside what `Reading` says of all."""
+class SplitOptions(ImageOptions):
+    """Options of `open_split`: those of `sslkit.open_images` with other defaults."""
 
-    image_size: int | None = setting(None, "pixels of a side; null: of arrays their larger side, of files 256")
-    channels: int | None = setting(None, "as of sslkit.open_images; files of published sets are RGB by default")
-    fit: str = setting("crop", "crop or squash, as of sslkit.open_images")
-    on_error: str = setting(
-        "raise",
-        "raise stops at an unreadable image; with skip, images returns another one in its place and records that in "
-        "its index: the caller must drop such rows from the images and from y, ids and groups",
-    )
-    needs_labels: bool = setting(
-        True, "images without a label are left out, with a warning; false keeps them, and their y is -1"
-    )
+    fit: str = with_default(ImageOptions, "fit", "crop")
+    on_error: str = with_default(ImageOptions, "on_error", "raise")
 
 
-@public(*READ)
+@public()
 def open_split(
     source: str | Path | Images | Dataset | Sequence[str | Path] | Split,
     split: str = "test",
     *,
-    options: Opening,
-    reading: Reading,
+    needs_labels: bool = True,
+    options: SplitOptions,
 ) -> Split:
     """Open one split of a data set, with its labels and its metric. Nothing is downloaded.
 
@@ -116,20 +107,23 @@ def open_split(
         and a Dataset without held-out images "test" is a fifth of each class, drawn by a hash of the names and at
         least one image, "train" the rest, and "all" both. A missing "val" is not created here: see `held_out` in
         _splits.py.
+    needs_labels: images without a label are left out, with a warning; False keeps them, and their y is -1.
+    Files of published sets are RGB by default. With on_error="skip", `images` returns another image in the place of an
+    unreadable one and records that in its `index`: the caller must drop such rows from the images and from y, ids and
+    groups.
     Raises UserError for an unknown source or split, for missing files (lists all, with their origin), for images
     without labels if they are needed, and for a folder in which less than two classes have a second image to hold out.
     """
-    return split_of(source, split, options, reading)
+    return split_of(source, dataclasses.replace(options, split=split), needs_labels)
 
 
-def split_of(source: Any, split: str, options: Opening, reading: Reading) -> Split:
+def split_of(source: Any, options: SplitOptions, needs_labels: bool = True) -> Split:
+    """As `open_split`, of the split of the options."""
     if isinstance(source, Split):
-        return _same(source, split)
-    how = {name: getattr(options, name) for name in ("image_size", "channels", "fit", "on_error")}
-    how |= {name: getattr(reading, name) for name in READ}
+        return _same(source, options.split)
     source = reusable(source)
-    opened = dataclasses.replace(of_source(source, ImageOptions(split=split, **how)), source=source)
-    return labelled(opened) if options.needs_labels and not find_published(source) else opened
+    opened = dataclasses.replace(of_source(source, options), source=source)
+    return labelled(opened) if needs_labels and not find_published(source) else opened
 
 
 def _same(opened: Split, split: str) -> Split:

@@ -101,6 +101,11 @@ def setting(default: Any, help: str, **limits: Any) -> Any:
     return dataclasses.field(default=default, metadata={"help": help, "limits": Limits(**limits)})
 
 
+def with_default(options: type, name: str, default: Any) -> Any:
+    """A field of a dataclass of options with another default, for a subclass of it."""
+    return dataclasses.field(default=default, metadata=options.__dataclass_fields__[name].metadata)
+
+
 def iter_settings(settings: Any, where: str = "") -> Iterator[Declared]:
     """Yield every setting of a dataclass instance and of the dataclasses nested in it, in order: groups last."""
     kinds = typing.get_type_hints(type(settings), include_extras=True)

@@ -81,7 +81,7 @@ def test_a_zoo_is_judged_without_its_damaged_members(place: Path, capsys: pytest
 
 def test_the_data_are_opened_once_for_all_models(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened, real = [], base.datasets.split_of
-    monkeypatch.setattr(base.datasets, "split_of", lambda *a, **k: opened.append(a[1]) or real(*a, **k))
+    monkeypatch.setattr(base.datasets, "split_of", lambda *a, **k: opened.append(a[1].split) or real(*a, **k))
     both = [str(place / "zoo" / name) for name in ("sound", "sound2")]
     judge(both, data=str(place / "few.npz"), protocols=["knn", "crowding"], cache=None, progress=False)
     assert sorted(opened) == ["test", "train"]

@@ -139,7 +139,7 @@ def test_the_protocol_opens_a_published_set_with_the_counts_asked_for(
 ) -> None:
     asked = []
     monkeypatch.setattr(
-        "evaluation.datasets.split_of", lambda source, name, options, reading: asked.append(reading.counts) or split
+        "evaluation.datasets.split_of", lambda source, options, needs_labels: asked.append(options.counts) or split
     )
     for how in ({}, {"counts": "warn"}):
         run(Subject(model, "pets", Reading(**how)), Options(q=2, n_images=20), Runtime())

@@ -153,9 +153,9 @@ def test_files_of_one_name_in_two_splits_stay_two_images(tmp_path: Path) -> None
 def test_counts_reaches_the_published_set(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def opened(source: str, split: str, options: object, reading: Reading) -> Split:
-        asked.append(reading.counts)
-        return TRAIN if split == "train" else TEST
+    def opened(source: str, options: ImageOptions, needs_labels: bool) -> Split:
+        asked.append(options.counts)
+        return TRAIN if options.split == "train" else TEST
 
     monkeypatch.setattr("evaluation.datasets.split_of", opened)
     open_task(model(), "digits")
