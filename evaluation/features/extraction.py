@@ -129,13 +129,10 @@ def _prepare(split: Split, model: LoadedModel, reading: Reading) -> tuple[Split,
 def _key(job: _Job) -> str:
     split = job.split
     about = [FORMAT, job.model.digest, job.transform, split.name, split.split, split.digest, list(split.classes)]
-    about += [_digest_of(array) for array in (split.y, split.ids, split.groups)]
+    arrays = (split.y, split.ids, split.groups)
+    about += ["" if one is None else hashlib.sha256(np.ascontiguousarray(one)).hexdigest() for one in arrays]
     about.append(job.runtime.precision)
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()
-
-
-def _digest_of(array: np.ndarray | None) -> str:
-    return "" if array is None else hashlib.sha256(np.ascontiguousarray(array)).hexdigest()
 
 
 def _settle_runtime(model: LoadedModel, runtime: Runtime) -> Runtime:

@@ -116,7 +116,8 @@ def rank_models(
         if not isinstance(options.reference, Reference):
             check_used(specs, options.source, options.reference)
         options = replace(options, reference=open_reference(options.reference, reading))
-        made = of_models(zoo, dataset, _needs(specs), options, loading, reading, runtime)
+        needs = {need for spec in specs for need in spec.needs}
+        made = of_models(zoo, dataset, needs, options, loading, reading, runtime)
     names, candidates = tuple(made), list(made.values())
     if metrics is None and candidates[0].sample.y is None:
         specs = check_metrics(OF_NUMBERS if candidates[0].sample.targets.shape[1] == 1 else OF_LABELS)
@@ -175,11 +176,6 @@ def _check_zoo(zoo: Any, dataset: Any) -> Members[Any]:
     if not at_hand and dataset is None:
         raise UserError("name the task to rank for: dataset=, a data set or a folder of images with labels")
     return members(zoo)
-
-
-def _needs(specs: Sequence[Spec]) -> set[str]:
-    """Return the inputs that some metric reads."""
-    return {need for spec in specs for need in spec.needs}
 
 
 def _score(

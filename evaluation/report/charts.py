@@ -1,4 +1,7 @@
-"""Geometry of the charts, drawn by the template as SVG in the page's own colours, light or dark."""
+"""Geometry of the charts, drawn by the template as SVG in the page's own colours, light or dark.
+
+By hand: matplotlib's SVG has fixed colours and no words at its points, plotly adds megabytes to a page without network.
+"""
 
 import math
 from collections.abc import Sequence

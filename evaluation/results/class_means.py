@@ -78,14 +78,11 @@ def effective_size(sizes: Sequence[int]) -> float:
 def _variances(values: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return (C,) variances of the class means, see `variance_over_classes`."""
     n = np.unique(y, return_counts=True)[1]
-    mean, square = (_with_one_more(means_by_class(np.asarray(values, float) ** power, y), n) for power in (1, 2))
+    moments = (means_by_class(np.asarray(values, float) ** power, y) for power in (1, 2))
+    mean, square = ((n * means + means.mean()) / (n + 1) for means in moments)
     of_class, others = (n + 1 / len(n)) ** 2 / n, ((1 / n).sum() - 1 / n) / len(n) ** 2
     share = 1 - (of_class + others) / (n + 1) ** 2  # the expected share of the variance in `square - mean**2`
     return (square - mean**2) / (n * share)
-
-
-def _with_one_more(means: np.ndarray, n: np.ndarray) -> np.ndarray:
-    return (n * means + means.mean()) / (n + 1)
 
 
 def _with_small_classes(

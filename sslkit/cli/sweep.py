@@ -1,4 +1,7 @@
-"""A set of runs: their progress, and the checks before the first one is trained."""
+"""A set of runs: their progress, and the checks before the first one is trained.
+
+By hand: Hydra's launchers (basic, joblib) give no run its GPUs, measure no memory, and begin finished runs again.
+"""
 
 import dataclasses
 import json

@@ -1,4 +1,7 @@
-"""Rows of cells as a table of text that fits the terminal, or of markdown; the first row is the header."""
+"""Rows of cells as a table of text that fits the terminal, or of markdown; the first row is the header.
+
+By hand: rich puts no rows below their names, and its import (0.08 s) takes longer than the shortest `--help`.
+"""
 
 import re
 from collections.abc import Collection, Iterator, Sequence

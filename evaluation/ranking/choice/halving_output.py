@@ -87,19 +87,15 @@ def _round(number: int, one: Round, n: int, last: bool) -> list[str]:
     ]
     for rank, arm in enumerate(one.arms):
         goes = "dropped" if rank >= one.kept else "chosen" if last else "kept"
-        text.append(
-            f"  {_percent(arm)}{_sure(one, arm)}  lr {arm.lrs[0] if arm.lrs else math.nan:<7g} {goes:<8} {arm.model}"
-        )
+        value = f"{100 * arm.value:5.1f} %" if len(arm.values) else "diverged"
+        rate = arm.lrs[0] if arm.lrs else math.nan
+        text.append(f"  {value}{_sure(one, arm)}  lr {rate:<7g} {goes:<8} {arm.model}")
     return text
 
 
 def _sure(one: Round, arm: Arm) -> str:
     lost = f"{100 * one.regret[arm.model]:.1f}" if arm.model in one.regret else "-"
     return f"  regret {lost:>4}  best {100 * one.best.get(arm.model, 0):3.0f} %" if one.best else ""
-
-
-def _percent(arm: Arm) -> str:
-    return f"{100 * arm.value:5.1f} %" if len(arm.values) else "diverged"
 
 
 def next_command(found: Halving, data: Any, how: Mapping[str, Any]) -> str:

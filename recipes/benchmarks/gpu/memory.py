@@ -21,5 +21,5 @@ def measured(name: str, network: str, asked: Asked) -> dict[str, float]:
     size, batch = (32, 8) if asked.dry else (224, 256)
     torch.manual_seed(0)
     images, held = random_images(batch, size, asked.device), in_use(asked.device)
-    gib = memory_of(whole(name, network, images, asked), asked.device, held)
+    gib = memory_of(whole(name, network, images), asked.device, held)
     return {"batch": batch, "gib": gib, "predicted_gib": round(predicted(name, network, size, batch), 2)}

@@ -1,7 +1,8 @@
 """Section `step` of run.py: images a second and memory of whole steps, in turns with what bounds them from below."""
 
 import copy
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from gpu.jobs import Asked, Few, Job, Step, half, in_use, memory_of, random_images, seconds_in_turns
@@ -9,8 +10,7 @@ from torch import Tensor, nn
 
 import sslkit
 from sslkit import backbones
-from sslkit.runtime.compiling import GRAPHS
-from sslkit.runtime.compiling import compiled as compiled_function
+from sslkit.runtime.compiling import GRAPHS, compiled
 from sslkit.training.config import OptimizerConfig
 from sslkit.training.step import compiled_parts, make_optimizer
 
@@ -18,100 +18,68 @@ LARGE = {
     "resnet50": ("byol", "byol+dsa", "byol+guide", "simclr", "barlow_twins"),
     "vit_small_patch16_224": ("barlow_twins", "byol", "simclr", "dino", "mae"),
 }
-COMPILED = {"resnet50": "byol", "vit_small_patch16_224": "barlow_twins"}
-NARROW = ("narrow_resnet", "narrow_vit")
+BESIDE = ("student", "student and teacher", "lightly's byol, views given")
 
 
-Contestants = dict[str, tuple[Step, float]]  # steps and their GiB by name
+@dataclass(frozen=True)
+class Case:
+    """Contestants that take turns on `batch` uint8 images of `size` pixels that are on the device.
+
+    ways: a method, or `student`, forward and backward of the network on two views in one pass, and its optimiser;
+    `student and teacher`, the same and the forward of a copy; lightly's BYOL, from its modules on given views, a pass
+    for each view, as in its examples. compiled, graphs: as `trainer.compile` has it, true and reduce-overhead.
+    """
+
+    network: str
+    ways: tuple[str, ...]
+    size: int = 224
+    batch: int = 256
+    rounds: int = 3
+    each: int = 4
+
+
+CASES = {network: Case(network, (*BESIDE, *methods)) for network, methods in LARGE.items()}
+CASES |= {
+    f"{network}, compiled": Case(network, ("student", "student, compiled", name, f"{name}, compiled"))
+    for network, name in {"resnet50": "byol", "vit_small_patch16_224": "barlow_twins"}.items()
+}
+CASES |= {  # whose launches may take longer than their arithmetic
+    network: Case(network, ("student", "simclr", "simclr, compiled", "simclr, graphs"), 32, rounds=5, each=20)
+    for network in ("narrow_resnet", "narrow_vit")
+}
+DRY = {"resnet10t": Case("resnet10t", (*BESIDE, "byol", "simclr"), 32, 8, rounds=1, each=1)}
 
 
 def jobs(asked: Asked) -> dict[str, Job]:
-    if asked.dry:
-        tiny = contestants("resnet10t", ("byol", "simclr"), asked, size=32, batch=8)
-        return {"resnet10t": lambda: measured(tiny, 8, asked, rounds=1, each=1)}
-    found: dict[str, Job] = {
-        network: lambda network=network, methods=methods: measured(
-            contestants(network, methods, asked, size=224, batch=256), 256, asked, rounds=3, each=4
-        )
-        for network, methods in LARGE.items()
-    }
-    found |= {
-        f"{network}, compiled": lambda network=network, name=name: measured(
-            compiled(name, network, asked), 256, asked, rounds=3, each=4
-        )
-        for network, name in COMPILED.items()
-    }
-    found |= {
-        network: lambda network=network: measured(narrow(network, asked), 256, asked, rounds=5, each=20)
-        for network in NARROW
-    }
-    return found
+    return {name: partial(measured, case, asked) for name, case in (DRY if asked.dry else CASES).items()}
 
 
-def measured(steps: Contestants, batch: int, asked: Asked, *, rounds: int, each: int) -> dict[str, object]:
-    """Images a second, and GiB, of every contestant."""
-    seconds = seconds_in_turns(
-        {name: step for name, (step, _) in steps.items()}, asked.device, rounds=rounds, each=each
-    )
-    rates = {name: round(batch / value, 1) for name, value in seconds.items()}
-    return {"rates": rates, "gib": {name: gib for name, (_, gib) in steps.items()}, "batch": batch}
-
-
-def contestants(network: str, methods: Sequence[str], asked: Asked, *, size: int, batch: int) -> Contestants:
-    """Steps on `batch` uint8 images that are on the device, and their GiB.
-
-    student: forward and backward of the network on two views in one pass, and its optimiser. student and teacher: the
-    same, and the forward of a copy. lightly: BYOL from its modules on given views, a pass for each view, as in its
-    examples.
-    """
+def measured(case: Case, asked: Asked) -> dict[str, object]:
+    """Images a second, and the GiB that it holds at most in a step, of every contestant."""
     torch.manual_seed(0)
-    images = random_images(batch, size, asked.device)
-    ways = {
-        "student": lambda: bare(network, images, teacher=False),
-        "student and teacher": lambda: bare(network, images, teacher=True),
-        "lightly's byol, views given": lambda: lightly(network, images),
-    }
-    ways |= {name: lambda name=name: whole(name, network, images, asked) for name in methods}
-    return built(ways, asked.device)
+    images = random_images(case.batch, case.size, asked.device)
+    steps, gib = {}, {}
+    for way in case.ways:
+        held = in_use(asked.device)
+        steps[way] = built(way, case.network, images)
+        gib[way] = memory_of(steps[way], asked.device, held)
+    seconds = seconds_in_turns(steps, asked.device, rounds=case.rounds, each=case.each)
+    rates = {name: round(case.batch / value, 1) for name, value in seconds.items()}
+    return {"rates": rates, "gib": gib, "batch": case.batch}
 
 
-def compiled(name: str, network: str, asked: Asked, *, size: int = 224, batch: int = 256) -> Contestants:
-    """The student alone and a method, each as it is and as `trainer.compile` has it: networks, and views."""
-    torch.manual_seed(0)
-    images = random_images(batch, size, asked.device)
-    ways = {
-        "student": lambda: bare(network, images, teacher=False),
-        "student, compiled": lambda: bare(network, images, teacher=False, compiled=True),
-        name: lambda: whole(name, network, images, asked),
-        f"{name}, compiled": lambda: whole(name, network, images, asked, compile_as=True),
-    }
-    return built(ways, asked.device)
+def built(way: str, network: str, images: Tensor) -> Step:
+    """The step of a contestant, by its name in `Case.ways`."""
+    name, _, how = way.partition(", ")
+    compile_as = {"compiled": True, "graphs": GRAPHS}.get(how, False)
+    if name.startswith("lightly"):
+        return lightly(network, images)
+    if name.startswith("student"):
+        return bare(network, images, teacher=name.endswith("teacher"), compile_as=compile_as)
+    return whole(name, network, images, compile_as=compile_as)
 
 
-def built(ways: dict[str, Callable[[], Step]], device: torch.device) -> Contestants:
-    """Each contestant and what it holds at most in a step."""
-    found = {}
-    for name, build in ways.items():
-        held = in_use(device)
-        step = build()
-        found[name] = step, memory_of(step, device, held)
-    return found
-
-
-def narrow(network: str, asked: Asked, *, size: int = 32, batch: int = 256) -> Contestants:
-    """Steps of a small network, whose launches may take longer than its arithmetic.
-
-    compiled, graphs: as `trainer.compile` has it, true and reduce-overhead.
-    """
-    torch.manual_seed(0)
-    images = random_images(batch, size, asked.device)
-    ways = {"student": lambda: bare(network, images, teacher=False)}
-    for name, how in {"simclr": False, "simclr, compiled": True, "simclr, graphs": GRAPHS}.items():
-        ways[name] = lambda how=how: whole("simclr", network, images, asked, compile_as=how)
-    return built(ways, asked.device)
-
-
-def whole(name: str, network: str, images: Tensor, asked: Asked, *, compile_as: bool | str = False) -> Step:
+def whole(name: str, network: str, images: Tensor, *, compile_as: bool | str = False) -> Step:
     """A training step with everything: views, losses, teacher, optimiser. compile_as: the run's `trainer.compile`."""
     index = torch.arange(len(images), device=images.device)
     method = sslkit.method(name, backbone=network, image_size=images.shape[-1]).to(images.device).train()
@@ -134,13 +102,13 @@ def whole(name: str, network: str, images: Tensor, asked: Asked, *, compile_as: 
 
 def compile_networks(module: nn.Module, compile_as: bool | str) -> None:
     for owner, name in compiled_parts(module) if compile_as else ():
-        setattr(owner, name, compiled_function(getattr(owner, name), graphs=compile_as == GRAPHS))
+        setattr(owner, name, compiled(getattr(owner, name), graphs=compile_as == GRAPHS))
 
 
-def bare(network: str, images: Tensor, *, teacher: bool, compiled: bool = False) -> Step:
+def bare(network: str, images: Tensor, *, teacher: bool, compile_as: bool | str = False) -> Step:
     body = backbones.build(network, image_size=images.shape[-1], in_chans=3).to(images.device).train()
     slow = copy.deepcopy(body).requires_grad_(False) if teacher else None
-    compile_networks(body, compiled)
+    compile_networks(body, compile_as)
     optimizer = torch.optim.AdamW(body.parameters(), 1e-4, fused=images.is_cuda)
     pixels = (images.float() / 255).repeat(2, 1, 1, 1)
 

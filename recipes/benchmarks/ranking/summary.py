@@ -38,22 +38,19 @@ def summarised(
     rows = {metric: _row(metric, cells, truth, common, how) for metric in metrics}
     models = {name for column in truth.values() for name in column}
     among = {task: cells[task] for task in common}
+    everywhere = set.intersection(*(set(column) for column in among.values()))  # metrics scored on every task
+    chance = [max(truth[task].values()) - statistics.mean(truth[task].values()) for task in common]  # expected regrets
     return {
         "n_models": len(models),
         "n_tasks": len(truth),
         "mean_of": common,
         "metrics": rows,
-        "claims": [_claim(*claim, among, truth, how) for claim in CLAIMS if {*claim[:2]} <= _everywhere(among)],
+        "claims": [_claim(*claim, among, truth, how) for claim in CLAIMS if {*claim[:2]} <= everywhere],
         "ceiling": _ceiling({task: column for task, column in seeds.items() if task in common}, how),
         "reliability": _reliability(seeds, how),
-        "chance": {TAU: 0.0, "regret@1": statistics.mean(_chance_regret(truth[task]) for task in common)},
+        "chance": {TAU: 0.0, "regret@1": statistics.mean(chance)},
         "notes": sorted({note for column in cells.values() for cell in column.values() for note in cell["notes"]}),
     }
-
-
-def _everywhere(cells: Mapping[str, Scores]) -> set[str]:
-    """Metrics that were scored on every task."""
-    return set.intersection(*(set(column) for column in cells.values()))
 
 
 def _row(
@@ -142,11 +139,6 @@ def _reliability(seeds: Mapping[str, Mapping[str, list[float]]], how: Mapping[st
 
 def _means(column: Mapping[str, list[float]], seeds: slice) -> dict[str, float]:
     return {name: statistics.mean(values[seeds]) for name, values in column.items()}
-
-
-def _chance_regret(truth: Mapping[str, float]) -> float:
-    """Expected regret of a model drawn at random."""
-    return max(truth.values()) - statistics.mean(truth.values())
 
 
 def _numbers(found: Agreement) -> dict[str, Any] | None:

@@ -180,11 +180,8 @@ def _attributes(planes: Planes) -> Message:
 @cache
 def _values_of(kind: type) -> dict[str, None]:
     """The names of a class that are neither methods nor what `Planes` makes of others."""
-    return {name: None for name in dir(kind) if not _is_made(kind, name)}
-
-
-def _is_made(kind: type, name: str) -> bool:
-    return callable(getattr(kind, name)) or isinstance(getattr(Planes, name, None), property)
+    names = (name for name in dir(kind) if not callable(getattr(kind, name)))
+    return {name: None for name in names if not isinstance(getattr(Planes, name, None), property)}
 
 
 def _is_plain(value: Any) -> bool:
@@ -193,20 +190,17 @@ def _is_plain(value: Any) -> bool:
 
 def _facts(image: Image.Image, is_loaded: bool) -> Message:
     knows_exif = is_loaded or image.format not in _EXIF_BEHIND
+    tags = getattr(image, "tag_v2", {}) if image.format == "TIFF" else {}
     return {
         "mode": image.mode,
         "size": image.size,
         "format": image.format,
-        "tags": {tag: _text(image.tag_v2.get(tag)) for tag in _TAGS if tag in image.tag_v2} if _is_tiff(image) else {},
+        "tags": {tag: _text(tags.get(tag)) for tag in _TAGS if tag in tags},
         "info": {name: _text(image.info[name]) for name in ("transparency", "exif") if name in image.info},
         "palette": _palette(image),
         "orientation": _orientation(image) if knows_exif else None,
         "tile": mode_of(image.tile[0]) if getattr(image, "tile", None) else "",
     }
-
-
-def _is_tiff(image: Image.Image) -> bool:
-    return image.format == "TIFF" and hasattr(image, "tag_v2")
 
 
 def _orientation(image: Image.Image) -> int:

@@ -1,4 +1,7 @@
-"""FITS images that Pillow reads in part or otherwise: of several planes, more than 8 bits, or units of their own."""
+"""FITS images that Pillow reads in part or otherwise: of several planes, more than 8 bits, or units of their own.
+
+By hand: astropy takes 51 MB and 0.6 s of CPU to import, for the headers below.
+"""
 
 from math import nan, prod
 

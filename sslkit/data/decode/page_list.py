@@ -39,7 +39,8 @@ def pages_of(picture: Any, source: Source) -> Pages:
     if isinstance(picture, dicom.DicomPlanes):
         return _all(places) if (places := picture.places()) is not None else _in_a_row(picture.frames())
     image = getattr(picture, "_image", picture)
-    form, header = getattr(image, "format", None), getattr(image, "n_frames", 1) if _tells_frames(image) else 0
+    form = getattr(image, "format", None)
+    header = 0 if form in ("TIFF", "GIF") else getattr(image, "n_frames", 1)  # these count them, in square time
     if form == "TIFF":
         return _all(tiff.places(source))
     if form in _ONE_PAGE:
@@ -50,10 +51,6 @@ def pages_of(picture: Any, source: Source) -> Pages:
         kinds = list(_kinds_of_png(start_of(source, -1)) if form == "PNG" else _kinds_of_webp(start_of(source, -1)))
         return _in_a_row(min(header, _animated(kinds)))
     return _in_a_row(_seekable(image, header, len(start_of(source, -1))))
-
-
-def _tells_frames(image: Any) -> bool:
-    return getattr(image, "format", None) not in ("TIFF", "GIF")  # which count them, in time with their square
 
 
 def _all(places: np.ndarray) -> Pages:

@@ -1,4 +1,7 @@
-"""TIFF files: which of them Pillow reads as they are meant, and the planes of the others."""
+"""TIFF files: which of them Pillow reads as they are meant, and the planes of the others.
+
+tifffile decodes them; directories are read by hand, since a file can declare more pages than it has.
+"""
 
 import struct
 from collections.abc import Iterator

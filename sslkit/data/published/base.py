@@ -1,4 +1,7 @@
-"""The contract of a published data set: its files, labels and metric."""
+"""The contract of a published data set: its files, labels and metric.
+
+torchvision reads the sets that it has with the published splits; it tells neither what is missing nor a wrong count.
+"""
 
 import os
 from collections.abc import Callable, Mapping, Sequence

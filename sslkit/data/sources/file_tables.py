@@ -44,7 +44,7 @@ def rows_of_table(file: Path, lines: Sequence[str], label: str = "") -> Rows:
 
 def _table(file: Path, lines: Sequence[str], label: str) -> Rows:
     try:
-        reader = csv.reader(lines, delimiter=_delimiter(lines))
+        reader = csv.reader(lines, delimiter=max(",;\t", key=lines[0].count) if lines else ",")
         head = next(reader, [])
         rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except csv.Error as error:
@@ -89,11 +89,6 @@ def _rows(file: Path, lines: Sequence[int], cells: Mapping[str, Sequence[str]]) 
     if splits is None and (yes_or_no := cells.get("split by yes or no")) is not None:
         splits = [_OF_TRAIN.get(cell.strip().lower(), cell) for cell in yes_or_no]
     return Rows(paths, list(lines), cells.get("label"), splits)
-
-
-def _delimiter(lines: Sequence[str]) -> str:
-    head = lines[0] if lines else ""
-    return max(",;\t", key=head.count)
 
 
 def _columns(file: Path, head: Sequence[str], label: str) -> dict[str, int]:

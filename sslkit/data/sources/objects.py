@@ -94,7 +94,8 @@ def _are_files(source: Any) -> bool:
     """Return whether a list names image files. Raises UserError if it names folders or lists, too."""
     if not isinstance(source, (list, tuple)):
         return False
-    are = [isinstance(entry, (str, Path)) and _is_image_file(Path(entry).expanduser()) for entry in source]
+    paths = [Path(entry).expanduser() if isinstance(entry, (str, Path)) else None for entry in source]
+    are = [path is not None and path.suffix.lower() not in _NO_IMAGES and path.is_file() for path in paths]
     if any(are) and not all(are):
         first, other = source[are.index(True)], source[are.index(False)]
         raise UserError(
@@ -102,10 +103,6 @@ def _are_files(source: Any) -> bool:
             "folders alone"
         )
     return any(are)
-
-
-def _is_image_file(path: Path) -> bool:
-    return path.suffix.lower() not in _NO_IMAGES and path.is_file()
 
 
 def name_of(own: Dataset) -> str:

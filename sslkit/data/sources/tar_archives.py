@@ -1,4 +1,7 @@
-"""The members of a file of one or several tar archives, from their headers."""
+"""The members of a file of one or several tar archives, from their headers.
+
+Python's tarfile reads the headers; webdataset reads a stream alone, without the offsets that rows and a resume need.
+"""
 
 import tarfile
 from collections.abc import Iterator

@@ -112,7 +112,7 @@ def index_shards(files: ShardFiles, shards: Sequence[str], cache: Path | None) -
     file, others wait for it. A damaged shard is named in a warning, and the images before the damage are used.
     Raises UserError when the cache cannot be written, before anything is read, and for a shard that is missing.
     """
-    about = "\n".join([str(FORMAT), *map(_absolute, shards)])
+    about = "\n".join([str(FORMAT), *(name if "://" in name else os.path.abspath(name) for name in shards)])
     store = Store.open(cache, "shards-{}.npz", about, "the index of shards", npz_codec(_arrays, _members))
     with store.exclusive() as refused:
         known = store.read() or {}
@@ -120,10 +120,6 @@ def index_shards(files: ShardFiles, shards: Sequence[str], cache: Path | None) -
         if any(known.get(name) is not one for name, one in found.items()):
             store.write(found)
     return TarIndex.of(found)
-
-
-def _absolute(shard: str) -> str:
-    return shard if "://" in shard else os.path.abspath(shard)
 
 
 def _scanned(

@@ -1,4 +1,7 @@
-"""Images in .zip files: the members by the list at the file's end, each unpacked alone when it is read."""
+"""Images in .zip files: the members by the list at the file's end, each unpacked alone when it is read.
+
+By hand at a known offset: zipfile would hold the list of all members in every worker.
+"""
 
 import stat
 import struct

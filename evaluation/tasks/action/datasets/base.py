@@ -137,13 +137,16 @@ class Entry:
             raise UserError(self._missing_films(listing, missing, split, fold))
         films = present(listing, name=self.name, split=split, fold=fold)
         wrong = as_published(f"{self.name}: split {fold} ({split})", self._differences(films), counts)
-        return replace(films, note="; ".join(filter(None, (wrong, _count_missing(films, len(listing.wanted))))))
+        lost = f"{len(films.left_out)} of {len(listing.wanted)} videos missing" if films.left_out else ""
+        return replace(films, note="; ".join(filter(None, (wrong, lost))))
 
     def _locate(self, root: Path, fold: int) -> Path:
         """The folder of the data set. Raises UserError if every possible folder lacks a file."""
         wanted = self.files(fold)
         folders = [root / folder for folder in (*self.folders, "")]
-        absent = [[any_of for any_of in wanted if not _any(folder, any_of)] for folder in folders]
+        absent = [
+            [any_of for any_of in wanted if not any(is_there(folder / name) for name in any_of)] for folder in folders
+        ]
         near = min(range(len(folders)), key=lambda place: len(absent[place]))
         if not absent[near]:
             return folders[near]
@@ -210,11 +213,3 @@ def _known(option: str, value: str, known: Sequence[str]) -> None:
 def _or(any_of: Sequence[str]) -> str:
     first, *others = any_of
     return f"{first} (or {', '.join(others)})" if others else first
-
-
-def _any(folder: Path, any_of: Sequence[str]) -> bool:
-    return any(is_there(folder / name) for name in any_of)
-
-
-def _count_missing(films: Films, listed: int) -> str:
-    return f"{len(films.left_out)} of {listed} videos missing" if films.left_out else ""
