@@ -1,8 +1,7 @@
-"""How fast are views, files, rows of large sets, and metrics?
+"""How fast are views, files and metrics?
 
 python recipes/benchmarks/speed/run.py views --help      (two views of decoded images, beside lightly)
 python recipes/benchmarks/speed/run.py files --help      (JPEG files to two views, beside lightly and torchvision)
-python recipes/benchmarks/speed/run.py rows --help       (rows of 1.28 million, beside torchvision and webdataset)
 python recipes/benchmarks/speed/run.py metrics --help    (every transferability metric)
 """
 
@@ -14,4 +13,4 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from cli import dispatch
 
 if __name__ == "__main__":
-    dispatch("speed", __doc__, ("views", "files", "rows", "metrics"))
+    dispatch("speed", __doc__, ("views", "files", "metrics"))
