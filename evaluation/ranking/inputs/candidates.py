@@ -164,7 +164,7 @@ def of_models(
             head = _try(lacks, "source_probs", lambda: source_head(model, options.source, options.clusters, *how))
             if head is not None and _is_circular(head, model, judged):
                 head, lacks["source_probs"] = None, CIRCULAR
-        statistics = _try(lacks, "reference", lambda: options.reference.of(name, model, *how))
+        statistics = _try(lacks, "reference", lambda: options.reference.statistics_of(name, model, *how))
         runtime.say(f"features of {len(task):,} images of {task.name}: {name}")
         features = features_of(model, task, *how)
         made = _candidate(name, model, features, task.boxes, head, statistics, runtime)

@@ -1,7 +1,7 @@
 """PED's reference: the mean and std of each model's features on other images than the task's.
 
 reference = open_reference("imagenet", root="data")
-mean, std = reference.of(model)       # raises UserError where there is none
+mean, std = reference.statistics_of(name, model, reading, runtime)       # raises UserError where there is none
 """
 
 import json
