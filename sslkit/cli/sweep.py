@@ -22,6 +22,7 @@ from sslkit.terminal import say
 from sslkit.training import build, data, run
 from sslkit.training.config import Config
 from sslkit.training.machine import check_trainer
+from sslkit.training.settled import Settled
 from sslkit.zoo.entry import ZooEntry
 
 
@@ -62,12 +63,9 @@ def examine(configs: Sequence[Config], remembered: dict[str, Any] | None = None)
 class _Facts:
     """Facts that a run's name and state depend on.
 
-    chosen: the settings with those chosen for a new run. sized: with the size of the images alone. listing, digest: of
-    the images. init: sha256 of the initial weights; None for random ones.
+    listing, digest: of the images. init: sha256 of the initial weights; None for random ones.
     """
 
-    chosen: Config
-    sized: Config
     backbone: str
     listing: str
     digest: str
@@ -81,13 +79,10 @@ def _facts(config: Config, remembered: dict[str, Any]) -> _Facts:
 
     def facts() -> _Facts:
         opened = _once(remembered, [config.data, config.eval, learns], lambda: data.open_data(config))
-        built = build.build_method(config, opened)
+        built = build.build_method(Settled(config, build.choose(config, opened)).config, opened)
         images, recipe = opened.train, built.backbone.recipe
         init = recipe.origin and recipe.origin.sha256
-        chosen = build.settled(build.with_rate(build.with_options(config, opened), built), opened, None)
-        return _Facts(
-            chosen, build.sized(config, opened), recipe.name, images.listing, images.digest, images.decodes, init
-        )
+        return _Facts(recipe.name, images.listing, images.digest, images.decodes, init)
 
     return _once(remembered, [dataclasses.replace(config, seed=0, name=None)], facts)
 
@@ -104,13 +99,9 @@ def _as_plain(part: Any) -> Any:
 
 
 def _member(config: Config, name: str, facts: _Facts) -> Member:
-    out = Path(config.out)
-    settings = [
-        dataclasses.replace(options, seed=config.seed, name=config.name) for options in (facts.chosen, facts.sized)
-    ]
     note = None
     try:
-        mine = run.of_settings(out, name, *settings)
+        mine = run.of_settings(config)
         for folder in mine:
             if _is_done(folder, facts):
                 return Member(config, folder, "done", facts.decodes)
@@ -118,7 +109,7 @@ def _member(config: Config, name: str, facts: _Facts) -> Member:
             return Member(config, mine[0], "resume", facts.decodes)
     except UserError as error:
         note = str(error)
-    return Member(config, run.fresh(out, name), "new", facts.decodes, note)
+    return Member(config, run.fresh(Path(config.out), name), "new", facts.decodes, note)
 
 
 def _is_done(folder: Path, facts: _Facts) -> bool:

@@ -18,7 +18,6 @@ from sslkit.backbones import norm_statistics, words
 from sslkit.backbones.base import Backbone
 from sslkit.composition.method import Method, method
 from sslkit.composition.step_checks import check_batch, check_clips
-from sslkit.data.decode.fill import AUTO
 from sslkit.data.images import Images
 from sslkit.data.loader import batches_in_order, read_spaced
 from sslkit.data.mirror import is_mirrored
@@ -27,8 +26,9 @@ from sslkit.errors import UserError, nearest
 from sslkit.options import members
 from sslkit.options.members import classes, signature
 from sslkit.runtime.hardware import is_cpu, recompute
-from sslkit.training.config import OPEN, Config, filled, given
+from sslkit.training.config import Config
 from sslkit.training.data import CPU_SIZE, PUBLISHED_SIZE, Data, clean_images, withhold
+from sslkit.training.settled import NOT_GIVEN, Choice, value_at
 from sslkit.training.step import layer_rates
 from sslkit.zoo.start import start
 
@@ -50,78 +50,45 @@ def steps(config: Config, data: Data) -> int:
     return config.epochs * -(-batches(config, data) // config.trainer.accumulate)
 
 
-def with_options(config: Config, data: Data) -> Config:
-    """The settings with the method's options that are chosen by the data: crops, mirroring and teacher's momentum.
+def choose(asked: Config, data: Data, module: nn.Module | None = None) -> dict[str, Choice]:
+    """What a new run chooses of the settings that are not given, by their paths, with the reasons to be told.
 
-    Crops of at least a fifth of the area for images of at most 64 pixels, if the recipe has the papers' 8 %; a momentum
-    of 1 - 8 / steps for an objective with momentum=None, from 0.9 to 0.996.
+    The network; views of files of a size that the machine finishes; a higher learning rate for a new narrow_resnet, if
+    batches are not small; crops of at least a fifth of the area for images of at most 64 pixels, if the recipe has the
+    papers' 8 %; no mirror images where these are of another class; a teacher's momentum of 1 - 8 / steps, from 0.9 to
+    0.996, for an objective with momentum=None; and the scale of the images as it was found.
+    module: of `sslkit.pretrain`.
     """
-    chosen, name = {}, config.method_name
-    if signature(name)["objective"].get("momentum", 0) is None:
+    objective, scale = classes(asked.method_name)["objective"], data.train.scale
+    network = _network(asked, objective, data) if asked.init is None and module is None else None
+    found = {"backbone": Choice(network), "optimizer.lr": _rate(asked, network)}
+    if data.image_size <= SMALL and data.clips is None and objective.views.has_papers_scale():
+        share = f"crops from {100 * SMALL_SCALE[0]:g} % of the area for small images"
+        found["method.views.scale"] = Choice(list(SMALL_SCALE), share)
+    if data.train.native_size is None and data.clips is None:
+        finishes = f"{CPU_SIZE} px, which a CPU finishes (as published: image_size={PUBLISHED_SIZE})"
+        found["image_size"] = Choice(data.image_size, finishes if data.image_size == CPU_SIZE else "")
+    if not is_mirrored(asked.mirror, data.train.classes, str(asked.data.source)):
+        found["method.views.flip"] = Choice(0.0, "no mirror images")
+    if signature(asked.method_name)["objective"].get("momentum", 0) is None:
         least, most = MOMENTA
-        chosen["objective", "momentum"] = min(most, max(least, round(1 - MEMORY / max(1, steps(config, data)), 3)))
-    views = classes(name)["objective"].views
-    if data.image_size <= SMALL and data.clips is None and views.has_papers_scale():
-        chosen["views", "scale"] = list(SMALL_SCALE)
-    if not is_mirrored(config.mirror, data.train.classes, str(config.data.source)):
-        chosen["views", "flip"] = 0.0
-    return filled(config, chosen)
+        momentum = min(most, max(least, round(1 - MEMORY / max(1, steps(asked, data)), 3)))
+        told = f"teacher's momentum {momentum:g} for the run's length"
+        found["method.objective.momentum"] = Choice(momentum, told)
+    range = scale.range and [int(value) if value.is_integer() else value for value in scale.range]
+    found |= {"range": Choice(range), "opacity": Choice(scale.opacity), "fill": Choice(scale.fill)}
+    chosen = {path: choice for path, choice in found.items() if choice.value is not None}
+    return {path: choice for path, choice in chosen.items() if value_at(asked, path) in NOT_GIVEN}
 
 
-def with_rate(config: Config, method: Method) -> Config:
-    """The settings with a learning rate: more for a narrow_resnet from random weights, if batches are not small."""
-    if config.optimizer.lr is not None:
-        return config
-    recipe, rate = method.backbone.recipe, RATE
-    own = recipe.name == NARROW and recipe.origin is None
-    if own and config.optimizer.name == "adamw" and config.optimizer.lr_scaling == "none":
-        rate = max(RATE, float(f"{NARROW_RATE * min(1, sqrt(config.batch_size / NARROW_BATCH)):.2g}"))
-    return replace(config, optimizer=replace(config.optimizer, lr=rate))
-
-
-def chosen_line(asked: Config, config: Config) -> list[str]:
-    """A line on what was chosen; empty if nothing was. asked: the settings that were given."""
-    known = {path: given(config, path) for path in OPEN if given(asked, path) is None}
-    scale, momentum = known.get(("views", "scale")), known.get(("objective", "momentum"))
-    is_own = asked.optimizer.lr is None and config.optimizer.lr != RATE
-    parts = [f"learning rate {config.optimizer.lr:g} for {NARROW}"] if is_own else []
-    parts += [f"crops from {100 * scale[0]:g} % of the area for small images"] if scale else []
-    if asked.image_size is None and config.image_size == CPU_SIZE:
-        parts.append(f"{CPU_SIZE} px, which a CPU finishes (as published: image_size={PUBLISHED_SIZE})")
-    parts += ["no mirror images"] if known.get(("views", "flip")) == 0 else []
-    parts += [f"teacher's momentum {momentum:g} for the run's length"] if momentum else []
-    return [f"chosen    {'; '.join(parts)}"] if parts else []
-
-
-def sized(config: Config, data: Data) -> Config:
-    """The config with `image_size` set, where it depends on the machine, as that of files does."""
-    if data.train.native_size is not None or data.clips is not None:
-        return config
-    return replace(config, image_size=data.image_size)
-
-
-def settled(config: Config, data: Data, begun: Config | None) -> Config:
-    """The config with the scale of the images set, where it is not: to that of a run, or as it was found.
-
-    Also `sized`. begun: the settings of the run to continue, None for a new one.
-    """
-    config = sized(config, data)
-    known = config.scale if begun is None else config.scale.or_else(begun.scale)
-    scale = known.or_else(data.train.scale)
-    range = None if scale.range is None else [int(value) if value.is_integer() else value for value in scale.range]
-    found = {"range": range, "opacity": scale.opacity, "fill": AUTO if scale.fill is None else scale.fill}
-    return replace(config, **found)
-
-
-def rescale(data: Data, config: Config) -> bool:
-    """Read the stored values by the settings' scale, that of a run to go on with; True if it differs."""
-    scale = config.scale.or_else(data.train.scale).within(data.train.scale)
-    if scale == data.train.scale:
-        return False
-    judged = [part.images for part in (data.bank, data.query) if part is not None]
-    for images in {id(one): one for one in (data.train, *judged)}.values():
-        images.rescale(scale)
-    return True
+def _rate(asked: Config, network: str | None) -> Choice:
+    """The learning rate of this network, from random weights; None: one that is given."""
+    optimizer = asked.optimizer
+    if network == NARROW and optimizer.name == "adamw" and optimizer.lr_scaling == "none":
+        rate = float(f"{NARROW_RATE * min(1, sqrt(asked.batch_size / NARROW_BATCH)):.2g}")
+        if rate > RATE:
+            return Choice(rate, f"learning rate {rate:g} for {NARROW}")
+    return Choice(RATE)
 
 
 def check_parts(config: Config) -> None:
@@ -193,9 +160,11 @@ def check_shares(config: Config, built: Method) -> None:
 
 def _network(config: Config, objective: type, data: Data) -> str:
     """The network's name; on a CPU `auto` is a smaller one than as published, which finishes."""
-    if config.backbone != "auto" or data.clips is not None or not is_cpu(config.device):
+    if config.backbone != "auto":
         return config.backbone
-    return cpu_default(objective.families[0], data.image_size)
+    if data.clips is None and is_cpu(config.device):
+        return cpu_default(objective.families[0], data.image_size)
+    return backbones.default(objective.families[0], data.image_size, getattr(data.train, "frames", None))
 
 
 def cpu_default(family: str, image_size: int) -> str:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch.utils.data import Dataset
@@ -17,11 +17,6 @@ from sslkit.runtime.context import Computing
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 LEAST_POINTS = 5  # images of a t-SNE
-OPEN = (
-    ("objective", "momentum"),
-    ("views", "scale"),
-    ("views", "flip"),
-)  # options of a method that may be left open, as optimizer.lr
 SHORT = {"data": "source", "optimizer": "name", "method": "name"}  # {"data": X} is {"data": {"source": X}}
 
 
@@ -209,31 +204,6 @@ def _grouped(given: Mapping[str, Any]) -> dict[str, Any]:
     }
     apart = [key for key in ("data", "optimizer") if key in groups and not isinstance(groups[key], Mapping)]
     return groups | {key: {SHORT[key]: groups[key]} for key in apart}
-
-
-def given(config: Config, path: tuple[str, str]) -> Any:
-    """The value of a method's option; None where it is not given."""
-    part, name = path
-    return (config.method_options().get(part) or {}).get(name)
-
-
-def filled(config: Config, values: Mapping[tuple[str, str], Any]) -> Config:
-    """The settings with these options of the method where they are not given; None leaves them open."""
-    values = {path: value for path, value in values.items() if value is not None and given(config, path) is None}
-    if not values:
-        return config
-    method = {"name": config.method_name, **config.method_options()}
-    for (part, name), value in values.items():
-        method[part] = {**(method.get(part) or {}), name: value}
-    return replace(config, method=method)
-
-
-def as_in(config: Config, run: Config) -> Config:
-    """The settings with those that are not given taken from a run, which may be older than the choices of `build`."""
-    config = filled(config, {path: given(run, path) for path in OPEN})
-    if config.optimizer.lr is None:
-        config = replace(config, optimizer=replace(config.optimizer, lr=run.optimizer.lr))
-    return config
 
 
 def _check(config: Config) -> None:

@@ -30,8 +30,8 @@ from sslkit.runtime.requeue import JOB, handlers, is_requeued
 from sslkit.runtime.waiting import together
 from sslkit.terminal import say
 from sslkit.training import build, run
-from sslkit.training.config import Config, as_in, asked_for
-from sslkit.training.data import Data, open_data, rows_to_learn
+from sslkit.training.config import Config, asked_for
+from sslkit.training.data import Data, images_of, open_data, rows_to_learn
 from sslkit.training.estimate import announce_cost
 from sslkit.training.finish import Newest, finish
 from sslkit.training.loading import Unreadable, load, to_device
@@ -39,6 +39,7 @@ from sslkit.training.machine import check_trainer, compiled_networks, computed, 
 from sslkit.training.monitor import History, Monitor
 from sslkit.training.pictures import save_views
 from sslkit.training.quick_evaluation import judge, of_start
+from sslkit.training.settled import Settled
 from sslkit.training.step import Pretraining, Progress, make_optimizer, make_schedule, peak_lr
 from sslkit.training.summary import announce
 from sslkit.zoo.entry import ZooEntry
@@ -73,32 +74,30 @@ def pretrain(
     is computed.
     """
     module = None if isinstance(backbone, str) else backbone
-    config, own = asked_for(config, settings if backbone is module else {**settings, "backbone": backbone})
-    if config.resume and (entry := run.done(config, own)) is not None:
-        return entry
-    build.check_parts(config)
-    if not config.dry:
-        check_trainer(config)
+    asked, own = asked_for(config, settings if backbone is module else {**settings, "backbone": backbone})
+    begun = run.to_resume(asked) if asked.resume or _is_requeued(asked) else None
+    settled = begun and begun.settled
+    config = settled.config if settled else asked
+    if begun and run.finished(begun.folder):
+        return run.entry_of(begun.folder, lambda: images_of(config, own))
+    build.check_parts(asked)
+    if not asked.dry:
+        check_trainer(asked)
         warn_of_trained(module)
     data = open_data(config, own)
-    asked, config = config, build.with_options(config, data)
-    model = build.build_method(config, data, module)
-    if config.dry:
+    settled = settled or Settled(asked, build.choose(asked, data, module))
+    model = build.build_method(settled.config, data, module)
+    if asked.dry:
         from sslkit.training.dry import announce as announce_dry  # what a run does not need
 
         if processes.is_main():
-            announce_dry(config, data, model)
+            announce_dry(settled.config, data, model)
         return None
     _ = data.train.listing  # refuse a file that has gone before a folder is made
-    config, folder, resumed = _started(asked, build.with_rate(config, model), data, model)
-    if config.resume and run.finished(folder):
-        return run.entry_of(folder, lambda: data.train)
-    is_rescaled = build.rescale(data, config)
-    if is_rescaled or config.method_options() != build.with_options(asked, data).method_options():  # an older run's
-        model = build.build_method(config, data, module)
+    folder, checkpoint = _place(begun, settled, model)
     if module is not None:
         _TRAINED.add(module)
-    return train(config, data, model, folder, resumed, asked)
+    return train(settled, data, model, folder, checkpoint)
 
 
 def warn_of_trained(module: nn.Module | None) -> None:
@@ -110,41 +109,29 @@ def warn_of_trained(module: nn.Module | None) -> None:
         )
 
 
-def _started(asked: Config, config: Config, data: Data, model: Method) -> tuple[Config, Path, Path | None]:
-    """The settled config, the run's folder, and the checkpoint to go on from, None for a new run.
-
-    asked: the settings as given. config: with those chosen for a new run.
-    """
-    out = Path(config.out)
-    name = run.base_name(config, model.backbone.recipe.name)
-    chosen = build.settled(config, data, None)
-    sized = build.sized(asked, data)
-    if config.resume or (JOB in os.environ and is_requeued() and _is_stopped(out, name, chosen, sized)):
-        folder, checkpoint = run.to_resume(out, name, chosen, sized)
-        begun = run.settings_of(folder)
-        config = build.settled(config if begun is None else as_in(asked, begun), data, begun)
-        if checkpoint is None and processes.is_main() and not run.finished(folder):
-            run.create(folder, config)  # nothing was saved: config.yaml may be missing
-        return config, folder, checkpoint
-    return chosen, run.begin(out, name, chosen) if processes.is_main() else run.fresh(out, name), None
+def _is_requeued(asked: Config) -> bool:
+    """Return whether this is a job of Slurm that goes on with a run of its own."""
+    return JOB in os.environ and is_requeued() and not all(map(run.finished, run.of_settings(asked)[:1]))
 
 
-def _is_stopped(out: Path, name: str, *configs: Config) -> bool:
-    """Return whether the newest run of these settings has not finished."""
-    mine = run.of_settings(out, name, *configs)
-    return bool(mine) and not run.finished(mine[0])
+def _place(begun: run.Begun | None, settled: Settled, model: Method) -> tuple[Path, Path | None]:
+    """The run's folder, and the checkpoint to go on from, None for a new run."""
+    if begun is None:
+        out, name = Path(settled.asked.out), run.base_name(settled.asked, model.backbone.recipe.name)
+        return run.begin(out, name, settled) if processes.is_main() else run.fresh(out, name), None
+    if begun.checkpoint is None and processes.is_main():
+        run.create(begun.folder, settled)  # nothing was saved: config.yaml may be missing
+    return begun.folder, begun.checkpoint
 
 
-def train(
-    config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None, asked: Config
-) -> ZooEntry | None:
-    """Train `method` on `data` in `folder`, from `checkpoint` if there is one. asked: the settings as given.
+def train(settled: Settled, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> ZooEntry | None:
+    """Train `method` on `data` in `folder`, from `checkpoint` if there is one.
 
     Raises KeyboardInterrupt, with the way to go on, when a signal stops it.
     """
     try:
         with own_folder(folder, "trains in") if processes.is_main() else nullcontext():
-            return _train(config, data, method, folder, checkpoint, asked)
+            return _train(settled, data, method, folder, checkpoint)
     except KeyboardInterrupt as stop:
         raise KeyboardInterrupt(f"stopped; {how_to_go_on(folder)}") from stop
     except SystemExit as stop:
@@ -153,13 +140,12 @@ def train(
         raise
 
 
-def _train(
-    config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None, asked: Config
-) -> ZooEntry | None:
+def _train(settled: Settled, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> ZooEntry | None:
+    config = settled.config
     processes.quiet()
     if processes.is_main():
         sweep(folder)
-    announce(config, data, method, folder, checkpoint, asked)
+    announce(settled, data, method, folder, checkpoint)
     if processes.is_main() and checkpoint is None:
         announce_cost(config, data, method)
     loader = partial(load, config, rows_to_learn(config, data, method, whole=method.needs_images))
@@ -188,7 +174,7 @@ def _train(
     with explained(demand(config, data), folder, loop):
         content.wait()
         seen = {"before": start.judged, "history": history, "unreadable": unreadable.paths}
-        return finish(config, data, method, folder, **seen, computed=computed(loop, config), asked=asked)
+        return finish(config, data, method, folder, **seen, computed=computed(loop, config), asked=settled.asked)
 
 
 @dataclass

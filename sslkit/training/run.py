@@ -2,8 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from sslkit.files.writing import check_name, sweep, write_text
 from sslkit.options.members import fill_options
 from sslkit.runtime import checkpoint, processes
 from sslkit.terminal import say
-from sslkit.training.config import Config, as_in
-from sslkit.training.data import images_of
+from sslkit.training.config import Config
+from sslkit.training.settled import Settled
 from sslkit.zoo import card
 from sslkit.zoo.entry import CARD, ZooEntry
 
@@ -38,6 +38,7 @@ MAY_CHANGE_INSIDE = (
     "log_every",
 )
 JUDGES = ("k", "max_images")  # of eval, which the accuracies of all epochs share
+UNNAMED = r"[^\w.+-]+"  # what no name of a run has
 HOOKS = {"Start": ("judged", "digest"), "History": ("rows", "seconds", "terms", "pending"), "Unreadable": ("paths",)}
 
 
@@ -45,8 +46,13 @@ def base_name(config: Config, backbone: str) -> str:
     """`byol+dsa-fashion_mnist-narrow_resnet-e6-s0`, or the name from the config."""
     if config.name is not None:
         return check_name(config.name, "name")
-    parts = (config.method_name, _data_name(config), backbone, f"e{config.epochs}", f"s{config.seed}")
-    return re.sub(r"[^\w.+-]+", "_", "-".join(parts))
+    return re.sub(UNNAMED, "_", backbone).join(_around_network(config))
+
+
+def _around_network(config: Config) -> list[str]:
+    """What stands before and after the network in the name of a run."""
+    parts = f"{config.method_name}-{_data_name(config)}-", f"-e{config.epochs}-s{config.seed}"
+    return [re.sub(UNNAMED, "_", part) for part in parts]
 
 
 def _data_name(config: Config) -> str:
@@ -56,71 +62,73 @@ def _data_name(config: Config) -> str:
     return name_of_tables(config.data.source) or Path(config.data.folder).stem or "data"
 
 
-def _numbers(out: Path, name: str) -> dict[int, Path]:
-    """The folders NAME, NAME-2, NAME-3, ..., oldest first; NAME-2 may be another run, that was named so."""
-    pattern = re.compile(re.escape(name) + r"(?:-(\d+))?")
+def _numbered(out: Path, pattern: str) -> list[tuple[int, str, Path]]:
+    """The folders NAME, NAME-2, NAME-3, ..., oldest first, each with its number and NAME, which the pattern matches."""
+    named = re.compile(rf"({pattern})(?:-(\d+))?")
     try:
-        found = [(int(m[1] or 1), p) for p in out.glob("*") if p.is_dir() and (m := pattern.fullmatch(p.name))]
+        matches = [(named.fullmatch(path.name), path) for path in out.glob("*") if path.is_dir()]
     except OSError as error:  # a name too long, a folder without read permission
         raise UserError(f"cannot look into out={out}: {error.strerror}; choose another folder") from error
-    return dict(sorted(found))
+    return sorted((int(match[2] or 1), match[1], path) for match, path in matches if match)
 
 
-def _is_called(folder: Path, name: str) -> bool:
-    """Return whether a folder NAME or NAME-2 is a run that was to have the name; True if its config.yaml is damaged."""
-    if folder.name == name:
-        return True
-    try:
-        begun = settings_of(folder)
-    except UserError:
-        return True
-    return begun is None or begun.name in (None, name)
+def of_name(config: Config) -> list[Path]:
+    """The runs that have the name of these settings, newest first; NAME-2 may be another run, that was named so.
+
+    In a name that was not given the network may be any: it may have been chosen. A run whose config.yaml is damaged is
+    one of them.
+    """
+    own = re.escape(base_name(config, "")) if config.name else r"[\w.+-]+".join(map(re.escape, _around_network(config)))
+    found = []
+    for _, name, folder in reversed(_numbered(Path(config.out), own)):
+        try:
+            begun = settings_of(folder)
+        except UserError:
+            begun = None
+        is_called = begun is None or folder.name == name or begun.asked.name in (None, name)
+        if is_called and (begun is None or config.name or _data_name(begun.asked) == _data_name(config)):
+            found.append(folder)
+    return found
 
 
-def of_name(out: Path, name: str) -> list[Path]:
-    """The runs of this name, newest first."""
-    return [folder for folder in reversed(_numbers(out, name).values()) if _is_called(folder, name)]
+def of_settings(asked: Config) -> list[Path]:
+    """The runs that these settings may continue, newest first: those begun with the same, else those that they fit.
 
-
-def of_settings(out: Path, name: str, *configs: Config) -> list[Path]:
-    """The runs of this name with the settings of the first of `configs` that any has, newest first.
-
-    Several, since settings as they were given fit runs with any choice of what was not given.
+    What is not given now fits any choice of a run.
     Raises UserError for a damaged config.yaml of one that is newer.
     """
-    runs = of_name(out, name)
-    return next(filter(None, (_fitting(runs, config) for config in configs)), [])
-
-
-def _fitting(runs: Iterable[Path], config: Config) -> list[Path]:
-    found: list[Path] = []
-    for folder in runs:
+    fitting, same = [], []
+    for folder in of_name(asked):
         try:
-            found += [] if changed(folder, config) else [folder]
+            begun = settings_of(folder)
         except UserError:
-            if not found:
+            if not fitting:
                 raise
-    return found
+            continue
+        if begun is None or not differences(begun.config, begun.of(asked).config):
+            fitting.append(folder)
+            same += [] if begun is None or differences(begun.asked, asked) else [folder]
+    return same or fitting
 
 
 def fresh(out: Path, name: str) -> Path:
     """A folder that does not exist yet, so that nothing is overwritten."""
-    last = max(_numbers(out, name), default=0)
+    last = max((number for number, _, _ in _numbered(out, re.escape(name))), default=0)
     return out / (f"{name}-{last + 1}" if last else name)
 
 
-def begin(out: Path, name: str, config: Config) -> Path:
+def begin(out: Path, name: str, settled: Settled) -> Path:
     """Make a folder of this name that no other run has, not even one that starts now; see `create`."""
     while True:
         folder = fresh(out, name)
         try:
-            create(folder, config, exist_ok=False)
+            create(folder, settled, exist_ok=False)
         except FileExistsError:
             continue
         return folder
 
 
-def create(folder: Path, config: Config, *, exist_ok: bool = True) -> None:
+def create(folder: Path, settled: Settled, *, exist_ok: bool = True) -> None:
     """Make the folder and write config.yaml into it, so that a folder that is not writable fails before training.
 
     Raises UserError, and FileExistsError for a folder that exists if it must not.
@@ -134,38 +142,41 @@ def create(folder: Path, config: Config, *, exist_ok: bool = True) -> None:
         if isinstance(error, FileExistsError) and folder.is_dir():
             raise
         raise UserError(f"cannot make the run folder {folder}: {error.strerror}; choose another with out=") from error
-    write_text(folder / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
+    write_text(folder / "config.yaml", yaml.safe_dump(settled.to_dict(), sort_keys=False))
 
 
-def to_resume(out: Path, name: str, *configs: Config) -> tuple[Path, Path | None]:
-    """The folder to continue and its checkpoint, None if the run stopped before the first one.
+@dataclass(frozen=True)
+class Begun:
+    """A run to go on with. settled: its settings, with what is given now; checkpoint: both None if it wrote none."""
 
-    Of several runs the newest with the settings of `configs`, see `of_settings`. A damaged checkpoint is replaced by
-    the one before it, with a warning.
+    folder: Path
+    settled: Settled | None
+    checkpoint: Path | None
+
+
+def to_resume(asked: Config) -> Begun:
+    """The newest run that these settings continue, see `of_settings`.
+
+    A damaged checkpoint is replaced by the one before it, with a warning.
     Raises UserError if there is no such run, if all were started with other settings, and if config.yaml or all
     checkpoints are damaged.
     """
-    runs = of_name(out, name)
+    runs = of_name(asked)
     if not runs:
-        raise UserError(f"resume=true, but there is no run {out / name}; start it without resume=true")
-    folder, config = (of_settings(out, name, *configs) or runs)[0], configs[-1]
-    check_same(folder, config)
-    if finished(folder):
-        return folder, None
-    whole, note = checkpoint.newest_whole(folder, HOOKS)
+        where = Path(asked.out, asked.name or "...".join(_around_network(asked)))
+        raise UserError(f"resume=true, but there is no run {where}; start it without resume=true")
+    folder = (of_settings(asked) or runs)[0]
     begun = settings_of(folder)
+    settled = begun and begun.of(asked)
+    _refuse(folder, differences(begun.config, settled.config) if begun else {})
+    whole, note = (None, None) if finished(folder) else checkpoint.newest_whole(folder, HOOKS)
     if whole is not None and begun is not None:
-        before, now = begun.eval, config.eval
+        before, now = begun.asked.eval, asked.eval
         other = {f"eval.{name}": (getattr(before, name), getattr(now, name)) for name in JUDGES}
         _refuse(folder, {name: (a, b) for name, (a, b) in other.items() if a != b})
     if note and processes.is_main():
         say.warning(f"warning: {note}")
-    return folder, whole
-
-
-def check_same(folder: Path, config: Config) -> None:
-    """Raises UserError for a run with other settings, which it names, and for a damaged config.yaml."""
-    _refuse(folder, changed(folder, config))
+    return Begun(folder, settled, whole)
 
 
 def _refuse(folder: Path, other: dict[str, tuple[object, object]]) -> None:
@@ -174,24 +185,15 @@ def _refuse(folder: Path, other: dict[str, tuple[object, object]]) -> None:
         raise UserError(f"{folder} was started with other settings ({told}); give the same, or drop resume=true")
 
 
-def settings_of(folder: Path) -> Config | None:
+def settings_of(folder: Path) -> Settled | None:
     """The settings of a run, None if it has written none. Raises UserError for a damaged config.yaml."""
     written = folder / "config.yaml"
     return settings_in(written) if os.path.lexists(written) else None
 
 
-def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
-    """The settings that affect the weights and differ from those of the run: {name: (old, new)}.
-
-    What was not said of the method has its default. A scale of the images that was not said is the run's, as is what
-    `sslkit.training.build` chooses.
-    Raises UserError for a damaged config.yaml.
-    """
-    settings = settings_of(folder)
-    if settings is None:
-        return {}
-    before, now = settings.to_dict(), as_in(config, settings).to_dict()
-    now |= {name: before[name] for name in unsaid(config)}
+def differences(first: Config, second: Config) -> dict[str, tuple[object, object]]:
+    """The settings that affect the weights and differ: {name: (first, second)}. What is not said has its default."""
+    before, now = first.to_dict(), second.to_dict()
     before["method"], now["method"] = fill_options(before["method"]), fill_options(now["method"])
     other = {k: (before[k], now[k]) for k in now if k not in MAY_CHANGE and _plain(before[k]) != _plain(now[k])}
     if "method" in other and before["method"]["name"] == now["method"]["name"]:
@@ -199,11 +201,6 @@ def changed(folder: Path, config: Config) -> dict[str, tuple[object, object]]:
     for group in [name for name, (a, b) in other.items() if name != "method" and isinstance(a, dict)]:
         other |= _apart(group, *other.pop(group))
     return other
-
-
-def unsaid(config: Config) -> list[str]:
-    """The settings of the images' scale that are not given."""
-    return [name for name, value in vars(config.scale).items() if value is None]
 
 
 def _apart(path: str, before: Any, now: Any) -> dict[str, tuple[object, object]]:
@@ -216,25 +213,25 @@ def _apart(path: str, before: Any, now: Any) -> dict[str, tuple[object, object]]
     return found
 
 
-def settings_in(path: Path) -> Config:
+def settings_in(path: Path) -> Settled:
     """The settings in a config.yaml. Raises UserError, with the file and the fault, for a damaged one."""
     mend = "put the file back as it was, or start a new run without resume=true"
     try:
-        given = yaml.safe_load(regular(path).read_text(encoding="utf-8"))
+        content = yaml.safe_load(regular(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}; {mend}") from error
     except Exception as error:  # PyYAML raises any class for invalid tags and dates
         said = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"{path} is damaged: {said}; {mend}") from error
-    if not isinstance(given, dict):
-        raise UserError(f"{path} is damaged: it holds {type(given).__name__}, not a mapping of settings; {mend}")
+    if not isinstance(content, dict):
+        raise UserError(f"{path} is damaged: it holds {type(content).__name__}, not a mapping of settings; {mend}")
     try:
-        config = Config.from_mapping(given)
+        settled = Settled.from_dict(content)
     except UserError as error:
         raise UserError(f"{path}: {error}; {mend}") from error
-    if config.optimizer.lr is None:  # a run writes the rate that it has chosen
+    if settled.config.optimizer.lr is None:  # a run writes the rate that it has chosen
         raise UserError(f"{path} is damaged: it has no optimizer.lr; {mend}")
-    return config
+    return settled
 
 
 def _plain(value: object) -> object:
@@ -247,29 +244,6 @@ def finished(folder: Path) -> bool:
         return not card.read_card(folder / CARD).get("missing")
     except UserError:
         return (folder / CARD).is_file()
-
-
-def done(config: Config, own: Any = None) -> ZooEntry | None:
-    """The entry of the run that `name` names, if it is finished; None for any other, and for a run without a name.
-
-    None also where several runs have these settings, or the size of the images was chosen: data and network tell which
-    run is meant. No network is built and no data to judge by is opened. own: see `data.open_data`.
-    Raises UserError for other settings and as `entry_of` does.
-    """
-    if not config.name:  # it is named by its network
-        return None
-    out, name = Path(config.out), base_name(config, "")
-    runs = of_name(out, name)
-    mine = of_settings(out, name, config)
-    if not runs or len(mine) > 1 or not finished(folder := (mine or runs)[0]):
-        return None
-    begun = settings_of(folder)
-    if config.image_size is None and begun is not None and begun.image_size is not None:
-        return None
-    check_same(folder, config)
-    if begun is not None:
-        config = replace(config, **{name: getattr(begun, name) for name in unsaid(config)})
-    return entry_of(folder, lambda: images_of(config, own))
 
 
 def entry_of(folder: Path, images: Callable[[], Images]) -> ZooEntry:

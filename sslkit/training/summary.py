@@ -17,11 +17,12 @@ from sslkit.runtime import processes
 from sslkit.runtime.hardware import precision
 from sslkit.terminal import say
 from sslkit.terminal.say import columns, counted, printable, words
-from sslkit.training.build import batches, chosen_line, cpu_default, steps
+from sslkit.training.build import batches, cpu_default, steps
 from sslkit.training.config import Config
 from sslkit.training.data import Data
 from sslkit.training.machine import reading, shared, uncompiled
 from sslkit.training.quick_evaluation import harm, of_largest_class
+from sslkit.training.settled import Settled
 from sslkit.training.step import images_of_step, peak_lr
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
 
@@ -33,10 +34,11 @@ BELOW = " " * 14  # a label of the last lines
 PICTURES = ("views.png", "loss.png", "embedding.png")
 
 
-def announce(config: Config, data: Data, method: Method, folder: Path, checkpoint: Path | None, asked: Config) -> None:
-    """Print the first lines of a run: method, data and every choice made automatically. asked: settings as given."""
+def announce(settled: Settled, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> None:
+    """Print the first lines of a run: method, data and every choice made automatically."""
     if not processes.is_main():
         return
+    config, asked = settled.config, settled.asked
     body = method.backbone
     train = data.train
     use = "to learn from" if method.objective.needs_labels else "only to evaluate"
@@ -53,13 +55,14 @@ def announce(config: Config, data: Data, method: Method, folder: Path, checkpoin
         f"data      {config.data.source}: {len(train):,} {data.unit}, {size}, {labels}",
         *_clips(data),
         *_init(method),
-        f"backbone  {body.recipe.name}{_chosen(config, method, data)}: {parameters:.2f} M parameters, "
+        f"backbone  {body.recipe.name}{_chosen(asked, method, data)}: {parameters:.2f} M parameters, "
         f"{body.width} features, stem {body.recipe.stem}",
         f"training  {_training(config, data, count)}",
         *reading(config, data),
         f"{config.optimizer.name:<9} {_optimizer(config, count)}",
     ]
-    lines += chosen_line(asked, config)
+    reasons = [choice.reason for choice in settled.chosen.values() if choice.reason]
+    lines += [f"chosen    {'; '.join(reasons)}"] if reasons else []
     lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
     lines += [f"note      {body.unseen} (image_size)"] if body.unseen else []
     lines += [*_oversized(config, method, data), *_few(config, data), *_harsh(config, method, asked)]
@@ -111,13 +114,13 @@ def _accumulated(config: Config, batches: int, images: int) -> str:
     return f"{told}, the last of an epoch of {left * config.batch_size}" if left else told
 
 
-def _chosen(config: Config, method: Method, data: Data) -> str:
+def _chosen(asked: Config, method: Method, data: Data) -> str:
     """A note if the network was chosen automatically."""
     family, size, frames = method.objective.families[0], data.image_size, method.backbone.frames
     fitting = backbones.default(family, size, frames)
     smaller = None if frames else cpu_default(family, size)
     name = method.backbone.recipe.name
-    if config.backbone != "auto" or config.init or name not in (fitting, smaller):
+    if asked.backbone != "auto" or asked.init or name not in (fitting, smaller):
         return ""
     published = "" if name == fitting else f" on a CPU; as published backbone={fitting}"
     return f" (for {parse(method.name)[0]} at {size} px{published})"

@@ -48,16 +48,18 @@ def test_a_single_name_with_a_side_is_only_said(told: list[str]) -> None:
 def test_the_views_of_a_training_obey(mirror: bool | None, flip: float | None, tmp_path: Path) -> None:
     from sslkit.training import build
     from sslkit.training.data import open_data
+    from sslkit.training.settled import Settled
 
     folder = tmp_path / f"arrows {mirror}"
     for number, side in enumerate(4 * ("left", "right")):
         (folder / side).mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (40, 40), (9 * number, 80, 80)).save(folder / side / f"{number}.png")
     data = {"data": {"source": str(folder)}, "mirror": mirror, "batch_size": 4}
-    config = Config.from_mapping({"method": "simclr", "optimizer": {"lr": 0.1}, **data})
-    chosen = build.with_options(config, open_data(config))
+    asked = Config.from_mapping({"method": "simclr", "optimizer": {"lr": 0.1}, **data})
+    settled = Settled(asked, build.choose(asked, open_data(asked)))
+    chosen = settled.config
     assert (chosen.method_options().get("views") or {}).get("flip") == flip
     views = sslkit.method("simclr", backbone="narrow_resnet", image_size=32, views=chosen.method_options().get("views"))
     assert {view.flip for view in views.recipe.each()} == {0.5 if flip is None else flip}
-    lines = build.chosen_line(config, chosen)
-    assert any("no mirror images" in line for line in lines) == (flip == 0)
+    reasons = [choice.reason for choice in settled.chosen.values()]
+    assert ("no mirror images" in reasons) == (flip == 0)

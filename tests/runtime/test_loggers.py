@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-import yaml
 from pytorch_lightning import loggers as lightning
 from pytorch_lightning.loggers import Logger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -17,6 +16,7 @@ from sslkit.errors import UserError
 from sslkit.runtime import loggers
 from sslkit.training import pretrain
 from sslkit.training.config import Config
+from sslkit.training.run import settings_of
 
 
 class Tracker(Logger):
@@ -72,7 +72,7 @@ def test_a_tracker_gets_the_settings_and_every_row_of_metrics_csv(small_run, tra
     entry = sslkit.pretrain(logging(small_run, "wandb", name="x", epochs=1))
     (one,) = tracker.made
     assert one.options == {"name": "x", "project": "sslkit", "save_dir": entry.folder, "id": None}
-    assert one.settings == [yaml.safe_load((entry.folder / "config.yaml").read_text())]
+    assert one.settings == [settings_of(entry.folder).config.to_dict()]
     assert [step for step, _ in one.rows] == [1, 2, 3, 3] and one.finished == 1
     assert {"loss", "lr", "align"} <= one.rows[0][1].keys() and "knn" in one.rows[-1][1]
     assert not one.failed and (entry.folder / "metrics.csv").is_file() and not list(entry.folder.glob("events*"))

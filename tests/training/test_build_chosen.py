@@ -4,36 +4,41 @@ import pytest
 
 import sslkit
 from sslkit.training import build
-from sslkit.training.config import Config, as_in, given
+from sslkit.training.config import Config
 from sslkit.training.data import open_data
+from sslkit.training.settled import Choice, Settled
 
 
-def settings(**more: object) -> tuple[Config, Config]:
-    """The settings as given, and as a new run has them."""
+def settings(**more: object) -> Settled:
+    """The settings of a new run."""
     asked = Config.from_mapping(more)
-    data = open_data(asked)
-    config = build.with_options(asked, data)
-    return asked, build.with_rate(config, build.build_method(config, data))
+    return Settled(asked, build.choose(asked, open_data(asked)))
 
 
 def test_the_first_command_runs_with_the_documented_settings() -> None:
     """8,000 images, 6 epochs of 62 steps: 1 - 8 / 372."""
-    asked, config = settings(method="byol+dsa")
-    assert config.optimizer.lr == 0.009
-    assert config.method == {"name": "byol+dsa", "objective": {"momentum": 0.978}, "views": {"scale": [0.2, 1.0]}}
-    assert build.chosen_line(asked, config) == [
-        "chosen    learning rate 0.009 for narrow_resnet; crops from 20 % of the area for small images; teacher's "
-        "momentum 0.978 for the run's length"
+    settled = settings(method="byol+dsa")
+    assert settled.config.optimizer.lr == 0.009 and settled.config.backbone == "narrow_resnet"
+    assert settled.config.method == {
+        "name": "byol+dsa",
+        "objective": {"momentum": 0.978},
+        "views": {"scale": [0.2, 1.0]},
+    }
+    assert [choice.reason for choice in settled.chosen.values() if choice.reason] == [
+        "learning rate 0.009 for narrow_resnet",
+        "crops from 20 % of the area for small images",
+        "teacher's momentum 0.978 for the run's length",
     ]
 
 
 def test_a_given_value_wins() -> None:
-    asked, config = settings(
+    settled = settings(
         method={"name": "byol", "objective": {"momentum": 0.996}, "views": {"scale": [0.08, 1.0]}},
         optimizer={"lr": 0.002},
+        backbone="resnet18",
     )
-    assert config == asked and build.chosen_line(asked, config) == []
-    one = settings(**{"method": "byol+dsa", "method.objective.momentum": 0.99})[1]
+    assert settled.config == settled.asked and not settled.chosen
+    one = settings(**{"method": "byol+dsa", "method.objective.momentum": 0.99}).config
     assert one.method["objective"] == {"momentum": 0.99} and one.method["views"] == {"scale": [0.2, 1.0]}
 
 
@@ -50,14 +55,13 @@ def test_a_given_value_wins() -> None:
     ],
 )
 def test_where_it_was_not_measured_nothing_is_chosen(more: dict, rate: float, method: object) -> None:
-    _, config = settings(**more)
+    config = settings(**more).config
     assert (config.optimizer.lr, config.method) == (rate, method)
 
 
 @pytest.mark.parametrize(("epochs", "momentum"), [(1, 0.9), (6, 0.978), (33, 0.996), (1000, 0.996)])
 def test_the_teacher_of_a_longer_run_is_slower_up_to_the_papers(epochs: int, momentum: float) -> None:
-    asked = Config.from_mapping({"method": "byol", "epochs": epochs})
-    assert given(build.with_options(asked, open_data(asked)), ("objective", "momentum")) == momentum
+    assert settings(method="byol", epochs=epochs).chosen["method.objective.momentum"].value == momentum
 
 
 def test_a_network_that_starts_from_weights_keeps_the_lower_rate(tmp_path) -> None:
@@ -65,12 +69,14 @@ def test_a_network_that_starts_from_weights_keeps_the_lower_rate(tmp_path) -> No
     entry = sslkit.pretrain({**few, "epochs": 1, "out": str(tmp_path)})
     assert entry.card["config"]["optimizer"]["lr"] == 0.009
     assert entry.card["options"]["views"] == {"scale": [0.2, 1.0]}
-    assert settings(**few, init=str(entry.folder))[1].optimizer.lr == 0.002
+    assert settings(**few, init=str(entry.folder)).config.optimizer.lr == 0.002
 
 
-def test_an_older_run_is_continued_with_its_own_settings() -> None:
-    """Such a run wrote the rate of its time, and left crops and momentum to the papers' values."""
-    old = Config.from_mapping({"method": "byol", "optimizer": {"lr": 0.002}})
-    assert as_in(Config.from_mapping({"method": "byol"}), old) == old
-    asked = Config.from_mapping({"method": "byol", "optimizer": {"lr": 0.1}})
-    assert as_in(asked, old).optimizer.lr == 0.1
+def test_a_run_is_continued_with_what_it_chose() -> None:
+    """Also an older one, which chose another rate, and left crops and momentum to the papers' values."""
+    asked = Config.from_mapping({"method": "byol"})
+    older = Settled(asked, {"optimizer.lr": Choice(0.002), "image_size": Choice(96, "small")})
+    assert older.of(asked) == older and older.config.image_size == 96
+    given = older.of(Config.from_mapping({"method": "byol", "optimizer": {"lr": 0.1}, "image_size": 64}))
+    assert (given.config.optimizer.lr, given.config.image_size, given.chosen) == (0.1, 64, {})
+    assert Settled.from_dict(older.to_dict()).to_dict() == older.to_dict()

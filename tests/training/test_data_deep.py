@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import yaml
 from forks import exit_code
 from PIL import Image
 from sklearn.datasets import load_digits
@@ -21,6 +20,7 @@ from sslkit.errors import UserError
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.training import pretrain
 from sslkit.training.config import Config
+from sslkit.training.run import settings_of
 from sslkit.zoo import exporting
 
 USUAL = "ignore:.* are scaled to 8 bits by range"
@@ -61,7 +61,7 @@ def entry(scans, settings, tmp_path_factory) -> sslkit.ZooEntry:
 def test_the_range_is_settled_and_kept_by_the_card(run) -> None:
     entry = sslkit.pretrain(run)
     assert entry.range == (0, 4095) and entry.card["data"]["range"] == [0, 4095]
-    assert yaml.safe_load((entry.folder / "config.yaml").read_text())["range"] == [0, 4095]
+    assert settings_of(entry.folder).config.range == [0, 4095]
     assert sslkit.ZooEntry.load(entry.folder).range == (0, 4095)
 
 
@@ -219,7 +219,7 @@ def of_bands(settings, tmp_path_factory) -> sslkit.ZooEntry:
 
 def test_a_run_keeps_what_its_fourth_plane_is(of_bands) -> None:
     """In its settings, so that a resumed run does not decide again, and in its card."""
-    kept = yaml.safe_load((of_bands.folder / "config.yaml").read_text())
+    kept = settings_of(of_bands.folder).config.to_dict()
     assert kept["opacity"] is of_bands.card["data"]["opacity"] is of_bands.scale.opacity is False
     kept["opacity"] = None
     assert sslkit.pretrain({**kept, "resume": True}).folder == of_bands.folder

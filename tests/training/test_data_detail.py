@@ -13,7 +13,6 @@ import sslkit
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.training import pretrain
-from sslkit.training.build import settled
 from sslkit.training.config import Config
 from sslkit.training.data import open_data, rows_to_learn
 
@@ -70,12 +69,11 @@ def test_arrays_have_all_of_their_detail(small_npz) -> None:
     config = Config.from_mapping({"batch_size": 32, "data": {"source": str(small_npz)}})
     data = open_data(config)
     method = sslkit.method("simclr", image_size=data.image_size, in_chans=1)
-    assert rows_to_learn(settled(config, data, None), data, method, whole=False) is data.train
+    assert rows_to_learn(config, data, method, whole=False) is data.train
 
 
 def test_only_what_reads_whole_images_gets_them(run) -> None:
     data = open_data(config := Config.from_mapping(run))
-    config = settled(config, data, None)
     for name, options, wanted in (
         ("simclr", {}, False),
         ("simclr+koleo", {}, False),

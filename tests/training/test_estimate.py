@@ -100,13 +100,16 @@ def test_what_the_machine_chose_is_kept_for_a_resume(photos, small_run, monkeypa
     assert sslkit.pretrain({**small, "epochs": 1, "resume": True}).folder == entry.folder
     assert sweep.examine([Config.from_mapping({**small, "epochs": 1})])[0].state == "done"
     written = entry.folder / "config.yaml"
-    written.write_text(re.sub(r"  lr: .*", "  lr: 0.0123", written.read_text()))  # as an older version chose it
+    older = re.sub(r"lr:\n    value: .*", "lr:\n    value: 0.0123", written.read_text())  # as an older version chose it
+    assert older != written.read_text()
+    written.write_text(older)
     assert sweep.examine([Config.from_mapping({**small, "epochs": 1})])[0].state == "done"
     named = {**small, "epochs": 1, "name": "x"}
     assert sslkit.pretrain(named).folder == sslkit.pretrain({**named, "resume": True}).folder
     monkeypatch.setattr("sslkit.training.data.CPU_SIZE", 64)  # another machine
+    assert sslkit.pretrain({**small, "epochs": 1, "resume": True}).folder == entry.folder
     with pytest.raises(UserError, match=r"image_size was 96, is 64"):
-        sslkit.pretrain({**small, "epochs": 1, "resume": True})
+        sslkit.pretrain({**small, "epochs": 1, "resume": True, "image_size": 64})
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from sslkit.runtime.checkpoint import LAST
 from sslkit.runtime.loop import Loop
 from sslkit.training import run as runs
 from sslkit.training.config import Config
+from sslkit.training.settled import Choice, Settled
 from sslkit.training.step import Progress
 
 
@@ -66,29 +67,47 @@ def test_the_neighbours_of_the_accuracies_stay_those_of_the_first_epoch(small_ru
 
 
 def test_runs_that_begin_together_have_folders_of_their_own(tmp_path: Path) -> None:
-    config = Config.from_mapping({"method": "simclr"})
+    settled = Settled(Config.from_mapping({"method": "simclr"}), {})
     with ThreadPoolExecutor(8) as threads:
-        folders = list(threads.map(lambda _: runs.begin(tmp_path, "x", config), range(24)))
+        folders = list(threads.map(lambda _: runs.begin(tmp_path, "x", settled), range(24)))
     assert {folder.name for folder in folders} == {"x", *(f"x-{number}" for number in range(2, 25))}
 
 
 def test_a_file_in_the_way_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("")
     with pytest.raises(UserError, match="cannot make the run folder"):
-        runs.begin(tmp_path, "x", Config.from_mapping({"method": "simclr"}))
+        runs.begin(tmp_path, "x", Settled(Config.from_mapping({"method": "simclr"}), {}))
 
 
 def test_of_settings_raises_for_a_damaged_run_only_where_it_is_the_newest(tmp_path: Path) -> None:
     def begin(lr: float) -> Path:
-        return runs.begin(tmp_path, "x", asked(lr))
+        return runs.begin(tmp_path, "x", Settled(asked(lr), {}))
 
-    def asked(lr: float) -> Config:
-        return Config.from_mapping({"method": "simclr", "optimizer": {"lr": lr}})
+    def asked(lr: float | None) -> Config:
+        return Config.from_mapping({"method": "simclr", "optimizer": {"lr": lr}, "name": "x", "out": str(tmp_path)})
 
     first, second, third = begin(0.1), begin(0.2), begin(0.1)
-    assert runs.of_settings(tmp_path, "x", asked(0.1)) == [third, first]
-    assert runs.of_settings(tmp_path, "x", asked(0.3), asked(0.2)) == [second]
+    assert runs.of_settings(asked(0.1)) == [third, first] and runs.of_settings(asked(0.3)) == []
+    assert runs.of_settings(asked(None)) == [third, second, first], "any rate fits where none is given"
+    chosen = runs.begin(tmp_path, "x", Settled(asked(None), {"optimizer.lr": Choice(0.4)}))
+    begin(0.5)
+    assert runs.of_settings(asked(None)) == [chosen], "that was begun with the same words"
     (second / "config.yaml").write_text("[")
-    assert runs.of_settings(tmp_path, "x", asked(0.1)) == [third, first]
+    assert runs.of_settings(asked(0.1)) == [third, first]
     with pytest.raises(UserError, match="damaged"):
-        runs.of_settings(tmp_path, "x", asked(0.2))
+        runs.of_settings(asked(0.2))
+
+
+def test_a_run_is_found_by_its_words_whatever_network_it_chose(tmp_path: Path) -> None:
+    def asked(data: str) -> Config:
+        return Config.from_mapping({"method": "simclr", "data": data, "out": str(tmp_path)})
+
+    def begin(data: str, network: str) -> Path:
+        settled = Settled(asked(data), {"optimizer.lr": Choice(0.002), "backbone": Choice(network)})
+        return runs.begin(tmp_path, runs.base_name(asked(data), network), settled)
+
+    mine, other = begin("my", "resnet50"), begin("my-data", "resnet18")
+    assert mine.name == "simclr-my-resnet50-e6-s0" and runs.of_name(asked("my")) == [mine]
+    assert runs.of_name(asked("my-data")) == [other]
+    with pytest.raises(UserError, match=r"there is no run .*simclr-another-\.\.\.-e6-s0"):
+        runs.to_resume(asked("another"))
