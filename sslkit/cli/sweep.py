@@ -22,7 +22,6 @@ from sslkit.terminal import say
 from sslkit.training import build, data, run
 from sslkit.training.config import Config
 from sslkit.training.machine import check_trainer
-from sslkit.training.settled import Settled
 from sslkit.zoo.entry import ZooEntry
 
 
@@ -79,7 +78,7 @@ def _facts(config: Config, remembered: dict[str, Any]) -> _Facts:
 
     def facts() -> _Facts:
         opened = _once(remembered, [config.data, config.eval, learns], lambda: data.open_data(config))
-        built = build.build_method(Settled(config, build.choose(config, opened)).config, opened)
+        built = build.build_method(config, opened)
         images, recipe = opened.train, built.backbone.recipe
         init = recipe.origin and recipe.origin.sha256
         return _Facts(recipe.name, images.listing, images.digest, images.decodes, init)
