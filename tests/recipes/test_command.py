@@ -86,7 +86,7 @@ def test_a_warning_is_one_line_without_its_place_in_the_code(tmp_path) -> None:
         ("train", "checkpoint=runs/zoo/a", "did you mean 'init=runs/zoo/a'?"),
         ("embed", "zoo=runs/zoo/a", "did you mean 'checkpoint=runs/zoo/a'?"),
         ("train", "data.image_size=96", "did you mean 'image_size=96'?"),
-        ("rank", "data.image_size=96", "there is no setting 'image_size' in data: did you mean 'image_size=96'?"),
+        ("rank", "data.image_size=96", "in data: did you mean 'image_size=96'?"),
         ("evaluate", "protocols=[linear_probe]", "there is no protocol 'linear_probe': did you mean 'linear'?"),
         ("evaluate", "checkpiont=a", "did you mean 'checkpoint'?"),
     ],
