@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from gpu.jobs import Asked, Few, Job, in_use, memory_of, random_images, seconds_in_turns
+from gpu.jobs import Asked, Job, in_memory, in_use, memory_of, random_images, seconds_in_turns
 from gpu.step import bare
 
 import sslkit
@@ -46,7 +46,7 @@ def prepared(n: int, width: int, asked: Asked) -> tuple[Any, Embeddings, torch.T
     """DSA that has read n random images, and a step of them all: two views, z (2, n, width)."""
     images, index = random_images(n, SIDE, torch.device("cpu")), torch.arange(n)
     plugin = sslkit.regularizers.find("dsa")(dim=width).train()
-    plugin.prepare(Few(images, index))
+    plugin.prepare(in_memory(images))
     z = torch.randn(2, n, width, generator=torch.Generator().manual_seed(0)).to(asked.device)
     e = Embeddings(z=z, h=z, target=None, index=index.to(asked.device))
     return plugin.to(asked.device), e, images.to(asked.device)

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sslkit.data.arrays import ArrayImages
+from sslkit.data.images import Identity, ImageOptions
 from sslkit.runtime.context import Runtime
 
 Job = Callable[[], dict[str, Any]]
@@ -35,22 +37,9 @@ class Asked:
         return torch.device(self.runtime.device)
 
 
-class Few:
+def in_memory(images: Tensor) -> ArrayImages:
     """Images in memory, as `Method.prepare` reads them."""
-
-    decodes, workers = False, 0
-
-    def __init__(self, images: Tensor, index: Tensor) -> None:
-        self.images, self.index = images, index
-        self.name, self.digest, self.labels = "random", "random", None
-        self.channels, self.image_size = images.shape[1], images.shape[2]
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitems__(self, rows: Iterable[int]) -> dict[str, Tensor]:
-        rows = list(rows)
-        return {"images": self.images[rows], "index": self.index[rows]}
+    return ArrayImages(images.cpu().numpy(), Identity("random"), ImageOptions())
 
 
 def random_images(n: int, size: int, device: torch.device) -> Tensor:

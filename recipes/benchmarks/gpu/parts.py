@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from gpu.jobs import Asked, Few, Job, half, random_images, wait
+from gpu.jobs import Asked, Job, half, in_memory, random_images, wait
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
@@ -49,7 +49,7 @@ def parts(name: str, network: str, asked: Asked) -> dict[str, Any]:
     images = random_images(batch, size, asked.device)
     index = torch.arange(batch, device=asked.device)
     method = sslkit.method(name, backbone=network, image_size=size).to(asked.device).train()
-    method.prepare(Few(images.cpu(), index.cpu()))
+    method.prepare(in_memory(images))
     optimizer = make_optimizer(method, OptimizerConfig(name="adamw"), 1e-4)
     clock = Clock(asked)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from gpu.jobs import Asked, Few, Job, Step, half, in_use, memory_of, random_images, seconds_in_turns
+from gpu.jobs import Asked, Job, Step, half, in_memory, in_use, memory_of, random_images, seconds_in_turns
 from torch import Tensor, nn
 
 import sslkit
@@ -83,7 +83,7 @@ def whole(name: str, network: str, images: Tensor, *, compile_as: bool | str = F
     """A training step with everything: views, losses, teacher, optimiser. compile_as: the run's `trainer.compile`."""
     index = torch.arange(len(images), device=images.device)
     method = sslkit.method(name, backbone=network, image_size=images.shape[-1]).to(images.device).train()
-    method.prepare(Few(images.cpu(), index.cpu()))
+    method.prepare(in_memory(images))
     optimizer = make_optimizer(method, OptimizerConfig(name="adamw"), 1e-4)
     method.compiled_views = bool(compile_as)
     compile_networks(method, compile_as)
