@@ -14,7 +14,7 @@ from evaluation.features.checks import device_of
 from evaluation.ranking.inputs.references import CARD
 from evaluation.ranking.inputs.samples import ON_CPU
 from evaluation.ranking.scoring import Spec, compute_score, parse
-from evaluation.transferability.base import Sample, TooFewImages, checked_seed
+from evaluation.transferability.base import Sample, TooFewImages, check_seed
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 
@@ -31,7 +31,7 @@ def check_metrics(metrics: Any, *, bootstrap: int = 0, runtime: Runtime = ON_CPU
     """
     if not isinstance(bootstrap, Integral) or isinstance(bootstrap, bool) or bootstrap < 0 or bootstrap == 1:
         raise UserError(f"bootstrap={bootstrap!r}: the number of redraws of the images must be 0 or at least 2")
-    checked_seed(runtime.seed), device_of(runtime.device)
+    check_seed(runtime.seed), device_of(runtime.device)
     specs = [parse(metric) for metric in _as_list(METRICS if metrics is None else metrics)]
     for spec in specs:
         _try_once(spec.name)

@@ -47,7 +47,7 @@ class Probe:
         bounds = [max(fan, 1) ** -0.5 for fan in (d, d, c, c)]  # torch's own for Linear
         units = [2 * torch.rand(*shape, generator=rng, dtype=torch.float64) - 1 for shape in shapes]
         drawn = [unit * bound for unit, bound in zip(units, bounds, strict=True)]
-        self.vector = torch.cat([part.flatten() for part in drawn]).to(like)
+        self.vector = torch.cat([tensor.flatten() for tensor in drawn]).to(like)
         self.vector.grad = torch.zeros_like(self.vector)
         self.weight, self.bias, self.head, self.head_bias = _views(self.vector, shapes)
         self.gradients = _views(self.vector.grad, shapes)
@@ -163,15 +163,15 @@ def held_embedding(probe: Probe, parts: Parts, update: Update, evaluate: str, ba
         targets = parts.centres(parts.held_y).to(embedding.dtype)
         groups = batches(torch.arange(len(embedding), device=embedding.device), batch_size)
         return torch.cat([targets[g] + update(embedding[g] - targets[g], embedding[g]) for g in groups])
-    known, _ = probe.embed(parts.x)
-    residual = known - parts.centres(parts.y).to(known.dtype)
+    train_embedding, _ = probe.embed(parts.x)
+    residual = train_embedding - parts.centres(parts.y).to(train_embedding.dtype)
     moved = embedding
     for already in range(update.times):
-        residual = update.once(residual, known) if already else residual
-        moved = torch.addmm(moved, embedding, known.T @ residual, alpha=-update.eta / len(known))
+        residual = update.once(residual, train_embedding) if already else residual
+        moved = torch.addmm(moved, embedding, train_embedding.T @ residual, alpha=-update.eta / len(train_embedding))
     return moved
 
 
 def _views(vector: Tensor, shapes: list[tuple[int, ...]]) -> list[Tensor]:
     sizes = [torch.Size(shape).numel() for shape in shapes]
-    return [part.view(shape) for part, shape in zip(vector.split(sizes), shapes, strict=True)]
+    return [chunk.view(shape) for chunk, shape in zip(vector.split(sizes), shapes, strict=True)]

@@ -43,33 +43,33 @@ class Mixture(ABC):
         Raises UserError if a covariance is not positive definite.
         Source: Bishop, Pattern Recognition and Machine Learning, 2006, section 9.2.2.
         """
-        rows = cls.prepared(x)
+        rows = cls.prepare(x)
         # As in scikit-learn: first an M step on the clusters, and convergence is of the likelihood before each M step.
-        mixture = cls.maximized(_clustered(x, components, seed), rows, floor)
+        mixture = cls.maximize(_cluster(x, components, seed), rows, floor)
         bound, converged, steps = -math.inf, False, 0
         while steps < MOST_STEPS and not converged:
-            responsibilities, likelihood = mixture.expected(rows)
-            mixture = cls.maximized(responsibilities, rows, floor)
+            responsibilities, likelihood = mixture.expect(rows)
+            mixture = cls.maximize(responsibilities, rows, floor)
             converged = abs(likelihood - bound) < TOLERANCE
             bound, steps = likelihood, steps + 1
         return replace(mixture, steps=steps, converged=converged)
 
     def responsibilities(self, x: Tensor) -> Tensor:
         """Return P(component | x_i), (N, V), of rows x (N, d)."""
-        return self.expected(self.prepared(x))[0]
+        return self.expect(self.prepare(x))[0]
 
     @staticmethod
-    def prepared(x: Tensor) -> Tensor:
+    def prepare(x: Tensor) -> Tensor:
         """Return what both steps need of the rows x (N, d), once for all steps."""
         return x
 
     @abstractmethod
-    def expected(self, rows: Tensor) -> tuple[Tensor, float]:
+    def expect(self, rows: Tensor) -> tuple[Tensor, float]:
         """Return the responsibilities (N, V) and the mean log-likelihood: the E step."""
 
     @classmethod
     @abstractmethod
-    def maximized(cls, responsibilities: Tensor, rows: Tensor, floor: float) -> Self:
+    def maximize(cls, responsibilities: Tensor, rows: Tensor, floor: float) -> Self:
         """Return the maximum-likelihood mixture for the responsibilities (N, V): the M step."""
 
 
@@ -80,19 +80,19 @@ class DiagonalMixture(Mixture):
     variances: Tensor
 
     @staticmethod
-    def prepared(x: Tensor) -> Tensor:
+    def prepare(x: Tensor) -> Tensor:
         """Return squares and values (N, 2 d), in which the log density of a diagonal Gaussian is linear."""
         return torch.cat([x.square(), x], 1)
 
-    def expected(self, rows: Tensor) -> tuple[Tensor, float]:
+    def expect(self, rows: Tensor) -> tuple[Tensor, float]:
         precisions = 1 / self.variances
         weights = torch.cat([-precisions / 2, self.means * precisions], 1)
         d = self.means.shape[1]
         constant = (self.means.square() * precisions + self.variances.log()).sum(1) + d * LOG_2PI
-        return _normalized(torch.addmm(self.shares.log() - constant / 2, rows, weights.T))
+        return _normalize(torch.addmm(self.shares.log() - constant / 2, rows, weights.T))
 
     @classmethod
-    def maximized(cls, responsibilities: Tensor, rows: Tensor, floor: float) -> Self:
+    def maximize(cls, responsibilities: Tensor, rows: Tensor, floor: float) -> Self:
         counts = responsibilities.sum(0) + TINY
         squares, means = ((responsibilities.T @ rows) / counts[:, None]).chunk(2, 1)
         variances = squares - means.square() + floor
@@ -109,12 +109,12 @@ class FullMixture(Mixture):
 
     factors: Tensor
 
-    def expected(self, rows: Tensor) -> tuple[Tensor, float]:
+    def expect(self, rows: Tensor) -> tuple[Tensor, float]:
         """Return responsibilities (N, V) and the mean log-likelihood. O(N V d^2), far less for narrow components."""
-        return _normalized(self._log_joint(rows).T.contiguous())
+        return _normalize(self._log_joint(rows).T.contiguous())
 
     @classmethod
-    def maximized(cls, responsibilities: Tensor, rows: Tensor, floor: float) -> Self:
+    def maximize(cls, responsibilities: Tensor, rows: Tensor, floor: float) -> Self:
         counts = responsibilities.sum(0) + TINY
         means = (responsibilities.T @ rows) / counts[:, None]
         covariances = torch.empty(len(means), rows.shape[1], rows.shape[1], dtype=rows.dtype)
@@ -147,11 +147,11 @@ class FullMixture(Mixture):
         exact = torch.empty(len(x), dtype=x.dtype)
         for v in likely.unique().tolist():
             rows = (likely == v).nonzero()[:, 0]
-            exact[rows] = self._completed(v, x[rows], parts[1:], logs[v, rows], None)
+            exact[rows] = self._complete(v, x[rows], parts[1:], logs[v, rows], None)
         reach = exact + SMALLEST
         for v in range(len(logs)):
             rows = (logs[v] >= reach).nonzero()[:, 0]
-            logs[v, rows] = self._completed(v, x[rows], parts[1:], logs[v, rows], reach[rows])
+            logs[v, rows] = self._complete(v, x[rows], parts[1:], logs[v, rows], reach[rows])
         return logs
 
     def _squares(self, x: Tensor, first: int, last: int) -> Tensor:
@@ -165,7 +165,7 @@ class FullMixture(Mixture):
             squares[block] = apart.square_().sum(2)
         return squares
 
-    def _completed(
+    def _complete(
         self, v: int, x: Tensor, parts: Sequence[tuple[int, int]], logs: Tensor, reach: Tensor | None
     ) -> Tensor:
         """Return the logarithms (n,) of component v for rows x (n, d) with these parts; out of reach as they are."""
@@ -179,7 +179,7 @@ class FullMixture(Mixture):
         return logs
 
 
-def _clustered(x: Tensor, components: int, seed: int) -> Tensor:
+def _cluster(x: Tensor, components: int, seed: int) -> Tensor:
     """Return the clusters (N, V), one-hot, of scikit-learn's k-means, drawn from `seed`."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
@@ -192,7 +192,7 @@ def _clustered(x: Tensor, components: int, seed: int) -> Tensor:
     return torch.nn.functional.one_hot(torch.from_numpy(labels).long(), components).to(x)
 
 
-def _normalized(logs: Tensor) -> tuple[Tensor, float]:
+def _normalize(logs: Tensor) -> tuple[Tensor, float]:
     """Return responsibilities (N, V) and the mean log-likelihood. logs: (N, V) of the joint densities, overwritten."""
     top = logs.amax(1, keepdim=True)
     joint = logs.sub_(top).clamp_min_(SMALLEST).exp_()

@@ -17,12 +17,12 @@ def objects_of(sample: Sample, metric: str) -> Sample:
     return objects
 
 
-def paired_iou(a: Tensor, b: Tensor) -> Tensor:
+def iou_of_pairs(a: Tensor, b: Tensor) -> Tensor:
     """Return (N,) intersection over union of boxes a and b (N, 4) with sides left, top, right, bottom.
 
     0 where a box is empty or turned inside out.
     """
-    area = [(one[:, 2:] - one[:, :2]).clamp_min(0).prod(1) for one in (a, b)]
+    area = [(boxes[:, 2:] - boxes[:, :2]).clamp_min(0).prod(1) for boxes in (a, b)]
     low, high = a[:, :2].maximum(b[:, :2]), a[:, 2:].minimum(b[:, 2:])
     shared = (high - low).clamp_min(0).prod(1) * (area[0] > 0) * (area[1] > 0)
     return shared / (area[0] + area[1] - shared).clamp_min(1e-300)

@@ -56,7 +56,7 @@ class ClassMoments:
     means: Tensor
     variances: Tensor
 
-    def settled(self) -> "ClassMoments":
+    def settle(self) -> "ClassMoments":
         """Return the moments with rounding-level variances set to 0, and one mean for constant columns."""
         noise = mean_rounding(self.means, self.counts[:, None]).square_()
         variances = self.variances.masked_fill(self.variances <= noise, 0)
@@ -101,7 +101,7 @@ class ClassMoments:
         """(D, C) sum_i (x_i - m) y_i' over all rows, y_i one-hot."""
         return (self.counts[:, None] * (self.means - self.mean)).T
 
-    def moved(self, shift: Tensor) -> "ClassMoments":
+    def move(self, shift: Tensor) -> "ClassMoments":
         return replace(self, means=self.means + shift)
 
 
@@ -178,12 +178,12 @@ class Tridiagonal:
             return torch.from_numpy(eigh_tridiagonal(self.main, self.beside, lapack_driver="stevd")[1])
 
     def coordinates(self, b: Tensor) -> Tensor:
-        return self.small.T @ self._turned(b, "T")
+        return self.small.T @ self._turn(b, "T")
 
     def leading(self, k: int) -> Tensor:
         n = len(self.main)
         if k * SHARE > n:
-            return self._turned(self.small[:, n - k :], "N")
+            return self._turn(self.small[:, n - k :], "N")
         if k == 0:
             return torch.zeros(n, 0, dtype=torch.float64)
         from scipy.linalg import eigh_tridiagonal
@@ -191,9 +191,9 @@ class Tridiagonal:
         wanted = {"select": "i", "select_range": (n - k, n - 1), "lapack_driver": "stemr"}
         with one_blas_thread():
             vectors = eigh_tridiagonal(self.main, self.beside, **wanted)[1]
-        return self._turned(torch.from_numpy(vectors), "N")
+        return self._turn(torch.from_numpy(vectors), "N")
 
-    def _turned(self, b: Tensor, side: str) -> Tensor:
+    def _turn(self, b: Tensor, side: str) -> Tensor:
         """Return Q b ("N") or Q' b ("T")."""
         from scipy.linalg import lapack
 
@@ -273,13 +273,13 @@ class Scatter:
         return self.n * float(mean_rounding(self.moments.mean, self.n).square().sum())
 
     @property
-    def collapsed(self) -> bool:
+    def is_collapsed(self) -> bool:
         """True if all rows are equal up to rounding."""
         return float(self.total.trace()) <= self.rounding
 
-    def moved(self, shift: Tensor) -> "Scatter":
+    def move(self, shift: Tensor) -> "Scatter":
         """Return the scatter after a rigid shift of the classes, which keeps the within-class scatter."""
-        return Scatter(self.moments.moved(shift), self.within)
+        return Scatter(self.moments.move(shift), self.within)
 
 
 def add_upper_gram(gram: Tensor, x: Tensor) -> None:

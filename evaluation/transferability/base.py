@@ -36,7 +36,7 @@ def find(name: str) -> ModuleType:
     return importlib.import_module(f"{__package__}.{name}")
 
 
-def checked_seed(seed: int) -> int:
+def check_seed(seed: int) -> int:
     """Return the seed. Raises UserError if it is not an integer from 0 to 2**32 - 1, which all generators take."""
     if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= seed <= MOST_SEED:
         raise UserError(f"seed={seed!r} must be a whole number from 0 to {MOST_SEED}")
@@ -106,7 +106,7 @@ class Sample:
     largest: float | None = None
 
     def __len__(self) -> int:
-        return len(next(part for part in (self.x, self.y, self.targets) if part is not None))
+        return len(next(array for array in (self.x, self.y, self.targets) if array is not None))
 
     def given(self, need: str) -> Any:
         """Return an input by its name in NEEDS of a metric; None if it is missing."""
@@ -135,7 +135,7 @@ class Sample:
 
     @property
     def device(self) -> torch.device:
-        return next(part for part in (self.x, self.y, self.targets) if part is not None).device
+        return next(array for array in (self.x, self.y, self.targets) if array is not None).device
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield (rows, (b, D) float64) over all rows, without a float64 copy of (N, D)."""
@@ -159,7 +159,7 @@ class Sample:
         In two passes over the blocks: variances are about the means, so a large offset costs no digits.
         """
         if self.origin is not None:
-            return self.origin.moments.moved(self.shift)
+            return self.origin.moments.move(self.shift)
         y, c = self.labels_or_one
         counts = torch.bincount(y, minlength=c).double()
         means = torch.zeros(c, self.x.shape[1], dtype=torch.float64, device=self.device)
@@ -169,13 +169,13 @@ class Sample:
         means /= counts[:, None]
         for rows, x in self.blocks():
             squares.index_add_(0, y[rows], x.sub_(means[y[rows]]).square_())
-        return ClassMoments(counts, means, squares / counts[:, None]).settled()
+        return ClassMoments(counts, means, squares / counts[:, None]).settle()
 
     @cached_property
     def scatter(self) -> Scatter:
         """Within-class and total scatter (D, D), with the latter's eigenvectors on demand; one pass of O(N D^2)."""
         if self.origin is not None:
-            return self.origin.scatter.moved(self.shift)
+            return self.origin.scatter.move(self.shift)
         y, _ = self.labels_or_one
         moments, d = self.moments, self.x.shape[1]
         within = torch.zeros(d, d, dtype=torch.float64, device=self.device)
@@ -190,10 +190,10 @@ class Sample:
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """Return a value shared by several metrics: made on the first call, cached with the sample."""
-        kept = vars(self).setdefault("_kept", {})
-        if name not in kept:
-            kept[name] = make()
-        return kept[name]
+        values = vars(self).setdefault("_kept", {})
+        if name not in values:
+            values[name] = make()
+        return values[name]
 
     @cached_property
     def compact(self) -> "Sample":
@@ -203,7 +203,7 @@ class Sample:
         """
         if self.x.shape[1] <= len(self) or self.dim != self.x.shape[1]:
             return self
-        x, ones, diagonal = _compacted(self.features)
+        x, ones, diagonal = _compress(self.features)
         return replace(self, x=x, shift=None, origin=None, ones=ones, diagonal=diagonal, reference=None)
 
     def principal_coordinates(self, dims: int) -> Tensor:
@@ -213,12 +213,12 @@ class Sample:
         axes = rows.scatter.eigenbasis.leading(dims).flip(1)
         return torch.cat([(x - mean) @ axes for _, x in rows.blocks()])
 
-    def moved(self, shift: Tensor) -> "Sample":
+    def move(self, shift: Tensor) -> "Sample":
         """Return the sample with each class shifted rigidly. shift: (C, D)."""
         if self.origin is not None:
-            return self.origin.moved(self.shift + shift)
+            return self.origin.move(self.shift + shift)
         if self.shift is not None:  # a part of a moved sample
-            return replace(self, shift=None).moved(self.shift + shift)
+            return replace(self, shift=None).move(self.shift + shift)
         largest = None if self.largest is None else self.largest + float(shift.abs().max())
         return replace(self, shift=shift, origin=self, diagonal=None, largest=largest)
 
@@ -230,7 +230,7 @@ class Sample:
             classes = tuple(self.classes[k] for k in present.tolist())
             shift = None if self.shift is None else self.shift[present]
         parts = {name: getattr(self, name) for name in ("x", "targets", "source_probs", "untrained", "boxes", "groups")}
-        picked = {name: None if part is None else part[rows] for name, part in parts.items()}
+        picked = {name: None if array is None else array[rows] for name, array in parts.items()}
         return replace(self, y=y, classes=classes, shift=shift, origin=None, diagonal=None, **picked)
 
     def generator(self, purpose: str) -> torch.Generator:
@@ -252,7 +252,7 @@ def check_scale(sample: Sample) -> None:
         raise UserError(f"features are at most {largest:.3g}: their squares underflow float64; multiply all of them")
 
 
-def _compacted(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _compress(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return rows (N, r), r <= N, and (1, ..., 1) on the rows' principal axes, and the total scatter (r,) along each.
 
     x: (N, D), centred in place. From its N x N Gram; the mean gets its own direction, with scatter 0.
@@ -262,13 +262,13 @@ def _compacted(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     x -= mean
     values, vectors = torch.linalg.eigh(x @ x.T)
     noise = n * float(mean_rounding(mean, n).square().sum())
-    kept = values > max(float(values[-1]) * n * EPS, noise)
-    values = values[kept]
-    lengths, u = values.sqrt(), vectors[:, kept]
+    is_above_noise = values > max(float(values[-1]) * n * EPS, noise)
+    values = values[is_above_noise]
+    lengths, u = values.sqrt(), vectors[:, is_above_noise]
     inside = torch.stack([mean, torch.ones_like(mean)], 1)
     inside = (u / lengths).T @ (x @ inside)  # (r, 2): Q'm and Q'1, as Q = X'U / lengths
     rest = (mean @ mean - inside[:, 0] @ inside[:, 0]).clamp_min(0).sqrt()  # of the mean, outside the rows' span
-    known = (max(x.shape) * EPS) ** 0.5 * mean.norm()  # precision of a root of a difference of squares
-    ones = (mean.sum() - inside[:, 1] @ inside[:, 0]) / rest if rest > known else rest * 0
+    precision = (max(x.shape) * EPS) ** 0.5 * mean.norm()  # precision of a root of a difference of squares
+    ones = (mean.sum() - inside[:, 1] @ inside[:, 0]) / rest if rest > precision else rest * 0
     rows = torch.cat([u * lengths + inside[:, 0], rest.expand(len(x), 1)], 1)
     return rows, torch.cat([inside[:, 1], ones[None]]), torch.cat([values, values.new_zeros(1)])

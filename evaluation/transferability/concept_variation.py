@@ -36,9 +36,9 @@ def variation(x: Tensor, y: Tensor, alpha: float) -> Tensor:
         pairs[:, : stop - start].tril_()
         pairs[:, : stop - start].fill_diagonal_(0)
         differ = pairs * (y[start:stop, None] != y[start:])
-        for sums, part in ((total, pairs), (other, differ)):
-            sums[start:stop] += part.sum(1)
-            sums[start:] += part.sum(0)
+        for sums, block in ((total, pairs), (other, differ)):
+            sums[start:stop] += block.sum(1)
+            sums[start:] += block.sum(0)
     counts = torch.bincount(y)[y]
     return torch.where(total > 0, other / total.clamp_min(1e-300), (n - counts) / (n - 1))
 

@@ -6,14 +6,14 @@ A reconstruction: the abstract and a summary of the paper could be read, its for
 import torch
 from torch import Tensor
 
-from evaluation.transferability._objects import objects_of, paired_iou
+from evaluation.transferability._objects import iou_of_pairs, objects_of
 from evaluation.transferability.base import Sample, Score
 from evaluation.transferability.logme import (
     Axes,
     Targets,
-    centred_axes,
     fixed_point,
     logme,
+    make_axes,
     number_targets,
     posterior_mean,
 )
@@ -27,7 +27,7 @@ def class_boxes(boxes: Tensor, y: Tensor, classes: int) -> Tensor:
     return (one_hot[:, :, None] * boxes[:, None, :]).flatten(1)
 
 
-def predicted_boxes(small: Sample, axes: Axes, targets: Targets) -> Tensor:
+def predict_boxes(small: Sample, axes: Axes, targets: Targets) -> Tensor:
     """Return (N, 4) the sides by the linear model of most evidence, of all classes together. targets: the sides."""
     fit, _ = fixed_point(axes, targets)
     weights = posterior_mean(axes, targets, fit.tau)
@@ -48,11 +48,11 @@ def score(sample: Sample, *, mu: float = 1.0) -> Score:
     """
     objects = objects_of(sample, "det_logme")
     small = objects.compact
-    axes, onto = centred_axes(small.scatter)
+    axes, onto = make_axes(small.scatter)
     unified = class_boxes(objects.boxes, objects.labels, objects.n_classes)
     unified = unified[:, (unified != unified[0]).any(0)]
     evidence, _ = logme(axes, number_targets(small, unified, onto))
-    predicted = predicted_boxes(small, axes, number_targets(small, objects.boxes, onto))
-    overlap = float(paired_iou(objects.boxes, predicted).mean())
+    predicted = predict_boxes(small, axes, number_targets(small, objects.boxes, onto))
+    overlap = float(iou_of_pairs(objects.boxes, predicted).mean())
     parts = {"unified": float(evidence.mean()), "iou": overlap}
     return Score(parts["unified"] + mu * parts["iou"], {**parts, "objects": len(objects)})

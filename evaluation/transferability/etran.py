@@ -19,8 +19,8 @@ def minmax(values: Sequence[float]) -> list[float]:
 
 def over_zoo(parts: Sequence[Mapping[str, float]]) -> list[float]:
     """Return (1 - w) minmax(classification) + w minmax(energy) for each model, from its `parts`."""
-    classification, energy = (minmax([part[name] for part in parts]) for name in ("classification", "energy"))
-    weights = [part["energy_weight"] for part in parts]
+    classification, energy = (minmax([scores[name] for scores in parts]) for name in ("classification", "energy"))
+    weights = [scores["energy_weight"] for scores in parts]
     if len(set(weights)) > 1:
         raise UserError(f"the models of a zoo were scored with different energy_weight: {sorted(set(weights))}")
     return [(1 - w) * c + w * e for w, c, e in zip(weights, classification, energy, strict=True)]

@@ -46,11 +46,11 @@ def gbc(distances: Tensor) -> float:
     return -float(overlaps.sum() - overlaps.trace())
 
 
-def projected(sample: Sample, dims: int) -> tuple[Tensor, Tensor]:
+def project(sample: Sample, dims: int) -> tuple[Tensor, Tensor]:
     """Return class means and variances (C, k) along the k principal axes of largest variance, k = min(dims, N, D)."""
     small = sample.compact
     moments = small.moments
-    if small.scatter.collapsed:  # on any axes they would have the rounding of their mean
+    if small.scatter.is_collapsed:  # on any axes they would have the rounding of their mean
         return torch.zeros(2, sample.n_classes, 1, dtype=torch.float64, device=sample.device).unbind()
     axes = small.scatter.eigenbasis.leading(min(dims, len(sample), len(moments.mean)))
     means = (moments.means - moments.mean) @ axes
@@ -87,7 +87,7 @@ def score(
     if pca is None:
         means, variances = sample.moments.means - sample.moments.mean, sample.moments.variances
     else:
-        means, variances = projected(sample, pca)
+        means, variances = project(sample, pca)
     shares = sample.moments.shares
     if floor_unit == "relative":
         floor *= unit_of(float((shares @ (variances + means.square())).mean()))

@@ -9,9 +9,9 @@ def h_score(scatter: Scatter) -> tuple[float, int]:
 
     Computed as ||Z||_F^2 of Z = sqrt(n_c) (mu_c - m) in coordinates where the total scatter is the identity.
     """
-    kept = scatter.varies
-    whitened = scatter.eigenbasis.coordinates(scatter.moments.spread.T)[kept] / scatter.values[kept, None].sqrt()
-    return float(whitened.square().sum()), int(kept.sum())
+    varies = scatter.varies
+    whitened = scatter.eigenbasis.coordinates(scatter.moments.spread.T)[varies] / scatter.values[varies, None].sqrt()
+    return float(whitened.square().sum()), int(varies.sum())
 
 
 def score(sample: Sample) -> Score:

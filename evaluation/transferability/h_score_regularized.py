@@ -45,8 +45,8 @@ def h_score_regularized(scatter: Scatter, shrinkage: float, mu: float) -> float:
 def _pseudo_whitened(spread: Tensor, scatter: Scatter, shrinkage: float, mu: float) -> Tensor:
     """Return R spread (r, C), R' R = pinv(S_a), because S_a may be singular for tiny shrinkage."""
     values = scatter.values * ((1 - shrinkage) / scatter.n) + shrinkage * mu
-    kept = values > values[-1] * scatter.precision
-    return scatter.eigenbasis.coordinates(spread)[kept] / values[kept, None].sqrt()
+    is_above_rounding = values > values[-1] * scatter.precision
+    return scatter.eigenbasis.coordinates(spread)[is_above_rounding] / values[is_above_rounding, None].sqrt()
 
 
 def score(sample: Sample) -> Score:
@@ -64,6 +64,6 @@ def score(sample: Sample) -> Score:
     sample = sample.compact
     a, mu = ledoit_wolf(sample.scatter, mean_fourth(sample), sample.dim)
     diagnostics = {"shrinkage": a, "mean_variance": mu}
-    if sample.scatter.collapsed:
+    if sample.scatter.is_collapsed:
         return Score(0.0, diagnostics, (f"all {n} rows are equal: the score is 0",))
     return Score(h_score_regularized(sample.scatter, a, mu), diagnostics)

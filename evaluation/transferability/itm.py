@@ -38,7 +38,7 @@ def split(y: Tensor, rng: torch.Generator, groups: Tensor | None = None) -> tupl
     """
     if groups is not None:
         first, member = first_and_member(groups, len(y))
-        return tuple(torch.isin(member, part).nonzero()[:, 0] for part in split(y[first], rng))
+        return tuple(torch.isin(member, chosen).nonzero()[:, 0] for chosen in split(y[first], rng))
     order = torch.randperm(len(y), generator=rng)
     counts = torch.bincount(y)
     shares = counts.double() / 5
@@ -49,9 +49,9 @@ def split(y: Tensor, rng: torch.Generator, groups: Tensor | None = None) -> tupl
     held[more[left[more] >= 0]] += 1
     if held.sum() == 0:
         raise UserError("itm needs a class with at least 2 images, as it holds out a fifth of the images")
-    rows, place = by_class(y, order)
+    rows, position = by_class(y, order)
     is_held = torch.zeros(len(y), dtype=torch.bool)
-    is_held[rows[place < held[y[rows]]]] = True
+    is_held[rows[position < held[y[rows]]]] = True
     return order[~is_held[order]], order[is_held[order]]
 
 
@@ -115,13 +115,13 @@ def score(
     published: on random data the accuracies are those of float64, in 0.45 to 0.65 of the time.
     Not for: fewer held-out images than classes, where it is coarse; "transductive" is no accuracy on unseen images.
     """
-    for name, (value, known) in {
+    for name, (value, allowed) in {
         "variant": (variant, VARIANTS),
         "evaluate": (evaluate, WAYS),
         "centres": (centres, PROTOTYPES),
     }.items():
-        if value not in known:
-            raise UserError(f"itm {name}={value!r} must be one of {', '.join(known)}")
+        if value not in allowed:
+            raise UserError(f"itm {name}={value!r} must be one of {', '.join(allowed)}")
     eta = VARIANTS[variant][0] if eta is None else eta
     centre_weight = VARIANTS[variant][1] if centre_weight is None else centre_weight
     _check(eta, {"iterations": iterations, "repeats": repeats, "times": times, "batch_size": batch_size})
@@ -186,9 +186,9 @@ def _diagnostics(runs: list[_Run], iterations: int, held: int) -> dict[str, Any]
 def _parts(sample: Sample, rng: torch.Generator, standardise: bool = True) -> Parts:
     """Split, and standardise in float64 by the training part, which also determines the constant columns."""
     y = sample.labels
-    rows, held = (part.to(y.device) for part in split(y.cpu(), rng, sample.groups))
+    rows, held = (side.to(y.device) for side in split(y.cpu(), rng, sample.groups))
     both = [sample.take(rows).features, sample.take(held).features]
-    x, held_x = _standardised(*both) if standardise else (_as_they_are(part) for part in both)
+    x, held_x = _standardise(*both) if standardise else (_as_they_are(side) for side in both)
     return Parts(x, y[rows], held_x, y[held], sample.n_classes)
 
 
@@ -203,18 +203,18 @@ def _as_they_are(x: Tensor) -> Tensor:
 
 def _spread(parts: Parts, standardised: bool) -> float:
     """Return the spread of standardised features (eq. 12), also if the probe takes them as they are."""
-    x = parts.x if standardised else _standardised(parts.x.double(), parts.held_x.double())[0]
+    x = parts.x if standardised else _standardise(parts.x.double(), parts.held_x.double())[0]
     return spread(x, parts.y)
 
 
-def _standardised(x: Tensor, held_x: Tensor) -> list[Tensor]:
+def _standardise(x: Tensor, held_x: Tensor) -> list[Tensor]:
     mean = x.mean(0)
     x, held_x = x.sub_(mean), held_x.sub_(mean)
     std = torch.linalg.vector_norm(x, dim=0) / max(len(x) - 1, 1) ** 0.5
-    kept = varying(std, mean, len(x))
-    if not kept.all():
-        x, held_x, std = x[:, kept], held_x[:, kept], std[kept]
-    return [part.div_(std).to(PRECISION) for part in (x, held_x)]
+    is_varying = varying(std, mean, len(x))
+    if not is_varying.all():
+        x, held_x, std = x[:, is_varying], held_x[:, is_varying], std[is_varying]
+    return [features.div_(std).to(PRECISION) for features in (x, held_x)]
 
 
 def _check(eta: float | str, counts: dict[str, int]) -> None:

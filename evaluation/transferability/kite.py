@@ -23,9 +23,9 @@ def grams(sample: Sample, z: Tensor) -> tuple[Tensor, Tensor]:
     cross = torch.zeros(len(mean), z.shape[1], dtype=torch.float64, device=z.device)
     gram = torch.zeros(z.shape[1], z.shape[1], dtype=torch.float64, device=z.device)
     for rows, x in sample.blocks():
-        part = z[rows].double() - centre
-        cross += (x - mean).T @ part
-        add_upper_gram(gram, part)
+        centred = z[rows].double() - centre
+        cross += (x - mean).T @ centred
+        add_upper_gram(gram, centred)
     return cross, mirror_upper(gram)
 
 
@@ -44,7 +44,10 @@ def score(sample: Sample) -> Score:
     features = sample.scatter.total
     to_labels, labels = grams(sample, targets)
     to_random, random = grams(sample, sample.untrained)
-    aligned, kept = cka(to_labels, features, labels), cka(to_random, features, random)
-    if not kept and features.any():
+    aligned, random_alignment = cka(to_labels, features, labels), cka(to_random, features, random)
+    if not random_alignment and features.any():
         raise UserError("untrained: its features are equal for all images, or have nothing in common with the model's")
-    return Score(aligned / kept if kept else 0.0, {"label_alignment": aligned, "random_alignment": kept})
+    return Score(
+        aligned / random_alignment if random_alignment else 0.0,
+        {"label_alignment": aligned, "random_alignment": random_alignment},
+    )

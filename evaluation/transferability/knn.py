@@ -22,8 +22,8 @@ def knn_right(
     rows, labels = np.arange(len(y)), y.cpu().numpy()
     unit = unit_rows(_in_range(x.cpu().numpy()), "features")
     copies = _copies(x.cpu().numpy())
-    own = Own.from_rows(copies, copies, None if groups is None else groups.cpu().numpy())
-    similarity, position = neighbours(unit, rows, unit, min(k, len(y) - own.most), own)
+    excluded = Own.from_rows(copies, copies, None if groups is None else groups.cpu().numpy())
+    similarity, position = neighbours(unit, rows, unit, min(k, len(y) - excluded.most), excluded)
     voted = vote(similarity, labels[position], [k], temperature, int(labels.max()) + 1)[k]
     return torch.from_numpy(voted == labels).double().to(y.device)
 
@@ -59,11 +59,13 @@ def score(sample: Sample, *, k: int = K, temperature: float = TEMPERATURE) -> Sc
         raise UserError(f"k={k} must be at least 1 and temperature={temperature:g} above 0")
     k = min(k, len(sample) - 1)
     x, y = sample.features, sample.labels
-    known = x.any(1)
+    is_nonzero = x.any(1)
     right = torch.zeros(len(y), dtype=torch.float64, device=y.device)
-    if int(known.sum()) > 1:
-        groups = None if sample.groups is None else sample.groups[known]
-        right[known] = knn_right(x[known], y[known], min(k, int(known.sum()) - 1), temperature, groups)
-    lost = int((~known).sum())
+    if int(is_nonzero.sum()) > 1:
+        groups = None if sample.groups is None else sample.groups[is_nonzero]
+        right[is_nonzero] = knn_right(
+            x[is_nonzero], y[is_nonzero], min(k, int(is_nonzero.sum()) - 1), temperature, groups
+        )
+    lost = int((~is_nonzero).sum())
     warnings = (f"{lost} of {len(y)} rows of features are all zeros and count as wrong",) if lost else ()
     return Score(float(right.mean()), {"k": k}, warnings, terms=right)

@@ -18,13 +18,13 @@ INITS = ("ridge", "svm")
 KERNELS = ("analytic", "empirical")
 
 
-def evolved(init: Tensor, y: Tensor, rates: Tensor, time: float = 1.0) -> Tensor:
+def evolve(init: Tensor, y: Tensor, rates: Tensor, time: float = 1.0) -> Tensor:
     """Return the probability (N,) of each image's own label at `time`: a share 1 - e^(-rate t) is learnt.
 
     init: (N, C) probabilities at the start. rates: (C,) eta lambda_k of each class.
     """
-    kept = torch.exp(-rates * time)[y]
-    return (1 - kept) + kept * init[torch.arange(len(y), device=y.device), y]
+    unlearnt = torch.exp(-rates * time)[y]
+    return (1 - unlearnt) + unlearnt * init[torch.arange(len(y), device=y.device), y]
 
 
 def analytic_rates(x: Tensor, y: Tensor, n_classes: int) -> Tensor:
@@ -38,15 +38,15 @@ def empirical_rates(x: Tensor, y: Tensor, n_classes: int, rng: torch.Generator) 
     This is the mean squared gradient of the summed logits of a random head D-1024-2048-C. Its weights are scaled by
     1 / sqrt(width), and the sum over layers and classes divided by their number: 1 for a standardised image.
     """
-    rows, place = by_class(y, torch.randperm(len(y), generator=rng).to(y.device))
-    rows = rows[place < PER_CLASS]
+    rows, position = by_class(y, torch.randperm(len(y), generator=rng).to(y.device))
+    rows = rows[position < PER_CLASS]
     sizes = (x.shape[1], *WIDTHS, n_classes)
     weights = [torch.randn(b, a, generator=rng, dtype=x.dtype).to(x.device) for a, b in pairwise(sizes)]
-    squares = torch.cat([squared_gradients(x[some], weights) for some in rows.split(1024)])
+    squares = torch.cat([gradient_norms(x[some], weights) for some in rows.split(1024)])
     return _class_means(squares / (len(weights) * n_classes), y[rows], n_classes)
 
 
-def squared_gradients(x: Tensor, weights: list[Tensor]) -> Tensor:
+def gradient_norms(x: Tensor, weights: list[Tensor]) -> Tensor:
     """Return the squared norm (n,) of the gradient, by all weights, of the summed outputs of a bias-free ReLU network.
 
     Layer l: relu(W_l a / sqrt(fan_in)) sqrt(2). Its gradient outer(delta_l, a) has a norm without the outer product.
@@ -86,13 +86,13 @@ def ridge_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, ridge: flo
     for fold in torch.unique(folds).tolist():
         rows = (folds == fold).nonzero()[:, 0]
         if len(rows) > x.shape[1]:
-            scores[rows] = _refitted(x[rows], targets[rows], gram, products, len(x), ridge)
+            scores[rows] = _refit(x[rows], targets[rows], gram, products, len(x), ridge)
         else:
             scores[rows] = targets[rows] - _left_out(x[rows], residual[rows], factor, len(x), ridge)
     return scores.add_(shares)
 
 
-def _refitted(x: Tensor, targets: Tensor, gram: Tensor, products: Tensor, n: int, ridge: float) -> Tensor:
+def _refit(x: Tensor, targets: Tensor, gram: Tensor, products: Tensor, n: int, ridge: float) -> Tensor:
     """Return predictions for the rows x (n_f, D) of the fit to the n - n_f others.
 
     gram: (D, D) with the penalty, and products: (D, C), of all n rows, of which x and the targets have mean 0.
@@ -137,9 +137,9 @@ def svm_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, seed: int = 
     data, labels = x.cpu().numpy(), y.cpu().numpy()
     for fold in torch.unique(folds).tolist():
         held = (folds == fold).cpu()
-        known = labels[~held.numpy()]
+        train_labels = labels[~held.numpy()]
         for k in range(n_classes):
-            right = known == k
+            right = train_labels == k
             if not right.any() or right.all():
                 scores[held, k] = float(right.all())
                 continue
@@ -175,17 +175,17 @@ def score(
     """
     _check(init, kernel, {"eta": eta, "time": time, "ridge": ridge}, folds)
     y, c = sample.labels, sample.n_classes
-    x = _standardised(sample.features)
+    x = _standardise(sample.features)
     fold = stratified_folds(y, min(folds, len(y)), sample.generator("lead folds"), sample.groups)
     raw = ridge_scores(x, y, fold, c, ridge) if init == "ridge" else svm_scores(x, y, fold, c, sample.seed)
     start = raw.clamp(FLOOR, 1)
     start /= start.sum(1, keepdim=True)
     head = sample.generator("lead head")
     rates = analytic_rates(x, y, c) if kernel == "analytic" else empirical_rates(x, y, c, head)
-    terms = evolved(start, y, eta * rates, time).clamp_min(FLOOR).log()
+    terms = evolve(start, y, eta * rates, time).clamp_min(FLOOR).log()
     right = float((start.argmax(1) == y).double().mean())
-    known = {"initial_accuracy": right, "rate_min": float(rates.min()), "rate_max": float(rates.max())}
-    return Score(float(terms.mean()), {**known, "reconstruction": True}, (), terms)
+    diagnostics = {"initial_accuracy": right, "rate_min": float(rates.min()), "rate_max": float(rates.max())}
+    return Score(float(terms.mean()), {**diagnostics, "reconstruction": True}, (), terms)
 
 
 def _class_means(values: Tensor, y: Tensor, n_classes: int) -> Tensor:
@@ -193,18 +193,18 @@ def _class_means(values: Tensor, y: Tensor, n_classes: int) -> Tensor:
     return sums / torch.bincount(y, minlength=n_classes)
 
 
-def _standardised(x: Tensor) -> Tensor:
+def _standardise(x: Tensor) -> Tensor:
     mean = x.mean(0)
     x -= mean
     std = x.square().mean(0).sqrt_()
-    kept = varying(std, mean, len(x))
-    return x.div_(std) if kept.all() else x[:, kept] / std[kept]
+    is_varying = varying(std, mean, len(x))
+    return x.div_(std) if is_varying.all() else x[:, is_varying] / std[is_varying]
 
 
 def _check(init: str, kernel: str, positive: dict[str, float], folds: int) -> None:
-    for name, value, known in (("init", init, INITS), ("kernel", kernel, KERNELS)):
-        if value not in known:
-            raise UserError(f"lead {name}={value!r} must be one of {', '.join(known)}")
+    for name, value, allowed in (("init", init, INITS), ("kernel", kernel, KERNELS)):
+        if value not in allowed:
+            raise UserError(f"lead {name}={value!r} must be one of {', '.join(allowed)}")
     for name, value in positive.items():
         if not value > 0:
             raise UserError(f"lead {name}={value} must be greater than 0")

@@ -35,13 +35,13 @@ def gcv_errors(scatter: Scatter, alphas: Sequence[float]) -> list[float]:
 
     Both are sums of residuals over the directions, without cancellation: for a perfect fit both vanish.
     """
-    kept = scatter.varies
-    rank, counts = int(kept.sum()), scatter.moments.counts
-    along = scatter.eigenbasis.coordinates(scatter.moments.products)[kept].square().sum(1) / scatter.values[kept]
+    varies = scatter.varies
+    rank, counts = int(varies.sum()), scatter.moments.counts
+    along = scatter.eigenbasis.coordinates(scatter.moments.products)[varies].square().sum(1) / scatter.values[varies]
     spread = (counts * (1 - counts / scatter.n)).sum()
     beyond = spread - along.sum()
     outside = float(beyond) if rank < scatter.n - 1 and beyond > spread * scatter.precision else 0.0
-    shares = (alpha / (scatter.values[kept] + alpha) for alpha in alphas)  # unexplained share of each direction
+    shares = (alpha / (scatter.values[varies] + alpha) for alpha in alphas)  # unexplained share of each direction
     return [
         (outside + float(along @ left.square())) / (scatter.n - 1 - rank + float(left.sum())) ** 2 for left in shares
     ]

@@ -143,13 +143,13 @@ def own_unit(values: Tensor, mean: Tensor, n: int) -> float:
     return unit_of(float(values.sum()) / (n * rank) if rank else float(mean @ mean))
 
 
-def centred_axes(scatter: Scatter) -> tuple[Axes, Callable[[Tensor], Tensor]]:
+def make_axes(scatter: Scatter) -> tuple[Axes, Callable[[Tensor], Tensor]]:
     """Return the features' axes, and the map of X't (d, K) of centred features to left singular coordinates."""
     values, basis = scatter.values, scatter.eigenbasis
     n = int(scatter.n)
-    kept = scatter.varies
-    values = values * kept
-    inverse_roots = torch.where(kept, values, torch.inf).rsqrt()[:, None]
+    varies = scatter.varies
+    values = values * varies
+    inverse_roots = torch.where(varies, values, torch.inf).rsqrt()[:, None]
     mean = basis.coordinates(scatter.moments.mean[:, None])[:, 0]
     axes = Axes(n, values, mean, own_unit(values, mean, n))
     return axes, lambda products: basis.coordinates(products).mul_(inverse_roots)
@@ -218,7 +218,7 @@ def score(sample: Sample, *, targets: str = "classes", unit: str = "relative") -
     if classes:
         sample.labels  # noqa: B018  (raises if the labels are not classes)
     small = sample.compact
-    axes, onto = centred_axes(small.scatter)
+    axes, onto = make_axes(small.scatter)
     wanted = class_targets(small.scatter, onto) if classes else number_targets(small, _numbers(sample), onto)
     if unit == "absolute":
         axes, wanted = replace(axes, unit=1.0), replace(wanted, unit=torch.ones_like(wanted.unit))
@@ -236,7 +236,7 @@ def _warnings(axes: Axes, fit: Fit, rounds: Tensor) -> tuple[str, ...]:
         warnings = (f"the published 1e-5 is up to {share:.0%} of the squared weights: too large for these features",)
     elif int(rounds.max()) == ROUNDS:
         warnings = (f"some targets took all {ROUNDS} rounds: their precisions still depend on the start at 1",)
-    return tuple(f"{one}; unit='relative' has no such constant" for one in warnings)
+    return tuple(f"{warning}; unit='relative' has no such constant" for warning in warnings)
 
 
 def _numbers(sample: Sample) -> Tensor:

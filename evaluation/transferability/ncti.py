@@ -16,7 +16,7 @@ LEAST = 1e-10  # shrinkage below which there is none
 PARTS = ("seli", "ncc", "vc")
 
 
-def fitted(x: np.ndarray, y: np.ndarray, shrinkage: float) -> tuple[np.ndarray, np.ndarray, bool]:
+def fit_discriminant(x: np.ndarray, y: np.ndarray, shrinkage: float) -> tuple[np.ndarray, np.ndarray, bool]:
     """Discriminant coordinates (N, min(C - 1, K)) and posteriors (N, C) of rows x (N, K), and whether shrunk.
 
     By an SVD without shrinkage if that is at most LEAST, or if the shrunk within-class covariance is singular.
@@ -42,7 +42,7 @@ def nuclear(x: np.ndarray) -> float:
 
 def over_zoo(parts: Sequence[Mapping[str, float]]) -> list[float]:
     """minmax(seli) + minmax(ncc) - minmax(vc) for each model, from its `parts`."""
-    seli, ncc, vc = (minmax([part[name] for part in parts]) for name in PARTS)
+    seli, ncc, vc = (minmax([scores[name] for scores in parts]) for name in PARTS)
     return [s + n - v for s, n, v in zip(seli, ncc, vc, strict=True)]
 
 
@@ -71,7 +71,7 @@ def _score(sample: Sample) -> Score:
     elif not sample.moments.variances.any():
         raise UserError("ncti: all features of a class are equal: no variance within classes to measure distances in")
     else:
-        low, posterior, shrunk = fitted(x, y, shrinkage)
+        low, posterior, shrunk = fit_discriminant(x, y, shrinkage)
     classes = [posterior[y == c] for c in range(sample.n_classes)]
     parts = {
         "seli": nuclear(low - low.mean(0)),

@@ -20,7 +20,7 @@ def energy_dims(scatter: Scatter, energy: float) -> int:
     return min(int((shares <= energy + scatter.precision).sum()) + 1, scatter.rank)
 
 
-def fitted_mixture(x: Tensor, components: int, covariance: str, seed: int) -> Mixture:
+def fit_mixture(x: Tensor, components: int, covariance: str, seed: int) -> Mixture:
     """Fit a mixture of Gaussians. x: (N, d) float64. The floor is raised if a covariance is not positive definite."""
     unit = float(x.var(0, correction=0).mean())
     for retry in range(RETRIES + 1):
@@ -61,7 +61,7 @@ def score(
     x = sample.principal_coordinates(dims).cpu()
     components = max(min(components_per_class * sample.n_classes, len(y) // 2), 1)
     seed = int(torch.randint(2**31 - 1, (1,), generator=sample.generator("nleep")))
-    mixture = fitted_mixture(x, components, covariance, seed)
+    mixture = fit_mixture(x, components, covariance, seed)
     terms = leep_terms(mixture.responsibilities(x).to(y.device), y, log)
     diagnostics = {"dims": dims, "components": components, "iterations": mixture.steps, "floor": mixture.floor}
     warnings = []

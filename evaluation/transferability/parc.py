@@ -20,7 +20,7 @@ TAKES_NUMBERS = True
 DIGITS = 12  # of a correlation; smaller differences are rounding, and count as ties
 
 
-def standardised(x: Tensor) -> Tensor:
+def standardise(x: Tensor) -> Tensor:
     """Scale columns to mean 0 and standard deviation 1 (ddof 0), constant ones to 0."""
     mean = x.mean(0)
     centred = x - mean
@@ -97,7 +97,7 @@ def parc(x: Tensor, y: Tensor) -> float:
     x: (N, d), after PCA. y: (N,) int64 classes, whose distance is 0 or 1, or (N, K) several labels an image,
     whose distance is 1 - corr(y_i, y_j).
     """
-    profiles = unit_profiles(standardised(x.double()))
+    profiles = unit_profiles(standardise(x.double()))
     if y.ndim == 2:
         alike = correlations(unit_profiles(y.double()).cpu().numpy())
         return 100 * spearman(correlations(profiles.cpu().numpy()), alike)

@@ -46,13 +46,13 @@ def overlaps(means: Tensor, radii: Tensor) -> tuple[Tensor, Tensor]:
     """
     squares = means.square().sum(1)
     distances = (squares[:, None] + squares - 2 * means @ means.T).clamp_min_(0)
-    known = 4 * means.shape[1] * EPS * squares.max()
-    apart = distances > known
+    rounding = 4 * means.shape[1] * EPS * squares.max()
+    apart = distances > rounding
     apart.fill_diagonal_(False)
     distances.sqrt_()
     nothing = torch.zeros_like(distances)
     overlap = torch.where(apart, radii[:, None] + radii - distances, nothing)
-    overlap = torch.where(overlap * distances > known / 2, overlap, nothing)
+    overlap = torch.where(overlap * distances > rounding / 2, overlap, nothing)
     return overlap, torch.where(apart, 1 / distances, nothing)
 
 
@@ -111,7 +111,7 @@ class Units:
     """
 
     std: Tensor
-    kept: Tensor
+    used: Tensor
     warnings: tuple[str, ...] = ()
     normalised: bool = True
 
@@ -131,22 +131,22 @@ class Units:
         else:
             std = sample.reference[1].to(sample.device, torch.float64)
         varies = std[std > 0]  # more than half of the columns may be dead
-        kept = std > CONSTANT * (varies.median() if len(varies) else 0.0)
-        if not kept.any():
+        used = std > CONSTANT * (varies.median() if len(varies) else 0.0)
+        if not used.any():
             whose = "these features" if sample.reference is None else "the reference"
             raise UserError(f"the std of {whose} is 0 in each column: PED needs features that vary")
-        return cls(std, kept, warnings)
+        return cls(std, used, warnings)
 
     def balls(self, sample: Sample, lam: float) -> tuple[Tensor, Tensor]:
         """Return centres (C, k) and radii (C,) = lam ||sigma_c||_2, over the kept columns."""
-        std, moments = self.std[self.kept], sample.moments
-        variances = moments.variances[:, self.kept] / std.square()
-        return moments.means[:, self.kept] / std, lam * variances.sum(1).sqrt()
+        std, moments = self.std[self.used], sample.moments
+        variances = moments.variances[:, self.used] / std.square()
+        return moments.means[:, self.used] / std, lam * variances.sum(1).sqrt()
 
     def back(self, moved: Tensor) -> Tensor:
         """Convert moves (C, k) to the features' own units (C, D)."""
         shift = torch.zeros(len(moved), len(self.std), dtype=moved.dtype, device=moved.device)
-        shift[:, self.kept] = moved * self.std[self.kept]
+        shift[:, self.used] = moved * self.std[self.used]
         return shift
 
 
@@ -157,7 +157,7 @@ def moves(sample: Sample, *, lam: float = 0.6, normalise: bool = True, **options
     return _after(sample, units, path, lam, options), path
 
 
-def _moved(sample: Sample, inner: Callable[[Sample], Score], units: Units, lam: float, options: Mapping) -> Score:
+def _score_moved(sample: Sample, inner: Callable[[Sample], Score], units: Units, lam: float, options: Mapping) -> Score:
     path = displacements(*units.balls(sample, lam), **options)
     after = inner(_after(sample, units, path, lam, options))
     diagnostics = {
@@ -165,7 +165,7 @@ def _moved(sample: Sample, inner: Callable[[Sample], Score], units: Units, lam: 
         "steps": path.steps,
         "potential_energy": path.energies,
         "change_ratios": path.changes,
-        "masked_columns": int((~units.kept).sum()),
+        "masked_columns": int((~units.used).sum()),
     }
     return replace(after, diagnostics=diagnostics, warnings=(*units.warnings, *after.warnings))
 
@@ -175,14 +175,14 @@ def _after(sample: Sample, units: Units, path: Trajectory, lam: float, options: 
     if not path.steps:
         return sample
     name = f"ped {lam} {units.normalised} {sorted(options.items())}"
-    moved = sample.once(name, lambda: sample.moved(units.back(path.shift)))
+    moved = sample.once(name, lambda: sample.move(units.back(path.shift)))
     check_scale(moved)  # a large lam moves far
     return moved
 
 
 def over_zoo(parts: Sequence[Mapping[str, float]]) -> list[float]:
     """Return minus each model's mean rank over the lam (1 is best, ties at their mean rank), from the `parts`."""
-    ranks = [average_ranks(-level_scores([part[f"lam={lam}"] for part in parts])) for lam in BOTH]
+    ranks = [average_ranks(-level_scores([scores[f"lam={lam}"] for scores in parts])) for lam in BOTH]
     return (-np.mean(ranks, 0)).tolist()
 
 
@@ -221,13 +221,13 @@ def score(
     _check(lam, **options)
     units = Units.of(sample, normalise)
     if lam != "both":
-        return _moved(sample, inner, units, lam, options)
-    scores = {f"lam={radius}": _moved(sample, inner, units, radius, options) for radius in BOTH}
-    parts = {name: one.value for name, one in scores.items()}
+        return _score_moved(sample, inner, units, lam, options)
+    scores = {f"lam={radius}": _score_moved(sample, inner, units, radius, options) for radius in BOTH}
+    parts = {name: after.value for name, after in scores.items()}
     if any(map(math.isnan, parts.values())):
         raise UserError("ped(lam=both) needs a metric that scores each model by itself, not one over a zoo")
-    warnings = dict.fromkeys(warning for one in scores.values() for warning in one.warnings)
-    diagnostics = {f"{key} ({name})": v for name, one in scores.items() for key, v in one.diagnostics.items()}
+    warnings = dict.fromkeys(warning for after in scores.values() for warning in after.warnings)
+    diagnostics = {f"{key} ({name})": v for name, after in scores.items() for key, v in after.diagnostics.items()}
     return Score(math.nan, diagnostics, tuple(warnings), parts=parts)
 
 

@@ -131,7 +131,7 @@ def confmix(x: Tensor, q: Tensor, y: Tensor, means: Tensor) -> Tensor:
     return q[:, None] * x + (1 - q)[:, None] * others(means)[y]
 
 
-def standardized(sample: Sample) -> Sample:
+def standardize_columns(sample: Sample) -> Sample:
     """Scale each column to mean 0 and variance 1, constant columns to 0, in a copy of the features."""
     moments = sample.moments
     std = moments.column_variances.sqrt()
@@ -158,19 +158,19 @@ def _first_stage(sample: Sample) -> FirstStage:
     return FirstStage(small, mean, fitted, g, lam, columns)
 
 
-def remixed(stage: FirstStage) -> tuple[Tensor, Tensor, Tensor]:
+def mix_rows(stage: FirstStage) -> tuple[Tensor, Tensor, Tensor]:
     """Return q (N,), the first stage's posterior of the own class (N,), and class means (C, D) of the mixed rows."""
     y, moments = stage.sample.labels, stage.sample.moments
-    q, own = torch.empty(2, len(y), dtype=torch.float64, device=y.device)
+    q, own_posterior = torch.empty(2, len(y), dtype=torch.float64, device=y.device)
     means = torch.zeros_like(moments.means)
     for rows, x in stage.blocks():
         posterior = stage.discriminant.posterior(x)
-        q[rows], own[rows] = confidence(posterior, y[rows]), posterior.gather(1, y[rows, None])[:, 0]
+        q[rows], own_posterior[rows] = confidence(posterior, y[rows]), posterior.gather(1, y[rows, None])[:, 0]
         means.index_add_(0, y[rows], confmix(x, q[rows], y[rows], stage.means))
-    return q, own, means / moments.counts[:, None]
+    return q, own_posterior, means / moments.counts[:, None]
 
 
-def refitted(stage: FirstStage, q: Tensor, means: Tensor) -> Discriminant:
+def refit(stage: FirstStage, q: Tensor, means: Tensor) -> Discriminant:
     """Refit the discriminant to the mixed rows, with the first stage's g. means: (C, D) of the mixed rows."""
     y = stage.sample.labels
     within = torch.zeros(means.shape[1], means.shape[1], dtype=torch.float64, device=means.device)
@@ -194,16 +194,16 @@ def score(sample: Sample, *, standardize: bool = False) -> Score:
     Source: Shao et al., Not All Models Are Equal (SFDA), ECCV 2022, eq. 4 to 9, or the authors' code where it differs.
     Not for: D >= N, where the score is 1 for every model if g is small; models whose features differ in scale.
     """
-    stage = first_stage(standardized(sample) if standardize else sample)
+    stage = first_stage(standardize_columns(sample) if standardize else sample)
     y = sample.labels
-    q, own, means = remixed(stage)
-    second = refitted(stage, q, means)
+    q, own_posterior, means = mix_rows(stage)
+    second = refit(stage, q, means)
     terms = torch.empty_like(q)
     for rows, x in stage.blocks():
         mixed = confmix(x, q[rows], y[rows], stage.means)
         terms[rows] = second.own_posterior(mixed, y[rows])
     value = float(terms.mean())
-    diagnostics = {"shrinkage": stage.g, "lambda": stage.lam, "first_stage": float(own.mean())}
+    diagnostics = {"shrinkage": stage.g, "lambda": stage.lam, "first_stage": float(own_posterior.mean())}
     diagnostics["jitter"] = max(stage.discriminant.jitter, second.jitter)
     return Score(value, diagnostics, saturation(value), terms)
 

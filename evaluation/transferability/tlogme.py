@@ -2,7 +2,7 @@
 
 from evaluation.transferability._objects import objects_of
 from evaluation.transferability.base import Sample, Score
-from evaluation.transferability.logme import centred_axes, class_targets, logme, number_targets
+from evaluation.transferability.logme import class_targets, logme, make_axes, number_targets
 
 NEEDS = ("features", "boxes")
 
@@ -20,7 +20,7 @@ def score(sample: Sample) -> Score:
     """
     objects = objects_of(sample, "tlogme")
     small = objects.compact
-    axes, onto = centred_axes(small.scatter)
+    axes, onto = make_axes(small.scatter)
     classes, _ = logme(axes, class_targets(small.scatter, onto))
     moving = objects.boxes[:, (objects.boxes != objects.boxes[0]).any(0)]
     places, _ = logme(axes, number_targets(small, moving, onto))

@@ -39,16 +39,16 @@ def score(sample: Sample, *, k: int = 3, floor: float = 1.0) -> Score:
     if k < 1 or not 0 < floor < math.inf:
         raise UserError(f"k={k} must be at least 1 and floor={floor:g} above 0")
     x, y, counts = sample.features, sample.labels, sample.moments.counts
-    kept = [c for c, n in enumerate(counts.tolist()) if n > k]
-    if not kept:
+    classes = [c for c, n in enumerate(counts.tolist()) if n > k]
+    if not classes:
         raise TooFewImages(f"tmi: no class has more than {k} images: take more of them, or tmi(k=1)")
-    distances = [kth_distances(x[y == c], k) for c in kept]
-    entropies = [entropy(one.clamp_min(floor), k, x.shape[1]) for one in distances]
+    distances = [kth_distances(x[y == c], k) for c in classes]
+    entropies = [entropy(distance.clamp_min(floor), k, x.shape[1]) for distance in distances]
     single = int((counts == 1).sum())
-    shares = sample.moments.shares[kept].tolist()
-    value = math.fsum(p * h for p, h in zip(shares, entropies, strict=True)) / (len(kept) + single)
+    shares = sample.moments.shares[classes].tolist()
+    value = math.fsum(p * h for p, h in zip(shares, entropies, strict=True)) / (len(classes) + single)
     floored = float((torch.cat(distances) < floor).double().mean())
     warnings = ()
     if floored > 0.5:
         warnings = (f"{floored:.0%} of the distances are below floor={floor:g} and were raised to it",)
-    return Score(value, {"left_out": len(counts) - len(kept) - single, "floored": floored}, warnings)
+    return Score(value, {"left_out": len(counts) - len(classes) - single, "floored": floored}, warnings)

@@ -39,8 +39,8 @@ def class_grams(sample: Sample) -> Iterator[Tensor]:
             yield z @ z.T
             continue
         gram = torch.zeros(d, d, dtype=torch.float64, device=sample.device)
-        for part in rows.split(max(BLOCK // d, 1)):
-            z = sample.take(part).features.sub_(mean)
+        for chunk in rows.split(max(BLOCK // d, 1)):
+            z = sample.take(chunk).features.sub_(mean)
             gram.addmm_(z.T, z)
         yield gram
 
@@ -64,7 +64,7 @@ def score(sample: Sample, *, eps: float = 1e-4, weights: str = "shares", normali
         raise UserError(f"transrate has weights 'shares' or 'equal', not {weights!r}")
     n, c = len(sample.labels), sample.n_classes
     sample = sample.compact
-    if normalize and not sample.scatter.collapsed:
+    if normalize and not sample.scatter.is_collapsed:
         eps *= float(sample.scatter.total.trace())
     counts = sample.moments.counts.tolist()
     rates = [coding_rate(gram, n_c, eps) for gram, n_c in zip(class_grams(sample), counts, strict=True)]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evaluation.features.checks import device_of, is_no_label, of_column, of_one_hot, refuse_holes
-from evaluation.transferability.base import Sample, checked_seed
+from evaluation.transferability.base import Sample, check_seed
 from sslkit.errors import UserError, format_value
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
@@ -45,7 +45,7 @@ def as_sample(
     runtime: its device computes; its seed is from 0 to 2**32 - 1.
     Raises UserError for NaN, shapes that do not match, fewer than two images or classes, an unavailable device.
     """
-    seed = checked_seed(runtime.seed)
+    seed = check_seed(runtime.seed)
     device = torch.device("cpu") if runtime.device == "cpu" else device_of(runtime.device)  # the CPU is always there
     groups = None
     if labels is None and hasattr(features, "labelled"):  # Features, whose module need not be imported for arrays

@@ -56,7 +56,7 @@ def test_squared_gradients_against_autograd(generator):
     sizes = (5, 11, 13, 3)
     weights = [torch.randn(b, a, generator=generator, dtype=torch.float64) for a, b in pairwise(sizes)]
     x = torch.randn(7, 5, generator=generator, dtype=torch.float64)
-    found = lead.squared_gradients(x, weights)
+    found = lead.gradient_norms(x, weights)
     for row, expected in zip(x, found, strict=True):
         # NTK parameters: forward scale 1/sqrt(fan in), a ReLU with sqrt(2)
         leaves = [weight.clone().requires_grad_() for weight in weights]
@@ -71,7 +71,7 @@ def test_squared_gradients_against_autograd(generator):
 def test_the_empirical_kernel_comes_to_the_analytic_one():
     x, y = clusters(d=32)
     x[y == 0] *= 2
-    x = lead._standardised(x)
+    x = lead._standardise(x)
     empirical = lead.empirical_rates(x, y, 4, torch.Generator().manual_seed(0))
     torch.testing.assert_close(empirical, lead.analytic_rates(x, y, 4), rtol=0.15, atol=0)
     both = [evaluation.score("lead", *clusters(d=32), kernel=kernel) for kernel in lead.KERNELS]
@@ -80,7 +80,7 @@ def test_the_empirical_kernel_comes_to_the_analytic_one():
 
 def test_analytic_rates_average_to_one():
     x, y = clusters()
-    rates = lead.analytic_rates(lead._standardised(x), y, 4)
+    rates = lead.analytic_rates(lead._standardise(x), y, 4)
     assert float(rates.mean()) == pytest.approx(1)  # classes of one size
 
 

@@ -99,7 +99,7 @@ def test_classes_of_one_image_two_classes_and_equal_rows() -> None:
 def test_ped_moves_what_the_probe_sees() -> None:
     x, y = draw()
     sample = as_sample(x, y)
-    away = sample.moved(100 * torch.eye(4, 12, dtype=torch.float64))
+    away = sample.move(100 * torch.eye(4, 12, dtype=torch.float64))
     from evaluation.transferability.linear_probe import score
 
     assert score(away).value == 1 > score(sample).value

@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from evaluation.features import as_features
 from evaluation.ranking.inputs.samples import as_sample
 from evaluation.ranking.scoring import evaluate_metric, score
-from evaluation.transferability.logme import centred_axes, class_targets, evidence, fixed_point, logme, ridge
+from evaluation.transferability.logme import class_targets, evidence, fixed_point, logme, make_axes, ridge
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 
@@ -142,7 +142,7 @@ def test_evidence_is_the_density_of_the_targets(shape: tuple[int, int, int]) -> 
     x, y = drawn(*shape)
     n = len(x)
     sample = as_sample(x, y).compact
-    axes, basis = centred_axes(sample.scatter)
+    axes, basis = make_axes(sample.scatter)
     targets = class_targets(sample.scatter, basis)
     fit, _ = fixed_point(axes, targets)
     settled = ridge(axes, targets, fit.tau)  # m2 and r2 at the final tau, as eq. 2 wants them
@@ -159,7 +159,7 @@ def test_evidence_is_the_density_of_the_targets(shape: tuple[int, int, int]) -> 
 def test_each_round_is_a_ridge_regression() -> None:
     x, y = CASES["constant column"]
     sample = as_sample(x, y)
-    axes, basis = centred_axes(sample.scatter)
+    axes, basis = make_axes(sample.scatter)
     assert axes.unit == 1
     for tau in (1e-2, 1.0, 50.0):
         fit = ridge(axes, class_targets(sample.scatter, basis), torch.full((5,), tau, dtype=torch.float64))
@@ -269,7 +269,7 @@ def test_input_stays_and_bits_repeat() -> None:
 
 def test_a_value_a_class() -> None:
     sample = as_sample(X, Y)
-    axes, basis = centred_axes(sample.scatter)
+    axes, basis = make_axes(sample.scatter)
     values, rounds = logme(axes, class_targets(sample.scatter, basis))
     assert np.allclose(values, [precisions(X, (c == Y).astype(float))[2] for c in range(5)], atol=1e-9)
     assert ((rounds >= 1) & (rounds <= 11)).all()

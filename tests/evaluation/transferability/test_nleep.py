@@ -128,12 +128,12 @@ def test_the_floor_rises_until_the_covariances_hold(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(nleep.FullMixture, "fit", ill)
     rows = torch.from_numpy(x)
-    floor = nleep.fitted_mixture(rows, 3, "full", 0).floor
+    floor = nleep.fit_mixture(rows, 3, "full", 0).floor
     np.testing.assert_allclose(np.array(floors) / x.var(0).mean(), [1e-6, 1e-5, 1e-4])
     assert floor == floors[-1]
     monkeypatch.setattr(nleep.FullMixture, "fit", never)
     with pytest.raises(UserError, match="no mixture of 3 Gaussians fits 150 x 12 features: ill-defined"):
-        nleep.fitted_mixture(rows, 3, "full", 0)
+        nleep.fit_mixture(rows, 3, "full", 0)
 
 
 def test_real_digits_in_both_forms() -> None:

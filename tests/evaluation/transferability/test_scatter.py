@@ -93,13 +93,13 @@ def test_without_labels_all_rows_are_one_class() -> None:
 
 def test_moved_is_computed_and_remembered_alike() -> None:
     shift = torch.from_numpy(RNG.normal(size=(C, D)))
-    fresh = as_sample(X, Y).moved(shift)
+    fresh = as_sample(X, Y).move(shift)
     origin = as_sample(X, Y)
     assert origin.scatter.n == N
-    known = origin.moved(shift)
+    known = origin.move(shift)
     assert known.scatter.within is origin.scatter.within  # no second pass of O(N D^2)
     expected = X + shift.numpy()[Y]
-    for sample in (fresh, known, fresh.moved(shift).moved(-shift)):
+    for sample in (fresh, known, fresh.move(shift).move(-shift)):
         assert np.allclose(sample.features, expected, atol=1e-12)
         assert np.allclose(sample.moments.means[1], expected[Y == 1].mean(0), atol=1e-12)
         assert np.allclose(sample.moments.variances[1], X[Y == 1].var(0), atol=1e-12)
@@ -109,7 +109,7 @@ def test_moved_is_computed_and_remembered_alike() -> None:
 def test_moved_scatter_has_its_own_axes() -> None:
     sample = as_sample(X, Y)
     before = sample.scatter.values.clone()
-    after = sample.moved(10 * torch.from_numpy(RNG.normal(size=(C, D)))).scatter
+    after = sample.move(10 * torch.from_numpy(RNG.normal(size=(C, D)))).scatter
     assert np.allclose(after.values, np.linalg.eigvalsh(after.total.numpy()), rtol=1e-9, atol=1e-8)
     assert not torch.allclose(after.values, before) and torch.equal(sample.scatter.values, before)
 
@@ -136,7 +136,7 @@ def test_compact_of_moved_and_of_equal_rows() -> None:
     x, y = wide(), np.arange(12) % 3
     shift = torch.from_numpy(RNG.normal(size=(3, 40)))
     moved = x + shift.numpy()[y]
-    compact = as_sample(x, y).moved(shift).compact
+    compact = as_sample(x, y).move(shift).compact
     assert np.allclose(torch.pdist(compact.x), torch.pdist(torch.from_numpy(moved)), rtol=1e-10)
     x[1:] = x[0]
     equal = as_sample(x, y).compact
@@ -170,15 +170,15 @@ def test_what_is_rounding_of_a_mean_is_nothing() -> None:
     assert sample.moments.varies.tolist() == [True] * D + [False] * 4
     assert (sample.moments.spread[:, D:] == 0).all() and (sample.moments.column_variances[D:] == 0).all()
     assert (sample.scatter.total[D:] == 0).all() and (sample.scatter.total[:, D:] == 0).all()
-    assert not sample.scatter.collapsed
+    assert not sample.scatter.is_collapsed
     narrow = as_sample(1e6 + 1e-6 * X, Y)  # far from 0, and no rounding
-    assert narrow.moments.varies.all() and not narrow.scatter.collapsed
+    assert narrow.moments.varies.all() and not narrow.scatter.is_collapsed
 
 
 @pytest.mark.parametrize("width", [D, 2 * N])
 def test_equal_rows_vary_in_no_direction(width: int) -> None:
     sample = as_sample(np.tile(RNG.normal(size=(1, width)), (N, 1)), Y).compact
-    assert sample.scatter.collapsed and not sample.scatter.varies.any() and (sample.scatter.values == 0).all()
+    assert sample.scatter.is_collapsed and not sample.scatter.varies.any() and (sample.scatter.values == 0).all()
     assert (sample.scatter.within == 0).all() and sample.x.shape[1] == (D if width == D else 1)
 
 

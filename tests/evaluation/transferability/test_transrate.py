@@ -68,7 +68,7 @@ def test_class_grams_are_of_the_smaller_side_and_in_blocks(monkeypatch: pytest.M
 
 def test_classes_that_are_moved() -> None:
     shift = RNG.normal(size=(5, 16))
-    moved = as_sample(X, Y).moved(torch.from_numpy(shift))
+    moved = as_sample(X, Y).move(torch.from_numpy(shift))
     from evaluation.transferability.transrate import score as of_sample
 
     assert of_sample(moved).value == pytest.approx(direct(X + shift[Y], Y), rel=1e-9)

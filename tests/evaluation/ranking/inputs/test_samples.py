@@ -112,7 +112,7 @@ def test_shift_take_and_moved() -> None:
     shift = torch.tensor([[1.0, 0, 0], [0, 2.0, 0], [0, 0, 3.0]], dtype=torch.float64)
     sample = as_sample(X, Y)
     _ = sample.scatter, sample.moments
-    moved = sample.moved(shift)
+    moved = sample.move(shift)
     by_hand = as_sample(X + shift.numpy()[Y], Y)
     assert torch.equal(moved.features, by_hand.features)
     assert torch.allclose(moved.moments.means, by_hand.moments.means, atol=1e-14)
@@ -164,9 +164,9 @@ def test_one_clear_error(x: object, y: object, more: dict, said: str) -> None:
 def test_a_part_of_a_moved_sample_keeps_its_move() -> None:
     sample = as_sample(np.zeros((6, 2)), [0, 0, 0, 1, 1, 1])
     shift = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
-    part = sample.moved(shift).take(torch.tensor([0, 5]))
+    part = sample.move(shift).take(torch.tensor([0, 5]))
     assert torch.equal(part.features, shift)
-    assert torch.equal(part.moved(2 * shift).features, 3 * shift)
+    assert torch.equal(part.move(2 * shift).features, 3 * shift)
 
 
 def test_rows_without_a_label_are_no_class() -> None:
