@@ -30,10 +30,10 @@ SETTINGS = settings_of(Subjects, Wanted, Output)
 
 
 def main(config: dict[str, Any]) -> None:
-    from evaluation.judging.summary import judge
+    from evaluation.judging.summary import evaluate_models
 
     plain = {field.name: config.pop(field.name) for field in fields(SETTINGS)}
-    judge(**plain, options=config)
+    evaluate_models(**plain, options=config)
 
 
 if __name__ == "__main__":

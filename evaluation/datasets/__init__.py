@@ -14,7 +14,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from evaluation.datasets._copies import overlap
-from evaluation.datasets._sources import labelled, note_of, of_source, splits_of
+from evaluation.datasets._sources import drop_unlabelled, note_of, of_source, splits_of
 from evaluation.datasets.base import Split
 from sslkit.data.image_options import (
     CACHE,
@@ -66,8 +66,8 @@ class Reading(DataOptions):
 
     def open(self, source: Any, split: str, *, needs_labels: bool = True, **more: Any) -> Split:
         """Open one split as `open_split` does. more: options in the place of these."""
-        own = {name: getattr(self, name) for name in (*READ, "on_error")}
-        return split_of(source, SplitOptions(split=split, **{**own, **more}), needs_labels)
+        options = {name: getattr(self, name) for name in (*READ, "on_error")}
+        return split_of(source, SplitOptions(split=split, **{**options, **more}), needs_labels)
 
     @property
     def values_given(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def split_of(source: Any, options: SplitOptions, needs_labels: bool = True) -> S
         return _same(source, options.split)
     source = reusable(source)
     opened = dataclasses.replace(of_source(source, options), source=source)
-    return labelled(opened) if needs_labels and not find_published(source) else opened
+    return drop_unlabelled(opened) if needs_labels and not find_published(source) else opened
 
 
 def _same(opened: Split, split: str) -> Split:

@@ -18,7 +18,7 @@ SIDE = 32  # pixels: the smallest copy of an image that is looked at only for it
 READ = 64  # images at a time
 
 
-def looked_at(split: Split) -> tuple[np.ndarray, np.ndarray]:
+def digest_pixels(split: Split) -> tuple[np.ndarray, np.ndarray]:
     """Decode all images once: (readable (N,) bool, pixel digests (N,) int64, of an unreadable image another's)."""
     images = split.images
     if images.decodes:
@@ -30,9 +30,9 @@ def looked_at(split: Split) -> tuple[np.ndarray, np.ndarray]:
     return readable, digests
 
 
-def identified(split: Split) -> Split:
+def with_digests(split: Split) -> Split:
     """Return the split with the digests of its images, which are read for it unless they have them."""
-    return split if split.pixel_digests is not None else replace(split, pixel_digests=looked_at(split)[1])
+    return split if split.pixel_digests is not None else replace(split, pixel_digests=digest_pixels(split)[1])
 
 
 def overlap(a: Split, b: Split) -> list[tuple[str, str]]:
@@ -42,13 +42,13 @@ def overlap(a: Split, b: Split) -> list[tuple[str, str]]:
     Every image of both is read; those that cannot be read are in neither.
     """
     first: dict[int, str] = {}
-    for digest, name in sorted(_named(a), key=lambda pair: pair[1]):
+    for digest, name in sorted(_list_digests(a), key=lambda pair: pair[1]):
         first.setdefault(digest, name)
-    return sorted((first[digest], name) for digest, name in _named(b) if digest in first)
+    return sorted((first[digest], name) for digest, name in _list_digests(b) if digest in first)
 
 
-def _named(split: Split) -> list[tuple[int, str]]:
-    readable, digests = looked_at(split)
+def _list_digests(split: Split) -> list[tuple[int, str]]:
+    readable, digests = digest_pixels(split)
     return [(digest, str(name)) for digest, name in zip(digests[readable].tolist(), split.ids[readable], strict=True)]
 
 
@@ -63,11 +63,11 @@ def same_of_shape(
     learned, tested: the shape of each item. digests, digests_of_test: of the pixels of a row; None if unreadable.
     """
     shared = set(learned) & set(tested)
-    rows, rows_of_test = ([row for row, shape in enumerate(one) if shape in shared] for one in (learned, tested))
+    rows, rows_of_test = ([row for row, shape in enumerate(shapes) if shape in shared] for shapes in (learned, tested))
     with ThreadPoolExecutor(cores()) as pool:  # decoders work outside the GIL
-        known = set(pool.map(digests, rows)) - {None}
-        found = dict(zip(rows_of_test, pool.map(digests_of_test, rows_of_test), strict=True))
-    return np.array([found.get(row) in known for row in range(len(tested))], dtype=bool)
+        learned_digests = set(pool.map(digests, rows)) - {None}
+        tested_digests = dict(zip(rows_of_test, pool.map(digests_of_test, rows_of_test), strict=True))
+    return np.array([tested_digests.get(row) in learned_digests for row in range(len(tested))], dtype=bool)
 
 
 def together(images: np.ndarray, groups: np.ndarray | None) -> np.ndarray | None:

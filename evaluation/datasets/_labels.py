@@ -28,7 +28,7 @@ def check_classes(splits: Sequence[Split], protocol: str) -> None:
     """Check that the training images have at least two classes. Raises UserError."""
     if any(split.y.ndim != 1 for split in splits):
         return
-    classes = dict.fromkeys(name for split in splits for name in named_classes(split))
+    classes = dict.fromkeys(name for split in splits for name in occurring_classes(split))
     if len(classes) < FEWEST:
         first = splits[0]
         raise UserError(
@@ -37,6 +37,6 @@ def check_classes(splits: Sequence[Split], protocol: str) -> None:
         )
 
 
-def named_classes(split: Split) -> list[str]:
+def occurring_classes(split: Split) -> list[str]:
     """Return the names of the classes that occur in the split."""
     return [split.classes[label] for label in np.unique(split.y) if label >= 0]

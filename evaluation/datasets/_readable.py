@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from evaluation.datasets._copies import looked_at
+from evaluation.datasets._copies import digest_pixels
 from evaluation.datasets.base import Split
 from sslkit.runtime.distributed import rank
 from sslkit.terminal import say
@@ -15,12 +15,12 @@ SHOWN = 5
 
 def readable(split: Split) -> Split:
     """Return the split with the digests of its images and without those that cannot be read, and warn of these."""
-    kept, digests = looked_at(split)
+    is_readable, digests = digest_pixels(split)
     split = replace(split, pixel_digests=digests)
-    if kept.all():
+    if is_readable.all():
         return split
-    warn_of_unreadable(split.ids[~kept].tolist(), len(split), split.name)
-    return split.take(np.flatnonzero(kept))
+    warn_of_unreadable(split.ids[~is_readable].tolist(), len(split), split.name)
+    return split.take(np.flatnonzero(is_readable))
 
 
 def warn_of_unreadable(names: Sequence[str], n: int, data: str) -> None:

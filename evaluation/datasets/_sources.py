@@ -81,7 +81,7 @@ def _of_published(entry: Entry, source: str, options: ImageOptions) -> Split:
 
 def _whole(source: str | Path | Images, options: ImageOptions) -> Split:
     """Open a split that the source has itself."""
-    images = _opened(source, options)
+    images = _open_images(source, options)
     ids, groups = _ids(images), images.rows if isinstance(images, PagedImages) else None
     if images.multi_labels is not None:
         return Split(images, images.multi_labels, images.classes, ids, "map11", images.name, images.split, groups)
@@ -108,7 +108,7 @@ def check_labelled(split: Split) -> None:
         )
 
 
-def labelled(split: Split) -> Split:
+def drop_unlabelled(split: Split) -> Split:
     """The images of a split that have a label, with a warning and a note if some have none.
 
     Images with several classes stay all: those of which none is known do not count in their metric.
@@ -121,10 +121,10 @@ def labelled(split: Split) -> Split:
         return split
     say.warning(f"{lost:,} of {len(split):,} images of {split.name} ({split.split}) have no label and are left out")
     note = "; ".join(filter(None, (split.note, f"{counted(lost, 'image')} without a label left out")))
-    kept = split.take(rows)
+    labelled_split = split.take(rows)
     if isinstance(split.images, (FolderImages, HfImages, OwnArrays, OwnImages, ShardImages)):
-        kept = replace(kept, images=split.images.part(rows, split.split))
-    return replace(kept, note=note)
+        labelled_split = replace(labelled_split, images=split.images.part(rows, split.split))
+    return replace(labelled_split, note=note)
 
 
 def _part(whole: Split, name: str) -> Split:
@@ -148,7 +148,7 @@ def _part(whole: Split, name: str) -> Split:
     return replace(whole.take(rows), images=whole.images.part(rows, name), split=name, note=HELD_OUT)
 
 
-def _opened(source: str | Path | Images, options: ImageOptions) -> Images:
+def _open_images(source: str | Path | Images, options: ImageOptions) -> Images:
     if not isinstance(source, Images) or source.source is not None:
         return open_images(source, **vars(options))
     if source.split != options.split:

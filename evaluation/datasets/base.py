@@ -52,7 +52,7 @@ class Split:
     def take(self, rows: np.ndarray) -> "Split":
         """Select images in the given order. rows: (n,) int64. The classes keep their numbers."""
         parts = {"groups": self.groups, "boxes": self.boxes, "pixel_digests": self.pixel_digests}
-        parts = {name: None if part is None else part[rows] for name, part in parts.items()}
+        parts = {name: None if array is None else array[rows] for name, array in parts.items()}
         return replace(self, images=PickedImages(self.images, rows), y=self.y[rows], ids=self.ids[rows], **parts)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from evaluation.embedding.sources import Part
 from evaluation.embedding.table import Embedding
-from evaluation.embedding.thumbnails import shortened, thumbnails
+from evaluation.embedding.thumbnails import shorten, thumbnails
 from evaluation.features.checks import check_value
 from evaluation.features.plots import umap_map
 from sslkit.errors import UserError
@@ -57,8 +57,8 @@ def draw_map(
 
     check_value("map", method, str, choices=tuple(MAPS))
     check_enough(len(embedding))
-    flat, about_map = flattened(np.asarray(embedding.x, dtype=np.float32), method, seed)
-    label, names, styles = coloured(embedding)
+    flat, about_map = map_to_plane(np.asarray(embedding.x, dtype=np.float32), method, seed)
+    label, names, styles = build_legend(embedding)
     figure = Figure(figsize=_size(flat, names, len(embedding) <= THUMBNAILS), layout="constrained")
     axis = figure.subplots()
     if len(embedding) <= THUMBNAILS:
@@ -82,7 +82,7 @@ def check_enough(n: int) -> None:
         raise UserError(f"a map needs at least {FEWEST} images, not {n}")
 
 
-def flattened(x: np.ndarray, method: str, seed: int) -> tuple[np.ndarray, str]:
+def map_to_plane(x: np.ndarray, method: str, seed: int) -> tuple[np.ndarray, str]:
     """Return the places (N, 2) of rows x (N, D) and a note on them. Raises NoMap if all rows are equal."""
     from sklearn.decomposition import PCA
 
@@ -99,7 +99,7 @@ def flattened(x: np.ndarray, method: str, seed: int) -> tuple[np.ndarray, str]:
     return umap_map(z, seed), f"seed {seed}. Distances and areas mean nothing."
 
 
-def coloured(embedding: Embedding) -> tuple[np.ndarray, list[str], list[tuple[str, str]]]:
+def build_legend(embedding: Embedding) -> tuple[np.ndarray, list[str], list[tuple[str, str]]]:
     """Return (N,) the place of each image in the legend, -1 if it has none; its lines; their colours and markers.
 
     The largest classes, of which at most 20 are named, come in the order of their names.
@@ -111,7 +111,7 @@ def coloured(embedding: Embedding) -> tuple[np.ndarray, list[str], list[tuple[st
     table = np.full(len(embedding.classes) + 1, -1)  # the last stands for no label
     table[largest] = np.arange(len(largest))
     label = table[embedding.y]
-    names = [f"{shortened(str(embedding.classes[k]), LETTERS)} ({counts[k]:,})" for k in largest]
+    names = [f"{shorten(str(embedding.classes[k]), LETTERS)} ({counts[k]:,})" for k in largest]
     every = class_styles(embedding.classes)
     styles = [every[k] for k in largest]
     if (label < 0).any():
@@ -122,7 +122,7 @@ def coloured(embedding: Embedding) -> tuple[np.ndarray, list[str], list[tuple[st
     return label, names, styles
 
 
-def gridded(flat: np.ndarray) -> tuple[np.ndarray, int]:
+def snap_to_grid(flat: np.ndarray) -> tuple[np.ndarray, int]:
     """Return a cell (N, 2) of a square grid for each place, no cell twice and as near as possible, and its side."""
     from scipy.optimize import linear_sum_assignment
 
@@ -144,7 +144,7 @@ def _draw_thumbnails(
 ) -> None:
     from matplotlib.patches import Rectangle
 
-    cells, side = gridded(flat)
+    cells, side = snap_to_grid(flat)
     for (x, y), picture, entry in zip(cells, pictures, label, strict=True):
         height, width = (0.42 * length / max(picture.shape[:2]) for length in picture.shape[:2])
         axis.imshow(picture, extent=(x - width, x + width, y - height, y + height), aspect="auto", zorder=2)

@@ -32,18 +32,18 @@ def write(embedding: Embedding, path: str | Path) -> None:
     the disk is full; an older file is then unchanged.
     """
     path = Path(path)
-    {".npz": _write_npz, ".parquet": _write_parquet}[checked_ending(path)](embedding, path)
+    {".npz": _write_npz, ".parquet": _write_parquet}[check_ending(path)](embedding, path)
 
 
 def read(path: str | Path) -> Embedding:
     """Read an embedding, without pickles. Raises UserError for a file that `write` did not write."""
     path = Path(path)
-    kind = checked_ending(path)
+    kind = check_ending(path)
     with _reading(path):
         return {".npz": _read_npz, ".parquet": _read_parquet}[kind](regular(path))
 
 
-def checked_ending(path: Path) -> str:
+def check_ending(path: Path) -> str:
     """Return ".npz" or ".parquet". Raises UserError for another ending, and for .parquet without pyarrow."""
     kind = path.suffix.lower()
     if kind not in KINDS:
@@ -56,7 +56,7 @@ def checked_ending(path: Path) -> str:
 
 def check_out(path: Path, about: dict[str, Any]) -> None:
     """Raises UserError if `path` cannot be an output, or has features of another model, data set or preparation."""
-    checked_ending(path)
+    check_ending(path)
     if path.is_dir():
         raise UserError(f"out={path} is a folder: name a file in it")
     if not path.exists():
@@ -65,7 +65,7 @@ def check_out(path: Path, about: dict[str, Any]) -> None:
     wrong = [name for name in SAME if old.get(name) != about[name]]
     if wrong:
         other = "another model" if wrong[0] == "digest" else f"another {wrong[0]}"
-        was, now = ((one.get("model"), one.get("data")) for one in (old, about))
+        was, now = ((record.get("model"), record.get("data")) for record in (old, about))
         raise UserError(
             f"{path} has features of {other}: it is of {was[0]} on {was[1]}, this is {now[0]} on {now[1]}; "
             "name another out=, or remove it"
@@ -75,12 +75,12 @@ def check_out(path: Path, about: dict[str, Any]) -> None:
 def read_about(path: Path) -> dict[str, Any]:
     """Return what a file says about its model, data and preparation. Raises UserError as in `read`."""
     with _reading(path):
-        if checked_ending(regular(path)) == ".npz":
+        if check_ending(regular(path)) == ".npz":
             with np.load(path, allow_pickle=False) as file:
-                return _parsed(str(file["about"]))
+                return _parse_about(str(file["about"]))
         from pyarrow import parquet
 
-        return _parsed(parquet.read_schema(path).metadata[b"sslkit"])
+        return _parse_about(parquet.read_schema(path).metadata[b"sslkit"])
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def _reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _parsed(text: str | bytes) -> dict[str, Any]:
+def _parse_about(text: str | bytes) -> dict[str, Any]:
     about = json.loads(text)
     if about["format"] != FORMAT:
         raise ValueError(f"format {about['format']}")
@@ -135,7 +135,7 @@ def _add(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
 
 def _read_npz(path: Path) -> Embedding:
     with np.load(path, allow_pickle=False) as file:
-        about = _parsed(str(file["about"]))
+        about = _parse_about(str(file["about"]))
         x, paths, y, splits = (file[name] for name in ("features", "paths", "labels", "splits"))
         classes, unreadable = (file[name].tolist() for name in ("classes", "unreadable"))
     if len({len(array) for array in (x, paths, y, splits)}) != 1 or x.ndim != 2:
@@ -183,7 +183,7 @@ def _read_parquet(path: Path) -> Embedding:
     from pyarrow import parquet
 
     table = parquet.read_table(path)
-    about = _parsed(table.schema.metadata[b"sslkit"])
+    about = _parse_about(table.schema.metadata[b"sslkit"])
     classes, unreadable = about.pop("classes"), about.pop("unreadable")
     x, y = (_array(table[name].combine_chunks()) for name in ("features", "label"))
     paths, splits = (np.array(table[name].to_pylist(), dtype=str) for name in ("path", "split"))

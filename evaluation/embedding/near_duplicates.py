@@ -12,9 +12,9 @@ import numpy as np
 from evaluation.datasets._picked import PickedImages
 from evaluation.embedding.contents import Content, content_of
 from evaluation.embedding.neighbours import nearest
-from evaluation.embedding.sources import Part, located
+from evaluation.embedding.sources import Part, locate
 from evaluation.embedding.table import Embedding
-from evaluation.embedding.thumbnails import shortened, thumbnails
+from evaluation.embedding.thumbnails import shorten, thumbnails
 from evaluation.features.checks import check_value
 from sslkit.data.decode.pages import PagedImages
 from sslkit.data.sources.folder import FolderImages
@@ -73,8 +73,8 @@ def duplicates(sources: Sequence[Source], threshold: float = THRESHOLD, search: 
     Raises UserError for more than a million pairs.
     """
     check_value("threshold", threshold, float, above=0, most=1)
-    x = sources[0].embedding.x if len(sources) == 1 else np.concatenate([one.embedding.x for one in sources])
-    first = same_content([(one.parts, one.embedding.paths) for one in sources])
+    x = sources[0].embedding.x if len(sources) == 1 else np.concatenate([source.embedding.x for source in sources])
+    first = same_content([(source.parts, source.embedding.paths) for source in sources])
     copies = np.flatnonzero(first != np.arange(len(x)))
     distinct = np.flatnonzero(first == np.arange(len(x)))
     near, cosine = similar(x, distinct, threshold, search)
@@ -97,15 +97,15 @@ def similar(x: np.ndarray, rows: np.ndarray, threshold: float, search: str) -> t
     near, cosines, total = [np.empty((0, 2), np.int64)], [np.empty(0)], 0
     for pairs in candidates:
         cosine = pair_cosines(x, pairs[:, 0], x, pairs[:, 1])
-        kept = cosine >= min(threshold, EQUAL)
-        total += kept.sum()
+        is_similar = cosine >= min(threshold, EQUAL)
+        total += is_similar.sum()
         if total > MOST:
             raise UserError(
                 f"more than {MOST:,} pairs have a similarity of at least threshold={threshold:g}: raise it, "
                 "or take another model: one that was not trained finds every image similar"
             )
-        near.append(pairs[kept])
-        cosines.append(cosine[kept])
+        near.append(pairs[is_similar])
+        cosines.append(cosine[is_similar])
     return np.concatenate(near), np.concatenate(cosines)
 
 
@@ -130,7 +130,7 @@ def same_content(sources: Sequence[tuple[Sequence[Part], Sequence[str]]]) -> np.
 
 def write_duplicates(pairs: Duplicates, sources: Sequence[Source], path: Path) -> None:
     """Write a CSV of the pairs, one a row. Raises UserError if it cannot be written."""
-    names = named(sources)
+    names = list_rows(sources)
     lines = (
         (group, "exact" if exact else "near", f"{similarity:.4f}", *names[a], *names[b])
         for (a, b), similarity, exact, group in zip(pairs.rows, pairs.similarity, pairs.exact, pairs.group, strict=True)
@@ -143,15 +143,15 @@ def write_unique(pairs: Duplicates, source: Source, path: Path) -> int:
 
     Returns their number; 0, and no list, for images that are no files.
     """
-    images = list(located(source.parts, source.embedding.paths))
+    images = list(locate(source.parts, source.embedding.paths))
     copies = set(pairs.rows[pairs.exact, 1].tolist())
-    if not all(isinstance(part.split.images, FolderImages) for part, _ in images):
+    if not all(isinstance(opened.split.images, FolderImages) for opened, _ in images):
         return 0
-    kept = [part.split.images.path(at) for row, (part, at) in enumerate(images) if row not in copies]
-    lines = [os.path.relpath(one, path.parent) for one in kept]
+    unique = [opened.split.images.path(at) for row, (opened, at) in enumerate(images) if row not in copies]
+    lines = [os.path.relpath(file, path.parent) for file in unique]
     with write_whole(path) as partial:
         partial.write_bytes(b"".join(os.fsencode(line) + b"\n" for line in lines))
-    return len(kept)
+    return len(unique)
 
 
 def contact_sheet(pairs: Duplicates, sources: Sequence[Source], path: Path) -> int:
@@ -164,7 +164,7 @@ def contact_sheet(pairs: Duplicates, sources: Sequence[Source], path: Path) -> i
     if not len(pairs):
         return 0
     chosen = np.unique(np.linspace(0, len(pairs) - 1, min(SHOWN, len(pairs))).round().astype(int))
-    pictures, names = _pictures(pairs, chosen, sources), named(sources)
+    pictures, names = _pictures(pairs, chosen, sources), list_rows(sources)
     columns = min(COLUMNS, len(chosen))
     rows = -(-len(chosen) // columns)
     high = HEIGHT * rows + 0.9
@@ -173,7 +173,7 @@ def contact_sheet(pairs: Duplicates, sources: Sequence[Source], path: Path) -> i
         rows, columns, left=0.01, right=0.99, bottom=0.45 / high, top=1 - 0.75 / high, wspace=0.06, hspace=0.3
     )
     for cell, pair in zip(grid, chosen, strict=False):
-        left, right = (figure.add_subplot(part) for part in cell.subgridspec(1, 2, wspace=0.04))
+        left, right = (figure.add_subplot(half) for half in cell.subgridspec(1, 2, wspace=0.04))
         for axis, row in zip((left, right), pairs.rows[pair], strict=True):
             _draw(axis, pictures[row], names[row], len(sources) > 1)
         kind = "same content" if pairs.exact[pair] else f"similarity {pairs.similarity[pair]:.3f}"
@@ -184,9 +184,9 @@ def contact_sheet(pairs: Duplicates, sources: Sequence[Source], path: Path) -> i
     return len(chosen)
 
 
-def named(sources: Sequence[Source]) -> list[tuple[str, str]]:
+def list_rows(sources: Sequence[Source]) -> list[tuple[str, str]]:
     """Return the source and the path of each row."""
-    return [(one.name, str(path)) for one in sources for path in one.embedding.paths]
+    return [(source.name, str(path)) for source in sources for path in source.embedding.paths]
 
 
 def _all_pairs(x: np.ndarray, rows: np.ndarray, threshold: float) -> Iterator[np.ndarray]:
@@ -217,26 +217,26 @@ def _groups(rows: np.ndarray, n: int) -> np.ndarray:
     ends = rows.astype(np.int32)  # csgraph counts in 32 bits: given 64, some releases of scipy put all in one group
     graph = coo_array((np.ones(len(rows), bool), (ends[:, 0], ends[:, 1])), shape=(n, n))
     label = connected_components(graph, directed=False)[1][rows[:, 0]]
-    known, first, number = np.unique(label, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[number] + 1 if len(known) else label
+    labels, first, number = np.unique(label, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[number] + 1 if len(labels) else label
 
 
 def _contents(parts: Sequence[Part], paths: Sequence[str]) -> Iterator[Content | str]:
     """Yield the content of each image; a hash of the pixels of one in an array."""
-    for part, row in located(parts, paths):
-        content = content_of(part.split.images, row)
-        name = str(part.split.ids[row])
-        images = part.split.images.images if isinstance(part.split.images, PickedImages) else part.split.images
+    for opened, row in locate(parts, paths):
+        content = content_of(opened.split.images, row)
+        name = str(opened.split.ids[row])
+        images = opened.split.images.images if isinstance(opened.split.images, PickedImages) else opened.split.images
         is_page = isinstance(images, PagedImages)  # which has no content of its own; hashes are numbered where equal
         yield content or (name if is_page else name.partition("-")[0])
 
 
 def _pictures(pairs: Duplicates, chosen: np.ndarray, sources: Sequence[Source]) -> dict[int, np.ndarray]:
     wanted, start, pictures = np.unique(pairs.rows[chosen]), 0, {}
-    for one in sources:
-        stop = start + len(one.embedding)
+    for source in sources:
+        stop = start + len(source.embedding)
         rows = wanted[(wanted >= start) & (wanted < stop)]
-        drawn = thumbnails(one.parts, one.embedding.paths, rows - start, SIDE)
+        drawn = thumbnails(source.parts, source.embedding.paths, rows - start, SIDE)
         pictures |= dict(zip(rows.tolist(), drawn, strict=True))
         start = stop
     return pictures
@@ -245,7 +245,7 @@ def _pictures(pairs: Duplicates, chosen: np.ndarray, sources: Sequence[Source]) 
 def _draw(axis, picture: np.ndarray, name: tuple[str, str], several: bool) -> None:
     axis.imshow(picture)
     source, path = name
-    below = f"{shortened(source, LETTERS)}\n{shortened(path, LETTERS)}" if several else shortened(path, LETTERS)
+    below = f"{shorten(source, LETTERS)}\n{shorten(path, LETTERS)}" if several else shorten(path, LETTERS)
     axis.set_xlabel(below, fontsize=7.5, labelpad=2, parse_math=False)
     axis.set(xticks=[], yticks=[])
     axis.spines[:].set_color("#bbbbbb")

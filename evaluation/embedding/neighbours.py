@@ -49,9 +49,9 @@ def nearest(x: np.ndarray, k: int, search: str = "exact") -> Neighbours:
     check_value("search", search, str, choices=SEARCHES)
     blocks = [np.arange(start, min(start + QUERIES, len(x))) for start in range(0, len(x), QUERIES)]
     if search == "exact":
-        return Neighbours(*_stacked(_exact(x, rows, k) for rows in blocks), search, 1.0)
+        return Neighbours(*_stack(_exact(x, rows, k) for rows in blocks), search, 1.0)
     index = _index(x, search, k)
-    indices, similarities = _stacked(_approximate(index, x, rows, k) for rows in blocks)
+    indices, similarities = _stack(_approximate(index, x, rows, k) for rows in blocks)
     return Neighbours(indices, similarities, search, _recall(x, similarities, k))
 
 
@@ -82,7 +82,7 @@ def write_neighbours(near: Neighbours, paths: Sequence[str], arrays: Path, table
     write_csv(table, [("image", "place", "neighbour", "similarity"), *lines])
 
 
-def _stacked(blocks: Iterator[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+def _stack(blocks: Iterator[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     indices, similarities = zip(*blocks, strict=True)
     return np.concatenate(indices), np.concatenate(similarities).astype(np.float32)
 

@@ -24,7 +24,7 @@ from evaluation.embedding.near_duplicates import (
 )
 from evaluation.embedding.neighbours import SEARCHES, check_k, nearest, write_neighbours
 from evaluation.embedding.sources import Part, open_parts
-from evaluation.embedding.table import Embedding, described, embed_parts
+from evaluation.embedding.table import Embedding, describe, embed_parts
 from evaluation.features.extraction import check
 from evaluation.features.models import Loading, name_of
 from evaluation.features.plots import check_umap
@@ -86,10 +86,10 @@ def run(
     check(runtime)
     runtime, model = replace(runtime, out=out), loading.load(checkpoint)
     parts, others = open_parts(data, split, reading), []
-    about, out = described(model, parts, runtime), Path(out)
+    about, out = describe(model, parts, runtime), Path(out)
     if against is not None:
         others = open_parts(against, reading=reading)
-        described(model, others, runtime)
+        describe(model, others, runtime)
     n = _count(parts)
     options.check(n, f" in {data}")
     with own_file(out, "embeds to"):
@@ -97,17 +97,19 @@ def run(
         _tell("model", f"{model.name}: {model.width} features, images of {model.image_size} px")
         compared = f", against {_count(others):,} of {against}" if others else ""
         _tell("data", f"{about['data']}: {n:,} images{compared}")
-        found = _written(out, lambda: embed_parts(model, parts, reading, runtime))
-        options.check(len(found), f" in {data} that can be read")
-        _make(options, found, parts, out, runtime.seed)
+        embedding = _write_features(out, lambda: embed_parts(model, parts, reading, runtime))
+        options.check(len(embedding), f" in {data} that can be read")
+        _make(options, embedding, parts, out, runtime.seed)
         if options.duplicates:
-            sources = [Source(str(data), parts, found)]
+            sources = [Source(str(data), parts, embedding)]
             sources += [Source(str(against), others, embed_parts(model, others, reading, runtime))] if others else []
             _make_duplicates(options, sources, out)
-    place = {"split": split, "root": reading.root, "image_size": loading.image_size, "precision": runtime.precision}
-    place |= reading.values
-    _tell("next", _following(options, found, {"checkpoint": name_of(checkpoint, model), "data": data}, place, out))
-    return found
+    settings = {"split": split, "root": reading.root, "image_size": loading.image_size, "precision": runtime.precision}
+    settings |= reading.values
+    _tell(
+        "next", _following(options, embedding, {"checkpoint": name_of(checkpoint, model), "data": data}, settings, out)
+    )
+    return embedding
 
 
 def _check_named(options: Options, *, against: Any, **named: Any) -> None:
@@ -120,10 +122,10 @@ def _check_named(options: Options, *, against: Any, **named: Any) -> None:
 
 
 def _count(parts: Sequence[Part]) -> int:
-    return sum(len(one.split) for one in parts)
+    return sum(len(opened.split) for opened in parts)
 
 
-def _written(out: Path, extracted: Callable[[], Embedding]) -> Embedding:
+def _write_features(out: Path, extracted: Callable[[], Embedding]) -> Embedding:
     start = time.perf_counter()
     embedding = extracted()
     n, width = embedding.x.shape
@@ -157,9 +159,9 @@ def _make_duplicates(options: Options, sources: Sequence[Source], out: Path) -> 
     pairs = duplicates(sources, options.threshold, options.search)
     table, sheet = beside(out, "-duplicates.csv"), beside(out, "-duplicates.png")
     write_duplicates(pairs, sources, table)
-    n, exact = sum(len(one.embedding) for one in sources), int(pairs.exact.sum())
-    if kept := write_unique(pairs, sources[0], beside(out, "-unique.txt")):
-        _tell("unique", f"{counted(kept, 'image')} without exact copies: data={beside(out, '-unique.txt')}")
+    n, exact = sum(len(source.embedding) for source in sources), int(pairs.exact.sum())
+    if n_unique := write_unique(pairs, sources[0], beside(out, "-unique.txt")):
+        _tell("unique", f"{counted(n_unique, 'image')} without exact copies: data={beside(out, '-unique.txt')}")
     if not len(pairs):
         sheet.unlink(missing_ok=True)  # of an earlier run
         _tell("alike", f"no two images have a similarity of at least {options.threshold:g}: {table} is empty")
@@ -184,22 +186,24 @@ def _higher(pairs: Duplicates, images: int) -> float:
     return min(math.ceil(1e4 * near[images]) / 1e4, 0.9999) if len(near) > images else 0.9999
 
 
-def _following(options: Options, found: Embedding, what: Mapping[str, Any], place: Mapping[str, Any], out: Path) -> str:
+def _following(
+    options: Options, embedding: Embedding, what: Mapping[str, Any], settings: Mapping[str, Any], out: Path
+) -> str:
     """Return the next command: for what was not made yet, to judge the model on these images, or to train on them.
 
-    what: model and data. place: other options of this command.
+    what: model and data. settings: other options of this command.
     """
     usual = {"split": None, "root": "data", "image_size": None, "precision": "float32", **AS_USUAL.values}
-    own = {name: value for name, value in place.items() if value not in (usual[name], None)}
+    changed = {name: value for name, value in settings.items() if value not in (usual[name], None)}
     more = {"neighbours": 10} if options.neighbours is None else {}
     more |= {} if options.duplicates else {"duplicates": True}
     more |= {"map": "tsne"} if options.map is None else {}
     if more:
-        return f"python recipes/embed.py {words({**what, 'out': os.fspath(out), **own, **more})}"
-    own.pop("split", None)
-    if {"train", "test"} <= set(found.splits) and len(found.classes) > 1:
-        return f"python recipes/evaluate.py {words({**what, **own})}"
-    read = {name: own[name] for name in VALUES if name in own}
+        return f"python recipes/embed.py {words({**what, 'out': os.fspath(out), **changed, **more})}"
+    changed.pop("split", None)
+    if {"train", "test"} <= set(embedding.splits) and len(embedding.classes) > 1:
+        return f"python recipes/evaluate.py {words({**what, **changed})}"
+    read = {name: changed[name] for name in VALUES if name in changed}
     return f"python recipes/train.py method=byol+dsa {words({'data': what['data'], **read})}"
 
 

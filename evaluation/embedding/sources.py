@@ -23,7 +23,7 @@ class Part:
 
     def names(self, ids: Sequence[str]) -> list[str]:
         """Return the names of the images with these ids: for files their path below the source's folder."""
-        return [f"{self.prefix}{one}" for one in ids]
+        return [f"{self.prefix}{image_id}" for image_id in ids]
 
 
 def open_parts(source: Any, split: str | None = None, reading: Reading = AS_USUAL) -> list[Part]:
@@ -33,13 +33,13 @@ def open_parts(source: Any, split: str | None = None, reading: Reading = AS_USUA
     set share is taken once. Raises UserError for a source that cannot be opened, and for one without images.
     """
     source = reusable(source)
-    known = _splits(source, reading.cache)
+    names = _splits(source, reading.cache)
     how = {"on_error": "skip", "needs_labels": False}
-    opened = [reading.open(source, name, **how) for name in ((split,) if split else known)]
-    return list(_parts(opened, len(known) > 1))
+    opened = [reading.open(source, name, **how) for name in ((split,) if split else names)]
+    return list(_parts(opened, len(names) > 1))
 
 
-def merged_classes(parts: Sequence[Split]) -> tuple[list[str], list[np.ndarray]]:
+def merge_classes(parts: Sequence[Split]) -> tuple[list[str], list[np.ndarray]]:
     """Return the classes of all splits by name, in the order of their first split, and the labels numbered by them."""
     classes = list(dict.fromkeys(str(name) for split in parts for name in split.classes))
     number = {name: label for label, name in enumerate(classes)}
@@ -51,11 +51,11 @@ def merged_classes(parts: Sequence[Split]) -> tuple[list[str], list[np.ndarray]]
     return classes, labels
 
 
-def located(parts: Sequence[Part], paths: Sequence[str]) -> Iterator[tuple[Part, int]]:
+def locate(parts: Sequence[Part], paths: Sequence[str]) -> Iterator[tuple[Part, int]]:
     """Yield the part and its row of each image of an `Embedding`. paths: (N,) its names, in the order of the parts."""
-    known = set(paths)
-    for part in parts:
-        yield from ((part, row) for row, name in enumerate(part.names(part.split.ids)) if name in known)
+    wanted = set(paths)
+    for opened in parts:
+        yield from ((opened, row) for row, name in enumerate(opened.names(opened.split.ids)) if name in wanted)
 
 
 def _splits(source: Any, cache: Any) -> tuple[str, ...]:
@@ -65,8 +65,8 @@ def _splits(source: Any, cache: Any) -> tuple[str, ...]:
         return (source.split,)
     if entry := datasets.find_published(source):
         return tuple(entry.counts)
-    known = datasets.splits_of(source, cache)
-    return ("all",) if "all" in known else known
+    names = datasets.splits_of(source, cache)
+    return ("all",) if "all" in names else names
 
 
 def _parts(opened: Sequence[Split], several: bool) -> Iterator[Part]:

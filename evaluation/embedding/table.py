@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets import Reading
-from evaluation.embedding.sources import Part, merged_classes, open_parts
+from evaluation.embedding.sources import Part, merge_classes, open_parts
 from evaluation.features.extraction import LOADED, READ, check, features_of
 from evaluation.features.models import LoadedModel, Loading
 from sslkit.runtime.callers import public
@@ -66,28 +66,28 @@ def embed(
 
 def embed_parts(model: LoadedModel, parts: Sequence[Part], reading: Reading, runtime: Runtime) -> Embedding:
     """Extract the features of open splits; see `embed`."""
-    about = described(model, parts, runtime)
-    tables = [features_of(model, part.split, reading, runtime) for part in parts]
-    classes, labels = merged_classes([part.split for part in parts])
+    about = describe(model, parts, runtime)
+    tables = [features_of(model, opened.split, reading, runtime) for opened in parts]
+    classes, labels = merge_classes([opened.split for opened in parts])
     paths, y, unreadable = [], [], []
-    for part, features, of_part in zip(parts, tables, labels, strict=True):
-        paths += part.names(features.ids)
-        y.append(of_part[np.isin(part.split.ids, features.ids)])
-        unreadable += part.names(features.unreadable)
+    for opened, features, of_part in zip(parts, tables, labels, strict=True):
+        paths += opened.names(features.ids)
+        y.append(of_part[np.isin(opened.split.ids, features.ids)])
+        unreadable += opened.names(features.unreadable)
     x = tables[0].x if len(tables) == 1 else np.concatenate([features.x for features in tables])
-    splits = np.repeat([part.split.split for part in parts], [len(features) for features in tables])
+    splits = np.repeat([opened.split.split for opened in parts], [len(features) for features in tables])
     return Embedding(x, np.array(paths), np.concatenate(y), classes, splits, tuple(unreadable), about)
 
 
-def described(model: LoadedModel, parts: Sequence[Part], runtime: Runtime) -> dict[str, Any]:
+def describe(model: LoadedModel, parts: Sequence[Part], runtime: Runtime) -> dict[str, Any]:
     """Return what an `Embedding` says about its model, data and preparation. Raises UserError for videos."""
-    images = [model.clean(one.split.images) for one in parts]
+    images = [model.clean(opened.split.images) for opened in parts]
     return {
         "model": model.name,
         "digest": model.digest,
         "data": parts[0].split.name,
         "image_size": model.image_size,
-        "resize": max(one.options.resize for one in images),
+        "resize": max(cleaned.options.resize for cleaned in images),
         "interpolation": model.resizing.interpolation,
         "channels": model.in_chans,
         "mean": [float(value) for value in model.mean],

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
-from evaluation.embedding.sources import Part, located
+from evaluation.embedding.sources import Part, locate
 from sslkit.data.images import Images
 
 
@@ -14,13 +14,13 @@ def thumbnails(parts: Sequence[Part], paths: Sequence[str], rows: Sequence[int],
 
     parts, paths: of an `Embedding`. An image that cannot be read any more is grey.
     """
-    where = list(located(parts, paths))
+    where = list(locate(parts, paths))
     small = {}
-    for part in parts:
-        images = part.split.images
+    for opened in parts:
+        images = opened.split.images
         channels = 3 if images.channels in (1, 3, 4) else images.channels  # RGB where they become that
-        small[id(part)] = images.at(image_size=side, channels=channels, fit="squash")
-    return [_thumbnail(small[id(part)], part_row, side) for part, part_row in (where[row] for row in rows)]
+        small[id(opened)] = images.at(image_size=side, channels=channels, fit="squash")
+    return [_thumbnail(small[id(opened)], part_row, side) for opened, part_row in (where[row] for row in rows)]
 
 
 def _thumbnail(images: Images, row: int, side: int) -> np.ndarray:
@@ -35,7 +35,7 @@ def _thumbnail(images: Images, row: int, side: int) -> np.ndarray:
     return np.asarray(Image.fromarray(square).resize(shape, Image.Resampling.BICUBIC))
 
 
-def shortened(name: str, most: int) -> str:
+def shorten(name: str, most: int) -> str:
     """Return a name of at most `most` characters; its end stays, as it tells files apart."""
     name = name.encode(errors="replace").decode()  # a file name may have bytes that are no text
     return name if len(name) <= most else f"…{name[1 - most :]}"

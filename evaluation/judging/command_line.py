@@ -61,18 +61,18 @@ class Output:
     out: str = setting(OUT, "folder of the results of what is no zoo entry")
 
 
-def settings_of(*own: type, shared: Collection[str] = ()) -> Any:
+def settings_of(*groups: type, shared: Collection[str] = ()) -> Any:
     """The settings of a command line: its own, and those of models, images and the run that all have.
 
     shared: of the latter those that it obeys; none named: all.
     """
-    return merge(own, (Loading, Reading, Runtime), shared)
+    return merge(groups, (Loading, Reading, Runtime), shared)
 
 
 def run_protocol(name: str, usage: str) -> None:
     """A command line whose settings are those of all and the protocol's own options."""
-    own = protocols.find(name).Options
-    run_alone(lambda config: name, settings_of(Subjects, own, Output), usage)
+    options = protocols.find(name).Options
+    run_alone(lambda config: name, settings_of(Subjects, options, Output), usage)
 
 
 def run_alone(chosen: Callable[[dict[str, Any]], str], settings: Any, usage: str) -> None:
@@ -82,8 +82,8 @@ def run_alone(chosen: Callable[[dict[str, Any]], str], settings: Any, usage: str
     """
 
     def task(config: dict[str, Any]) -> None:
-        from evaluation.judging.summary import judge_alone
+        from evaluation.judging.summary import evaluate_by_protocol
 
-        judge_alone(chosen(config), **config)
+        evaluate_by_protocol(chosen(config), **config)
 
     run_plain(task, settings, usage, {})

@@ -21,36 +21,40 @@ USUAL = {"out": OUT} | {name: value for name, value in defaults_of_all().items()
 
 
 def following(
-    judged: Sequence[Judged], tasks: Sequence[Task], asked: Mapping[str, Any], place: Mapping[str, Any]
+    judged: Sequence[Judged], tasks: Sequence[Task], asked: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> str:
     """Return the next command, which can be run as it is where the data are named.
 
-    asked: data and protocols as they were given. place: the judge's other arguments.
+    asked: data and protocols as they were given. arguments: all others of the evaluation.
     """
-    names = [name_of(one.asked, one.model) for one in judged]
-    kept = {name: value for name, value in asked.items() if value not in (None, (), [])}
-    kept |= {name: place[name] for name in USUAL if name in place and place[name] not in (USUAL[name], ())}
-    kept |= _options(tasks)
+    names = [name_of(member.asked, member.model) for member in judged]
+    settings = {name: value for name, value in asked.items() if value not in (None, (), [])}
+    settings |= {
+        name: arguments[name] for name in USUAL if name in arguments and arguments[name] not in (USUAL[name], ())
+    }
+    settings |= _options(tasks)
     if len(names) == 1:
         other = BESIDE if find_spec(WHEELS[BESIDE]) and names[0] != BESIDE else f"random:{names[0]}"
-        return f"python recipes/evaluate.py {words({'checkpoint': [names[0], other], **kept})}"
+        return f"python recipes/evaluate.py {words({'checkpoint': [names[0], other], **settings})}"
     if asked.get("data") is None:
-        yours = {**kept, "data": "PATH/TO/YOUR/IMAGES"}
+        yours = {**settings, "data": "PATH/TO/YOUR/IMAGES"}
         return f"python recipes/evaluate.py {words({'checkpoint': names, **yours})}"
-    if isinstance(kept.get("data"), str) and all(task.name in BY_PLACES for task in tasks):
-        kept["data"] = f"masks:{kept['data']}"
+    if isinstance(settings.get("data"), str) and all(task.name in BY_PLACES for task in tasks):
+        settings["data"] = f"masks:{settings['data']}"
     passed = ("data", "trust", "root", "cache", "seed", "image_size", *VALUES)
-    shared = {name: kept[name] for name in passed if name in kept}
+    shared = {name: settings[name] for name in passed if name in settings}
     return f"python recipes/rank.py {words({'zoo': names, **shared})}"
 
 
 def _options(tasks: Sequence[Task]) -> dict[str, Any]:
     """The options of the protocols that are not the defaults, as evaluate.py takes them."""
-    found = {}
+    changed = {}
     for task in tasks:
-        usual, given = vars(family.find(task.name).Options()), vars(task.options)
-        found |= {f"{task.name}.{name}": given[name] for name in given if _plain(given[name]) != _plain(usual[name])}
-    return found
+        usual, chosen = vars(family.find(task.name).Options()), vars(task.options)
+        changed |= {
+            f"{task.name}.{name}": chosen[name] for name in chosen if _plain(chosen[name]) != _plain(usual[name])
+        }
+    return changed
 
 
 def _plain(value: Any) -> Any:

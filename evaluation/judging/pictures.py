@@ -39,11 +39,11 @@ def draw(results: Sequence[Result], subjects: Iterable[Subject], runtime: Runtim
             except NoMap as error:  # of a collapsed model; its numbers stand all the same
                 say.warn(f"no map of {test.data}: {error}", stacklevel=2)
         if test.y.ndim == 1 and len(test.classes) <= MOST:
-            own, most = left_out(train, test)
+            excluded, most = left_out(train, test)
             k = min(20, most)
             if not k:
                 continue
-            voted = predict(train, test, [k], own=own)[k]
+            voted = predict(train, test, [k], own=excluded)[k]
             title = f"{test.model}: {test.data}, confusions of {k}-NN (not of the linear probe)"
             plot_confusion(test.y, voted, test.classes, folder / f"confusion-{name}.png", title=title)
             written.append(folder / f"confusion-{name}.png")
@@ -54,5 +54,7 @@ def _free(folder: Path, name: str, written: Sequence[Path]) -> str:
     """Return the name, numbered if a picture of another data set of this name was written."""
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
     return next(
-        one for one in names if not {folder / f"map-{one}.png", folder / f"confusion-{one}.png"}.intersection(written)
+        candidate
+        for candidate in names
+        if not {folder / f"map-{candidate}.png", folder / f"confusion-{candidate}.png"}.intersection(written)
     )

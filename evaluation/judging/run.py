@@ -64,11 +64,11 @@ def evaluate(
     pictures: also draw evaluation.png, and a map and the confusions of each data set whose images are classified.
     Raises UserError for unknown names, options and data before anything is extracted.
     """
-    tasks = asked_for(data, protocols, options)
+    tasks = make_tasks(data, protocols, options)
     loaded, runtime = loading.load(model), replace(runtime, out=out)
     check(runtime)
     with process_group(runtime):
-        ready = prepared(loaded, agreed([loaded], tasks), reading, runtime, tell=lambda label, text: say(text))
+        ready = prepare(loaded, complete_tasks([loaded], tasks), reading, runtime, tell=lambda label, text: say(text))
         return ready.run(pictures)
 
 
@@ -102,14 +102,14 @@ class Evaluation:
         make_folder(self.folder)
         for task, opened in self.tasks:
             protocol, subject = family.find(task.name), self.subjects[str(task.source)]
-            known = _seen(subject, task)
+            seen_note = _seen(subject, task)
             if isinstance(opened, Subject):
                 tell_once(task.source, _held_out(subject))
-            tell_once(task.source, known)
+            tell_once(task.source, seen_note)
             for line in protocol.terminal.plan(opened, task, self.runtime):
                 self.tell(*line)
             for result in protocol.run(opened, task.options, self.runtime):
-                results.append(_with_note(subject.with_notes(result), known))
+                results.append(_with_note(subject.with_notes(result), seen_note))
                 tell_once(task.source, unseen.note_of(results[-1]))
                 if rank() == 0:
                     store.append(self.folder, results[-1])
@@ -124,11 +124,11 @@ class Evaluation:
         self.tell("", f"pictures: {', '.join(path.name for path in drawn)}")
 
 
-def asked_for(
+def make_tasks(
     data: Any, protocols: Sequence[str] | None, options: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[Task]:
     """The protocols on their sources in the order in which they are run, with checked options. Raises UserError."""
-    plan = planned(data, protocols)
+    plan = list_pairs(data, protocols)
     for name in options or ():
         family.find(name)
     chosen = {name: _options(name, (options or {}).get(name, {})) for _, name in plan}
@@ -141,12 +141,12 @@ def check_fits(model: LoadedModel, tasks: Sequence[Task]) -> None:
         family.find(task.name).terminal.fits(model, task.options)
 
 
-def agreed(models: Sequence[LoadedModel], tasks: Sequence[Task]) -> list[Task]:
+def complete_tasks(models: Sequence[LoadedModel], tasks: Sequence[Task]) -> list[Task]:
     """The tasks, completed by what the models agree on."""
     return [family.find(task.name).terminal.agreed(models, task) for task in tasks]
 
 
-def prepared(
+def prepare(
     model: LoadedModel,
     tasks: Sequence[Task],
     reading: Reading,
@@ -199,7 +199,7 @@ def _held_out(subject: Subject) -> str:
     return f"{subject.data} has no test images of its own; {subject.note}" if subject.note else ""
 
 
-def planned(data: Any, protocols: Sequence[str] | None) -> list[tuple[Any, str]]:
+def list_pairs(data: Any, protocols: Sequence[str] | None) -> list[tuple[Any, str]]:
     """(source, protocol) pairs in the order in which they are run."""
     protocols = [protocols] if isinstance(protocols, str) else protocols
     if protocols is not None and not len(protocols):
@@ -213,7 +213,7 @@ def planned(data: Any, protocols: Sequence[str] | None) -> list[tuple[Any, str]]
         wanted = protocols or embedded
         pairs = [(source, name) for source, fitting in SUITE.items() for name in fitting if name in wanted]
         return pairs + [(family.find(name).terminal.usual, name) for name in wanted if name not in embedded]
-    sources = [reusable(one) for one in (data if is_several(data) else [data])]
+    sources = [reusable(source) for source in (data if is_several(data) else [data])]
     named = {str(source): source for source in sources}
     if alike := [source for source in sources if isinstance(source, Images) and named[str(source)] is not source]:
         raise UserError(f"two data sets are called {alike[0]}: evaluate them one after the other")
@@ -227,6 +227,6 @@ def results_folder(model: LoadedModel, out: str | Path) -> Path:
     return Path(out) / name_of(model.name)
 
 
-def _options(name: str, given: Mapping[str, Any]) -> Any:
-    own = family.find(name).Options
-    return own(**members.check_options(own, given, f"protocol {name}"))
+def _options(name: str, options: Mapping[str, Any]) -> Any:
+    options_type = family.find(name).Options
+    return options_type(**members.check_options(options_type, options, f"protocol {name}"))

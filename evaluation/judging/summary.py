@@ -15,7 +15,7 @@ from evaluation.features.using import use_it
 from evaluation.features.zoo_members import Members, lines_of, unlike_sizes
 from evaluation.features.zoo_members import members as members_of
 from evaluation.judging.following import following
-from evaluation.judging.run import Evaluation, agreed, asked_for, check_fits, prepared
+from evaluation.judging.run import Evaluation, check_fits, complete_tasks, make_tasks, prepare
 from evaluation.protocols.base import Judged, Task
 from evaluation.results import store
 from evaluation.results.bars import plot_results
@@ -33,7 +33,7 @@ from sslkit.terminal import say
 
 
 @by_keywords
-def judge(
+def evaluate_models(
     checkpoint: Any = None,
     zoo: Any = None,
     data: Any = None,
@@ -53,100 +53,104 @@ def judge(
     Returns the results of all. An entry of `zoo` that is damaged, or for which a protocol fails, is left out and named.
     Raises UserError before anything is computed, and where no model is left.
     """
-    tasks = asked_for(data, protocols, options)
-    place = {**vars(loading), **vars(reading), **vars(runtime), "out": out}
+    tasks = make_tasks(data, protocols, options)
+    arguments = {**vars(loading), **vars(reading), **vars(runtime), "out": out}
     runtime = replace(runtime, out=out)
     check(runtime)
-    with process_group(runtime) as own:
+    with process_group(runtime) as process:
         if world_size() > 1:
-            runtime = replace(runtime, device=str(own.device))  # of this process
+            runtime = replace(runtime, device=str(process.device))  # of this process
         fits = partial(check_fits, tasks=tasks)
-        asked = opened(checkpoint, zoo, loading, check=fits)
-        tasks = agreed([one.model for one in asked.values()], tasks)
-        done = _each_judged(asked, tasks, pictures, reading, runtime)
+        asked = open_models(checkpoint, zoo, loading, check=fits)
+        tasks = complete_tasks([candidate.model for candidate in asked.values()], tasks)
+        done = _evaluate_each(asked, tasks, pictures, reading, runtime)
         if rank() == 0:
-            best = _conclude(list(done.values()), tasks, place, pictures)
+            best = _conclude(list(done.values()), tasks, arguments, pictures)
             print_left_out(done.left_out)
             for told in use_it(best.asked, best.model, loading.image_size, loading.trust) if best else ():
                 say.line(told)
-            given = {"data": data, "protocols": protocols}
-            _print_following(list(done.values()), tasks, given, place)
-    return [result for one in done.values() for result in one.results]
+            request = {"data": data, "protocols": protocols}
+            _print_following(list(done.values()), tasks, request, arguments)
+    return [result for member in done.values() for result in member.results]
 
 
-def judge_alone(
+def evaluate_by_protocol(
     protocol: str, /, checkpoint: Any = None, zoo: Any = None, data: Any = None, **words: Any
 ) -> list[Result]:
-    """Evaluate as `judge` by one protocol; words: its options beside the other arguments, as on a command line."""
-    own = members.options(family.find(protocol).Options)
-    options = {name: words.pop(name) for name in own if name in words}
-    return judge(checkpoint, zoo, data, [protocol], options={protocol: options}, **words)
+    """Call `evaluate_models` with one protocol. words: its options and the other arguments, as on a command line."""
+    declared = members.options(family.find(protocol).Options)
+    options = {name: words.pop(name) for name in declared if name in words}
+    return evaluate_models(checkpoint, zoo, data, [protocol], options={protocol: options}, **words)
 
 
-def _each_judged(
+def _evaluate_each(
     asked: "Members[Opened]", tasks: Sequence[Task], pictures: bool, reading: Reading, runtime: Runtime
 ) -> Members[Judged]:
     """Open the tasks of every model, then run them. Raises UserError."""
     shared: dict[str, dict[Hashable, Any]] = {}
-    ready = asked.of_each(lambda _, one: prepared(one.model, tasks, reading, runtime, tell=_tell, shared=shared))
+    ready = asked.of_each(
+        lambda _, candidate: prepare(candidate.model, tasks, reading, runtime, tell=_tell, shared=shared)
+    )
 
-    def judged(name: str, evaluation: Evaluation) -> Judged:
-        one = asked[name]
-        _tell("model", described(one.model))
-        return Judged(one.asked, one.model, evaluation.folder, evaluation.run(pictures))
+    def evaluate_member(name: str, evaluation: Evaluation) -> Judged:
+        candidate = asked[name]
+        _tell("model", describe_model(candidate.model))
+        return Judged(candidate.asked, candidate.model, evaluation.folder, evaluation.run(pictures))
 
-    return ready.of_each(judged)
+    return ready.of_each(evaluate_member)
 
 
-def _conclude(done: list[Judged], tasks: Sequence[Task], place: Mapping[str, Any], pictures: bool) -> Judged | None:
+def _conclude(done: list[Judged], tasks: Sequence[Task], arguments: Mapping[str, Any], pictures: bool) -> Judged | None:
     """Print the table, the differences, and where the results are. Return the model to take, where one is named."""
     names = _names_apart(done)
-    results = [replace(result, model=name) for name, one in zip(names, done, strict=True) for result in one.results]
-    say.lines(f"\n{table(shown(results))}\n")
+    results = [
+        replace(result, model=name) for name, member in zip(names, done, strict=True) for result in member.results
+    ]
+    say.lines(f"\n{table(list_rows(results))}\n")
     best = dict(zip(names, done, strict=True)).get(print_differences(results))
     for name in dict.fromkeys(task.name for task in tasks):
-        for line in family.find(name).terminal.remarks([_of_protocol(one, name) for one in done]):
+        for line in family.find(name).terminal.remarks([_of_protocol(member, name) for member in done]):
             say.line(line)
-    if told := unlike_sizes({one.model.name: one.model.image_size for one in done}):
+    if told := unlike_sizes({member.model.name: member.model.image_size for member in done}):
         say.line(f"note      {told}")
     if len(done) > 1 and pictures:
-        path = Path(place["out"]) / "comparison.png"
+        path = Path(arguments["out"]) / "comparison.png"
         plot_results(results, path)
         say.line(f"picture   {path}")
-    folders = dict.fromkeys(str(one.folder / store.RESULTS) for one in done)
+    folders = dict.fromkeys(str(member.folder / store.RESULTS) for member in done)
     say.line(f"results   {', '.join(folders)}" + ("; pictures beside them" if pictures else ""))
     return best
 
 
 def _names_apart(done: Sequence[Judged]) -> list[str]:
     """The name of each model, the folder in the place of one that two models have."""
-    times = Counter(one.model.name for one in done)
-    return [one.model.name if times[one.model.name] == 1 else str(one.folder) for one in done]
+    times = Counter(member.model.name for member in done)
+    return [member.model.name if times[member.model.name] == 1 else str(member.folder) for member in done]
 
 
-def _of_protocol(one: Judged, name: str) -> Judged:
-    return replace(one, results=[result for result in one.results if result.protocol == name])
+def _of_protocol(member: Judged, name: str) -> Judged:
+    return replace(member, results=[result for result in member.results if result.protocol == name])
 
 
 def _print_following(
-    done: Sequence[Judged], tasks: Sequence[Task], asked: Mapping[str, Any], place: Mapping[str, Any]
+    done: Sequence[Judged], tasks: Sequence[Task], asked: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> None:
     """Print the next command: that of the only task, or that of evaluate.py; where it is "", nothing."""
-    told = family.find(tasks[0].name).terminal.following(done, tasks[0], place) if len(tasks) == 1 else None
-    told = following(done, tasks, asked, place) if told is None else told
+    told = family.find(tasks[0].name).terminal.following(done, tasks[0], arguments) if len(tasks) == 1 else None
+    told = following(done, tasks, asked, arguments) if told is None else told
     if told:
         say.line(f"next      {told}")
 
 
-def shown(results: list[Result]) -> list[Result]:
+def list_rows(results: list[Result]) -> list[Result]:
     """The rows of the table and of the page: each result, and the numbers that its protocol puts beside it.
 
     The model's name is left out where there is only one.
     """
     rows = []
     for result in results:
-        known = result.protocol in family.names()  # a file of results may come from another version
-        beside = family.find(result.protocol).beside(result) if known else ()
+        is_known = result.protocol in family.names()  # a file of results may come from another version
+        beside = family.find(result.protocol).beside(result) if is_known else ()
         others = (replace(result, metric=name, others={}, **asdict(result.others[name])) for name in beside)
         rows += [result, *others]
     several = len({result.model for result in results}) > 1
@@ -161,7 +165,7 @@ class Opened:
     model: LoadedModel
 
 
-def opened(
+def open_models(
     checkpoint: Any,
     zoo: Any,
     loading: Loading,
@@ -174,14 +178,14 @@ def opened(
     Raises UserError for a checkpoint that cannot be opened, and where no model is left.
     """
 
-    def open_one(_: str, one: Any) -> Opened:
-        model = loading.load(one)
+    def open_one(_: str, asked: Any) -> Opened:
+        model = loading.load(asked)
         check(model)
-        return Opened(one, model)
+        return Opened(asked, model)
 
-    found = chosen(checkpoint, zoo).of_each(open_one)
-    print_left_out(found.left_out)
-    return found
+    models = choose_models(checkpoint, zoo).of_each(open_one)
+    print_left_out(models.left_out)
+    return models
 
 
 def print_left_out(left_out: Mapping[str, str]) -> None:
@@ -191,7 +195,7 @@ def print_left_out(left_out: Mapping[str, str]) -> None:
             say.line(told)
 
 
-def chosen(checkpoint: Any, zoo: Any) -> Members[Any]:
+def choose_models(checkpoint: Any, zoo: Any) -> Members[Any]:
     """The models that are meant, those of a zoo by name. Raises UserError if none or both are named."""
     if (checkpoint is None) == (zoo is None):
         raise UserError(
@@ -199,18 +203,18 @@ def chosen(checkpoint: Any, zoo: Any) -> Members[Any]:
         )
     if zoo is not None:
         return members_of(zoo)
-    given = list(checkpoint) if isinstance(checkpoint, (list, tuple)) else [checkpoint]
-    if not given:
+    checkpoints = list(checkpoint) if isinstance(checkpoint, (list, tuple)) else [checkpoint]
+    if not checkpoints:
         raise UserError("checkpoint=[] names no model")
-    return Members({str(place): one for place, one in enumerate(given)})
+    return Members({str(number): name for number, name in enumerate(checkpoints)})
 
 
-def described(model: LoadedModel) -> str:
+def describe_model(model: LoadedModel) -> str:
     size = sum(p.numel() for p in model.net.parameters()) / 1e6
     return f"{model.name}: {size:.2f} M parameters, {model.width} features, {model.item.about} of {model.image_size} px"
 
 
-def paired(results: list[Result]) -> list[list[Result]]:
+def group_comparable(results: list[Result]) -> list[list[Result]]:
     """Results of one protocol on the same images or episodes, two or more, of which the differences can be told.
 
     Those of mean_per_class need the labels: `evaluation.compare(a, b, labels=...)`.
@@ -219,7 +223,7 @@ def paired(results: list[Result]) -> list[list[Result]]:
     for result in results:
         if result.outcomes is not None and result.metric != "mean_per_class":
             groups.setdefault((result.protocol, result.data, result.metric, result.paired_on), []).append(result)
-    return [found for found in groups.values() if len(found) > 1]
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def is_per_class(result: Result) -> bool:
@@ -228,21 +232,21 @@ def is_per_class(result: Result) -> bool:
 
 
 def print_differences(results: list[Result]) -> str:
-    """Print the verdict on every two models, a block for each protocol and data set; see `paired`.
+    """Print the verdict on every two models, a block for each protocol and data set; see `group_comparable`.
 
     Return the model that the verdicts say to take, "" without any and where data sets have different ones.
     """
-    pairs = paired(results)
+    pairs = group_comparable(results)
     per_class = Counter(result.data for result in {(r.data, r.model): r for r in results if is_per_class(r)}.values())
     for name in sorted(name for name, models in per_class.items() if models > 1):
         say.line(f"{name}: differences of mean_per_class need the labels: evaluation.compare(a, b, labels=...)")
-    decides = deciding((found[0].data, found[0].protocol) for found in pairs)
+    decides = deciding((group[0].data, group[0].protocol) for group in pairs)
     best, tested = set(), []
-    for found in pairs:
-        comparisons, one = compare_all(found), found[0]
+    for group in pairs:
+        comparisons, first = compare_all(group), group[0]
         tested.append(comparisons)
-        verdict = of_pairs(found, comparisons, (one.data, one.protocol) in decides)
-        say.line(f"{one.protocol} on {one.data}, {one.metric}: {verdict}")
+        verdict = of_pairs(group, comparisons, (first.data, first.protocol) in decides)
+        say.line(f"{first.protocol} on {first.data}, {first.metric}: {verdict}")
         best |= {verdict.first} if verdict.decides else set()
         for comparison in comparisons:
             say.line(f"  {comparison.verdict}")

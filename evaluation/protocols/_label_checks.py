@@ -1,6 +1,6 @@
 """Checks of a subject's labels before any feature is extracted: what a classifier could not learn from."""
 
-from evaluation.datasets._labels import check_classes, check_labels, named_classes
+from evaluation.datasets._labels import check_classes, check_labels, occurring_classes
 from evaluation.protocols.base import Subject
 from sslkit.data.sources.class_names import refuse_classes
 
@@ -17,6 +17,6 @@ def check_train_and_test(subject: Subject, protocol: str, *, several: bool = Fal
         check_labels(split, protocol, several=several)
     check_classes(train, protocol)
     if test.y.ndim == 1:
-        learned = {name for split in train for name in named_classes(split)}
-        unknown = [name for name in named_classes(test) if name not in learned]
+        learned = {name for split in train for name in occurring_classes(split)}
+        unknown = [name for name in occurring_classes(test) if name not in learned]
         refuse_classes(unknown, f"{test.name} ({test.split})")

@@ -45,8 +45,8 @@ def write_report(
     if Path(out).is_dir() or not Path(out).name:
         raise UserError(f"out={out} is a folder: name the page, such as {Path(out) / 'report.html'}")
     places = [rankings] if isinstance(rankings, (str, Path)) else list(rankings)
-    given = None if options.study is None else Path(options.study)
-    material = reading.read_all(Path(zoo), map(Path, places), Path(options.evaluation), given)
+    study_path = None if options.study is None else Path(options.study)
+    material = reading.read_all(Path(zoo), map(Path, places), Path(options.evaluation), study_path)
     text = page.page(material, command=command, ranking_places=", ".join(map(str, places)))
     write_text(Path(out), text)
     return Path(out), material.problems

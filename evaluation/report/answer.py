@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from evaluation.ranking.inputs.task_names import task_name
 from evaluation.report import commands
 from evaluation.report.cells import OUTSIDE, dig, of_estimate, of_share
-from evaluation.report.entries import judged_on, neighbours
+from evaluation.report.entries import describe_images, neighbours
 from evaluation.report.judged import Group
 from evaluation.report.reading import Material, Member, Ranked
 from evaluation.report.zoo_table import outside
@@ -42,11 +42,11 @@ def answer(material: Material, groups: Sequence[Group]) -> Answer:
     Without any, the numbers from the end of training are told, and the command that makes verdicts.
     """
     by_data: dict[str, Group] = {}
-    for group in sorted(groups, key=lambda one: order(one.protocol)):
+    for group in sorted(groups, key=lambda group: order(group.protocol)):
         by_data.setdefault(group.data, group)
     verdicts = [of_group(group) for group in by_data.values()]
     verdicts += [of_ranking(ranked) for ranked in material.rankings]
-    verdicts = [_placed(one, material) for one in verdicts]
+    verdicts = [_say_where(verdict, material) for verdict in verdicts]
     if verdicts:
         return Answer(verdicts[:MOST], max(0, len(verdicts) - MOST), "")
     command = commands.command("evaluate", {"zoo": material.zoo})
@@ -56,7 +56,7 @@ def answer(material: Material, groups: Sequence[Group]) -> Answer:
     return Answer([Verdict("Nothing here tells which model to take.", nothing)], 0, command)
 
 
-def _placed(verdict: Verdict, material: Material) -> Verdict:
+def _say_where(verdict: Verdict, material: Material) -> Verdict:
     """Say where a model to take is not among the entries."""
     if not verdict.first or verdict.first in material.names or not material.names:
         return verdict
@@ -73,9 +73,9 @@ def of_groups(groups: Sequence[Group]) -> list[Verdict]:
 
 def of_group(group: Group, decides: bool = True) -> Verdict:
     """Say which model of a group is first, and to take it if the group decides, by its paired tests."""
-    found = of_pairs(group.results, group.pairs, decides)
+    verdict = of_pairs(group.results, group.pairs, decides)
     tested = f"by {group.title}, {group.results[0].n:,} {group.unit}, Holm over {counted(len(group.pairs), 'pair')}"
-    return _verdict(group.data, found, tested)
+    return _verdict(group.data, verdict, tested)
 
 
 def of_ranking(ranked: Ranked) -> Verdict:
@@ -94,10 +94,10 @@ def _verdict(data: str, found: Taken, how: str) -> Verdict:
 
 def _alone(member: Member) -> Verdict:
     n = dig(member.card, "after", "n")
-    after, before = (of_share(dig(member.card, part, "knn"), n) for part in ("after", "before"))
+    after, before = (of_share(dig(member.card, stage, "knn"), n) for stage in ("after", "before"))
     if after is None:
         return Verdict("There is one entry, so nothing to choose.", f"{member.name} has no accuracy.")
     was = "" if before is None else f", {of_estimate(before, '').text} before training"
-    on = judged_on(member.card)
+    on = describe_images(member.card)
     text = f"{member.name}: {of_estimate(after, '').text} by quick {neighbours(member.card) or 'k'}-NN{was}, {on}."
     return Verdict("There is one entry, so nothing to choose.", text)

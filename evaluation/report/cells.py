@@ -55,7 +55,7 @@ class Table:
 MISSING = Cell(NOTHING, key="", aside="not known")
 
 
-def made(**facts: Any) -> str:
+def provenance(**facts: Any) -> str:
     """Return lines "name: value" on the origin of a number, without unknown values."""
     return "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in facts.items() if value not in (None, ""))
 
@@ -122,8 +122,8 @@ def is_number(value: Any) -> bool:
 
 def dig(tree: Any, *path: str) -> Any:
     """Return the value at a path of a card, None if it is missing: cards of other versions lack parts."""
-    for part in path:
-        if not isinstance(tree, Mapping) or part not in tree:
+    for key in path:
+        if not isinstance(tree, Mapping) or key not in tree:
             return None
-        tree = tree[part]
+        tree = tree[key]
     return tree

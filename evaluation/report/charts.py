@@ -77,7 +77,7 @@ class DotChart:
     shared: str = ""
 
     @property
-    def based(self) -> bool:
+    def has_bases(self) -> bool:
         return any(dot.base is not None for dot in self.dots)
 
 
@@ -132,21 +132,21 @@ def dots(ranking: Ranking, k: int) -> DotChart | None:
     names, shared = distinct([ranking.models[m] for m in order])
     digits = score_decimals(ranking, k)
     drawn = [
-        _dot(ranking, k, int(m), name, scale, place, digits)
-        for place, (m, name) in enumerate(zip(order, names, strict=True))
+        _dot(ranking, k, int(m), name, scale, position, digits)
+        for position, (m, name) in enumerate(zip(order, names, strict=True))
     ]
     metric = ranking.metrics[k]
     alt = f"Scores of {len(order)} models by {metric} on {ranking.data}, best first. First: {ranking.models[order[0]]}."
     return DotChart(metric, f"{alt} The table has the numbers.", scale, drawn, shared)
 
 
-def _dot(ranking: Ranking, k: int, m: int, name: str, scale: Axis, place: int, digits: int) -> Dot:
+def _dot(ranking: Ranking, k: int, m: int, name: str, scale: Axis, position: int, digits: int) -> Dot:
     score, (low, high) = float(ranking.scores[m, k]), ranking.intervals[m, k]
-    known = not np.isnan([low, high]).any()
-    text, tied = f"{score:.{digits}f}", bool(ranking.tied[m, k]) and place > 0
-    interval = f", 95 % {low:.4g} to {high:.4g} over images" if known else ""
+    has_interval = not np.isnan([low, high]).any()
+    text, tied = f"{score:.{digits}f}", bool(ranking.tied[m, k]) and position > 0
+    interval = f", 95 % {low:.4g} to {high:.4g} over images" if has_interval else ""
     says = f"{ranking.models[m]}: {text}{interval}{', tied with the best' if tied else ''}"
-    span = (scale(low), scale(high)) if known else (None, None)
+    span = (scale(low), scale(high)) if has_interval else (None, None)
     return Dot(name, text, scale(score), *span, says, tied)
 
 
@@ -164,33 +164,35 @@ def distinct(names: Sequence[str]) -> tuple[list[str], str]:
     parts = [name.split("-") for name in names]
     count = 0
     while (
-        len(names) > 1 and all(len(one) > count + 1 for one in parts) and len({one[-1 - count] for one in parts}) == 1
+        len(names) > 1
+        and all(len(words) > count + 1 for words in parts)
+        and len({words[-1 - count] for words in parts}) == 1
     ):
         count += 1
     if not count:
         return list(names), ""
-    return ["-".join(one[:-count]) for one in parts], "-" + "-".join(parts[0][-count:])
+    return ["-".join(words[:-count]) for words in parts], "-" + "-".join(parts[0][-count:])
 
 
 def scatter(ranking: Ranking, k: int) -> ScatterChart | None:
     """Plot metric k against the accuracy after fine-tuning; None without truth, or for fewer than two models."""
     if ranking.truth is None:
         return None
-    known = np.flatnonzero(~np.isnan(ranking.scores[:, k]))
-    if len(known) < 2:
+    scored = np.flatnonzero(~np.isnan(ranking.scores[:, k]))
+    if len(scored) < 2:
         return None
-    ends, truth = ranking.ends(known, k), ranking.truth
-    x = axis_of([*ends.ravel(), *ranking.scores[known, k]], LEFT, WIDTH - RIGHT)
-    y = axis_of(truth[known], HEIGHT - BOTTOM, TOP)
+    ends, truth = ranking.ends(scored, k), ranking.truth
+    x = axis_of([*ends.ravel(), *ranking.scores[scored, k]], LEFT, WIDTH - RIGHT)
+    y = axis_of(truth[scored], HEIGHT - BOTTOM, TOP)
     places = truth_places(ranking)
     points = []
-    for m, (low, high) in zip(known, ends, strict=True):
+    for m, (low, high) in zip(scored, ends, strict=True):
         score = ranking.scores[m, k]
         says = f"{places[m]}. {ranking.models[m]}: score {score:.4g}, accuracy after fine-tuning {truth[m]:.4g}"
         label_y = y(truth[m]) + (13 if places[m] % 2 == 0 else -5)
         points.append(Point(x(score), y(truth[m]), x(low), x(high), str(places[m]), label_y, says))
     alt = f"Score by {ranking.metrics[k]} across, accuracy after fine-tuning on {ranking.data} upwards, "
-    return ScatterChart(ranking.metrics[k], f"{alt}{len(known)} models.", x, y, points)
+    return ScatterChart(ranking.metrics[k], f"{alt}{len(scored)} models.", x, y, points)
 
 
 def truth_places(ranking: Ranking) -> list[int]:

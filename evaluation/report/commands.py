@@ -52,8 +52,8 @@ def training(card: Mapping[str, Any]) -> str:
     "" if the card lacks them, and for a method that this version does not know.
     """
     config, method = dig(card, "config"), dig(card, "method")
-    known = _options(str(method)) if method else {}
-    if not isinstance(config, Mapping) or not known:
+    defaults = _options(str(method)) if method else {}
+    if not isinstance(config, Mapping) or not defaults:
         return ""
     options = {"method": method, "data": dig(config, "data", "source")}
     usual = {path: value for path, value in leaves(Config().to_dict()) if path != "data.source"}
@@ -61,7 +61,9 @@ def training(card: Mapping[str, Any]) -> str:
     options |= {path: value for path, value in leaves(rest) if path in usual and value != usual[path]}
     chosen = {name: value for name, value in (dig(card, "options") or {}).items() if name != "name"}
     options |= {
-        f"method.{path}": value for path, value in leaves(chosen) if path in known and value not in (None, known[path])
+        f"method.{path}": value
+        for path, value in leaves(chosen)
+        if path in defaults and value not in (None, defaults[path])
     }
     return command("train", options)
 
@@ -71,7 +73,7 @@ def first_training(zoo: Path) -> str:
     return command("train", {"method": "byol+dsa", "out": zoo})
 
 
-def judging(result: Result, folder: Path | None) -> str:
+def evaluating(result: Result, folder: Path | None) -> str:
     """Return the command of a result; "" if its data or its model is not known.
 
     folder: of the zoo entry, None outside a zoo.
@@ -84,7 +86,7 @@ def judging(result: Result, folder: Path | None) -> str:
     return command(recipe, {"checkpoint": folder or result.model, "data": data, **choice, **seed})
 
 
-def judging_all(folders: Sequence[Path], data: str = "") -> str:
+def evaluating_all(folders: Sequence[Path], data: str = "") -> str:
     """Return the command that evaluates these entries. data: of networks of others than images, such as videos."""
     chosen = {"checkpoint": folders[0] if len(folders) == 1 else list(folders)}
     return command("action_eval", {**chosen, "data": data}) if data else command("evaluate", chosen)
@@ -95,8 +97,8 @@ def source_of(result: Result) -> str:
     if recorded := result.details.get("source"):
         return str(recorded)
     data = result.data
-    known = datasets.find_published(data) or data in NAMES or data.startswith(PREFIX) or Path(data).exists()
-    return data if data and known else ""
+    can_be_opened = datasets.find_published(data) or data in NAMES or data.startswith(PREFIX) or Path(data).exists()
+    return data if data and can_be_opened else ""
 
 
 def is_loadable(model: str) -> bool:
@@ -111,8 +113,8 @@ def ranking(recorded: Ranking, zoo: Path, entries: Collection[str]) -> str:
     """
     if not recorded.data:
         return ""
-    known = recorded.made
-    made = {name: known[name] for name in RANKED_BY if name in known and known[name] != USUAL.get(name, ...)}
+    settings = recorded.made
+    made = {name: settings[name] for name in RANKED_BY if name in settings and settings[name] != USUAL.get(name, ...)}
     of_what = {"zoo": _models(recorded, zoo, entries), "data": recorded.data}
     return command("rank", {**of_what, "metrics": list(recorded.metrics), **made})
 
@@ -138,11 +140,11 @@ def lost(recorded: Ranking, entries: Collection[str]) -> list[str]:
 
 def _models(recorded: Ranking, zoo: Path, entries: Collection[str]) -> Path | list[Any]:
     """Return the models as a command names them: the zoo, or its ranked entries, and models from elsewhere."""
-    own = recorded.made.get("words", {})  # models with a size of images of their own, which is in the word
-    members = [zoo / name for name in recorded.models if name in entries and name not in own]
+    words_of = recorded.made.get("words", {})  # models with a size of images of their own, which is in the word
+    members = [zoo / name for name in recorded.models if name in entries and name not in words_of]
     members = [zoo] if len(members) == len(entries) else members
-    left = [name for name in recorded.models if name not in entries or name in own]
-    others = [word for name in left if (word := own.get(name) or _outside(name, zoo, entries))]
+    left = [name for name in recorded.models if name not in entries or name in words_of]
+    others = [word for name in left if (word := words_of.get(name) or _outside(name, zoo, entries))]
     models = [*members, *others]
     return models if len(models) > 1 else models[0]
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from evaluation.report import commands
-from evaluation.report.cells import MISSING, Cell, Column, Table, dig, is_number, made, of_number, of_seconds
+from evaluation.report.cells import MISSING, Cell, Column, Table, dig, is_number, of_number, of_seconds, provenance
 from evaluation.report.reading import Material, Member
 
 COLUMNS = [
@@ -20,8 +20,8 @@ COLUMNS = [
 
 def costs_table(material: Material) -> Table:
     members = [*material.members, *material.outside]
-    ranked = dict.fromkeys(model for one in material.rankings for model in one.ranking.models)
-    others = [name for name in ranked if name not in {member.name for member in members}]
+    models = dict.fromkeys(model for ranked in material.rankings for model in ranked.ranking.models)
+    others = [name for name in models if name not in {member.name for member in members}]
     rows = [_row(member, material) for member in members]
     rows += [[Cell(name), *[MISSING] * 5, _metrics(name, material), MISSING] for name in others]
     return Table("Seconds of wall time on the machine of each run", COLUMNS, rows)
@@ -33,13 +33,13 @@ def _row(member: Member, material: Material) -> list[Cell]:
     about = {"command": commands.training(card), "date": dig(card, "date")}
     rate, waiting = (_mean(member, key) for key in ("images_per_second", "waiting"))
     per_epoch = seconds / epochs if is_number(seconds) and is_number(epochs) and epochs else None
-    from_file = made(quantity="mean over the epochs", read_from=member.folder / "metrics.csv", **about)
+    from_file = provenance(quantity="mean over the epochs", read_from=member.folder / "metrics.csv", **about)
     dropped = dig(card, "unreadable")
-    listed = made(note="listed with the entry", data=dig(card, "data", "source"), **about)
+    listed = provenance(note="listed with the entry", data=dig(card, "data", "source"), **about)
     return [
         Cell(member.name),
-        of_seconds(seconds, made(quantity=f"wall time of {epochs} epochs", **about)),
-        of_seconds(per_epoch, made(quantity=f"{seconds} s over {epochs} epochs", **about)),
+        of_seconds(seconds, provenance(quantity=f"wall time of {epochs} epochs", **about)),
+        of_seconds(per_epoch, provenance(quantity=f"{seconds} s over {epochs} epochs", **about)),
         of_number(rate, "{:,.0f}", from_file),
         of_number(waiting, "{:.1f} %", from_file, scale=100),
         _evaluation(member),
@@ -56,17 +56,19 @@ def _mean(member: Member, key: str) -> float | None:
 def _evaluation(member: Member) -> Cell:
     if not member.results:
         return MISSING
-    each = ", ".join(f"{one.protocol} on {one.data} {one.seconds:.2f}" for one in member.results)
-    return of_seconds(sum(one.seconds for one in member.results), made(seconds=each, date=member.results[-1].date))
+    each = ", ".join(f"{result.protocol} on {result.data} {result.seconds:.2f}" for result in member.results)
+    return of_seconds(
+        sum(result.seconds for result in member.results), provenance(seconds=each, date=member.results[-1].date)
+    )
 
 
 def _metrics(name: str, material: Material) -> Cell:
     spent = {}
-    for one in material.rankings:
-        if name in one.ranking.models:
-            seconds = one.ranking.seconds[one.ranking.models.index(name)]
-            spent[one.ranking.data] = float(np.nansum(seconds))
+    for ranked in material.rankings:
+        if name in ranked.ranking.models:
+            seconds = ranked.ranking.seconds[ranked.ranking.models.index(name)]
+            spent[ranked.ranking.data] = float(np.nansum(seconds))
     if not spent:
         return MISSING
     each = ", ".join(f"{data} {seconds:.2f}" for data, seconds in spent.items())
-    return of_seconds(sum(spent.values()), made(seconds=each, note="shared work counts for the first metric"))
+    return of_seconds(sum(spent.values()), provenance(seconds=each, note="shared work counts for the first metric"))

@@ -12,12 +12,12 @@ from evaluation.report.cells import (
     Table,
     dig,
     is_number,
-    made,
     of_bytes,
     of_estimate,
     of_number,
     of_share,
     of_text,
+    provenance,
 )
 from evaluation.report.charts import LineChart, curves
 from evaluation.report.reading import Material, Member
@@ -57,12 +57,12 @@ def place_of(number: int) -> str:
     return f"entry-{number}"
 
 
-def _section(member: Member, place: str) -> Section:
+def _section(member: Member, anchor: str) -> Section:
     card = member.card
     paths = dig(card, "unreadable")
     paths = [str(path) for path in paths] if isinstance(paths, list) else None
     return Section(
-        place,
+        anchor,
         member,
         _line(card),
         curves(member.curves),
@@ -85,20 +85,20 @@ def _line(card: Mapping[str, Any]) -> str:
         counted(epochs, "epoch") if is_number(epochs) else None,
         f"seed {seed}" if seed is not None else None,
     ]
-    return ", ".join(str(part) for part in parts if part)
+    return ", ".join(str(fact) for fact in parts if fact)
 
 
 def _quick(member: Member) -> Table | None:
     k = neighbours(member.card)
     names = {"knn": f"quick {k or 'k'}-NN accuracy", "probe": "quick probe accuracy"}
     names |= {"inter": "distance of the classes", "intra": "variance within a class"}
-    known = [key for key in names if dig(member.card, "after", key) is not None]
-    if not known:
+    measured = [key for key in names if dig(member.card, "after", key) is not None]
+    if not measured:
         return None
     first = "before" if dig(member.card, "init") else "random weights"
     columns = [Column("measure"), Column(first, number=True), Column("trained", number=True)]
-    rows = [[Cell(names[key]), *(quick_judge(member, part, key) for part in ("before", "after"))] for key in known]
-    return Table(f"{member.name}: measured during training, {judged_on(member.card)}", columns, rows)
+    rows = [[Cell(names[key]), *(quick_cell(member, stage, key) for stage in ("before", "after"))] for key in measured]
+    return Table(f"{member.name}: measured during training, {describe_images(member.card)}", columns, rows)
 
 
 def _facts(member: Member) -> list[tuple[str, Cell]]:
@@ -127,19 +127,19 @@ def neighbours(card: Mapping[str, Any]) -> int | None:
     return k if isinstance(k, int) else None
 
 
-def judged_on(card: Mapping[str, Any]) -> str:
+def describe_images(card: Mapping[str, Any]) -> str:
     """Say on what an entry was measured during training: "on 359 held-out images of digits"."""
     n, source = dig(card, "after", "n"), dig(card, "data", "source")
-    part = {True: "held-out ", False: "training "}.get(dig(card, "data", "held_out"), "")
+    kind = {True: "held-out ", False: "training "}.get(dig(card, "data", "held_out"), "")
     many = f"{n:,.0f} " if is_number(n) else ""
-    return f"on {many}{part}{unit(card)}" + (f" of {source}" if source else "")
+    return f"on {many}{kind}{unit(card)}" + (f" of {source}" if source else "")
 
 
-def quick_judge(member: Member, part: str, key: str) -> Cell:
-    """Return a number of the card that was made during training. part: "before" or "after". key: "knn", "probe", ..."""
+def quick_cell(member: Member, stage: str, key: str) -> Cell:
+    """Return a number of the card, made during training. stage: "before" or "after". key: "knn", "probe", ..."""
     card = member.card
-    value, n = dig(card, part, key), dig(card, part, "n")
-    weights = "after training" if part == "after" else f"{dig(card, 'init', 'source') or 'random'}, before training"
+    value, n = dig(card, stage, key), dig(card, stage, "n")
+    weights = "after training" if stage == "after" else f"{dig(card, 'init', 'source') or 'random'}, before training"
     protocol, interval = {
         "knn": (f"quick {neighbours(card) or 'k'}-NN: vote of the nearest neighbours by cosine", INTERVAL),
         "probe": ("quick probe: a linear classifier on frozen features", INTERVAL),
@@ -152,9 +152,9 @@ def quick_judge(member: Member, part: str, key: str) -> Cell:
 
 def origin(card: Mapping[str, Any], **facts: Any) -> str:
     """Return the lines on the origin of a number of a card. facts: more of them; "data" in the place of the usual."""
-    part = {True: "held-out", False: "training"}.get(dig(card, "data", "held_out"))
-    data = f"{part} {unit(card)} of " if part else ""
-    return made(
+    kind = {True: "held-out", False: "training"}.get(dig(card, "data", "held_out"))
+    data = f"{kind} {unit(card)} of " if kind else ""
+    return provenance(
         **{"data": data + str(dig(card, "data", "source") or "unnamed data"), **facts},
         seed=dig(card, "seed"),
         command=commands.training(card),
@@ -187,7 +187,7 @@ def size(member: Member) -> Cell:
     weights = member.weights
     if weights is None:
         return MISSING
-    how = made(
+    how = provenance(
         quantity="trained parameters of the backbone, without the statistics of batch normalisation",
         file=f"{weights.bytes:,} bytes",
         read_from=member.folder / "backbone.safetensors",

@@ -105,22 +105,22 @@ WORDS = (
 _ANY = re.compile("|".join(f"(?P<w{i}>{word.pattern})" for i, word in enumerate(WORDS)))
 
 
-def glossed(text: str) -> Any:
+def link_words(text: str) -> Any:
     """Return the text as markup in which each known word leads to its place in the list."""
     from markupsafe import Markup, escape
 
     parts, end = [], 0
-    for found in _ANY.finditer(text):
-        word = WORDS[int(found.lastgroup[1:])]
+    for match in _ANY.finditer(text):
+        word = WORDS[int(match.lastgroup[1:])]
         parts += [
-            escape(text[end : found.start()]),
-            Markup('<a class="word" href="#{}">{}</a>').format(word.id, found[0]),
+            escape(text[end : match.start()]),
+            Markup('<a class="word" href="#{}">{}</a>').format(word.id, match[0]),
         ]
-        end = found.end()
+        end = match.end()
     return Markup("").join([*parts, escape(text[end:])])
 
 
 def meaning(text: str) -> str:
     """Return the meaning of the first known word of a text; "" without one."""
-    found = _ANY.search(text)
-    return WORDS[int(found.lastgroup[1:])].meaning if found else ""
+    match = _ANY.search(text)
+    return WORDS[int(match.lastgroup[1:])].meaning if match else ""

@@ -2,9 +2,9 @@
 
 from dataclasses import asdict, dataclass, replace
 
-from evaluation.judging.summary import shown
+from evaluation.judging.summary import list_rows
 from evaluation.report import commands
-from evaluation.report.cells import NOTHING, Cell, Column, Table, decimals, made, of_result, of_text
+from evaluation.report.cells import NOTHING, Cell, Column, Table, decimals, of_result, of_text, provenance
 from evaluation.report.reading import Material, Member
 from evaluation.results.comparison import LEVEL, Comparison, compare_all
 from evaluation.results.result import Result
@@ -34,7 +34,7 @@ MAIN = ("fine_tune", "linear", "knn", "few_shot")  # protocols whose rows come f
 
 def results_table(material: Material) -> Table | None:
     """Return the main numbers of all models; None without results."""
-    rows = [(member, row) for member in material.judged for row in _named(shown(member.results), member)]
+    rows = [(member, row) for member in material.with_results for row in _rename(list_rows(member.results), member)]
     return _table("Results of recipes/evaluate.py; fractions in per cent", rows)
 
 
@@ -42,7 +42,7 @@ def further_table(material: Material) -> Table | None:
     """Return all further numbers of the same results; None if there are none."""
     rows = [
         (member, replace(result, metric=name, others={}, **asdict(other)))
-        for member in material.judged
+        for member in material.with_results
         for result in member.results
         for name, other in result.others.items()
     ]
@@ -76,15 +76,15 @@ def groups(material: Material) -> list[Group]:
 
     Errors of the comparison go to the material's problems.
     """
-    found = []
+    compared = []
     for (data, protocol, metric, _), results in sorted(_same_rows(material).items(), key=lambda item: _order(*item[0])):
         if len(results) < 2 or metric == "mean_per_class":
             continue
         try:
-            found.append(Group(data, protocol, metric, results, compare_all(results)))
+            compared.append(Group(data, protocol, metric, results, compare_all(results)))
         except UserError as error:
             material.problems.append(f"{protocol} on {data} is not compared: {error}")
-    return found
+    return compared
 
 
 def comparison_table(group: Group) -> Table:
@@ -99,33 +99,33 @@ def comparison_table(group: Group) -> Table:
 
 def notes(material: Material) -> list[str]:
     """Return a line for each data set with what holds for all its results."""
-    return notes_of([result for member in material.judged for result in _named(member.results, member)])
+    return notes_of([result for member in material.with_results for result in _rename(member.results, member)])
 
 
 def _order(data: str, protocol: str, *rest: str) -> tuple[str, int, str]:
     """Return a sort key: by data, the main protocols first, the geometry of the features last."""
-    place = MAIN.index(protocol) if protocol in MAIN else len(MAIN) + (protocol == "crowding")
-    return data, place, "".join((protocol, *rest))
+    position = MAIN.index(protocol) if protocol in MAIN else len(MAIN) + (protocol == "crowding")
+    return data, position, "".join((protocol, *rest))
 
 
 def _same_rows(material: Material) -> dict[tuple[str, ...], list[Result]]:
     """Group results with outcomes by data, protocol, metric, and the digest of the rows; of each model the last."""
-    found: dict[tuple[str, ...], dict[str, Result]] = {}
-    for member in material.judged:
-        for result in _named(member.results, member):
+    by_rows: dict[tuple[str, ...], dict[str, Result]] = {}
+    for member in material.with_results:
+        for result in _rename(member.results, member):
             if result.outcomes is not None and result.paired_on:
                 key = (result.data, result.protocol, result.metric, result.paired_on)
-                found.setdefault(key, {})[result.model] = result
-    return {key: list(by_model.values()) for key, by_model in found.items()}
+                by_rows.setdefault(key, {})[result.model] = result
+    return {key: list(by_model.values()) for key, by_model in by_rows.items()}
 
 
 def without_labels(material: Material) -> list[str]:
     """Return the data sets whose results cannot be compared without the labels, which results do not contain."""
-    results = [result for member in material.judged for result in member.results]
+    results = [result for member in material.with_results for result in member.results]
     return sorted({result.data for result in results if result.metric == "mean_per_class"})
 
 
-def _named(results: list[Result], member: Member) -> list[Result]:
+def _rename(results: list[Result], member: Member) -> list[Result]:
     """Rename the results of a moved or copied entry to its folder's name."""
     return [replace(result, model=member.name) for result in results]
 
@@ -158,7 +158,7 @@ def _row(member: Member, result: Result, digits: int) -> list[Cell]:
 def how(member: Member, result: Result) -> str:
     """Return the lines on the origin of a result."""
     splits = result.details.get("splits")
-    return made(
+    return provenance(
         protocol=f"{result.protocol}, {result.recipe}",
         metric=result.metric,
         data=result.data + (f", splits {', '.join(splits)}" if splits else ""),
@@ -167,7 +167,7 @@ def how(member: Member, result: Result) -> str:
         seeds=", ".join(map(str, result.seeds)) or "no random draws",
         converged={True: "yes", False: "no", None: ""}[result.converged],
         seconds=f"{result.seconds:.2f}, without the extraction",
-        command=commands.judging(result, member.folder if member.card else None),
+        command=commands.evaluating(result, member.folder if member.card else None),
         date=result.date,
         versions=", ".join(f"{name} {version}" for name, version in result.versions.items()),
         digests=", ".join(f"{name} {digest[:12]}" for name, digest in result.digests.items()),
@@ -180,7 +180,7 @@ def _pair(group: Group, pair: Comparison, best: str) -> list[Cell]:
     ends = sorted(sign * 100 * end for end in pair.interval or ())
     shown = "" if not ends else " ({:+.1f} to {:+.1f})".format(*ends)
     detectable = "" if pair.detectable is None else f"{100 * pair.detectable:.1f} points, in 80 % of such samples"
-    about = made(
+    about = provenance(
         verdict=pair.verdict,
         test=f"{pair.test}, paired on the same {group.unit}",
         data=group.data,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evaluation.report.cells import dig, is_number
 from evaluation.report.charts import DOTS, Axis, axis_of, path_of
-from evaluation.report.entries import judged_on, neighbours, place_of
+from evaluation.report.entries import describe_images, neighbours, place_of
 from evaluation.report.reading import Material, Member
 from sslkit.files.reading import regular
 
@@ -78,14 +78,14 @@ class Picture:
 
 @dataclass(frozen=True)
 class Chosen:
-    """An entry in the figure. number: in the zoo, from 1. place: id of its section. style: classes of its line.
+    """An entry in the figure. number: in the zoo, from 1. anchor: id of its section. style: classes of its line.
 
     line: its accuracies in words. left_out: pictures that are not on the page to keep it small.
     """
 
     number: int
     name: str
-    place: str
+    anchor: str
     folder: str
     style: str
     ticked: bool
@@ -104,7 +104,7 @@ class Overview:
     rules: str
 
     @property
-    def ticked(self) -> int:
+    def n_ticked(self) -> int:
         return sum(entry.ticked for entry in self.entries)
 
 
@@ -117,7 +117,7 @@ def overview(material: Material) -> Overview:
     entries, letters = [], 0
     for rank, (number, member) in enumerate(order):
         entry = _chosen(member, number, rank, MOST_LETTERS - letters)
-        letters += sum(len(one.source) for one in (entry.embedding, entry.views) if one)
+        letters += sum(len(image.source) for image in (entry.embedding, entry.views) if image)
         entries.append(entry)
     drawn = panels(material.members)
     pairs = [(f"show-{entry.number}", f"e{entry.number}") for entry in entries]
@@ -141,7 +141,7 @@ def _chosen(member: Member, number: int, rank: int, letters: int) -> Chosen:
     alts = {"embedding": alt, "views": f"Training images of {member.name} beside their views."}
     paths = {name: member.folder / f"{name}.png" for name in alts}
     drawn = {name: picture(paths[name], text) if letters > 0 else None for name, text in alts.items()}
-    fits = letters > 0 and sum(len(one.source) for one in drawn.values() if one) <= letters
+    fits = letters > 0 and sum(len(image.source) for image in drawn.values() if image) <= letters
     left_out = () if fits else tuple(str(path) for path in paths.values() if path.is_file())
     drawn = drawn if fits else dict.fromkeys(drawn)
     about = (number, member.name, place_of(number), str(member.folder), style, rank < FIRST, _line(member))
@@ -151,9 +151,9 @@ def _chosen(member: Member, number: int, rank: int, letters: int) -> Chosen:
 def _line(member: Member) -> str:
     """Return the accuracies during training in words, and what they were made on."""
     names = {"knn": f"quick {neighbours(member.card) or 'k'}-NN", "probe": "quick probe"}
-    known = {name: dig(member.card, "after", key) for key, name in names.items()}
-    parts = [f"{name} {100 * value:.1f} %" for name, value in known.items() if is_number(value)]
-    return f"During training: {', '.join(parts)} {judged_on(member.card)}" if parts else ""
+    accuracies = {name: dig(member.card, "after", key) for key, name in names.items()}
+    parts = [f"{name} {100 * value:.1f} %" for name, value in accuracies.items() if is_number(value)]
+    return f"During training: {', '.join(parts)} {describe_images(member.card)}" if parts else ""
 
 
 def panels(members: Sequence[Member]) -> list[Panel]:

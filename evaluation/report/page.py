@@ -46,7 +46,7 @@ def page(material: Material, *, command: str, ranking_places: str) -> str:
         "zoo": zoo_table.zoo_table(material),
         "chart": zoo_table.chart(material),
         "marked": bool(zoo_table.outside(material)),
-        "made": zoo_table.made_table(material),
+        "made": zoo_table.origin_table(material),
         "quick": zoo_table.quick_name(material, "knn"),
         "held_out": zoo_table.held_out(material),
         "figure": figure,
@@ -61,7 +61,7 @@ def page(material: Material, *, command: str, ranking_places: str) -> str:
         "compared": list(zip(of_groups(groups), map(judged.comparison_table, groups), strict=True)),
         "by_chance": by_chance([group.pairs for group in groups]),
         "unjudged": [member.name for member in unjudged],
-        "judge_all": _judge_all(unjudged),
+        "judge_all": _evaluate_all(unjudged),
         "without_labels": judged.without_labels(material),
         "rankings": [task_of(ranked, material) for ranked in material.rankings],
         "ranking_places": ranking_places,
@@ -82,7 +82,7 @@ def _environment(style: str, script: str) -> Any:
     environment = Environment(loader=FileSystemLoader(TEMPLATE), autoescape=True, undefined=StrictUndefined, **blocks)
     environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     environment.filters["breakable"] = _breakable
-    environment.filters["glossed"] = glossary.glossed
+    environment.filters["glossed"] = glossary.link_words
     environment.filters["explained"] = lambda one: "\n".join(filter(None, (one.how, glossary.meaning(one.name))))
     environment.filters["with_ends"] = _with_ends
     environment.globals |= {
@@ -118,7 +118,7 @@ def _hash(text: str) -> str:
 
 
 def _summary(material: Material) -> str:
-    entries, results = len(material.members), sum(len(member.results) for member in material.judged)
+    entries, results = len(material.members), sum(len(member.results) for member in material.with_results)
     entries = f"{entries:,} {'entry' if entries == 1 else 'entries'}"
     return f"{material.zoo}: {entries}, {counted(results, 'result')}, {counted(len(material.rankings), 'ranking')}."
 
@@ -132,10 +132,10 @@ def _contents(material: Material) -> list[tuple[str, str]]:
     return [*parts, ("costs", "Costs"), ("words", "Words")]
 
 
-def _judge_all(members: list[Member]) -> list[str]:
+def _evaluate_all(members: list[Member]) -> list[str]:
     """Return the commands that evaluate these entries: one for networks of images, others for each set of others."""
     groups: dict[str, list[Path]] = {}
     for member in members:
         data = "" if unit(member.card) == IMAGE.rows else str(dig(member.card, "data", "source") or "")
         groups.setdefault(data, []).append(member.folder)
-    return [commands.judging_all(folders, data) for data, folders in groups.items()]
+    return [commands.evaluating_all(folders, data) for data, folders in groups.items()]

@@ -20,10 +20,10 @@ from evaluation.report.cells import (
     Cell,
     Column,
     Table,
-    made,
     of_bytes,
     of_number,
     of_seconds,
+    provenance,
 )
 from evaluation.report.charts import DotChart, ScatterChart, dots, scatter, score_decimals, truth_places
 from evaluation.report.reading import Material, Ranked
@@ -75,7 +75,7 @@ def task_of(ranked: Ranked, material: Material) -> Task:
     entries, recorded = material.names, ranked.ranking  # commands take the names as recorded, tables those with a mark
     outside = [name for name in recorded.models if name not in entries]
     command = commands.ranking(recorded, material.zoo, entries)
-    ranking = _marked(recorded, set(outside))
+    ranking = _mark_outside(recorded, set(outside))
     ranked = replace(ranked, ranking=ranking, command=command)
     metrics = range(len(ranking.metrics))
     return Task(
@@ -96,10 +96,10 @@ def task_of(ranked: Ranked, material: Material) -> Task:
     )
 
 
-def _marked(ranking: Ranking, outside: set[str]) -> Ranking:
+def _mark_outside(ranking: Ranking, outside: set[str]) -> Ranking:
     """Return the ranking with a mark at the names of models that are no entries of the zoo."""
     shown = {name: f"{name}{OUTSIDE}" if name in outside else name for name in ranking.models}
-    sources = {shown.get(name, name): one for name, one in ranking.sources.items()}
+    sources = {shown.get(name, name): source for name, source in ranking.sources.items()}
     return replace(ranking, models=tuple(shown.values()), sources=sources)
 
 
@@ -123,13 +123,13 @@ def _table(ranked: Ranked) -> Table:
 
 def _consensus(ranking: Ranking) -> list[tuple[str, str, np.ndarray, str]]:
     """Return name, meaning, values (M,) and format of what the order goes by, first what decides; rank is the last."""
-    found = ranking.consensus
+    consensus = ranking.consensus
     columns = [
-        ("regret", "points of accuracy that are expected to be lost", 100 * found.regret, "{:.1f}"),
-        ("P(best)", "probability to fine-tune best", 100 * found.best, "{:.0f} %"),
+        ("regret", "points of accuracy that are expected to be lost", 100 * consensus.regret, "{:.1f}"),
+        ("P(best)", "probability to fine-tune best", 100 * consensus.best, "{:.0f} %"),
     ]
-    known = [column for column in columns if not np.isnan(column[2]).all()]
-    return [*known, ("rank", "over the metrics that score every model", found.rank, "{:g}")]
+    filled = [column for column in columns if not np.isnan(column[2]).all()]
+    return [*filled, ("rank", "over the metrics that score every model", consensus.rank, "{:g}")]
 
 
 def _metric_columns(ranking: Ranking) -> list[Column]:
@@ -141,11 +141,13 @@ def _row(ranked: Ranked, m: int) -> list[Cell]:
     row = [Cell(ranking.models[m])]
     if ranking.truth is not None:
         truth = float(ranking.truth[m])
-        how = made(quantity="accuracy after fine-tuning, as given by truth=", data=ranking.data, ranking=ranked.path)
+        how = provenance(
+            quantity="accuracy after fine-tuning, as given by truth=", data=ranking.data, ranking=ranked.path
+        )
         row.append(Cell(f"{truth_places(ranking)[m]}. {truth:.4g}", how, truth))
     for name, about, values, form in _consensus(ranking):
         quantity = f"{name}, {about}; consensus of {', '.join(ranking.consensus.metrics)}"
-        how = made(quantity=quantity, data=ranking.data, command=ranked.command, date=ranked.date)
+        how = provenance(quantity=quantity, data=ranking.data, command=ranked.command, date=ranked.date)
         row.append(of_number(float(values[m]), form, how))
     return row + [_score(ranked, m, k) for k in range(len(ranking.metrics))]
 
@@ -156,14 +158,14 @@ def _score(ranked: Ranked, m: int, k: int) -> Cell:
     if np.isnan(score):
         return Cell(NOTHING, key="", aside="no score: the model lacks an input of the metric; see the notes")
     tied = bool(ranking.tied[m, k]) and rank > 1
-    known = not np.isnan([low, high]).any()
+    has_interval = not np.isnan([low, high]).any()
     span = ranking.rank_intervals[m, k]
-    how = made(
+    how = provenance(
         metric=f"{ranking.metrics[k]}: {_summary(ranking.metrics[k])}",
         data=ranking.data,
         n=f"{ranking.n:,} images",
         interval=f"95 %, bootstrap over images: {low:.4g} to {high:.4g}"
-        if known
+        if has_interval
         else f"none: none was drawn, or fewer than {FEWEST} images",
         rank="{:g}, 95 % {:g} to {:g}".format(rank, *span) if not np.isnan(span).any() else f"{rank:g}",
         tied="not distinguishable from the best on these images" if tied else "",
@@ -171,10 +173,10 @@ def _score(ranked: Ranked, m: int, k: int) -> Cell:
         command=ranked.command,
         date=ranked.date,
     )
-    return Cell(_shown(ranking, m, k, tied), how, rank, "tied with the best" if tied else "")
+    return Cell(_format_score(ranking, m, k, tied), how, rank, "tied with the best" if tied else "")
 
 
-def _shown(ranking: Ranking, m: int, k: int, tied: bool) -> str:
+def _format_score(ranking: Ranking, m: int, k: int, tied: bool) -> str:
     """Return rank, score and half its interval, with the same decimals in the whole column."""
     digits, (low, high) = score_decimals(ranking, k), ranking.intervals[m, k]
     half = "" if np.isnan(low) or high == low else f" ± {(high - low) / 2:.{digits}f}"
@@ -184,21 +186,24 @@ def _shown(ranking: Ranking, m: int, k: int, tied: bool) -> str:
 
 def _agreement(ranked: Ranked) -> Table | None:
     ranking = ranked.ranking
-    by_metric = [{one.name: one for one in ranking.agreement.get(metric, ())} for metric in ranking.metrics]
-    measures = dict.fromkeys(one.name for agreements in ranking.agreement.values() for one in agreements)
+    by_metric = [
+        {agreement.name: agreement for agreement in ranking.agreement.get(metric, ())} for metric in ranking.metrics
+    ]
+    measures = dict.fromkeys(agreement.name for agreements in ranking.agreement.values() for agreement in agreements)
     if not measures:
         return None
     rows = [
-        [Cell(measure), *(_agreed(agreements.get(measure), ranked) for agreements in by_metric)] for measure in measures
+        [Cell(measure), *(_agreement_cell(agreements.get(measure), ranked) for agreements in by_metric)]
+        for measure in measures
     ]
     columns = [Column("agreement with the truth"), *_metric_columns(ranking)]
     return Table(f"{_name(ranked)}: how the scores agree with the accuracies after fine-tuning", columns, rows)
 
 
-def _agreed(agreement: Agreement | None, ranked: Ranked) -> Cell:
+def _agreement_cell(agreement: Agreement | None, ranked: Ranked) -> Cell:
     if agreement is None or np.isnan(agreement.value):
         return MISSING
-    how = made(
+    how = provenance(
         measure=f"{agreement.name}: {OF_AGREEMENT.get(agreement.name, '')}".rstrip(": "),
         data=ranked.ranking.data,
         n=f"{agreement.n} models",
@@ -216,19 +221,19 @@ def _cost(ranked: Ranked) -> Table:
     columns += [Column("slowest model", "", True), Column("most memory", "of the process, above its start", True)]
     rows = []
     for k, metric in enumerate(ranking.metrics):
-        known = ~np.isnan(ranking.seconds[:, k])
-        seconds, memory = ranking.seconds[known, k], ranking.memory[:, k]
-        slowest = ranking.models[int(np.nanargmax(ranking.seconds[:, k]))] if known.any() else ""
+        is_timed = ~np.isnan(ranking.seconds[:, k])
+        seconds, memory = ranking.seconds[is_timed, k], ranking.memory[:, k]
+        slowest = ranking.models[int(np.nanargmax(ranking.seconds[:, k]))] if is_timed.any() else ""
         about = {"metric": metric, "data": ranking.data, "n": f"{ranking.n:,} images", "command": ranked.command}
         about |= {"date": ranked.date, "not_counted": "the extraction of the features"}
         memory = float(np.nanmax(memory)) if not np.isnan(memory).all() else None
         rows.append(
             [
                 Cell(metric),
-                Cell(str(int(known.sum())), key=int(known.sum())),
-                of_seconds(float(seconds.sum()) if known.any() else None, made(**about)),
-                of_seconds(float(seconds.max()) if known.any() else None, made(model=slowest, **about)),
-                of_bytes(memory, made(quantity="largest over the models", **about)),
+                Cell(str(int(is_timed.sum())), key=int(is_timed.sum())),
+                of_seconds(float(seconds.sum()) if is_timed.any() else None, provenance(**about)),
+                of_seconds(float(seconds.max()) if is_timed.any() else None, provenance(model=slowest, **about)),
+                of_bytes(memory, provenance(quantity="largest over the models", **about)),
             ]
         )
     return Table(f"{_name(ranked)}: cost of the scores, without the extraction", columns, rows)

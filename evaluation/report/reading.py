@@ -78,7 +78,7 @@ class Material:
         return {member.name for member in self.members}
 
     @property
-    def judged(self) -> list[Member]:
+    def with_results(self) -> list[Member]:
         """The members with results of evaluate.py."""
         return [member for member in (*self.members, *self.outside) if member.results]
 
@@ -146,7 +146,7 @@ def read_json(path: Path) -> Any:
 
 def _natural(name: str) -> list[tuple[int, str]]:
     """Return a sort key by which s2 comes before s10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+    return [(int(token), "") if token.isdecimal() else (-1, token) for token in re.split(r"(\d+)", name)]
 
 
 def _folders(parent: Path) -> list[Path]:
@@ -157,12 +157,12 @@ def _folders(parent: Path) -> list[Path]:
 
 def _files(places: Iterable[Path]) -> list[Path]:
     files: list[Path] = []
-    for place in places:
-        if not place.exists() and place != Path(RANKINGS):
+    for source in places:
+        if not source.exists() and source != Path(RANKINGS):
             raise UserError(
-                f"there is no ranking {place}: give an output folder of recipes/rank.py, or one of its JSON files"
+                f"there is no ranking {source}: give an output folder of recipes/rank.py, or one of its JSON files"
             )
-        files += sorted(place.rglob("*.json")) if place.is_dir() else [place] if place.exists() else []
+        files += sorted(source.rglob("*.json")) if source.is_dir() else [source] if source.exists() else []
     return [path for path in dict.fromkeys(files) if not _is_of_layers(path)]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from evaluation.report.cells import MISSING, Cell, Column, Table, dig, is_number, made, of_number
+from evaluation.report.cells import MISSING, Cell, Column, Table, dig, is_number, of_number, provenance
 
 MOST_COLUMNS = 16
 INTERVAL = {"value", "interval"}  # keys of a number with its interval
@@ -18,8 +18,8 @@ SAYS = {
 
 def study_tables(study: Any, path: Path) -> list[Table]:
     """Return a table for each group of numbers, in the order of the file, after the ranking study's own tables."""
-    about = made(study=path, date=dig(study, "date"))
-    if not all(isinstance(dig(study, part), kind) for part, kind in RANKING_STUDY.items()):
+    about = provenance(study=path, date=dig(study, "date"))
+    if not all(isinstance(dig(study, name), kind) for name, kind in RANKING_STUDY.items()):
         return list(_tables(study, (), about))
     own_tables = [_metrics(study, path), _claims(study, path), _truth(study, path)]
     rest = {name: value for name, value in study.items() if name not in RANKING_STUDY}
@@ -68,7 +68,8 @@ def _by_name(node: Any) -> Mapping[str, Any]:
     if not isinstance(node, list):
         return {"value": node}
     names = [
-        str(one["name"]) if isinstance(one, Mapping) and "name" in one else str(i) for i, one in enumerate(node, 1)
+        str(member["name"]) if isinstance(member, Mapping) and "name" in member else str(i)
+        for i, member in enumerate(node, 1)
     ]
     return dict(zip(names if len(set(names)) == len(names) else map(str, range(1, len(node) + 1)), node, strict=True))
 
@@ -76,7 +77,7 @@ def _by_name(node: Any) -> Mapping[str, Any]:
 def _is_plain(value: Any) -> bool:
     """Return True for a value that fits in one cell."""
     if isinstance(value, list):
-        return all(not isinstance(one, (list, Mapping)) for one in value) and len(value) <= MOST_COLUMNS
+        return all(not isinstance(member, (list, Mapping)) for member in value) and len(value) <= MOST_COLUMNS
     return not isinstance(value, Mapping) or _has_interval(value)
 
 
@@ -85,18 +86,18 @@ def _has_interval(value: Any) -> bool:
 
 
 def _cell(value: Any, path: tuple[str, ...], about: str) -> Cell:
-    how = f"{made(quantity=' / '.join(path))}\n{about}"
+    how = f"{provenance(quantity=' / '.join(path))}\n{about}"
     if value in (None, "", []):
         return MISSING
     if is_number(value):
         return Cell(f"{value:,}" if isinstance(value, int) else f"{value:.4g}", how, value)
     if _has_interval(value):
-        rest = {name: one for name, one in value.items() if name not in INTERVAL and _is_plain(one)}
+        rest = {name: member for name, member in value.items() if name not in INTERVAL and _is_plain(member)}
         if not is_number(value["value"]):
             return MISSING
         ends = value["interval"]
         shown = "" if not ends else f" ({ends[0]:.3g} to {ends[1]:.3g})"
-        return Cell(f"{value['value']:.3g}{shown}", f"{how}\n{made(**rest)}".rstrip(), value["value"])
+        return Cell(f"{value['value']:.3g}{shown}", f"{how}\n{provenance(**rest)}".rstrip(), value["value"])
     return Cell(", ".join(map(str, value)) if isinstance(value, list) else str(value))
 
 
@@ -115,17 +116,19 @@ def _metrics(study: Mapping[str, Any], path: Any) -> Table:
 
 def _metric(name: str, row: Mapping[str, Any], study: Mapping[str, Any], path: Any) -> list[Cell]:
     about = {"metric": name, "study": path, "seed": study.get("seed"), "date": study.get("date")}
-    mean = made(interval="95 %, models drawn again", n=f"{study.get('n_tasks')} tasks", **about)
+    mean = provenance(interval="95 %, models drawn again", n=f"{study.get('n_tasks')} tasks", **about)
     by_task = []
     for task in study["truth"]:
-        how = made(task=task, measure=f"{TAU}: {SAYS[TAU]}", interval="95 %, models drawn again", **about)
+        how = provenance(task=task, measure=f"{TAU}: {SAYS[TAU]}", interval="95 %, models drawn again", **about)
         by_task.append(_number(dig(row, "tasks", task, TAU), how))
-    wall_time = made(quantity="mean wall time", **about)
+    wall_time = provenance(quantity="mean wall time", **about)
     return [
         Cell(f"{name} (baseline)" if dig(row, "baseline") else name),
-        of_number(dig(row, "models"), "{:g}", made(quantity="models that the metric scores in every task", **about)),
-        _number(dig(row, "mean", TAU), f"{made(measure=f'{TAU}: {SAYS[TAU]}')}\n{mean}"),
-        _number(dig(row, "mean", REGRET), f"{made(measure=f'{REGRET}: {SAYS[REGRET]}')}\n{mean}", scale=100),
+        of_number(
+            dig(row, "models"), "{:g}", provenance(quantity="models that the metric scores in every task", **about)
+        ),
+        _number(dig(row, "mean", TAU), f"{provenance(measure=f'{TAU}: {SAYS[TAU]}')}\n{mean}"),
+        _number(dig(row, "mean", REGRET), f"{provenance(measure=f'{REGRET}: {SAYS[REGRET]}')}\n{mean}", scale=100),
         *by_task,
         of_number(dig(row, "seconds_per_model"), "{:,.1f}", wall_time, scale=1000),
     ]
@@ -147,8 +150,8 @@ def _claims(study: Mapping[str, Any], path: Any) -> Table:
                 Cell(str(dig(claim, "metric"))),
                 Cell(str(dig(claim, "against"))),
                 Cell(str(dig(claim, "claimed_by"))),
-                _number(dig(claim, "difference", TAU), made(quantity="mean over the tasks", **about), sign="+"),
-                *(_number(one, made(task=task, **about), sign="+") for task, one in of_tasks),
+                _number(dig(claim, "difference", TAU), provenance(quantity="mean over the tasks", **about), sign="+"),
+                *(_number(difference, provenance(task=task, **about), sign="+") for task, difference in of_tasks),
                 Cell(str(dig(claim, "verdict") or "")),
             ]
         )
@@ -159,7 +162,7 @@ def _truth(study: Mapping[str, Any], path: Any) -> Table:
     truth, tasks = study["truth"], list(study["truth"])
     models = dict.fromkeys(model for column in truth.values() for model in column)
     about = {"quantity": "accuracy after fine-tuning all weights", "study": path, "date": study.get("date")}
-    how = {task: made(task=task, **about) for task in tasks}
+    how = {task: provenance(task=task, **about) for task in tasks}
     rows = [
         [
             Cell(model),
@@ -178,5 +181,5 @@ def _number(one: Any, how: str, *, scale: float = 1, sign: str = "") -> Cell:
         return MISSING
     digits = 1 if scale == 100 else 2
     ends = "" if interval is None else " ({} to {})".format(*(f"{scale * end:{sign}.{digits}f}" for end in interval))
-    how = f"{how}\n{made(models=dig(one, 'models'))}".rstrip()
+    how = f"{how}\n{provenance(models=dig(one, 'models'))}".rstrip()
     return Cell(f"{scale * value:{sign}.{digits}f}{ends}", how, value)

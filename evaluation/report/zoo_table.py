@@ -11,15 +11,15 @@ from evaluation.report.cells import (
     Column,
     Table,
     dig,
-    made,
     of_estimate,
     of_number,
     of_result,
     of_share,
     of_text,
+    provenance,
 )
 from evaluation.report.charts import ACROSS, Axis, Dot, DotChart, axis_of, distinct
-from evaluation.report.entries import QUICK, neighbours, origin, place_of, quick_judge, rankme, size
+from evaluation.report.entries import QUICK, neighbours, origin, place_of, quick_cell, rankme, size
 from evaluation.report.judged import how
 from evaluation.report.reading import Material, Member
 from evaluation.results.result import Result
@@ -41,7 +41,7 @@ def zoo_table(material: Material) -> Table:
         Column("epochs", "passes over the training images", number=True),
     ]
     places = [*(place_of(number) for number in range(1, len(material.members) + 1)), *("" for _ in outside(material))]
-    order = sorted(zip(_shown(material), places, strict=True), key=lambda one: -_main_value(one[0], material))
+    order = sorted(zip(_table_members(material), places, strict=True), key=lambda row: -_main_value(row[0], material))
     rows = [_row(member, place, tasks) for member, place in order]
     return Table(f"Entries of {material.zoo}", columns, rows)
 
@@ -54,11 +54,11 @@ def outside(material: Material) -> list[Member]:
     ]
 
 
-def _shown(material: Material) -> list[Member]:
+def _table_members(material: Material) -> list[Member]:
     return [*material.members, *outside(material)]
 
 
-def made_table(material: Material) -> Table:
+def origin_table(material: Material) -> Table:
     """Make a row for each entry on how it was made."""
     columns = [
         Column("entry"),
@@ -69,7 +69,7 @@ def made_table(material: Material) -> Table:
         Column("size", "trained parameters of the backbone", number=True),
         Column("date"),
     ]
-    rows = [_made(member, place_of(number)) for number, member in enumerate(material.members, 1)]
+    rows = [_origin_row(member, place_of(number)) for number, member in enumerate(material.members, 1)]
     return Table(f"How the entries of {material.zoo} were made", columns, rows)
 
 
@@ -91,30 +91,30 @@ def tasks_of(material: Material) -> list[tuple[str, str]]:
 def chart(material: Material) -> DotChart | None:
     """Draw the main number of all entries: a result of the evaluation that all have, else the one during training."""
     title = _main_title(material)
-    found = [(member, estimate) for member in _shown(material) if (estimate := _main(member, material))]
-    if not found:
+    estimates = [(member, estimate) for member in _table_members(material) if (estimate := _main(member, material))]
+    if not estimates:
         return None
-    found.sort(key=lambda one: -one[1].value)
+    estimates.sort(key=lambda pair: -pair[1].value)
     quick = _main_task(material) is None
-    bases = [_before(member) if quick else None for member, _ in found]
-    ends = [100 * end for _, one in found for end in (one.value, *(one.interval or ()))]
-    scale = axis_of([*ends, *(100 * one for one in bases if one is not None)], *ACROSS)
-    names, shared = distinct([member.name for member, _ in found])
+    bases = [_before(member) if quick else None for member, _ in estimates]
+    ends = [100 * end for _, estimate in estimates for end in (estimate.value, *(estimate.interval or ()))]
+    scale = axis_of([*ends, *(100 * base for base in bases if base is not None)], *ACROSS)
+    names, shared = distinct([member.name for member, _ in estimates])
     drawn = [
         _dot(member, name, estimate, base, scale)
-        for (member, estimate), name, base in zip(found, names, bases, strict=True)
+        for (member, estimate), name, base in zip(estimates, names, bases, strict=True)
     ]
-    return DotChart(title, f"{title} of {len(found)} models, best first: {drawn[0].says}.", scale, drawn, shared)
+    return DotChart(title, f"{title} of {len(estimates)} models, best first: {drawn[0].says}.", scale, drawn, shared)
 
 
-def _dot(member: Member, name: str, one: Estimate, base: float | None, scale: Axis) -> Dot:
-    text = of_estimate(one, "").text
+def _dot(member: Member, name: str, estimate: Estimate, base: float | None, scale: Axis) -> Dot:
+    text = of_estimate(estimate, "").text
     was = "" if base is None else f", {100 * base:.1f} % before training"
-    span = [scale(100 * end) for end in one.interval] if one.interval else [None, None]
+    span = [scale(100 * end) for end in estimate.interval] if estimate.interval else [None, None]
     at = None if base is None else scale(100 * base)
     mark = " ^" if base is not None and dig(member.card, "data", "held_out") is False else ""
     value = text.partition(" (")[0] + mark
-    return Dot(name, value, scale(100 * one.value), *span, f"{member.name}: {text}{was}", base=at)
+    return Dot(name, value, scale(100 * estimate.value), *span, f"{member.name}: {text}{was}", base=at)
 
 
 def _main_task(material: Material) -> tuple[str, str] | None:
@@ -154,8 +154,8 @@ def held_out(material: Material) -> str:
     kinds = {dig(member.card, "data", "held_out") for member in material.members}
     if kinds == {False}:
         return TRAINED_ON
-    known = "on held-out images" if None not in kinds else "on held-out images where the card says so"
-    return known + (f", or where marked ^ {TRAINED_ON}" if False in kinds else "")
+    text = "on held-out images" if None not in kinds else "on held-out images where the card says so"
+    return text + (f", or where marked ^ {TRAINED_ON}" if False in kinds else "")
 
 
 def _title(protocol: str, data: str) -> str:
@@ -165,13 +165,13 @@ def _title(protocol: str, data: str) -> str:
 
 def _results(member: Member) -> dict[tuple[str, str], Result]:
     """Return the last result of each protocol and data set."""
-    return {(one.protocol, one.data): one for one in member.results if one.protocol in EVALUATED}
+    return {(result.protocol, result.data): result for result in member.results if result.protocol in EVALUATED}
 
 
 def _row(member: Member, place: str, tasks: Sequence[tuple[str, str]]) -> list[Cell]:
     card, results = member.card, _results(member)
     data = dig(card, "data", "source")
-    about_data = made(**{name: dig(card, "data", name) for name in ("images", "digest", "licence")})
+    about_data = provenance(**{name: dig(card, "data", name) for name in ("images", "digest", "licence")})
     return [
         Cell(member.name, link=place),
         *(of_result(results[task], how(member, results[task])) if task in results else MISSING for task in tasks),
@@ -181,7 +181,7 @@ def _row(member: Member, place: str, tasks: Sequence[tuple[str, str]]) -> list[C
     ]
 
 
-def _made(member: Member, place: str) -> list[Cell]:
+def _origin_row(member: Member, place: str) -> list[Cell]:
     card = member.card
     method, _, plugins = str(dig(card, "method") or "").partition("+")
     date = dig(card, "date")
@@ -192,13 +192,13 @@ def _made(member: Member, place: str) -> list[Cell]:
         of_text(dig(card, "backbone", "name")),
         rankme(card),
         size(member),
-        Cell(str(date)[:10], made(date=date), str(date)) if date else MISSING,
+        Cell(str(date)[:10], provenance(date=date), str(date)) if date else MISSING,
     ]
 
 
 def _quick(member: Member, key: str) -> Cell:
     """Return an accuracy during training, marked if it is over images that the network was trained on."""
-    cell = quick_judge(member, "after", key)
+    cell = quick_cell(member, "after", key)
     if cell is MISSING or dig(member.card, "data", "held_out") is not False:
         return cell
     return replace(cell, text=f"^ {cell.text}", aside=TRAINED_ON)

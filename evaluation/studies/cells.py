@@ -37,8 +37,8 @@ def measure_cells(
             error = future.exception()
             if error is not None and not isinstance(error, UserError):
                 raise error
-            said = "" if error is None else f"  failed: {error}"
-            say.line(f"{number}/{len(cells)}  {running[future]}{said}")
+            failure = "" if error is None else f"  failed: {error}"
+            say.line(f"{number}/{len(cells)}  {running[future]}{failure}")
 
 
 def _measure_cell(key: str, cell: Cell, keep: Keep) -> None:

@@ -50,14 +50,16 @@ class Claim:
     within: float = 0.01
 
 
-def by_row(found: Mapping[str, Numbers], row: str) -> dict[int, Numbers]:
+def by_row(by_job: Mapping[str, Numbers], row: str) -> dict[int, Numbers]:
     """The numbers of a row by seed; the keys are "ROW | SEED"."""
-    return {int(key.rpartition(" | ")[2]): numbers for key, numbers in found.items() if key.rpartition(" | ")[0] == row}
+    return {
+        int(key.rpartition(" | ")[2]): numbers for key, numbers in by_job.items() if key.rpartition(" | ")[0] == row
+    }
 
 
-def judge(
+def evaluate_claims(
     claims: Sequence[Claim],
-    found: Mapping[str, Numbers],
+    by_job: Mapping[str, Numbers],
     published: Mapping[str, Mapping[str, float]],
     units: Mapping[str, str],
     over: str = SEEDS,
@@ -67,19 +69,21 @@ def judge(
     published: the paper's numbers, by row and column. units: of the columns. over: what the numbers after the | of a
     key are.
     """
-    told = [_judge_claim(claim, found, published, units[claim.column], over) for claim in claims]
+    told = [_evaluate_claim(claim, by_job, published, units[claim.column], over) for claim in claims]
     outcomes = [outcome for outcome, _, _ in told]
-    worst = next((one for one in (DISAGREES, OPEN) if one in outcomes), AGREES) if outcomes else OPEN
-    text = "; ".join(f"{claim.text}: {one}, {said}" for claim, (one, said, _) in zip(claims, told, strict=True))
+    worst = next((verdict for verdict in (DISAGREES, OPEN) if verdict in outcomes), AGREES) if outcomes else OPEN
+    text = "; ".join(
+        f"{claim.text}: {verdict}, {numbers}" for claim, (verdict, numbers, _) in zip(claims, told, strict=True)
+    )
     with_interval = zip(claims, told, strict=True)
-    return worst, text, tuple(one for claim, (one, _, drawn) in with_interval if claim.sign and drawn)
+    return worst, text, tuple(verdict for claim, (verdict, _, drawn) in with_interval if claim.sign and drawn)
 
 
-def _judge_claim(
-    claim: Claim, found: Mapping[str, Numbers], published: Mapping[str, Mapping[str, float]], unit: str, over: str
+def _evaluate_claim(
+    claim: Claim, by_job: Mapping[str, Numbers], published: Mapping[str, Mapping[str, float]], unit: str, over: str
 ) -> tuple[str, str, bool]:
     """Return outcome and numbers of a claim, and whether they have an interval."""
-    differences = [_by_seed(found, row, base, claim.column) for row, base in claim.pairs]
+    differences = [_by_seed(by_job, row, base, claim.column) for row, base in claim.pairs]
     differences = [seeds for seeds in differences if seeds]
     if not differences:
         return OPEN, "not measured", False
@@ -89,17 +93,17 @@ def _judge_claim(
         common = sorted(set.intersection(*(set(seeds) for seeds in differences)))
         values = [float(np.mean([seeds[seed] for seeds in differences])) for seed in common]
     mean = replace(over_seeds(values, unit=""), unit=unit)  # a difference may be below 0, unlike a fraction
-    numbers = f"{format_difference(mean)} over {len(values)} {over}{_published_difference(claim, published)}"
+    numbers = f"{format_difference(mean)} over {len(values)} {over}{_paper_difference(claim, published)}"
     return outcome(mean, claim.sign, claim.within), numbers, mean.interval is not None
 
 
-def _by_seed(found: Mapping[str, Numbers], row: str, base: str, column: str) -> dict[int, float]:
+def _by_seed(by_job: Mapping[str, Numbers], row: str, base: str, column: str) -> dict[int, float]:
     """The difference of two rows for each seed that both have."""
-    one, other = by_row(found, row), by_row(found, base)
-    return {seed: one[seed][column] - other[seed][column] for seed in sorted(one.keys() & other.keys())}
+    of_row, of_base = by_row(by_job, row), by_row(by_job, base)
+    return {seed: of_row[seed][column] - of_base[seed][column] for seed in sorted(of_row.keys() & of_base.keys())}
 
 
-def _published_difference(claim: Claim, published: Mapping[str, Mapping[str, float]]) -> str:
+def _paper_difference(claim: Claim, published: Mapping[str, Mapping[str, float]]) -> str:
     both = [
         (published.get(row, {}).get(claim.column), published.get(base, {}).get(claim.column))
         for row, base in claim.pairs

@@ -96,14 +96,14 @@ def _study(spec: Mapping[str, Any], words: Mapping[str, Any], where: str) -> Stu
             name: dict(zip(spec["needs"], row, strict=True)) for name, row in spec["published"].items()
         }
     if "claims" in spec:
-        spec["claims"] = [claim for one in spec["claims"] for claim in _claims(one, spec.get("rows", ()))]
+        spec["claims"] = [claim for declared in spec["claims"] for claim in _claims(declared, spec.get("rows", ()))]
     return build(KINDS[kind], spec, where)
 
 
 def _row(row: Sequence[Any], columns: Sequence[str], templates: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     """The fields of `Row`, from [words, numbers ...] or [numbers ...]; `paper TEMPLATE ...`: words at that scale."""
     words, numbers = (row[0].split(), row[1:]) if row and isinstance(row[0], str) else ([], row)
-    found: dict[str, Any] = {"published": dict(zip(columns, numbers, strict=False))}
+    row_fields: dict[str, Any] = {"published": dict(zip(columns, numbers, strict=False))}
     if words:
         scales = [words.pop(0)] if words[0] in SCALES else SCALES
         name, objective, *more = words
@@ -114,23 +114,23 @@ def _row(row: Sequence[Any], columns: Sequence[str], templates: Mapping[str, Map
             text = text.replace("WORDS", further) if "WORDS" in text else f"{text} {further}" if text else ""
             for variable, value in {"OBJECTIVE": objective, **variables}.items():
                 text = text.replace(variable, value)
-            found[scale] = tuple(text.split())
-    return found
+            row_fields[scale] = tuple(text.split())
+    return row_fields
 
 
 def _metrics(spec: Sequence[Any]) -> dict[str, str]:
     """Metrics by name: NAME, {NAME: METRIC}, or {name, metric, over: {key: values}} for each combination."""
-    found: dict[str, str] = {}
-    for one in spec:
-        if isinstance(one, str):
-            found[one] = one
-        elif "over" in one:
-            for values in itertools.product(*one["over"].values()):
-                chosen = dict(zip(one["over"], values, strict=True))
-                found[one["name"].format(**chosen)] = one["metric"].format(**chosen)
+    metrics: dict[str, str] = {}
+    for entry in spec:
+        if isinstance(entry, str):
+            metrics[entry] = entry
+        elif "over" in entry:
+            for values in itertools.product(*entry["over"].values()):
+                chosen = dict(zip(entry["over"], values, strict=True))
+                metrics[entry["name"].format(**chosen)] = entry["metric"].format(**chosen)
         else:
-            found |= one
-    return found
+            metrics |= entry
+    return metrics
 
 
 def _claims(spec: Mapping[str, Any], rows: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -154,7 +154,7 @@ def _pairs(row: str, base: str, rows: Sequence[str], names: Sequence[str] | None
     if names is None:
         pattern = re.compile(re.escape(row).replace(r"\*", "(.+)"))
         names = [
-            found[1] for name in rows if (found := pattern.fullmatch(name)) and base.replace("*", found[1]) in rows
+            match[1] for name in rows if (match := pattern.fullmatch(name)) and base.replace("*", match[1]) in rows
         ]
     return [(row.replace("*", name), base.replace("*", name)) for name in names]
 
@@ -169,9 +169,11 @@ def build(hint: Any, value: Any, where: str) -> Any:
         return hint(**_arguments(hint, value, where))
     if origin is tuple and isinstance(value, list | tuple):
         each = itertools.repeat(parts[0]) if parts[1:] == (...,) else parts
-        return tuple(build(part, one, where) for part, one in zip(each, value, strict=parts[1:] != (...,)))
+        return tuple(
+            build(member_hint, member, where) for member_hint, member in zip(each, value, strict=parts[1:] != (...,))
+        )
     if origin is Mapping and isinstance(value, Mapping):
-        return {key: build(parts[1], one, f"{where}, {key}") for key, one in value.items()}
+        return {key: build(parts[1], member, f"{where}, {key}") for key, member in value.items()}
     if hint is Any:
         return tuple(value) if isinstance(value, list) else value
     kinds = (origin,) if origin else parts or ((int, float) if hint is float else (hint,))
@@ -187,7 +189,7 @@ def _arguments(hint: type, value: Any, where: str) -> dict[str, Any]:
     hints = get_type_hints(hint)
     if unknown := next((key for key in value if key not in hints), None):
         raise UserError(f"{where}: {unknown} is unknown: {nearest(unknown, hints)}")
-    needed = [one.name for one in fields(hint) if one.default is MISSING and one.default_factory is MISSING]
+    needed = [field.name for field in fields(hint) if field.default is MISSING and field.default_factory is MISSING]
     if missing := next((name for name in needed if name not in value), None):
         raise UserError(f"{where}: {missing} is missing")
-    return {key: build(hints[key], one, f"{where}, {key}") for key, one in value.items()}
+    return {key: build(hints[key], member, f"{where}, {key}") for key, member in value.items()}

@@ -37,17 +37,17 @@ def draw_panels(rows: Mapping[str, Mapping[str, Cell]], path: Path, title: str) 
 
 
 def _panel(axis: "Axes", column: str, cells: list[Cell | None]) -> None:
-    for place, cell in enumerate(cells):
+    for row, cell in enumerate(cells):
         if cell is None:
             continue
         if cell.measured is not None:
             scale = 100 if cell.measured.unit == "fraction" else 1
             value = scale * cell.measured.value
             if cell.measured.interval is not None:
-                axis.plot([scale * end for end in cell.measured.interval], [place, place], color=figures.FIRST, lw=1.5)
-            axis.plot(value, place, "o", color=figures.FIRST, ms=5)
+                axis.plot([scale * end for end in cell.measured.interval], [row, row], color=figures.FIRST, lw=1.5)
+            axis.plot(value, row, "o", color=figures.FIRST, ms=5)
         if cell.published is not None:
-            axis.plot(cell.published, place, "o", mfc="none", color=figures.SECOND, ms=6)
+            axis.plot(cell.published, row, "o", mfc="none", color=figures.SECOND, ms=6)
     shares = any(cell and cell.measured and cell.measured.unit == "fraction" for cell in cells)
     figures.panel(axis, f"{column}, %" if shares else column)
     axis.grid(axis="x", color=figures.GUIDE, lw=0.6)
@@ -72,7 +72,7 @@ def draw_scatter(
     axes = figure.subplots(len(measured), len(scores), sharey="row", squeeze=False)
     for row, (measure, fractions) in zip(axes, measured.items(), strict=True):
         for axis, (name, values) in zip(row, scores.items(), strict=True):
-            axis.plot(values, [100 * one for one in fractions], "o", ms=3, alpha=0.7, color=figures.FIRST)
+            axis.plot(values, [100 * fraction for fraction in fractions], "o", ms=3, alpha=0.7, color=figures.FIRST)
             figures.panel(axis, name)
             axis.grid(color=figures.GUIDE, lw=0.6)
         row[0].set_ylabel(f"{measure}, %", fontsize=figures.SMALL)
@@ -126,11 +126,12 @@ def draw_sweeps(rows: Mapping[str, Mapping[str, Cell]], path: Path, title: str) 
 def _line(axis: "Axes", values: Mapping[float, Mapping[str, Cell]], column: str) -> None:
     """Draw a column over the values, at equal distances."""
     measured = [values[value][column].measured for value in sorted(values)]
-    points = [(place, one) for place, one in enumerate(measured) if one is not None]
-    for place, one in points:
-        if one.interval is not None:
-            axis.plot([place, place], one.interval, color=figures.FIRST, lw=1.5)
-    axis.plot([place for place, _ in points], [one.value for _, one in points], "o-", color=figures.FIRST, ms=4, lw=1)
+    points = [(at, estimate) for at, estimate in enumerate(measured) if estimate is not None]
+    for at, estimate in points:
+        if estimate.interval is not None:
+            axis.plot([at, at], estimate.interval, color=figures.FIRST, lw=1.5)
+    values_at = [at for at, _ in points], [estimate.value for _, estimate in points]
+    axis.plot(*values_at, "o-", color=figures.FIRST, ms=4, lw=1)
     axis.set_xticks(range(len(values)), [f"{value:g}" for value in sorted(values)])
     axis.tick_params(labelsize=figures.SMALL)
     axis.grid(color=figures.GUIDE, lw=0.6)
@@ -152,12 +153,14 @@ def draw_ranks(tasks: Mapping[str, Mapping[str, Mapping[str, float]]], path: Pat
         most = max(truth.values())
         axis.plot([1, most], [1, most], color=figures.REFERENCE, lw=0.8)
         for model, rank in truth.items():
-            axis.plot([rank] * len(others), [own[model] for _, own in others], color=figures.GUIDE, lw=1.2, zorder=1)
-        for place, (name, own) in enumerate(others):
-            last = place == len(others) - 1
+            axis.plot(
+                [rank] * len(others), [ranks[model] for _, ranks in others], color=figures.GUIDE, lw=1.2, zorder=1
+            )
+        for number, (name, ranks) in enumerate(others):
+            last = number == len(others) - 1
             colour = (figures.SECOND, figures.FIRST)[last]
             axis.plot(
-                [*truth.values()], [own[model] for model in truth], "o", ms=5, color=colour,
+                [*truth.values()], [ranks[model] for model in truth], "o", ms=5, color=colour,
                 mfc=colour if last else "none", label=name,
             )  # fmt: skip
         figures.panel(axis, task)
@@ -188,18 +191,18 @@ def curves(
 
     figure = Figure(figsize=(7.2, 4.6), layout="constrained")
     axis = figure.subplots()
-    for place, (name, values) in enumerate(lines.items()):
-        style = figures.line_style(place)
-        axis.plot(places, [scale * one.value for one in values], label=name, ms=4, **style)
-        for at, one in zip(places, values, strict=True):
-            if one.interval is not None and one.n > 2:
-                axis.plot([at, at], [scale * end for end in one.interval], color=style["color"], lw=0.8, alpha=0.5)
+    for number, (name, values) in enumerate(lines.items()):
+        style = figures.line_style(number)
+        axis.plot(places, [scale * estimate.value for estimate in values], label=name, ms=4, **style)
+        for at, estimate in zip(places, values, strict=True):
+            if estimate.interval is not None and estimate.n > 2:
+                axis.plot([at, at], [scale * end for end in estimate.interval], color=style["color"], lw=0.8, alpha=0.5)
     axis.set_xlabel(words, fontsize=figures.SMALL)
     figures.panel(axis, measure)
     axis.grid(color=figures.GUIDE, lw=0.6)
     figures.beside(figure, *axis.get_legend_handles_labels())
     figures.write_title(figure, title)
-    most = max(one.n for values in lines.values() for one in values)
+    most = max(estimate.n for values in lines.values() for estimate in values)
     few = f"means of {most} seeds; their intervals are in the table"
     figures.write_notes(figure, ["vertical lines: 95 % intervals" if most > 2 else few])
     save(figure, path)

@@ -12,7 +12,7 @@ from evaluation.features.extraction import extract
 from evaluation.features.zoo_members import load_member
 from evaluation.ranking.inputs.samples import as_sample
 from evaluation.results.statistics import over_seeds
-from evaluation.studies.claims import Cell, Claim, Numbers, Summary, by_row, judge
+from evaluation.studies.claims import Cell, Claim, Numbers, Summary, by_row, evaluate_claims
 from evaluation.studies.drawing import maps
 from evaluation.studies.study import Lab, Study
 from evaluation.studies.subjects import Stage, Subjects, follow, percent
@@ -60,25 +60,27 @@ class StageMaps(Study):
             _keep(views, subjects.lab.runtime.out / f"{self.name}-{model}.npz")
         return {stage: purity(_unit(x), y) for stage, (x, y) in views.items()}
 
-    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
-        rows = {model: by_row(found, model) for model in dict.fromkeys(key.rpartition(" | ")[0] for key in found)}
+    def summarize(self, by_job: Mapping[str, Numbers]) -> Summary:
+        rows = {model: by_row(by_job, model) for model in dict.fromkeys(key.rpartition(" | ")[0] for key in by_job)}
         cells = {model: _cells(list(seeds.values())) for model, seeds in rows.items()}
-        networks = [_mean(list(seeds.values())) for seeds in rows.values()] if len(rows) > 1 else [*found.values()]
+        networks = [_mean(list(seeds.values())) for seeds in rows.values()] if len(rows) > 1 else [*by_job.values()]
         if len(rows) > 1:
             cells[EVERY] = _cells(networks)
         ladder = {
-            f"{stage} | {place}": {SAME: value} for place, one in enumerate(networks) for stage, value in one.items()
+            f"{stage} | {number}": {SAME: value}
+            for number, shares in enumerate(networks)
+            for stage, value in shares.items()
         }
         over = "networks" if len(rows) > 1 else "seeds"
-        return Summary(cells, *judge(self.claims, ladder, {}, {SAME: "fraction"}, over=over))
+        return Summary(cells, *evaluate_claims(self.claims, ladder, {}, {SAME: "fraction"}, over=over))
 
-    def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
-        models = [model for model in self.mapped if f"{model} | {self.seeds[0]}" in found]
+    def draw(self, by_job: Mapping[str, Numbers], path: Path, title: str) -> None:
+        models = [model for model in self.mapped if f"{model} | {self.seeds[0]}" in by_job]
         files = {model: path.parent / f"{self.name}-{model}.npz" for model in models}
         for file in files.values():
             if not file.exists():
                 raise UserError(f"{file} is missing: move {path.with_suffix('.json')} away to make it anew")
-        numbers = {model: found[f"{model} | {self.seeds[0]}"] for model in models}
+        numbers = {model: by_job[f"{model} | {self.seeds[0]}"] for model in models}
         note = f"share: of {NEIGHBOURS} neighbours in the features, of the same class; the maps are independent (t-SNE)"
         maps({model: dict(np.load(file)) for model, file in files.items()}, numbers, note, path, title)
 
@@ -109,8 +111,8 @@ class MovedMaps(StageMaps):
         loaded = load_member(subjects.zoo[model])
         how = {"cache": runtime.cache, "device": runtime.device, "progress": runtime.progress}
         features = extract(loaded, split, **how)
-        known = loaded.entry.card.get("features") if loaded.entry else None
-        reference = (known["mean"], known["std"]) if known and "mean" in known else None
+        card_features = loaded.entry.card.get("features") if loaded.entry else None
+        reference = (card_features["mean"], card_features["std"]) if card_features and "mean" in card_features else None
         sample = as_sample(features, reference=reference)
         after, _ = moves(sample)
         y = sample.labels.numpy()
@@ -118,12 +120,12 @@ class MovedMaps(StageMaps):
 
 
 def _cells(networks: list[Numbers]) -> dict[str, Cell]:
-    return {stage: Cell(over_seeds([one[stage] for one in networks])) for stage in networks[0]}
+    return {stage: Cell(over_seeds([network[stage] for network in networks])) for stage in networks[0]}
 
 
 def _mean(seeds: list[Numbers]) -> Numbers:
     """The numbers of a network, over its seeds."""
-    return {stage: float(np.mean([one[stage] for one in seeds])) for stage in seeds[0]}
+    return {stage: float(np.mean([numbers[stage] for numbers in seeds])) for stage in seeds[0]}
 
 
 def _unit(x: np.ndarray) -> np.ndarray:

@@ -36,12 +36,12 @@ class Moments(Study):
         how = {"cache": runtime.cache, "device": runtime.device, "progress": runtime.progress}
         return moments(np.asarray(extract(load_member(subjects.zoo[model]), split, **how).x, np.float64))
 
-    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
-        rows = {model: {name: Cell(_estimate(numbers, name)) for name in COLUMNS} for model, numbers in found.items()}
+    def summarize(self, by_job: Mapping[str, Numbers]) -> Summary:
+        rows = {model: {name: Cell(_estimate(numbers, name)) for name in COLUMNS} for model, numbers in by_job.items()}
         told = {name: _apart({model: cells[name].measured for model, cells in rows.items()}) for name in COLUMNS}
-        said = "; ".join(f"{name} from {sentence}" for name, (_, sentence) in told.items())
+        sentences = "; ".join(f"{name} from {sentence}" for name, (_, sentence) in told.items())
         outcome = AGREES if all(apart for apart, _ in told.values()) else OPEN
-        return Summary(rows, outcome, f"the models differ in both: {outcome}, {said}")
+        return Summary(rows, outcome, f"the models differ in both: {outcome}, {sentences}")
 
 
 def moments(x: np.ndarray) -> Numbers:
@@ -49,8 +49,8 @@ def moments(x: np.ndarray) -> Numbers:
     by_image = {"mean": x.mean(1), "variance": np.square(x - x.mean(0)).mean(1)}
     numbers = {}
     for name, values in by_image.items():
-        one = over_seeds(values, unit="")
-        numbers |= {name: one.value, f"{name}, low": one.interval[0], f"{name}, high": one.interval[1]}
+        estimate = over_seeds(values, unit="")
+        numbers |= {name: estimate.value, f"{name}, low": estimate.interval[0], f"{name}, high": estimate.interval[1]}
     return numbers
 
 

@@ -54,9 +54,9 @@ class ClassMaps(Training):
         some = whole.take(np.flatnonzero(np.isin(whole.y, chosen)))
         if seed == self.seeds[0]:
             self._keep(some.x, some.y, whole.classes, _map_file(Path(lab.runtime.out), lab.scale, name))
-        found = crowding(torch.from_numpy(np.array(some.x)), torch.from_numpy(np.array(some.y)))
+        spread = crowding(torch.from_numpy(np.array(some.x)), torch.from_numpy(np.array(some.y)))
         z = some.x / np.maximum(np.linalg.norm(some.x, axis=1, keepdims=True), 1e-12)
-        return {"inter-class": found.inter, "intra-class": found.intra, OVERLAP: 1 - purity(z, some.y)}
+        return {"inter-class": spread.inter, "intra-class": spread.intra, OVERLAP: 1 - purity(z, some.y)}
 
     def _keep(self, x: np.ndarray, y: np.ndarray, classes: list[str], file: Path) -> None:
         """Write the map of the first images of each class, for `draw`."""
@@ -66,15 +66,17 @@ class ClassMaps(Training):
         with write_whole(file) as partial, partial.open("wb") as opened:
             np.savez(opened, flat=flat, y=y[rows], classes=np.array(list(map(str, classes))))
 
-    def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
+    def draw(self, by_job: Mapping[str, Numbers], path: Path, title: str) -> None:
         scale = "paper" if path.stem.endswith("-paper") else "small"
         files = {
-            name: _map_file(path.parent, scale, name) for name in self.rows if f"{name} | {self.seeds[0]}" in found
+            name: _map_file(path.parent, scale, name) for name in self.rows if f"{name} | {self.seeds[0]}" in by_job
         }
         if missing := [str(file) for file in files.values() if not file.exists()]:
             raise UserError(f"the map {missing[0]} is missing: delete {path.with_suffix('.json')} to measure it again")
         maps = {name: dict(np.load(file)) for name, file in files.items()}
-        draw_class_maps({name: (one["flat"], one["y"]) for name, one in maps.items()}, _classes(maps), path, title)
+        draw_class_maps(
+            {name: (class_map["flat"], class_map["y"]) for name, class_map in maps.items()}, _classes(maps), path, title
+        )
 
 
 def _map_file(folder: Path, scale: str, row: str) -> Path:
@@ -89,8 +91,8 @@ def _classes(maps: Mapping[str, Mapping[str, np.ndarray]]) -> list[str]:
 class Swept(Training):
     """Networks with one option changed at a time; rows are called OPTION=VALUE. Drawn as lines over the values."""
 
-    def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
-        draw_sweeps(self.summarize(found).rows, path, title)
+    def draw(self, by_job: Mapping[str, Numbers], path: Path, title: str) -> None:
+        draw_sweeps(self.summarize(by_job).rows, path, title)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,28 +112,28 @@ class Bounds(Training):
         asked = Options(q=2, n_images=min(self.images, len(split)))
         views = view_features(load_model(entry), split, asked, lab.runtime)
         label = dict(zip(split.ids.tolist(), split.y.tolist(), strict=True))
-        found = risk_bound(views.x[0::2], views.x[1::2], [label[one] for one in views.ids.tolist()])
+        bound = risk_bound(views.x[0::2], views.x[1::2], [label[image_id] for image_id in views.ids.tolist()])
         linear = measure_columns(entry, {LINEAR: self.columns[LINEAR]}, self.judged_on, lab)
-        return {**linear, **{one: getattr(found, one) for one in ("risk", *TERMS)}}
+        return {**linear, **{term: getattr(bound, term) for term in ("risk", *TERMS)}}
 
-    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
-        rows = super().summarize(found).rows
-        values = [numbers for numbers in found.values() if numbers.keys() >= set(TERMS)]
+    def summarize(self, by_job: Mapping[str, Numbers]) -> Summary:
+        rows = super().summarize(by_job).rows
+        values = [numbers for numbers in by_job.values() if numbers.keys() >= set(TERMS)]
         if len(values) < 3:
             return Summary(rows, OPEN, "fewer than three networks measured")
         linear = [numbers[LINEAR] for numbers in values]
         told = {name: stats.pearsonr([numbers[name] for numbers in values], linear) for name in (*TERMS, "risk")}
         low, high = told["bound"].confidence_interval(0.95)
         outcome = AGREES if high < 0 else DISAGREES if low > 0 else OPEN
-        said = "; ".join(_format_correlation(name, one) for name, one in told.items())
-        return Summary(rows, outcome, f"correlation with the linear evaluation over {len(values)} networks: {said}")
+        text = "; ".join(_format_correlation(name, correlation) for name, correlation in told.items())
+        return Summary(rows, outcome, f"correlation with the linear evaluation over {len(values)} networks: {text}")
 
-    def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
-        scores = {name: [numbers[name] for numbers in found.values()] for name in (*TERMS, "risk")}
-        linear = [numbers[LINEAR] for numbers in found.values()]
+    def draw(self, by_job: Mapping[str, Numbers], path: Path, title: str) -> None:
+        scores = {name: [numbers[name] for numbers in by_job.values()] for name in (*TERMS, "risk")}
+        linear = [numbers[LINEAR] for numbers in by_job.values()]
         draw_scatter(scores, {"linear evaluation": linear}, path, title, "networks")
 
 
-def _format_correlation(name: str, found) -> str:
-    low, high = found.confidence_interval(0.95)
-    return f"{name} r {found.statistic:.2f} ({low:.2f} to {high:.2f})"
+def _format_correlation(name: str, correlation) -> str:
+    low, high = correlation.confidence_interval(0.95)
+    return f"{name} r {correlation.statistic:.2f} ({low:.2f} to {high:.2f})"

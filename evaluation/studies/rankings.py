@@ -16,7 +16,7 @@ from evaluation.ranking.truth import published
 from evaluation.ranking.truth.agreement import agreement
 from evaluation.ranking.truth.ground_truth import ground_truth
 from evaluation.results.statistics import Estimate, over_seeds
-from evaluation.studies.claims import OPEN, Cell, Claim, Numbers, Summary, by_row, judge
+from evaluation.studies.claims import OPEN, Cell, Claim, Numbers, Summary, by_row, evaluate_claims
 from evaluation.studies.drawing import draw_ranks
 from evaluation.studies.study import Lab, Study
 from evaluation.studies.subjects import TASKS, TUNED, Subjects
@@ -62,19 +62,19 @@ class Ranked(Study):
             numbers |= {f"{name} | {model}": score for model, score in zip(ranking.models, scores, strict=True)}
         return numbers
 
-    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
+    def summarize(self, by_job: Mapping[str, Numbers]) -> Summary:
         means = {name: {**row, MEAN: sum(row.values()) / len(row)} for name, row in self.published.items()}
-        rows = {name: self.cells(name, found, means.get(name, {})) for name in self.metrics}
+        rows = {name: self.cells(name, by_job, means.get(name, {})) for name in self.metrics}
         by_task = {
-            f"{name} | {place}": {MEAN: cells[task].measured.value}
+            f"{name} | {number}": {MEAN: cells[task].measured.value}
             for name, cells in rows.items()
-            for place, task in enumerate(found)
+            for number, task in enumerate(by_job)
         }
-        return Summary(rows, *judge(self.claims, by_task, means, {MEAN: self.unit}, over="data sets"))
+        return Summary(rows, *evaluate_claims(self.claims, by_task, means, {MEAN: self.unit}, over="data sets"))
 
-    def cells(self, name: str, found: Mapping[str, Numbers], published: Mapping[str, float]) -> dict[str, Cell]:
+    def cells(self, name: str, by_job: Mapping[str, Numbers], published: Mapping[str, float]) -> dict[str, Cell]:
         """The cells of a metric: each data set, and their mean."""
-        measured = {task: self._agreement(name, numbers) for task, numbers in found.items()}
+        measured = {task: self._agreement(name, numbers) for task, numbers in by_job.items()}
         measured[MEAN] = over_seeds([estimate.value for estimate in measured.values()], unit="")
         return {column: Cell(estimate, published.get(column)) for column, estimate in measured.items()}
 
@@ -95,21 +95,21 @@ class Shifts(Ranked):
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unit: ClassVar[str] = "ranks"
 
-    def cells(self, name: str, found: Mapping[str, Numbers], published: Mapping[str, float]) -> dict[str, Cell]:
+    def cells(self, name: str, by_job: Mapping[str, Numbers], published: Mapping[str, float]) -> dict[str, Cell]:
         """The cells of a metric: each data set, their mean, and each group."""
-        shifts = {task: rank_shifts(name, numbers) for task, numbers in found.items()}
+        shifts = {task: rank_shifts(name, numbers) for task, numbers in by_job.items()}
         columns = {task: np.abs([*shift.values()]) for task, shift in shifts.items()}
         columns[MEAN] = [float(np.mean(distances)) for distances in columns.values()]
         for group, models in self.groups.items():
             columns[group] = [shift[model] for shift in shifts.values() for model in models if model in shift]
         return {column: Cell(over_seeds(values, unit=self.unit)) for column, values in columns.items() if len(values)}
 
-    def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
+    def draw(self, by_job: Mapping[str, Numbers], path: Path, title: str) -> None:
         if self.groups:
-            super().draw(found, path, title)
+            super().draw(by_job, path, title)
         else:
             names = (TRUTH, *self.metrics)
-            ranks = {task: {name: _ranks(name, numbers) for name in names} for task, numbers in found.items()}
+            ranks = {task: {name: _ranks(name, numbers) for name in names} for task, numbers in by_job.items()}
             draw_ranks(ranks, path, title)
 
 
@@ -138,18 +138,18 @@ class Accuracies(Study):
             how = {"root": lab.root, "device": lab.runtime.device, "progress": lab.runtime.progress}
             truth = ground_truth(subjects.zoo, task, out=lab.zoo.with_name("truth-paper"), **how, **self.grid)
         return {
-            f"{model} | {place}": value
+            f"{model} | {seed_number}": value
             for model in subjects.zoo
-            for place, value in enumerate(truth.results[task][model]["values"])
+            for seed_number, value in enumerate(truth.results[task][model]["values"])
         }
 
-    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
+    def summarize(self, by_job: Mapping[str, Numbers]) -> Summary:
         truth = published.truth(self.benchmark)
-        models = dict.fromkeys(key.rpartition(" | ")[0] for numbers in found.values() for key in numbers)
+        models = dict.fromkeys(key.rpartition(" | ")[0] for numbers in by_job.values() for key in numbers)
         rows = {
             model: {
                 task: Cell(over_seeds([*by_row(numbers, model).values()]), truth.get(task, {}).get(model))
-                for task, numbers in found.items()
+                for task, numbers in by_job.items()
             }
             for model in models
         }

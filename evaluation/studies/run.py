@@ -38,7 +38,7 @@ def overview(folder: Path) -> str:
     for name in paper_names(folder):
         paper = load_paper(folder / f"{name}.yaml")
         lines += ["" if lines else None, f"{name}: {paper.title}"]
-        lines += [entry(what, _describe(one), TEXTS) for what, one in paper.studies.items()]
+        lines += [entry(what, _describe(study), TEXTS) for what, study in paper.studies.items()]
     return "\n".join(line for line in lines if line is not None)
 
 
@@ -47,13 +47,14 @@ def count_findings(out: str | Path, folder: Path) -> str:
 
     Counted are the findings that say a difference and have a 95 % interval: it leaves 0 out in one of twenty by chance.
     """
-    found = [finding for path in sorted(Path(out).rglob("*.json")) for finding in _findings(path, folder)]
-    if not found:
+    findings = [finding for path in sorted(Path(out).rglob("*.json")) for finding in _findings(path, folder)]
+    if not findings:
         return ""
-    agree, disagree = found.count(AGREES), found.count(DISAGREES)
+    agree, disagree = findings.count(AGREES), findings.count(DISAGREES)
     return fold(
-        f"of {counted(len(found), 'interval')} below {out}, {agree + disagree} leave 0 out ({agree} as in the paper, "
-        f"{disagree} against it); without any effect about {len(found) / 20:.0f} would, half of them as in the paper"
+        f"of {counted(len(findings), 'interval')} below {out}, {agree + disagree} leave 0 out "
+        f"({agree} as in the paper, {disagree} against it); "
+        f"without any effect about {len(findings) / 20:.0f} would, half of them as in the paper"
     )
 
 
@@ -62,15 +63,15 @@ def _findings(path: Path, folder: Path) -> tuple[str, ...]:
     record = reading.read_json(path, "move it away")
     if not isinstance(record, dict) or not {"version", "paper", "what", "scale", "jobs"} <= set(record):
         return ()
-    one = find_study(folder, record["paper"], record["what"])
-    return one.summarize(record["jobs"]).findings
+    study = find_study(folder, record["paper"], record["what"])
+    return study.summarize(record["jobs"]).findings
 
 
-def _describe(one: "Study | Absent") -> str:
-    if isinstance(one, Absent):
-        return f"{one.caption} Not run: {one.reason}"
-    needs = f"; scale=paper needs {', '.join(one.needs)}" if one.needs else ""
-    return f"{one.caption} (scale=small: {one.cost}{needs})"
+def _describe(study: "Study | Absent") -> str:
+    if isinstance(study, Absent):
+        return f"{study.caption} Not run: {study.reason}"
+    needs = f"; scale=paper needs {', '.join(study.needs)}" if study.needs else ""
+    return f"{study.caption} (scale=small: {study.cost}{needs})"
 
 
 def find_study(folder: Path, paper: str, what: str) -> Study:
@@ -112,24 +113,24 @@ def reproduce(
     Raises UserError for unknown names, missing data and results of another version, before any job.
     """
     scale, out = options.scale, Path(options.out)
-    one = find_study(folder, paper, what)
-    place, name = out / paper, what if scale == "small" else f"{what}-{scale}"
-    runtime = replace(runtime, cache=out / "cache", out=place, workers=options.workers)
+    study = find_study(folder, paper, what)
+    paper_folder, name = out / paper, what if scale == "small" else f"{what}-{scale}"
+    runtime = replace(runtime, cache=out / "cache", out=paper_folder, workers=options.workers)
     lab = Lab(scale=scale, root=Path(options.root), zoo=out / "zoo", train=train, runtime=runtime)
-    jobs = one.jobs(lab)
-    path = place / f"{name}.json"
+    jobs = study.jobs(lab)
+    path = paper_folder / f"{name}.json"
     with own_file(path, "reproduces"):
         record = _open_record(path, paper, what, scale)
         missing = missing_cells(jobs, record["jobs"])
         say.line(f"{paper} {what}: {counted(len(jobs), 'job')}, {len(missing)} to run")
         measure_cells(missing, partial(_keep, path, record))
-        found = {key: record["jobs"][key] for key in jobs}
-        summary = one.summarize(found)
-        write_text(path.with_suffix(".md"), as_markdown(one, summary, record["made"]))
+        by_job = {key: record["jobs"][key] for key in jobs}
+        summary = study.summarize(by_job)
+        write_text(path.with_suffix(".md"), as_markdown(study, summary, record["made"]))
         at = "on small data" if scale == "small" else "on the published data"
-        one.draw(found, path.with_suffix(".png"), f"{paper.upper()}, {one.caption.rstrip('.')}, {at}")
-    say.lines(fold(as_text(one, summary)))
-    say.line(f"  in {place}: {name}.json, {name}.md, {name}.png")
+        study.draw(by_job, path.with_suffix(".png"), f"{paper.upper()}, {study.caption.rstrip('.')}, {at}")
+    say.lines(fold(as_text(study, summary)))
+    say.line(f"  in {paper_folder}: {name}.json, {name}.md, {name}.png")
     return summary
 
 
@@ -156,22 +157,23 @@ def _describe_machine() -> dict[str, Any]:
     return {"date": datetime.date.today().isoformat(), "processor": processor(), "cores": os.cpu_count()}
 
 
-def as_text(one: Study, summary: Summary) -> str:
+def as_text(study: Study, summary: Summary) -> str:
     """The table for the terminal, below it the verdict."""
-    return "\n".join(["", one.caption, below_names(_lines(summary)), "", *_verdict_lines(one, summary)])
+    return "\n".join(["", study.caption, below_names(_lines(summary)), "", *_verdict_lines(study, summary)])
 
 
-def as_markdown(one: Study, summary: Summary, made: Sequence[Mapping[str, Any]]) -> str:
+def as_markdown(study: Study, summary: Summary, made: Sequence[Mapping[str, Any]]) -> str:
     lines = _lines(summary)
     right = range(1, len(lines[0]))
-    about = "; ".join(", ".join(map(str, one.values())) for one in made)
+    about = "; ".join(", ".join(map(str, origin.values())) for origin in made)
     return (
-        "\n\n".join([f"**{one.caption}**", markdown(lines, right), *_verdict_lines(one, summary), f"({about})"]) + "\n"
+        "\n\n".join([f"**{study.caption}**", markdown(lines, right), *_verdict_lines(study, summary), f"({about})"])
+        + "\n"
     )
 
 
-def _verdict_lines(one: Study, summary: Summary) -> list[str]:
-    return [f"{summary.outcome}: {summary.sentence}", *(f"reading: {text}" for text in one.readings)]
+def _verdict_lines(study: Study, summary: Summary) -> list[str]:
+    return [f"{summary.outcome}: {summary.sentence}", *(f"reading: {text}" for text in study.readings)]
 
 
 def _lines(summary: Summary) -> list[list[str]]:

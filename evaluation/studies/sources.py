@@ -47,28 +47,28 @@ class Sources(Study):
         head = fit_logistic(train.x, train.y, PENALTY)
         tuned = follow(load_model(source.entry), splits, self.tuned[lab.scale], (1,), Stage.accuracy, lab)[1]
         scores = {name: score_subset(metric, train, probs) for name, metric in SCORES.items()}
-        own = {ON_SOURCE: source.entry.card["after"]["probe"]}
-        return {**scores, **own, MEASURES[0]: float((head.predict(test.x) == test.y).mean()), MEASURES[1]: tuned}
+        on_source = {ON_SOURCE: source.entry.card["after"]["probe"]}
+        return {**scores, **on_source, MEASURES[0]: float((head.predict(test.x) == test.y).mean()), MEASURES[1]: tuned}
 
-    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
+    def summarize(self, by_job: Mapping[str, Numbers]) -> Summary:
         rows = {
-            name: {measure: Cell(_correlation(name, measure, found)) for measure in MEASURES}
+            name: {measure: Cell(_correlation(name, measure, by_job)) for measure in MEASURES}
             for name in (*SCORES, ON_SOURCE)
         }
         told = {measure: outcome(rows["LEEP"][measure].measured, 1) for measure in MEASURES}
-        worst = next((one for one in (DISAGREES, OPEN) if one in told.values()), AGREES)
-        said = ", ".join(f"{one} ({measure})" for measure, one in told.items())
-        return Summary(rows, worst, f"the accuracy rises with LEEP: {said}, over {len(found)} source models")
+        worst = next((verdict for verdict in (DISAGREES, OPEN) if verdict in told.values()), AGREES)
+        verdicts = ", ".join(f"{verdict} ({measure})" for measure, verdict in told.items())
+        return Summary(rows, worst, f"the accuracy rises with LEEP: {verdicts}, over {len(by_job)} source models")
 
-    def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
-        scores = {name: [numbers[name] for numbers in found.values()] for name in (*SCORES, ON_SOURCE)}
-        measured = {measure: [numbers[measure] for numbers in found.values()] for measure in MEASURES}
+    def draw(self, by_job: Mapping[str, Numbers], path: Path, title: str) -> None:
+        scores = {name: [numbers[name] for numbers in by_job.values()] for name in (*SCORES, ON_SOURCE)}
+        measured = {measure: [numbers[measure] for numbers in by_job.values()] for measure in MEASURES}
         draw_scatter(scores, measured, path, title, "source models")
 
 
-def _correlation(name: str, measure: str, found: Mapping[str, Numbers]) -> Estimate:
+def _correlation(name: str, measure: str, by_job: Mapping[str, Numbers]) -> Estimate:
     """Pearson's r of a score with an accuracy, over the source models."""
-    pairs = [(numbers[name], numbers[measure]) for numbers in found.values()]
+    pairs = [(numbers[name], numbers[measure]) for numbers in by_job.values()]
     r = stats.pearsonr(*zip(*pairs, strict=True))
     interval = tuple(map(float, r.confidence_interval(0.95))) if len(pairs) > 3 else None
     return Estimate(float(r.statistic), interval, "Fisher's z", len(pairs), "")

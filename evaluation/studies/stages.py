@@ -69,9 +69,9 @@ class Curves(Study):
         stages = follow(loaded, subjects.splits(task), setting, self.shares, Stage.accuracy, subjects.lab)
         return {percent(share): value for share, value in stages.items()}
 
-    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
-        models = dict.fromkeys(key.rpartition(" | ")[0] for key in found)
-        rows = {model: self._cells(by_row(found, model)) for model in models}
+    def summarize(self, by_job: Mapping[str, Numbers]) -> Summary:
+        models = dict.fromkeys(key.rpartition(" | ")[0] for key in by_job)
+        rows = {model: self._cells(by_row(by_job, model)) for model in models}
         ends = {model: cells[percent(self.shares[-1])].measured.value for model, cells in rows.items()}
         low, high = min(ends, key=ends.get), max(ends, key=ends.get)
         span = f"at the end {100 * ends[low]:.1f} % ({low}) to {100 * ends[high]:.1f} % ({high})"
@@ -81,6 +81,8 @@ class Curves(Study):
         columns = map(percent, self.shares)
         return {column: Cell(over_seeds([numbers[column] for numbers in seeds.values()])) for column in columns}
 
-    def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
-        lines = {name: [cell.measured for cell in cells.values()] for name, cells in self.summarize(found).rows.items()}
+    def draw(self, by_job: Mapping[str, Numbers], path: Path, title: str) -> None:
+        lines = {
+            name: [cell.measured for cell in cells.values()] for name, cells in self.summarize(by_job).rows.items()
+        }
         curves(lines, [100 * share for share in self.shares], "share of the steps, %", path, title)

@@ -48,12 +48,12 @@ class Study(ABC):
         """Each measurement by its key; a finished one is not run again. Raises UserError before any is run."""
 
     @abstractmethod
-    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
+    def summarize(self, by_job: Mapping[str, Numbers]) -> Summary:
         """The table of the jobs' numbers."""
 
-    def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
+    def draw(self, by_job: Mapping[str, Numbers], path: Path, title: str) -> None:
         """Write the picture: the table, a panel for each column, unless the study has one of its own."""
-        draw_panels(self.summarize(found).rows, path, title)
+        draw_panels(self.summarize(by_job).rows, path, title)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -142,7 +142,9 @@ class Subjects:
         fixed["crop"] = tuple(truth.settings["crop"])
         chosen = {model: truth.results[task][model]["chosen"] for model in SMALL}
         varied = ("lr", "weight_decay", "optimizer")
-        return {model: Setting(**{name: one[name] for name in varied}, **fixed) for model, one in chosen.items()}
+        return {
+            model: Setting(**{name: options[name] for name in varied}, **fixed) for model, options in chosen.items()
+        }
 
 
 def percent(share: float) -> str:

@@ -16,7 +16,7 @@ from evaluation.features.extraction import extract
 from evaluation.features.models import load_model
 from evaluation.ranking.scoring import score
 from evaluation.results.statistics import over_seeds
-from evaluation.studies.claims import Cell, Claim, Numbers, Summary, by_row, judge
+from evaluation.studies.claims import Cell, Claim, Numbers, Summary, by_row, evaluate_claims
 from evaluation.studies.drawing import curves, draw_scatter
 from evaluation.studies.study import Lab, Study
 from evaluation.studies.subjects import Stage, follow, percent
@@ -66,33 +66,35 @@ class Subsets(Study):
         rng = np.random.default_rng([number, *self.images])
         fewest, most = self.classes
         chosen = rng.choice(model.n_classes, rng.integers(fewest, min(most, model.n_classes) + 1), replace=False)
-        rows = np.concatenate([_some(model.train.y == one, rng.integers(*_ends(self.images)), rng) for one in chosen])
+        rows = np.concatenate(
+            [_some(model.train.y == label, rng.integers(*_ends(self.images)), rng) for label in chosen]
+        )
         return chosen, rows, np.flatnonzero(np.isin(model.test.y, chosen))
 
-    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
-        levels = self.by_level(found)
+    def summarize(self, by_job: Mapping[str, Numbers]) -> Summary:
+        levels = self.by_level(by_job)
         rows = {
             name: {self.measure: Cell(over_seeds([numbers[self.measure] for numbers in tasks]))}
             for name, tasks in levels.items()
         }
         text = "the highest fifth by LEEP transfers better than the lowest"
-        outcome, sentence, findings = self.judge_ends(levels, text, self.measure, "tasks in a fifth")
-        tasks = list(by_row(found, "task").values())
+        outcome, sentence, findings = self.evaluate_ends(levels, text, self.measure, "tasks in a fifth")
+        tasks = list(by_row(by_job, "task").values())
         return Summary(rows, outcome, f"{sentence}; {self._correlations(tasks)}", findings)
 
-    def by_level(self, found: Mapping[str, Numbers]) -> dict[str, list[Numbers]]:
+    def by_level(self, by_job: Mapping[str, Numbers]) -> dict[str, list[Numbers]]:
         """The numbers of the tasks in each level of LEEP, level 1 the lowest."""
-        order = sorted(by_row(found, "task").values(), key=lambda numbers: numbers["LEEP"])
+        order = sorted(by_row(by_job, "task").values(), key=lambda numbers: numbers["LEEP"])
         parts = np.array_split(np.arange(len(order)), self.levels)
         return {f"level {level}": [order[row] for row in rows] for level, rows in enumerate(parts, 1)}
 
-    def judge_ends(
+    def evaluate_ends(
         self, levels: Mapping[str, list[Numbers]], text: str, column: str, over: str
     ) -> tuple[str, str, tuple[str, ...]]:
-        """The verdict, see `judge`, on the claim that a column is larger in the highest level than in the lowest."""
+        """The verdict of `evaluate_claims` that a column is larger in the highest level than in the lowest."""
         ladder = {f"{name} | {task}": numbers for name, tasks in levels.items() for task, numbers in enumerate(tasks)}
         claim = Claim(text, column, ((f"level {self.levels}", "level 1"),))
-        return judge([claim], ladder, {}, {column: "fraction"}, over=over)
+        return evaluate_claims([claim], ladder, {}, {column: "fraction"}, over=over)
 
     def _correlations(self, tasks: list[Numbers]) -> str:
         """Pearson's r of each score with the measure, its 95 % interval and p value."""
@@ -101,8 +103,8 @@ class Subsets(Study):
             format_correlation(name, [numbers[name] for numbers in tasks], measured) for name in (*SCORES, CLASSES)
         )
 
-    def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
-        tasks = list(by_row(found, "task").values())
+    def draw(self, by_job: Mapping[str, Numbers], path: Path, title: str) -> None:
+        tasks = list(by_row(by_job, "task").values())
         scores = {name: [numbers[name] for numbers in tasks] for name in (*SCORES, CLASSES)}
         draw_scatter(scores, {self.measure: [numbers[self.measure] for numbers in tasks]}, path, title)
 
@@ -122,22 +124,25 @@ class Convergence(Subsets):
         train, setting = model.train.take(learn), replace(self.tuned[model.lab.scale], seed=number)
         probs = model.probabilities(train.x)
         loaded, scratch = load_model(model.entry), load_model(f"random:{model.entry.folder}:{number}")
-        found = follow(loaded, splits, setting, self.shares, Stage.accuracy, model.lab)
+        accuracies = follow(loaded, splits, setting, self.shares, Stage.accuracy, model.lab)
         reference = follow(scratch, splits, setting, (1,), Stage.accuracy, model.lab)[1]
-        numbers = {percent(share): accuracy - reference for share, accuracy in found.items()}
+        numbers = {percent(share): accuracy - reference for share, accuracy in accuracies.items()}
         return {"LEEP": score_subset(SCORES["LEEP"], train, probs), "reference": reference, **numbers}
 
-    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
-        levels, columns = self.by_level(found), [*map(percent, self.shares), "reference"]
+    def summarize(self, by_job: Mapping[str, Numbers]) -> Summary:
+        levels, columns = self.by_level(by_job), [*map(percent, self.shares), "reference"]
         rows = {
-            name: {column: Cell(over_seeds([100 * one[column] for one in tasks], unit="points")) for column in columns}
+            name: {
+                column: Cell(over_seeds([100 * numbers[column] for numbers in tasks], unit="points"))
+                for column in columns
+            }
             for name, tasks in levels.items()
         }
         text = "tasks of a higher LEEP start nearer to the reference"
-        return Summary(rows, *self.judge_ends(levels, text, columns[0], "tasks of a level"))
+        return Summary(rows, *self.evaluate_ends(levels, text, columns[0], "tasks of a level"))
 
-    def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
-        rows = self.summarize(found).rows
+    def draw(self, by_job: Mapping[str, Numbers], path: Path, title: str) -> None:
+        rows = self.summarize(by_job).rows
         lines = {name: [cells[percent(share)].measured for share in self.shares] for name, cells in rows.items()}
         words = "share of the steps, %; the line 0 is the reference's accuracy"
         curves(lines, [100 * share for share in self.shares], words, path, title, "accuracy minus reference, points", 1)
@@ -174,7 +179,7 @@ class Source:
         whole = open_split(self.target, split, root=self.lab.root)
         labels = np.sort(classes)
         picked = whole.take(rows)
-        return replace(picked, y=np.searchsorted(labels, picked.y), classes=[whole.classes[one] for one in labels])
+        return replace(picked, y=np.searchsorted(labels, picked.y), classes=[whole.classes[label] for label in labels])
 
     @property
     def n_classes(self) -> int:
@@ -201,6 +206,6 @@ def score_subset(metric: str, train, probs: torch.Tensor) -> float:
 
 
 def format_correlation(name: str, scores: list[float], measured: list[float]) -> str:
-    found = stats.pearsonr(scores, measured)
-    low, high = found.confidence_interval(0.95)
-    return f"{name}: r {found.statistic:.2f} ({low:.2f} to {high:.2f}), p {found.pvalue:.1g}"
+    correlation = stats.pearsonr(scores, measured)
+    low, high = correlation.confidence_interval(0.95)
+    return f"{name}: r {correlation.statistic:.2f} ({low:.2f} to {high:.2f}), p {correlation.pvalue:.1g}"

@@ -15,7 +15,7 @@ from evaluation.datasets import Reading, open_split
 from evaluation.judging.run import evaluate
 from evaluation.results.result import Result
 from evaluation.results.statistics import over_seeds
-from evaluation.studies.claims import Cell, Claim, Numbers, Summary, by_row, judge
+from evaluation.studies.claims import Cell, Claim, Numbers, Summary, by_row, evaluate_claims
 from evaluation.studies.drawing import draw_panels
 from evaluation.studies.study import Lab, Study
 from evaluation.tasks.action.protocols import action
@@ -43,7 +43,7 @@ class Column:
     options: Mapping[str, Any] = field(default_factory=dict)
     small: Mapping[str, Any] = field(default_factory=dict)
 
-    def asked(self, scale: str) -> dict[str, Any]:
+    def options_at(self, scale: str) -> dict[str, Any]:
         """The options at a scale."""
         return dict(self.small if scale == "small" and self.small else self.options)
 
@@ -51,7 +51,9 @@ class Column:
         """The number among a protocol's results, of which the first has the main one."""
         named = [{result.metric: result.estimate} | result.others for result in results]
         return next(
-            one[self.other or results[0].metric] for one in named if (self.other or results[0].metric) in one
+            estimates[self.other or results[0].metric]
+            for estimates in named
+            if (self.other or results[0].metric) in estimates
         ).value
 
 
@@ -106,14 +108,14 @@ class Training(Study):
         """The numbers of a trained network by column. name, seed: of the row and the training."""
         return measure_columns(entry, self.columns, self.judged_on, lab)
 
-    def summarize(self, found: Mapping[str, Numbers]) -> Summary:
-        rows = {name: self._cells(row, by_row(found, name)) for name, row in self.rows.items()}
+    def summarize(self, by_job: Mapping[str, Numbers]) -> Summary:
+        rows = {name: self._cells(row, by_row(by_job, name)) for name, row in self.rows.items()}
         rows = {name: cells for name, cells in rows.items() if any(cell != Cell() for cell in cells.values())}
         published = {name: row.published for name, row in self.rows.items()}
         units = {name: column.unit for name, column in self.columns.items()}
-        measured = {column for numbers in found.values() for column in numbers}
-        claims = [claim for claim in self.claims if not found or claim.column in measured]
-        return Summary(rows, *judge(claims, found, published, units))
+        measured = {column for numbers in by_job.values() for column in numbers}
+        claims = [claim for claim in self.claims if not by_job or claim.column in measured]
+        return Summary(rows, *evaluate_claims(claims, by_job, published, units))
 
     def _cells(self, row: Row, seeds: Mapping[int, Numbers]) -> dict[str, Cell]:
         cells = {}
@@ -123,9 +125,9 @@ class Training(Study):
             cells[name] = Cell(measured, row.published.get(name))
         return cells
 
-    def draw(self, found: Mapping[str, Numbers], path: Path, title: str) -> None:
-        measured = {column for numbers in found.values() for column in numbers}
-        rows = self.summarize(found).rows.items()
+    def draw(self, by_job: Mapping[str, Numbers], path: Path, title: str) -> None:
+        measured = {column for numbers in by_job.values() for column in numbers}
+        rows = self.summarize(by_job).rows.items()
         draw_panels(
             {row: {name: cell for name, cell in cells.items() if name in measured} for row, cells in rows}, path, title
         )
@@ -135,18 +137,18 @@ def measure_columns(
     entry: sslkit.ZooEntry, columns: Mapping[str, Column], judged_on: Mapping[str, str], lab: Lab
 ) -> Numbers:
     """The numbers of the columns that are measured at this scale; what several ask for is evaluated once."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     answers: dict[str, list[Result]] = {}
     for name, column in columns.items():
         if column.card and lab.scale == "small":
-            found[name] = entry.card["after"][column.card]
+            numbers[name] = entry.card["after"][column.card]
         elif data := {**judged_on, **column.data}.get(lab.scale):
-            question = (data.replace("ROOT", str(lab.root)), column.protocol, column.asked(lab.scale))
+            question = (data.replace("ROOT", str(lab.root)), column.protocol, column.options_at(lab.scale))
             key = digest(question)
             if key not in answers:
                 answers[key] = evaluate_protocol(entry, *question, lab)
-            found[name] = column.value(answers[key])
-    return found
+            numbers[name] = column.value(answers[key])
+    return numbers
 
 
 def evaluate_protocol(
@@ -172,7 +174,7 @@ def train_entry(words: tuple[str, ...], seed: int, lab: Lab) -> sslkit.ZooEntry:
     words = tuple(word.replace("ROOT", str(lab.root)) for word in words)
     method = next((word.partition("=")[2] for word in words if word.startswith("method=")), "run")
     name = f"{method}-{digest(words)}-s{seed}"
-    place = (
+    destination = (
         f"seed={seed}",
         f"out={lab.zoo}",
         f"name={name}",
@@ -182,7 +184,7 @@ def train_entry(words: tuple[str, ...], seed: int, lab: Lab) -> sslkit.ZooEntry:
     quiet = (f"progress={lab.runtime.progress}", "eval.tsne=0")
     published = (PAPERS_WEIGHTS,) if "+dsa" in method else ()
     with _name_the_same_command():
-        entry = lab.train([*words, *published, *place, *quiet])
+        entry = lab.train([*words, *published, *destination, *quiet])
     if entry is None:
         raise UserError("recipes/reproduce.py runs in one process; train with several GPUs by recipes/train.py first")
     return entry

@@ -10,7 +10,7 @@ import numpy as np
 
 from evaluation import datasets
 from evaluation.datasets import AS_USUAL, Reading
-from evaluation.datasets._copies import identified, units
+from evaluation.datasets._copies import units, with_digests
 from evaluation.datasets._labels import check_classes
 from evaluation.datasets._readable import readable
 from evaluation.datasets.base import Split
@@ -107,7 +107,7 @@ def open_task(model: LoadedModel, dataset: Any, reading: Reading = AS_USUAL) -> 
     given = _checked(dataset) if isinstance(dataset, Mapping) else open_splits(dataset, reading)
     first = given["train"]
     check_classes([first], "fine-tuning")
-    given = {name: identified(_renumbered(split, first)) for name, split in given.items()}
+    given = {name: with_digests(_renumbered(split, first)) for name, split in given.items()}
     train = _labelled({name: given[name] for name in ("train", "val") if name in given}, model)
     test = _labelled({"test": given["test"]}, model)
     if train.y.ndim == 1:

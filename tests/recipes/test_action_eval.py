@@ -15,7 +15,7 @@ from motion_films import write_motions
 from unfolded import unfolded
 
 from evaluation.features.models import load_model
-from evaluation.judging.summary import judge_alone
+from evaluation.judging.summary import evaluate_by_protocol
 from evaluation.results import store
 from evaluation.results.records import read_records
 from evaluation.results.result import Result
@@ -29,7 +29,7 @@ from sslkit.options import members
 from sslkit.zoo import ZooEntry
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-judge = functools.partial(judge_alone, "action")
+judge = functools.partial(evaluate_by_protocol, "action")
 NET = ["checkpoint=random:narrow_slow", "image_size=16", "frames=4", "stride=2"]
 QUICK = ["epochs=1", "batch_size=8", "clips=2", "crops=1", "workers=0"]
 

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from evaluation.judging.following import following
-from evaluation.judging.run import asked_for
+from evaluation.judging.run import make_tasks
 from evaluation.protocols.base import Judged
 from sslkit.data.sources.named import open_images
 from sslkit.training.config import Config
@@ -101,11 +101,11 @@ def test_ranking_leads_to_a_choice_among_the_same_models(few_digits, tmp_path: P
 def test_several_models_on_ones_own_data_are_ranked_next() -> None:
     judged = [Judged(name, type("Model", (), {"entry": None, "name": name}), Path(), []) for name in ("a", "b")]
     asked = {"data": "my pictures", "protocols": None, "trust": None}
-    said = following(judged, asked_for("digits", ["knn"]), asked, {"seed": 3, "out": "x", "range": [0, 4095]})
+    said = following(judged, make_tasks("digits", ["knn"]), asked, {"seed": 3, "out": "x", "range": [0, 4095]})
     assert said == "python recipes/rank.py 'zoo=[a,b]' 'data=\"my pictures\"' seed=3 'range=[0,4095]'"
     place = {"range": None, "opacity": False, "fill": -2000.0}
-    said = following(judged, asked_for("digits", ["knn"]), asked, place)
+    said = following(judged, make_tasks("digits", ["knn"]), asked, place)
     assert said == "python recipes/rank.py 'zoo=[a,b]' 'data=\"my pictures\"' opacity=false fill=-2000.0"
-    assert "opacity" not in following(judged, asked_for("digits", ["knn"]), asked, {"opacity": None, "fill": "auto"})
-    said = following(judged, asked_for("clipart_boxes", ["linear_seg"]), {"data": "clipart_boxes"}, {})
+    assert "opacity" not in following(judged, make_tasks("digits", ["knn"]), asked, {"opacity": None, "fill": "auto"})
+    said = following(judged, make_tasks("clipart_boxes", ["linear_seg"]), {"data": "clipart_boxes"}, {})
     assert said == "python recipes/rank.py 'zoo=[a,b]' data=masks:clipart_boxes"

@@ -25,8 +25,8 @@ from sslkit import ZooEntry
 
 TASKS = (
     (sslkit, "pretrain"),
-    (evaluation.judging.summary, "judge"),
-    (evaluation.judging.summary, "judge_alone"),
+    (evaluation.judging.summary, "evaluate_models"),
+    (evaluation.judging.summary, "evaluate_by_protocol"),
     (evaluation.ranking.summary, "rank_tasks"),
     (evaluation.ranking.truth.ground_truth, "ground_truth"),
 )
@@ -140,12 +140,12 @@ def test_a_result_whose_folder_was_not_recorded_has_no_command(tmp_path: Path) -
     result = Result.from_estimate(
         Estimate(0.5), protocol="knn", recipe="k=3", metric="top1", model="a", data="my_photos"
     )
-    assert commands.judging(result, Path("runs/zoo/a")) == ""
+    assert commands.evaluating(result, Path("runs/zoo/a")) == ""
     known = replace(result, details={"source": "path/to/my_photos"})
     told = "python recipes/evaluate.py checkpoint=runs/zoo/a data=path/to/my_photos 'protocols=[knn]'"
-    assert commands.judging(known, Path("runs/zoo/a")) == told
-    assert commands.judging(known, None) == "", "a model whose place is not known"
-    assert "checkpoint=timm:resnet18" in commands.judging(replace(known, model="timm:resnet18"), None)
+    assert commands.evaluating(known, Path("runs/zoo/a")) == told
+    assert commands.evaluating(known, None) == "", "a model whose place is not known"
+    assert "checkpoint=timm:resnet18" in commands.evaluating(replace(known, model="timm:resnet18"), None)
 
 
 def test_networks_of_videos_are_judged_on_their_data(tmp_path: Path, run_all, monkeypatch) -> None:

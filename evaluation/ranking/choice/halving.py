@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets import Reading, Split, find_published
-from evaluation.datasets._copies import identified, units
+from evaluation.datasets._copies import units, with_digests
 from evaluation.datasets._readable import readable
 from evaluation.features.checks import as_list, check_value, different_seeds
 from evaluation.features.extraction import check
@@ -161,7 +161,7 @@ def _at_least_two(models: Sized, left_out: Mapping[str, str]) -> None:
 def divide(split: Split, seed: int, share: float = SHARE) -> tuple[Split, Split]:
     """Return a split without the held-out images, and these: a share of each class; a group stays together,
     and so do copies of an image."""
-    names, start, member = units(split.ids, identified(split).pixel_digests, split.groups)
+    names, start, member = units(split.ids, with_digests(split).pixel_digests, split.groups)
     out = held_out(split.y[start], names.tolist(), share, seed)[member]
     if not out.any():
         raise UserError(f"{split.name}: no class has 2 labelled images, so none can be held out to compare models")

@@ -11,7 +11,7 @@ from named_pipes import pipe
 from PIL import Image
 
 import evaluation
-from evaluation.judging.run import asked_for
+from evaluation.judging.run import make_tasks
 from sslkit.data.images import ImageOptions
 from sslkit.data.sources.hf import of_tables
 from sslkit.data.sources.named import open_images, splits
@@ -298,7 +298,7 @@ def test_the_columns_of_a_loaded_split_can_be_named() -> None:
         open_images((plain, "bred"))
     part = evaluation.open_split((plain, "breed"), "test")
     assert part.classes == ["x", "y"] and 0 < len(part) < 12
-    assert len({task.source for task in asked_for((plain, "breed"), ["knn", "linear"])}) == 1
+    assert len({task.source for task in make_tasks((plain, "breed"), ["knn", "linear"])}) == 1
     assert not is_several((plain, "breed"))
 
 

@@ -8,10 +8,10 @@ from PIL import Image
 
 from evaluation.datasets import Reading
 from evaluation.embedding import drawing
-from evaluation.embedding.drawing import coloured, draw_map, flattened, gridded
+from evaluation.embedding.drawing import build_legend, draw_map, map_to_plane, snap_to_grid
 from evaluation.embedding.sources import open_parts
 from evaluation.embedding.table import embed_parts
-from evaluation.embedding.thumbnails import shortened, thumbnails
+from evaluation.embedding.thumbnails import shorten, thumbnails
 from evaluation.features.models import load_model
 from sslkit.errors import UserError
 from sslkit.numerics.figures import class_styles
@@ -43,7 +43,7 @@ def test_a_map_of_thumbnails_or_dots(method: str, most: int, parts, embedding, t
 
 
 def test_pca_is_that_of_numpy(embedding) -> None:
-    flat, said = flattened(embedding.x, "pca", 0)
+    flat, said = map_to_plane(embedding.x, "pca", 0)
     z = embedding.x.astype(np.float64)
     z /= np.linalg.norm(z, axis=1, keepdims=True)
     z -= z.mean(0)
@@ -54,28 +54,28 @@ def test_pca_is_that_of_numpy(embedding) -> None:
 
 def test_no_two_thumbnails_share_a_cell() -> None:
     flat = np.concatenate([np.zeros((30, 2)), np.random.default_rng(0).normal(size=(70, 2))])
-    cells, side = gridded(flat)
+    cells, side = snap_to_grid(flat)
     assert len(np.unique(cells, axis=0)) == 100 and cells.min() >= 0 and cells.max() < side
 
 
 def test_the_largest_classes_are_named(embedding) -> None:
-    label, names, styles = coloured(embedding)
+    label, names, styles = build_legend(embedding)
     assert names == ["animals (12)", "food (12)", "tools (12)"]
     assert styles == class_styles(embedding.classes), "those of every other picture of the data set"
     np.testing.assert_array_equal(label, embedding.y)
     many = replace(embedding, y=np.arange(36) % 30, classes=[f"c{n:02d}" for n in range(30)])
-    label, names, styles = coloured(many)
+    label, names, styles = build_legend(many)
     assert len(names) == len(set(styles)) == 21 and names[-1] == "10 other classes (10)"
     assert np.bincount(label).tolist() == [2] * 6 + [1] * 14 + [10]
-    assert coloured(replace(embedding, y=np.full(36, -1)))[1] == []
+    assert build_legend(replace(embedding, y=np.full(36, -1)))[1] == []
 
 
 def test_a_thumbnail_is_the_whole_image(parts, embedding, clipart) -> None:
     (picture,) = thumbnails(parts, embedding.paths, [17], 48)
     with Image.open(clipart / embedding.paths[17]) as image:
         np.testing.assert_array_equal(picture, np.asarray(image.convert("RGB")))
-    assert shortened("a/very/long/name.png", 9) == "…name.png" and shortened("short.png", 9) == "short.png"
-    assert shortened("a\udcff.png", 9) == "a?.png"
+    assert shorten("a/very/long/name.png", 9) == "…name.png" and shorten("short.png", 9) == "short.png"
+    assert shorten("a\udcff.png", 9) == "a?.png"
 
 
 def test_what_has_no_map_is_an_error(parts, embedding, tmp_path) -> None:

@@ -156,12 +156,12 @@ def test_the_episodes_are_kept_with_their_digest(data: str, model, tmp_path: Pat
 
 
 def test_nothing_asked_for_is_the_embedded_suite() -> None:
-    pairs = run.planned(None, None)
+    pairs = run.list_pairs(None, None)
     assert ("fashion_mnist", "linear") in pairs and ("glyphs", "few_shot") in pairs and ("clipart", "knn") in pairs
-    assert run.planned(None, ["knn"]) == [("fashion_mnist", "knn"), ("clipart", "knn")]
-    assert run.planned(["digits", "pets"], ["knn"]) == [("digits", "knn"), ("pets", "knn")]
-    assert ("fashion_mnist", "lidar") in run.planned(None, ["lidar"])
-    assert {name for _, name in run.planned("pets", None)} == {"linear", "knn", "crowding"}
+    assert run.list_pairs(None, ["knn"]) == [("fashion_mnist", "knn"), ("clipart", "knn")]
+    assert run.list_pairs(["digits", "pets"], ["knn"]) == [("digits", "knn"), ("pets", "knn")]
+    assert ("fashion_mnist", "lidar") in run.list_pairs(None, ["lidar"])
+    assert {name for _, name in run.list_pairs("pets", None)} == {"linear", "knn", "crowding"}
 
 
 def test_a_mistake_costs_no_extraction(data: str, model, tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_mistaken_requests_are_refused(tmp_path: Path, model) -> None:
 
 def test_options_of_an_unknown_protocol_are_refused() -> None:
     with pytest.raises(UserError, match="there is no protocol 'knnn': did you mean 'knn'"):
-        run.asked_for("digits", ["knn"], {"knnn": {"k": 5}})
+        run.make_tasks("digits", ["knn"], {"knnn": {"k": 5}})
 
 
 def test_a_folder_named_as_a_published_set_is_a_folder(tmp_path: Path, data: str, model) -> None:

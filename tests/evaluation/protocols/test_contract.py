@@ -15,7 +15,7 @@ import evaluation
 from evaluation import protocols
 from evaluation.features.models import load_model
 from evaluation.judging import run
-from evaluation.judging.summary import shown
+from evaluation.judging.summary import list_rows
 from evaluation.protocols.base import Protocol, Subject, Task, Terminal, defaults_of_all
 from evaluation.results.result import Result
 from evaluation.results.tables import table
@@ -109,7 +109,7 @@ def test_a_protocol_is_four_names_and_what_it_says(name: str) -> None:
 def test_what_is_said_by_default_and_where_no_data_are_named(name: str) -> None:
     terminal = protocols.find(name).terminal
     assert terminal.usual is None or terminal.usual in run.SUITE
-    assert run.planned(None, [name])[-1] in [(source, name) for source in (terminal.usual, *run.SUITE)]
+    assert run.list_pairs(None, [name])[-1] in [(source, name) for source in (terminal.usual, *run.SUITE)]
     assert all(
         type(getattr(terminal, field.name)) in (bool, str, type(None)) or callable(getattr(terminal, field.name))
         for field in dataclasses.fields(terminal)
@@ -161,12 +161,12 @@ def test_every_option_has_a_line_of_text(name: str) -> None:
 @pytest.mark.parametrize("name", LISTED)
 def test_nothing_stands_beside_a_result_that_has_nothing_else(name: str) -> None:
     result = Result(name, "", "top1", 0.5)
-    assert protocols.find(name).beside(result) == () and shown([result]) == [result]
+    assert protocols.find(name).beside(result) == () and list_rows([result]) == [result]
 
 
 def test_a_result_of_an_unknown_protocol_is_one_row() -> None:
     result = Result("of another version", "", "top1", 0.5)
-    assert shown([result]) == [result]
+    assert list_rows([result]) == [result]
 
 
 @pytest.fixture
@@ -208,8 +208,8 @@ def test_a_new_file_is_found_shown_and_run(counted: None, tmp_path: Path, monkey
         model, tmp_path / "few.npz", "counted", options={"counted": {"times": 3}}, say=said.append, **how
     )
     assert result.value == 120 and any(line.startswith("counted on ") for line in said)
-    assert [(row.metric, row.value) for row in shown([result])] == [("counted", 120), ("rows", 40)]
-    assert "rows" in table(shown([result])) and "hidden" not in table(shown([result]))
+    assert [(row.metric, row.value) for row in list_rows([result])] == [("counted", 120), ("rows", 40)]
+    assert "rows" in table(list_rows([result])) and "hidden" not in table(list_rows([result]))
     [counted] = function(model, tmp_path / "few.npz", times=3, kind="classes", minus=1, cache=None, progress=False)
     assert counted.value == 29
     with pytest.raises(UserError, match="kind must be rows or classes, got 'row': did you mean 'rows'"):

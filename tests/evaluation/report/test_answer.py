@@ -82,7 +82,7 @@ def test_words_have_a_meaning_on_hover_and_in_one_list(tmp_path: Path) -> None:
     page = Page(path)
     for word in glossary.WORDS:
         assert any(one.get("id") == word.id for one in page.all("div")) and word.meaning in page.text
-    said = str(glossary.glossed("<b> wilson, RankMe of features, rank of z"))
+    said = str(glossary.link_words("<b> wilson, RankMe of features, rank of z"))
     assert said.startswith("&lt;b&gt; ") and said.count('class="word"') == 3
     heads = [one.get("title", "") for one in page.all("button") if one.get("class") == "sort"]
     assert any("vote of the k nearest neighbours" in title for title in heads)

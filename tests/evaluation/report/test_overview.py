@@ -91,7 +91,7 @@ def test_the_best_entries_come_first_and_their_lines_differ(tmp_path: Path) -> N
     assert [entry.ticked for entry in found.entries].count(True) == FIRST
     assert len({entry.style for entry in found.entries}) == 40
     assert len({entry.style.split()[0] for entry in found.entries[:FIRST]}) == COLOURS
-    assert found.entries[0].place == "entry-40" and found.entries[0].line == (
+    assert found.entries[0].anchor == "entry-40" and found.entries[0].line == (
         "During training: quick 10-NN 69.0 %, quick probe 70.0 % on 450 held-out images of digits"
     )
 

@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from evaluation.results.statistics import Estimate
-from evaluation.studies.claims import AGREES, DISAGREES, OPEN, Claim, judge, outcome
+from evaluation.studies.claims import AGREES, DISAGREES, OPEN, Claim, evaluate_claims, outcome
 
 
 def rows(**values: list[float]) -> dict[str, dict[str, float]]:
@@ -11,7 +11,7 @@ def rows(**values: list[float]) -> dict[str, dict[str, float]]:
 
 
 def told(claim: Claim, found: dict, published: dict | None = None) -> tuple[str, str]:
-    return judge([claim], found, published or {}, {"top-1": "fraction"})[:2]
+    return evaluate_claims([claim], found, published or {}, {"top-1": "fraction"})[:2]
 
 
 def test_a_difference_over_seeds_has_students_interval() -> None:
@@ -37,7 +37,7 @@ def test_three_pairs_or_more_are_the_sample() -> None:
 def test_settings_of_a_metric_on_the_same_data_sets_are_no_sample() -> None:
     found = rows(a=[0.5, 0.5], b=[0.5, 0.5], c=[0.5, 0.5], d=[0.4, 0.6])
     claim = Claim("more", "top-1", (("a", "d"), ("b", "d"), ("c", "d")))
-    one, sentence, _ = judge([claim], found, {}, {"top-1": "fraction"}, over="data sets")
+    one, sentence, _ = evaluate_claims([claim], found, {}, {"top-1": "fraction"}, over="data sets")
     assert one == OPEN and "over 2 data sets" in sentence
 
 
@@ -77,13 +77,13 @@ def test_the_worst_outcome_is_that_of_all_and_nothing_measured_is_open() -> None
     pair, back = (("dsa", "plain"),), (("plain", "dsa"),)
     unknown = Claim("x", "top-1", (("none", "plain"),))
     units = {"top-1": "fraction"}
-    assert judge([Claim("a", "top-1", pair), Claim("b", "top-1", back)], found, {}, units)[0] == DISAGREES
-    assert judge([Claim("a", "top-1", pair), unknown], found, {}, units)[0] == OPEN
-    assert "not measured" in judge([unknown], found, {}, units)[1]
+    assert evaluate_claims([Claim("a", "top-1", pair), Claim("b", "top-1", back)], found, {}, units)[0] == DISAGREES
+    assert evaluate_claims([Claim("a", "top-1", pair), unknown], found, {}, units)[0] == OPEN
+    assert "not measured" in evaluate_claims([unknown], found, {}, units)[1]
 
 
 def test_findings_are_those_that_say_a_difference_and_have_an_interval() -> None:
     found = rows(plain=[0.70, 0.72, 0.71], dsa=[0.75, 0.78, 0.77], alone=[0.9])
     pairs = [(("dsa", "plain"),), (("plain", "dsa"),), (("alone", "plain"),), (("none", "plain"),)]
     claims = [Claim("x", "top-1", pair) for pair in pairs] + [Claim("no difference", "top-1", pairs[0], sign=0)]
-    assert judge(claims, found, {}, {"top-1": "fraction"})[2] == (AGREES, DISAGREES)
+    assert evaluate_claims(claims, found, {}, {"top-1": "fraction"})[2] == (AGREES, DISAGREES)

@@ -13,7 +13,7 @@ from evaluation.ranking.inputs.source_marks import groups, letters, lines
 from evaluation.ranking.rank import _in_numbers
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.scoring import parse
-from evaluation.report.ranked import _marked as on_the_page
+from evaluation.report.ranked import _mark_outside as on_the_page
 from evaluation.transferability.base import Score
 from sslkit.errors import UserError
 

@@ -9,7 +9,7 @@ import pytest
 from unfolded import unfolded
 
 from evaluation.features.models import load_model
-from evaluation.judging.summary import judge, judge_alone, shown
+from evaluation.judging.summary import evaluate_by_protocol, evaluate_models, list_rows
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
 from evaluation.tasks.detection import measure, output, results, trials
@@ -59,7 +59,7 @@ def test_after_several_comes_the_page_of_their_zoo() -> None:
 def test_rows_leave_out_the_trials_by_their_seeds_and_not_by_their_names() -> None:
     others = {name: Estimate(0.5) for name in ("coco_ap50", "seed 3", "seed 30 on the whole set")}
     row = Result("detection", "", "coco_ap", 0.4, others=others, seeds=[3])
-    assert [one.metric for one in shown([row])] == ["coco_ap", "coco_ap50", "seed 30 on the whole set"]
+    assert [one.metric for one in list_rows([row])] == ["coco_ap", "coco_ap50", "seed 30 on the whole set"]
 
 
 def test_vocs_numbers_come_first_on_its_own_sets_alone(monkeypatch) -> None:
@@ -89,7 +89,7 @@ def test_what_cannot_be_done_is_refused_before_the_plan_is_shown(
 ) -> None:
     monkeypatch.setattr(output, "describe", lambda *_: pytest.fail("the plan was shown"))
     with pytest.raises(UserError, match=said):
-        judge_alone(
+        evaluate_by_protocol(
             "detection", checkpoint, data="clipart_boxes", schedule="smoke", image_size=28, out=tmp_path, **options
         )
     assert capsys.readouterr().out == ""
@@ -104,10 +104,10 @@ def test_evaluate_and_detect_go_the_same_way(own: Path, tmp_path: Path, capsys, 
     monkeypatch.setattr(measure, "open_splits", lambda *a, **k: opened.append(a) or real(*a, **k))
     both = [load_model(f"random:narrow_resnet:{seed}", image_size=28) for seed in (1, 2)]
     place = {"data": f"coco:{own}", "out": tmp_path / "out", "progress": False}
-    first = judge_alone("detection", both, **place, **QUICK)
+    first = evaluate_by_protocol("detection", both, **place, **QUICK)
     said = capsys.readouterr().out
     assert len(opened) == 1, "the set is opened once for both"
-    second = judge(both, protocols=["detection"], options={"detection": QUICK}, **place)
+    second = evaluate_models(both, protocols=["detection"], options={"detection": QUICK}, **place)
     assert capsys.readouterr().out == said, "nothing is trained again, and the same is said"
     assert [replace(one, date="") for one in first] == [replace(one, date="") for one in second] and len(first) == 4
     words = " ".join(said.split())  # lines are folded, by the length of the folder
@@ -120,7 +120,7 @@ def test_evaluate_and_detect_go_the_same_way(own: Path, tmp_path: Path, capsys, 
 def test_the_judge_hands_on_every_option_to_the_next_command(own: Path, tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(trials, "draw_predictions", lambda *_, **__: None)
     asked = {"data": f"coco:{own}", "root": str(tmp_path), "out": str(tmp_path / "out"), "seed": 3, "save_seconds": 5.0}
-    judge_alone(
+    evaluate_by_protocol(
         "detection", "random:narrow_resnet", image_size=28, progress=False, trainable="frozen", **asked, **QUICK
     )
     (line,) = (line for line in unfolded(capsys.readouterr().out).splitlines() if line.startswith("next "))
