@@ -1,4 +1,4 @@
-"""evaluate_models: every model is opened first; a damaged member of a zoo is named and left out, the others are evaluated."""
+"""evaluate_models: every model is opened first; a damaged member of a zoo is named and left out, the others are not."""
 
 import json
 from dataclasses import replace
