@@ -19,8 +19,10 @@ LARGE = frozenset(
         "hydra",
         "lightning_fabric",
         "matplotlib",
+        "numpy",
         "omegaconf",
         "open_clip",
+        "psutil",
         "pytorch_lightning",
         "scipy",
         "sklearn",
@@ -54,7 +56,7 @@ class _Kind(type):
             raise AttributeError(name)
         return _kind(name)
 
-    __add__ = __sub__ = __mul__ = __truediv__ = __pow__ = _compute_kind
+    __add__ = __radd__ = __sub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __neg__ = _compute_kind
 
 
 class _Nothing(metaclass=_Kind):
@@ -71,7 +73,8 @@ class _Nothing(metaclass=_Kind):
     def __class_getitem__(cls, part: Any) -> type:
         return cls
 
-    __add__ = __sub__ = __mul__ = __truediv__ = __pow__ = _compute_kind
+    __add__ = __radd__ = __sub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __neg__ = _compute_kind
+    __getitem__ = _compute_kind
 
 
 def _kind(name: str) -> type:
