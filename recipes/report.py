@@ -13,7 +13,7 @@ from typing import Any
 
 from sslkit.cli.command import run_plain
 
-from evaluation.report import Options, write_report
+from evaluation.report.options import Options
 from sslkit.options.calls import merge
 from sslkit.options.settings import setting
 from sslkit.terminal import say
@@ -30,6 +30,8 @@ SETTINGS = merge((Own, Options))
 
 
 def main(config: dict[str, Any]) -> None:
+    from evaluation.report import write_report
+
     command = shlex.join(["python", "recipes/report.py", *WORDS])
     path, problems = write_report(**config, command=command)
     for line in problems:

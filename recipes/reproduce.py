@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sslkit.cli.command import run_plain
 
-from evaluation.studies.run import Options, count_findings, overview, reproduce
+from evaluation.studies.options import Options
 from sslkit.options.calls import merge
 from sslkit.options.settings import setting
 from sslkit.runtime.context import Runtime
@@ -37,6 +37,8 @@ SETTINGS = merge((Own, Options), (Runtime,), ("device", "progress"))
 
 
 def main(config: dict[str, Any]) -> None:
+    from evaluation.studies.run import count_findings, overview, reproduce
+
     if config["paper"] is None or config["what"] is None:
         say.lines("\n\n".join(filter(None, (overview(STUDIES), count_findings(config["out"], STUDIES)))))
         return

@@ -10,7 +10,7 @@ from evaluation import protocols
 from evaluation.datasets import Reading
 from evaluation.features.models import Loading
 from evaluation.ranking.scoring import metrics
-from evaluation.results.store import OUT
+from evaluation.results import OUT
 from sslkit.options.calls import merge
 from sslkit.options.settings import setting
 from sslkit.runtime.context import Runtime

@@ -8,7 +8,7 @@ from evaluation import protocols as family
 from evaluation.features.extraction import CROPPED, LOADED, READ
 from evaluation.features.models import name_of
 from evaluation.protocols.base import Judged, Task, defaults_of_all
-from evaluation.results.store import OUT
+from evaluation.results import OUT
 from sslkit.backbones.wheels import WHEELS
 from sslkit.data.image_options import VALUES
 from sslkit.terminal.say import words

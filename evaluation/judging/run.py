@@ -14,7 +14,7 @@ from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.seen import Judged, seen
 from evaluation.judging.pictures import draw
 from evaluation.protocols.base import Subject, Task
-from evaluation.results import store, unseen
+from evaluation.results import OUT, store, unseen
 from evaluation.results.result import Result
 from evaluation.tuning.processes import process_group
 from sslkit.data.images import Images
@@ -44,7 +44,7 @@ def evaluate(
     protocols: Sequence[str] | None = None,
     *,
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    out: str | Path = store.OUT,
+    out: str | Path = OUT,
     pictures: bool = False,
     say: Callable[[str], None] = silent,
     loading: Loading,

@@ -17,7 +17,7 @@ from evaluation.features.zoo_members import members as members_of
 from evaluation.judging.following import following
 from evaluation.judging.run import Evaluation, check_fits, complete_tasks, make_tasks, prepare
 from evaluation.protocols.base import Judged, Task
-from evaluation.results import store
+from evaluation.results import OUT, store
 from evaluation.results.bars import plot_results
 from evaluation.results.comparison import compare_all
 from evaluation.results.result import Result
@@ -40,7 +40,7 @@ def evaluate_models(
     protocols: Any = None,
     *,
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    out: str | Path = store.OUT,
+    out: str | Path = OUT,
     pictures: bool = False,
     loading: Loading,
     reading: Reading,

@@ -3,50 +3,9 @@
 evaluation.report.write_report("runs/zoo", "report.html", rankings="runs/ranking")
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from sslkit import lazy
 
-from evaluation.report import page, reading
-from evaluation.report.reading import RANKINGS
-from evaluation.results.store import OUT
-from sslkit.errors import UserError
-from sslkit.files.writing import write_text
-from sslkit.options.settings import setting
-from sslkit.runtime.callers import public
-
-__all__ = ["write_report"]
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a page shows."""
-
-    out: str | Path = setting("report.html", "the page, replaced if there is one")
-    rankings: str | Path | Sequence[str | Path] = setting(
-        RANKINGS, "folder of recipes/rank.py's JSON files, or a file, or a list"
-    )
-    evaluation: str | Path = setting(OUT, "folder of recipes/evaluate.py's results of models outside the zoo")
-    study: str | Path | None = setting(None, "JSON file of a study: a comparison of metrics over many rankings")
-
-
-@public()
-def write_report(
-    zoo: str | Path, options: Options, *, command: str = "evaluation.report.write_report"
-) -> tuple[Path, list[str]]:
-    """Write the page atomically; return its path and a line for each input that could not be read.
-
-    zoo: folder of entries. command: shown on the page as its origin.
-    The page lists missing parts with the command that makes them, and damaged files.
-    Raises UserError for a zoo that is not a folder of entries or has none to show, for missing or damaged rankings
-    (except in `runs/ranking`), for a study that cannot be read, and if the page cannot be written.
-    """
-    out, rankings = options.out, options.rankings
-    if Path(out).is_dir() or not Path(out).name:
-        raise UserError(f"out={out} is a folder: name the page, such as {Path(out) / 'report.html'}")
-    places = [rankings] if isinstance(rankings, (str, Path)) else list(rankings)
-    study_path = None if options.study is None else Path(options.study)
-    material = reading.read_all(Path(zoo), map(Path, places), Path(options.evaluation), study_path)
-    text = page.page(material, command=command, ranking_places=", ".join(map(str, places)))
-    write_text(Path(out), text)
-    return Path(out), material.problems
+__getattr__, __dir__, __all__ = lazy.attributes(
+    __name__,
+    {"Options": "evaluation.report.options:Options", "write_report": "evaluation.report.write:write_report"},
+)

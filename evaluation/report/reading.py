@@ -12,6 +12,7 @@ from typing import Any
 from evaluation.ranking.choice.layers import FILE
 from evaluation.ranking.ranking import Ranking
 from evaluation.report.commands import first_training
+from evaluation.report.options import RANKINGS
 from evaluation.results import store
 from evaluation.results.result import Result
 from sslkit import zoo as zoos
@@ -21,7 +22,6 @@ from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
 from sslkit.zoo.table import rows
 from sslkit.zoo.weights import sha256
 
-RANKINGS = "runs/ranking"  # output folder of recipes/rank.py; it may be missing
 STARTED = "config.yaml"  # in the folder of a run from its start; the logs of a set of members do not have it
 
 

@@ -17,7 +17,6 @@ from sslkit.files.reading import regular
 from sslkit.files.writing import write_whole
 from sslkit.zoo.entry import ZooEntry
 
-OUT = "runs/evaluation"  # folder of the results of models that are no zoo entries
 RESULTS, OUTCOMES = "results.jsonl", "outcomes"
 SAME = ("protocol", "recipe", "metric", "model", "data", "seeds", "digests", "leaky")
 # Solver reports, which may differ in the last digits from run to run.

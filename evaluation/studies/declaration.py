@@ -24,11 +24,12 @@ import yaml
 
 from evaluation.studies.maps import MovedMaps, TunedMaps
 from evaluation.studies.moments import Moments
+from evaluation.studies.options import SCALES
 from evaluation.studies.pictured import Bounds, ClassMaps, Swept
 from evaluation.studies.rankings import Accuracies, Ranked, Shifts
 from evaluation.studies.sources import Sources
 from evaluation.studies.stages import Curves, Stages
-from evaluation.studies.study import SCALES, Absent, Study
+from evaluation.studies.study import Absent, Study
 from evaluation.studies.subsets import Convergence, Subsets
 from evaluation.studies.training import Training
 from sslkit.errors import UserError, nearest

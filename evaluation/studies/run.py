@@ -4,7 +4,7 @@ import datetime
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,12 @@ from evaluation.results.tables import with_interval
 from evaluation.studies.cells import measure_cells, missing_cells
 from evaluation.studies.claims import AGREES, DISAGREES, Summary
 from evaluation.studies.declaration import load_paper, paper_names
-from evaluation.studies.study import SCALES, Absent, Lab, Study
-from sslkit.data.image_options import ROOT
+from evaluation.studies.options import Options
+from evaluation.studies.study import Absent, Lab, Study
 from sslkit.errors import UserError, nearest
 from sslkit.files import reading
 from sslkit.files.leases import own_file
 from sslkit.files.writing import write_text
-from sslkit.options.settings import setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.jobs import processor
@@ -85,16 +84,6 @@ def find_study(folder: Path, paper: str, what: str) -> Study:
     if isinstance(study, Absent):
         raise UserError(f"paper={paper} what={what} is not run: {study.reason}")
     return study
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """How a table or figure is reproduced."""
-
-    scale: str = setting("small", "small: images in the package; paper: published data", choices=SCALES)
-    root: str | Path = setting(ROOT, "folder of the published data sets")
-    out: str | Path = setting("runs/papers", "folder of the results, the trained entries and the cache")
-    workers: int = setting(1, "processes that read images, or that share a grid of runs", least=1, most=256)
 
 
 @public("device", "progress")

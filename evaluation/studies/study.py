@@ -10,8 +10,6 @@ from evaluation.studies.claims import Numbers, Summary
 from evaluation.studies.drawing import draw_panels
 from sslkit.runtime.context import Runtime
 
-SCALES = ("small", "paper")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Lab:

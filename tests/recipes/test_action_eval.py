@@ -16,10 +16,9 @@ from unfolded import unfolded
 
 from evaluation.features.models import load_model
 from evaluation.judging.summary import evaluate_by_protocol
-from evaluation.results import store
+from evaluation.results import OUT, store
 from evaluation.results.records import read_records
 from evaluation.results.result import Result
-from evaluation.results.store import OUT
 from evaluation.tasks.action.output import hint
 from evaluation.tasks.action.protocols.action import Options, action
 from evaluation.tasks.action.recipes import RECIPES as NAMED

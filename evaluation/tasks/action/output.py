@@ -6,8 +6,8 @@ from typing import Any
 
 from evaluation.features.models import LoadedModel, name_of
 from evaluation.protocols.base import Judged, Task, Terminal, defaults_of_all
+from evaluation.results import OUT
 from evaluation.results.result import Result
-from evaluation.results.store import OUT
 from evaluation.tasks.action.opening import check_clips, source_of
 from evaluation.tasks.action.options import SHARED, Options
 from evaluation.tasks.action.recipes import RECIPES

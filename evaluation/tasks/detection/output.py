@@ -5,7 +5,7 @@ from typing import Any
 
 from evaluation.features.models import LoadedModel, name_of
 from evaluation.protocols.base import Judged, Task, Terminal, defaults_of_all
-from evaluation.results.store import OUT
+from evaluation.results import OUT
 from evaluation.tasks.detection.detectors.detector import check_fit
 from evaluation.tasks.detection.measure import Opened, plan_training
 from evaluation.tasks.detection.options import SHARED, Options
