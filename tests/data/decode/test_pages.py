@@ -106,5 +106,5 @@ def test_a_damaged_file_is_one_unreadable_page(tmp_path) -> None:
 
 def test_an_unknown_choice_of_pages(tmp_path) -> None:
     save(tmp_path / "0.tif", [10, 100])
-    with pytest.raises(UserError, match=r"data.pages=every is not an option"):
+    with pytest.raises(UserError, match=r"pages must be first or all"):
         open_images(tmp_path, pages="every")
