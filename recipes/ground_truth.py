@@ -27,14 +27,16 @@ def main(config: dict[str, Any]) -> None:
 
     if not config["zoo"]:
         raise UserError("give the models to fine-tune: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0]")
-    found = ground_truth(**config, say=say.line)
-    for task, accuracies in found.truth.items():
+    measured = ground_truth(**config, say=say.line)
+    for task, accuracies in measured.truth.items():
         best = max(accuracies, key=accuracies.get)
         say.line(f"best      {task}: {best} ({100 * accuracies[best]:.1f} %), of {len(accuracies)} models")
     say.line(f"written   {config['out']}/{TRUTH}")
-    if found.failures:
-        print(f"{len(found.failures)} failed, all others are measured; the same command retries them:", file=sys.stderr)
-        for failure in found.failures:
+    if measured.failures:
+        print(
+            f"{len(measured.failures)} failed, all others are measured; the same command retries them:", file=sys.stderr
+        )
+        for failure in measured.failures:
             print(f"  {printable(str(failure), keep='')}", file=sys.stderr)
         sys.exit(1)
 

@@ -24,11 +24,11 @@ def programs() -> dict[str, Path]:
 
 def overview() -> str:
     """Every command with the first line of its docstring."""
-    known = programs()
-    column = max(map(len, known)) + 4
+    files = programs()
+    column = max(map(len, files)) + 4
     lines = ["usage: sslkit COMMAND [setting=value ...]", "       sslkit --version", ""]
     lines += ["commands; begin with train, evaluate and rank"]
-    lines += [entry(name, _first_line(path), column) for name, path in known.items()]
+    lines += [entry(name, _first_line(path), column) for name, path in files.items()]
     return "\n".join([*lines, "", "sslkit COMMAND --help lists the settings of a command with their defaults."])
 
 
@@ -46,9 +46,9 @@ def main() -> None:
     if not words or words[0] in ("--help", "-h"):
         print(overview())
         return
-    known, name = programs(), words[0].replace("_", "-")
-    if name not in known:
-        process.end(process.REFUSED, f"error: there is no command {words[0]!r}: {nearest(name, known)}")
+    files, name = programs(), words[0].replace("_", "-")
+    if name not in files:
+        process.end(process.REFUSED, f"error: there is no command {words[0]!r}: {nearest(name, files)}")
     os.environ[COMMAND] = "1"
-    sys.argv = [str(known[name]), *words[1:]]  # Lightning starts other ranks with it
+    sys.argv = [str(files[name]), *words[1:]]  # Lightning starts other ranks with it
     runpy.run_path(sys.argv[0], run_name="__main__")

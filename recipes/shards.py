@@ -31,9 +31,9 @@ def main(config: dict[str, Any]) -> None:
     for name, value in (("folder", folder), ("out", out)):
         if value is None:
             raise UserError(f"give {name}=, as in: python recipes/shards.py folder=path/to/images out=path/to/shards")
-    for one in write_shards(folder, out, **config):
-        written = f"{counted(one.images, 'image')} in {counted(len(one.shards), 'shard')}"
-        say.line(f"{one.split:<9} {written}, such as {one.shards[0]}")
+    for split in write_shards(folder, out, **config):
+        written = f"{counted(split.images, 'image')} in {counted(len(split.shards), 'shard')}"
+        say.line(f"{split.split:<9} {written}, such as {split.shards[0]}")
     say.line(f"next      python recipes/train.py {words({'method': 'byol+dsa', 'data': f'shards:{out}'})}")
 
 

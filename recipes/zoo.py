@@ -75,7 +75,7 @@ def main(words: Sequence[str]) -> int:
 
     settings, shared = parse_words(words, Settings(), Config())
     ones = list_members(settings, shared)
-    configs = [Config.from_mapping(compose(one.words, Config(), CONF)) for one in ones]
+    configs = [Config.from_mapping(compose(wanted.words, Config(), CONF)) for wanted in ones]
     remembered: dict[str, Any] = {}
     members = sweep.examine(configs, remembered)
     asked = None if settings.jobs == "auto" else settings.jobs
@@ -97,7 +97,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _missing(ones: Sequence[Wanted], members: Sequence["Member"]) -> list[tuple[Wanted, "Member"]]:
-    return [(one, member) for one, member in zip(ones, members, strict=True) if member.state != "done"]
+    return [(wanted, member) for wanted, member in zip(ones, members, strict=True) if member.state != "done"]
 
 
 def _here(missing: Sequence[tuple[Wanted, "Member"]], machine: "Machine") -> list["Job"]:
@@ -108,8 +108,8 @@ def _here(missing: Sequence[tuple[Wanted, "Member"]], machine: "Machine") -> lis
 
     workers = max(1, min(8, machine.threads(machine.most(len(missing))) - 1))
     jobs = []
-    for one, member in missing:
-        command = [sys.executable, TRAIN, *one.words]
+    for wanted, member in missing:
+        command = [sys.executable, TRAIN, *wanted.words]
         if member.state == "resume":
             command.append("resume=true")
         if member.decodes and member.config.workers == "auto":
@@ -126,7 +126,7 @@ def _on_the_cluster(missing: Sequence[tuple[Wanted, "Member"]]) -> list["Job"]:
     if not missing:
         return []
     logs = Path(missing[0][1].config.out) / "logs"
-    runs = multiruns([(one, member.state == "resume") for one, member in missing])
+    runs = multiruns([(wanted, member.state == "resume") for wanted, member in missing])
     commands = [[sys.executable, TRAIN, *words, f"hydra.sweep.dir={logs}"] for words in runs]
     names = [f"multirun-{number}" for number in range(1, len(commands) + 1)]
     return [Job(name, command, logs / f"{name}.log") for name, command in zip(names, commands, strict=True)]

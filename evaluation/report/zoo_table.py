@@ -42,7 +42,7 @@ def zoo_table(material: Material) -> Table:
     ]
     places = [*(place_of(number) for number in range(1, len(material.members) + 1)), *("" for _ in outside(material))]
     order = sorted(zip(_table_members(material), places, strict=True), key=lambda row: -_main_value(row[0], material))
-    rows = [_row(member, place, tasks) for member, place in order]
+    rows = [_row(member, anchor, tasks) for member, anchor in order]
     return Table(f"Entries of {material.zoo}", columns, rows)
 
 

@@ -25,5 +25,5 @@ def summary(values: Sequence[float]) -> dict[str, float]:
     return {name: round(float(way(values)), 3) for name, way in ways.items()}
 
 
-def shown(found: Mapping[str, float], digits: int = 2) -> str:
-    return "{median:.{d}f} ({min:.{d}f} to {max:.{d}f})".format(d=digits, **found)
+def format_times(times: Mapping[str, float], digits: int = 2) -> str:
+    return "{median:.{d}f} ({min:.{d}f} to {max:.{d}f})".format(d=digits, **times)

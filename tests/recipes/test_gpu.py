@@ -55,7 +55,7 @@ def test_half_precision_is_within_its_bounds_and_a_wrong_step_is_not(name: str, 
 
 
 def test_a_step_in_float64_is_computed_in_it(correct) -> None:
-    method, batch = correct.prepared("byol+dsa", 8)
+    method, batch = correct.prepare("byol+dsa", 8)
     terms = correct.one_step(method, batch, CPU, "float64")
     assert {p.dtype for p in method.parameters()} == {torch.float64}
     rounded = torch.tensor(terms["terms"]["align"]).float().item()
@@ -179,7 +179,7 @@ def test_a_run_that_fails_stops_the_comparison(dry) -> None:
     from gpu import resume
 
     with pytest.raises(SystemExit, match="exit code 3"):
-        resume.finished(subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"]))
+        resume.wait_for(subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"]))
 
 
 @pytest.mark.nightly

@@ -267,7 +267,7 @@ def test_the_command_writes_and_prints_tables(tmp_path: Path, script: ModuleType
 
 
 def test_a_task_of_several_labels_takes_no_part_in_the_means(script: ModuleType) -> None:
-    from ranking.summary import summarised
+    from ranking.summary import summarise
     from ranking.table import table
 
     truth = {task: {"a": 0.1, "b": 0.2, "c": 0.4} for task in ("plain", "scenes")}
@@ -277,7 +277,7 @@ def test_a_task_of_several_labels_takes_no_part_in_the_means(script: ModuleType)
         "plain": {"knn": {**cell, "scores": right}, "parc": {**cell, "scores": right}},
         "scenes": {"knn": {**cell, "scores": {}}, "parc": {**cell, "scores": wrong}},
     }
-    found = summarised(cells, truth, {}, ["scenes"], draws=10, seed=0)
+    found = summarise(cells, truth, {}, ["scenes"], draws=10, seed=0)
     for row in found["metrics"].values():
         assert row["models"] == 3 and row["mean"][TAU]["value"] == 1
     assert found["metrics"]["parc"]["tasks"]["scenes"][TAU]["value"] == -1

@@ -44,7 +44,7 @@ class Gap:
 def jobs(asked: Asked) -> dict[str, Job]:
     precisions = BOUNDS if asked.on_gpu else ("bfloat16",)
     return {
-        f"{name} | {precision} | {asked.device.type}": lambda name=name, precision=precision: compared(
+        f"{name} | {precision} | {asked.device.type}": lambda name=name, precision=precision: measure_gap(
             name, precision, asked.runtime
         )
         for name in in_order(asked)
@@ -66,7 +66,7 @@ def names() -> Iterator[str]:
         yield "+".join([name, *regularizers.names()])
 
 
-def compared(name: str, precision: str, runtime: Runtime) -> dict[str, Any]:
+def measure_gap(name: str, precision: str, runtime: Runtime) -> dict[str, Any]:
     gap = compare(name, runtime, precision)
     return {"loss": gap.loss, "gradient": gap.gradient, "views": gap.views, "within": gap.within(precision)}
 
@@ -77,7 +77,7 @@ def compare(name: str, runtime: Runtime, precision: str, *, size: int = BATCH) -
     The random numbers of the views are drawn on the CPU, so that both steps see the same ones. With bfloat16 the
     reference is float32 on the device itself.
     """
-    method, batch = prepared(name, size)
+    method, batch = prepare(name, size)
     cpu = Runtime(device=torch.device("cpu"))
     reference, single = (runtime, "float32") if precision == "bfloat16" else (cpu, precision)
     want = one_step(copy.deepcopy(method), batch, reference, single)
@@ -90,7 +90,7 @@ def compare(name: str, runtime: Runtime, precision: str, *, size: int = BATCH) -
     )
 
 
-def prepared(name: str, size: int) -> tuple[sslkit.Method, dict[str, Tensor]]:
+def prepare(name: str, size: int) -> tuple[sslkit.Method, dict[str, Tensor]]:
     """A method that has read its images, and a batch of them, on the CPU."""
     images = sslkit.open_images("clipart", image_size=SIDE)
     method = sslkit.method(name, image_size=SIDE, **settings(name.partition("+")[0]))
@@ -105,7 +105,7 @@ def one_step(method: sslkit.Method, batch: dict[str, Tensor], runtime: Runtime, 
     method = method.to(runtime.device).train()
     if precision == "float64":
         method.double()
-        method.make_views = partial(doubled, method.make_views)
+        method.make_views = partial(make_double_views, method.make_views)
     images, index = batch["images"].to(runtime.device), batch["index"].to(runtime.device)
     views = [view.float().cpu() for view in method.make_views(images)]
     labels = {"labels": batch["label"].to(runtime.device)} if method.objective.needs_labels else {}
@@ -122,7 +122,7 @@ def one_step(method: sslkit.Method, batch: dict[str, Tensor], runtime: Runtime, 
     }
 
 
-def doubled(make_views: Callable[..., Views], *args: Any, **options: Any) -> Views:
+def make_double_views(make_views: Callable[..., Views], *args: Any, **options: Any) -> Views:
     """The views in float64, from which the rest of the step then is computed."""
     views = make_views(*args, **options)
     return Views((view.double() for view in views), views.boxes)

@@ -30,22 +30,22 @@ RUNS = (("byol", "resnet50"), ("barlow_twins", "vit_small_patch16_224"))
 
 def jobs(asked: Asked) -> dict[str, Job]:
     runs = (("byol", "narrow_resnet"),) if asked.dry else RUNS
-    found: dict[str, Job] = {f"files | {asked.device.type}": lambda: decoded(asked)}
+    jobs_by_name: dict[str, Job] = {f"files | {asked.device.type}": lambda: measure_decoding(asked)}
     for method, network in runs:
-        found[f"{method} | {network} | {asked.device.type}"] = lambda method=method, network=network: trained(
-            method, network, asked
+        jobs_by_name[f"{method} | {network} | {asked.device.type}"] = lambda method=method, network=network: (
+            measure_training(method, network, asked)
         )
-    return found
+    return jobs_by_name
 
 
-def decoded(asked: Asked) -> dict[str, float]:
+def measure_decoding(asked: Asked) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "files"
         paths = write(folder, copies=2 if asked.dry else COPIES // 4)
         return rates(folder, paths, asked, batch=16 if asked.dry else 256)
 
 
-def trained(method: str, network: str, asked: Asked) -> dict[str, float]:
+def measure_training(method: str, network: str, asked: Asked) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "files"
         write(folder, copies=2 if asked.dry else COPIES)
@@ -57,12 +57,12 @@ def write(folder: Path, *, copies: int = COPIES) -> list[Path]:
     """JPEG files of 500 x 375: those of speed/files.py, `copies` times each."""
     folder.mkdir(parents=True)
     first = write_files(folder)
-    found = list(first)
+    paths = list(first)
     for number in range(1, copies):
         for path in first:
-            found.append(folder / f"{number:04}-{path.name}")
-            os.link(path, found[-1])
-    return found
+            paths.append(folder / f"{number:04}-{path.name}")
+            os.link(path, paths[-1])
+    return paths
 
 
 def rates(folder: Path, paths: list[Path], asked: Asked, *, batch: int = 256) -> dict[str, float]:
@@ -70,7 +70,7 @@ def rates(folder: Path, paths: list[Path], asked: Asked, *, batch: int = 256) ->
     ways: dict[str, Callable[[], int]] = {"CPU workers": _with_workers(folder, batch)}
     if asked.on_gpu:
         ways["nvJPEG"] = _with_nvjpeg(paths, batch, asked)
-    found = {}
+    per_second = {}
     for name, read in ways.items():
         read()
         seconds = []
@@ -80,8 +80,8 @@ def rates(folder: Path, paths: list[Path], asked: Asked, *, batch: int = 256) ->
             count = read()
             wait(asked.device)
             seconds.append((time.perf_counter() - start) / count)
-        found[name] = round(1 / median(seconds), 1)
-    return found
+        per_second[name] = round(1 / median(seconds), 1)
+    return per_second
 
 
 def _with_workers(folder: Path, batch: int) -> Callable[[], int]:
@@ -89,7 +89,7 @@ def _with_workers(folder: Path, batch: int) -> Callable[[], int]:
     loader = make_loader(images, batch_size=batch, seed=0)
 
     def read() -> int:
-        return sum(len(found["index"]) for found in loader)
+        return sum(len(batch["index"]) for batch in loader)
 
     return read
 

@@ -25,7 +25,7 @@ def cost(n: int, asked: Asked, *, width: int = WIDTH, batch: int = 256) -> dict[
     share: of the milliseconds that ResNet-50 alone takes for as many images at 224 px, on a GPU.
     """
     held = in_use(asked.device)
-    plugin, e, images = prepared(n, width, asked)
+    plugin, e, images = prepare(n, width, asked)
     e.z.requires_grad_()
 
     def step() -> None:
@@ -35,14 +35,14 @@ def cost(n: int, asked: Asked, *, width: int = WIDTH, batch: int = 256) -> dict[
     gib = memory_of(step, asked.device, held)
     timed = partial(seconds_in_turns, device=asked.device, rounds=3, each=2 if asked.dry else 5)
     ms = 1000 * timed({"dsa": step})["dsa"]
-    found = {"ms": round(ms, 3), "gib": gib}
+    result = {"ms": round(ms, 3), "gib": gib}
     if asked.on_gpu:
         student = bare("resnet50", random_images(batch, 224, asked.device), teacher=False)
-        found["share"] = round(ms / (1000 * timed({"student": student})["student"] * n / batch), 4)
-    return found
+        result["share"] = round(ms / (1000 * timed({"student": student})["student"] * n / batch), 4)
+    return result
 
 
-def prepared(n: int, width: int, asked: Asked) -> tuple[Any, Embeddings, torch.Tensor]:
+def prepare(n: int, width: int, asked: Asked) -> tuple[Any, Embeddings, torch.Tensor]:
     """DSA that has read n random images, and a step of them all: two views, z (2, n, width)."""
     images, index = random_images(n, SIDE, torch.device("cpu")), torch.arange(n)
     plugin = sslkit.regularizers.find("dsa")(dim=width).train()

@@ -72,7 +72,7 @@ def seconds_in_turns(steps: dict[str, Step], device: torch.device, *, rounds: in
                 step()
             wait(device)
             seconds[name].append((time.perf_counter() - start) / each)
-    return {name: statistics.median(found) for name, found in seconds.items()}
+    return {name: statistics.median(samples) for name, samples in seconds.items()}
 
 
 def memory_of(step: Step, device: torch.device, held: int) -> float:

@@ -10,13 +10,13 @@ from sslkit.training.dry import predicted
 def jobs(asked: Asked) -> dict[str, Job]:
     cases = {"resnet10t": ("byol",)} if asked.dry else LARGE
     return {
-        f"{name} | {network}": lambda name=name, network=network: measured(name, network, asked)
+        f"{name} | {network}": lambda name=name, network=network: measure(name, network, asked)
         for network, methods in cases.items()
         for name in methods
     }
 
 
-def measured(name: str, network: str, asked: Asked) -> dict[str, float]:
+def measure(name: str, network: str, asked: Asked) -> dict[str, float]:
     """GiB of the third step, 0 on a CPU, and the prediction."""
     size, batch = (32, 8) if asked.dry else (224, 256)
     torch.manual_seed(0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from gpu.jobs import Asked, Job
-from gpu.resume import accelerator, finished, largest, start, weights
+from gpu.resume import accelerator, largest, start, wait_for, weights
 
 METHODS = ("simclr", "byol+dsa", "dino")
 
@@ -22,7 +22,7 @@ def jobs(asked: Asked) -> dict[str, Job]:
 
 def one_and_two(method: str, asked: Asked) -> dict[str, Any]:
     """The largest difference of a weight after an epoch, and images a second, by the number of devices."""
-    found, rates = {}, {}
+    weights_by_devices, rates = {}, {}
     with tempfile.TemporaryDirectory() as scratch:
         for devices in (1, 2):
             out = Path(scratch) / str(devices)
@@ -39,8 +39,8 @@ def one_and_two(method: str, asked: Asked) -> dict[str, Any]:
                 "device": accelerator(asked),
                 "trainer": {"devices": devices},
             }
-            finished(start(config))
-            found[devices] = weights(out / "run")
+            wait_for(start(config))
+            weights_by_devices[devices] = weights(out / "run")
             rows = list(csv.DictReader((out / "run" / "metrics.csv").read_text().splitlines()))
             rates[str(devices)] = float(next(row["images_per_second"] for row in rows if row["images_per_second"]))
-    return {"difference": largest(found[1], found[2]), "images_per_second": rates}
+    return {"difference": largest(weights_by_devices[1], weights_by_devices[2]), "images_per_second": rates}

@@ -74,34 +74,34 @@ def parts(name: str, network: str, asked: Asked) -> dict[str, Any]:
     clock.begin()
     for _ in range(1 if asked.dry else 8):
         step()
-    found = clock.read()
-    found["losses"] = found["forward"] - found["views"] - found["networks"]
-    whole, kernels = wall(step, asked), profiled(step, asked)
-    return {"step_ms": whole, "parts_ms": {name: round(value, 2) for name, value in found.items()}, **kernels}
+    milliseconds = clock.read()
+    milliseconds["losses"] = milliseconds["forward"] - milliseconds["views"] - milliseconds["networks"]
+    whole, kernels = wall(step, asked), profile_kernels(step, asked)
+    return {"step_ms": whole, "parts_ms": {name: round(value, 2) for name, value in milliseconds.items()}, **kernels}
 
 
 def wall(step: Callable[[], None], asked: Asked) -> float:
     """Milliseconds of a step without the profiler; median of rounds."""
-    found, each = [], 1 if asked.dry else 6
+    milliseconds, each = [], 1 if asked.dry else 6
     for _ in range(1 if asked.dry else 3):
         wait(asked.device)
         start = time.perf_counter()
         for _ in range(each):
             step()
         wait(asked.device)
-        found.append(1000 * (time.perf_counter() - start) / each)
-    return round(statistics.median(found), 2)
+        milliseconds.append(1000 * (time.perf_counter() - start) / each)
+    return round(statistics.median(milliseconds), 2)
 
 
-def profiled(step: Callable[[], None], asked: Asked, steps: int = 3) -> dict[str, Any]:
+def profile_kernels(step: Callable[[], None], asked: Asked, steps: int = 3) -> dict[str, Any]:
     """Launches of a step, its milliseconds of work by kind, and the slowest kernels. Nothing without a GPU."""
     if not asked.on_gpu:
         return {}
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         for _ in range(steps):
             step()
         wait(asked.device)
-    kernels = [row for row in found.key_averages() if row.device_type == torch.autograd.DeviceType.CUDA]
+    kernels = [row for row in profiler.key_averages() if row.device_type == torch.autograd.DeviceType.CUDA]
     kinds: Counter[str] = Counter()
     for row in kernels:
         kinds[kind_of(row.key)] += row.self_device_time_total / 1000 / steps
@@ -137,16 +137,16 @@ class Clock:
         """Time each call of a method of `owner`."""
         plain = getattr(owner, function)
 
-        def timed(*args: Any, **kwargs: Any) -> Any:
+        def run_timed(*args: Any, **kwargs: Any) -> Any:
             with self.part(name):
                 return plain(*args, **kwargs)
 
-        setattr(owner, function, timed)
+        setattr(owner, function, run_timed)
 
     def around_module(self, module: nn.Module, name: str) -> None:
         """Time each forward of a module, or of its first part if it is called in parts."""
-        for one in module.children() if isinstance(module, nn.Sequential) else [module]:
-            self.around(one, "forward", name)
+        for submodule in module.children() if isinstance(module, nn.Sequential) else [module]:
+            self.around(submodule, "forward", name)
 
     def begin(self) -> None:
         wait(self.asked.device)

@@ -26,7 +26,7 @@ def jobs(asked: Asked) -> dict[str, Job]:
             *sizes, asked
         ),
         f"clip prior | {asked.device.type}": lambda: clip(asked),
-        **{f"{one} | {asked.device.type}": lambda one=one: student(one, asked) for one in networks},
+        **{f"{network} | {asked.device.type}": lambda network=network: student(network, asked) for network in networks},
     }
 
 
@@ -59,16 +59,16 @@ def logits(n: int, prototypes: int, asked: Asked, *, dim: int = 256) -> dict[str
     few = slice(min(n, 32))
     want, slope = _loss(z[:, few].double().to(asked.device), weight.double().to(asked.device))
     z, weight = z.to(asked.device), weight.to(asked.device)
-    found: dict[str, dict[str, float]] = {"ms": {}, "loss": {}, "gradient": {}}
+    results: dict[str, dict[str, float]] = {"ms": {}, "loss": {}, "gradient": {}}
     for name in FORMATS[:3] if asked.on_gpu else ("float32", "bfloat16"):
         with as_format(name, asked):
-            got, own = _loss(z[:, few], weight)
+            got, gradient = _loss(z[:, few], weight)
             step: dict[str, Callable[[], object]] = {name: lambda: _loss(z, weight)}
             repeats = {"rounds": 1, "each": 1} if asked.dry else {"rounds": 3, "each": 3}
-            found["ms"][name] = round(1000 * seconds_in_turns(step, asked.device, **repeats)[name], 2)
-        found["loss"][name] = float(f"{abs(got - want) / abs(want):.1e}")
-        found["gradient"][name] = float(f"{(own.double() - slope).norm() / slope.norm():.1e}")
-    return found
+            results["ms"][name] = round(1000 * seconds_in_turns(step, asked.device, **repeats)[name], 2)
+        results["loss"][name] = float(f"{abs(got - want) / abs(want):.1e}")
+        results["gradient"][name] = float(f"{(gradient.double() - slope).norm() / slope.norm():.1e}")
+    return results
 
 
 def _loss(z: Tensor, weight: Tensor) -> tuple[float, Tensor]:
@@ -103,10 +103,10 @@ def clip(asked: Asked) -> dict[str, dict[str, float]]:
         torch.save(open_clip.create_model(name).state_dict(), file)
         made = {form: priors.build(f"clip:{name}:{file}", precision=form) for form in priors.PRECISIONS}
     images = random_images(4 if asked.dry else 256, 224, asked.device)
-    prior: dict[str, Callable[[], Tensor]] = {form: partial(one, images) for form, one in made.items()}
-    one, other = (F.normalize(apply().double(), dim=1) for apply in prior.values())
+    prior: dict[str, Callable[[], Tensor]] = {form: partial(form_prior, images) for form, form_prior in made.items()}
+    features, other = (F.normalize(apply().double(), dim=1) for apply in prior.values())
     seconds = seconds_in_turns(prior, asked.device, rounds=1 if asked.dry else 3, each=1 if asked.dry else 3)
     return {
         "images_per_second": {name: round(len(images) / value, 1) for name, value in seconds.items()},
-        "least cosine with float32": {"bfloat16": float(f"{(one * other).sum(1).min():.5f}")},
+        "least cosine with float32": {"bfloat16": float(f"{(features * other).sum(1).min():.5f}")},
     }

@@ -22,13 +22,15 @@ def jobs(asked: Asked) -> dict[str, Job]:
     methods = ("simclr",) if asked.dry else ("byol+dsa", "mae+guide")
     ways = {"deterministic": True, "as it is": False} if asked.on_gpu else {"as it is": False}
     return {
-        f"{method} | {way} | {asked.device.type}": lambda method=method, fixed=fixed: compared(method, asked, fixed)
+        f"{method} | {way} | {asked.device.type}": lambda method=method, fixed=fixed: measure_resume(
+            method, asked, fixed
+        )
         for method in methods
         for way, fixed in ways.items()
     }
 
 
-def compared(method: str, asked: Asked, deterministic: bool) -> dict[str, Any]:
+def measure_resume(method: str, asked: Asked, deterministic: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         return compare(method, Path(scratch), asked, deterministic=deterministic)
 
@@ -51,12 +53,12 @@ def compare(method: str, scratch: Path, asked: Asked, *, deterministic: bool) ->
         "trainer": {"devices": 1, "deterministic": deterministic},
     }
     for name in ("first", "second"):
-        finished(start({**config, "out": str(scratch / name)}))
+        wait_for(start({**config, "out": str(scratch / name)}))
     broken = {**config, "out": str(scratch / "broken")}
     folder = scratch / "broken" / "run"
     _kill_after_an_epoch(start(broken), folder)
     killed_at = _whole_epochs(folder)
-    finished(start({**broken, "resume": True}))
+    wait_for(start({**broken, "resume": True}))
     first, second, resumed = (weights(scratch / name / "run") for name in ("first", "second", "broken"))
     return {"again": largest(first, second), "resumed": largest(first, resumed), "killed_at": killed_at}
 
@@ -88,7 +90,7 @@ def words(config: dict[str, Any], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}={value}"
 
 
-def finished(running: subprocess.Popen) -> None:
+def wait_for(running: subprocess.Popen) -> None:
     """Wait for a run. Raises SystemExit if it failed."""
     if code := running.wait():
         raise SystemExit(f"a run ended with exit code {code}")

@@ -99,19 +99,19 @@ def section(name: str, asked: Asked, only: list[str], *, minutes: float, again: 
     made, done = about(asked.runtime), {} if asked.dry or again else load(RESULTS).get(name, {})
     left = [key for key in chosen if done.get(key, {}).get("device") != made["device"]]
     print(f"{name}: {len(chosen)} jobs, {len(left)} to do on {made['device']}", flush=True)
-    start, found = time.monotonic(), {}
+    start, rows = time.monotonic(), {}
     for number, key in enumerate(left):
         if time.monotonic() - start > 60 * minutes:
             print(f"{name}: {len(left) - number} jobs are left after {minutes:g} minutes; the same command goes on")
             break
-        row = found[key] = jobs[key]() | made
-        print(f"{number + 1}/{len(left)}  {time.monotonic() - start:.0f} s  {key}  {shown(row)}", flush=True)
+        row = rows[key] = jobs[key]() | made
+        print(f"{number + 1}/{len(left)}  {time.monotonic() - start:.0f} s  {key}  {format_row(row)}", flush=True)
         if not asked.dry:
             keep(RESULTS, key, row, part=name)
-    return {name: found}
+    return {name: rows}
 
 
-def shown(row: Mapping[str, Any]) -> str:
+def format_row(row: Mapping[str, Any]) -> str:
     return ", ".join(
         f"{name} {value}" for name, value in row.items() if name not in ("device", "torch", "date", "commit")
     )

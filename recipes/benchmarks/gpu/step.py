@@ -51,10 +51,10 @@ DRY = {"resnet10t": Case("resnet10t", (*BESIDE, "byol", "simclr"), 32, 8, rounds
 
 
 def jobs(asked: Asked) -> dict[str, Job]:
-    return {name: partial(measured, case, asked) for name, case in (DRY if asked.dry else CASES).items()}
+    return {name: partial(measure, case, asked) for name, case in (DRY if asked.dry else CASES).items()}
 
 
-def measured(case: Case, asked: Asked) -> dict[str, object]:
+def measure(case: Case, asked: Asked) -> dict[str, object]:
     """Images a second, and the GiB that it holds at most in a step, of every contestant."""
     torch.manual_seed(0)
     images = random_images(case.batch, case.size, asked.device)

@@ -9,7 +9,7 @@ Results = dict[str, Any]
 def table(results: Results) -> str:
     """Every section that has results."""
     parts = (correct, resume, waits, step, memory, views, parts_of_steps, dsa, precision, data, nccl)
-    return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part(results))))
+    return "\n\n".join("\n".join(lines) for section in parts if (lines := list(section(results))))
 
 
 def correct(results: Results) -> Iterator[str]:
@@ -23,7 +23,7 @@ def correct(results: Results) -> Iterator[str]:
         yield "|---|---|--:|---|--:|--:|--:|"
     for (precision, device), rows in groups.items():
         within = [row for row in rows.values() if row["within"]]
-        most = [f"{max((row[part] for row in within), default=0):.1e}" for part in ("loss", "gradient", "views")]
+        most = [f"{max((row[name] for row in within), default=0):.1e}" for name in ("loss", "gradient", "views")]
         out = ", ".join(f"{name} ({row['gradient']:.1e})" for name, row in rows.items() if not row["within"])
         yield f"| {precision} | {device} | {len(rows)} | {out or 'none'} | {' | '.join(most)} |"
 
@@ -46,7 +46,7 @@ def waits(results: Results) -> Iterator[str]:
     waiting = {name: row["waits"] for name, row in rows.items() if row["waits"]}
     if rows:
         yield f"Of {len(rows)} methods {len(rows) - len(waiting)} have a step that waits for nothing."
-    yield from (f"- {name} waits at {', '.join(found)}" for name, found in waiting.items())
+    yield from (f"- {name} waits at {', '.join(calls)}" for name, calls in waiting.items())
 
 
 def step(results: Results) -> Iterator[str]:
@@ -112,9 +112,9 @@ def precision(results: Results) -> Iterator[str]:
         formats = list(next(iter(row.values())))
         yield f"| {key.partition(' | ')[0]}, {row['device']} | {' | '.join(formats)} |"
         yield f"|---|{'--:|' * len(formats)}"
-        for name, found in row.items():
-            if isinstance(found, dict):
-                yield f"| {name} | {' | '.join(str(found.get(one, '')) for one in formats)} |"
+        for name, errors in row.items():
+            if isinstance(errors, dict):
+                yield f"| {name} | {' | '.join(str(errors.get(form, '')) for form in formats)} |"
         yield ""
 
 

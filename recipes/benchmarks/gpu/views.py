@@ -44,7 +44,7 @@ def off(name: str, images: Tensor, size: int, asked: Asked) -> float:
     here = _method(name, size, asked, compiled=True)
     there = _method(name, size, Asked(Runtime(device=torch.device("cpu"))))
     pairs = zip(here.make_views(images), there.make_views(images.cpu()), strict=True)
-    return float(f"{max((one.cpu() - other).abs().max().item() for one, other in pairs):.1e}")
+    return float(f"{max((pixels.cpu() - other).abs().max().item() for pixels, other in pairs):.1e}")
 
 
 def _method(name: str, size: int, asked: Asked, *, compiled: bool = False) -> sslkit.Method:

@@ -8,7 +8,7 @@ import warnings
 from typing import Any
 
 import torch
-from gpu.correct import in_order, prepared
+from gpu.correct import in_order, prepare
 from gpu.jobs import Asked, Job
 
 
@@ -18,7 +18,7 @@ def jobs(asked: Asked) -> dict[str, Job]:
 
 def waiting_calls(name: str, asked: Asked) -> list[str]:
     """File and line of each call in a step that waits for the device; none is seen without a GPU."""
-    method, batch = prepared(name, 32)
+    method, batch = prepare(name, 32)
     method = method.to(asked.device)
     optimizer = torch.optim.AdamW([p for p in method.parameters() if p.requires_grad], 1e-3)
     images, index, label = (batch[key].to(asked.device) for key in ("images", "index", "label"))
@@ -37,10 +37,10 @@ def waiting_calls(name: str, asked: Asked) -> list[str]:
         return []
     torch.cuda.set_sync_debug_mode("warn")
     try:
-        with warnings.catch_warnings(record=True) as found:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             step()
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    waits = [one for one in found if "synchroniz" in str(one.message)]
-    return sorted({f"{os.path.basename(one.filename)}:{one.lineno}" for one in waits})
+    waits = [warning for warning in caught if "synchroniz" in str(warning.message)]
+    return sorted({f"{os.path.basename(warning.filename)}:{warning.lineno}" for warning in waits})

@@ -33,11 +33,11 @@ def comment(results: dict, name: str) -> str:
     lines = [f"# {name} on 8,000 images of 28 pixels, tuned by recipes/benchmarks/objectives. On the embedded"]
     reached, date = [], results["date"]
     for method in (name, f"{name}+dsa"):
-        found = of(results["runs"], method)
-        if found:
-            probe, knn = (100 * statistics.mean(r[k] for r in found.values()) for k in ("probe", "knn"))
-            date = max(r.get("made", results)["date"] for r in found.values())
-            seeds = f"{len(found)} seed{'s' if len(found) > 1 else ''}"
+        by_seed = of(results["runs"], method)
+        if by_seed:
+            probe, knn = (100 * statistics.mean(r[k] for r in by_seed.values()) for k in ("probe", "knn"))
+            date = max(r.get("made", results)["date"] for r in by_seed.values())
+            seeds = f"{len(by_seed)} seed{'s' if len(by_seed) > 1 else ''}"
             weights = " (method.dsa.balance=null)" * method.endswith("+dsa")
             reached.append(f"{method}{weights} reaches a linear probe of {probe:.1f} %, 10-NN {knn:.1f} % ({seeds})")
     lines.append("# Fashion-MNIST " + ",\n# ".join(reached) + f"; {date}.")

@@ -38,8 +38,8 @@ from objectives.settings import (
     as_in_training,
     best,
     config,
-    judged,
-    opened,
+    open_arrays,
+    round_numbers,
     settings,
     views,
 )
@@ -63,10 +63,10 @@ def main() -> None:
         missing = set(sslkit.methods()) - set(FIXED)
         assert not missing, f"no settings for {missing}"
         if args.tune:
-            cells, part = tuning(names), "tuning"
+            cells, section = tuning(names), "tuning"
         else:
-            cells, part = runs(names, args.seeds, args.epochs, args.plugins), part_of(args.epochs)
-        measure(RESULTS, cells, args.jobs, part, begin=partial(as_in_training, args.threads))
+            cells, section = runs(names, args.seeds, args.epochs, args.plugins), part_of(args.epochs)
+        measure(RESULTS, cells, args.jobs, section, begin=partial(as_in_training, args.threads))
         if args.tune:
             keep_constant("sslkit.training.build:NARROW_RATE", usual_rate(), RESULTS)
     print(table(load(RESULTS), list(FIXED)))
@@ -101,12 +101,12 @@ def tune(name: str, lr: float, options: dict[str, Any]) -> dict[str, Any]:
         data = Path(scratch) / "held-out.npz"
         held_out(data)
         card = train(name, lr, {**FIXED[name], **options}, TUNING_SEED, Path(scratch), str(data), TUNING_EPOCHS)
-    return judged(card, "probe", "knn") | {"lr": lr, "options": options}
+    return round_numbers(card, "probe", "knn") | {"lr": lr, "options": options}
 
 
 def held_out(path: Path) -> None:
     """Write the training images to a file, with a fifth of every class held out."""
-    pixels, labels = opened("fashion_mnist", "train")
+    pixels, labels = open_arrays("fashion_mnist", "train")
     parts = dict(zip(("train", "test"), held_out_rows(labels), strict=True))
     arrays = {f"x_{k}": pixels[rows] for k, rows in parts.items()}
     np.savez(path, **arrays, **{f"y_{k}": labels[rows] for k, rows in parts.items()})
@@ -137,7 +137,7 @@ def one(name: str, plugin: str, seed: int, epochs: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         options, lr = settings(name)["objective"], best(name)["lr"]
         card = train(name + plugin, lr, options, seed, Path(scratch), "fashion_mnist", epochs)
-    numbers = judged(card, "probe", "knn", "inter", "intra")
+    numbers = round_numbers(card, "probe", "knn", "inter", "intra")
     numbers |= {"rankme": round(card["diagnostics"]["rankme"], 2), "seconds": card["seconds"]}
     numbers |= {"backbone": card["backbone"]["name"]}
     return numbers | {"random": {k: round(card["before"][k], 4) for k in ("probe", "knn", "inter", "intra")}}

@@ -125,12 +125,12 @@ def config(
     }
 
 
-def judged(card: dict[str, Any], *names: str) -> dict[str, float]:
+def round_numbers(card: dict[str, Any], *names: str) -> dict[str, float]:
     """Numbers of the trained network, rounded."""
     return {name: round(card["after"][name], 4) for name in names}
 
 
-def opened(name: str, split: str) -> tuple[Any, Any]:
+def open_arrays(name: str, split: str) -> tuple[Any, Any]:
     """Pixels (N, C, H, W) and labels of an embedded set."""
     images = sslkit.open_images(name, split=split)
     return images.__getitems__(list(range(len(images))))["images"].numpy(), images.labels

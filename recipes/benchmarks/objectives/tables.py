@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from objectives.settings import opened
+from objectives.settings import open_arrays
 from seeds import by_seed, differences, mean, of, percent
 
 from sslkit.numerics import diagnostics
@@ -30,21 +30,21 @@ def table(results: dict[str, Any], names: Sequence[str]) -> str:
 
 def row(results: dict[str, Any], name: str, plugin: str) -> list[str]:
     """The cells of one method."""
-    found, plain = of(results["runs"], name + plugin), of(results["runs"], name)
-    before = f"{100 * mean({seed: one['random'] for seed, one in found.items()}, 'probe'):.1f}"
-    cells = [name + plugin, str(len(found)), percent(found, "probe"), "" if plugin else before, percent(found, "knn")]
-    cells.append(by_seed(differences(found, plain, "probe")) if plugin else "")
-    cells += [f"{mean(found, key):.3f}" for key in ("inter", "intra")]
+    seeds, plain = of(results["runs"], name + plugin), of(results["runs"], name)
+    before = f"{100 * mean({seed: numbers['random'] for seed, numbers in seeds.items()}, 'probe'):.1f}"
+    cells = [name + plugin, str(len(seeds)), percent(seeds, "probe"), "" if plugin else before, percent(seeds, "knn")]
+    cells.append(by_seed(differences(seeds, plain, "probe")) if plugin else "")
+    cells += [f"{mean(seeds, key):.3f}" for key in ("inter", "intra")]
     step = results.get("steps", {}).get(name + plugin)
     cost = [f"{step['ms']:.0f}", f"{100 * step['not_backbone']:.0f} %"] if step else ["", ""]
-    return [*cells, f"{mean(found, 'rankme'):.0f}", *cost]
+    return [*cells, f"{mean(seeds, 'rankme'):.0f}", *cost]
 
 
 def pixels() -> dict[str, float]:
     """Linear probe and kNN on raw pixels."""
     parts = []
     for split in ("train", "test"):
-        x, y = map(torch.from_numpy, opened("fashion_mnist", split))
+        x, y = map(torch.from_numpy, open_arrays("fashion_mnist", split))
         parts += [x.flatten(1).float() / 255, y]
     crowded = diagnostics.crowding(*parts[2:])
     judged = {"probe": probe_accuracy(*parts), "knn": knn_accuracy(*parts, k=10)}

@@ -46,35 +46,35 @@ def tables(runs: Runs) -> str:
         "Other measures": [other_measures(runs, setting) for setting in settings_of(runs)],
         "The claims of the papers": [claims(runs)],
     }
-    parts = (text for title, found in sections.items() for text in (f"## {title}", *found))
+    parts = (text for title, texts in sections.items() for text in (f"## {title}", *texts))
     return "\n\n".join([LEGEND, *parts]) + "\n"
 
 
 def settings_of(runs: Runs) -> list[Setting]:
     """The data sets and lengths that have runs, in the order of the plan."""
-    settings = dict.fromkeys(setting for setting, *_ in _planned())
+    settings = dict.fromkeys(setting for setting, *_ in _plan())
     return [setting for setting in settings if any(_is_of(key, setting) for key in runs)]
 
 
-def _planned() -> list[tuple[Setting, str, str]]:
+def _plan() -> list[tuple[Setting, str, str]]:
     """(set and length, objective, form) of each run of the plan."""
-    runs = (run for part in PARTS.values() for run in part.runs())
+    runs = (run for section in PARTS.values() for run in section.runs())
     return [((data, str(epochs)), name, form) for data, name, form, epochs, _ in runs]
 
 
-def named(setting: Setting) -> str:
+def title_of(setting: Setting) -> str:
     return f"{setting[0]}, {setting[1]} epochs"
 
 
 def forms_of(runs: Runs, setting: Setting) -> list[str]:
     """The forms but "plain" that have runs, in the order of the plan."""
-    found = {key.split(" | ")[2] for key in runs if _is_of(key, setting)}
-    return [form for form in FORMS if form in found and form != "plain"]
+    forms = {key.split(" | ")[2] for key in runs if _is_of(key, setting)}
+    return [form for form in FORMS if form in forms and form != "plain"]
 
 
 def objectives_of(runs: Runs, setting: Setting) -> list[str]:
-    found = {key.split(" | ")[1] for key in runs if _is_of(key, setting)}
-    return [name for name in (*OBJECTIVES, *BESIDE) if name in found]
+    names = {key.split(" | ")[1] for key in runs if _is_of(key, setting)}
+    return [name for name in (*OBJECTIVES, *BESIDE) if name in names]
 
 
 def _is_of(key: str, setting: Setting) -> bool:
@@ -97,8 +97,8 @@ def gains(
     runs: Runs, setting: Setting, form: str, base: str, measure: str = "probe", only: Sequence[str] = OBJECTIVES
 ) -> dict[str, float]:
     """form minus base in points by objective, the mean over the seeds of both."""
-    found = {name: over(runs, setting, name, form, base, measure) for name in only}
-    return {name: statistics.mean(values) for name, values in found.items() if values}
+    values_by_objective = {name: over(runs, setting, name, form, base, measure) for name in only}
+    return {name: statistics.mean(values) for name, values in values_by_objective.items() if values}
 
 
 def control_of(form: str) -> str:
@@ -125,29 +125,29 @@ def helps(gained: Sequence[float], control: str, over_control: Sequence[float]) 
 def answer(runs: Runs, only: Sequence[str] = OBJECTIVES) -> str:
     """A form a row: its mean gain over the objectives on each set, and over its control; *: it helps."""
     settings = settings_of(runs)
-    lines = [["form", *(text for one in settings for text in (named(one), "over random network"))]]
-    for form in (form for form in JUDGED if any(form in forms_of(runs, one) for one in settings)):
-        lines.append([form, *(cell for one in settings for cell in judged(runs, one, form, only))])
+    lines = [["form", *(text for setting in settings for text in (title_of(setting), "over random network"))]]
+    for form in (form for form in JUDGED if any(form in forms_of(runs, setting) for setting in settings)):
+        lines.append([form, *(cell for setting in settings for cell in gain_cells(runs, setting, form, only))])
     return markdown(lines, range(1, len(lines[0])))
 
 
-def judged(runs: Runs, setting: Setting, form: str, only: Sequence[str]) -> tuple[str, str]:
+def gain_cells(runs: Runs, setting: Setting, form: str, only: Sequence[str]) -> tuple[str, str]:
     """The mean gain of a form over some objectives, * if it helps, and the one over its control."""
     control = control_of(form)
     gained = list(gains(runs, setting, form, "plain", only=only).values())
     beside = list(gains(runs, setting, form, control, only=only).values()) if control else []
-    whole = len(gained) == len({name for of, name, planned in _planned() if (of, planned) == (setting, form)} & {*only})
+    whole = len(gained) == len({name for of, name, planned in _plan() if (of, planned) == (setting, form)} & {*only})
     return interval(gained) + " *" * (whole and helps(gained, control, beside)), interval(beside)
 
 
 def priors(runs: Runs) -> str:
     """A prior a row: what each plug-in adds with it on fashion, with the seeds and objectives that all priors have."""
     runs = of_part(runs, "priors")
-    lines = [[f"{named(FASHION)}, prior", *(text for plugin in PRIORED for text in (plugin, "over random network"))]]
+    lines = [[f"{title_of(FASHION)}, prior", *(text for plugin in PRIORED for text in (plugin, "over random network"))]]
     for prior in ("pca", *PRIORS, "alone"):
         forms = [plugin if prior == "pca" else f"{plugin}, {prior}" for plugin in PRIORED]
-        found = [judged(runs, FASHION, form, VIEWS) for form in forms]
-        lines.append([prior, *(cell for pair in found for cell in pair)])
+        pairs = [gain_cells(runs, FASHION, form, VIEWS) for form in forms]
+        lines.append([prior, *(cell for pair in pairs for cell in pair)])
     return markdown(lines, range(1, len(lines[0])))
 
 
@@ -155,11 +155,11 @@ def minus(runs: Runs, pairs: Sequence[tuple[str, str]]) -> str:
     """A form and set a row: it minus another form, over objectives that compare views, by measure; *: not 0."""
     lines, beside = [["one form minus another", *ACCURACIES.values()]], []
     for (form, base), setting in itertools.product(pairs, settings_of(runs)):
-        found = [list(gains(runs, setting, form, base, one, VIEWS).values()) for one in ACCURACIES]
-        if any(found):
-            cells = (interval(one) + " *" * differs(one) for one in found)
-            lines.append([f"{form} - {base.removeprefix(f'{form}, ')}, {named(setting)}", *cells])
-            beside += [differs(one) for one in found if len(one) > 1]
+        gains_by_measure = [list(gains(runs, setting, form, base, measure, VIEWS).values()) for measure in ACCURACIES]
+        if any(gains_by_measure):
+            cells = (interval(values) + " *" * differs(values) for values in gains_by_measure)
+            lines.append([f"{form} - {base.removeprefix(f'{form}, ')}, {title_of(setting)}", *cells])
+            beside += [differs(values) for values in gains_by_measure if len(values) > 1]
     return f"{markdown(lines, range(1, len(lines[0])))}\n\n{by_chance(len(beside), sum(beside))}"
 
 
@@ -171,10 +171,10 @@ def of_part(runs: Runs, part: str) -> Runs:
 
 def other_measures(runs: Runs, setting: Setting, forms: Sequence[str] = JUDGED) -> str:
     """A form a row: its mean gain over the objectives in each of the other measures, times 100."""
-    lines = [[named(setting), *OTHERS.values()]]
+    lines = [[title_of(setting), *OTHERS.values()]]
     for form in (form for form in forms_of(runs, setting) if form in forms):
-        found = (gains(runs, setting, form, "plain", measure) for measure in OTHERS)
-        lines.append([form, *(interval(list(gained.values())) for gained in found)])
+        by_measure = (gains(runs, setting, form, "plain", measure) for measure in OTHERS)
+        lines.append([form, *(interval(list(gained.values())) for gained in by_measure)])
     return markdown(lines, range(1, len(lines[0])))
 
 
@@ -182,7 +182,7 @@ def by_objective(runs: Runs, setting: Setting) -> str:
     """A form a row: what it adds to each objective's probe, mean and t-interval over the seeds; * where it helps."""
     names = objectives_of(runs, setting)
     plain = [spread([100 * row["probe"] for row in of(runs, setting, name, "plain").values()]) for name in names]
-    lines = [[named(setting), *names], ["plain, %", *plain]]
+    lines = [[title_of(setting), *names], ["plain, %", *plain]]
     for form in forms_of(runs, setting):
         control, cells = control_of(form), []
         for name in names:

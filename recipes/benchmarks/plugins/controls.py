@@ -9,7 +9,7 @@ from unittest import mock
 
 import numpy as np
 import torch
-from objectives.settings import opened
+from objectives.settings import open_arrays
 from torch import Tensor
 
 from sslkit import backbones
@@ -28,8 +28,10 @@ def objective_switched_off(off: bool) -> Iterator[None]:
     def begin(method: Method, *given: Any, **options: Any) -> None:
         prepare(method, *given, **options)
         if off:
-            own = method.objective
-            own.align, own.constrain = (_times_zero(part) for part in (own.align, own.constrain))
+            objective = method.objective
+            objective.align, objective.constrain = (
+                _times_zero(function) for function in (objective.align, objective.constrain)
+            )
 
     with mock.patch.object(Method, "prepare", begin):
         yield
@@ -64,29 +66,29 @@ def _random_network(channels: int, size: int) -> torch.nn.Module:
 def write_data(name: str, path: Path) -> None:
     """Write a set as .npz, with its training and test images."""
     sets = {"fashion": "fashion_mnist", "clipart": "clipart"}
-    part_of = _letters if name == "letters" else lambda split: opened(sets[name], split)
+    part_of = _letters if name == "letters" else lambda split: open_arrays(sets[name], split)
     parts = {split: part_of(split) for split in ("train", "test")}
     np.savez(
-        path, **{f"{k}_{part}": np.asarray(v) for part, xy in parts.items() for k, v in zip("xy", xy, strict=True)}
+        path, **{f"{k}_{split}": np.asarray(v) for split, xy in parts.items() for k, v in zip("xy", xy, strict=True)}
     )
 
 
 def _letters(split: str) -> tuple[np.ndarray, np.ndarray]:
     """Renders of letters drawn once from all scripts: 16 of each in training, 4 in test; the class is the letter."""
-    x, y = opened("glyphs", split)
-    drawn = np.sort(_shuffled_letters(y)[:LETTERS])
-    kept = np.isin(y, drawn)
-    return x[kept], np.searchsorted(drawn, y[kept])
+    x, y = open_arrays("glyphs", split)
+    drawn = np.sort(_shuffle_letters(y)[:LETTERS])
+    is_drawn = np.isin(y, drawn)
+    return x[is_drawn], np.searchsorted(drawn, y[is_drawn])
 
 
 def write_novel_letters(path: Path) -> None:
     """Write all renders of the letters that `letters` does not have, as test images."""
-    parts = [opened("glyphs", split) for split in ("train", "test")]
+    parts = [open_arrays("glyphs", split) for split in ("train", "test")]
     x, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    new = np.sort(_shuffled_letters(y)[LETTERS:])
-    kept = np.isin(y, new)
-    np.savez(path, x_test=x[kept], y_test=np.searchsorted(new, y[kept]))
+    new = np.sort(_shuffle_letters(y)[LETTERS:])
+    is_new = np.isin(y, new)
+    np.savez(path, x_test=x[is_new], y_test=np.searchsorted(new, y[is_new]))
 
 
-def _shuffled_letters(y: np.ndarray) -> np.ndarray:
+def _shuffle_letters(y: np.ndarray) -> np.ndarray:
     return np.random.default_rng(0).permutation(y.max() + 1)

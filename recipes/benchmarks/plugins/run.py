@@ -21,7 +21,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # runs are parallel: of more
 import cli
 import numpy as np
 import torch
-from objectives.settings import BATCH, best, config, judged, settings
+from objectives.settings import BATCH, best, config, round_numbers, settings
 from plugins.answers import tables
 from plugins.controls import objective_switched_off, write_data, write_novel_letters, write_shuffled
 from plugins.plan import FORMS, PARTS
@@ -40,8 +40,8 @@ TRANSFER = ("fashion", "clipart", "digits")
 def main() -> None:
     args = arguments()
     if not args.table:
-        planned = [run for part in args.parts for run in PARTS[part].runs()]
-        cells = {" | ".join(map(str, run)): partial(one, *run) for run in planned}
+        planned = [run for section in args.parts for run in PARTS[section].runs()]
+        cells = {" | ".join(map(str, run)): partial(train_and_evaluate, *run) for run in planned}
         measure(RESULTS, cells, args.jobs, begin=partial(torch.set_num_threads, 1))
     runs, page = load(RESULTS)["runs"], path_of(RESULTS).with_suffix(".md")
     page.write_text(tables(runs))
@@ -55,7 +55,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def one(data: str, name: str, form: str, epochs: int, seed: int) -> dict[str, Any]:
+def train_and_evaluate(data: str, name: str, form: str, epochs: int, seed: int) -> dict[str, Any]:
     """Train and judge one form of an objective."""
     plugin, options = FORMS[form]
     with tempfile.TemporaryDirectory() as folder, objective_switched_off(form.endswith("alone")):
@@ -70,27 +70,27 @@ def one(data: str, name: str, form: str, epochs: int, seed: int) -> dict[str, An
         how |= {"backbone": f"narrow_{family.find(name).families[0]}", "out": scratch / "zoo"}
         how |= {"progress": False, "precision": "float32", "trainer": {"devices": 1}}  # a GPU's would be another
         entry = sslkit.pretrain(config(method | settings(name), str(images), **how))
-        found = judged(entry.card, "probe", "knn", "inter", "intra") | elsewhere(entry, data, scratch)
-        found |= {"rankme": round(entry.card["diagnostics"]["rankme"], 2), "seconds": entry.card["seconds"]}
-        found["device"] = entry.card["computed"]["device"]
-    return found | {"commit": (commit() or "")[:8], "date": date.today().isoformat()}
+        results = round_numbers(entry.card, "probe", "knn", "inter", "intra") | elsewhere(entry, data, scratch)
+        results |= {"rankme": round(entry.card["diagnostics"]["rankme"], 2), "seconds": entry.card["seconds"]}
+        results["device"] = entry.card["computed"]["device"]
+    return results | {"commit": (commit() or "")[:8], "date": date.today().isoformat()}
 
 
 def elsewhere(entry: sslkit.ZooEntry, data: str, scratch: Path) -> dict[str, float]:
     """Few-shot on letters that are new to every network, and the mean probe on the other sets."""
     write_novel_letters(scratch / "novel.npz")
     novel = evaluation.extract(entry, str(scratch / "novel.npz"), "test", cache=None, progress=False)
-    found = {"few_shot": evaluation.few_shot(novel, n_way=5, k_shot=5, episodes=500).value}
+    results = {"few_shot": evaluation.few_shot(novel, n_way=5, k_shot=5, episodes=500).value}
     for task in (name for name in TRANSFER if name != data):
-        place = scratch / f"{task}.npz"
+        file = scratch / f"{task}.npz"
         if task != "digits":
-            write_data(task, place)
-        where = task if task == "digits" else str(place)
+            write_data(task, file)
+        where = task if task == "digits" else str(file)
         parts = [evaluation.extract(entry, where, split, cache=None, progress=False) for split in ("train", "test")]
-        rows = (torch.as_tensor(np.asarray(x)) for part in parts for x in (part.x, part.y))
-        found[f"on {task}"] = probe_accuracy(*rows)
-    found["transfer"] = float(np.mean([value for key, value in found.items() if key.startswith("on ")]))
-    return {key: round(value, 4) for key, value in found.items()}
+        rows = (torch.as_tensor(np.asarray(x)) for features in parts for x in (features.x, features.y))
+        results[f"on {task}"] = probe_accuracy(*rows)
+    results["transfer"] = float(np.mean([value for key, value in results.items() if key.startswith("on ")]))
+    return {key: round(value, 4) for key, value in results.items()}
 
 
 if __name__ == "__main__":

@@ -58,14 +58,14 @@ def tasks_of(study: Study, metrics: Sequence[str] = ()) -> Iterator[Task]:
 def agreements(study: Study, first: Study) -> dict[str, float]:
     """The mean correlation with the truth, over the tasks of both, of each metric that scores all models of `study`."""
     whole = [task.models for task in tasks_of(study)]
-    found = {}
+    by_metric = {}
     for metric in sorted(study["metrics"]):
         tasks = list(tasks_of(study, [metric]))
         if [task.models for task in tasks] == whole:
-            found[metric] = float(
+            by_metric[metric] = float(
                 np.mean([correlation(task, [metric]) for task in (*tasks, *tasks_of(first, [metric]))])
             )
-    return found
+    return by_metric
 
 
 def correlation(task: Task, metrics: Sequence[str]) -> float:
@@ -77,5 +77,5 @@ def correlation(task: Task, metrics: Sequence[str]) -> float:
 
 def spread(*studies: Study) -> float:
     """The truth's best less its mean, over kNN's best less its mean: the mean over all tasks."""
-    found = [(task.truth, task.scores["knn"]) for study in studies for task in tasks_of(study)]
-    return float(np.mean([(truth.max() - truth.mean()) / (knn.max() - knn.mean()) for truth, knn in found]))
+    pairs = [(task.truth, task.scores["knn"]) for study in studies for task in tasks_of(study)]
+    return float(np.mean([(truth.max() - truth.mean()) / (knn.max() - knn.mean()) for truth, knn in pairs]))

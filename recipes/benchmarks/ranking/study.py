@@ -20,9 +20,9 @@ from typing import Any
 import cli
 import numpy as np
 import results
-from ranking.summary import summarised
+from ranking.summary import summarise
 from ranking.table import table
-from ranking.truth import FEWEST, measured, runs_of, titled, usable
+from ranking.truth import FEWEST, read_measured, runs_of, task_title, usable
 
 from sslkit.cli.process import keep_freed_memory
 
@@ -50,15 +50,15 @@ def main() -> None:
         return
     keep_freed_memory()
     try:
-        found = study(args)
-        json.dumps(found, allow_nan=False)  # raises
-        results.write(args.out, found)
+        study_results = study(args)
+        json.dumps(study_results, allow_nan=False)  # raises
+        results.write(args.out, study_results)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    print(table(found, args.markdown))
+    print(table(study_results, args.markdown))
     print(f"\nwritten   {args.out}")
-    sys.exit(1 if found["failed"] else 0)
+    sys.exit(1 if study_results["failed"] else 0)
 
 
 def arguments() -> argparse.Namespace:
@@ -87,7 +87,7 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
         raise UserError("give the models: --zoo runs/zoo 'efficientnet_lite0(image_size=64)'")
     for metric in args.metrics:
         parse(metric)
-    truth, details = measured(args.truth)
+    truth, details = read_measured(args.truth)
     models, failures = load_zoo(args.zoo)
     if failures:
         raise UserError(f"cannot be loaded: {'; '.join(map(str, failures))}")
@@ -95,39 +95,42 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
     missing = [task for task in wanted if task not in truth]
     if missing:
         raise UserError(f"the ground truth has no {', '.join(missing)}; it has: {', '.join(truth)}")
-    tasks = {titled(task): task for task in wanted}
+    tasks = {task_title(task): task for task in wanted}
     truth = {title: truth[task] for title, task in tasks.items()}
-    kept = {title: usable(title, truth[title], details, models) for title in tasks}
+    usable_models = {title: usable(title, truth[title], details, models) for title in tasks}
     opened = {
         title: draw_images(open_split(task, "train", root=args.root), args.images, 0) for title, task in tasks.items()
     }
-    cells, failed = scored(opened, kept, models, args)
+    cells, failed = compute_cells(opened, usable_models, models, args)
     apart = [title for title, split in opened.items() if split.y.ndim > 1]
-    accuracies = {task: {name: truth[task][name] for name in kept[task]} for task in tasks}
+    accuracies = {task: {name: truth[task][name] for name in usable_models[task]} for task in tasks}
     return {
         **about(args, details),
-        "models": {name: described(one) for name, one in models.items()},
+        "models": {name: describe(model) for name, model in models.items()},
         "images": {task: len(split) for task, split in opened.items()},
         "truth": accuracies,
-        "without_truth": {task: [name for name in models if name not in kept[task]] for task in tasks},
-        **summarised(cells, accuracies, _seeds(details, kept), apart, draws=args.draws, seed=args.seed),
-        "cost": _cost(details, kept),
+        "without_truth": {task: [name for name in models if name not in usable_models[task]] for task in tasks},
+        **summarise(cells, accuracies, _seeds(details, usable_models), apart, draws=args.draws, seed=args.seed),
+        "cost": _cost(details, usable_models),
         "failed": failed,
     }
 
 
-def scored(
-    opened: Mapping[str, Split], kept: Mapping[str, Sequence[str]], models: Mapping[str, LoadedModel], args: Any
+def compute_cells(
+    opened: Mapping[str, Split],
+    usable_models: Mapping[str, Sequence[str]],
+    models: Mapping[str, LoadedModel],
+    args: Any,
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """{task: {metric: {scores, seconds, notes, reliability}}}, and a line for each failure."""
     records = Records(args.work / "cells.jsonl")
     cells: dict[str, dict[str, Any]] = {task: {} for task in opened}
     failed = []
     for task, split in opened.items():
-        zoo = {name: models[name] for name in kept[task]}
+        zoo = {name: models[name] for name in usable_models[task]}
         for metric in args.metrics:
             try:
-                cell = recorded(records, task, zoo, split, metric, args)
+                cell = compute_cell_once(records, task, zoo, split, metric, args)
             except UserError as error:
                 failed.append(f"{metric} on {task}: {error}")
                 continue
@@ -136,11 +139,11 @@ def scored(
     return cells, failed
 
 
-def recorded(
+def compute_cell_once(
     records: Records, task: str, zoo: Mapping[str, LoadedModel], split: Split, metric: str, args: Any
 ) -> dict[str, Any]:
     """The cell of a metric on these images, computed once. Raises UserError."""
-    identities = [[name, one.digest, one.image_size] for name, one in zoo.items()]
+    identities = [[name, model.digest, model.image_size] for name, model in zoo.items()]
     key = {"task": task, "images": split.digest, "metric": metric, "models": identities, "seed": args.seed}
     (cell,) = each_recorded([key], records, lambda _: cell_of(zoo, split, metric, args))
     return {name: cell[name] for name in ("scores", "seconds", "notes")}
@@ -154,7 +157,7 @@ def reliability(
     Without the truth. None if a half cannot be scored, and for fewer than three models.
     """
     try:
-        first, second = (recorded(records, task, zoo, half, metric, args)["scores"] for half in halves(split))
+        first, second = (compute_cell_once(records, task, zoo, half, metric, args)["scores"] for half in halves(split))
     except UserError:
         return None
     common = sorted(set(first) & set(second))
@@ -171,7 +174,7 @@ def halves(split: Split) -> tuple[Split, Split]:
     return split.take(np.sort(order[::2])), split.take(np.sort(order[1::2]))
 
 
-def described(model: LoadedModel) -> dict[str, Any]:
+def describe(model: LoadedModel) -> dict[str, Any]:
     """Identity of a model, and what is known of it without an image."""
     method = model.entry.card.get("method") if model.entry is not None else None
     return {
@@ -193,11 +196,11 @@ def cell_of(zoo: Mapping[str, LoadedModel], split: Split, metric: str, args: Any
     how = {"split": split.split, "cache": args.cache, "seed": args.seed, "progress": False}
     ranking = evaluation.rank(zoo, split, [metric], bootstrap=0, **how)
     columns = {"scores": ranking.scores[:, 0], "seconds": ranking.seconds[:, 0]}
-    known = ranking.scores[:, 0] == ranking.scores[:, 0]
+    is_scored = ranking.scores[:, 0] == ranking.scores[:, 0]
     return {
         name: {
             model: float(value)
-            for model, value, is_known in zip(ranking.models, column, known, strict=True)
+            for model, value, is_known in zip(ranking.models, column, is_scored, strict=True)
             if is_known
         }
         for name, column in columns.items()
@@ -215,22 +218,24 @@ def about(args: argparse.Namespace, details: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def _seeds(details: Mapping[str, Any], kept: Mapping[str, Sequence[str]]) -> dict[str, dict[str, list[float]]]:
+def _seeds(details: Mapping[str, Any], usable_models: Mapping[str, Sequence[str]]) -> dict[str, dict[str, list[float]]]:
     """{task: {model: accuracy with each seed}}, empty if the ground truth has no seeds."""
-    known = details["results"]
+    records = details["results"]
     return {
-        task: {name: known[task][name]["values"] for name in names} for task, names in kept.items() if task in known
+        task: {name: records[task][name]["values"] for name in names}
+        for task, names in usable_models.items()
+        if task in records
     }
 
 
-def _cost(details: Mapping[str, Any], kept: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def _cost(details: Mapping[str, Any], usable_models: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Runs and hours of the ground truth, and how many models of each task chose an end of their grid."""
     runs = details["results"]
-    records = {task: [runs[task][name] for name in names] for task, names in kept.items() if task in runs}
+    records = {task: [runs[task][name] for name in names] for task, names in usable_models.items() if task in runs}
     everything = [record for column in records.values() for record in column]
-    known = details["settings"]
+    settings = details["settings"]
     return {
-        "runs": sum(runs_of(record, known.get(task, {})) for task, column in records.items() for record in column),
+        "runs": sum(runs_of(record, settings.get(task, {})) for task, column in records.items() for record in column),
         "core_hours": round(sum(record["seconds"] for record in everything) / 3600, 2),
         "at_an_end": {task: sum(map(at_an_end, column)) for task, column in records.items()},
     }

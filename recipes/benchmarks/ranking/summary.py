@@ -21,7 +21,7 @@ Scores = Mapping[str, Mapping[str, Any]]
 Truth = Mapping[str, Mapping[str, float]]
 
 
-def summarised(
+def summarise(
     cells: Mapping[str, Scores],
     truth: Truth,
     seeds: Mapping[str, Mapping[str, list[float]]],
@@ -60,17 +60,17 @@ def _row(
 
     tasks: agreement on each task.
     """
-    found = {task: column[metric] for task, column in cells.items() if metric in column}
-    among = {task: cell for task, cell in found.items() if task in common}
-    seconds = [value for cell in found.values() for value in cell["seconds"].values()]
+    cells_of_metric = {task: column[metric] for task, column in cells.items() if metric in column}
+    among = {task: cell for task, cell in cells_of_metric.items() if task in common}
+    seconds = [value for cell in cells_of_metric.values() for value in cell["seconds"].values()]
     return {
         "baseline": metric in BASELINES,
         "models": min((len(cell["scores"]) for cell in among.values()), default=0),
-        "tasks": {task: _on_task(truth[task], cell["scores"], how) for task, cell in found.items()},
+        "tasks": {task: _on_task(truth[task], cell["scores"], how) for task, cell in cells_of_metric.items()},
         "mean": {measure: _mean(measure, truth, among, how) for measure in MEASURES},
         "seconds_per_model": statistics.mean(seconds) if seconds else None,
-        "scores": {task: cell["scores"] for task, cell in found.items()},
-        "reliability": {task: cell["reliability"] for task, cell in found.items()},
+        "scores": {task: cell["scores"] for task, cell in cells_of_metric.items()},
+        "reliability": {task: cell["reliability"] for task, cell in cells_of_metric.items()},
     }
 
 
@@ -85,22 +85,22 @@ def _on_task(truth: Mapping[str, float], scores: Mapping[str, float], how: Mappi
     """{measure: {value, interval, models}}; None for fewer than two models."""
     if len(scores) < 2:
         return dict.fromkeys(MEASURES)
-    known = {name: truth[name] for name in scores}
-    return {one.name: _numbers(one) for one in agreement(known, scores, measures=MEASURES, **_n(how))}
+    truths = {name: truth[name] for name in scores}
+    return {measure.name: _numbers(measure) for measure in agreement(truths, scores, measures=MEASURES, **_n(how))}
 
 
 def _claim(better: str, than: str, by: str, cells: Mapping[str, Scores], truth: Truth, how: Mapping) -> dict[str, Any]:
     """The paired difference in weighted tau and in regret@1, over tasks and in each."""
     tasks = {task: (truth[task], column[better]["scores"], column[than]["scores"]) for task, column in cells.items()}
-    found = {measure: difference(list(tasks.values()), measure, **_n(how)) for measure in MEASURES}
-    by_task = {task: _numbers(difference([one], **_n(how))) for task, one in tasks.items()}
+    differences = {measure: difference(list(tasks.values()), measure, **_n(how)) for measure in MEASURES}
+    by_task = {task: _numbers(difference([task_scores], **_n(how))) for task, task_scores in tasks.items()}
     return {
         "metric": better,
         "against": than,
         "claimed_by": by,
-        "difference": {measure: _numbers(one) for measure, one in found.items()},
+        "difference": {measure: _numbers(estimate) for measure, estimate in differences.items()},
         "by_task": by_task,
-        "verdict": verdict(found[TAU]),
+        "verdict": verdict(differences[TAU]),
     }
 
 
@@ -117,7 +117,7 @@ def _ceiling(seeds: Mapping[str, Mapping[str, list[float]]], how: Mapping[str, i
     columns = [column for column in seeds.values() if column]
     if not columns or any(len(values) < 2 for column in columns for values in column.values()):
         return None
-    tasks = [tuple(_means(column, part) for part in (slice(1, None), slice(1))) for column in columns]
+    tasks = [tuple(_means(column, chosen) for chosen in (slice(1, None), slice(1))) for column in columns]
     return {measure: _numbers(over_tasks(tasks, measure, **_n(how))) for measure in MEASURES}
 
 
@@ -132,7 +132,8 @@ def _reliability(seeds: Mapping[str, Mapping[str, list[float]]], how: Mapping[st
         return None
     mean = {name: _numbers(over_tasks(list(tasks.values()), name, **_n(how))) for name in RELIABLE}
     by_task = {
-        task: {name: _numbers(over_tasks([one], name, **_n(how))) for name in RELIABLE} for task, one in tasks.items()
+        task: {name: _numbers(over_tasks([halves], name, **_n(how))) for name in RELIABLE}
+        for task, halves in tasks.items()
     }
     return {"mean": mean, "tasks": by_task}
 

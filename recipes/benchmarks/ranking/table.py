@@ -34,7 +34,9 @@ def table(found: Mapping[str, Any], as_markdown: bool = False) -> str:
 def _truth_itself(found: Mapping[str, Any]) -> str:
     """Lines on the truth: its reliability, in the mean and by task, and what it cost."""
     mean, tasks = found["reliability"]["mean"], found["reliability"]["tasks"]
-    by_task = ", ".join(f"{task} {_value(one[TAU])} and {_value(one['Pearson'])}" for task, one in tasks.items())
+    by_task = ", ".join(
+        f"{task} {_value(measures[TAU])} and {_value(measures['Pearson'])}" for task, measures in tasks.items()
+    )
     lines = [
         "The truth, one half of each model's seeds against the other half: weighted tau "
         f"{_cell(mean[TAU])}, Pearson {_cell(mean['Pearson'])}; {by_task}."
@@ -82,24 +84,24 @@ def _claims(found: Mapping[str, Any], tasks: Sequence[str]) -> list[list[str]]:
     rows = []
     for claim in found["claims"]:
         by_task = claim["by_task"]
-        higher = sum(1 for one in by_task.values() if one and one["value"] > 0)
+        higher = sum(1 for difference in by_task.values() if difference and difference["value"] > 0)
         values = [_value(by_task.get(task), sign="+") for task in tasks]
         row = [claim["metric"], claim["against"], claim["claimed_by"], _cell(claim["difference"][TAU], sign="+")]
         rows.append([*row, *values, f"{higher} of {len(by_task)}", claim["verdict"]])
     return rows
 
 
-def _value(one: Mapping[str, Any] | None, sign: str = "") -> str:
-    return "-" if one is None else f"{one['value']:{sign}.2f}"
+def _value(measure: Mapping[str, Any] | None, sign: str = "") -> str:
+    return "-" if measure is None else f"{measure['value']:{sign}.2f}"
 
 
-def _cell(one: Mapping[str, Any] | None, scale: float = 1, sign: str = "") -> str:
+def _cell(measure: Mapping[str, Any] | None, scale: float = 1, sign: str = "") -> str:
     """Format a value with its interval."""
-    if one is None:
+    if measure is None:
         return "-"
     digits = 1 if scale == 100 else 2
-    value = f"{scale * one['value']:{sign}.{digits}f}"
-    if one["interval"] is None:
+    value = f"{scale * measure['value']:{sign}.{digits}f}"
+    if measure["interval"] is None:
         return value
-    low, high = (f"{scale * bound:.{digits}f}" for bound in one["interval"])
+    low, high = (f"{scale * bound:.{digits}f}" for bound in measure["interval"])
     return f"{value} ({low} to {high})"

@@ -46,7 +46,7 @@ def main() -> None:
     parser = cli.parser(__doc__)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    made = {name: arrays_of(part) for name, part in TASKS.items()}
+    made = {name: arrays_of(spec) for name, spec in TASKS.items()}
     for name, arrays in {**made, SCENES: scenes()}.items():
         path = folder / f"{name}.npz"
         with write_whole(path) as partial, partial.open("wb") as file:
@@ -55,19 +55,19 @@ def main() -> None:
         print(f"{path}: {len(arrays['classes'])} classes, {counts['train']} training and {counts['test']} test images")
 
 
-def arrays_of(part: Part) -> dict[str, np.ndarray]:
+def arrays_of(spec: Part) -> dict[str, np.ndarray]:
     """The images and labels of both splits, and the names of the classes, in the set's order."""
-    opened = [open_images(part.data, split=split) for split in part.pool or BOTH]
+    opened = [open_images(spec.data, split=split) for split in spec.pool or BOTH]
     names = list(opened[0].classes)
     pixels, labels = [images.pixels for images in opened], [images.labels for images in opened]
-    if part.pool is not None:
-        whole, own = np.concatenate(pixels), np.concatenate(labels)
-        first = np.concatenate([np.flatnonzero(own == label)[: part.train] for label in range(len(names))])
-        is_first = np.isin(np.arange(len(own)), first)
-        pixels, labels = [whole[is_first], whole[~is_first]], [own[is_first], own[~is_first]]
-    chosen = _chosen(part, names, labels[0])
+    if spec.pool is not None:
+        whole, all_labels = np.concatenate(pixels), np.concatenate(labels)
+        first = np.concatenate([np.flatnonzero(all_labels == label)[: spec.train] for label in range(len(names))])
+        is_first = np.isin(np.arange(len(all_labels)), first)
+        pixels, labels = [whole[is_first], whole[~is_first]], [all_labels[is_first], all_labels[~is_first]]
+    chosen = _chosen(spec, names, labels[0])
     arrays = {"classes": np.array([names[label] for label in chosen])}
-    for split, most, x, y in zip(BOTH, (part.train, part.test), pixels, labels, strict=True):
+    for split, most, x, y in zip(BOTH, (spec.train, spec.test), pixels, labels, strict=True):
         rows = np.concatenate([np.flatnonzero(y == label)[:most] for label in chosen])
         arrays[f"x_{split}"] = x[rows]
         arrays[f"y_{split}"] = np.searchsorted(chosen, y[rows])
@@ -87,9 +87,9 @@ def scenes() -> dict[str, np.ndarray]:
     return arrays
 
 
-def _chosen(part: Part, names: Sequence[str], labels: np.ndarray) -> np.ndarray:
+def _chosen(spec: Part, names: Sequence[str], labels: np.ndarray) -> np.ndarray:
     """Labels of the part's classes, ascending."""
-    if isinstance(part.classes, int):
+    if isinstance(spec.classes, int):
         counts = np.bincount(labels, minlength=len(names))
-        return np.sort(np.argsort(-counts, kind="stable")[: part.classes])
-    return np.sort([names.index(name) for name in part.classes])
+        return np.sort(np.argsort(-counts, kind="stable")[: spec.classes])
+    return np.sort([names.index(name) for name in spec.classes])

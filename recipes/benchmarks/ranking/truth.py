@@ -18,7 +18,7 @@ RECORDS = FOLDER / "ranking" / "results" / "truth.jsonl.gz"  # of all runs of fi
 FEWEST = 3  # smallest number of models with ground truth for a task
 
 
-def measured(folders: Sequence[Path]) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_measured(folders: Sequence[Path]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read truth.json of each folder, and truth_details.json if it exists: {task: truth}, {settings, results} by task.
 
     Raises UserError for a task that is in two of them.
@@ -27,21 +27,21 @@ def measured(folders: Sequence[Path]) -> tuple[dict[str, Any], dict[str, Any]]:
     details: dict[str, Any] = {"settings": {}, "results": {}}
     for folder in folders:
         file = folder / TRUTH if folder.is_dir() else folder
-        found = read_truth(file)
-        if not all(isinstance(column, dict) for column in found.values()):
+        accuracies = read_truth(file)
+        if not all(isinstance(column, dict) for column in accuracies.values()):
             raise UserError(f"{file} must be {{data: {{model: accuracy}}}}")
-        twice = [task for task in found if task in truth]
+        twice = [task for task in accuracies if task in truth]
         if twice:
             raise UserError(f"--truth: {twice[0]} is measured in two of the folders")
         beside = file.with_name(DETAILS)
-        own = json.loads(beside.read_text()) if beside.is_file() else {}
-        truth |= found
-        details["settings"] |= {titled(task): own["settings"] for task in found if "settings" in own}
-        details["results"] |= {titled(task): column for task, column in own.get("results", {}).items()}
+        recorded = json.loads(beside.read_text()) if beside.is_file() else {}
+        truth |= accuracies
+        details["settings"] |= {task_title(task): recorded["settings"] for task in accuracies if "settings" in recorded}
+        details["results"] |= {task_title(task): column for task, column in recorded.get("results", {}).items()}
     return truth, details
 
 
-def titled(task: str) -> str:
+def task_title(task: str) -> str:
     """The task in the tables: the name of a file without its folder, else as written."""
     return Path(task).stem if task.endswith(".npz") else task
 
@@ -54,24 +54,26 @@ def runs_of(record: Mapping[str, Any], settings: Mapping[str, Any]) -> int:
 def usable(task: str, truth: Mapping[str, float], details: Mapping, models: Mapping[str, LoadedModel]) -> list[str]:
     """The models of a task with ground truth of their current weights. Raises UserError for fewer than three."""
     records = details.get("results", {}).get(task, {})
-    known = [name for name in models if name in truth]
-    stale = [name for name in known if name in records and records[name]["weights"] != models[name].digest]
+    measured = [name for name in models if name in truth]
+    stale = [name for name in measured if name in records and records[name]["weights"] != models[name].digest]
     if stale:
         raise UserError(f"{task}: the ground truth of {', '.join(stale)} is of other weights; measure it again")
-    if len(known) < FEWEST:
+    if len(measured) < FEWEST:
         raise UserError(
-            f"{task}: the ground truth has {len(known)} of the {len(models)} models, at least {FEWEST} are needed"
+            f"{task}: the ground truth has {len(measured)} of the {len(models)} models, at least {FEWEST} are needed"
         )
-    return known
+    return measured
 
 
 def seed_noise() -> float:
     """Standard deviation between seeds over sqrt(p (1 - p)): root mean square over models, mean over tasks."""
-    found: dict[str, dict[str, np.ndarray]] = {}
+    by_task: dict[str, dict[str, np.ndarray]] = {}
     with gzip.open(RECORDS, "rt") as file:
         for record in map(json.loads, file):
-            own = found.setdefault(titled(record["data"]), {})
-            if len(record["values"]) > len(own.get(record["model"], ())):  # of several records the one with most seeds
-                own[record["model"]] = np.array(record["values"])
-    shares = [[v.var(ddof=1) / (v.mean() * (1 - v.mean())) for v in own.values()] for own in found.values()]
-    return float(np.mean([np.mean(own) ** 0.5 for own in shares]))
+            by_model = by_task.setdefault(task_title(record["data"]), {})
+            if len(record["values"]) > len(
+                by_model.get(record["model"], ())
+            ):  # of several records the one with most seeds
+                by_model[record["model"]] = np.array(record["values"])
+    shares = [[v.var(ddof=1) / (v.mean() * (1 - v.mean())) for v in by_model.values()] for by_model in by_task.values()]
+    return float(np.mean([np.mean(variances) ** 0.5 for variances in shares]))

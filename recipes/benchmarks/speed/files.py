@@ -25,7 +25,7 @@ from sklearn.datasets import load_sample_images
 from torch import Tensor
 from torchvision.io import decode_image
 from torchvision.transforms import v2
-from turns import shown, take_turns
+from turns import format_times, take_turns
 
 from sslkit.data.loader import EpochRows
 from sslkit.data.sources.named import open_images
@@ -102,7 +102,7 @@ def torchvisions(paths: list[Path]) -> Callable[[int], list[Tensor]]:
 def speed(contenders: dict[str, Callable[[], object]], repeats: int) -> dict[str, dict[str, float]]:
     """Images per CPU second of each, and the ratio of each to lightly's in the same repeat."""
     times = take_turns(contenders, repeats, clock=time.process_time)
-    rates = {name: [COUNT / seconds for seconds in found] for name, found in times.items()}
+    rates = {name: [COUNT / seconds for seconds in samples] for name, samples in times.items()}
     ratios = {k: [a / b for a, b in zip(v, rates["lightly"], strict=True)] for k, v in rates.items()}
     return {
         k: {"median": median(v), "min": min(v), "max": max(v), "over_lightly": median(ratios[k])}
@@ -122,7 +122,7 @@ def energy(view: Tensor) -> Tensor:
 def detail(folder: Path, paths: list[Path], epochs: int) -> dict[str, float]:
     """Energy of each way over that of torchvision's crops."""
     ways = {"full": full(folder, PLAIN), "fast": fast(folder, PLAIN)}
-    found = {name: torch.cat([energy(v) for step in range(epochs) for v in way(step)]) for name, way in ways.items()}
+    energies = {name: torch.cat([energy(v) for step in range(epochs) for v in way(step)]) for name, way in ways.items()}
     images = [decode_image(str(path)) / 255 for path in paths]
     crops = [
         v2.functional.resized_crop(image, *box, [SIDE, SIDE], antialias=True)
@@ -131,10 +131,10 @@ def detail(folder: Path, paths: list[Path], epochs: int) -> dict[str, float]:
         for box in draw_boxes(PLAIN.views, 0, step, row, HEIGHT, WIDTH).int().tolist()
     ]
     reference = torch.cat([energy(crop[None]) for crop in crops]).mean()
-    return {name: float(values.mean() / reference) for name, values in found.items()}
+    return {name: float(values.mean() / reference) for name, values in energies.items()}
 
 
-def counted(make: Callable[[int], object]) -> Callable[[], object]:
+def by_epoch(make: Callable[[int], object]) -> Callable[[], object]:
     """Each call makes the views of another epoch."""
     steps = itertools.count()
     return lambda: make(next(steps))
@@ -144,7 +144,7 @@ def main() -> None:
     parser = cli.parser(__doc__)
     parser.add_argument("--repeats", type=int, default=7, help="measured repeats, which alternate")
     parser.add_argument("--epochs", type=int, default=4, help="times that each file is cropped to measure the detail")
-    given = parser.parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     with TemporaryDirectory() as folder:
         paths = write_files(Path(folder))
@@ -154,10 +154,10 @@ def main() -> None:
             "lightly": lightlys(paths),
             "torchvision v2": torchvisions(paths),
         }
-        rates = speed({name: counted(make) for name, make in contenders.items()}, given.repeats)
-        energies = detail(Path(folder), paths, given.epochs)
+        rates = speed({name: by_epoch(make) for name, make in contenders.items()}, args.repeats)
+        energies = detail(Path(folder), paths, args.epochs)
     for name, row in rates.items():
-        print(f"{name:24}{shown(row, 0):>24} images per CPU second{row['over_lightly']:8.2f} x lightly")
+        print(f"{name:24}{format_times(row, 0):>24} images per CPU second{row['over_lightly']:8.2f} x lightly")
     for name, value in energies.items():
         print(f"detail={name:24}{value:8.3f} of torchvision's energy above half of Nyquist's frequency")
     write(path_of("speed/files"), {**about(), "threads": 1, "images_per_cpu_second": rates, "energy": energies})

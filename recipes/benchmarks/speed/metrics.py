@@ -13,7 +13,7 @@ import cli
 import numpy as np
 import torch
 from results import keep
-from turns import shown, summary, take_turns
+from turns import format_times, summary, take_turns
 
 from sslkit.cli.process import keep_freed_memory
 
@@ -41,7 +41,7 @@ def main() -> None:
     for told, names in cases.items():
         times = take_turns({told: lambda names=names: together(made, names)}, REPEATS)
         keep(name_of_results, told, summary(times[told]))
-        print(f"{told:<32} {shown(summary(times[told]))} s", flush=True)
+        print(f"{told:<32} {format_times(summary(times[told]))} s", flush=True)
 
 
 def arrays(n: int, d: int, c: int) -> dict[str, np.ndarray]:

@@ -20,7 +20,7 @@ from lightly.transforms.byol_transform import BYOLView1Transform, BYOLView2Trans
 from PIL import Image
 from results import about, path_of, write
 from sklearn.datasets import load_sample_images
-from turns import shown
+from turns import format_times
 
 import sslkit.data.embedded
 from sslkit.data.views.augmentation import augment, view_generator
@@ -107,8 +107,8 @@ def measure(case: Case, repeats: int, seconds: float) -> dict[str, object]:
             if repeat:  # the first is a warm-up
                 rates[name].append(speed)
     ratios = [a / b for a, b in zip(rates["sslkit"], rates["lightly"], strict=True)]
-    found = {name: extremes(values) for name, values in rates.items()}
-    return {"case": case.name, "batch": len(case.images), "images_per_second": found, "ratio": extremes(ratios)}
+    per_second = {name: extremes(values) for name, values in rates.items()}
+    return {"case": case.name, "batch": len(case.images), "images_per_second": per_second, "ratio": extremes(ratios)}
 
 
 def extremes(values: list[float]) -> dict[str, float]:
@@ -119,12 +119,12 @@ def main() -> None:
     parser = cli.parser(__doc__)
     parser.add_argument("--repeats", type=int, default=7, help="measured repeats of each case, which alternate")
     parser.add_argument("--seconds", type=float, default=0.5, help="shortest time of one repeat")
-    given = parser.parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     print(f"{'source images per second':52}{'sslkit':>24}{'lightly':>24}{'ratio':>20}")
     rows = []
     for case in cases():
-        rows.append(row := measure(case, given.repeats, given.seconds))
-        a, b = (shown(numbers, 0) for numbers in row["images_per_second"].values())
-        print(f"{case.name:52}{a:>24}{b:>24}{shown(row['ratio'], 1):>20}")
+        rows.append(row := measure(case, args.repeats, args.seconds))
+        a, b = (format_times(numbers, 0) for numbers in row["images_per_second"].values())
+        print(f"{case.name:52}{a:>24}{b:>24}{format_times(row['ratio'], 1):>20}")
     write(path_of("speed/views"), {**about(), "threads": 1, "results": rows})
