@@ -138,10 +138,10 @@ def parsed(command: str, monkeypatch) -> dict:
     from omegaconf import OmegaConf
 
     monkeypatch.syspath_prepend(str(RECIPES))
-    quoted = importlib.import_module("sslkit.cli.words").quoted
+    quote_value = importlib.import_module("sslkit.cli.words").quote_value
     program, recipe, *words = shlex.split(command, comments=True)
     assert (program, recipe) == ("python", "recipes/action_eval.py")
-    found = OverridesParser.create().parse_overrides([quoted(word) for word in words])
+    found = OverridesParser.create().parse_overrides([quote_value(word) for word in words])
     return {one.key_or_group: OmegaConf.to_container(OmegaConf.create([one.value()]))[0] for one in found}
 
 
