@@ -38,7 +38,7 @@ from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.device import autocast
 from sslkit.runtime.distributed import rank, world_size
-from sslkit.runtime.kept_arrays import computed_in_blocks
+from sslkit.runtime.kept_arrays import compute_in_blocks
 from sslkit.runtime.waiting import Others, from_first, together
 from sslkit.terminal.say import printable
 
@@ -169,7 +169,7 @@ def _extract(job: _Job, cache: Path, key: str) -> dict[str, Any]:
         _write(job, blocks, folder, "".join(doubts))
 
     store = features_store(cache / key)
-    arrays = computed_in_blocks(store, len(job.split), job.runtime.batch_size, fill, write)
+    arrays = compute_in_blocks(store, len(job.split), job.runtime.batch_size, fill, write)
     if rank() == 0 and not doubts:  # it is kept with the features, so that cached ones say it, too
         contradicted.warn(job.model, arrays.get("doubt", ""))
     return arrays

@@ -28,7 +28,7 @@ from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 from sslkit.options.settings import overlaid, setting
 from sslkit.runtime.callers import public
-from sslkit.runtime.device import seeded
+from sslkit.runtime.device import use_seed
 from sslkit.terminal import say
 from sslkit.zoo import exporting
 from sslkit.zoo.entry import CARD, ZooEntry
@@ -294,7 +294,7 @@ def _of_random(
     name, seed = word.name, word.file
     if seed and not seed.isdigit():
         raise UserError(f"model {text}: the seed {seed!r} must be a whole number, random:NAME:SEED")
-    with seeded(int(seed or 0)):
+    with use_seed(int(seed or 0)):
         if Path(name).expanduser().is_dir():
             return _of_untrained(ZooEntry.load(_entry_folder(name)), seed, image_size, in_chans, trust)
         return _load(backbones.build(name, image_size=image_size or 224, in_chans=in_chans or 3), text)

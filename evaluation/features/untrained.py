@@ -10,7 +10,7 @@ from evaluation.features.pooling import LayerPooling, TokenPooling
 from sslkit import backbones
 from sslkit.backbones.words import is_untrained
 from sslkit.errors import UserError
-from sslkit.runtime.device import seeded
+from sslkit.runtime.device import use_seed
 
 
 def with_random_weights(model: LoadedModel, seed: int = 0) -> LoadedModel | None:
@@ -18,7 +18,7 @@ def with_random_weights(model: LoadedModel, seed: int = 0) -> LoadedModel | None
 
     Zoo entries without code of their own and timm's networks can be built; a given module and another pooling cannot.
     """
-    with seeded(seed):
+    with use_seed(seed):
         net = _network(model)
     if net is None:
         return None

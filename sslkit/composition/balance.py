@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sslkit.embeddings import wide
 from sslkit.regularizers.base import Regularizer
 from sslkit.runtime import distributed
-from sslkit.runtime.device import Late, moved
+from sslkit.runtime.device import Late, to_device_of
 from sslkit.runtime.hardware import statistics_kept
 from sslkit.terminal import say
 
@@ -76,7 +76,7 @@ class Shares:
         """
         self.watched = {}
         for logs in self.logs.values():
-            logs.share, logs.balanced = moved(logs.share, objective), moved(logs.balanced, objective)
+            logs.share, logs.balanced = to_device_of(logs.share, objective), to_device_of(logs.balanced, objective)
         device = objective.device.type
         is_fp16 = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) is torch.float16
         scale = HALF_SCALE if is_fp16 else 1.0

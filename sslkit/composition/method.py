@@ -21,7 +21,7 @@ from sslkit.options.members import check_parts, key, parse
 from sslkit.options.settings import Limits, as_plain, fits
 from sslkit.regularizers.base import Regularizer
 from sslkit.runtime import distributed
-from sslkit.runtime.device import seeded
+from sslkit.runtime.device import use_seed
 from sslkit.terminal import say
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ def method(
     if backbone == "auto":
         backbone = backbones.default(kinds["objective"].families[0], image_size, frames)
     # The weights depend only on the seed, and the caller's random state is unchanged.
-    with seeded(seed):
+    with use_seed(seed):
         body = backbones.build(backbone, image_size=image_size, in_chans=in_chans, frames=frames)
         if body.doubt:
             say.warn(f"backbone {body.recipe.name}: {body.doubt}", stacklevel=2)

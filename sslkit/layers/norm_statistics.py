@@ -6,7 +6,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from sslkit.embeddings import own_rows
 from sslkit.runtime import distributed
-from sslkit.runtime.device import moved
+from sslkit.runtime.device import to_device_of
 
 
 def encode(network: nn.Module, images: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -29,6 +29,6 @@ def encode_shuffled(network: nn.Module, images: Tensor, generator: torch.Generat
     if generator is None:
         raise ValueError("shuffled batch norm: every rank must draw one permutation, from a generator in one state")
     everything = distributed.gather(images)
-    order = moved(torch.randperm(len(everything), generator=generator), images)
+    order = to_device_of(torch.randperm(len(everything), generator=generator), images)
     features = distributed.gather(network(everything[own_rows(order, 0)]))
     return features[own_rows(order.argsort(), 0)]

@@ -15,7 +15,7 @@ from sslkit.numerics import schedules
 from sslkit.objectives.base import Hidden, Objective
 from sslkit.options.ranges import Depth, PartialShare, Share, Size, Weight, Width
 from sslkit.runtime import draws
-from sslkit.runtime.device import moved
+from sslkit.runtime.device import to_device_of
 
 NOISE = 0.01  # standard deviation of what stands for a hidden patch in the decoder
 
@@ -97,7 +97,7 @@ class Data2Vec(Objective):
         """views: one tensor (N, C, H, W). One forward of the student on all visible parts, one of the teacher."""
         (images,) = views
         net = self.backbone.net
-        orders = moved(self.draw(len(images), generator), images)
+        orders = to_device_of(self.draw(len(images), generator), images)
         visible, hidden = orders.tensor_split([self.visible], dim=-1)
         shape = self.masks, orders.shape[-1], net.embed_dim
         noise = NOISE * draws.normal(shape, draws.new_key(generator), images.device)

@@ -106,7 +106,7 @@ class DINOv2(IBOT):
         low, high = self.mask_share
         rows, total = draws.own_rows(n), n * distributed.world_size()
         masked = int(total * self.mask_probability)
-        stratum = torch.from_numpy(draws.shuffled(np.array(rows), total, draws.new_key(generator)))
+        stratum = torch.from_numpy(draws.shuffle(np.array(rows), total, draws.new_key(generator)))
         share = low + (high - low) * (stratum + draws.uniform(rows, (), generator)) / max(masked, 1)
         return torch.where(stratum < masked, share, 0.0)
 

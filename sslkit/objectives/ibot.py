@@ -17,7 +17,7 @@ from sslkit.objectives.base import Hidden
 from sslkit.objectives.dino import DINO
 from sslkit.options.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width
 from sslkit.runtime import distributed, draws
-from sslkit.runtime.device import moved
+from sslkit.runtime.device import to_device_of
 
 _VIEW = View(scale=(0.25, 1.0), brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1)
 
@@ -109,7 +109,7 @@ class IBOT(DINO):
         full = torch.cat(list(views[:v]))
         drawn = torch.cat([self.draw_mask(len(views[0]), generator) for _ in range(v)])
         chosen, weight = number_masked(drawn, full)
-        mask = moved(drawn, full)
+        mask = to_device_of(drawn, full)
         net = self.backbone.net
         tokens = masked_vit.encode_masked(net, full, mask, self.mask_token)
         h = torch.cat([net.forward_head(tokens), *(self.backbone(pixels) for pixels in each_resolution(views[v:]))])
@@ -202,7 +202,7 @@ def number_masked(mask: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
     """
     chosen = mask.flatten().nonzero()[:, 0]
     each = 1 / (mask.sum(1).clamp(min=1) * len(mask))
-    return moved(chosen, like), moved(each[chosen // mask.shape[1]], like)
+    return to_device_of(chosen, like), to_device_of(each[chosen // mask.shape[1]], like)
 
 
 def check_grid(name: str, backbone: nn.Module) -> None:

@@ -13,7 +13,7 @@ from sslkit.layers import masked_vit, masks, teacher
 from sslkit.numerics import schedules
 from sslkit.objectives.base import Hidden, Objective
 from sslkit.options.ranges import Count, Depth, Share, Width
-from sslkit.runtime.device import moved
+from sslkit.runtime.device import to_device_of
 
 
 class IJEPA(Objective):
@@ -83,7 +83,7 @@ class IJEPA(Objective):
     def embed(self, views: Sequence[Tensor], index: Tensor, generator: torch.Generator | None = None) -> Tokens:
         """views: one tensor (N, C, H, W). One forward of the student on the contexts, one of the teacher."""
         (images,) = views
-        context, blocks = (moved(x, images) for x in self.draw(len(images), generator))
+        context, blocks = (to_device_of(x, images) for x in self.draw(len(images), generator))
         net = self.backbone.net
         tokens = masked_vit.encode(net, images, context[None])
         normed = net.fc_norm(tokens).repeat_interleave(self.targets, dim=0)  # (N B, prefix + K, F)

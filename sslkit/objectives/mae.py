@@ -11,7 +11,7 @@ from sslkit.errors import UserError
 from sslkit.layers import masked_vit, masks
 from sslkit.objectives.base import Hidden, Objective
 from sslkit.options.ranges import Depth, Share, Width
-from sslkit.runtime.device import moved
+from sslkit.runtime.device import to_device_of
 
 
 class MAE(Objective):
@@ -81,7 +81,7 @@ class MAE(Objective):
         """views: one tensor (N, C, H, W). One forward of the encoder over all visible sets, one of the decoder."""
         (images,) = views
         orders = masks.draw_orders(len(images), self.backbone.net.patch_embed.num_patches, generator)
-        visible, hidden = masks.split_orders(moved(orders, images), self.sets, self.visible)
+        visible, hidden = masks.split_orders(to_device_of(orders, images), self.sets, self.visible)
         tokens = masked_vit.encode(self.backbone.net, images, visible)
         pooled = masked_vit.mean_of_patches(self.backbone.net, tokens)
         # fc_norm is the last norm of a network that pools before it, and the identity in others.

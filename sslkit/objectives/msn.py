@@ -16,7 +16,7 @@ from sslkit.layers.prototypes import Crops, check_options, prediction_head, sink
 from sslkit.layers.similarities import log_sum_exp, product, total_of_blocks
 from sslkit.objectives.base import Hidden, WithTeacher
 from sslkit.options.ranges import Count, PartialShare, Prototypes, Share, Temperature, Weight, Width
-from sslkit.runtime.device import moved
+from sslkit.runtime.device import to_device_of
 
 _VIEW = View(scale=(0.3, 1.0), brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)
 
@@ -76,7 +76,7 @@ class MSN(WithTeacher):
         whole, anchor, *local = views
         net = self.backbone.net
         orders = masks.draw_orders(len(anchor), net.patch_embed.num_patches, generator)
-        visible = moved(orders[None, :, : self.visible], anchor)
+        visible = to_device_of(orders[None, :, : self.visible], anchor)
         masked = net.forward_head(masked_vit.encode(net, anchor, visible))
         h = torch.cat([masked, *(self.backbone(pixels) for pixels in each_resolution(local))])
         with teacher.inference(self.teacher):

@@ -15,7 +15,7 @@ from sslkit.layers.prototypes import Crops, embed_crops
 from sslkit.objectives.base import WithTeacher, check_above_zero
 from sslkit.options.ranges import Rows, Share, Temperature, Weight, Width
 from sslkit.runtime import distributed, draws
-from sslkit.runtime.device import moved
+from sslkit.runtime.device import to_device_of
 
 _LOCAL: View = replace(BYOL.views[1], scale=(0.05, 0.14), size=96)
 
@@ -85,7 +85,7 @@ class ReLICv2(WithTeacher):
         e = embed_crops(self.backbone, self.projector, views, full, index)
         with teacher.inference(self.teacher):
             (target,) = stack(full, self.teacher(torch.cat(list(views[:full]))))
-        drawn = moved(draw_others(len(index), self.negatives, generator), index)
+        drawn = to_device_of(draw_others(len(index), self.negatives, generator), index)
         return Contrasted(z=e.z, h=e.h, target=target, index=index, local=e.local, negatives=drawn)
 
     def align(self, e: Contrasted) -> Tensor:
@@ -121,7 +121,7 @@ def draw_others(n: int, most: int, generator: torch.Generator | None) -> Tensor:
     """
     world = distributed.world_size()
     images, key = n * world, draws.new_key(generator)
-    position = draws.shuffled(np.array(draws.own_rows(n)), images, key)
+    position = draws.shuffle(np.array(draws.own_rows(n)), images, key)
     following = np.arange(1, 1 + min(most, images - 1))
-    others = torch.from_numpy(draws.shuffled((position[:, None] + following) % images, images, key, back=True))
+    others = torch.from_numpy(draws.shuffle((position[:, None] + following) % images, images, key, back=True))
     return others % world * n + others // world  # image i of the batch is row i // world of rank i % world

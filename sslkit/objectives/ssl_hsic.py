@@ -13,7 +13,7 @@ from sslkit.layers.heads import mlp
 from sslkit.objectives.base import WithTeacher
 from sslkit.options.ranges import Share, Weight, Width
 from sslkit.runtime import distributed
-from sslkit.runtime.device import moved
+from sslkit.runtime.device import to_device_of
 
 SAMPLE = 256  # images whose distances fit the kernel's width
 RATE, DECAYS = 3e-4, (0.9, 0.999)  # of Adam for the kernel's width, as in the authors' code
@@ -100,7 +100,7 @@ class SSLHSIC(WithTeacher):
         """Embed as with any teacher, and draw the features of this step."""
         e = super().embed(views, index)
         drawn = draw_frequencies(self.features, self.dim, generator)
-        frequencies, phases = (moved(x.to(e.z.dtype), e.z) for x in drawn)
+        frequencies, phases = (to_device_of(x.to(e.z.dtype), e.z) for x in drawn)
         return Drawn(**vars(e), frequencies=frequencies, phases=phases)
 
     def align(self, e: Drawn) -> Tensor:

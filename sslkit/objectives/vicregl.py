@@ -16,7 +16,7 @@ from sslkit.layers.heads import mlp
 from sslkit.objectives.base import Objective
 from sslkit.objectives.vicreg import covariance, invariance, variance
 from sslkit.options.ranges import Rows, Share, Weight, Width
-from sslkit.runtime.device import moved
+from sslkit.runtime.device import to_device_of
 
 
 @dataclass
@@ -130,7 +130,7 @@ class VICRegL(Objective):
         cells = maps.flatten(2).mT  # (V N, P, F)
         local = self.local_projector(cells.flatten(0, 1)).unflatten(0, cells.shape[:2])
         z, h, local = stack(len(views), self.projector(h), h, local)
-        places = cell_centres(moved(views.boxes.to(local.dtype), local), *maps.shape[-2:])
+        places = cell_centres(to_device_of(views.boxes.to(local.dtype), local), *maps.shape[-2:])
         with torch.autocast(local.device.type, enabled=False):
             matches = match(local, places, max(self.num_matches))
         return Local(z=z, h=h, target=None, index=index, local=local, places=places, matches=matches)

@@ -14,7 +14,7 @@ from sslkit.layers.heads import mlp
 from sslkit.objectives.base import Objective
 from sslkit.options.ranges import Depth, PartialShare, Rows, Width
 from sslkit.runtime import distributed
-from sslkit.runtime.device import moved
+from sslkit.runtime.device import to_device_of
 
 _VIEW = View(scale=(0.2, 1.0), grayscale=0.1)
 
@@ -112,7 +112,7 @@ class WMSE(Objective):
         e = super().embed(views, index)
         n = e.z.shape[1] * distributed.world_size()
         order = torch.stack([torch.randperm(n, generator=generator) for _ in range(self.whitening_iters)])
-        return Shuffled(z=e.z, h=e.h, target=None, index=index, order=moved(order, e.z))
+        return Shuffled(z=e.z, h=e.h, target=None, index=index, order=to_device_of(order, e.z))
 
     def align(self, e: Shuffled) -> Tensor:
         """The squared distance of two views of an image, whitened and normalised: 2 - 2 cos (section 3)."""

@@ -20,7 +20,7 @@ from sslkit.priors.base import Prior
 from sslkit.priors.features import FilePrior, check_varied
 from sslkit.priors.pca import PcaPrior
 from sslkit.runtime.distributed import rank, world_size
-from sslkit.runtime.kept_arrays import stored
+from sslkit.runtime.kept_arrays import load_or_compute
 from sslkit.runtime.waiting import from_first, together
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _tabulate(prior: Prior, dataset: "Images", cache: Path | None, device: torch
         same_data.confirm(dataset)
         yield from _batches(prior, dataset, device, parts)
 
-    return stored(path, len(dataset), compute, what=what, unit=unit)
+    return load_or_compute(path, len(dataset), compute, what=what, unit=unit)
 
 
 def fit(prior: PcaPrior, dataset: "Images", *, cache: Path | None) -> None:
@@ -114,7 +114,7 @@ def fit(prior: PcaPrior, dataset: "Images", *, cache: Path | None) -> None:
     rows = evenly(len(dataset), prior.most_images)
     fitted_to = from_first("the content of the fitted images", lambda: _digest(dataset, rows))
     path = Path(cache) / f"fit-{key_of(prior.identity, fitted_to)}.npy"
-    prior.restore(stored(path, None, fit_prior, what=what), dataset.channels)
+    prior.restore(load_or_compute(path, None, fit_prior, what=what), dataset.channels)
 
 
 def _digest(dataset: "Images", rows: Sequence[int]) -> str:

@@ -17,8 +17,8 @@ from sslkit.priors._features import FeatureTable, features_of, fit, some_feature
 from sslkit.priors.base import NetworkPrior
 from sslkit.priors.features import FilePrior
 from sslkit.priors.self import SelfPrior, slow_features
-from sslkit.runtime.device import moved
-from sslkit.runtime.kept_arrays import stored
+from sslkit.runtime.device import to_device_of
+from sslkit.runtime.kept_arrays import load_or_compute
 from sslkit.runtime.waiting import from_first
 from sslkit.terminal import say
 
@@ -160,7 +160,7 @@ class PriorTargets(nn.Module):
         about = key_of(self.prior.array) if self.of_file else self.prior.identity
         digest = from_first("the content of the images", lambda: dataset.digest)
         key = key_of("whitening", VERSION, self.components, about, digest)
-        return np.array(stored(Path(cache) / f"whitening-{key}.npy", None, compute, what=what))
+        return np.array(load_or_compute(Path(cache) / f"whitening-{key}.npy", None, compute, what=what))
 
     def _projection(self, features: Tensor) -> Tensor:
         """(A, K) for features (N, A): the first columns of the identity, or random ones if there are more features."""
@@ -175,7 +175,7 @@ class PriorTargets(nn.Module):
             return torch.eye(width, self.components, device=features.device, dtype=features.dtype)
         if self._drawn is None or len(self._drawn) != width:
             self._drawn = torch.randn(width, self.components, generator=torch.Generator().manual_seed(0)) / width**0.5
-        self._drawn = moved(self._drawn.to(features.dtype), features)
+        self._drawn = to_device_of(self._drawn.to(features.dtype), features)
         return self._drawn
 
     def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *others: object) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sslkit.priors.base import Prior, resize_and_crop, to_float
-from sslkit.runtime.device import moved, seeded
+from sslkit.runtime.device import to_device_of, use_seed
 from sslkit.terminal import say
 
 
@@ -46,7 +46,7 @@ class PcaPrior(Prior):
         x = self._pixels(to_float(images))
         self.mean = x.mean(0)
         rank = min(self.components, *x.shape)
-        with seeded(0, x.device):
+        with use_seed(0, x.device):
             # ten extra columns and four iterations make the randomised basis exact to 1e-3
             _, _, basis = torch.svd_lowrank(x - self.mean, min(rank + 10, *x.shape), niter=4)
         self.basis, self._placed = basis[:, :rank].contiguous(), None
@@ -75,7 +75,7 @@ class PcaPrior(Prior):
     def _beside(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and basis on the device and in the precision of x; a copy for each view would wait for a GPU."""
         if self._placed is None or self._placed[0].device != x.device or self._placed[0].dtype != x.dtype:
-            self._placed = moved(self.mean.to(x.dtype), x), moved(self.basis.to(x.dtype), x)
+            self._placed = to_device_of(self.mean.to(x.dtype), x), to_device_of(self.basis.to(x.dtype), x)
         return self._placed
 
     @property

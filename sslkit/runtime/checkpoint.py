@@ -186,5 +186,5 @@ def missing_parts(state: Any, required: Hooks) -> Iterator[str]:
     yield from (name for name, kind in KINDS.items() if not isinstance(held.get(name), kind))
     hooks = held.get("hooks") or {}
     for name, keys in required.items():
-        part = hooks.get(name) if isinstance(hooks.get(name), dict) else {}
-        yield from (f"{name}.{key}" for key in keys if key not in part)
+        hook = hooks.get(name) if isinstance(hooks.get(name), dict) else {}
+        yield from (f"{name}.{key}" for key in keys if key not in hook)

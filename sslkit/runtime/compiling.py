@@ -16,7 +16,7 @@ GRAPHS = "reduce-overhead"  # PyTorch's name of the mode with CUDA graphs, and o
 Function = Callable[..., Any]
 
 
-def compiled(function: Function, *, lengths_vary: bool = False, graphs: bool = False) -> Function:
+def compile_function(function: Function, *, lengths_vary: bool = False, graphs: bool = False) -> Function:
     """A function of tensors compiled for their shapes, once for all steps.
 
     lengths_vary: the tensors (..., T, F) have another number of tokens T in each step: code for any T is compiled,
@@ -42,7 +42,7 @@ class Compiled(Hook):
     Evaluations run on batches of other sizes, each of which would be compiled again. The names of tensors do not
     change, so that checkpoints with and without it are the same.
     parts: the modules in the loop's module, and the names of their functions. plain: whether a batch runs uncompiled.
-    lengths_vary, graphs: as for `compiled`.
+    lengths_vary, graphs: as for `compile_function`.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Compiled(Hook):
         if not self.functions:
             how = {"lengths_vary": self.lengths_vary, "graphs": self.graphs}
             self.functions = [
-                (owner, name, compiled(getattr(owner, name), **how))
+                (owner, name, compile_function(getattr(owner, name), **how))
                 for owner, name in dict.fromkeys(self.parts(loop.module))
             ]
         self._insert()

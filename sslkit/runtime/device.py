@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 
-def moved(x: Tensor, like: Tensor) -> Tensor:
+def to_device_of(x: Tensor, like: Tensor) -> Tensor:
     """Copy to the device of another tensor without waiting."""
     if x.device == like.device:
         return x
@@ -74,7 +74,7 @@ def generators_restored(device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
-def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
+def use_seed(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Draw from a seed on the CPU and on the device; afterwards the generators are as before. None: the CPU's alone."""
     device = device or torch.device("cpu")
     with generators_restored(device):

@@ -41,9 +41,9 @@ class _Gather(torch.autograd.Function):
     def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
         # each rank gets the sum of its own part, not of all: half of what an all-reduce sends
         parts = grad.unflatten(ctx.dim, (world_size(), ctx.length)).movedim(ctx.dim, 0)
-        own = grad.new_empty(parts.shape[1:])
-        _reduce_scatter(own, parts.flatten(0, 1).contiguous())
-        return own, None
+        share = grad.new_empty(parts.shape[1:])
+        _reduce_scatter(share, parts.flatten(0, 1).contiguous())
+        return share, None
 
 
 def gather(x: Tensor, dim: int = 0) -> Tensor:
@@ -107,7 +107,7 @@ def blocks_apart(module: nn.Module) -> list[nn.Module]:
 
     The last two of each stay with the rest: the shares of regularisers are measured at their weights.
     """
-    stacks = (getattr(part, "blocks", None) for part in module.modules())
+    stacks = (getattr(child, "blocks", None) for child in module.modules())
     return [block for blocks in stacks if isinstance(blocks, (nn.Sequential, nn.ModuleList)) for block in blocks[:-2]]
 
 
@@ -125,8 +125,8 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
         shape = [1, -1, *[1] * (x.dim() - 2)]
         wide = x if x.dtype is torch.float64 else x.float()
         # the size of the maps may differ between ranks, as in a detector
-        own = wide.new_full((1,), wide.numel() / wide.shape[1])
-        sums = sum_over_ranks(torch.cat([wide.sum(dims), own]))
+        rows_here = wide.new_full((1,), wide.numel() / wide.shape[1])
+        sums = sum_over_ranks(torch.cat([wide.sum(dims), rows_here]))
         count = sums[-1].detach()
         mean = sums[:-1] / count
         centred = wide - mean.view(shape)

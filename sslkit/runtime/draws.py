@@ -27,8 +27,8 @@ def words(rows: range, count: int, generator: torch.Generator | None) -> np.ndar
     """(len(rows), count) uint64, all values equally likely. rows: places of the images in the global batch."""
     key = np.array([[new_key(generator)]], np.uint64)
     start = np.arange(rows.start, rows.stop, rows.step, dtype=np.uint64)[:, None] * np.uint64(count)
-    place = np.arange(1, count + 1, dtype=np.uint64)[None] * _GAMMA
-    return _mixed(key + start * _GAMMA + place)
+    offset = np.arange(1, count + 1, dtype=np.uint64)[None] * _GAMMA
+    return _mix(key + start * _GAMMA + offset)
 
 
 def uniform(rows: range, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
@@ -40,7 +40,7 @@ def uniform(rows: range, shape: tuple[int, ...], generator: torch.Generator | No
     return torch.from_numpy(numbers).view(len(rows), *shape)
 
 
-def shuffled(rows: np.ndarray, total: int, key: int, *, back: bool = False) -> np.ndarray:
+def shuffle(rows: np.ndarray, total: int, key: int, *, back: bool = False) -> np.ndarray:
     """int64, the new places of these rows in a random order of 0, ..., total - 1. back: the rows at these places.
 
     A Feistel network permutes the numbers of an even number of bits; those that leave the range go on until they are
@@ -48,7 +48,7 @@ def shuffled(rows: np.ndarray, total: int, key: int, *, back: bool = False) -> n
     key: of `new_key`.
     """
     half = np.uint64(max((total - 1).bit_length() + 1, 2) // 2)
-    rounds = _mixed(np.arange(_ROUNDS, dtype=np.uint64)[:, None] * _GAMMA + np.array([[key]], np.uint64))
+    rounds = _mix(np.arange(_ROUNDS, dtype=np.uint64)[:, None] * _GAMMA + np.array([[key]], np.uint64))
     places = rows.astype(np.uint64).ravel()
     out = np.ones(len(places), bool)
     while out.any():
@@ -63,30 +63,30 @@ def normal(shape: tuple[int, ...], key: int, device: torch.device) -> Tensor:
     SplitMix64 in int64, whose products wrap as those of uint64 do; each of its numbers gives two by Box and Muller.
     """
     count = math.prod(shape)
-    z = torch.arange(1, -(-count // 2) + 1, device=device) * _signed(_GAMMA) + key
-    z = (z ^ _shifted(z, 30)) * _signed(_FIRST)
-    z = (z ^ _shifted(z, 27)) * _signed(_SECOND)
-    z = z ^ _shifted(z, 31)
-    radius = (_shifted(z, 40) + 0.5).mul(2**-24).log().mul(-2).sqrt()
+    z = torch.arange(1, -(-count // 2) + 1, device=device) * _to_signed(_GAMMA) + key
+    z = (z ^ _shift(z, 30)) * _to_signed(_FIRST)
+    z = (z ^ _shift(z, 27)) * _to_signed(_SECOND)
+    z = z ^ _shift(z, 31)
+    radius = (_shift(z, 40) + 0.5).mul(2**-24).log().mul(-2).sqrt()
     angle = (z & (2**24 - 1)).float().mul(2 * math.pi * 2**-24)
     return torch.cat([radius * angle.cos(), radius * angle.sin()])[:count].view(shape)
 
 
-def _signed(constant: np.uint64) -> int:
+def _to_signed(constant: np.uint64) -> int:
     return int(constant.astype(np.int64))
 
 
-def _shifted(z: Tensor, bits: int) -> Tensor:
+def _shift(z: Tensor, bits: int) -> Tensor:
     """Right by so many bits, zeros from the left."""
     return z >> bits & 2 ** (64 - bits) - 1
 
 
 def new_key(generator: torch.Generator | None) -> int:
-    """A key for `shuffled`, of 63 bits."""
+    """A key for `shuffle`, of 63 bits."""
     return torch.randint(2**63 - 1, (), generator=generator).item()
 
 
-def _mixed(z: np.ndarray) -> np.ndarray:
+def _mix(z: np.ndarray) -> np.ndarray:
     """SplitMix64's output function, in place."""
     shifted = z >> np.uint64(30)
     z ^= shifted
@@ -106,7 +106,7 @@ def _feistel(x: np.ndarray, rounds: np.ndarray, half: np.uint64, back: bool) -> 
     if back:
         left, right = right, left
     for key in rounds:
-        left, right = right, left ^ (_mixed(key + right * _GAMMA) & low)
+        left, right = right, left ^ (_mix(key + right * _GAMMA) & low)
     if back:
         left, right = right, left
     return left << half | right

@@ -147,23 +147,23 @@ def is_exhausted(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    return isinstance(error, RuntimeError) and any(part in str(error) for part in SAID)
+    return isinstance(error, RuntimeError) and any(phrase in str(error) for phrase in SAID)
 
 
 @contextmanager
-def explained(asked: Demand, folder: Path, loop: Loop) -> Iterator[None]:
+def explain_failures(asked: Demand, folder: Path, loop: Loop) -> Iterator[None]:
     """Turn an error that memory has run out, or that a loader's worker was killed, into a RunFailed; others pass."""
     try:
         yield
     except Exception as error:
         if isinstance(error, RuntimeError) and WORKER in str(error):
-            raise RunFailed(_killed(asked, folder)) from error
+            raise RunFailed(_line_of_kill(asked, folder)) from error
         if isinstance(error, UserError) or not is_exhausted(error):
             raise
         raise RunFailed(_line(str(error), asked, folder, loop)) from error
 
 
-def _killed(asked: Demand, folder: Path) -> str:
+def _line_of_kill(asked: Demand, folder: Path) -> str:
     return (
         f"a worker process of the loader was killed, mostly because memory or /dev/shm was full: lower workers "
         f"({asked.workers} now) or batch_size; {how_to_go_on(folder)}, "
@@ -172,7 +172,7 @@ def _killed(asked: Demand, folder: Path) -> str:
 
 
 def _line(said: str, asked: Demand, folder: Path, loop: Loop) -> str:
-    more, peak = _asked(said), _peak(loop)
+    more, peak = _bytes_asked(said), _peak(loop)
     where = f"epoch {loop.epoch + 1}, step {loop.step + 1}"
     of = [f"{_gib(more)} more asked for"] if more else []
     of += [_free(said, loop), f"{_gib(peak)} in use at the peak"]
@@ -189,7 +189,7 @@ def _line(said: str, asked: Demand, folder: Path, loop: Loop) -> str:
 def _lower(asked: Demand, loop: Loop, each: int, need: int) -> Iterator[str]:
     """Yield settings that need less, the batch with an estimate from what was measured."""
     if each > 1 and asked.batch_size % 2 == 0:
-        fixed = _fixed(loop.module, asked.optimizer)
+        fixed = _bytes_of_weights(loop.module, asked.optimizer)
         half = fixed + max(0, need - fixed) / 2
         yield f"batch_size={asked.batch_size // 2} (about {_gib(half)} instead of {_gib(need)})"
     if not asked.recomputed:
@@ -200,7 +200,7 @@ def _lower(asked: Demand, loop: Loop, each: int, need: int) -> Iterator[str]:
     yield "a smaller backbone"
 
 
-def _fixed(module: nn.Module, optimizer: str) -> int:
+def _bytes_of_weights(module: nn.Module, optimizer: str) -> int:
     """Bytes that do not depend on the batch: weights, their gradients, the optimiser's state, and buffers."""
     weights = [(p.numel() * p.element_size(), p.requires_grad) for p in module.parameters()]
     moments = 2 if optimizer == "adamw" else 1
@@ -208,16 +208,16 @@ def _fixed(module: nn.Module, optimizer: str) -> int:
     return buffers + sum(size * (2 + moments if trained else 1) for size, trained in weights)
 
 
-def _asked(said: str) -> int:
+def _bytes_asked(said: str) -> int:
     """Bytes that the refused allocation asked for; 0 if the message does not tell."""
-    found = ASKED.search(said)
-    return round(float(found[1]) * UNITS[found[2]]) if found else 0
+    match = ASKED.search(said)
+    return round(float(match[1]) * UNITS[match[2]]) if match else 0
 
 
 def _free(said: str, loop: Loop) -> str:
-    found = FREE.search(said)
-    if found:
-        return f"{found[3]} {found[4]} of {found[1]} {found[2]} free"
+    match = FREE.search(said)
+    if match:
+        return f"{match[3]} {match[4]} of {match[1]} {match[2]} free"
     if loop.device.type == "cuda":
         free, total = torch.cuda.mem_get_info(loop.device)
         return f"{_gib(free)} of {_gib(total)} free"

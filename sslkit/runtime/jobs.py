@@ -97,13 +97,13 @@ class Machine:
 
     def environment(self, slot: int, at_once: int) -> dict[str, str]:
         """Variables for the job in a slot: its share of the cores, unless OMP_NUM_THREADS is set, and its GPUs."""
-        given = {}
+        variables = {}
         if self.cores and "OMP_NUM_THREADS" not in os.environ:
-            given["OMP_NUM_THREADS"] = str(self.threads(at_once))
+            variables["OMP_NUM_THREADS"] = str(self.threads(at_once))
         if self.gpus:
             first = slot % max(1, len(self.gpus) // self.each) * self.each
-            given["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus[first : first + self.each])
-        return given
+            variables["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus[first : first + self.each])
+        return variables
 
 
 def fitting(free: int, peak: int, most: int) -> int:
@@ -122,9 +122,9 @@ def run_all(jobs: Sequence[Job], machine: Machine, say: Callable[[str], None] = 
     decided = machine.asked is not None or at_once == 1
     try:
         while waiting or running:
-            largest = max([largest, *(one.look() for one in running)])
-            settled = any(one.settled() for one in running)
-            for done in [one for one in running if one.process.poll() is not None]:
+            largest = max([largest, *(job.look() for job in running)])
+            settled = any(job.settled() for job in running)
+            for done in [job for job in running if job.process.poll() is not None]:
                 running.remove(done)
                 settled |= done.process.returncode == 0
                 yield done.outcome(len(running))
@@ -133,7 +133,7 @@ def run_all(jobs: Sequence[Job], machine: Machine, say: Callable[[str], None] = 
                 say(_chosen(machine, at_once, largest))
             limit = at_once if decided else 1
             while waiting and len(running) < limit and _fits(machine, running, largest):
-                slot = min(set(range(limit)) - {one.slot for one in running})
+                slot = min(set(range(limit)) - {job.slot for job in running})
                 running.append(_start(waiting.pop(0), slot, machine.environment(slot, at_once)))
             time.sleep(LOOK)
     finally:
@@ -142,8 +142,10 @@ def run_all(jobs: Sequence[Job], machine: Machine, say: Callable[[str], None] = 
 
 def _chosen(machine: Machine, at_once: int, largest: int) -> str:
     where = counted(len(machine.gpus), "GPU") if machine.gpus else counted(machine.cores, "core")
-    own = os.environ.get("OMP_NUM_THREADS")  # the jobs inherit it
-    threads = counted(machine.threads(at_once), "thread") if own is None else f"OMP_NUM_THREADS={own} threads"
+    inherited = os.environ.get("OMP_NUM_THREADS")  # the jobs inherit it
+    threads = (
+        counted(machine.threads(at_once), "thread") if inherited is None else f"OMP_NUM_THREADS={inherited} threads"
+    )
     return (
         f"jobs=auto: {at_once} at once, {threads} each, on {where}; the first took "
         f"{largest / 2**30:.1f} GiB of memory, {machine.free() / 2**30:.1f} GiB are free"
@@ -154,7 +156,7 @@ def _fits(machine: Machine, running: Sequence["_Running"], largest: int) -> bool
     """Return whether one more job fits, allowing for the growth of the running ones."""
     if not running or machine.asked is not None:
         return True
-    growth = sum(max(0, MARGIN * largest - one.now) for one in running)
+    growth = sum(max(0, MARGIN * largest - job.now) for job in running)
     return machine.free() - growth >= MARGIN * largest
 
 
@@ -167,7 +169,7 @@ class _Running:
     now: int = 0
     peak: int = 0
 
-    def settled(self) -> bool:
+    def has_settled(self) -> bool:
         return self.job.settled(self.began)
 
     def look(self) -> int:
@@ -189,7 +191,7 @@ class _Running:
 
 
 def _start(job: Job, slot: int, environment: dict[str, str]) -> _Running:
-    with _locked(job) as (log, held):
+    with _lock_log(job) as (log, held):
         log.write(f"\n$ {shlex.join(job.command)}\n".encode())
         log.flush()
         began = time.time()
@@ -206,7 +208,7 @@ def _start(job: Job, slot: int, environment: dict[str, str]) -> _Running:
 
 
 @contextmanager
-def _locked(job: Job) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+def _lock_log(job: Job) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """Open the log for the job and lock it, or a file in its place; yields both.
 
     The lock lasts as long as the job has the locked file open, also where this process is killed.
@@ -215,13 +217,13 @@ def _locked(job: Job) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         try:
             job.log.parent.mkdir(parents=True, exist_ok=True)
             log = opened.enter_context(job.log.open("ab"))
-            place = lockable(job.log)
-            held = log if place in (job.log, None) else opened.enter_context(place.open("ab"))
+            lock_file = lockable(job.log)
+            held = log if lock_file in (job.log, None) else opened.enter_context(lock_file.open("ab"))
         except OSError as error:
             raise UserError(
                 f"cannot write the log {job.log}: {error.strerror}; choose another folder with out="
             ) from error
-        if place is not None and not _is_free(held):
+        if lock_file is not None and not _is_free(held):
             raise UserError(f"another process still trains {job.name} (and writes {job.log}): wait, or end it")
         yield log, held
 
@@ -229,10 +231,10 @@ def _locked(job: Job) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 def wait_for_orphans(logs: Path) -> None:
     """Wait for the jobs that outlive the process that began them; a line names each. logs: folder of their logs."""
     for log in sorted(logs.glob("*.log")):
-        place = lockable(log)
-        with (place or log).open("ab") as held:
-            if place is not None and not _is_free(held):
-                line(f"process {_writer(place)} of a killed zoo.py still trains {log.stem}: waiting for it")
+        lock_file = lockable(log)
+        with (lock_file or log).open("ab") as held:
+            if lock_file is not None and not _is_free(held):
+                line(f"process {_writer(lock_file)} of a killed zoo.py still trains {log.stem}: waiting for it")
                 fcntl.flock(held, fcntl.LOCK_EX)
 
 
@@ -251,18 +253,20 @@ def _writer(file: Path) -> str:
 
     def has_it(process: psutil.Process) -> bool:
         try:
-            return any(one.path == str(file.resolve()) and one.mode != "r" for one in process.open_files())
+            return any(opened.path == str(file.resolve()) and opened.mode != "r" for opened in process.open_files())
         except (psutil.Error, OSError, AttributeError):  # another user's; a system that knows no modes
             return False
 
-    found = [one for one in psutil.process_iter(["create_time"]) if one.pid != os.getpid() and has_it(one)]
-    return str(min(found, key=lambda one: one.info["create_time"]).pid) if found else "?"
+    writers = [
+        process for process in psutil.process_iter(["create_time"]) if process.pid != os.getpid() and has_it(process)
+    ]
+    return str(min(writers, key=lambda one: one.info["create_time"]).pid) if writers else "?"
 
 
 def check_logs(jobs: Sequence[Job]) -> None:
     """Raises UserError if a log cannot be written, or if another process is at work on one of the jobs."""
     for job in jobs:
-        with _locked(job):
+        with _lock_log(job):
             pass
 
 
@@ -274,14 +278,14 @@ def last_lines(log: Path, count: int = 8) -> list[str]:
 
 def _stop(running: Sequence[_Running]) -> None:
     """Ask the processes to end; kill them after a grace period, or on a second Ctrl-C."""
-    for one in running:
-        if one.process.poll() is None:
-            one.process.send_signal(signal.SIGINT)
+    for job in running:
+        if job.process.poll() is None:
+            job.process.send_signal(signal.SIGINT)
     end = time.monotonic() + GRACE
-    for one in running:
+    for job in running:
         try:
-            one.process.wait(max(0.0, end - time.monotonic()))
+            job.process.wait(max(0.0, end - time.monotonic()))
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             end = 0.0
-            os.killpg(one.process.pid, signal.SIGKILL)
-            one.process.wait()
+            os.killpg(job.process.pid, signal.SIGKILL)
+            job.process.wait()

@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 Compute = Callable[[Sequence[Sequence[int]]], Iterable[np.ndarray]]
 
 
-def computed_in_blocks(
+def compute_in_blocks(
     store: Store[Value],
     rows: int,
     block: int,
@@ -40,11 +40,11 @@ def computed_in_blocks(
     if all(from_all(what, value is not None)):
         return value
     sharers = _sharers(store.path.parent, what)
-    place = sharers.index(rank())
+    position = sharers.index(rank())
     with ExitStack() as held:
         folder = None
         with together(what):
-            if place == 0:
+            if position == 0:
                 refused = held.enter_context(store.exclusive())
                 if store.read() is None:
                     if refused:
@@ -54,7 +54,7 @@ def computed_in_blocks(
         blocks = Blocks(store.path.with_name(folder), rows, block, what) if folder else None
         with together(what):  # before one is written, so that all divide the same
             if blocks:
-                blocks.open(place, len(sharers))
+                blocks.open(position, len(sharers))
         with together(what) as others:
             if blocks:
                 try:
@@ -62,7 +62,7 @@ def computed_in_blocks(
                 finally:
                     blocks.flush()
         with together(what):
-            if blocks and place == 0:
+            if blocks and position == 0:
                 if store.read() is None:  # else another machine was faster, on a disk without locks
                     with blocks.publish(store.path) as whole:
                         publish(blocks, whole)
@@ -70,16 +70,18 @@ def computed_in_blocks(
     return _visible(store)
 
 
-def stored(path: Path, rows: int | None, compute: Compute, *, what: str, unit: int | None = None) -> np.ndarray:
+def load_or_compute(
+    path: Path, rows: int | None, compute: Compute, *, what: str, unit: int | None = None
+) -> np.ndarray:
     """Read the float32 array of an .npy file, memory-mapped; if there is none, compute and write it first.
 
     rows: of the array; None: any number, for a single block.
     compute: gives the blocks of these rows, in order.
     unit: each rank computes blocks of so many rows; None: the first rank that sees this disk computes all as one.
-    For several ranks, and for errors, see `computed_in_blocks`.
+    For several ranks, and for errors, see `compute_in_blocks`.
     """
 
-    def read(file: Path) -> np.ndarray:
+    def read_array(file: Path) -> np.ndarray:
         array = np.load(file, mmap_mode="r", allow_pickle=False)
         if array.ndim not in (1, 2) or len(array) != (rows or len(array)) or array.dtype != np.float32:
             raise ValueError(f"it holds {array.dtype} of shape {array.shape}")
@@ -88,8 +90,8 @@ def stored(path: Path, rows: int | None, compute: Compute, *, what: str, unit: i
     def fill(blocks: Blocks, others: Others) -> None:
         if blocks.left:
             parts = blocks.left if unit else [range(rows or 1)]
-            for part, block in zip(blocks.left, compute(parts), strict=True):
-                blocks.write(part, x=block if unit else block[None])
+            for chunk, block in zip(blocks.left, compute(parts), strict=True):
+                blocks.write(chunk, x=block if unit else block[None])
                 others.check()
 
     def publish(blocks: Blocks, whole: Path) -> None:
@@ -97,7 +99,7 @@ def stored(path: Path, rows: int | None, compute: Compute, *, what: str, unit: i
         array = create_npy(whole, (rows, *row) if unit else row)
         blocks.join("x", array if unit else array[None])
 
-    return computed_in_blocks(Store(path, what, Codec(read)), rows if unit else 1, unit or 1, fill, publish)
+    return compute_in_blocks(Store(path, what, Codec(read_array)), rows if unit else 1, unit or 1, fill, publish)
 
 
 def _sharers(folder: Path, what: str) -> list[int]:

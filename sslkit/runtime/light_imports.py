@@ -65,7 +65,7 @@ class _Finder:
 
 
 @contextmanager
-def _replaced(owner: ModuleType, name: str, value: Any) -> Iterator[None]:
+def _replace(owner: ModuleType, name: str, value: Any) -> Iterator[None]:
     original = getattr(owner, name)
     setattr(owner, name, value)
     try:
@@ -91,7 +91,7 @@ def _with_installed_versions() -> AbstractContextManager[None]:
         except metadata.PackageNotFoundError:
             return False
 
-    return _replaced(imports, "compare_version", compare_installed)
+    return _replace(imports, "compare_version", compare_installed)
 
 
 def _with_late_disable() -> AbstractContextManager[None]:
@@ -100,7 +100,7 @@ def _with_late_disable() -> AbstractContextManager[None]:
     import torch
 
     late = getattr(torch, "_disable_dynamo", timm.layers.disable_compiler)
-    return _replaced(timm.layers, "disable_compiler", late)
+    return _replace(timm.layers, "disable_compiler", late)
 
 
 class _Compiled(type):
@@ -174,7 +174,7 @@ class _Direct:
 def _direct_step(decorate: Callable) -> Callable:
     """Return torch's decorator of steps, whose result differs in that it ends no graph where nothing is compiled."""
 
-    def decorated(function: Callable) -> Callable:
+    def wrap(function: Callable) -> Callable:
         as_torch_does = decorate(function)
 
         @functools.wraps(function)
@@ -186,7 +186,7 @@ def _direct_step(decorate: Callable) -> Callable:
 
         return step
 
-    return decorated
+    return wrap
 
 
 _CHANGES: dict[str, Callable[[], AbstractContextManager[None]]] = {

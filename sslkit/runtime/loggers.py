@@ -74,7 +74,7 @@ def check(asked: str | list[str]) -> None:
 
 
 @contextmanager
-def opened(asked: str | list[str], folder: Path, settings: dict[str, Any]) -> Iterator["Trackers"]:
+def open_trackers(asked: str | list[str], folder: Path, settings: dict[str, Any]) -> Iterator["Trackers"]:
     """The loggers of a run for the block, on the first process only, with its settings. A resumed run goes on in each.
 
     They are closed with the block: as failed where it raises an error or is stopped. The process's variables are left
@@ -105,14 +105,14 @@ class Trackers:
         self._mark: IO[bytes] | None = None
 
     def start(self, names: Sequence[str], settings: dict[str, Any]) -> None:
-        """Start the loggers of these names, see `opened`."""
+        """Start the loggers of these names, see `open_trackers`."""
         if not names:
             return
-        known = _ids(self.folder)
+        ids = _ids(self.folder)
         for name in names:
-            is_new = not any(self.folder.glob(EVENTS)) if name == "tensorboard" else name not in known
+            is_new = not any(self.folder.glob(EVENTS)) if name == "tensorboard" else name not in ids
             try:
-                logger = KINDS[name].find()(**_options(name, self.folder, known.get(name)))
+                logger = KINDS[name].find()(**_options(name, self.folder, ids.get(name)))
                 _ = logger.experiment  # connects, or opens the files
                 self.loggers[name] = logger
                 if is_new:
@@ -124,19 +124,19 @@ class Trackers:
                     f"trainer.logger={name} cannot start: {first_line(error)}; {KINDS[name].offline}trainer.logger=csv "
                     f"no tracker; with resume=true the run {self.folder} goes on"
                 ) from error
-        found = known | {name: logger.version for name, logger in self.loggers.items() if logger.version}
-        if found != known:
-            write_text(self.folder / IDS, json.dumps(found, indent=1) + "\n")
+        ids_now = ids | {name: logger.version for name, logger in self.loggers.items() if logger.version}
+        if ids_now != ids:
+            write_text(self.folder / IDS, json.dumps(ids_now, indent=1) + "\n")
         self._open_mark()
 
     def log(self, values: Mapping[str, float], step: int, *, closes_epoch: bool) -> None:
         """Send a row to each; a warning says which of them does not take it, and the run goes on."""
-        place = (step, int(closes_epoch))
-        if not self.loggers or place <= self._sent:
+        position = (step, int(closes_epoch))
+        if not self.loggers or position <= self._sent:
             return
-        self._sent = place
+        self._sent = position
         self._mark.seek(0)
-        self._mark.write(b"%15d %d\n" % place)  # at once, since it is not buffered
+        self._mark.write(b"%15d %d\n" % position)  # at once, since it is not buffered
         for logger in self.loggers.values():
             try:
                 logger.log_metrics(dict(values), step=step)
@@ -188,8 +188,8 @@ def _options(name: str, folder: Path, known: str | None) -> dict[str, Any]:
         return {"root_dir": folder, "name": "", "version": ""}
     if name == "wandb":
         project = os.environ.get("WANDB_PROJECT", PROJECT)
-        own = {"name": folder.name, "project": project, "save_dir": folder, "id": known}
-        return own | _beside_another(own)
+        of_wandb = {"name": folder.name, "project": project, "save_dir": folder, "id": known}
+        return of_wandb | _beside_another(of_wandb)
     if name == "mlflow":
         return {
             "experiment_name": os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT),
@@ -199,8 +199,8 @@ def _options(name: str, folder: Path, known: str | None) -> dict[str, Any]:
         }
     if name == "comet":
         project = os.environ.get("COMET_PROJECT_NAME", PROJECT)
-        given = {"name": folder.name, "project": project, "offline_directory": str(folder / "comet")}
-        return given | ({"experiment_key": known, "mode": "get_or_create"} if known else {})
+        of_comet = {"name": folder.name, "project": project, "offline_directory": str(folder / "comet")}
+        return of_comet | ({"experiment_key": known, "mode": "get_or_create"} if known else {})
     # With save_logs it would start this program once more, to record what it prints.
     return {"root_dir": folder, "name": folder.name, "save_logs": False}
 

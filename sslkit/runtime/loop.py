@@ -165,7 +165,7 @@ class Loop:
             "step": self.step,
             "processes": self.world_size,
             "module": self.saved.state_dict(),
-            "buffers": self._unsaved(),
+            "buffers": self._buffers_left_out(),
             "optimizer": self._whole_optimizer or self.optimizer.state_dict(),
             "schedule": {} if self.schedule is None else self.schedule.state_dict(),
             "precision": self.fabric.strategy.precision.state_dict(),
@@ -179,10 +179,10 @@ class Loop:
     def _states(self) -> dict[str, dict[str, Any]]:
         return {type(hook).__name__: state for hook in self.hooks if (state := hook.state())}
 
-    def _unsaved(self) -> dict[str, torch.Tensor]:
+    def _buffers_left_out(self) -> dict[str, torch.Tensor]:
         """The buffers that PyTorch leaves out of a state dict: some change with every batch."""
-        known = self.saved.state_dict()
-        return {name: value for name, value in self.saved.named_buffers() if name not in known}
+        saved = self.saved.state_dict()
+        return {name: value for name, value in self.saved.named_buffers() if name not in saved}
 
     def _set_up(self, checkpoint: Callable[[], Mapping[str, Any] | None] | None) -> tuple[nn.Module, Any]:
         """Restore, and return module and optimiser as Fabric wraps them; what was read is not kept."""
@@ -203,7 +203,7 @@ class Loop:
         while self.epoch < self.epochs:
             loader.sampler.set_epoch(self.epoch)
             self._tell("epoch_begin")
-            for number, batch in enumerate(self._awaited(loader), self.batch):
+            for number, batch in enumerate(self._time_batches(loader), self.batch):
                 self.batch = number
                 self._tell("batch_begin")
                 outputs = self._step(wrapped, optimizer, self.move(batch, self.device))
@@ -215,7 +215,7 @@ class Loop:
         if self._in_shares:
             self.fabric.strategy.end(self.module)
 
-    def _awaited(self, loader: Loader) -> Iterator[Any]:
+    def _time_batches(self, loader: Loader) -> Iterator[Any]:
         """Yield the batches of an epoch, and measure how long each is waited for."""
         batches = iter(loader)
         while True:
@@ -286,21 +286,23 @@ class Loop:
     def _restore_module(self, state: Mapping[str, Any]) -> None:
         """Load hooks and weights, whose names are those of a single process. Raises Misfit for another network."""
         for hook in self.hooks:
-            if (own := state["hooks"].get(type(hook).__name__)) is not None:
-                hook.restore(own)
+            if (saved_hook := state["hooks"].get(type(hook).__name__)) is not None:
+                hook.restore(saved_hook)
         try:
             self.saved.load_state_dict(state["module"])
-            for name, value in self._unsaved().items():
+            for name, value in self._buffers_left_out().items():
                 value.copy_(state.get("buffers", {}).get(name, value))
         except (RuntimeError, AttributeError, TypeError, ValueError) as error:
-            reason = mismatch(self.saved.state_dict() | self._unsaved(), state["module"] | state.get("buffers", {}))
+            reason = mismatch(
+                self.saved.state_dict() | self._buffers_left_out(), state["module"] | state.get("buffers", {})
+            )
             raise Misfit("network or method", reason or first_line(error)) from error
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         """Load what belongs to the weights on their device."""
         try:
-            for own, saved in zip(self.optimizer.param_groups, state["optimizer"]["param_groups"], strict=False):
-                saved |= {name: own[name] for name in ("fused", "foreach") if name in own}  # of this device
+            for group, saved in zip(self.optimizer.param_groups, state["optimizer"]["param_groups"], strict=False):
+                saved |= {name: group[name] for name in ("fused", "foreach") if name in group}  # of this device
             self.optimizer.load_state_dict(state["optimizer"])
         except (KeyError, ValueError) as error:
             raise Misfit("optimiser", first_line(error)) from error

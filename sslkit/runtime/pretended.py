@@ -61,23 +61,23 @@ class Counter(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence = (), kwargs: Mapping | None = None) -> Any:
         kwargs = dict(kwargs or {})
-        given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
-        pretended = [x for x in given if isinstance(x, FakeTensor)]
+        tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        pretended = [x for x in tensors if isinstance(x, FakeTensor)]
         to_device = kwargs.get("device") is not None and torch.device(kwargs["device"]) == DEVICE
         if not (pretended or to_device):
             return func(*args, **kwargs)
-        numbers = self._numbers(func, given, args, kwargs)
+        numbers = self._numbers(func, tensors, args, kwargs)
         if func is torch.ops.aten._local_scalar_dense.default:
-            return self._guess(given[0]) if numbers is None else numbers
+            return self._guess(tensors[0]) if numbers is None else numbers
         try:
             # called and not entered: entering asks each time for GPUs
             out = self.fake.__torch_dispatch__(func, types, args, kwargs)
         except DynamicOutputShapeException:
             if numbers is None:
                 raise
-            out = tree_map(self._placed, numbers)
+            out = tree_map(self._place, numbers)
         self._keep(func, pretended, out, numbers)
-        self._count(func, given, out, args, kwargs)
+        self._count(func, tensors, out, args, kwargs)
         return out
 
     def _numbers(self, func: Any, given: Sequence[Tensor], args: Sequence, kwargs: dict[str, Any]) -> Any:
@@ -93,7 +93,7 @@ class Counter(TorchDispatchMode):
             kwargs["device"] = torch.device("cpu")
         return func(*args, **kwargs)
 
-    def _placed(self, value: Any) -> Any:
+    def _place(self, value: Any) -> Any:
         if not isinstance(value, Tensor):
             return value
         with self.fake:
@@ -105,9 +105,9 @@ class Counter(TorchDispatchMode):
             for x in pretended:
                 self._known.pop(x, None)
         elif numbers is not None:
-            for place, value in zip(tree_leaves(out), tree_leaves(numbers), strict=True):
-                if isinstance(place, FakeTensor):
-                    self._known[place] = value
+            for result, value in zip(tree_leaves(out), tree_leaves(numbers), strict=True):
+                if isinstance(result, FakeTensor):
+                    self._known[result] = value
 
     def _guess(self, x: Tensor) -> bool | int | float:
         self.guesses += 1
@@ -181,20 +181,20 @@ def _attention(
 @contextmanager
 def counting() -> Iterator[Counter]:
     """Count what is done on `DEVICE` meanwhile; the random state of the host is the caller's again afterwards."""
-    counter, own = Counter(), F.scaled_dot_product_attention
+    counter, original = Counter(), F.scaled_dot_product_attention
 
     def attention(q: Tensor, *given: Any, **more: Any) -> Tensor:
-        return (_attention if q.device == DEVICE else own)(q, *given, **more)
+        return (_attention if q.device == DEVICE else original)(q, *given, **more)
 
     F.scaled_dot_product_attention = attention  # a mode would not hold in the backward pass, for recomputed blocks
     try:
         with torch.random.fork_rng(devices=[]), counter, _AsOnGPU():
             yield counter
     finally:
-        F.scaled_dot_product_attention = own
+        F.scaled_dot_product_attention = original
 
 
-def placed(module: nn.Module) -> nn.Module:
+def place_on_device(module: nn.Module) -> nn.Module:
     """Move a module to `DEVICE`, in place; parameters that are shared stay shared."""
     moved: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -203,8 +203,8 @@ def placed(module: nn.Module) -> nn.Module:
             new = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=DEVICE)
         return nn.Parameter(new, x.requires_grad) if isinstance(x, nn.Parameter) else new
 
-    for part in module.modules():
-        for tensors in (part._parameters, part._buffers):
+    for child in module.modules():
+        for tensors in (child._parameters, child._buffers):
             for name, x in tensors.items():
                 if x is not None and id(x) not in moved:
                     moved[id(x)] = x, move(x)

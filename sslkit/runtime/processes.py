@@ -115,9 +115,9 @@ def devices(asked: Devices, accelerator: str = "auto", batch_size: int = 0, num_
         return asked
     if local := _per_machine():
         return local
-    found = 1 if hasattr(sys, "ps1") else gpus(accelerator)  # a notebook cannot start itself again
+    most = 1 if hasattr(sys, "ps1") else gpus(accelerator)  # a notebook cannot start itself again
     each = nodes(num_nodes)
-    return next((n for n in range(found, 1, -1) if batch_size % (n * each) == 0), 1)
+    return next((n for n in range(most, 1, -1) if batch_size % (n * each) == 0), 1)
 
 
 def gpus(accelerator: str) -> int:
@@ -147,18 +147,18 @@ def count(asked: Devices, num_nodes: int, accelerator: str = "auto", batch_size:
 
     accelerator, batch_size: as for `devices`.
     """
-    given = devices(asked, accelerator, batch_size, num_nodes)
-    if given in (-1, "-1"):
-        given = gpus(accelerator)
-    if isinstance(given, str):
-        given = _numbers(given)
-    return nodes(num_nodes) * (len(given) if isinstance(given, Sequence) else given)
+    chosen = devices(asked, accelerator, batch_size, num_nodes)
+    if chosen in (-1, "-1"):
+        chosen = gpus(accelerator)
+    if isinstance(chosen, str):
+        chosen = _numbers(chosen)
+    return nodes(num_nodes) * (len(chosen) if isinstance(chosen, Sequence) else chosen)
 
 
 def _numbers(text: str) -> int | list[int]:
     """A number of devices, or the list of numbers of "0,1". Raises UserError for other texts."""
     try:
-        return [int(one) for one in text.strip(",").split(",")] if "," in text else int(text)
+        return [int(number) for number in text.strip(",").split(",")] if "," in text else int(text)
     except ValueError as error:
         raise UserError(f"trainer.devices={text!r}: give a number, a list such as [0,1], or auto") from error
 

@@ -57,8 +57,8 @@ class ProgressBar(Hook):
             self.told, done = now, loop.batch + 1
             left = (now - self.start) / (done - self.first) * (loop.batches - done)
             to_go = f"{lasting(left)} to go in this {'run' if self.title else 'epoch'}" if left >= WORTH else ""
-            place = f"{self.name}  step {done:,} of {loop.batches:,}"
-            say.line("  ".join(filter(None, (place, loss, to_go))))
+            position = f"{self.name}  step {done:,} of {loop.batches:,}"
+            say.line("  ".join(filter(None, (position, loss, to_go))))
 
     def epoch_end(self, loop: Loop) -> None:
         if self.bar is not None:

@@ -91,14 +91,16 @@ def _make_whole(module: nn.Module) -> list[tuple[dict, str, Any]]:
     """Replace parameters and the calls of FSDP; return the places, with what was there."""
     before: list[tuple[dict, str, Any]] = []
     full: dict[int, nn.Parameter] = {}
-    for part in module.modules():
-        for name, p in part._parameters.items():
+    for child in module.modules():
+        for name, p in child._parameters.items():
             if isinstance(p, DTensor):
                 if id(p) not in full:
                     full[id(p)] = nn.Parameter(p.detach().full_tensor(), p.requires_grad)
-                before.append((part._parameters, name, p))
-        if isinstance(part, FSDPModule):
-            before += [(part.__dict__, name, part.__dict__[name]) for name in ("_forward_pre_hooks", "_forward_hooks")]
+                before.append((child._parameters, name, p))
+        if isinstance(child, FSDPModule):
+            before += [
+                (child.__dict__, name, child.__dict__[name]) for name in ("_forward_pre_hooks", "_forward_hooks")
+            ]
     for tensors, name, x in before:
         tensors[name] = full[id(x)] if isinstance(x, DTensor) else OrderedDict()
     return before
@@ -107,10 +109,10 @@ def _make_whole(module: nn.Module) -> list[tuple[dict, str, Any]]:
 def _whole_state(state: Any, keep: bool) -> Any:
     """A state dict with whole tensors on the CPU. keep: False: this process only takes part."""
 
-    def gathered(x: Any) -> Any:
+    def gather(x: Any) -> Any:
         if not isinstance(x, DTensor):
             return x
         x = x.full_tensor()
         return x.cpu() if keep else None
 
-    return tree_map(gathered, state)
+    return tree_map(gather, state)

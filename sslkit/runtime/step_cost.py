@@ -29,26 +29,26 @@ def measure_step(loss: Callable[[int], Tensor], least: int, most: int) -> Cost:
     images = min(max(2, least), most)
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore")  # the run says them itself
-        _timed(loss, images)  # the first call also prepares the kernels
-        seconds, kept = _timed(loss, images)
+        _time(loss, images)  # the first call also prepares the kernels
+        seconds, saved = _time(loss, images)
         while seconds < ENOUGH and images < most:
             images = min(2 * images if seconds > ENOUGH / 4 else 4 * images, most)
-            seconds, kept = _timed(loss, images)
-    return Cost(seconds / images, kept / images)
+            seconds, saved = _time(loss, images)
+    return Cost(seconds / images, saved / images)
 
 
-def _timed(loss: Callable[[int], Tensor], images: int) -> tuple[float, int]:
+def _time(loss: Callable[[int], Tensor], images: int) -> tuple[float, int]:
     """Seconds, and the bytes of the storages that the backward pass reads."""
-    kept: dict[int, int] = {}
+    storages: dict[int, int] = {}
 
     def note(value: Tensor) -> Tensor:
         if not isinstance(value, torch.nn.Parameter):
             storage = value.untyped_storage()
-            kept[storage.data_ptr()] = storage.nbytes()
+            storages[storage.data_ptr()] = storage.nbytes()
         return value
 
     start = time.perf_counter()
     with torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
-        found = loss(images)
-    found.backward()
-    return time.perf_counter() - start, sum(kept.values())
+        result = loss(images)
+    result.backward()
+    return time.perf_counter() - start, sum(storages.values())

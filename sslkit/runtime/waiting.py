@@ -34,7 +34,7 @@ class Others:
     def __init__(self, work: str) -> None:
         self._work = work
         self._store = dist.distributed_c10d._get_default_store()
-        with self._connected():
+        with self._translate_errors():
             # Counted in the store, so that the ranks of a new group begin at the same number.
             number = self._store.add(f"sslkit/waiting/{rank()}", 1)
         self._prefix = f"sslkit/waiting/{number}"
@@ -45,7 +45,7 @@ class Others:
 
     def check(self) -> None:
         """Raise UserError if one of them has failed. For use within long work, as often as one likes."""
-        with self._connected():
+        with self._translate_errors():
             failed = self._store.check([self._key("failed")])
             who, why = json.loads(self._store.get(self._key("failed"))) if failed else (rank(), "")
             if who != rank():
@@ -55,7 +55,7 @@ class Others:
 
     def meet(self) -> None:
         """Return when all of them have come here. Raises UserError if one fails or dies before."""
-        with self._connected():
+        with self._translate_errors():
             came = self._store.add(self._key("done"), int(not self._came))
         self._came = True
         pause, looked = _LOOK, time.monotonic()
@@ -68,14 +68,14 @@ class Others:
                 signs = {other: self._sign(other, *sign) for other, sign in signs.items()}
             time.sleep(pause)
             pause = min(1.2 * pause, _RARELY)
-            with self._connected():
+            with self._translate_errors():
                 came = self._store.add(self._key("done"), 0)
         self._met = True
 
     def tell(self, error: BaseException) -> None:
         """Tell them that this rank has failed, and stay until they know, a few seconds at most."""
         why = " ".join(str(error).split()) or type(error).__name__
-        with suppress(UserError), self._connected():
+        with suppress(UserError), self._translate_errors():
             if self._store.check([self._key("failed")]):
                 self._store.add(self._key("heard"), 1)
             else:
@@ -88,13 +88,13 @@ class Others:
                 time.sleep(_LOOK)
 
     def say(self, value: Any) -> None:
-        """Leave a value, of the kinds that JSON knows, for `said`."""
-        with self._connected():
+        """Leave a value, of the kinds that JSON knows, for `value_of`."""
+        with self._translate_errors():
             self._store.set(self._key("said", rank()), json.dumps(value))
 
-    def said(self, by: int) -> Any:
+    def value_of(self, by: int) -> Any:
         """The value of a rank that called `say`; after `meet`."""
-        with self._connected():
+        with self._translate_errors():
             return json.loads(self._store.get(self._key("said", by)))
 
     def leave(self) -> None:
@@ -104,7 +104,7 @@ class Others:
         """
         if self._met:
             end = time.monotonic() + SILENCE
-            with suppress(UserError), self._connected():
+            with suppress(UserError), self._translate_errors():
                 left = self._store.add(self._key("left"), 1)
                 while rank() == 0 and left < world_size() and time.monotonic() < end:
                     time.sleep(_LOOK)
@@ -122,7 +122,7 @@ class Others:
 
     def _sign(self, other: int, beats: int, when: float) -> tuple[int, float]:
         """The number of its beats, and when it changed. Raises UserError if that is too long ago."""
-        with self._connected():
+        with self._translate_errors():
             seen = self._store.add(self._key("beats", other), 0)
         if seen != beats:
             return seen, time.monotonic()
@@ -134,7 +134,7 @@ class Others:
         return beats, when
 
     @contextmanager
-    def _connected(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Turn errors of the store, which the first process holds, into a UserError."""
         try:
             yield
@@ -181,7 +181,7 @@ def from_first(work: str, function: Callable[[], Any]) -> Any:
         if rank() == 0:
             others.say(function())
         others.meet()
-        return others.said(0)
+        return others.value_of(0)
 
 
 def from_all(work: str, value: Any) -> list[Any]:
@@ -191,7 +191,7 @@ def from_all(work: str, value: Any) -> list[Any]:
     with together(work) as others:
         others.say(value)
         others.meet()
-        return [others.said(other) for other in range(world_size())]
+        return [others.value_of(other) for other in range(world_size())]
 
 
 class Orders:

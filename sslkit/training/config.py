@@ -178,7 +178,7 @@ class Config(Computing, DataOptions):
         {"data": {"source": "digits"}, "batch_size": 64, "method": {"name": "byol+dsa", "dsa": {"nu": 0.2}}}.
         Raises UserError for an unknown key, with the nearest one, and for a setting that is given twice.
         """
-        config = overlaid(cls(), _grouped(given))
+        config = overlaid(cls(), _group(given))
         _check(config)
         return config
 
@@ -195,7 +195,7 @@ class Config(Computing, DataOptions):
         return {} if isinstance(self.method, str) else {k: v for k, v in self.method.items() if k != "name"}
 
 
-def _grouped(given: Mapping[str, Any]) -> dict[str, Any]:
+def _group(given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings with each group as a mapping of its own, and no dots in a key; a method alone stays a text."""
     if any(str(key).startswith("method.") for key in given):
         given = {"method": Config.method, **given}
@@ -248,16 +248,18 @@ def _check_videos(config: Config) -> None:
     data = config.data
     if data.is_video and data.channels not in (None, 3):
         raise UserError(f"data.channels={data.channels}: videos are read as RGB, 3 channels")
-    for part, name in (*((config, name) for name in VALUES), (data, "pages"), (data, "max_pixels")):
-        if data.is_video and (value := getattr(part, name)) != getattr(type(part), name):
-            path = name if part is config else f"data.{name}"
+    for settings, name in (*((config, name) for name in VALUES), (data, "pages"), (data, "max_pixels")):
+        if data.is_video and (value := getattr(settings, name)) != getattr(type(settings), name):
+            path = name if settings is config else f"data.{name}"
             raise UserError(f"{path}={value} is for images, and data={data.source!r} are videos: leave it out")
-    given = [name for name in ("frames", "stride", "clips", "decoder") if getattr(data, name) is not None]
-    if given and not data.is_video:
-        raise UserError(f"data.{given[0]} is for videos, and data={data.source!r} are images: write data=video:FOLDER")
+    clip_options = [name for name in ("frames", "stride", "clips", "decoder") if getattr(data, name) is not None]
+    if clip_options and not data.is_video:
+        raise UserError(
+            f"data.{clip_options[0]} is for videos, and data={data.source!r} are images: write data=video:FOLDER"
+        )
 
 
-def asked_for(
+def parse_settings(
     given: Mapping[str, Any] | Config | str | None, settings: Mapping[str, Any]
 ) -> tuple[Config, Dataset | None]:
     """The settings of both arguments of `sslkit.pretrain`, and the object that is the data; None if it is a name.
@@ -267,7 +269,9 @@ def asked_for(
     if isinstance(given, Config):
         if settings:
             raise UserError(f"{', '.join(settings)} beside a Config: set it there, with dataclasses.replace")
-        groups = {name: dict(vars(own)) if dataclasses.is_dataclass(own) else own for name, own in vars(given).items()}
+        groups = {
+            name: dict(vars(value)) if dataclasses.is_dataclass(value) else value for name, value in vars(given).items()
+        }
         return Config.from_mapping(groups), None
     config = {"method": given} if isinstance(given, str) else {} if given is None else given
     if not isinstance(config, Mapping):
@@ -278,10 +282,10 @@ def asked_for(
         raise UserError(
             f"{twice[0]} is given twice: {format_value(config[twice[0]])} and {format_value(settings[twice[0]])}"
         )
-    config = _grouped({**config, **settings})
+    config = _group({**config, **settings})
     source = config.get("data", {}).get("source", "")
     if isinstance(source, (str, Mapping)):
         return Config.from_mapping(config), None
-    own = as_source(source)
-    config["data"]["source"] = name_of(own) if isinstance(own, Dataset) else own
-    return Config.from_mapping(config), own if isinstance(own, Dataset) else None
+    opened = as_source(source)
+    config["data"]["source"] = name_of(opened) if isinstance(opened, Dataset) else opened
+    return Config.from_mapping(config), opened if isinstance(opened, Dataset) else None

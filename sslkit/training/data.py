@@ -114,9 +114,9 @@ def _open_images(config: Config, own: Any) -> Data:
         if split == train.split:  # not listed again
             return clean_images(train, size)
         scale = train.scale.or_else(config.scale)
-        own = {"channels": train.channels, "range": scale.range or config.range, "opacity": scale.opacity}
-        own |= {} if scale.fill is None else {"fill": scale.fill}
-        return clean_images(open_images(source, split=split, **{**options, **own}), size)
+        values = {"channels": train.channels, "range": scale.range or config.range, "opacity": scale.opacity}
+        values |= {} if scale.fill is None else {"fill": scale.fill}
+        return clean_images(open_images(source, split=split, **{**options, **values}), size)
 
     return _with_judges(Data(train, None, None, size), config, clean)
 
@@ -131,18 +131,18 @@ def _open_videos(config: Config) -> Data:
     train, size, options = _train_videos(config)
     clean = train.with_sampling("center").at(image_size=size, channels=3, fit="crop")
 
-    def judge(split: str) -> Images:
+    def open_clean(split: str) -> Images:
         if split == train.split:
             return clean
         return open_videos(config.data.source, split, **options, image_size=size, sampling="center", fit="crop")
 
-    return _with_judges(Data(train, None, None, size, clean=clean), config, judge)
+    return _with_judges(Data(train, None, None, size, clean=clean), config, open_clean)
 
 
 def _train_videos(config: Config) -> tuple[Images, int, dict[str, Any]]:
     """The training videos, the size of their views, and the options of `open_videos`."""
-    given = {name: getattr(config.data, name) for name in ("frames", "stride", "decoder")}
-    options = {name: value for name, value in given.items() if value is not None}
+    clip_options = {name: getattr(config.data, name) for name in ("frames", "stride", "decoder")}
+    options = {name: value for name, value in clip_options.items() if value is not None}
     options |= {"on_error": config.on_error, "cache": config.cache}
     size = config.image_size or DEFAULT_SIZE
     train = open_videos(config.data.source, **options, clips=config.data.clips, image_size=round(size * 8 / 7))
@@ -171,13 +171,13 @@ def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> 
     if query is not None and query.labels is not None:
         if query.classes != bank.classes or not np.isin(query.labels, bank.labels).all():
             _number_as_learned(query, bank)
-        bank, query = (capped(images, config, room=room) for images in (bank, query))
-        return _judged(replace(data, bank=bank, query=query), config)
+        bank, query = (cap(images, config, room=room) for images in (bank, query))
+        return _drop_few_labels(replace(data, bank=bank, query=query), config)
     learned, asked = held_out_rows(bank.labels, bank.rows if isinstance(bank, PagedImages) else None)
     known = (bank.labels[rows][bank.labels[rows] >= 0] for rows in (learned, asked))
     withheld = None if too_few(*known) else asked  # all, whatever eval.max_images is
-    bank, query = (capped(bank, config, rows, room=room) for rows in (learned, asked))
-    return _judged(replace(data, bank=bank, query=query, held_out=False, withheld=withheld), config)
+    bank, query = (cap(bank, config, rows, room=room) for rows in (learned, asked))
+    return _drop_few_labels(replace(data, bank=bank, query=query, held_out=False, withheld=withheld), config)
 
 
 def _number_as_learned(query: Images, bank: Images) -> None:
@@ -195,12 +195,12 @@ def _number_as_learned(query: Images, bank: Images) -> None:
     query.labels, query.classes = labels, bank.classes
 
 
-def _judged(data: Data, config: Config) -> Data:
+def _drop_few_labels(data: Data, config: Config) -> Data:
     """Drop bank and query if labels are too few: at least two classes with two held-out images each, and k neighbours.
 
     Raises UserError for fewer than eval.k labelled images.
     """
-    learned, asked = (part.images.labels[part.rows] for part in (data.bank, data.query))
+    learned, asked = (subset.images.labels[subset.rows] for subset in (data.bank, data.query))
     if too_few(learned, asked):
         if processes.is_main():
             say.line(f"too few labelled {data.unit} to evaluate ({len(asked)} held out): this run is not evaluated")
@@ -234,7 +234,7 @@ def held_out_rows(
     return np.flatnonzero(~test[of_row]), np.flatnonzero(test[of_row])
 
 
-def capped(images: Images, config: Config, rows: np.ndarray | None = None, *, room: Room | None = None) -> KeptImages:
+def cap(images: Images, config: Config, rows: np.ndarray | None = None, *, room: Room | None = None) -> KeptImages:
     """The labelled rows of `rows` (all rows if the images have no labels), at most eval.max_images, always the same.
 
     room: to keep them in for the next reading.

@@ -1,6 +1,6 @@
 """A run before it computes anything: the memory of a step by its batch, and the time that each card's limits allow.
 
-`announce` prints both for a run (`dry=true`); `predicted` is the memory of a method and a network alone.
+`announce` prints both for a run (`dry=true`); `predict_memory` is the memory of a method and a network alone.
 """
 
 import copy
@@ -18,7 +18,7 @@ from sslkit.composition.method import Method, method
 from sslkit.data.views.augmentation import Views, clip_views
 from sslkit.runtime.distributed import blocks_apart
 from sslkit.runtime.hardware import GIB
-from sslkit.runtime.pretended import DEVICE, Work, counting, placed
+from sslkit.runtime.pretended import DEVICE, Work, counting, place_on_device
 from sslkit.terminal import say
 from sslkit.terminal.say import lasting
 from sslkit.terminal.tables import align
@@ -73,14 +73,15 @@ class Step:
     def seconds(self, card: Card) -> float:
         """The least time on a card: each kernel takes its FLOPs or its bytes, the longer of both."""
         single = card.tf32 if self.tf32 else card.fp32
-        rates = [card.half if one.dtype in HALF.values() else single for one in self.work]
+        rates = [card.half if kernel.dtype in HALF.values() else single for kernel in self.work]
         both = (
-            (one.flops / rate / 1e12, one.bytes / card.gbs / 1e9) for one, rate in zip(self.work, rates, strict=True)
+            (kernel.flops / rate / 1e12, kernel.bytes / card.gbs / 1e9)
+            for kernel, rate in zip(self.work, rates, strict=True)
         )
         return sum(map(max, both))
 
 
-def predicted(
+def predict_memory(
     name: str,
     backbone: str,
     image_size: int,
@@ -96,10 +97,10 @@ def predicted(
     batch: images on this GPU. precision: float32, bfloat16 or float16. options: of `sslkit.method`.
     """
     built = method(name, backbone=backbone, image_size=image_size, **options)
-    return counted_step(built, batch, precision, OptimizerConfig(name=optimizer)).peak / GIB
+    return count_step(built, batch, precision, OptimizerConfig(name=optimizer)).peak / GIB
 
 
-def counted_step(
+def count_step(
     method: Method, batch: int, precision: str, optimizer: OptimizerConfig, clips: int | None = None
 ) -> Step:
     """Count a step of the method, of which nothing is changed.
@@ -108,20 +109,20 @@ def counted_step(
     """
     with warnings.catch_warnings(), counting() as counter:
         warnings.simplefilter("ignore")  # the run says them itself
-        own = _copied(method)
-        moved = _optimizer(own, optimizer)
+        trial = _copy(method)
+        moved = _optimizer(trial, optimizer)
         counter.restart()
-        _step(own, moved, batch, HALF.get(precision), clips)
+        _step(trial, moved, batch, HALF.get(precision), clips)
         tf32 = precision in HALF or torch.get_float32_matmul_precision() != "highest"
         return Step(counter.peak, counter.work, tf32)
 
 
-def _copied(method: Method) -> Method:
+def _copy(method: Method) -> Method:
     """A copy on the pretended device, whose views have no pixels; its shares are not measured in this step."""
-    own = placed(copy.deepcopy(method))
-    own.shares.steps = 3
-    own.make_views = MethodType(_empty_views, own)
-    return own
+    trial = place_on_device(copy.deepcopy(method))
+    trial.shares.steps = 3
+    trial.make_views = MethodType(_empty_views, trial)
+    return trial
 
 
 def _empty_views(self: Method, images: Tensor, *_: object) -> Views:
@@ -167,8 +168,8 @@ def announce(config: Config, data: Data, built: Method) -> None:
     precision = "bfloat16" if config.precision == "auto" else config.precision
     ranks = ranks_of(config)
     batch = config.batch_size // ranks
-    steps = {n * batch: counted_step(built, n * batch, precision, config.optimizer, data.clips) for n in COUNTED}
-    held = Held.of(built, config.optimizer.name)
+    steps = {n * batch: count_step(built, n * batch, precision, config.optimizer, data.clips) for n in COUNTED}
+    held = Held.measure(built, config.optimizer.name)
     more = held.of_several(ranks, config.trainer.strategy)
     need = _parabola({images: step.peak + more for images, step in steps.items()})
     body = built.backbone.recipe.name
@@ -197,13 +198,15 @@ class Held:
     frozen_gathered: int
 
     @classmethod
-    def of(cls, built: Method, optimizer: str) -> "Held":
+    def measure(cls, built: Method, optimizer: str) -> "Held":
         apart = {id(p) for block in blocks_apart(built) for p in block.parameters()}
         weights = [(_bytes(p), p.requires_grad, id(p) not in apart) for p in built.parameters()]
         trained, frozen = (sum(size for size, learns, _ in weights if learns is kind) for kind in (True, False))
-        kept = [sum(size for size, learns, stays in weights if stays and learns is kind) for kind in (True, False)]
+        staying = [sum(size for size, learns, stays in weights if stays and learns is kind) for kind in (True, False)]
         buffers = sum(map(_bytes, built.buffers()))
-        return cls(trained, frozen + buffers, trained * (2 if optimizer == "adamw" else 1), kept[0], kept[1] + buffers)
+        return cls(
+            trained, frozen + buffers, trained * (2 if optimizer == "adamw" else 1), staying[0], staying[1] + buffers
+        )
 
     def of_several(self, ranks: int, strategy: str) -> float:
         """Bytes that each of several processes needs more than a single one, or less where they have shares.
@@ -214,8 +217,8 @@ class Held:
             return 0
         if strategy != "fsdp":
             return self.trained
-        one = 2 * self.trained + self.state + self.frozen
-        return one / ranks + 2 * self.gathered + self.frozen_gathered - one
+        whole = 2 * self.trained + self.state + self.frozen
+        return whole / ranks + 2 * self.gathered + self.frozen_gathered - whole
 
     def line(self, peak: float, batch: int) -> str:
         """The peak of a step on one card, in parts."""

@@ -33,41 +33,41 @@ def announce_cost(config: Config, data: Data, built: Method) -> None:
     images = steps(config, data) * config.trainer.accumulate * config.batch_size
     if images * data.image_size**2 < FEW:
         return
-    found = _measured(_objective_of(built), data, config.batch_size)
-    seconds = found.seconds * images
-    held = _memory(config, built, found)
+    cost = _measure(_objective_of(built), data, config.batch_size)
+    seconds = cost.seconds * images
+    held = _memory(config, built, cost)
     say.lines(
         f"time      about {lasting(seconds / config.epochs)} an epoch, {lasting(seconds)} the run, and "
         f"{held / GIB:.1f} GB of memory, from a measured step; without reading files and evaluation"
     )
-    notes = [*_too_large(config, held), *_shorter(config, data, built, found, seconds), *_unused_gpu()]
+    notes = [*_too_large(config, held), *_shorter(config, data, built, cost, seconds), *_gpu_notes()]
     if notes:
         say.lines("\n".join(f"hint      {note}" for note in notes))
 
 
 def _objective_of(built: Method) -> Method:
     """A copy of the method without regularisers, whose priors may hold much: nothing of the run is changed."""
-    own = {"recipe": built.recipe, "image_size": built.image_size, "normalize": built.normalize, "seed": built.seed}
-    return Method(parse(built.name)[0], copy.deepcopy(built.objective), {}, **own)
+    options = {"recipe": built.recipe, "image_size": built.image_size, "normalize": built.normalize, "seed": built.seed}
+    return Method(parse(built.name)[0], copy.deepcopy(built.objective), {}, **options)
 
 
-def _measured(trial: Method, data: Data, batch_size: int) -> Cost:
+def _measure(trial: Method, data: Data, batch_size: int) -> Cost:
     """A step on the first images."""
     rows = list(range(min(len(data.train), batch_size, max(MOST, trial.objective.least_images))))
     batch = data.train.__getitems__(rows)
     labels = batch["label"].clamp(min=0) if trial.objective.needs_labels else None
 
     def loss(images: int) -> Tensor:
-        part = slice(images)
-        own = None if labels is None else labels[part]
-        return trial(batch["images"][part], batch["index"][part], aspect=batch["aspect"][part], labels=own)["loss"]
+        first = slice(images)
+        y = None if labels is None else labels[first]
+        return trial(batch["images"][first], batch["index"][first], aspect=batch["aspect"][first], labels=y)["loss"]
 
     return measure_step(loss, trial.objective.least_images, len(rows))
 
 
 def _memory(config: Config, built: Method, found: Cost) -> float:
     """Bytes of this process so far, of a step's activations, and of the weights with what goes with each."""
-    weights = sum(one.numel() * one.element_size() for one in built.parameters() if one.requires_grad)
+    weights = sum(p.numel() * p.element_size() for p in built.parameters() if p.requires_grad)
     return psutil.Process().memory_info().rss + WEIGHTS * weights + found.bytes * config.batch_size
 
 
@@ -86,21 +86,21 @@ def _shorter(config: Config, data: Data, built: Method, found: Cost, seconds: fl
     if seconds < LONG or recipe.origin is not None or data.train.native_size is not None or ":" in recipe.name:
         return
     sizes = [] if size == CPU_SIZE else [{"image_size": CPU_SIZE}]
-    others = [] if recipe.name == small else [{"backbone": small}, *({"backbone": small, **one} for one in sizes)]
+    others = [] if recipe.name == small else [{"backbone": small}, *({"backbone": small, **change} for change in sizes)]
     for settings in sizes + others:
         network, pixels = settings.get("backbone", recipe.name), settings.get("image_size", size)
         options = {part: config.method_options().get(part) for part in ("objective", "views")}
         trial = method(
             parse(config.method_name)[0], backbone=network, image_size=pixels, in_chans=data.train.channels, **options
         )
-        times = found.seconds / _measured(trial, data, config.batch_size).seconds
+        times = found.seconds / _measure(trial, data, config.batch_size).seconds
         if times > WORTH:
             words = " ".join(f"{name}={value}" for name, value in settings.items())
             yield f"{words} takes 1/{times:.0f} of this time (measured)"
             return
 
 
-def _unused_gpu() -> Iterator[str]:
+def _gpu_notes() -> Iterator[str]:
     if torch.cuda.is_available():
         yield "there is a GPU, and it is not used: device=cuda"
     elif os.path.isdir(DRIVER) and torch.version.cuda is None:

@@ -24,9 +24,9 @@ from sslkit.runtime.checkpoint import PREVIOUS
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
 from sslkit.training.config import LEAST_POINTS, Config
-from sslkit.training.data import Data, capped, clean_images
+from sslkit.training.data import Data, cap, clean_images
 from sslkit.training.monitor import History
-from sslkit.training.quick_evaluation import features, judge
+from sslkit.training.quick_evaluation import evaluate, features
 from sslkit.training.summary import summary
 from sslkit.zoo.entry import CARD, ZooEntry, newest, preprocessing, save, update
 from sslkit.zoo.heads import LABELS, PROTOTYPES, Head
@@ -58,8 +58,8 @@ def finish(
     training = cache(partial(_training_features, config, data, method))
     parts: dict[str, Callable[[], dict[str, Any] | None]] = {
         "metrics.csv": history.write,  # a resumed run may lack the file, or a part of it
-        "the evaluation": lambda: {"after": judge(method, data, config.eval.k)},
-        "the diagnostics": lambda: _diagnosed(training()[0]),
+        "the evaluation": lambda: {"after": evaluate(method, data, config.eval.k)},
+        "the diagnostics": lambda: _diagnose(training()[0]),
         "the source head": lambda: _keep_head(entry, config, method),
         "loss.png": lambda: plot_terms(history.rows, history.terms, folder / "loss.png", judged),
         "embedding.png": lambda: _picture(config, data, method, folder, training),
@@ -67,15 +67,15 @@ def finish(
     card = make_card(config, data, method)
     card |= {"seconds": round(history.seconds, 1), "computed": computed, "before": before, "missing": list(parts)}
     entry = save(folder, method.backbone.export(), card)
-    found, missing = {}, []
+    fields, missing = {}, []
     for name, make in parts.items():
         with _apart(name, missing):
-            found |= make() or {}
+            fields |= make() or {}
     # The loader of training images meets neither held-out images nor videos that were left out at the start.
-    judged_on = (part.unreadable for part in (data.bank, data.query) if part is not None)
-    found["unreadable"] = sorted(unreadable.union(getattr(data.train, "skipped", ()), *judged_on))
+    judged_on = (subset.unreadable for subset in (data.bank, data.query) if subset is not None)
+    fields["unreadable"] = sorted(unreadable.union(getattr(data.train, "skipped", ()), *judged_on))
     with _apart(CARD, missing):
-        entry = update(entry, **found, missing=missing)
+        entry = update(entry, **fields, missing=missing)
     with _apart("the summary", missing):
         shutil.rmtree(newest(folder), ignore_errors=True)
         (folder / PREVIOUS).unlink(missing_ok=True)  # not needed any more
@@ -114,11 +114,11 @@ def _apart(name: str, missing: list[str]) -> Iterator[None]:
         yield
     except Exception as error:  # matplotlib, an objective of one's own, a full disk: this must not cost the rest
         missing.append(name)
-        said = first_line(error) if isinstance(error, UserError) else f"{type(error).__name__}: {first_line(error)}"
-        say.warn(f"{name} could not be made, all else is kept: {said}; {say.CALL} makes it again", stacklevel=2)
+        reason = first_line(error) if isinstance(error, UserError) else f"{type(error).__name__}: {first_line(error)}"
+        say.warn(f"{name} could not be made, all else is kept: {reason}; {say.CALL} makes it again", stacklevel=2)
 
 
-def _diagnosed(x: torch.Tensor) -> dict[str, Any]:
+def _diagnose(x: torch.Tensor) -> dict[str, Any]:
     """The fields of the card on the features (N, D) of training images."""
     some = x[torch.linspace(0, len(x) - 1, min(len(x), 2000)).long()]
     return {
@@ -200,7 +200,7 @@ def _training_features(config: Config, data: Data, method: Method) -> tuple[torc
     clean = data.clean
     if clean is None:
         clean = clean_images(data.train, data.image_size)
-    return features(method, capped(clean, config))
+    return features(method, cap(clean, config))
 
 
 def _picture(

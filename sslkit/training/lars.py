@@ -37,26 +37,26 @@ class LARS(torch.optim.Optimizer):
     def _step(self, weights: list[Tensor], group: Mapping[str, Any]) -> None:
         moves = [w.grad for w in weights]
         if weights[0].dim() > 1:
-            moves = _scaled(weights, moves, group["weight_decay"])
+            moves = _scale(weights, moves, group["weight_decay"])
         if group["momentum"]:
             moves = self._with_momentum(weights, moves, group["momentum"])
         torch._foreach_add_(weights, moves, alpha=-group["lr"])
 
     def _with_momentum(self, weights: list[Tensor], moves: list[Tensor], momentum: float) -> list[Tensor]:
         """The moves plus `momentum` times those before, which are kept."""
-        kept = [self.state[w] for w in weights]
-        begun = [i for i, state in enumerate(kept) if "momentum_buffer" in state]
-        before = [kept[i]["momentum_buffer"] for i in begun]
+        states = [self.state[w] for w in weights]
+        begun = [i for i, state in enumerate(states) if "momentum_buffer" in state]
+        before = [states[i]["momentum_buffer"] for i in begun]
         if before:
             torch._foreach_mul_(before, momentum)
             torch._foreach_add_(before, [moves[i] for i in begun])
-        for state, move in zip(kept, moves, strict=True):
+        for state, move in zip(states, moves, strict=True):
             if "momentum_buffer" not in state:
                 state["momentum_buffer"] = move.clone()
-        return [state["momentum_buffer"] for state in kept]
+        return [state["momentum_buffer"] for state in states]
 
 
-def _scaled(weights: list[Tensor], gradients: list[Tensor], decay: float) -> list[Tensor]:
+def _scale(weights: list[Tensor], gradients: list[Tensor], decay: float) -> list[Tensor]:
     """The gradients plus `decay` times the weights, by the ratio of their norms."""
     size, slope = (torch.stack(torch._foreach_norm(tensors)) for tensors in (weights, gradients))
     ratio = TRUST * (size / (slope + size * decay + EPS))

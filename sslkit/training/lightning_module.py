@@ -46,14 +46,14 @@ class LightningMethod(pl.LightningModule):
     def training_step(self, batch: Mapping[str, Any], number: int) -> Tensor:
         # Not counted by hooks: the Trainer may go on inside an epoch, and does not begin it again then.
         self.method.epoch, self.method.batch = self.current_epoch, number
-        found = self.pretraining(batch, number)
-        self.log_dict(found["terms"])
-        return found["loss"]
+        outputs = self.pretraining(batch, number)
+        self.log_dict(outputs["terms"])
+        return outputs["loss"]
 
     def optimizer_step(self, *given: Any, **more: Any) -> None:
         set_weight_decay(self.trainer.optimizers[0], self.optimizer, self.global_step, self.progress.steps)
         super().optimizer_step(*given, **more)
-        self.progress.moved(self.global_step + 1)  # Lightning counts the step only after this hook
+        self.progress.set_step(self.global_step + 1)  # Lightning counts the step only after this hook
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         self.method.before_step()
@@ -99,7 +99,7 @@ def lightning_module(name: str, *, optimizer: Mapping[str, Any] | None = None, *
     optimizer: settings as of recipes/train.py, {"name": "adamw", "lr": 1e-3, ...}; the rate is taken as it is, 0.002
         without one, and clipping is the Trainer's. Raises UserError as `sslkit.method` does, and for unknown settings.
     """
-    own = overlaid(OptimizerConfig(), optimizer or {})
-    check_optimizer(own, math.inf)
-    own = replace(own, lr=own.lr or RATE)
-    return LightningMethod(Pretraining(method(name, **options)), own)
+    settings = overlaid(OptimizerConfig(), optimizer or {})
+    check_optimizer(settings, math.inf)
+    settings = replace(settings, lr=settings.lr or RATE)
+    return LightningMethod(Pretraining(method(name, **options)), settings)

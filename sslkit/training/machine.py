@@ -17,7 +17,7 @@ from sslkit.terminal import say
 from sslkit.terminal.say import counted
 from sslkit.training.config import Config
 from sslkit.training.data import Data
-from sslkit.training.step import compiled_parts
+from sslkit.training.step import parts_to_compile
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -64,7 +64,7 @@ def ranks_of(config: Config) -> int:
     return processes.count(devices, config.trainer.num_nodes, kind, config.batch_size)
 
 
-def shared(config: Config) -> str:
+def describe_share(config: Config) -> str:
     """The part of each process, and why they are fewer than the GPUs; "" for one process that uses all there is."""
     size, ranks, (kind, devices) = config.batch_size, ranks_of(config), device_of(config)
     parts = [f"{size // ranks} on each of {ranks} processes"] if ranks > 1 else []
@@ -85,7 +85,7 @@ def reading(config: Config, data: Data) -> list[str]:
     return [f"reading   files are decoded by {workers}{each}, of {counted(cores(), 'core')} (workers)"]
 
 
-def compiled_networks(config: Config, method: Method) -> Compiled:
+def compile_networks(config: Config, method: Method) -> Compiled:
     """The compiled networks and views of a run; where CUDA graphs are asked for and not possible, a line says why."""
     trainer, vary = config.trainer, method.objective.lengths_vary
     method.compiled_views = True
@@ -95,10 +95,10 @@ def compiled_networks(config: Config, method: Method) -> Compiled:
         graphs = False
         if processes.is_main():
             say.line(f"note      compiled without CUDA graphs: {why}")
-    return Compiled(compiled_parts, lambda: method.shares.due, lengths_vary=vary, graphs=graphs)
+    return Compiled(parts_to_compile, lambda: method.shares.due, lengths_vary=vary, graphs=graphs)
 
 
-def uncompiled(config: Config, method: Method, steps: int) -> list[str]:
+def compile_hint(config: Config, method: Method, steps: int) -> list[str]:
     """A note on a long run of a large network on a GPU that does not compile it."""
     parameters = sum(p.numel() for p in method.backbone.parameters())
     on_gpu = torch.cuda.is_available() and not is_cpu(config.device)
@@ -124,7 +124,7 @@ def demand(config: Config, data: Data) -> Demand:
     )
 
 
-def computed(loop: Loop, config: Config) -> dict[str, Any]:
+def describe_computation(loop: Loop, config: Config) -> dict[str, Any]:
     """Return device, processes, threads of each and precision, on which the last bits of the weights depend."""
     name = torch.cuda.get_device_name(loop.device) if loop.device.type == "cuda" else loop.device.type
     number = precision(config.precision, config.device)

@@ -117,19 +117,19 @@ class History(Hook):
         names = [name for step in self.pending for name in step]  # not every step has all
         values = Late(torch.stack([value.float() for step in self.pending for value in step.values()]))
         self.pending = []
-        place = {"epoch": loop.epoch + 1, "step": loop.step}
-        self.unread = place, names, values, loop.optimizer.param_groups[0]["lr"]
+        position = {"epoch": loop.epoch + 1, "step": loop.step}
+        self.unread = position, names, values, loop.optimizer.param_groups[0]["lr"]
 
     def _add_unread(self, loop: Loop) -> None:
         """Add the row that was begun, if there is one. What could not be measured in a step, NaN, is left out."""
         if self.unread is None:
             return
-        (place, names, values, lr), self.unread = self.unread, None
-        found: dict[str, list[Tensor]] = {}
+        (position, names, values, lr), self.unread = self.unread, None
+        numbers: dict[str, list[Tensor]] = {}
         for name, value in zip(names, values.read(), strict=True):
-            found.setdefault(name, []).extend([] if value.isnan() else [value])
-        means = {name: torch.stack(given).mean().item() for name, given in found.items() if given}
-        self._add({**place, **means, "lr": lr}, loop)
+            numbers.setdefault(name, []).extend([] if value.isnan() else [value])
+        means = {name: torch.stack(seen).mean().item() for name, seen in numbers.items() if seen}
+        self._add({**position, **means, "lr": lr}, loop)
 
     def _add(self, row: dict[str, float], loop: Loop, *, closes_epoch: bool = False) -> None:
         self.rows.append(row)
@@ -141,15 +141,15 @@ class History(Hook):
         pending = [{name: value.cpu() for name, value in step.items()} for step in self.pending]
         unread = None if self.unread is None else (*self.unread[:2], self.unread[2].read().clone(), self.unread[3])
         inside = {"pending": pending, "unread": unread, "epoch": self._of_epoch().tolist()}
-        inside |= {"terms_of": {name: list(own) for name, own in self.method.terms_of.items()}}
+        inside |= {"terms_of": {name: list(terms) for name, terms in self.method.terms_of.items()}}
         return {"rows": list(self.rows), "seconds": self.seconds, "terms": self.terms, **inside}
 
     def restore(self, state: dict[str, Any]) -> None:
         self.rows, self.seconds, self.terms = state["rows"], state["seconds"], state["terms"]
         self.pending, self.before = state["pending"], np.array(state["epoch"])
         if state["unread"] is not None:
-            place, names, values, lr = state["unread"]
-            self.unread = place, names, Late(values), lr
+            position, names, values, lr = state["unread"]
+            self.unread = position, names, Late(values), lr
         self.restored = state
 
 

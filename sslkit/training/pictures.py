@@ -77,7 +77,7 @@ def save_views(method: Method, images: Images | CroppedImages, path: Path) -> No
 
 def spread(n: int, most: int) -> list[int]:
     """Rows of n, at most `most` of them, evenly spaced from the first."""
-    return [place * n // most for place in range(most)] if n > most else list(range(n))
+    return [number * n // most for number in range(most)] if n > most else list(range(n))
 
 
 def over_classes(labels: np.ndarray | None, n: int, most: int) -> list[int]:
@@ -88,20 +88,20 @@ def over_classes(labels: np.ndarray | None, n: int, most: int) -> list[int]:
     kinds = [] if labels is None else np.unique(labels)
     if len(kinds) < 2 or n <= most:
         return spread(n, most)
-    chosen = [kinds[place] for place in spread(len(kinds), most)]
+    chosen = [kinds[number] for number in spread(len(kinds), most)]
     rows = []
-    for place, kind in enumerate(chosen):
-        own = np.flatnonzero(labels == kind)
-        share = most // len(chosen) + (place < most % len(chosen))
-        rows += [int(own[row]) for row in spread(len(own), share)]
+    for number, kind in enumerate(chosen):
+        members = np.flatnonzero(labels == kind)
+        share = most // len(chosen) + (number < most % len(chosen))
+        rows += [int(members[row]) for row in spread(len(members), share)]
     return sorted(rows)
 
 
 def blank_views(views: Sequence[Tensor]) -> list[tuple[int, int]]:
     """Row and view of the views (N, C, ..., S, S) that are of one colour."""
     flat = [view.flatten(2) for view in views]
-    blank = torch.stack([(one.amax(-1) - one.amin(-1)).amax(1) <= BLANK for one in flat], 1)
-    return [tuple(place) for place in blank.nonzero().tolist()]
+    blank = torch.stack([(view.amax(-1) - view.amin(-1)).amax(1) <= BLANK for view in flat], 1)
+    return [tuple(index) for index in blank.nonzero().tolist()]
 
 
 def _mark(grid: Image.Image, blank: Sequence[tuple[int, int]], columns: int, rows: int) -> None:
@@ -127,7 +127,7 @@ def captions_of(images: Images, index: Sequence[int]) -> list[str]:
 
 def image_columns(method: Method, views: Sequence[Tensor]) -> Columns:
     """The columns of views (N, C, S, S) of images; for an objective with masks also what they leave."""
-    names = ["as read", *_named(views)]
+    names = ["as read", *_view_names(views)]
     notes = ["Left: the whole image. Beside it: its views, drawn as in training."]
     if len({view.shape[-1] for view in views}) > 1:
         notes.append("Smaller views are drawn at their size relative to the others.")
@@ -135,20 +135,22 @@ def image_columns(method: Method, views: Sequence[Tensor]) -> Columns:
     if hidden:
         names += hidden
         notes += _on_masks(hidden)
-    return Columns(names, [*views, *(grayed(method, views[one.view], one.mask) for one in hidden.values())], notes)
+    return Columns(
+        names, [*views, *(gray_out(method, views[entry.view], entry.mask) for entry in hidden.values())], notes
+    )
 
 
 def _on_masks(hidden: dict[str, Hidden]) -> list[str]:
     """Sentences on the gray patches."""
-    seen = [100 * (1 - one.mask.float().mean().item()) for one in hidden.values() if not one.predicted]
+    seen = [100 * (1 - entry.mask.float().mean().item()) for entry in hidden.values() if not entry.predicted]
     shares = " and ".join(dict.fromkeys(f"{share:.0f} %" for share in seen))
     notes = [f"The network sees the patches that are not gray, {shares} of a view, other ones in each step."]
-    if asked := [name for name, one in hidden.items() if one.predicted]:
+    if asked := [name for name, entry in hidden.items() if entry.predicted]:
         notes.append(f"Of {', '.join(asked)} it predicts those that are not gray.")
     return notes
 
 
-def grayed(method: Method, view: Tensor, mask: Tensor) -> Tensor:
+def gray_out(method: Method, view: Tensor, mask: Tensor) -> Tensor:
     """The view (N, C, S, S) with gray in the place of the masked patches (N, L)."""
     rows, columns = method.backbone.net.patch_embed.grid_size
     p, q = method.backbone.net.patch_embed.patch_size
@@ -165,7 +167,7 @@ def clip_sheet(clips: Tensor, views: Sequence[Tensor]) -> Image.Image:
     """
     per_video = clips.shape[1]
     whole = torch.stack(_full(views), 1)  # (N, V, C, T, S, S)
-    shown = shown_frames(clips)
+    shown = frames_to_show(clips)
     first = clips[:, [v % per_video for v in range(whole.shape[1])], :, shown[0]]
     return contact_sheet(
         first.flatten(0, 1), [whole[:, :, :, t].flatten(0, 1) for t in shown], rows=len(first) * len(whole[0])
@@ -174,7 +176,7 @@ def clip_sheet(clips: Tensor, views: Sequence[Tensor]) -> Image.Image:
 
 def clip_columns(clips: Tensor, views: Sequence[Tensor]) -> Columns:
     """The captions of `clip_sheet`."""
-    frames, side, shown = clips.shape[3], views[0].shape[-1], shown_frames(clips)
+    frames, side, shown = clips.shape[3], views[0].shape[-1], frames_to_show(clips)
     notes = ["Left: the first frame of the clip as read. Beside it: frames of its view, drawn as in training."]
     if len(shown) < frames:
         notes.append(f"{len(shown)} of {frames} frames are shown, evenly spaced.")
@@ -188,7 +190,7 @@ def clip_rows(videos: Sequence[str], views: Sequence[Tensor]) -> list[str]:
     return [f"{video}\nview {v}" for video in videos for v in range(1, len(_full(views)) + 1)]
 
 
-def shown_frames(clips: Tensor) -> list[int]:
+def frames_to_show(clips: Tensor) -> list[int]:
     """The frames to show of clips (N, R, C, T, H, W)."""
     frames = clips.shape[3]
     return torch.linspace(0, frames - 1, min(frames, SHOWN_FRAMES)).round().long().tolist()
@@ -207,7 +209,7 @@ def in_proportion(whole: Tensor, aspect: Tensor) -> Tensor:
     return out
 
 
-def _named(views: Sequence[Tensor]) -> list[str]:
+def _view_names(views: Sequence[Tensor]) -> list[str]:
     """`view 1`, `view 2`, ..., `crop 1`, ... for views smaller than the largest, each with its size."""
     largest, counts, names = max(view.shape[-1] for view in views), {"view": 0, "crop": 0}, []
     for view in views:

@@ -23,7 +23,7 @@ from sslkit.runtime import loggers, processes
 from sslkit.runtime.callers import process_kept
 from sslkit.runtime.checkpoint import LastTwo, Saving, how_to_go_on
 from sslkit.runtime.device import generators_restored
-from sslkit.runtime.hardware import deterministic, explained, fuses, one_float32, statistics_kept
+from sslkit.runtime.hardware import deterministic, explain_failures, fuses, one_float32, statistics_kept
 from sslkit.runtime.loop import Hook, Loader, Loop
 from sslkit.runtime.progress import ProgressBar
 from sslkit.runtime.requeue import JOB, handlers, is_requeued
@@ -35,10 +35,10 @@ from sslkit.training.data import Data, images_of, open_data, rows_to_learn
 from sslkit.training.estimate import announce_cost
 from sslkit.training.finish import Newest, finish
 from sslkit.training.loading import Unreadable, load, to_device
-from sslkit.training.machine import check_trainer, compiled_networks, computed, demand, fabric_of
+from sslkit.training.machine import check_trainer, compile_networks, demand, describe_computation, fabric_of
 from sslkit.training.monitor import History, Monitor
 from sslkit.training.pictures import save_views
-from sslkit.training.quick_evaluation import judge, of_start
+from sslkit.training.quick_evaluation import evaluate, of_start
 from sslkit.training.settled import Settled
 from sslkit.training.step import Pretraining, Progress, make_optimizer, make_schedule, peak_lr
 from sslkit.training.summary import announce
@@ -74,7 +74,7 @@ def pretrain(
     is computed.
     """
     module = None if isinstance(backbone, str) else backbone
-    asked, own = asked_for(config, settings if backbone is module else {**settings, "backbone": backbone})
+    asked, dataset = parse_settings(config, settings if backbone is module else {**settings, "backbone": backbone})
     begun = run.to_resume(asked) if asked.resume or _is_requeued(asked) else None
     settled = begun and begun.settled
     config = settled.config if settled else asked
@@ -84,7 +84,7 @@ def pretrain(
     if not asked.dry:
         check_trainer(asked)
         warn_of_trained(module)
-    data = open_data(config, own)
+    data = open_data(config, dataset)
     settled = settled or Settled(asked, build.choose(asked, data, module))
     model = build.build_method(settled.config, data, module)
     if asked.dry:
@@ -160,7 +160,7 @@ def _train(settled: Settled, data: Data, method: Method, folder: Path, checkpoin
     module, count = Pretraining(method), build.steps(config, data)
     prepare = Prepare(data, config.cache and Path(config.cache), count)  # early: a prior that does not fit ends the run
     # First: what it compiles is removed before kNN and probe.
-    hooks: list[Hook] = [compiled_networks(config, method)] if config.trainer.compile else []
+    hooks: list[Hook] = [compile_networks(config, method)] if config.trainer.compile else []
     hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor, unreadable]
     if config.progress:
         hooks.append(ProgressBar(unit=data.unit, size=config.batch_size))
@@ -171,10 +171,12 @@ def _train(settled: Settled, data: Data, method: Method, folder: Path, checkpoin
     _fit(loop, config, data, folder, checkpoint)
     if not loop.is_main:
         return None
-    with explained(demand(config, data), folder, loop):
+    with explain_failures(demand(config, data), folder, loop):
         content.wait()
         seen = {"before": start.judged, "history": history, "unreadable": unreadable.paths}
-        return finish(config, data, method, folder, **seen, computed=computed(loop, config), asked=settled.asked)
+        return finish(
+            config, data, method, folder, **seen, computed=describe_computation(loop, config), asked=settled.asked
+        )
 
 
 @dataclass
@@ -196,7 +198,7 @@ class Start(Hook):
         with together("the evaluation of the first weights"):
             if loop.is_main and self.judged is None:
                 save_views(loop.module.method, self.shown, self.folder / "views.png")
-                self.judged = judge(loop.module.method, self.data, self.k)
+                self.judged = evaluate(loop.module.method, self.data, self.k)
                 if self.data.bank is not None:
                     say.line(of_start(self.judged, self.data, self.k))
 
@@ -260,10 +262,13 @@ def _fit(loop: Loop, config: Config, data: Data, folder: Path, checkpoint: Path 
             generators_restored(device),
             deterministic(config.trainer.deterministic),
             one_float32(),
-            explained(demand(config, data), folder, loop),
+            explain_failures(demand(config, data), folder, loop),
         ):
             asked = config.trainer.logger if processes.is_main() else []
-            with loggers.opened(asked, folder, config.to_dict()) as loop.trackers, processes.others_watched(folder):
+            with (
+                loggers.open_trackers(asked, folder, config.to_dict()) as loop.trackers,
+                processes.others_watched(folder),
+            ):
                 loop.run(read)
     except OSError as error:  # for example from TensorBoard's writer
         raise RunFailed(f"stopped: {error.strerror or error}; {how_to_go_on(folder)}") from error

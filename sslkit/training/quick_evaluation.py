@@ -65,7 +65,7 @@ def of_largest_class(images: KeptImages) -> float:
 
 
 def of_start(judged: Mapping[str, float], data: Data, k: int) -> str:
-    """The line on the first weights, before they are trained. judged: by `judge`."""
+    """The line on the first weights, before they are trained. judged: by `evaluate`."""
     if not judged:
         return f"too few of the labelled {data.unit} can be read: this run is not evaluated"
     return (
@@ -88,11 +88,11 @@ def zeros(*parts: Tensor) -> str | None:
     return f"the features of {dead:,} of {n:,} images are zero" if dead > MOST_ZERO * n else None
 
 
-def judge(method: Method, data: Data, k: int) -> dict[str, float]:
+def evaluate(method: Method, data: Data, k: int) -> dict[str, float]:
     """kNN, the quick probe and crowding of the current backbone; empty without labels, or if too few can be read."""
     if data.bank is None:
         return {}
-    bank, query = (features(method, part) for part in (data.bank, data.query))
+    bank, query = (features(method, subset) for subset in (data.bank, data.query))
     if too_few(bank[1].numpy(), query[1].numpy()):
         return {}
     crowded = diagnostics.crowding(*query)
@@ -122,11 +122,11 @@ def features(method: Method, clean: KeptImages, *, batch_size: int = 256) -> tup
     x, y = [], []
     for asked, batch in clean.batches(batch_size):
         # An unreadable image was replaced by its neighbour, which may be of the other split: leave it out.
-        own = np.flatnonzero(batch["index"].numpy() == asked)
-        if len(own):
-            pixels = batch["images"][own].to(device, non_blocking=True).float() / 255
-            x.append(_embedded(method, pixels).float().cpu())
-            y.append(batch["label"][own])
+        intact = np.flatnonzero(batch["index"].numpy() == asked)
+        if len(intact):
+            pixels = batch["images"][intact].to(device, non_blocking=True).float() / 255
+            x.append(_embed(method, pixels).float().cpu())
+            y.append(batch["label"][intact])
     method.train(training)
     if not x:
         raise UserError(f"none of {len(clean.rows)} images of {images.name} can be read")
@@ -136,7 +136,7 @@ def features(method: Method, clean: KeptImages, *, batch_size: int = 256) -> tup
     return x, torch.cat(y)
 
 
-def _embedded(method: Method, pixels: Tensor) -> Tensor:
+def _embed(method: Method, pixels: Tensor) -> Tensor:
     """Images (N, C, H, W) or clips (N, R, C, T, H, W), in [0, 1] -> (N, F)."""
     if pixels.dim() == 4:
         return method.backbone(method.normalize_pixels(pixels))

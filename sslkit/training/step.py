@@ -46,18 +46,18 @@ class Pretraining(nn.Module):
     def forward(self, batch: Mapping[str, Any], number: int) -> dict[str, Any]:
         """batch: of the loader, on the device. number: of the batch in its epoch. Raises RunFailed."""
         # Dropout and stochastic depth are seeded by the step, so that a resumed run equals an uninterrupted one.
-        place = (self.method.seed, distributed.rank(), self.method.epoch, number)
-        seed = int.from_bytes(hashlib.sha256(repr(place).encode()).digest()[:7], "little")
+        key = (self.method.seed, distributed.rank(), self.method.epoch, number)
+        seed = int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:7], "little")
         seed_generators(seed, batch["images"].device)
         aspect = torch.as_tensor(batch["aspect"])
         terms, e = self.method.step(batch["images"], batch["index"], aspect=aspect, labels=batch["label"])
-        found = {name: term.detach() for name, term in terms.items()}
+        detached = {name: term.detach() for name, term in terms.items()}
         self.check()
-        values = Late(torch.stack(list(found.values())))
-        self._unchecked = Unchecked(values, tuple(found), self.method.epoch, self.steps_done)
+        values = Late(torch.stack(list(detached.values())))
+        self._unchecked = Unchecked(values, tuple(detached), self.method.epoch, self.steps_done)
         if not values.is_late:
             self.check()
-        return {"loss": terms["loss"], "terms": found, "z": e.z[0].detach()}
+        return {"loss": terms["loss"], "terms": detached, "z": e.z[0].detach()}
 
     def check(self) -> None:
         """Stop at the first non-finite loss and name its step and term; on a GPU one step late, so as not to stall it.
@@ -106,9 +106,9 @@ class Progress(Hook):
         self.module.method.before_step()
 
     def after_step(self, loop: Loop) -> None:
-        self.moved(loop.step)
+        self.set_step(loop.step)
 
-    def moved(self, step: int) -> None:
+    def set_step(self, step: int) -> None:
         """step: number of finished ones."""
         self.module.steps_done = step
         self.module.method.after_step(min(step / self.steps, 1.0))
@@ -120,7 +120,7 @@ class Progress(Hook):
     epoch_end = before_save
 
 
-def compiled_parts(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
+def parts_to_compile(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
     """Yield what is compiled of student's and teacher's network, as modules and the names of their functions.
 
     Of a ViT each block, since objectives run them on a part of the patches too; of another timm network

@@ -20,7 +20,7 @@ from sslkit.terminal.say import columns, counted, printable, words
 from sslkit.training.build import batches, cpu_default, steps
 from sslkit.training.config import Config
 from sslkit.training.data import Data
-from sslkit.training.machine import reading, shared, uncompiled
+from sslkit.training.machine import compile_hint, describe_share, reading
 from sslkit.training.quick_evaluation import harm, of_largest_class
 from sslkit.training.settled import Settled
 from sslkit.training.step import images_of_step, peak_lr
@@ -42,10 +42,10 @@ def announce(settled: Settled, data: Data, method: Method, folder: Path, checkpo
     body = method.backbone
     train = data.train
     use = "to learn from" if method.objective.needs_labels else "only to evaluate"
-    known = train.labels is not None and (data.bank is not None or method.objective.needs_labels)
+    uses_labels = train.labels is not None and (data.bank is not None or method.objective.needs_labels)
     several = train.multi_labels is not None
     without = f"{len(train.classes)} classes, several an image (not read here)" if several else "no labels"
-    labels = f"{len(train.classes)} classes ({use})" if known else without
+    labels = f"{len(train.classes)} classes ({use})" if uses_labels else without
     size = f"{data.image_size} px, {counted(train.channels, 'channel')}"
     count = batches(config, data)
     parameters = sum(p.numel() for p in body.parameters()) / 1e6
@@ -65,8 +65,8 @@ def announce(settled: Settled, data: Data, method: Method, folder: Path, checkpo
     lines += [f"chosen    {'; '.join(reasons)}"] if reasons else []
     lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
     lines += [f"note      {body.unseen} (image_size)"] if body.unseen else []
-    lines += [*_oversized(config, method, data), *_few(config, data), *_harsh(config, method, asked)]
-    lines += uncompiled(config, method, steps(config, data))
+    lines += [*_notes_on_size(config, method, data), *_few(config, data), *_harsh(config, method, asked)]
+    lines += compile_hint(config, method, steps(config, data))
     say.lines("\n".join(printable(line, keep="") for line in lines))
 
 
@@ -83,7 +83,9 @@ def _init(method: Method) -> list[str]:
 def _training(config: Config, data: Data, batches: int) -> str:
     """Epochs, steps and who shares a batch; the precision, and what changes the way in which the network is run."""
     trainer, size = config.trainer, config.batch_size
-    steps = f"{counted(config.epochs, 'epoch')} of {counted(batches, 'step')} x {size} {data.unit}{shared(config)}"
+    steps = (
+        f"{counted(config.epochs, 'epoch')} of {counted(batches, 'step')} x {size} {data.unit}{describe_share(config)}"
+    )
     ways = {"compiled": trainer.compile, "activations recomputed": trainer.checkpoint_activations}
     ways = [way for way, used in ways.items() if used]
     return ", ".join([steps, precision(config.precision, config.device), *ways])
@@ -91,18 +93,24 @@ def _training(config: Config, data: Data, batches: int) -> str:
 
 def _optimizer(config: Config, batches: int) -> str:
     """The learning rate as used, and the weight decay. batches: of an epoch."""
-    own, images = config.optimizer, images_of_step(config, batches)
-    factor = {"none": "", "linear": f" = {own.lr:g} x {images}/256", "sqrt": f" = {own.lr:g} x sqrt({images}/256)"}
-    decay = f"{own.weight_decay:g}" + ("" if own.weight_decay_end is None else f" to {own.weight_decay_end:g}")
-    parts = [f"lr {peak_lr(config, batches):.4g}{factor[own.lr_scaling]}"]
-    if own.layer_decay is not None:
-        parts.append(f"x {own.layer_decay:g} from each layer to the one before")
+    optimizer, images = config.optimizer, images_of_step(config, batches)
+    factor = {
+        "none": "",
+        "linear": f" = {optimizer.lr:g} x {images}/256",
+        "sqrt": f" = {optimizer.lr:g} x sqrt({images}/256)",
+    }
+    decay = f"{optimizer.weight_decay:g}" + (
+        "" if optimizer.weight_decay_end is None else f" to {optimizer.weight_decay_end:g}"
+    )
+    parts = [f"lr {peak_lr(config, batches):.4g}{factor[optimizer.lr_scaling]}"]
+    if optimizer.layer_decay is not None:
+        parts.append(f"x {optimizer.layer_decay:g} from each layer to the one before")
     if config.trainer.accumulate > 1:
-        parts.append(_accumulated(config, batches, images))
+        parts.append(_describe_accumulation(config, batches, images))
     return ", ".join([*parts, f"weight decay {decay}"])
 
 
-def _accumulated(config: Config, batches: int, images: int) -> str:
+def _describe_accumulation(config: Config, batches: int, images: int) -> str:
     """The images and batches of an optimiser step, and of the last one of an epoch where it has fewer."""
     unit = "videos" if config.data.is_video else "images"
     asked = config.trainer.accumulate
@@ -137,10 +145,10 @@ def _clips(data: Data) -> list[str]:
     ]
 
 
-def _oversized(config: Config, method: Method, data: Data) -> list[str]:
+def _notes_on_size(config: Config, method: Method, data: Data) -> list[str]:
     """Notes on defaults made for ImageNet that do not suit these images."""
-    given = config.method_options().get("objective") or {}
-    options = {**members.options(type(method.objective)), **given}
+    chosen = config.method_options().get("objective") or {}
+    options = {**members.options(type(method.objective)), **chosen}
     rows = len(data.train)
     return [
         f"note      {option}={options[option]:,} suits more than {rows:,} {data.unit}: set method.objective.{option}, "
@@ -184,7 +192,7 @@ def summary(entry: ZooEntry, data: Data, asked: Config, elapsed: float) -> str:
     if after and (low := harm(after["knn"], after["n"], {}, of_largest_class(data.query))):
         k = card["config"]["eval"]["k"]
         lines += ["", f"  {k}-NN {100 * after['knn']:.1f} % is worse than {low[0]}"]
-    if worse := _harmed(card):
+    if worse := _find_losses(card):
         gentler = _gentler(entry.state_dict(), asked)
         ways = ", ".join(filter(None, (words(gentler), "more epochs")))
         lines += ["", f"  worse than before training, beyond the interval: {', '.join(worse)}", f"  try       {ways}"]
@@ -222,7 +230,7 @@ def _results(card: Mapping[str, Any], data: Data) -> list[str]:
     return lines
 
 
-def _harmed(card: Mapping[str, Any]) -> list[str]:
+def _find_losses(card: Mapping[str, Any]) -> list[str]:
     """The accuracies that were higher before training than their interval after it, in words."""
     before, after = card["before"], card.get("after")
     names = {"knn": f"{card['config']['eval']['k']}-NN", "probe": "quick probe"}
@@ -249,21 +257,21 @@ def _following(entry: ZooEntry, data: Data, asked: Config, gentler: Mapping[str,
     """
     card, folder = entry.card, str(entry.folder)
     maker, source = card["backbone"]["name"], str(card["data"]["source"])
-    own = {"trust": maker} if ":" in maker else {}  # for user code
-    given = {} if source in NAMES or source.startswith(OWN) else {"data": source}
-    judged = {"checkpoint": folder, **given, **own}
+    trust = {"trust": maker} if ":" in maker else {}  # for user code
+    data_word = {} if source in NAMES or source.startswith(OWN) else {"data": source}
+    judged = {"checkpoint": folder, **data_word, **trust}
     if data.clips is not None:
         judge = f"evaluate:   python recipes/action_eval.py {words(judged)}"
     elif data.train.multi_labels is not None:
         judge = f"evaluate:   python recipes/evaluate.py {words({**judged, 'protocols': 'linear'})}"
-    elif data.bank is None and given:  # without classes there is nothing to judge by
+    elif data.bank is None and data_word:  # without classes there is nothing to judge by
         shown = {**judged, "out": f"{folder}/features.npz", "neighbours": 10, "map": "tsne"}
         judge = f"look at it: python recipes/embed.py {words(shown)}"
     else:
         judge = (
-            f"evaluate:   python recipes/evaluate.py {words(judged if data.bank else {'checkpoint': folder, **own})}"
+            f"evaluate:   python recipes/evaluate.py {words(judged if data.bank else {'checkpoint': folder, **trust})}"
         )
-    argument = f"trust={maker!r}" if own else ""
+    argument = f"trust={maker!r}" if trust else ""
     load = f"  load it:    net = sslkit.ZooEntry.load({folder!r}).backbone({argument})"
     if len(load) > columns():  # as Python reads it
         load = f"  load it:    net = sslkit.ZooEntry.load(\n{BELOW}  {folder!r}\n{BELOW}).backbone({argument})"
@@ -275,20 +283,20 @@ def again(asked: Config, data: Data, gentler: Mapping[str, Any]) -> str:
 
     gentler: settings that replace them.
     """
-    source, given, epochs = asked.data.source, {**_given(asked), **gentler}, max(LONGER, 4 * asked.epochs)
+    source, options, epochs = asked.data.source, {**_given(asked), **gentler}, max(LONGER, 4 * asked.epochs)
     if source in NAMES or source.startswith(OWN):
         source = "PATH/TO/YOUR/IMAGES" if data.clips is None else "video:PATH/TO/YOUR/VIDEOS"
         epochs = LONGER
-        fits_any = {path: not str(value).startswith("features:") for path, value in given.items()}
-        given = {path: value for path, value in given.items() if path.startswith("method.") and fits_any[path]}
-    return words({"method": asked.method_name, "data": source, "epochs": epochs, **given})
+        fits_any = {path: not str(value).startswith("features:") for path, value in options.items()}
+        options = {path: value for path, value in options.items() if path.startswith("method.") and fits_any[path]}
+    return words({"method": asked.method_name, "data": source, "epochs": epochs, **options})
 
 
 def _given(asked: Config) -> dict[str, Any]:
     """The settings, by their path, that are not the defaults."""
     usual, ours = dict(leaves(Config().to_dict())), dict(leaves(asked.to_dict()))
-    found = {path: ours[path] for path in usual if path in ours and ours[path] != usual[path]}
+    changed = {path: ours[path] for path in usual if path in ours and ours[path] != usual[path]}
     options = {f"method.{path}": value for path, value in leaves(signature(asked.method_name))}
-    given = {f"method.{path}": value for path, value in leaves(asked.method_options())}
-    found |= {path: value for path, value in given.items() if value is not None and value != options.get(path)}
-    return {path: value for path, value in found.items() if path not in OF_ONE_RUN}
+    chosen = {f"method.{path}": value for path, value in leaves(asked.method_options())}
+    changed |= {path: value for path, value in chosen.items() if value is not None and value != options.get(path)}
+    return {path: value for path, value in changed.items() if path not in OF_ONE_RUN}

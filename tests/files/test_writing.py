@@ -28,7 +28,7 @@ from sslkit.files import writing
 from sslkit.files.blocks import Blocks, create_npy
 from sslkit.files.writing import exclusive, lock, write_whole, write_whole_folder
 from sslkit.runtime.jobs import Job, check_logs
-from sslkit.runtime.kept_arrays import stored
+from sslkit.runtime.kept_arrays import load_or_compute
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def use_all(folder: Path) -> None:
     with exclusive(folder / "cache" / "a.npz", "an index"):
         pass
     path = folder / "cache" / "b.npy"
-    assert stored(path, 3, lambda rows: [np.ones((3, 2))], what="ones").tolist() == [[1, 1]] * 3
+    assert load_or_compute(path, 3, lambda rows: [np.ones((3, 2))], what="ones").tolist() == [[1, 1]] * 3
     check_logs([Job("member", ["true"], folder / "zoo" / "logs" / "member.log")])
     records = Records(folder / "runs.jsonl")
     with records.claim({"lr": 1}, wait=False) as mine:
@@ -99,7 +99,7 @@ def use(lock_file: str, folder: Path, work: Callable[[], None]) -> None:
         with exclusive(folder / "a.npz", "an index"):
             work()
     elif lock_file == ".b.lock":
-        stored(folder / "b.npy", 3, lambda rows: work() or [np.ones((3, 2))], what="ones")
+        load_or_compute(folder / "b.npy", 3, lambda rows: work() or [np.ones((3, 2))], what="ones")
     else:
         each_recorded([{"lr": 1}], Records(folder / "runs.jsonl"), lambda number: work() or {"value": 1})
 
@@ -152,7 +152,7 @@ def test_what_is_there_is_read_where_nothing_can_be_written(tmp_path: Path) -> N
 def test_stored_arrays_and_records_are_read_where_nothing_can_be_written(tmp_path: Path) -> None:
 
     def array(name: str) -> np.ndarray:
-        return stored(tmp_path / name, 3, lambda rows: [np.ones((3, 2))], what="ones")
+        return load_or_compute(tmp_path / name, 3, lambda rows: [np.ones((3, 2))], what="ones")
 
     def runs() -> list:
         return each_recorded([{"lr": 1}, {"lr": 2}], Records(tmp_path / "runs.jsonl"), lambda number: {"value": number})
@@ -237,7 +237,7 @@ def test_a_run_ends_as_failed_where_the_disk_is_full(tmp_path: Path) -> None:
 
     writers = {
         "a": whole,
-        "b.npy": lambda: stored(tmp_path / "b.npy", 3000, lambda rows: [np.ones((3000, 2))], what="ones"),
+        "b.npy": lambda: load_or_compute(tmp_path / "b.npy", 3000, lambda rows: [np.ones((3000, 2))], what="ones"),
         "c.jsonl": lambda: Records(tmp_path / "c.jsonl").add({"lr": 1}, {"value": "v" * 9999}),
         "key.part": lambda: keep(np.ones((3000, 2))),
         "ones in": lambda: publish((3000, 2)),

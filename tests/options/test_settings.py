@@ -14,7 +14,7 @@ import yaml
 import sslkit
 from sslkit.errors import UserError
 from sslkit.options.settings import Declared, Limits, iter_settings, nest, overlaid, setting, storable, takes_text
-from sslkit.training.config import Config, asked_for
+from sslkit.training.config import Config, parse_settings
 
 
 @dataclass
@@ -95,12 +95,12 @@ def test_a_run_of_numpys_numbers(tmp_path: Path) -> None:
     data = {"data": {"source": "digits"}, "batch_size": np.int64(512), "image_size": np.int64(8)}
     given = {"epochs": one, "seed": one, **data, "method.dsa.nu": np.float32(0.25), "eval.tsne": np.int64(0)}
     for settings in (given, Config.from_mapping(given), dataclasses.replace(Config.from_mapping(given), epochs=one)):
-        config, _ = asked_for(settings, {})
+        config, _ = parse_settings(settings, {})
         kept = config.to_dict()
         assert yaml.safe_load(yaml.safe_dump(kept)) == json.loads(json.dumps(dataclasses.asdict(config))) == kept
         assert config.method == {"name": "byol+dsa", "dsa": {"nu": 0.25}} and type(config.seed) is int
     with pytest.raises(UserError, match="epochs must be a whole number"):
-        asked_for(dataclasses.replace(config, epochs=0), {})
+        parse_settings(dataclasses.replace(config, epochs=0), {})
     assert sslkit.method("byol", image_size=np.int64(16), in_chans=one, seed=one).image_size == 16
 
 

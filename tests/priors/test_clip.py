@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from sslkit.errors import UserError
 from sslkit.priors import build
 from sslkit.priors.base import resize_and_crop
-from sslkit.runtime.kept_arrays import stored
+from sslkit.runtime.kept_arrays import load_or_compute
 
 open_clip = pytest.importorskip("open_clip")
 
@@ -275,7 +275,9 @@ def test_a_cache_of_imagenets_size_is_written_in_blocks(tmp_path: Path) -> None:
         width = open_clip.get_model_config(name)["embed_dim"]
         assert f"{images * width * 4 / 1e9:.2f}" == size and f"{size} GB" in page
     blocks = iter([np.zeros((128, 4), np.float32)] * 3)
-    table = stored(tmp_path / "x.npy", 384, lambda parts: islice(blocks, len(parts)), what="features", unit=128)
+    table = load_or_compute(
+        tmp_path / "x.npy", 384, lambda parts: islice(blocks, len(parts)), what="features", unit=128
+    )
     assert isinstance(table, np.memmap) and (tmp_path / "x.npy").stat().st_size == 128 + 384 * 4 * 4
 
 

@@ -12,7 +12,7 @@ from contract import MEMBERS, batch, build, enough, step
 import sslkit
 from sslkit.errors import UserError
 from sslkit.runtime import compiling
-from sslkit.training.step import compiled_parts
+from sslkit.training.step import parts_to_compile
 
 MOST_GRAPHS = 3  # the student on large and on small crops, and the teacher; or a teacher with and without hooks
 QUICK = ("ijepa", "mae")
@@ -64,8 +64,8 @@ def test_every_objective_is_compiled_in_its_first_step_only(name: str, family: s
     torch.compiler.reset()
     monkeypatch.setattr(compiling, "BACKEND", keep)
     m = build(name, family, image_size=32 if family == "vit" else 16)
-    for owner, function in dict.fromkeys(compiled_parts(m)):
-        fast = compiling.compiled(getattr(owner, function), lengths_vary=m.objective.lengths_vary)
+    for owner, function in dict.fromkeys(parts_to_compile(m)):
+        fast = compiling.compile_function(getattr(owner, function), lengths_vary=m.objective.lengths_vary)
         setattr(owner, function, fast)
     images, index = batch(enough(m, 8))
     if family == "vit":

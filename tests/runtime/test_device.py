@@ -5,7 +5,7 @@ import copy
 import torch
 
 import sslkit
-from sslkit.runtime.device import Late, moved, seed_generators, seeded
+from sslkit.runtime.device import Late, seed_generators, to_device_of, use_seed
 
 
 def test_on_the_cpu_numbers_can_be_read_at_once_and_nothing_is_copied() -> None:
@@ -13,13 +13,13 @@ def test_on_the_cpu_numbers_can_be_read_at_once_and_nothing_is_copied() -> None:
     late = Late(x)
     assert not late.is_late and late.read().tolist() == [1, 2] and not late.read().requires_grad
     assert copy.deepcopy(late) is late  # an event of a GPU has no copy
-    assert moved(x, torch.zeros(1)) is x
+    assert to_device_of(x, torch.zeros(1)) is x
 
 
 def test_a_seed_gives_the_same_numbers_and_leaves_the_generator() -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    with seeded(7):
+    with use_seed(7):
         drawn = torch.rand(3)
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(drawn, torch.rand(3, generator=torch.Generator().manual_seed(7)))

@@ -66,23 +66,23 @@ def test_each_rank_draws_its_rows_of_the_whole(world_size: int) -> None:
 @pytest.mark.parametrize("total", [1, 2, 3, 4, 5, 16, 17, 1000])
 def test_an_order_holds_every_place_once_and_can_be_turned_back(total: int) -> None:
     rows, key = np.arange(total), draws.new_key(generator())
-    places = draws.shuffled(rows, total, key)
+    places = draws.shuffle(rows, total, key)
     assert sorted(places) == rows.tolist()
-    assert (draws.shuffled(places, total, key, back=True) == rows).all()
+    assert (draws.shuffle(places, total, key, back=True) == rows).all()
     some = rows[::3][:, None]
-    assert (draws.shuffled(some, total, key) == places[some]).all()
+    assert (draws.shuffle(some, total, key) == places[some]).all()
 
 
 @pytest.mark.parametrize("total", [3, 4])
 def test_every_order_is_as_likely(total: int) -> None:
     g = generator()
-    seen = Counter(tuple(draws.shuffled(np.arange(total), total, draws.new_key(g)).tolist()) for _ in range(3000))
+    seen = Counter(tuple(draws.shuffle(np.arange(total), total, draws.new_key(g)).tolist()) for _ in range(3000))
     assert stats.chisquare([seen[order] for order in permutations(range(total))]).pvalue > 1e-3
 
 
 def test_a_row_may_come_to_any_place_of_a_large_order() -> None:
     g = generator()
-    places = [draws.shuffled(np.array([7]), 10_000, draws.new_key(g))[0] for _ in range(1000)]
+    places = [draws.shuffle(np.array([7]), 10_000, draws.new_key(g))[0] for _ in range(1000)]
     assert stats.kstest((np.array(places) + 0.5) / 10_000, "uniform").pvalue > 1e-3
 
 

@@ -65,7 +65,9 @@ def test_the_half_batch_is_estimated_from_what_does_not_depend_on_it() -> None:
     module = Pretraining(sslkit.method("simclr", image_size=16))
     weights = sum(p.numel() for p in module.parameters()) * 4
     buffers = sum(b.numel() * b.element_size() for b in module.buffers())
-    assert hardware._fixed(module, "adamw") == 4 * weights + buffers  # weights, gradients and AdamW's two moments
+    assert (
+        hardware._bytes_of_weights(module, "adamw") == 4 * weights + buffers
+    )  # weights, gradients and AdamW's two moments
 
 
 def test_other_errors_pass_as_they_are(small_run, monkeypatch) -> None:

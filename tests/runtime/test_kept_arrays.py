@@ -15,7 +15,7 @@ from sslkit.errors import UserError
 from sslkit.files.store import key_of
 from sslkit.priors import _features
 from sslkit.regularizers.dsa import DSA, scoring
-from sslkit.runtime.kept_arrays import stored
+from sslkit.runtime.kept_arrays import load_or_compute
 
 TIMEOUT = 0.3  # seconds of the group's own barriers
 ROWS, UNIT = 23, 4
@@ -62,9 +62,9 @@ def in_parts(rank: int, port: int, folder: Path, own: bool) -> None:
     join(rank, port)
     cache = folder / str(rank) if own else folder
     pause = 3 * TIMEOUT if rank == 0 else 0.0
-    found = stored(cache / "a.npy", ROWS, partial(counted, folder / f"log-{rank}", pause), what="a", unit=UNIT)
+    found = load_or_compute(cache / "a.npy", ROWS, partial(counted, folder / f"log-{rank}", pause), what="a", unit=UNIT)
     assert isinstance(found, np.memmap) and np.array_equal(found, whole())
-    once = stored(cache / "b.npy", ROWS, partial(counted, folder / f"once-{rank}", 0.0), what="b")
+    once = load_or_compute(cache / "b.npy", ROWS, partial(counted, folder / f"once-{rank}", 0.0), what="b")
     assert np.array_equal(once, whole())
     dist.destroy_process_group()
 
@@ -98,7 +98,9 @@ def failing(log: Path, rank: int, parts: Sequence[list[int]]) -> Iterator[np.nda
 def fails(rank: int, port: int, folder: Path) -> None:
     join(rank, port)
     try:
-        stored(folder / "a.npy", ROWS, partial(failing, folder / f"log-{rank}", rank), what="the features", unit=UNIT)
+        load_or_compute(
+            folder / "a.npy", ROWS, partial(failing, folder / f"log-{rank}", rank), what="the features", unit=UNIT
+        )
     except UserError as error:
         print(error)
 
@@ -122,17 +124,17 @@ def test_a_rank_that_fails_ends_the_others_and_no_finished_part_is_lost(tmp_path
 
 def test_one_process_computes_once(tmp_path: Path) -> None:
     for _ in range(2):
-        found = stored(tmp_path / "a.npy", ROWS, partial(counted, tmp_path / "log", 0.0), what="a", unit=UNIT)
+        found = load_or_compute(tmp_path / "a.npy", ROWS, partial(counted, tmp_path / "log", 0.0), what="a", unit=UNIT)
         assert np.array_equal(found, whole())
     assert lines(tmp_path / "log") == [0, 4, 8, 12, 16, 20]
     assert len({key_of(found, 1), key_of(found, 2), key_of(found + 1, 1), key_of(found[:22], 1)}) == 4
 
 
 def test_a_cache_that_can_only_be_read_is_read(tmp_path: Path) -> None:
-    stored(tmp_path / "a.npy", ROWS, partial(counted, tmp_path / "log", 0.0), what="a")
+    load_or_compute(tmp_path / "a.npy", ROWS, partial(counted, tmp_path / "log", 0.0), what="a")
     for path in tmp_path.glob(".*"):
         path.unlink()
-    found = stored(tmp_path / "a.npy", ROWS, partial(counted, tmp_path / "log", 0.0), what="a")
+    found = load_or_compute(tmp_path / "a.npy", ROWS, partial(counted, tmp_path / "log", 0.0), what="a")
     assert np.array_equal(found, whole()) and not list(tmp_path.glob(".*"))  # it wrote nothing, not even a lock
 
 

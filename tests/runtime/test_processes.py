@@ -16,7 +16,7 @@ import sslkit
 from sslkit.errors import UserError
 from sslkit.runtime import processes
 from sslkit.training.config import Config
-from sslkit.training.machine import check_trainer, reading, shared, uncompiled
+from sslkit.training.machine import check_trainer, compile_hint, describe_share, reading
 
 ROOT = Path(__file__).parents[2]
 
@@ -116,9 +116,9 @@ def test_auto_takes_as_many_gpus_as_share_a_batch(found, batch_size, machines, t
 
 def test_a_run_says_why_it_leaves_gpus_alone(beside_gpus) -> None:
     given = {"batch_size": 128}
-    assert shared(Config.from_mapping(given)) == " (64 on each of 2 processes; 3 GPUs cannot share 128 evenly)"
-    assert shared(Config.from_mapping({"batch_size": 96})) == " (32 on each of 3 processes)"
-    assert shared(Config.from_mapping({**given, "device": "cpu"})) == ""
+    assert describe_share(Config.from_mapping(given)) == " (64 on each of 2 processes; 3 GPUs cannot share 128 evenly)"
+    assert describe_share(Config.from_mapping({"batch_size": 96})) == " (32 on each of 3 processes)"
+    assert describe_share(Config.from_mapping({**given, "device": "cpu"})) == ""
 
 
 def test_a_run_says_how_many_processes_decode(beside_gpus, monkeypatch) -> None:
@@ -145,7 +145,7 @@ def test_a_run_says_how_many_processes_decode(beside_gpus, monkeypatch) -> None:
 )
 def test_a_long_run_on_a_gpu_says_that_it_could_be_compiled(given, parameters, steps, said, beside_gpus) -> None:
     method = SimpleNamespace(backbone=torch.nn.Linear(parameters, 1, bias=False, device="meta"))
-    assert len(uncompiled(Config.from_mapping(given), method, steps)) == said
+    assert len(compile_hint(Config.from_mapping(given), method, steps)) == said
 
 
 def test_a_run_on_the_cpu_leaves_gpus_alone(small_run, tmp_path, beside_gpus) -> None:

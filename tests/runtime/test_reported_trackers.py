@@ -24,7 +24,7 @@ VALUES = [math.nan, math.inf, -math.inf, 1.0]
 def logged(name: str, folder: Path, first: int = 0) -> None:
     """A row for each of VALUES, of which none is warned of."""
     folder.mkdir(parents=True, exist_ok=True)
-    with warnings.catch_warnings(), loggers.opened(name, folder, SETTINGS) as trackers:
+    with warnings.catch_warnings(), loggers.open_trackers(name, folder, SETTINGS) as trackers:
         warnings.filterwarnings("error", ".*takes no metrics.*")
         for step, value in enumerate(VALUES, first):
             trackers.log({"loss": value}, step, closes_epoch=False)
@@ -93,7 +93,7 @@ def test_a_row_is_sent_although_another_tracker_refuses_it(tmp_path: Path, monke
     monkeypatch.setattr(loggers, "_close", lambda *_: None)
     with (
         pytest.warns(UserWarning, match="Refusing takes no metrics: reset by peer"),
-        loggers.opened(["wandb", "tensorboard"], tmp_path, {}) as trackers,
+        loggers.open_trackers(["wandb", "tensorboard"], tmp_path, {}) as trackers,
     ):
         trackers.log({"loss": 1.0}, 1, closes_epoch=False)
     assert [row.value for row in EventAccumulator(str(tmp_path)).Reload().Scalars("loss")] == [1.0]

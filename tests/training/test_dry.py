@@ -6,7 +6,7 @@ from torch import nn
 
 import sslkit
 from sslkit import objectives, regularizers
-from sslkit.runtime.pretended import DEVICE, Work, counting, placed
+from sslkit.runtime.pretended import DEVICE, Work, counting, place_on_device
 from sslkit.training import dry
 from sslkit.training.config import OptimizerConfig
 
@@ -16,7 +16,7 @@ MIB = 2**20
 def test_a_layer_is_counted_by_hand() -> None:
     """(64, 1024) x (1024, 2048): input and gradient are there with the output's, the weights and theirs."""
     with counting() as counter:
-        layer = placed(nn.Linear(1024, 2048, bias=False))
+        layer = place_on_device(nn.Linear(1024, 2048, bias=False))
         assert counter.live == 8 * MIB
         x = torch.empty(64, 1024, device=DEVICE)
         counter.restart()
@@ -54,7 +54,7 @@ def test_half_precision_is_as_on_a_gpu() -> None:
 @pytest.mark.parametrize("name", [*objectives.names(), *(f"byol+{name}" for name in regularizers.names())])
 def test_a_step_of_each_member_is_counted(name: str) -> None:
     network = "narrow_vit" if objectives.find(name.split("+")[0]).families[0] == "vit" else "narrow_resnet"
-    few, many = (dry.predicted(name, network, 32, batch) for batch in (256, 512))
+    few, many = (dry.predict_memory(name, network, 32, batch) for batch in (256, 512))
     assert many > few > 0
 
 
@@ -71,7 +71,7 @@ def test_what_is_saved_is_what_a_real_step_saves() -> None:
     with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
         built(torch.zeros(16, 3, 32, 32, dtype=torch.uint8), torch.arange(16))["loss"]
     with counting() as counter:
-        own = dry._copied(built)
+        own = dry._copy(built)
         images, rows = torch.empty(16, 3, 32, 32, dtype=torch.uint8, device=DEVICE), torch.arange(16).to(DEVICE)
         before = counter.live
         loss = own(images, rows)["loss"]
@@ -81,16 +81,16 @@ def test_what_is_saved_is_what_a_real_step_saves() -> None:
 
 def test_recomputed_activations_need_less() -> None:
     built = sslkit.method("simclr", backbone="narrow_vit", image_size=32)
-    kept = dry.counted_step(built, 64, "bfloat16", OptimizerConfig())
+    kept = dry.count_step(built, 64, "bfloat16", OptimizerConfig())
     built.backbone.net.set_grad_checkpointing(True)
-    again = dry.counted_step(built, 64, "bfloat16", OptimizerConfig())
+    again = dry.count_step(built, 64, "bfloat16", OptimizerConfig())
     assert again.peak < 0.7 * kept.peak and sum(w.flops for w in again.work) > sum(w.flops for w in kept.work)
 
 
 def test_nothing_of_the_method_is_changed() -> None:
     built = sslkit.method("byol+koleo", backbone="narrow_resnet", image_size=32)
     before, random = {name: x.clone() for name, x in built.state_dict().items()}, torch.get_rng_state()
-    step = dry.counted_step(built, 64, "float32", OptimizerConfig())
+    step = dry.count_step(built, 64, "float32", OptimizerConfig())
     assert torch.equal(torch.get_rng_state(), random)
     assert all(torch.equal(x, before[name]) for name, x in built.state_dict().items())
     assert all(p.grad is None for p in built.parameters())
@@ -103,7 +103,7 @@ def test_nothing_of_the_method_is_changed() -> None:
 def test_a_dry_run_prints_its_tables_and_leaves_nothing(tmp_path, capsys, monkeypatch) -> None:
     """A GiB, and an eighth of one for each image; a step of a TFLOP and a GB, in half precision."""
     kernels = [Work(10**12, 0, torch.bfloat16), Work(0, 10**9, torch.float32)]
-    monkeypatch.setattr(dry, "counted_step", lambda _, images, *__: dry.Step(dry.GIB + images * dry.GIB // 8, kernels))
+    monkeypatch.setattr(dry, "count_step", lambda _, images, *__: dry.Step(dry.GIB + images * dry.GIB // 8, kernels))
     settings = {"batch_size": 128, "device": "cuda", "out": str(tmp_path / "runs")}
     found = sslkit.pretrain(method="simsiam", data="digits", backbone="narrow_resnet", epochs=2, dry=True, **settings)
     said = " ".join(capsys.readouterr().out.split())
@@ -116,7 +116,7 @@ def test_a_dry_run_prints_its_tables_and_leaves_nothing(tmp_path, capsys, monkey
 
 def test_processes_share_the_batch(tmp_path, capsys, monkeypatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(dry, "counted_step", lambda _, images, *__: asked.append(images) or dry.Step(2**30, []))
+    monkeypatch.setattr(dry, "count_step", lambda _, images, *__: asked.append(images) or dry.Step(2**30, []))
     settings = {"batch_size": 128, "device": "cpu", "trainer.devices": 4, "out": str(tmp_path)}
     sslkit.pretrain(method="simsiam", data="digits", backbone="narrow_resnet", dry=True, **settings)
     assert asked == [32, 64, 128] and "4 cards" in capsys.readouterr().out
@@ -127,6 +127,6 @@ def test_several_processes_need_buckets_or_hold_shares() -> None:
     assert held.of_several(1, "fsdp") == 0 and held.of_several(2, "auto") == 8
     assert held.of_several(2, "fsdp") == 36 / 2 + 2 * 2 + 1 - 36
     built = sslkit.method("byol", backbone="narrow_vit", image_size=32)
-    held = dry.Held.of(built, "sgd")
+    held = dry.Held.measure(built, "sgd")
     blocks = sum(p.numel() * 4 for block in built.backbone.net.blocks[:2] for p in block.parameters())
     assert held.trained - held.gathered == held.frozen - held.frozen_gathered == blocks and held.state == held.trained

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from evaluation.features.models import LoadedModel
 from evaluation.results.statistics import generator
-from sslkit.runtime.device import moved
+from sslkit.runtime.device import to_device_of
 
 
 class Detached(nn.Module):
@@ -51,5 +51,5 @@ def trained_part(net: nn.Sequential) -> nn.Module:
 def normalize(pixels: Tensor, model: LoadedModel) -> Tensor:
     """Normalise clips (B, C, T, S, S) in [0, 1] by the model's mean and standard deviation."""
     numbers = torch.tensor([model.mean, model.std], dtype=pixels.dtype)
-    mean, std = moved(numbers, pixels).view(2, -1, 1, 1, 1)
+    mean, std = to_device_of(numbers, pixels).view(2, -1, 1, 1, 1)
     return (pixels - mean) / std

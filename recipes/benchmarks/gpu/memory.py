@@ -4,7 +4,7 @@ import torch
 from gpu.jobs import Asked, Job, in_use, memory_of, random_images
 from gpu.step import LARGE, whole
 
-from sslkit.training.dry import predicted
+from sslkit.training.dry import predict_memory
 
 
 def jobs(asked: Asked) -> dict[str, Job]:
@@ -22,4 +22,4 @@ def measure(name: str, network: str, asked: Asked) -> dict[str, float]:
     torch.manual_seed(0)
     images, held = random_images(batch, size, asked.device), in_use(asked.device)
     gib = memory_of(whole(name, network, images), asked.device, held)
-    return {"batch": batch, "gib": gib, "predicted_gib": round(predicted(name, network, size, batch), 2)}
+    return {"batch": batch, "gib": gib, "predicted_gib": round(predict_memory(name, network, size, batch), 2)}

@@ -12,7 +12,7 @@ import sslkit
 from sslkit import backbones
 from sslkit.runtime.compiling import GRAPHS, compiled
 from sslkit.training.config import OptimizerConfig
-from sslkit.training.step import compiled_parts, make_optimizer
+from sslkit.training.step import make_optimizer, parts_to_compile
 
 LARGE = {
     "resnet50": ("byol", "byol+dsa", "byol+guide", "simclr", "barlow_twins"),
@@ -101,7 +101,7 @@ def whole(name: str, network: str, images: Tensor, *, compile_as: bool | str = F
 
 
 def compile_networks(module: nn.Module, compile_as: bool | str) -> None:
-    for owner, name in compiled_parts(module) if compile_as else ():
+    for owner, name in parts_to_compile(module) if compile_as else ():
         setattr(owner, name, compiled(getattr(owner, name), graphs=compile_as == GRAPHS))
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from sslkit import backbones
 from sslkit.composition.method import Method
 from sslkit.embeddings import Embeddings
-from sslkit.runtime.device import seeded
+from sslkit.runtime.device import use_seed
 
 LETTERS = 500  # of the 1,219 of the embedded glyphs
 
@@ -59,7 +59,7 @@ def random_network(views: Tensor) -> Tensor:
 
 @cache
 def _random_network(channels: int, size: int) -> torch.nn.Module:
-    with seeded(12345):
+    with use_seed(12345):
         return backbones.build("narrow_resnet", image_size=size, in_chans=channels).eval().requires_grad_(False)
 
 

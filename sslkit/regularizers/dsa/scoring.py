@@ -16,7 +16,7 @@ from sslkit.numerics.ties import among_all, nearest_of_all, pair_cosines, search
 from sslkit.regularizers.dsa.approximate import approximate_neighbours
 from sslkit.regularizers.dsa.arranging import NORMALISE, without_autocast
 from sslkit.regularizers.dsa.pairwise import one_thread
-from sslkit.runtime.kept_arrays import stored
+from sslkit.runtime.kept_arrays import load_or_compute
 from sslkit.runtime.waiting import together
 from sslkit.terminal import say
 
@@ -132,7 +132,9 @@ def compute_scores_once(features: np.ndarray, *, eta: int, mu: int, cache: Path 
         with together(what):
             return connectivity_score(features, eta=eta, mu=mu)
     path = Path(cache) / f"scores-{key_of(features, VERSION, eta, mu)}.npy"
-    scores = stored(path, len(features), lambda _: [connectivity_score(features, eta=eta, mu=mu).numpy()], what=what)
+    scores = load_or_compute(
+        path, len(features), lambda _: [connectivity_score(features, eta=eta, mu=mu).numpy()], what=what
+    )
     return torch.from_numpy(np.array(scores))
 
 

@@ -91,7 +91,7 @@ PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
     "evaluation/results/comparison.py:_episodes": ("difference of episodes",),
     "evaluation/results/comparison.py:_images": ("difference of images",),
     "evaluation/results/measures.py:_precision": ("map11", "map"),
-    "evaluation/results/measures.py:measured": ("share", "class means"),
+    "evaluation/results/measures.py:measure": ("share", "class means"),
     "evaluation/results/power.py:detectable_classes": (NO_INTERVAL,),
     "evaluation/results/power.py:detectable_mean": (NO_INTERVAL,),
     "evaluation/results/power.py:detectable_share.excess": (NO_INTERVAL,),

@@ -8,7 +8,7 @@ from evaluation.tasks.detection.detectors.body import check_trainable
 from evaluation.tasks.detection.detectors.sizes import Sizes
 from sslkit.errors import UserError, format_value
 from sslkit.options.members import nearest
-from sslkit.runtime.device import seed_of, seeded
+from sslkit.runtime.device import seed_of, use_seed
 
 if TYPE_CHECKING:  # importing it takes more than a second
     from torchvision.models.detection import FasterRCNN
@@ -49,7 +49,7 @@ def build_detector(
     loaded = load_model(model)
     check_fit(loaded, arch)
     build = importlib.import_module(f"evaluation.tasks.detection.detectors.{arch}").build
-    with seeded(seed_of("detector", seed)):
+    with use_seed(seed_of("detector", seed)):
         detector = build(loaded, classes, masks=masks, trainable=trainable, sizes=sizes or Sizes())
     return detector.train()
 
