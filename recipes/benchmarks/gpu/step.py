@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import sslkit
 from sslkit import backbones
-from sslkit.runtime.compiling import GRAPHS, compiled
+from sslkit.runtime.compiling import GRAPHS, compile_function
 from sslkit.training.config import OptimizerConfig
 from sslkit.training.step import make_optimizer, parts_to_compile
 
@@ -102,7 +102,7 @@ def whole(name: str, network: str, images: Tensor, *, compile_as: bool | str = F
 
 def compile_networks(module: nn.Module, compile_as: bool | str) -> None:
     for owner, name in parts_to_compile(module) if compile_as else ():
-        setattr(owner, name, compiled(getattr(owner, name), graphs=compile_as == GRAPHS))
+        setattr(owner, name, compile_function(getattr(owner, name), graphs=compile_as == GRAPHS))
 
 
 def bare(network: str, images: Tensor, *, teacher: bool, compile_as: bool | str = False) -> Step:
