@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from sslkit.cli import process
-from sslkit.cli.stand_ins import asked_help
+from sslkit.cli.stand_ins import help_group
 
 from evaluation import tasks
 from sslkit import objectives, regularizers
@@ -128,7 +128,7 @@ def main() -> None:
 
 def _lines(words: list[str]) -> list[str]:
     """Raises UserError for words that name nothing."""
-    if asked_help(words) is not None:
+    if help_group(words) is not None:
         return [reflow(__doc__), "", *_kinds()]
     if words[:1] == ["backbones"] and len(words) == 2:
         return _timm_names(words[1])

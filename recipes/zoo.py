@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 from sslkit.cli.command import compose, one_line_errors, prepare
 from sslkit.cli.grid import LAUNCHERS, Wanted, list_members, multiruns, parse_words
 from sslkit.cli.help import plain_help, show
-from sslkit.cli.stand_ins import asked_help
+from sslkit.cli.stand_ins import help_group
 
 import sslkit
 from sslkit.options.settings import MOST_SEED, setting
@@ -158,7 +158,7 @@ if __name__ == "__main__":
     prepare()
     say.print_lines()
     with one_line_errors():
-        if (part := asked_help(sys.argv)) is not None:
+        if (part := help_group(sys.argv)) is not None:
             show(plain_help(Settings(), __doc__, {}, part))
         else:
             sys.exit(main(sys.argv[1:]))

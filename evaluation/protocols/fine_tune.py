@@ -19,7 +19,16 @@ from evaluation.protocols.base import TUNED, Subject, among
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
 from evaluation.tuning.estimate import announce
-from evaluation.tuning.outcomes import best, in_groups, mean_record, require_sound, result_of, seconds_of, spread, told
+from evaluation.tuning.outcomes import (
+    best,
+    in_groups,
+    mean_record,
+    outcome_of,
+    require_sound,
+    result_of,
+    seconds_of,
+    spread,
+)
 from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import Runner, Trial, open_runner
 from sslkit.errors import UserError
@@ -147,8 +156,8 @@ def tune_grid(task: Task, options: Options, runtime: Runtime) -> Result:
         leaky=select == "test" and len(settings) > 1,
         seconds=seconds_of([*tried, *tested]),
         details={
-            "chosen": told(tested[0]),
-            "grid": list(map(told, tried)),
+            "chosen": outcome_of(tested[0]),
+            "grid": list(map(outcome_of, tried)),
             **spread(tested),
             "images": len(task.train),
         },

@@ -20,7 +20,16 @@ from evaluation.protocols.base import TUNED, Subject
 from evaluation.protocols.fine_tune import NOTHING_CHOSEN, SELECT, Runs
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
-from evaluation.tuning.outcomes import best, in_groups, mean_record, require_sound, result_of, seconds_of, spread, told
+from evaluation.tuning.outcomes import (
+    best,
+    in_groups,
+    mean_record,
+    outcome_of,
+    require_sound,
+    result_of,
+    seconds_of,
+    spread,
+)
 from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import Runner, Trial, open_runner
 from sslkit.data.subsets import label_subset, list_digest
@@ -220,7 +229,7 @@ def _result(
 def _details_of_draw(task: Task, rows: np.ndarray, tried: list[dict], tested: dict) -> dict[str, Any]:
     counts = np.bincount(task.train.y[rows], minlength=len(task.classes)).tolist()
     named: Mapping[str, int] = dict(zip(task.classes, counts, strict=True))
-    return {"chosen": told(tested), "grid": list(map(told, tried)), "images": len(rows), "per_class": named}
+    return {"chosen": outcome_of(tested), "grid": list(map(outcome_of, tried)), "images": len(rows), "per_class": named}
 
 
 def open(subject: Subject, options: Options) -> Subject:

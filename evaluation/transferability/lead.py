@@ -8,7 +8,7 @@ from torch.nn.functional import one_hot
 
 from evaluation.transferability._scatter import by_class, varying
 from evaluation.transferability.base import Sample, Score
-from sslkit.data.held_out import stratified_folds
+from sslkit.data.held_out import draw_folds
 from sslkit.errors import UserError
 
 FLOOR = 1e-12  # of a probability
@@ -176,7 +176,7 @@ def score(
     _check(init, kernel, {"eta": eta, "time": time, "ridge": ridge}, folds)
     y, c = sample.labels, sample.n_classes
     x = _standardise(sample.features)
-    fold = stratified_folds(y, min(folds, len(y)), sample.generator("lead folds"), sample.groups)
+    fold = draw_folds(y, min(folds, len(y)), sample.generator("lead folds"), sample.groups)
     raw = ridge_scores(x, y, fold, c, ridge) if init == "ridge" else svm_scores(x, y, fold, c, sample.seed)
     start = raw.clamp(FLOOR, 1)
     start /= start.sum(1, keepdim=True)

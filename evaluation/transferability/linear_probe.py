@@ -13,7 +13,7 @@ from torch import Tensor
 from evaluation.results.choice import first_largest, last_least
 from evaluation.transferability._scatter import Scatter
 from evaluation.transferability.base import Sample, Score
-from sslkit.data.held_out import stratified_folds
+from sslkit.data.held_out import draw_folds
 from sslkit.errors import UserError
 
 PENALTIES = tuple(10.0**k for k in range(-8, 2))  # of the largest eigenvalue of the total scatter
@@ -82,7 +82,7 @@ def score(sample: Sample, *, folds: int = 5, penalty: float | None = None) -> Sc
     rows, y = sample.compact, sample.labels
     penalty = chosen_penalty(rows.scatter) if penalty is None else penalty
     rounding = min(rows.scatter.precision / penalty, COARSEST)
-    fold = stratified_folds(y, min(folds, len(y)), sample.generator("linear_probe"), sample.groups)
+    fold = draw_folds(y, min(folds, len(y)), sample.generator("linear_probe"), sample.groups)
     right = torch.zeros(len(y), dtype=torch.float64, device=y.device)
     for number in torch.unique(fold).tolist():
         held = (fold == number).nonzero()[:, 0]

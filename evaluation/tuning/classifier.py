@@ -61,9 +61,9 @@ class Setting:
             object.__setattr__(self, name, whole_number(name, getattr(self, name), least))
         for name, least in (("lr", None), ("head_lr", None), ("weight_decay", 0.0)):
             self._take_number(name, least)
-        for name, known in (("optimizer", OPTIMIZERS), ("precision", PRECISIONS)):
-            if (value := getattr(self, name)) not in known:
-                raise UserError(f"there is no {name} {value!r}: {nearest(str(value), known)}")
+        for name, choices in (("optimizer", OPTIMIZERS), ("precision", PRECISIONS)):
+            if (value := getattr(self, name)) not in choices:
+                raise UserError(f"there is no {name} {value!r}: {nearest(str(value), choices)}")
         self.views()
 
     def _take_number(self, name: str, least: float | None) -> None:
@@ -110,7 +110,7 @@ def train_classifier(
         make_optimizer(setting.optimizer, _groups(net, setting), fused=True),
         steps=setting.steps,
         rate=lambda step: cosine(step, setting.steps),
-        batches=lambda first: _watched(training_batches(model, pixels, setting, first), first, net, watch),
+        batches=lambda first: _watch(training_batches(model, pixels, setting, first), first, net, watch),
         loss=lambda tuned, batch, step: training_loss(tuned(batch[0]), target[batch[1]]),
         seed_at=lambda step: dropout_seed(setting.seed, step),
         precision=setting.precision,
@@ -119,7 +119,7 @@ def train_classifier(
     return net.eval()
 
 
-def _watched(
+def _watch(
     batches: Iterator[Any], first: int, net: nn.Sequential, watch: Callable[[int, nn.Sequential], None] | None
 ) -> Iterator[Any]:
     """Yield the batches of the steps from `first` on; `watch` is called before each."""
@@ -142,7 +142,7 @@ def _groups(net: nn.Sequential, setting: Setting) -> list[dict[str, Any]]:
     head_lr = setting.lr if setting.head_lr is None else setting.head_lr
     rates = {net.backbone: setting.lr, net.head: head_lr}
     decay = setting.weight_decay
-    return [{"params": list(part.parameters()), "lr": lr, "weight_decay": decay} for part, lr in rates.items()]
+    return [{"params": list(module.parameters()), "lr": lr, "weight_decay": decay} for module, lr in rates.items()]
 
 
 def training_loss(scores: Tensor, target: Tensor) -> Tensor:
@@ -153,10 +153,10 @@ def training_loss(scores: Tensor, target: Tensor) -> Tensor:
     loss = classification_loss(scores, target)
     if target.dim() == 1 or world_size() == 1:
         return loss
-    own = (target != 0).sum().float()
-    total = own.clone()
+    share = (target != 0).sum().float()
+    total = share.clone()
     dist.all_reduce(total)
-    return loss * own * world_size() / total.clamp_min(1)
+    return loss * share * world_size() / total.clamp_min(1)
 
 
 def classification_loss(scores: Tensor, target: Tensor) -> Tensor:
@@ -214,16 +214,16 @@ def predict(net: nn.Module, model: LoadedModel, pixels: Pixels, precision: str =
     Raises Diverged if a score is NaN or infinite.
     """
     parts, normalize, n = [], Normalize(model, pixels), len(pixels.rows)
-    own = torch.arange(rank(), n, world_size())
-    full = len(own) // PREDICT_BATCH * PREDICT_BATCH
-    for places in (own[:full].view(-1, PREDICT_BATCH), own[None, full:]):
+    places_of_rank = torch.arange(rank(), n, world_size())
+    full = len(places_of_rank) // PREDICT_BATCH * PREDICT_BATCH
+    for places in (places_of_rank[:full].view(-1, PREDICT_BATCH), places_of_rank[None, full:]):
         for images, _ in pixels.batches(places) if places.numel() else ():
             with autocast(precision, images.device):
                 parts.append(net(normalize(images.float() / 255)).float())
-    parts = [part for part in gather_objects(torch.cat(parts).cpu() if parts else None) if part is not None]
+    parts = [chunk for chunk in gather_objects(torch.cat(parts).cpu() if parts else None) if chunk is not None]
     scores = parts[0].new_empty(n, *parts[0].shape[1:])
-    for number, part in enumerate(parts):
-        scores[number :: world_size()] = part
+    for number, chunk in enumerate(parts):
+        scores[number :: world_size()] = chunk
     if not scores.isfinite().all():
         raise Diverged("the tuned network gives NaN or infinite scores")
     return scores

@@ -119,7 +119,7 @@ def fit(
     )
     with generators_restored(device):
         try:
-            loop.run(lambda: _read(checkpoint))
+            loop.run(lambda: _load_state(checkpoint))
         except Misfit as error:
             where = f"{checkpoint.path} is of another network ({error.reason})"
             raise UserError(f"{where}: delete it to start anew") from error
@@ -173,16 +173,16 @@ class History(Hook):
             self.kept.pending = self.kept.pending.to(loop.device)
 
     def batch_end(self, loop: Loop, outputs: Mapping[str, Any], batch: Any) -> None:
-        training, kept, loss = self.training, self.kept, outputs["loss"].detach()
-        kept.step = loop.step
-        kept.pending = loss if kept.pending is None else kept.pending + loss
-        period_ends = kept.step == training.steps or kept.step % training.period == 0
-        if period_ends or kept.step % training.check == 0:
+        training, training_state, loss = self.training, self.kept, outputs["loss"].detach()
+        training_state.step = loop.step
+        training_state.pending = loss if training_state.pending is None else training_state.pending + loss
+        period_ends = training_state.step == training.steps or training_state.step % training.period == 0
+        if period_ends or training_state.step % training.check == 0:
             self.mean = self._mean_loss(loop)
         if period_ends:
-            kept.losses.append((kept.step, self.mean))
-            kept.pending = None
-        kept.seconds = kept.before + time.monotonic() - self.started
+            training_state.losses.append((training_state.step, self.mean))
+            training_state.pending = None
+        training_state.seconds = training_state.before + time.monotonic() - self.started
 
     def _mean_loss(self, loop: Loop) -> float:
         """The mean over the steps of this period, of all ranks. Raises Diverged."""
@@ -193,10 +193,10 @@ class History(Hook):
 
     def before_save(self, loop: Loop) -> None:
         """Gather the state of all ranks."""
-        kept = self.kept
-        kept.notes[:] = union_over_ranks(kept.notes)
-        if kept.pending is not None:
-            kept.pending = loop.fabric.all_reduce(kept.pending.clone(), reduce_op="mean")
+        training_state = self.kept
+        training_state.notes[:] = union_over_ranks(training_state.notes)
+        if training_state.pending is not None:
+            training_state.pending = loop.fabric.all_reduce(training_state.pending.clone(), reduce_op="mean")
 
     epoch_end = before_save
 
@@ -216,7 +216,7 @@ def _save(checkpoint: Checkpoint, state: dict[str, Any]) -> None:
         checkpoint.save(state)
 
 
-def _read(checkpoint: Checkpoint) -> dict[str, Any] | None:
+def _load_state(checkpoint: Checkpoint) -> dict[str, Any] | None:
     """Return the state to go on from, None if there is none. An error is raised once all ranks know of it.
 
     Raises UserError as `Checkpoint.load` does, and if the ranks find different files; Misfit if a part is missing.

@@ -24,13 +24,13 @@ def make_optimizer(
     fused: AdamW in one kernel, which saves a tenth of a step of a small network on a CPU and rounds otherwise. On a
         GPU it is.
     """
-    kept = [dict(group) for group in groups if group["params"]]
+    trained = [dict(group) for group in groups if group["params"]]
     if name == "adamw":
-        return torch.optim.AdamW(kept, fused=fused or all(p.is_cuda for group in kept for p in group["params"]))
-    return torch.optim.SGD(kept, momentum=momentum, nesterov=nesterov)
+        return torch.optim.AdamW(trained, fused=fused or all(p.is_cuda for group in trained for p in group["params"]))
+    return torch.optim.SGD(trained, momentum=momentum, nesterov=nesterov)
 
 
-def decayed_apart(
+def groups_by_decay(
     module: nn.Module, lr: float, weight_decay: float, undecayed: Collection[str] = ()
 ) -> list[dict[str, Any]]:
     """Return a group of the trained parameters with weight decay, and one of those without.

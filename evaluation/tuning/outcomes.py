@@ -80,7 +80,7 @@ def result_of(task: Task, records: Sequence[dict[str, Any]], names: Sequence[str
         (record,) = records
         estimate = _estimate(record)
         others = {name: _estimate(other) for name, other in record["others"].items()}
-        right = record["right"] and unpacked(record["right"], len(task.test))
+        right = record["right"] and unpack(record["right"], len(task.test))
         outcomes, paired_on = (None, "") if right is None else (right, test_rows)
     else:
         estimate = _mean(values, kind)
@@ -118,17 +118,17 @@ def spread(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"values": values, "std": float(np.std(values, ddof=1)) if len(values) > 1 else None}
 
 
-def told(record: dict[str, Any]) -> dict[str, Any]:
+def outcome_of(record: dict[str, Any]) -> dict[str, Any]:
     """Return the setting with its outcome, for `details`."""
     names = ("lr", "head_lr", "weight_decay", "optimizer", "value", "loss", "diverged")
     return {name: record.get(name) for name in names}
 
 
-def packed(right: np.ndarray) -> str:
+def pack(right: np.ndarray) -> str:
     """Encode (N,) bool as text, eight to a byte."""
     return base64.b64encode(np.packbits(right)).decode()
 
 
-def unpacked(text: str, n: int) -> np.ndarray:
-    """Decode (n,) bool from the text of `packed`."""
+def unpack(text: str, n: int) -> np.ndarray:
+    """Decode (n,) bool from the text of `pack`."""
     return np.unpackbits(np.frombuffer(base64.b64decode(text), np.uint8), count=n).astype(bool)

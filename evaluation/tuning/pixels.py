@@ -22,13 +22,13 @@ class Pool(Dataset):
     """Several sets of images of one shape, with consecutive row numbers."""
 
     def __init__(self, parts: Sequence[Images]) -> None:
-        shapes = {(part.channels, part.image_size) for part in parts}
+        shapes = {(images.channels, images.image_size) for images in parts}
         if len(shapes) > 1:
             raise UserError(f"the splits have images of different (channels, size): {sorted(shapes)}")
         self.parts = list(parts)
         self.channels, self.image_size = shapes.pop()
         self.starts = np.cumsum([0, *map(len, parts)])
-        self.decodes = any(part.decodes for part in parts)
+        self.decodes = any(images.decodes for images in parts)
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -68,7 +68,7 @@ class Pixels:
         places: (batches, B) int64 on the CPU, indices into `rows`.
         """
         if not self.resident:
-            yield from self._read(places)
+            yield from self._read_batches(places)
             return
         self.keep()
         for at, on_device in zip(places, places.to(self.device), strict=True):
@@ -87,10 +87,10 @@ class Pixels:
         self.images = torch.empty(len(self.rows), *shape, dtype=torch.uint8, device=self.device)
         self.aspect = torch.empty(len(self.rows))
         parts = torch.arange(len(self.rows)).split(READ)
-        for part, (images, aspect) in zip(parts, self._read(parts), strict=True):
-            self.images[part[0] : part[-1] + 1], self.aspect[part] = images, aspect
+        for rows, (images, aspect) in zip(parts, self._read_batches(parts), strict=True):
+            self.images[rows[0] : rows[-1] + 1], self.aspect[rows] = images, aspect
 
-    def _read(self, places: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+    def _read_batches(self, places: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
         """places: of each batch (B,) int64, indices into `rows`."""
         rows, device = Parts(len(places), lambda part: self.rows[places[part].numpy()]), self.device.type
         count = min(workers_for(self.pool, "auto", 1, device), len(places))

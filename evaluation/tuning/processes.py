@@ -23,15 +23,15 @@ def process_group(runtime: Runtime) -> Iterator[Runtime]:
     With several processes "auto" is the GPU of LOCAL_RANK, if there is one.
     A block inside another one joins the same group. Raises UserError for an unavailable device.
     """
-    own = device_of(runtime.device)
+    device = device_of(runtime.device)
     ranks = int(os.environ.get("WORLD_SIZE", 1)) if "LOCAL_RANK" in os.environ else 1
     inside = dist.is_available() and dist.is_initialized()
     if ranks == 1:
-        yield replace(runtime, device=own)
+        yield replace(runtime, device=device)
         return
     from sslkit.runtime.processes import fabric_on  # imports Fabric
 
-    fabric = fabric_on(own, ranks=ranks)
+    fabric = fabric_on(device, ranks=ranks)
     fabric.launch()
     yield replace(runtime, device=fabric.device)
     if not inside:  # not after an error: the others may wait in the group, and torchrun ends them with this process

@@ -27,11 +27,11 @@ def each_recorded(
     """
     what = f"the runs of {records.path}"
 
-    def recorded() -> list[dict[str, Any]]:
+    def read_records() -> list[dict[str, Any]]:
         for key in keys:  # also of runs that were recorded just before their process was killed
             checkpoint_of(records.path, key).remove()
-        known = records.read()
-        return [known[run_id(key)] for key in keys]
+        stored = records.read()
+        return [stored[run_id(key)] for key in keys]
 
     with closing(records.claim_unfinished(keys)) as runs:
         while (number := from_first(what, lambda: next(runs, None))) is not None:
@@ -40,10 +40,10 @@ def each_recorded(
                 if rank() == 0:
                     records.add(keys[number], values)
                     checkpoint_of(records.path, keys[number]).remove()
-    found = from_first(what, recorded)
-    for record in found:
+    records_read = from_first(what, read_records)
+    for record in records_read:
         check_fields(record, needs, records.path)
-    return found
+    return records_read
 
 
 def checkpoint_of(records: Path, key: Key, seconds: float = SAVE_SECONDS) -> Checkpoint:
@@ -58,10 +58,10 @@ def of_ranks() -> dict[str, int]:
 
 
 @contextmanager
-def shared_folder(folder: str | Path | None) -> Iterator[Path]:
+def open_folder(folder: str | Path | None) -> Iterator[Path]:
     """Yield the folder, or a temporary one that all ranks share."""
     if folder is not None:
         yield Path(folder)
         return
-    with tempfile.TemporaryDirectory() as own:
-        yield Path(from_first("a temporary folder", lambda: own))
+    with tempfile.TemporaryDirectory() as scratch:
+        yield Path(from_first("a temporary folder", lambda: scratch))

@@ -104,46 +104,46 @@ def open_task(model: LoadedModel, dataset: Any, reading: Reading = AS_USUAL) -> 
         have no digests of their images yet are read for them.
     Raises UserError if a split or its labels are missing, for -1 labels, and for classes that occur only in test.
     """
-    given = _checked(dataset) if isinstance(dataset, Mapping) else open_splits(dataset, reading)
-    first = given["train"]
+    splits = _check_splits(dataset) if isinstance(dataset, Mapping) else open_splits(dataset, reading)
+    first = splits["train"]
     check_classes([first], "fine-tuning")
-    given = {name: with_digests(_renumbered(split, first)) for name, split in given.items()}
-    train = _labelled({name: given[name] for name in ("train", "val") if name in given}, model)
-    test = _labelled({"test": given["test"]}, model)
+    splits = {name: with_digests(_renumber(split, first)) for name, split in splits.items()}
+    train = _join({name: splits[name] for name in ("train", "val") if name in splits}, model)
+    test = _join({"test": splits["test"]}, model)
     if train.y.ndim == 1:
         unseen(test.y, train.y, first.classes, first.name)
     contradicted.warn(model, contradicted.contradiction(model, lambda most: read_spaced(train.centres.parts[0], most)))
-    digest, mirror = _digest(given, train, test), reading.mirrors(first.classes, first.name)
+    digest, mirror = _digest(splits, train, test), reading.mirrors(first.classes, first.name)
     return Task(model, train, test, first.classes, first.metric, first.name, digest, mirror)
 
 
 def open_splits(dataset: Any, reading: Reading = AS_USUAL) -> dict[str, Split]:
     """Return the splits to tune and to test on, without images that cannot be read. Raises UserError as `open_task`."""
-    return {name: readable(split) for name, split in _checked(_open(dataset, reading)).items()}
+    return {name: readable(split) for name, split in _check_splits(_open(dataset, reading)).items()}
 
 
-def _checked(splits: Mapping[str, Split]) -> dict[str, Split]:
-    given = dict(splits)
-    if "test" not in given and "val" in given:
-        given["test"] = given.pop("val")
+def _check_splits(splits: Mapping[str, Split]) -> dict[str, Split]:
+    copied = dict(splits)
+    if "test" not in copied and "val" in copied:
+        copied["test"] = copied.pop("val")
     for name in ("train", "test"):
-        if name not in given:
-            raise UserError(f"fine-tuning needs the splits train and test; there is no {name}: {', '.join(given)}")
-    for name, split in given.items():
+        if name not in copied:
+            raise UserError(f"fine-tuning needs the splits train and test; there is no {name}: {', '.join(copied)}")
+    for name, split in copied.items():
         _check(split, name)
-    return given
+    return copied
 
 
 def _open(dataset: Any, reading: Reading) -> dict[str, Split]:
     if isinstance(dataset, Split):
         raise UserError('one open split is not enough to fine-tune: give {"train": Split, "test": Split}')
     entry = datasets.find_published(dataset)
-    known = entry.counts if entry else datasets.splits_of(dataset, reading.cache)
-    wanted = [split for split in ("train", "val", "test") if split in known]
+    offered = entry.counts if entry else datasets.splits_of(dataset, reading.cache)
+    wanted = [split for split in ("train", "val", "test") if split in offered]
     return {split: reading.open(dataset, split) for split in wanted}
 
 
-def _labelled(given: Mapping[str, Split], model: LoadedModel) -> Labelled:
+def _join(given: Mapping[str, Split], model: LoadedModel) -> Labelled:
     parts = list(given.values())
     groups = [split.groups for split in parts]
     return Labelled(
@@ -180,7 +180,7 @@ def _check(split: Split, name: str) -> None:
         raise UserError(f"{where}: {missing} of {len(split.y)} images have no label; leave them out of the split")
 
 
-def _renumbered(split: Split, train: Split) -> Split:
+def _renumber(split: Split, train: Split) -> Split:
     """Return the split with its labels renumbered as in train."""
     if split.y.ndim != train.y.ndim:
         raise UserError(f"{split.name}: one split has several labels per image, the other has one")
@@ -194,7 +194,7 @@ def _digest(given: Mapping[str, Split], *read: Labelled) -> str:
     for name, split in given.items():
         digest.update(f"{name} {split.digest} ".encode())
         digest.update(np.ascontiguousarray(split.y))
-    scales = {part.scale for one in read for part in one.centres.parts}
+    scales = {pool.scale for read_split in read for pool in read_split.centres.parts}
     if scales - {split.images.scale for split in given.values()}:  # those of the model's training
         digest.update(repr(sorted(map(repr, scales))).encode())
     return digest.hexdigest()

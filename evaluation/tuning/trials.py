@@ -26,10 +26,10 @@ from evaluation.results.result import rows_digest
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.classifier import Setting, classification_loss, predict, train_classifier
 from evaluation.tuning.loop import Diverged, State
-from evaluation.tuning.outcomes import packed
+from evaluation.tuning.outcomes import pack
 from evaluation.tuning.pixels import Pixels, Pool
 from evaluation.tuning.processes import process_group
-from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks, shared_folder
+from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks, open_folder
 from evaluation.tuning.task import Task
 from sslkit.errors import RunFailed, UserError
 from sslkit.runtime.context import Runtime, silent
@@ -99,7 +99,7 @@ class Bench:
         The checkpoint is resumed, and deleted by the caller once the record is written.
         """
         started, state = time.perf_counter(), State()
-        for pixels in (self._learned(trial), self._judged(trial), self._test()):
+        for pixels in (self._pixels_to_learn(trial), self._pixels_to_test(trial), self._test()):
             pixels.keep()
         try:
             values = self._judge(trial, self._tune(trial, checkpoint, state, place))
@@ -112,12 +112,12 @@ class Bench:
         y = torch.from_numpy(train.y[trial.learn])
         rates = f"lr {setting.lr:g}, decay {setting.weight_decay:g}"
         title = self.runtime.progress and f"  {self.task.model.name}, {trial.stage}: {place}{rates}"
-        pixels, classes = self._learned(trial), len(self.task.classes)
+        pixels, classes = self._pixels_to_learn(trial), len(self.task.classes)
         how = {"classes": classes, "state": state, "checkpoint": checkpoint, "progress": title}
         return train_classifier(self.task.model, pixels, y, setting, **how)
 
     def _judge(self, trial: Trial, net: torch.nn.Sequential) -> dict[str, Any]:
-        scores = predict(net, self.task.model, self._judged(trial), trial.setting.precision)
+        scores = predict(net, self.task.model, self._pixels_to_test(trial), trial.setting.precision)
         y = self.task.test.y if trial.judge is None else self.task.train.y[trial.judge]
         estimate, others, right = measure(scores.numpy(), y, self.task.metric)
         if trial.judge is None:
@@ -130,21 +130,21 @@ class Bench:
             "loss": classification_loss(scores, torch.from_numpy(y)).item(),
             "diverged": False,
             "others": {name: asdict(other) for name, other in others.items()},
-            "right": None if right is None or trial.stage == "select" else packed(right),
+            "right": None if right is None or trial.stage == "select" else pack(right),
         }
 
-    def _learned(self, trial: Trial) -> Pixels:
+    def _pixels_to_learn(self, trial: Trial) -> Pixels:
         return self._pixels("learn", self.task.train.crops, trial.learn)
 
-    def _judged(self, trial: Trial) -> Pixels:
+    def _pixels_to_test(self, trial: Trial) -> Pixels:
         return self._test() if trial.judge is None else self._pixels("judge", self.task.train.centres, trial.judge)
 
     def _test(self) -> Pixels:
         return self._pixels("test", self.task.test.centres, np.arange(len(self.task.test)))
 
     def _pixels(self, use: str, pool: Pool, rows: np.ndarray) -> Pixels:
-        kept = self._kept.get(use)
-        if kept is None or not np.array_equal(kept.rows, rows):
+        cached = self._kept.get(use)
+        if cached is None or not np.array_equal(cached.rows, rows):
             self._kept[use] = Pixels(pool, rows, self.runtime.device)
         return self._kept[use]
 
@@ -172,12 +172,12 @@ class Runner:
                 self._in_processes(keys, trials, bar)
             work = self._work(keys, trials)
 
-            def counted(number: int) -> dict[str, Any]:
+            def run_one(number: int) -> dict[str, Any]:
                 values = work(number)
                 bar.update()
                 return values
 
-            return each_recorded(keys, self.records, counted, NEEDS)
+            return each_recorded(keys, self.records, run_one, NEEDS)
 
     @property
     def _hidden(self) -> bool | None:
@@ -194,7 +194,7 @@ class Runner:
         try:
             with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
                 left = {pool.submit(_share, sent, threads) for _ in range(workers)}
-                with _ended_with_this_process():
+                with _end_with_this_process():
                     while left:
                         done, left = wait(left, timeout=1)
                         bar.update(len(keys) - len(self.records.missing(keys)) - bar.n)
@@ -210,14 +210,14 @@ class Runner:
         bench = Bench(self.task, self.runtime)
 
         def run(number: int) -> dict[str, Any]:
-            place = f"run {number + 1} of {len(keys)}, "
-            return bench.run(trials[number], checkpoint_of(self.records.path, keys[number]), place)
+            title = f"run {number + 1} of {len(keys)}, "
+            return bench.run(trials[number], checkpoint_of(self.records.path, keys[number]), title)
 
         return run
 
 
 @contextmanager
-def _ended_with_this_process() -> Iterator[None]:
+def _end_with_this_process() -> Iterator[None]:
     """End the processes of a pool when the block is left by a signal; the pool would wait for their work.
 
     Each of them saves its training after the step that it computes, see `sslkit.runtime.stops`.
@@ -253,11 +253,11 @@ def open_runner(task: Task, name: str, runtime: Runtime) -> Iterator[Runner]:
     """
     workers = whole_number("workers", runtime.workers, 1)
     with ExitStack() as stack:
-        own = stack.enter_context(process_group(runtime))
+        joined = stack.enter_context(process_group(runtime))
         if workers > 1 and world_size() > 1:
             raise UserError(f"workers={workers}: the {world_size()} processes share every trial; leave workers at 1")
-        folder = stack.enter_context(shared_folder(runtime.out))
+        folder = stack.enter_context(open_folder(runtime.out))
         records = Records(Path(folder) / f"{name}.jsonl")
         if workers > 1 and not records.are_shared():
             raise UserError(f"workers={workers} would do each other's runs in {folder}, without locks: give workers=1")
-        yield Runner(task, records, replace(own, workers=workers))
+        yield Runner(task, records, replace(joined, workers=workers))

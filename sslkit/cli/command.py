@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from sslkit.cli import process, stand_ins  # first: it says in one line what stops the imports, too
-from sslkit.cli.stand_ins import asked_help
+from sslkit.cli.stand_ins import help_group
 
-if process.is_command() and asked_help(sys.argv) is not None:
+if process.is_command() and help_group(sys.argv) is not None:
     stand_ins.install(sys.argv)  # before the first import of a large library
 elif process.is_command() and Path(sys.argv[0]).name == "train.py":
     from sslkit.cli.words import check_data
@@ -56,8 +56,8 @@ def run(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, conf: 
     with one_line_errors(STOPPED):
         words = _quote_words(join_flags(sys.argv[1:]), settings)
         methods = _methods(words, settings.method)
-        if (part := asked_help(words)) is not None:
-            show(help_text(settings, methods[0], usage, conf, part))
+        if (group := help_group(words)) is not None:
+            show(help_text(settings, methods[0], usage, conf, group))
             return
         _check(words, dataclasses.asdict(settings), methods, conf)
         _check_values(words, settings)
@@ -97,7 +97,7 @@ def run_plain(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, 
     prepare()
     with one_line_errors():
         words = _quote_words(sys.argv[1:], settings, shorten=False)
-        if (part := asked_help(words)) is not None:
+        if (part := help_group(words)) is not None:
             show(plain_help(settings, usage, options, part))
             return
         tree = dataclasses.asdict(settings)

@@ -86,13 +86,13 @@ def help_text(settings: Any, method: str, usage: str, conf: Path, part: str = ""
 
 
 def _method_sections(method: str) -> Iterator[Section]:
-    texts = {part: members.texts(member) for part, member in classes(method).items()}
+    texts = {group: members.texts(member) for group, member in classes(method).items()}
     views, published = members.texts(View) | members.texts(ViewRecipe), classes(method)["objective"].views.values()
     texts["views"] = {name: f"{views[name]}; null: {value}" for name, value in published.items()}
     title = f"options of method={method}"
-    for part, options in signature(method).items():
-        lines = list(_option_lines(f"method.{part}.", options, texts[part]))
-        yield Section(title, lines, f"method.{part}", tuple(options))
+    for group, options in signature(method).items():
+        lines = list(_option_lines(f"method.{group}.", options, texts[group]))
+        yield Section(title, lines, f"method.{group}", tuple(options))
         title = ""
 
 

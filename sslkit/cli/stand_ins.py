@@ -38,10 +38,10 @@ HELP = ("--help", "-h")
 ALL = "all"  # of the help's parts
 
 
-def asked_help(words: Sequence[str]) -> str | None:
+def help_group(words: Sequence[str]) -> str | None:
     """Return which part of the help is asked for: "" its first page, ALL, or a group; None without --help."""
     flags = (word.partition("=") for word in words)
-    return next((part for flag, _, part in flags if flag in HELP), None)
+    return next((group for flag, _, group in flags if flag in HELP), None)
 
 
 def _compute_kind(*operands: Any) -> type:

@@ -50,7 +50,7 @@ def first_and_member(groups: Tensor | None, n: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(first[order]), torch.from_numpy(np.argsort(order)[member])
 
 
-def stratified_folds(y: Tensor, folds: int, generator: torch.Generator, groups: Tensor | None = None) -> Tensor:
+def draw_folds(y: Tensor, folds: int, generator: torch.Generator, groups: Tensor | None = None) -> Tensor:
     """Return the fold (N,) of each row: rows of a class go to the folds in turn, in random order.
 
     groups: (N,) of rows that stay together, by the class of the first; None: each row is one.

@@ -40,7 +40,7 @@ def join_paths(source: Any) -> Any:
         kinds = ", ".join(sorted({type(entry).__name__ for entry in source}))
         how = "for one array write numpy.stack or torch.stack" if any(map(is_array, source)) else "give their paths"
         raise UserError(f"data is a list of {kinds}, not of paths: {how}")
-    words = [os.fspath(one) for one in source]
+    words = [os.fspath(entry) for entry in source]
     if len(words) > 1 and any("," in word for word in words):
         name = next(word for word in words if "," in word)
         raise UserError(f"{name!r} has a comma, and cannot be one of several: rename it, or list its files in a .txt")

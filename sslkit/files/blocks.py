@@ -43,7 +43,7 @@ class Blocks:
 
     Each process writes files of its own, whole, every few seconds: a network disk caches pages, and of two machines
     that write into one file the last may undo what the other wrote.
-    folder: see `unfinished_path`. block: rows of a block; of another size all begin anew. what: for messages.
+    folder: see `path_in_work`. block: rows of a block; of another size all begin anew. what: for messages.
     """
 
     def __init__(self, folder: Path, n: int, block: int, what: str) -> None:
@@ -131,7 +131,7 @@ class Blocks:
         return unwritable(self.what, self.folder.parent, error, remedy)
 
 
-def unfinished_path(path: Path) -> Path:
+def path_in_work(path: Path) -> Path:
     """Return the folder for what is unfinished of a file or folder: of each machine where the disk has no locks."""
     return path.with_name(f"{path.name}.part" if has_locks(path.parent) else f"{path.name}.{MACHINE}.part")
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from sslkit.errors import UserError
-from sslkit.files.blocks import Blocks, create_npy, unfinished_path
+from sslkit.files.blocks import Blocks, create_npy, path_in_work
 from sslkit.files.store import Codec, Store
 from sslkit.files.writing import ELSEWHERE, unwritable
 from sslkit.runtime.distributed import rank, world_size
@@ -49,7 +49,7 @@ def compute_in_blocks(
                 if store.read() is None:
                     if refused:
                         raise refused
-                    folder = unfinished_path(store.path).name
+                    folder = path_in_work(store.path).name
         folder = from_all(what, folder)[sharers[0]]
         blocks = Blocks(store.path.with_name(folder), rows, block, what) if folder else None
         with together(what):  # before one is written, so that all divide the same

@@ -80,7 +80,7 @@ class ZooEntry:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the plain network's weights; no pickle is executed. Raises UserError for a damaged file."""
-        return weights.read(self.folder / WEIGHTS)
+        return weights.read_weights(self.folder / WEIGHTS)
 
     def backbone(self, net: nn.Module | None = None, *, trust: str | Sequence[str] | None = ()) -> nn.Module:
         """The network with its weights, in eval mode; every key must match.

@@ -73,7 +73,7 @@ def read_head(folder: Path, name: str, backbone: str) -> nn.Sequential:
     from safetensors import safe_open
 
     file = path(folder, name)
-    state = weights.read(file)
+    state = weights.read_weights(file)
     with safe_open(file, framework="numpy") as opened:
         metadata = opened.metadata() or {}
     if metadata.get("backbone") != backbone:

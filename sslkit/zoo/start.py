@@ -65,7 +65,7 @@ def _of_timm(word: str, parts: Word, image_size: int, in_chans: int, item: Item,
         digest = weights.sha256(split_part(file)[0])
     else:
         state = timm_network(parts, where=f"init={word}", local=f"init=timm:{name}:FILE", head=True).net.state_dict()
-        note = _filled(body.net, state, name, f"the weights of {name}", head_names(name))
+        note = _fill(body.net, state, name, f"the weights of {name}", head_names(name))
         content = safetensors.torch.save({key: value.contiguous() for key, value in state.items()})
         digest = hashlib.sha256(content).hexdigest()
     body.recipe.origin = Origin(word, digest, (tuple(config["mean"]), tuple(config["std"])), (note,))
@@ -80,7 +80,7 @@ def _of_published(word: str, parts: Word, image_size: int, in_chans: int, item: 
     _check_use(word, "resnet50", 3, in_chans, item, backbone)
     state = published.network(name, path).state_dict()
     body = builder.build_published("resnet50", image_size=image_size, in_chans=in_chans)
-    note = _filled(body.net, state, "resnet50", str(path))
+    note = _fill(body.net, state, "resnet50", str(path))
     body.recipe.origin = Origin(word, weights.sha256(path), checkpoint.normalize, (note,))
     return body
 
@@ -92,9 +92,9 @@ def _of_entry(word: str, image_size: int, in_chans: int, item: Item, backbone: s
     entry = ZooEntry.load(folder)
     about, norm = entry.fields("backbone", "normalize")
     _check_use(word, about["name"], about["in_chans"], in_chans, item, backbone, item_of(about.get("frames")))
-    state = weights.read(folder / WEIGHTS)
+    state = weights.read_weights(folder / WEIGHTS)
     net, recipe = _network(entry, image_size, backbone)
-    note = _filled(net, state, about["name"], str(folder / WEIGHTS))
+    note = _fill(net, state, about["name"], str(folder / WEIGHTS))
     body = Backbone(net, recipe, image_size=image_size, in_chans=in_chans, item=item)
     digest = weights.sha256(folder / WEIGHTS)
     body.recipe.origin = Origin(word, digest, (tuple(norm["mean"]), tuple(norm["std"])), (note,))
@@ -141,6 +141,6 @@ def _network(entry: ZooEntry, image_size: int, backbone: str) -> tuple[nn.Module
     return net, recipe
 
 
-def _filled(net: nn.Module, state: dict[str, Tensor], name: str, file: str, head: Sequence[str] = ()) -> str:
+def _fill(net: nn.Module, state: dict[str, Tensor], name: str, file: str, head: Sequence[str] = ()) -> str:
     """Load a state dict into a network, and return a line on it."""
     return fitting.fill(net, state, network=name, head=head, file=file, remedy=REMEDY).line

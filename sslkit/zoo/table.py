@@ -61,10 +61,10 @@ class Zoo(list[ZooEntry]):
         """
         entries = rows(self)
         known = [name for name in COLUMNS if name not in MEASURED or any(row[name] is not None for row in entries)]
-        text = [_aligned(entries, known, sys.maxsize)]
+        text = [_align(entries, known, sys.maxsize)]
         if max(map(len, text[0].splitlines())) > columns():
             shown = [{**row, "name": _in_words(row)} for row in entries]
-            text = [_aligned(shown, [name for name in known if name not in MADE], columns())]
+            text = [_align(shown, [name for name in known if name not in MADE], columns())]
         text += [origin for names, origin in ORIGIN.items() if set(names) & set(known)]
         marks = {row[key] for row in entries for key in row if key.endswith("_mark")}
         text += [f"{mark} {note}" for mark, note in NOTES.items() if mark in marks - {"*"}]
@@ -99,7 +99,7 @@ def open(folder: str | Path) -> Zoo:
     return Zoo(entries, damaged)
 
 
-def _aligned(entries: Iterable[Mapping[str, Any]], known: Sequence[str], width: int) -> str:
+def _align(entries: Iterable[Mapping[str, Any]], known: Sequence[str], width: int) -> str:
     cells = [[_cell(name, row) for name in known] for row in entries]
     return align([known, *cells], [known.index(name) for name in NUMBERS if name in known], width)
 
@@ -112,11 +112,11 @@ def _in_words(row: Mapping[str, Any]) -> str:
     return f"{name}: {method}, {counted(epochs, 'epoch')} on {data}"
 
 
-def measured(entry: ZooEntry) -> dict[str, Number]:
+def measure(entry: ZooEntry) -> dict[str, Number]:
     """The quick evaluations of training, kNN and linear of evaluation, and RankMe, where they were measured."""
     card = entry.card
     after, trained_on = card.get("after", {}), card.get("data", {}).get("held_out") is False
-    evaluated = _evaluated(entry)
+    evaluated = _latest_top1(entry)
     keys = zip(QUICK, ("knn", "probe"), strict=True)
     mark = "^" if trained_on else ""
     numbers = {name: Number(after[key], key, mark) for name, key in keys if _finite(after.get(key))}
@@ -128,7 +128,7 @@ def measured(entry: ZooEntry) -> dict[str, Number]:
 
 
 def _row(entry: ZooEntry) -> dict[str, Any]:
-    card, numbers = entry.card, measured(entry)
+    card, numbers = entry.card, measure(entry)
     parameters, size = _size(entry)
     row = {
         "name": entry.folder.name,
@@ -158,7 +158,7 @@ def _cell(name: str, row: Mapping[str, Any]) -> str:
     return value[:10] if name == "date" else str(value)
 
 
-def _evaluated(entry: ZooEntry) -> dict[str, float]:
+def _latest_top1(entry: ZooEntry) -> dict[str, float]:
     """Latest top-1 of each protocol on the training data set; leaky results are ignored."""
     path, data = entry.folder / RESULTS, entry.card.get("data", {}).get("source")
     top1: dict[str, float] = {}

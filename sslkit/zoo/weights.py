@@ -25,10 +25,10 @@ def shapes(path: Path) -> dict[str, list[int]]:
         with safe_open(regular(path), framework="numpy") as file:
             return {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
-        raise _damaged(path, error) from error
+        raise _damage_error(path, error) from error
 
 
-def read(path: Path) -> dict[str, Tensor]:
+def read_weights(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a file, on the CPU. Raises UserError for a damaged file and for NaN or infinite weights."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -38,7 +38,7 @@ def read(path: Path) -> dict[str, Tensor]:
     try:
         state = load_file(regular(path))
     except (SafetensorError, OSError, ValueError, KeyError) as error:  # KeyError: a dtype that torch does not have
-        raise _damaged(path, error) from error
+        raise _damage_error(path, error) from error
     check_finite(state, path)
     return state
 
@@ -82,6 +82,6 @@ def fill(net: nn.Module, state: dict[str, Tensor], path: Path) -> nn.Module:
     return net
 
 
-def _damaged(path: Path, error: Exception) -> UserError:
+def _damage_error(path: Path, error: Exception) -> UserError:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
     return UserError(f"{path} is not a whole safetensors file ({reason}): {REMEDY}")

@@ -11,7 +11,7 @@ from evaluation.ranking.choice.beliefs import beliefs
 from evaluation.ranking.choice.rounds import Arm, Round, count_runs, rounds_of
 from evaluation.tuning.classifier import Setting
 from evaluation.tuning.estimate import announce
-from evaluation.tuning.outcomes import best, in_groups, mean_record, unpacked
+from evaluation.tuning.outcomes import best, in_groups, mean_record, unpack
 from evaluation.tuning.task import open_task
 from evaluation.tuning.trials import Trial, open_runner
 from sslkit.errors import UserError
@@ -104,5 +104,5 @@ def _arm(
         ordered.append(left.pop(best([mean_record(runs) for runs in left], name)))
     values = np.array([record["value"] for record in ordered[0]])
     has_right = all(record["right"] is not None for record in ordered[0])
-    right = np.stack([unpacked(record["right"], len(task.test)) for record in ordered[0]]) if has_right else None
+    right = np.stack([unpack(record["right"], len(task.test)) for record in ordered[0]]) if has_right else None
     return Arm(name, tuple(runs[0]["lr"] for runs in ordered), values, right, seconds, steps)

@@ -12,7 +12,7 @@ from evaluation.results.statistics import Estimate, over_seeds
 from evaluation.tasks.action import datasets
 from evaluation.tasks.action.recipes import Recipe, fit_of
 from evaluation.tasks.action.runs import FEATURES, ONCE, Run
-from evaluation.tuning.outcomes import spread, unpacked
+from evaluation.tuning.outcomes import spread, unpack
 
 NAMED = 50  # films left out that a result names; action.jsonl has all of them
 
@@ -51,7 +51,7 @@ def result_of(runs: list[Run], records: list[dict[str, Any]], planned: Recipe, d
 
 
 def _single(run: Run, record: dict[str, Any]) -> tuple[Estimate, dict[str, Estimate], np.ndarray, str]:
-    right = unpacked(record["right"], record["tested"])
+    right = unpack(record["right"], record["tested"])
     others = {name: _estimate(other) for name, other in record["others"].items()}
     return _estimate(record), others, right, _test_digest(run, record)
 

@@ -20,7 +20,7 @@ from evaluation.tasks.action.testing import FilmScores, score_films, view_featur
 from evaluation.tasks.action.training import train
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.loop import Diverged, State
-from evaluation.tuning.outcomes import packed
+from evaluation.tuning.outcomes import pack
 from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
@@ -137,7 +137,7 @@ class Run:
         return {
             **asdict(estimate),
             "others": {name: asdict(other) for name, other in others.items()},
-            "right": packed(np.asarray(right)),
+            "right": pack(np.asarray(right)),
             **unseen.details(seen),
             "leaky": unseen.is_leaky(seen),
             "left_out": [films.paths[row] for row in scores.unreadable],

@@ -13,7 +13,7 @@ from evaluation.tasks.action.reading import Schedule, TrainingClips
 from evaluation.tasks.action.recipes import Recipe
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.loop import State, Training, dropout_seed, fit
-from evaluation.tuning.optimizers import decayed_apart, make_optimizer
+from evaluation.tuning.optimizers import groups_by_decay, make_optimizer
 from sslkit.data.loader import load_batches, plain_errors, workers_for
 from sslkit.data.views.augmentation import augment, view_generator
 from sslkit.numerics.schedules import cosine
@@ -29,7 +29,7 @@ def rate_factor(recipe: Recipe, epoch: float) -> float:
 
 def clip_optimizer(part: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     """Return SGD with Nesterov momentum 0.9, without weight decay of norm layers."""
-    return make_optimizer("sgd", decayed_apart(part, recipe.lr, recipe.weight_decay))
+    return make_optimizer("sgd", groups_by_decay(part, recipe.lr, recipe.weight_decay))
 
 
 def train(

@@ -22,7 +22,7 @@ from evaluation.tasks.detection.schedules import find_schedule
 from evaluation.tasks.detection.training import Training
 from evaluation.tasks.detection.trials import Bench
 from evaluation.tuning.processes import process_group
-from evaluation.tuning.recorded import shared_folder
+from evaluation.tuning.recorded import open_folder
 from sslkit.errors import UserError
 from sslkit.options.settings import MOST_SEED
 from sslkit.runtime.context import Runtime
@@ -95,7 +95,7 @@ def measure_trials(opened: Opened, options: Options, runtime: Runtime) -> list[R
     _check_runtime(options, runtime)
     training = plan_training(opened, options, runtime)
     seeds = list(range(runtime.seed, runtime.seed + options.trials))
-    with process_group(runtime) as of_process, shared_folder(runtime.out) as out:
+    with process_group(runtime) as of_process, open_folder(runtime.out) as out:
         bench = Bench(opened.name, opened.model, opened.train, opened.test, replace(of_process, out=out))
         records = bench.run(training, seeds)
         results = results_of(bench, training, records, seeds) if records else []

@@ -17,7 +17,7 @@ from evaluation.tasks.detection.detectors.precision import set_precision
 from evaluation.tasks.detection.schedules import PUBLISHED_BATCH, Schedule
 from evaluation.tuning import loop
 from evaluation.tuning.checkpoint import Checkpoint
-from evaluation.tuning.optimizers import decayed_apart, make_optimizer
+from evaluation.tuning.optimizers import groups_by_decay, make_optimizer
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 from sslkit.runtime.context import PRECISIONS, Runtime
@@ -132,7 +132,7 @@ def detector_optimizer(detector: nn.Module, training: Training) -> torch.optim.O
     vit = training.arch == "vit_pyramid" and schedule.optimizer == "sgd"
     if vit:
         lr, decay = VIT_LR * lr / 0.02, VIT_DECAY
-    groups = decayed_apart(detector, lr, decay, UNDECAYED)
+    groups = groups_by_decay(detector, lr, decay, UNDECAYED)
     return make_optimizer("adamw" if vit else schedule.optimizer, groups, nesterov=False)
 
 

@@ -26,7 +26,7 @@ from sslkit.zoo.entry import is_ready_made
 from sslkit.zoo.exporting.base import Source, Target, about_card, load_weights, network_of, pretrained_cfg
 from sslkit.zoo.frozen import About, Frozen
 from sslkit.zoo.loading import TIMM_TRANSFORM, load_lines, picture_lines
-from sslkit.zoo.table import NOTES, measured
+from sslkit.zoo.table import NOTES, measure
 
 CONFIG, WEIGHTS, README = "config.json", "model.safetensors", "README.md"
 OLDER = "pytorch_model.bin"
@@ -230,7 +230,7 @@ def _values(limits: list[float] | None) -> str | None:
 
 def _numbers(source: Source) -> list[str]:
     """The entry's results, each with its source; a sentence if there are none."""
-    numbers, before = measured(source.entry), source.entry.card.get("before", {})
+    numbers, before = measure(source.entry), source.entry.card.get("before", {})
     if not numbers:
         return ["## Numbers", "", "Nothing was measured.", ""]
     images = source.entry.card.get("after", {}).get("n")

@@ -23,7 +23,7 @@ def clusters(n=120, d=8, c=4, seed=0, noise=1.0):
 def test_fold_predictions_are_those_of_fits_without_the_fold(d, generator):
     x, y = clusters(d=d)
     x -= x.mean(0)
-    folds = lead.stratified_folds(y, 5, generator)
+    folds = lead.draw_folds(y, 5, generator)
     found = lead.ridge_scores(x, y, folds, 4, ridge=0.5)
     targets = np.eye(4)[y]
     for fold in range(5):
@@ -36,7 +36,7 @@ def test_score_by_loop():
     x, y = clusters()
     found = evaluation.evaluate_metric("lead", x, y, eta=0.7, time=2.0)
     sample = evaluation.ranking.inputs.samples.as_sample(x, y)
-    folds = lead.stratified_folds(y, 5, sample.generator("lead folds")).numpy()
+    folds = lead.draw_folds(y, 5, sample.generator("lead folds")).numpy()
     z = (x.numpy() - x.numpy().mean(0)) / x.numpy().std(0)
     total = 0.0
     for i in range(len(z)):

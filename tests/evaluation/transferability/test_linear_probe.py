@@ -9,7 +9,7 @@ import sslkit
 from evaluation.ranking.inputs.samples import as_sample
 from evaluation.ranking.scoring import evaluate_metric
 from evaluation.transferability.linear_probe import PENALTIES, chosen_penalty, gcv_errors
-from sslkit.data.held_out import stratified_folds
+from sslkit.data.held_out import draw_folds
 from sslkit.errors import UserError
 
 
@@ -31,7 +31,7 @@ def by_scikit(x: np.ndarray, y: np.ndarray, fold: np.ndarray, alpha: float) -> n
 
 
 def folds_of(x: np.ndarray, y: np.ndarray, folds: int = 5) -> np.ndarray:
-    return stratified_folds(torch.from_numpy(y), folds, as_sample(x, y).generator("linear_probe")).numpy()
+    return draw_folds(torch.from_numpy(y), folds, as_sample(x, y).generator("linear_probe")).numpy()
 
 
 @pytest.mark.parametrize(("d", "penalty", "folds"), [(12, 0.01, 5), (12, 1e-6, 3), (200, 0.1, 5), (200, 1e-4, 2)])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.results.records import Records
-from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks, shared_folder
+from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks, open_folder
 from sslkit.errors import UserError
 
 KEYS = [{"lr": 0.1}, {"lr": 0.2}]
@@ -47,8 +47,8 @@ def test_a_run_has_its_own_checkpoint(tmp_path: Path) -> None:
 
 
 def test_without_a_folder_there_is_a_temporary_one(tmp_path: Path) -> None:
-    with shared_folder(tmp_path) as folder:
+    with open_folder(tmp_path) as folder:
         assert folder == tmp_path
-    with shared_folder(None) as folder:
+    with open_folder(None) as folder:
         assert folder.is_dir()
     assert not folder.exists()

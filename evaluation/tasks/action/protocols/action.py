@@ -24,7 +24,7 @@ from evaluation.tasks.action.results import fold_name, result_of
 from evaluation.tasks.action.runs import Run, done
 from evaluation.tasks.action.seen import seen_films
 from evaluation.tuning.processes import process_group
-from evaluation.tuning.recorded import shared_folder
+from evaluation.tuning.recorded import open_folder
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime, silent
 
@@ -73,7 +73,7 @@ def run(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
     device_of(runtime.device)
     plan, description = plan_recipe(options)
     views = EvalViews(options.clips, options.crops, options.rule)
-    with process_group(runtime) as runtime, shared_folder(runtime.out) as folder:
+    with process_group(runtime) as runtime, open_folder(runtime.out) as folder:
         folder.mkdir(parents=True, exist_ok=True)
         runs = []
         for films in opened.films:
