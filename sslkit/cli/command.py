@@ -97,8 +97,8 @@ def run_plain(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, 
     prepare()
     with one_line_errors():
         words = _quote_words(sys.argv[1:], settings, shorten=False)
-        if (part := help_group(words)) is not None:
-            show(plain_help(settings, usage, options, part))
+        if (section := help_group(words)) is not None:
+            show(plain_help(settings, usage, options, section))
             return
         tree = dataclasses.asdict(settings)
         for group, owner in options.items():

@@ -42,7 +42,11 @@ def check_data(words: Sequence[str]) -> None:
     """
     sources = [value for key, _, value in (word.partition("=") for word in words) if key in ("data", "data.source")]
     source = sources[-1] if sources else "null"
-    if source in ("null", *names.BUILTIN, *names.published()) or not PLAIN.fullmatch(source) or os.path.lexists(source):
+    if (
+        source in ("null", *names.BUILTIN, *names.names_of_published())
+        or not PLAIN.fullmatch(source)
+        or os.path.lexists(source)
+    ):
         return
     others = names.torchvision_classes()
     if others and source.lower() not in {*names.BUILTIN, *others}:

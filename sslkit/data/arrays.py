@@ -96,7 +96,7 @@ def scale_of_array(values: np.ndarray, options: ImageOptions, name: str, first: 
         say.warn(UNMARKED.format(name=name), stacklevel=1)
     if not scale.is_deep(values.dtype):
         if requested.range is not None:
-            say.warn(scale.unused_range_line(requested.range, name), stacklevel=1)
+            say.warn(scale.line_of_unused_range(requested.range, name), stacklevel=1)
         return Scale(None, opacity)
     if requested.range is not None or not values.size:
         return Scale(requested.range or scale.BYTE, opacity, fill.TAGGED if requested.fill is None else requested.fill)

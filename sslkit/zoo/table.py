@@ -60,12 +60,14 @@ class Zoo(list[ZooEntry]):
         A text that is wider than the terminal (80 columns where there is none) has the numbers below the name.
         """
         entries = rows(self)
-        known = [name for name in COLUMNS if name not in MEASURED or any(row[name] is not None for row in entries)]
-        text = [_align(entries, known, sys.maxsize)]
+        filled_columns = [
+            name for name in COLUMNS if name not in MEASURED or any(row[name] is not None for row in entries)
+        ]
+        text = [_align(entries, filled_columns, sys.maxsize)]
         if max(map(len, text[0].splitlines())) > columns():
             shown = [{**row, "name": _in_words(row)} for row in entries]
-            text = [_align(shown, [name for name in known if name not in MADE], columns())]
-        text += [origin for names, origin in ORIGIN.items() if set(names) & set(known)]
+            text = [_align(shown, [name for name in filled_columns if name not in MADE], columns())]
+        text += [origin for names, origin in ORIGIN.items() if set(names) & set(filled_columns)]
         marks = {row[key] for row in entries for key in row if key.endswith("_mark")}
         text += [f"{mark} {note}" for mark, note in NOTES.items() if mark in marks - {"*"}]
         if self.damaged:

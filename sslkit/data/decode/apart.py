@@ -50,7 +50,7 @@ class PlanesApart(_Apart, Planes):
         self._held = None
         self._session.values = self.count * self.size[0] * self.size[1]
 
-    def _read(self) -> np.ndarray:
+    def _read_planes(self) -> np.ndarray:
         answer = self._session.ask_pixels(None)
         dtype, shape = np.dtype(answer["dtype"]), tuple(answer["shape"])
         length = int(np.prod(shape)) * dtype.itemsize

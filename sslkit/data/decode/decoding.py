@@ -183,7 +183,7 @@ def digest_of(image: Picture) -> int:
         if isinstance(image, Planes):
             image.hold()
             shown = not image.is_deep and image.becomes(3)
-            pixels = image.pixels(3, None).numpy() if shown else image.stored()
+            pixels = image.pixels(3, None).numpy() if shown else image.upright_planes()
             return digest_of_pixels(pixels.transpose(1, 2, 0))
         if is_deep(image):
             values = _values(ImageOps.exif_transpose(image) if _orientation(image) != 1 else image)

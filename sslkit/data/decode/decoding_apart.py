@@ -29,7 +29,7 @@ class _Pointed(io.FileIO):
 
     def __init__(self, file: int, place: int) -> None:
         super().__init__(file, "rb", closefd=False)
-        self._head = tiff.pointed(os.pread(file, tiff.HEADER, 0), place)
+        self._head = tiff.point_to(os.pread(file, tiff.HEADER, 0), place)
 
     def readinto(self, room: Any) -> int:
         start = self.tell()
@@ -140,7 +140,7 @@ class Answers:
         """mode: to decode a TIFF of Pillow by, in place of its own."""
         picture = self._picture
         if isinstance(picture, Planes):
-            planes = np.ascontiguousarray(picture._read())
+            planes = np.ascontiguousarray(picture._read_planes())
             write(self._pixels, planes)
             return {"dtype": planes.dtype.str, "shape": planes.shape}
         if mode is not None:

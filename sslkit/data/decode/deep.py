@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from sslkit.data.decode.large import Source, identified, release, start_of
+from sslkit.data.decode.large import Source, open_unlimited, release, start_of
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.tiff import NODATA, ORIENTATION, QUARTER_TURN, is_unsigned, nodata_of, orientation_of
 from sslkit.data.decode.unreadable import MissingPackage, UnreadableImage
@@ -37,7 +37,7 @@ def halves_of(image: Image.Image, source: Source) -> Planes | None:
 
 class _Halves(Planes):
     def __init__(self, image: Image.Image, source: Source, colours: int, has_alpha: bool) -> None:
-        super().__init__(turned_size(image), colours + has_alpha, colours=colours, has_alpha=has_alpha, is_deep=True)
+        super().__init__(size_as_shown(image), colours + has_alpha, colours=colours, has_alpha=has_alpha, is_deep=True)
         self._image, self._source = image, source
         self.orientation = orientation_in(image)
         self.tagged = nodata_of(image.tag_v2.get(NODATA)) if image.format == "TIFF" else ()
@@ -47,11 +47,11 @@ class _Halves(Planes):
 
     def seek(self, page: int) -> None:
         self._image.seek(page)
-        self.size = turned_size(self._image)
+        self.size = size_as_shown(self._image)
 
-    def _decoded(self, mode: str) -> np.ndarray:
+    def _decode(self, mode: str) -> np.ndarray:
         """Decode as if the pixels were of this mode."""
-        with identified(self._source) as image:  # of a size that was allowed
+        with open_unlimited(self._source) as image:  # of a size that was allowed
             image.seek(self._image.tell())
             image.tile = [with_mode(tile, mode) for tile in image.tile]
             return np.asarray(image).astype(np.uint16)
@@ -65,9 +65,9 @@ class ColourHalves(_Halves):
         self.is_associated = mode_of(image.tile[0]).startswith("RGBa")
         self._is_big = {"B": "big", "L": "little", "N": sys.byteorder}[order] == "big"
 
-    def _read(self) -> np.ndarray:
+    def _read_planes(self) -> np.ndarray:
         name = mode_of(self._image.tile[0])[:-1].replace("a", "A")  # Pillow divides the upper bytes of RGBa alone
-        first, second = self._decoded(f"{name}B"), self._decoded(f"{name}L")
+        first, second = self._decode(f"{name}B"), self._decode(f"{name}L")
         high, low = (first, second) if self._is_big else (second, first)
         return (high << 8 | low).transpose(2, 0, 1)
 
@@ -78,8 +78,8 @@ class GrayHalves(_Halves):
     def __init__(self, image: Image.Image, source: Source) -> None:
         super().__init__(image, source, 1, True)
 
-    def _read(self) -> np.ndarray:
-        halves = self._decoded("RGBA")
+    def _read_planes(self) -> np.ndarray:
+        halves = self._decode("RGBA")
         return np.stack([halves[..., 0] << 8 | halves[..., 1], halves[..., 2] << 8 | halves[..., 3]])
 
 
@@ -89,7 +89,7 @@ class PlainPlanes(Planes):
     def __init__(self, image: Image.Image) -> None:
         is_deep = len(image.getbands()) == 1
         count = 1 if is_deep else 2 if image.mode.startswith("L") else 4
-        super().__init__(turned_size(image), count, colours=count - (not is_deep), has_alpha=False, is_deep=is_deep)
+        super().__init__(size_as_shown(image), count, colours=count - (not is_deep), has_alpha=False, is_deep=is_deep)
         self.spare, self.itemsize, self.orientation = count - self.colours, 4 if is_deep else 1, orientation_in(image)
         self.tagged = nodata_of(image.tag_v2.get(NODATA)) if is_deep and image.format == "TIFF" else ()
         self._image = image
@@ -100,7 +100,7 @@ class PlainPlanes(Planes):
     def close(self) -> None:
         self._image.close()
 
-    def _read(self) -> np.ndarray:
+    def _read_planes(self) -> np.ndarray:
         image = self._image.convert("RGBA") if self._image.mode == "PA" else self._image
         values = np.asarray(image)
         if self.count > 1:
@@ -117,7 +117,7 @@ def with_mode(tile: Sequence[Any], mode: str) -> Any:
     return tile._replace(args=settings) if hasattr(tile, "_replace") else (*tile[:3], settings)
 
 
-def turned_size(image: Image.Image) -> tuple[int, int]:
+def size_as_shown(image: Image.Image) -> tuple[int, int]:
     """Width and height of the pixels as Pillow gives them."""
     return image.size[::-1] if image.format == "TIFF" and orientation_of(image) >= QUARTER_TURN else image.size
 
@@ -153,7 +153,7 @@ class DeepJpeg2000(Planes):
         super().__init__(size, count, colours=count - (count in (2, 4)), has_alpha=has_alpha, is_deep=True)
         self._source, self.spare = source, count - self.colours - has_alpha
 
-    def _read(self) -> np.ndarray:
+    def _read_planes(self) -> np.ndarray:
         import imagecodecs
 
         return imagecodecs.jpeg2k_decode(start_of(self._source, -1)).transpose(2, 0, 1)
@@ -169,16 +169,16 @@ def _size(source: Source) -> tuple[int, int]:
 def tells_opacity(source: Source) -> bool:
     """Return whether a JPEG 2000 says that a channel is opacity; Pillow takes the last of two or four for it."""
     head = start_of(source, _HEAD)
-    place = head[: max(0, head.find(_SIZE))].find(_DEFINED)
-    if place < 0:
+    position = head[: max(0, head.find(_SIZE))].find(_DEFINED)
+    if position < 0:
         return False
-    (count,) = struct.unpack_from(">H", head, place + len(_DEFINED))
-    start = place + len(_DEFINED) + 2
+    (count,) = struct.unpack_from(">H", head, position + len(_DEFINED))
+    start = position + len(_DEFINED) + 2
     types = [struct.unpack_from(">3H", head, at)[1] for at in range(start, start + 6 * min(count, 4), 6)]
     return any(kind in _OPACITY for kind in types)
 
 
 def _bits(source: Source) -> int:
     head = start_of(source, _HEAD)
-    place = head.find(_SIZE)
-    return (head[place + _BITS] & 0x7F) + 1 if 0 <= place < len(head) - _BITS else 8
+    position = head.find(_SIZE)
+    return (head[position + _BITS] & 0x7F) + 1 if 0 <= position < len(head) - _BITS else 8

@@ -87,12 +87,12 @@ class DicomPlanes(Planes):
 
     def _fragments(self) -> list[int]:
         """The places of the fragments in what is encapsulated."""
-        content, found = self._about.PixelData, []
-        place = _ITEM.size + _ITEM.unpack_from(content, 0)[1]
-        while place + _ITEM.size <= len(content) and content[place : place + 4] == _ITEM_TAG:
-            found.append(place)
-            place += _ITEM.size + _ITEM.unpack_from(content, place)[1]
-        return found
+        content, starts = self._about.PixelData, []
+        position = _ITEM.size + _ITEM.unpack_from(content, 0)[1]
+        while position + _ITEM.size <= len(content) and content[position : position + 4] == _ITEM_TAG:
+            starts.append(position)
+            position += _ITEM.size + _ITEM.unpack_from(content, position)[1]
+        return starts
 
     def _frame_values(self) -> np.ndarray:
         from pydicom.encaps import encapsulate
@@ -133,7 +133,7 @@ class DicomPlanes(Planes):
         units = (unit for group in groups for unit in group.get("PixelValueTransformationSequence") or [])
         return next(units, self._about)
 
-    def _read(self) -> np.ndarray:
+    def _read_planes(self) -> np.ndarray:
         from pydicom.pixels import apply_color_lut
 
         values = self._frame_values()

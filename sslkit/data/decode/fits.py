@@ -49,7 +49,7 @@ class FitsPlanes(Planes):
             return ((nan, nan),)
         return ((int(cards["BLANK"]) * self._scale + self._zero,) * 2,) if "BLANK" in cards else ()
 
-    def _read(self) -> np.ndarray:
+    def _read_planes(self) -> np.ndarray:
         length = prod(self._shape) * self._type.itemsize
         content = start_of(self._source, self._begin + length)[self._begin :]
         if len(content) < length:
@@ -73,12 +73,12 @@ def _header(source: Source) -> tuple[dict[str, str], int]:
 
     Telescopes leave the first part empty, and the image is an extension.
     """
-    cards, place = _cards(source, 0)
+    cards, position = _cards(source, 0)
     for _ in range(_PARTS):
         if int(cards.get("NAXIS", 0)) and cards.get("XTENSION", "IMAGE").strip("' ") == "IMAGE":
-            return cards, place
+            return cards, position
         try:
-            cards, place = _cards(source, place + _length(cards))
+            cards, position = _cards(source, position + _length(cards))
         except UnreadableImage:
             break
     raise UnreadableImage("a FITS file without an image in its parts")

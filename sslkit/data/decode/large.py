@@ -39,7 +39,7 @@ def open_below(source: Source, most: int | None) -> Image.Image:
 def _open(source: Source, most: int | None) -> Image.Image:
     """Open by Pillow; a PNG without its texts and colour profile, where Pillow refuses them for their size."""
     try:
-        image = Image.open(source) if most is None else identified(source)
+        image = Image.open(source) if most is None else open_unlimited(source)
     except ValueError:
         content = start_of(source, -1)
         if not content.startswith(PNG_SIGN) or len(plain := _without_texts(content)) == len(content):
@@ -52,12 +52,12 @@ def _open(source: Source, most: int | None) -> Image.Image:
 
 def _without_texts(content: bytes) -> bytes:
     """A PNG without the chunks that Pillow unpacks whole as it opens it."""
-    kept, start = [PNG_SIGN], len(PNG_SIGN)
+    chunks, start = [PNG_SIGN], len(PNG_SIGN)
     while start < len(content):
         end = start + 12 + int.from_bytes(content[start : start + 4])
-        kept += [] if content[start + 4 : start + 8] in _TEXTS else [content[start:end]]
+        chunks += [] if content[start + 4 : start + 8] in _TEXTS else [content[start:end]]
         start = end
-    return b"".join(kept)
+    return b"".join(chunks)
 
 
 def check_size(size: tuple[int, int], width: int, most: int | None) -> None:
@@ -85,7 +85,7 @@ def _limit(most: int | None) -> int:
     return most or 2 * (Image.MAX_IMAGE_PIXELS or 2**62)
 
 
-def identified(source: Source) -> Image.Image:
+def open_unlimited(source: Source) -> Image.Image:
     """`Image.open` without its limit."""
     Image.init()
     start = start_of(source, _START)
@@ -93,13 +93,13 @@ def identified(source: Source) -> Image.Image:
         factory, accept = Image.OPEN[name]
         if accept is None or accept(start) in (True, 1):
             try:
-                return _unlimited(factory(source, None))
+                return _without_limit(factory(source, None))
             except (SyntaxError, IndexError, TypeError, struct.error):  # of another format
                 rewound(source)
     raise UnidentifiedImageError
 
 
-def _unlimited(image: Image.Image) -> Image.Image:
+def _without_limit(image: Image.Image) -> Image.Image:
     """The image, without the limit that Pillow has for compressed TIFFs when it decodes them."""
 
     def prepare() -> None:

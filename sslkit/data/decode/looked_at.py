@@ -126,7 +126,7 @@ def scale_of(images: Opened, seen: Look, fixed: Scale = UNKNOWN) -> Scale:
     fixed = requested.or_else(fixed)
     fixed = replace(fixed, opacity=_opacity(images, seen) if fixed.opacity is None else fixed.opacity)
     if requested.range is not None and not seen.deep and seen.images:
-        _warn(scale.unused_range_line(requested.range, images.name))
+        _warn(scale.line_of_unused_range(requested.range, images.name))
     if not seen.deep:
         return replace(fixed, fill=None)
     return fixed.or_else(Scale(fill=TAGGED)) if fixed.range is not None else _measure_scale(images, seen, fixed)

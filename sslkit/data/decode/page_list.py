@@ -49,7 +49,7 @@ def pages_of(picture: Any, source: Source) -> Pages:
         return _in_a_row(_gif_frames(start_of(source, -1)))
     if form in ("PNG", "WEBP"):
         kinds = list(_kinds_of_png(start_of(source, -1)) if form == "PNG" else _kinds_of_webp(start_of(source, -1)))
-        return _in_a_row(min(header, _animated(kinds)))
+        return _in_a_row(min(header, _count_frames(kinds)))
     return _in_a_row(_seekable(image, header, len(start_of(source, -1))))
 
 
@@ -63,7 +63,7 @@ def _in_a_row(total: int) -> Pages:
     return Pages(np.stack([numbers, np.zeros_like(numbers)], 1), total)
 
 
-def _animated(kinds: list[bytes]) -> int:
+def _count_frames(kinds: list[bytes]) -> int:
     """The frames by the kinds of a file's parts; of PNG a first picture that is no frame counts, too."""
     if b"ANMF" in kinds:
         return kinds.count(b"ANMF")
@@ -73,32 +73,32 @@ def _animated(kinds: list[bytes]) -> int:
 
 
 def _kinds_of_png(content: bytes) -> Iterator[bytes]:
-    place = _PNG_START
-    while place + _CHUNK.size <= len(content):
-        length, kind = _CHUNK.unpack_from(content, place)
+    position = _PNG_START
+    while position + _CHUNK.size <= len(content):
+        length, kind = _CHUNK.unpack_from(content, position)
         yield kind
-        place += length + 12
+        position += length + 12
 
 
 def _kinds_of_webp(content: bytes) -> Iterator[bytes]:
-    place = _RIFF_START
-    while place + _PART.size <= len(content):
-        kind, length = _PART.unpack_from(content, place)
+    position = _RIFF_START
+    while position + _PART.size <= len(content):
+        kind, length = _PART.unpack_from(content, position)
         yield kind
-        place += _PART.size + length + length % 2
+        position += _PART.size + length + length % 2
 
 
 def _gif_frames(content: bytes) -> int:
     """The number of pictures between a GIF's blocks."""
-    frames, place = 0, _GIF_START + _table(content, 10)
-    while place + 10 < len(content):
-        if content[place] == _PICTURE:
+    frames, position = 0, _GIF_START + _table(content, 10)
+    while position + 10 < len(content):
+        if content[position] == _PICTURE:
             frames += 1
-            place = _behind(content, place + 11 + _table(content, place + 9))
-        elif content[place] == _EXTENSION:
-            place = _behind(content, place + 2)
-        elif content[place] == 0:  # between blocks, as some programs leave it
-            place += 1
+            position = _behind(content, position + 11 + _table(content, position + 9))
+        elif content[position] == _EXTENSION:
+            position = _behind(content, position + 2)
+        elif content[position] == 0:  # between blocks, as some programs leave it
+            position += 1
         else:
             break
     return frames
@@ -110,11 +110,11 @@ def _table(content: bytes, place: int) -> int:
     return 3 * 2 ** ((flags & 7) + 1) if flags & 0x80 else 0
 
 
-def _behind(content: bytes, place: int) -> int:
+def _behind(content: bytes, position: int) -> int:
     """The place behind blocks that each begin with their length, up to an empty one."""
-    while place < len(content) and content[place]:
-        place += content[place] + 1
-    return place + 1
+    while position < len(content) and content[position]:
+        position += content[position] + 1
+    return position + 1
 
 
 def _seekable(image: Image.Image, header: int, length: int) -> int:

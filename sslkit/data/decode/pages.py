@@ -30,8 +30,8 @@ class PagedImages(DecodedImages):
         self.images, self.rows, self.pages, self.places = images, rows, pages, places
         labels = None if images.labels is None else images.labels[rows]
         several = None if images.multi_labels is None else images.multi_labels[rows]
-        known = (images.name, images.source, images.splits, labels, images.classes, images.licence, several)
-        super().__init__(Identity(*known), images.options)
+        identity = (images.name, images.source, images.splits, labels, images.classes, images.licence, several)
+        super().__init__(Identity(*identity), images.options)
 
     @property
     def options(self) -> ImageOptions:
@@ -96,8 +96,8 @@ def of_pages(images: DecodedImages) -> PagedImages:
     if cut:
         row, total = cut[0]
         number = "" if len(cut) == 1 else f", and as many of {len(cut) - 1} other files"
-        said = f"the first {PAGES_IN_A_ROW:,} of its {total:,} pages are read{number}: each needs all before it"
-        say.warn(f"{images.name}: {images.path(row)}: {said}", stacklevel=4)
+        remark = f"the first {PAGES_IN_A_ROW:,} of its {total:,} pages are read{number}: each needs all before it"
+        say.warn(f"{images.name}: {images.path(row)}: {remark}", stacklevel=4)
     rows = np.repeat(np.arange(len(images)), [len(places) for places in every])
     pages, places = np.concatenate(every).T.copy()
     return PagedImages(images, rows, pages, places)
@@ -106,8 +106,8 @@ def of_pages(images: DecodedImages) -> PagedImages:
 def _pages(images: DecodedImages, row: int) -> Pages:
     try:
         with images._open(row) as image:
-            found = pages_of(image)
-            return found if len(found.places) > 1 else _ONE
+            pages = pages_of(image)
+            return pages if len(pages.places) > 1 else _ONE
     except UnreadableImage:
         return _ONE
 

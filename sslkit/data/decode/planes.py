@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Planes:
-    """An image that is opened, and read when its values are asked for. Subclasses implement `_read`.
+    """An image that is opened, and read when its values are asked for. Subclasses implement `_read_planes`.
 
     size: (width, height) as stored. count: of the planes.
     colours: the number of planes that are the picture, the first ones: 1 gray, 3 RGB, or all of `count`.
@@ -55,7 +55,7 @@ class Planes:
         if page:
             raise EOFError(f"there is no page {page}")
 
-    def _read(self) -> np.ndarray:
+    def _read_planes(self) -> np.ndarray:
         """All planes (count, H, W) as stored."""
         raise NotImplementedError
 
@@ -69,26 +69,26 @@ class Planes:
 
         Raises UnreadableImage for NaN and infinity.
         """
-        return [finite(present(plane, self.spans)) for plane in self._straight()[: self._shown(channels)]]
+        return [finite(present(plane, self.spans)) for plane in self._straight()[: self._count_read(channels)]]
 
-    def _shown(self, channels: int | None) -> int:
+    def _count_read(self, channels: int | None) -> int:
         """The number of planes that are read as so many channels: all of them, or the picture's."""
         return self.count if channels == self.count and not self.has_alpha else self.colours
 
     def opacity(self) -> np.ndarray:
         """The plane of opacity (H, W)."""
-        return self._read()[self.colours]
+        return self._read_planes()[self.colours]
 
-    def stored(self) -> np.ndarray:
+    def upright_planes(self) -> np.ndarray:
         """All planes (count, H, W) as stored, upright."""
         return _upright(self._planes(), self.orientation)
 
     def hold(self) -> None:
         """Read the planes of this page, and keep them for whatever is asked for next."""
-        self._held = self._read()
+        self._held = self._read_planes()
 
     def _planes(self) -> np.ndarray:
-        return self._read() if self._held is None else self._held
+        return self._read_planes() if self._held is None else self._held
 
     def _straight(self) -> np.ndarray:
         """All planes (count, H, W), the colours without the opacity that they were multiplied by."""
@@ -116,12 +116,12 @@ class Planes:
         if not self.becomes(channels):
             raise UnreadableImage(f"{self.colours} channels, which cannot become data.channels={channels}")
         planes = self._straight()
-        values = planes[: self._shown(channels)]
+        values = planes[: self._count_read(channels)]
         if self.is_deep:
             scale = scale or guess_range(finite(present(values, self.spans)))
             values = replace_missing(values, self.spans, scale[int(self.is_inverted)])
         picture = to_bytes(finite(values), scale if self.is_deep else BYTE)
-        turned = self._turned(255 - picture if self.is_inverted else picture)
+        turned = self._turn(255 - picture if self.is_inverted else picture)
         if self.has_alpha:
             turned = self._with_alpha(turned, planes[self.colours])
         return convert_channels(turned[None], channels, over_white=self.has_alpha)[0]
@@ -131,9 +131,9 @@ class Planes:
         import torch
 
         opacity = to_bytes(alpha[None], (0.0, opaque(alpha.dtype)))
-        return torch.cat([picture.expand(3, -1, -1), self._turned(opacity)])
+        return torch.cat([picture.expand(3, -1, -1), self._turn(opacity)])
 
-    def _turned(self, planes: np.ndarray) -> "Tensor":
+    def _turn(self, planes: np.ndarray) -> "Tensor":
         import torch
 
         return torch.from_numpy(np.ascontiguousarray(_upright(planes, self.orientation)))

@@ -80,7 +80,7 @@ def number(value: float) -> str:
     return str(int(value)) if float(value).is_integer() and abs(value) < _LONG else f"{value:.7g}"
 
 
-def unused_range_line(scale: Range, name: str) -> str:
+def line_of_unused_range(scale: Range, name: str) -> str:
     """The line on a range that is given for 8 bits."""
     return f"{name}: range={written(scale)} is for images of more than 8 bits, and those found here have 8"
 

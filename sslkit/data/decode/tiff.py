@@ -84,17 +84,17 @@ def directories(source: Source, start: int = 0) -> Iterator[tuple[int, int]]:
     seen: set[int] = set()
     with open(source, "rb") if isinstance(source, (str, Path)) else nullcontext(source) as file:
         try:
-            place = start or next_of.unpack_from(head, 8 if _is_big(head) else 4)[0]
-            while place and place not in seen:
-                seen.add(place)
-                file.seek(place)
+            offset = start or next_of.unpack_from(head, 8 if _is_big(head) else 4)[0]
+            while offset and offset not in seen:
+                seen.add(offset)
+                file.seek(offset)
                 (count,) = count_of.unpack(file.read(count_of.size))
                 if count > _MOST_ENTRIES:
                     return
                 content = file.read(count * entry_of.size + next_of.size)
                 (after,) = next_of.unpack_from(content, count * entry_of.size)
-                yield place, _kind(content, count, entry_of)
-                place = after
+                yield offset, _kind(content, count, entry_of)
+                offset = after
         except struct.error:  # the file ends there
             return
 
@@ -110,8 +110,8 @@ def _kind(content: bytes, count: int, entry: struct.Struct) -> int:
 
 def places(source: Source) -> np.ndarray:
     """(P, 2) int64 number and directory of each page that is a picture of its own; the first one if none is."""
-    found = list(directories(source))
-    pictures = [(number, place) for number, (place, kind) in enumerate(found) if not kind & _NO_PICTURES]
+    pages = list(directories(source))
+    pictures = [(number, offset) for number, (offset, kind) in enumerate(pages) if not kind & _NO_PICTURES]
     return np.array(pictures or [(0, 0)], np.int64)
 
 
@@ -122,9 +122,9 @@ def is_plain(source: Source, channels: int | None) -> bool:
     """
     head = start_of(source, HEADER)
     order = "<" if head[:2] == b"II" else ">"
-    entry, place = struct.Struct(order + "HHI4s"), struct.unpack_from(order + "I", head + bytes(8), 4)[0]
+    entry, offset = struct.Struct(order + "HHI4s"), struct.unpack_from(order + "I", head + bytes(8), 4)[0]
     with open(source, "rb") if isinstance(source, (str, Path)) else nullcontext(source) as file:
-        file.seek(place)
+        file.seek(offset)
         count = int.from_bytes(file.read(2), "little" if order == "<" else "big")
         content = file.read(count * entry.size + 4) if count <= _FEW_ENTRIES else b""
     if _is_big(head) or len(content) < count * entry.size + 4 or any(content[-4:]):
@@ -142,7 +142,7 @@ def is_plain(source: Source, channels: int | None) -> bool:
     )
 
 
-def pointed(head: bytes, place: int) -> bytes:
+def point_to(head: bytes, place: int) -> bytes:
     """The first `HEADER` bytes of a file as if its first page had its directory at this place."""
     form = ("<" if head[:2] == b"II" else ">") + ("Q" if _is_big(head) else "I")
     start = 8 if _is_big(head) else 4
@@ -216,10 +216,10 @@ class TiffPlanes(Planes):
         """(P, 2) int64 number of each picture, and the directory of its first page; 0 where others lie between them."""
         if self._channels == 1:
             return places(self._source)
-        found = [place for place, _ in directories(self._source)]
-        sets = _sets(self._file, len(found), self._channels)
-        is_in_order = all(one == list(range(one[0], one[0] + len(one))) for one in sets)
-        return np.array([(number, found[one[0]] * is_in_order) for number, one in enumerate(sets)], np.int64)
+        offsets = [offset for offset, _ in directories(self._source)]
+        sets = _sets(self._file, len(offsets), self._channels)
+        is_in_order = all(pages == list(range(pages[0], pages[0] + len(pages))) for pages in sets)
+        return np.array([(number, offsets[pages[0]] * is_in_order) for number, pages in enumerate(sets)], np.int64)
 
     def seek(self, page: int, place: int = 0) -> None:
         """place: of the picture's first directory; 0: it is looked for."""
@@ -232,14 +232,16 @@ class TiffPlanes(Planes):
         if self._channels == 1 and not self._frame:
             return [self._first.offset]
         if self._place:
-            return [place for place, _ in islice(directories(self._source, self._place), self._channels)]
-        found = [place for place, _ in directories(self._source)]
+            return [offset for offset, _ in islice(directories(self._source, self._place), self._channels)]
+        offsets = [offset for offset, _ in directories(self._source)]
         wanted = (
-            _sets(self._file, len(found), self._channels) if self._channels > 1 else [[n] for n in range(len(found))]
+            _sets(self._file, len(offsets), self._channels)
+            if self._channels > 1
+            else [[n] for n in range(len(offsets))]
         )
         if self._frame >= len(wanted):
             raise EOFError(f"there is no page {self._frame}")
-        return [found[number] for number in wanted[self._frame]]
+        return [offsets[number] for number in wanted[self._frame]]
 
     def _page(self, place: int) -> Any:
         import tifffile
@@ -249,8 +251,8 @@ class TiffPlanes(Planes):
         self._file.filehandle.seek(place)
         return tifffile.TiffPage(self._file, index=0)
 
-    def _read(self) -> np.ndarray:
-        pages = [self._page(place) for place in self._directories()]
+    def _read_planes(self) -> np.ndarray:
+        pages = [self._page(offset) for offset in self._directories()]
         if len(pages) < self._channels or any(_size(page) != self.size for page in pages):
             raise UnreadableImage("a TIFF whose pages of one picture have several sizes")
         try:

@@ -253,7 +253,7 @@ def _together(items: Sequence[Named], name: str, kind: Kind) -> dict[str, Part]:
     parts = [files for some in by_split.values() for files in some]
     _warn_of_unlabelled(parts, kind)
     of_name = match_classes({str(k): filter(None, files.classes or ()) for k, files in enumerate(parts)}, name)
-    folder = os.path.commonpath([os.path.abspath(part.folder) for part in parts])
+    folder = os.path.commonpath([os.path.abspath(files.folder) for files in parts])
     joined = {split: _merge_parts(some, folder, of_name) for split, some in by_split.items() if some}
     _check_once(path for files in joined.values() for path in files.paths)
     return joined

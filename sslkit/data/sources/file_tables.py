@@ -129,7 +129,7 @@ def _like_a_label(file: Path, head: Sequence[str]) -> int | None:
     """The place of the column called like one of labels, as fine_label and class_id. Raises UserError for several."""
     like = [index for index, name in enumerate(head) if _LIKE_A_LABEL.search(name.strip().lower())]
     if len(like) > 1:
-        names = [head[place].strip() for place in like]
+        names = [head[column].strip() for column in like]
         raise UserError(
             f"{file}: any of its columns {', '.join(names)} may be the label: name it, data={file}#{names[0]}"
         )

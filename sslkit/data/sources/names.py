@@ -25,14 +25,14 @@ def unknown(source: str, others: Iterable[str] = ()) -> str:
     beside = [os.path.join(os.path.dirname(source), name) for name in _nearest(path.name, _beside(path.parent))]
     if os.sep in source or "." in source:
         return f"there is no file or folder {path.absolute()}{_meant(beside)}; data is {KINDS}"
-    meant = _meant([*beside, *_nearest(source, (*BUILTIN, *published()))] or _nearest(source, others))
+    meant = _meant([*beside, *_nearest(source, (*BUILTIN, *names_of_published()))] or _nearest(source, others))
     return (
         f"there is no data {source!r}{meant}; {path.absolute().parent} has no such file or folder, and the known names "
         f"are {', '.join(BUILTIN)}; data is {KINDS}"
     )
 
 
-def published() -> tuple[str, ...]:
+def names_of_published() -> tuple[str, ...]:
     """The names of the published sets, by listing their folder."""
     return members("sslkit.data.published")
 

@@ -203,7 +203,7 @@ class _Array(Planes):
         super().__init__((width, height), count, colours=colours, has_alpha=False, is_deep=scale.is_deep(planes.dtype))
         self.planes = planes
 
-    def _read(self) -> np.ndarray:
+    def _read_planes(self) -> np.ndarray:
         return self.planes
 
 

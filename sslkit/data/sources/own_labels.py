@@ -70,7 +70,7 @@ def _targets(dataset: Any) -> list[Any] | None:
         return None if inner is None else [inner[index] for index in dataset.indices]
     if isinstance(dataset, ConcatDataset):
         each = [_targets(subset) for subset in dataset.datasets]
-        return None if None in each else [value for part in each for value in part]
+        return None if None in each else [value for labels in each for value in labels]
     for key in ("targets", "labels"):
         values = getattr(dataset, key, None)
         if values is not None and hasattr(values, "__len__") and len(values) == len(dataset):

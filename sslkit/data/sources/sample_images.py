@@ -9,7 +9,7 @@ from sslkit.data.sources.tar_index import TarIndex
 from sslkit.data.sources.tar_names import is_no_photograph
 
 _BITS = 40  # of the number of a sample in its shard
-_ORDER = {extension: place for place, extension in enumerate(EXTENSIONS)}
+_ORDER = {extension: rank for rank, extension in enumerate(EXTENSIONS)}
 
 
 def is_image_of_sample(index: TarIndex) -> np.ndarray:
@@ -42,8 +42,8 @@ def kinds_of(index: TarIndex, rows: np.ndarray) -> Counter[str]:
 
 def _photographs(index: TarIndex) -> np.ndarray:
     others = np.array([is_no_photograph(role) for role in index.roles], bool)
-    found = ~others[index.role]
-    return found if found.any() else np.ones(len(index), bool)
+    chosen = ~others[index.role]
+    return chosen if chosen.any() else np.ones(len(index), bool)
 
 
 def _ranks(roles: list[str], counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -44,8 +44,8 @@ class StoredContents(FileContents):
         digest = hashlib.sha256()
         try:
             with self.files.stream(path.decode()) as stream:
-                while part := stream.read(_CHUNK):
-                    digest.update(part)
+                while chunk := stream.read(_CHUNK):
+                    digest.update(chunk)
         except Exception as error:  # each file system of fsspec raises its own
             raise UserError(f"cannot read the shard {path.decode()}: {first_line(error)}") from error
         return digest.digest()[:16]

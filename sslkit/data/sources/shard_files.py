@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import IO, Any
 
-from sslkit.data.sources.zip_archives import ENDING, is_zip, unpacked
+from sslkit.data.sources.zip_archives import ENDING, is_zip, unpack
 from sslkit.errors import UserError, first_line
 from sslkit.files.reading import regular
 from sslkit.files.stamps import stamp_of
@@ -52,10 +52,10 @@ class ShardFiles:
     def __getstate__(self) -> dict[str, Any]:
         return {"is_remote": self.is_remote, "_open": OrderedDict(), "_system": None, "_process": 0}
 
-    def read(self, shard: str, offset: int, size: int) -> bytes:
+    def read_bytes(self, shard: str, offset: int, size: int) -> bytes:
         """`size` bytes from `offset` on, in a .zip those of the member there. Raises OSError, also for fewer."""
         some = partial(self._some, shard)
-        content = unpacked(some, offset, size) if is_zip(shard) else some(offset, size)
+        content = unpack(some, offset, size) if is_zip(shard) else some(offset, size)
         if len(content) != size:
             raise OSError(f"{shard} ends at byte {offset + len(content)}: it is shorter than when it was indexed")
         return content
@@ -111,9 +111,9 @@ def find(pattern: str) -> tuple[ShardFiles, list[str]]:
     """
     remote = "://" in pattern
     files = ShardFiles(remote)
-    spelled = expanded(pattern)
+    spelled = expand(pattern)
     try:
-        names = sorted(set(_listed(spelled, files) if remote else _local(spelled)))
+        names = sorted(set(_list(spelled, files) if remote else _local(spelled)))
     except (OSError, RuntimeError) as error:  # a name that is too long; an unknown user
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"cannot look for the shards {pattern[:200]}: {reason}") from error
@@ -121,15 +121,15 @@ def find(pattern: str) -> tuple[ShardFiles, list[str]]:
         raise UserError(f"there are no shards {pattern}: give tar files, such as shards:FOLDER/train-{{000..099}}.tar")
     for name in names:
         if name.lower().endswith(_COMPRESSED):
-            raise compressed(name)
+            raise compression_error(name)
     return files, names
 
 
-def compressed(shard: str) -> UserError:
+def compression_error(shard: str) -> UserError:
     return UserError(f"the shard {shard} is compressed, so that no image in it can be read alone: unpack it to .tar")
 
 
-def expanded(pattern: str) -> Iterable[str]:
+def expand(pattern: str) -> Iterable[str]:
     """Every spelling of the braces: {a,b} its parts, {08..11} the numbers with as many digits.
 
     Raises UserError, before any is spelled, for more than a million.
@@ -139,33 +139,33 @@ def expanded(pattern: str) -> Iterable[str]:
     if count > _MOST:
         shown = f"{count:,}" if count <= 10**18 else "more than 10^18"
         raise UserError(f"{pattern[:200]} names {shown} shards, and at most {_MOST:,} are read: mend its braces")
-    choices = [[part] if place % 2 == 0 else _choices(part) for place, part in enumerate(parts)]
+    choices = [[piece] if number % 2 == 0 else _choices(piece) for number, piece in enumerate(parts)]
     return ("".join(chosen) for chosen in product(*choices))
 
 
 def _count(inside: str) -> int:
-    found = _RANGE.fullmatch(inside)
-    return int(found[2]) - int(found[1]) + 1 if found else inside.count(",") + 1
+    match = _RANGE.fullmatch(inside)
+    return int(match[2]) - int(match[1]) + 1 if match else inside.count(",") + 1
 
 
 def _choices(inside: str) -> list[str]:
-    found = _RANGE.fullmatch(inside)
-    if not found:
+    match = _RANGE.fullmatch(inside)
+    if not match:
         return inside.split(",")
-    first, last = found.groups()
+    first, last = match.groups()
     return [f"{number:0{len(first)}}" for number in range(int(first), int(last) + 1)]
 
 
 def _local(spelled: Iterable[str]) -> Iterable[str]:
-    for one in spelled:
-        path = Path(one).expanduser()
+    for pattern in spelled:
+        path = Path(pattern).expanduser()
         if path.is_dir():
             yield from (str(file) for file in path.rglob("*") if _is_shard(file.name) and not file.is_dir())
         elif path.is_file():
             yield str(path)
-        elif found := glob(str(path), recursive=True):
-            yield from found
-        elif not any(letter in one for letter in "*?["):
+        elif paths := glob(str(path), recursive=True):
+            yield from paths
+        elif not any(letter in pattern for letter in "*?["):
             raise UserError(f"there is no shard {path}")
 
 
@@ -174,21 +174,21 @@ def _is_shard(name: str) -> bool:
     return name.lower().endswith(_KINDS) and name[0] != "."
 
 
-def _listed(spelled: Iterable[str], files: ShardFiles) -> Iterable[str]:
-    for one in spelled:
-        if one.lower().endswith((*_KINDS, ENDING)) and not any(letter in one for letter in "*?"):
-            yield one  # asked for its size later
+def _list(spelled: Iterable[str], files: ShardFiles) -> Iterable[str]:
+    for pattern in spelled:
+        if pattern.lower().endswith((*_KINDS, ENDING)) and not any(letter in pattern for letter in "*?"):
+            yield pattern  # asked for its size later
             continue
-        system = _system(one, files)
+        system = _system(pattern, files)
         try:
-            path = _path(one, system)
-            found = system.find(path) if system.isdir(path) else system.glob(path)
+            path = _path(pattern, system)
+            paths = system.find(path) if system.isdir(path) else system.glob(path)
         except Exception as error:  # each file system of fsspec raises its own
-            raise UserError(f"cannot list the shards {one}: {type(error).__name__}: {first_line(error)}") from error
-        if found or any(letter in one for letter in "*?"):
-            yield from (system.unstrip_protocol(name) for name in found if _is_shard(name.rpartition("/")[2]))
+            raise UserError(f"cannot list the shards {pattern}: {type(error).__name__}: {first_line(error)}") from error
+        if paths or any(letter in pattern for letter in "*?"):
+            yield from (system.unstrip_protocol(name) for name in paths if _is_shard(name.rpartition("/")[2]))
         else:
-            yield one  # a file with another ending, or nothing: a server that cannot list files says so later
+            yield pattern  # a file with another ending, or nothing: a server that cannot list files says so later
 
 
 def _system(url: str, files: ShardFiles) -> Any:

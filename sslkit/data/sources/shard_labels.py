@@ -14,7 +14,7 @@ from sslkit.data.sources.listing import in_order
 from sslkit.data.sources.split_words import is_unlabelled, split_like, split_of
 from sslkit.data.sources.tar_index import TarIndex
 from sslkit.data.sources.tar_labels import CAPTION, is_class, is_number
-from sslkit.data.sources.tar_names import parsed
+from sslkit.data.sources.tar_names import parse
 from sslkit.data.sources.tar_samples import Label
 from sslkit.terminal import say
 from sslkit.terminal.say import counted
@@ -34,23 +34,23 @@ def labels_of(index: TarIndex, split: np.ndarray, wanted: str, where: str) -> tu
     sources = [some[0].source if some else "" for some in index.labels]  # "": no label, or no class
     source = _most(index.labels, counts)
     unused: Counter[str] = Counter()
-    for one, number in zip(sources, np.bincount(index.label[rows], minlength=len(sources)).tolist(), strict=True):
-        if number and one not in ("", source):
-            unused[_kind(one)] += number
-    found: dict[str, Any] = {}
+    for kind, number in zip(sources, np.bincount(index.label[rows], minlength=len(sources)).tolist(), strict=True):
+        if number and kind not in ("", source):
+            unused[_kind(kind)] += number
+    arrays: dict[str, Any] = {}
     if source is not None:
-        table = [some if one in ("", source) else None for one, some in zip(sources, index.labels, strict=True)]
-        found = _classes(index, table, source, split, where)
-    if not found:
+        table = [some if kind in ("", source) else None for kind, some in zip(sources, index.labels, strict=True)]
+        arrays = _classes(index, table, source, split, where)
+    if not arrays:
         return _of_folders(index, split, rows, where), unused
     if source != ".cls":
-        say.warn(f"{where}: {_said(source)}", stacklevel=4)
-    return {name: values[rows] if name != "classes" else values for name, values in found.items()}, unused
+        say.warn(f"{where}: {_describe(source)}", stacklevel=4)
+    return {name: values[rows] if name != "classes" else values for name, values in arrays.items()}, unused
 
 
 def _most(labels: Sequence[tuple[Label, ...] | None], counts: np.ndarray) -> str | None:
     """The source that labels most images; none of texts in .txt files, which are captions."""
-    captions = {one.source for some in labels for one in some or () if one.value == CAPTION}
+    captions = {label.source for some in labels for label in some or () if label.value == CAPTION}
     found: Counter[str] = Counter()
     for some, count in zip(labels, counts.tolist(), strict=True):
         if some and some[0].source not in captions:
@@ -64,7 +64,7 @@ def _kind(source: str) -> str:
     return source.partition(" ")[0]
 
 
-def _said(source: str) -> str:
+def _describe(source: str) -> str:
     kind, _, key = source.partition(" ")
     return f"its labels are {key!r} in its {kind} members" if key else f"its labels are its {kind} members"
 
@@ -74,42 +74,43 @@ def _classes(
 ) -> dict[str, Any]:
     """Labels of all images: numbers, or names if there is no number. table: the labels, None for those not used."""
     used = set(np.unique(index.label).tolist())
-    table = [some if place in used else None for place, some in enumerate(table)]
-    are_numbers = any(is_number(one.value) for some in table for one in some or ())
+    table = [some if number in used else None for number, some in enumerate(table)]
+    are_numbers = any(is_number(label.value) for some in table for label in some or ())
     is_right = is_number if are_numbers else is_class
-    wrong = [not all(is_right(one.value) for one in some or ()) for some in table]
+    wrong = [not all(is_right(label.value) for label in some or ()) for some in table]
     if any(wrong):
         _warn_of_wrong(index, table, np.array(wrong)[index.label], source, are_numbers=are_numbers)
     table = [None if is_wrong else some for is_wrong, some in zip(wrong, table, strict=True)]
-    of_text = _numbers(table) if are_numbers else _matched(index, table, split, where)
+    of_text = _numbers(table) if are_numbers else _match(index, table, split, where)
     if not any(table):
         return {}
     there = set(of_text.values())
     classes = sorted(there) if are_numbers else in_order(there)
-    place_of = {name: place for place, name in enumerate(classes)}
-    lists = LabelLists.from_lists([some and sorted({place_of[of_text[one.value]] for one in some}) for some in table])
+    place_of = {name: number for number, name in enumerate(classes)}
+    lists = LabelLists.from_lists(
+        [some and sorted({place_of[of_text[label.value]] for label in some}) for some in table]
+    )
     none = int(np.array([some is None for some in index.labels])[index.label].sum())
     if classes == [1] and none:
-        said = f"{none:,} of {counted(len(index), 'image')} have no label, as -1 says"
-        say.warn(f"{where}: {said}{for_two_classes(1)}", stacklevel=5)
-    return _arranged(index, lists.rows(index.label), classes, are_numbers=are_numbers)
+        remark = f"{none:,} of {counted(len(index), 'image')} have no label, as -1 says"
+        say.warn(f"{where}: {remark}{for_two_classes(1)}", stacklevel=5)
+    return _arrange(index, lists.rows(index.label), classes, are_numbers=are_numbers)
 
 
 def _numbers(table: Sequence[tuple[Label, ...] | None]) -> dict[str, int]:
-    return {one.value: int(one.value) for some in table for one in some or ()}
+    return {label.value: int(label.value) for some in table for label in some or ()}
 
 
-def _matched(
-    index: TarIndex, table: Sequence[tuple[Label, ...] | None], split: np.ndarray, where: str
-) -> dict[str, str]:
+def _match(index: TarIndex, table: Sequence[tuple[Label, ...] | None], split: np.ndarray, where: str) -> dict[str, str]:
     """The class of each name, see `class_names.match_classes`."""
-    places = {one: np.unique(index.label[split == one]).tolist() for one in _in_order(split)}
+    places = {name: np.unique(index.label[split == name]).tolist() for name in _in_order(split)}
     return match_classes(
-        {one: {label.value for place in some for label in table[place] or ()} for one, some in places.items()}, where
+        {name: {label.value for number in some for label in table[number] or ()} for name, some in places.items()},
+        where,
     )
 
 
-def _arranged(index: TarIndex, lists: LabelLists, classes: Sequence[Any], *, are_numbers: bool) -> dict[str, Any]:
+def _arrange(index: TarIndex, lists: LabelLists, classes: Sequence[Any], *, are_numbers: bool) -> dict[str, Any]:
     names = list(map(str, classes))
     if lists.are_several:
         return {"multi_labels": lists.indicator(np.arange(len(classes))), "classes": names}
@@ -138,7 +139,7 @@ def _warn_of_wrong(
 ) -> None:
     row = int(np.argmax(wrong))
     value = (table[index.label[row]] or ())[0].value
-    member = f"{parsed(index.names[row]).group}{_kind(source)} ({value[:_SHOWN].strip()!r})"
+    member = f"{parse(index.names[row]).group}{_kind(source)} ({value[:_SHOWN].strip()!r})"
     number = counted(int(wrong.sum()), f"{_kind(source)} file")
     lacks = "no whole number from 0 on" if are_numbers else "no class"
     shard = index.shards[index.shard[row]].name
@@ -158,13 +159,13 @@ def _of_folders(index: TarIndex, split: np.ndarray, rows: np.ndarray, where: str
         return {}
     if without:
         number = counted(int(np.isin(tops[rows], list(without)).sum()), "image")
-        said = f"no label for {number} in {', '.join(sorted(without))}/, which by its name is no class"
-        say.warn(f"{where}: {said}", stacklevel=5)
-    chosen = match_classes({one: set(tops[split == one].tolist()) - without for one in _in_order(split)}, where)
+        remark = f"no label for {number} in {', '.join(sorted(without))}/, which by its name is no class"
+        say.warn(f"{where}: {remark}", stacklevel=5)
+    chosen = match_classes({name: set(tops[split == name].tolist()) - without for name in _in_order(split)}, where)
     classes = in_order(set(chosen.values()))
-    if found := split_like(classes):
-        said = f"its folders are taken for classes, but some look like splits: {', '.join(found[:4])}"
-        say.warn(f"{where}: {said}. All of their images are learned from", stacklevel=5)
+    if alike := split_like(classes):
+        remark = f"its folders are taken for classes, but some look like splits: {', '.join(alike[:4])}"
+        say.warn(f"{where}: {remark}. All of their images are learned from", stacklevel=5)
     number = {**dict.fromkeys(without, -1), **{top: classes.index(name) for top, name in chosen.items()}}
     return {"labels": np.array([number[top] for top in tops[rows].tolist()], np.int64), "classes": classes}
 
@@ -190,11 +191,11 @@ def first_folders(paths: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
 
 def _warn_of_parts(parts: Sequence[str], split: np.ndarray, where: str) -> None:
     if parts and len(set(split.tolist())) == 1:
-        names = " and ".join(f"{part}/" for part in parts)
-        said = f"{names} in its members' names are read together, held-out images too"
-        say.warn(f"{where}: {said}; to tell them apart, write them as shards with these words", stacklevel=5)
+        names = " and ".join(f"{word}/" for word in parts)
+        remark = f"{names} in its members' names are read together, held-out images too"
+        say.warn(f"{where}: {remark}; to tell them apart, write them as shards with these words", stacklevel=5)
 
 
 def _in_order(split: np.ndarray) -> list[str]:
     there = set(split.tolist())
-    return [one for one in ("train", "val", "test") if one in there]
+    return [name for name in ("train", "val", "test") if name in there]

@@ -51,7 +51,7 @@ def write_shards(source: str | Path, out: str | Path, *, options: Options) -> li
         raise UserError(f"there is no folder {source}")
     listings = {split: list_folder(source, split, IMAGES) for split in splits_of_folder(source)}
     with own_folder(out, "writes shards to"):
-        if any(one.name != NAME for one in out.iterdir()):
+        if any(entry.name != NAME for entry in out.iterdir()):
             raise UserError(f"{out} has files in it: give an empty or a new folder")
         return [
             _write(split, listing, out, options.megabytes * 10**6, options.progress)

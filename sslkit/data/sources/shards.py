@@ -49,22 +49,22 @@ class ShardImages(DecodedImages):
 
     def image_name(self, row: int) -> str:
         """The `path`, its shard without the folder that all shards share: no two images have the same."""
-        return self.path(row)[self._shared :]
+        return self.path(row)[self._shared_length :]
 
     def _shard(self, row: int) -> str:
         return self.index.shards[self.index.shard[row]].name
 
     @cached_property
-    def _shared(self) -> int:
+    def _shared_length(self) -> int:
         """Length of the path of the folder that all shards are below, with its slash."""
-        return _shared([shard.name for shard in self.index.shards])
+        return _length_of_folder([shard.name for shard in self.index.shards])
 
     def _take(self, rows: np.ndarray) -> None:
         self.index = self.index.rows(rows)
 
     def content(self, row: int) -> bytes:
         """The encoded image. Raises OSError."""
-        return self.files.read(self._shard(row), int(self.index.offset[row]), int(self.index.size[row]))
+        return self.files.read_bytes(self._shard(row), int(self.index.offset[row]), int(self.index.size[row]))
 
     def content_size(self, row: int) -> int:
         """Bytes of `content`."""
@@ -91,8 +91,8 @@ class ShardImages(DecodedImages):
     @property
     def _contents(self) -> FileContents:
         """The shards that are used."""
-        used, start = self.index.used, self.index.shards[0].name[: self._shared]
-        paths = PathList([shard.name[self._shared :] for shard in used])
+        used, start = self.index.used, self.index.shards[0].name[: self._shared_length]
+        paths = PathList([shard.name[self._shared_length :] for shard in used])
         if self.files.is_remote:
             return StoredContents(self.files, start, paths, [shard.state for shard in used], self.options.cache)
         return FileContents(Path(start), paths, self.options.cache)
@@ -133,64 +133,64 @@ def open_shards(source: str, options: ImageOptions) -> ShardImages:
         check_split(source, resolve_split(options.split, by_name), tuple(by_name))
     index = index_shards(files, shards, None if options.cache is None else Path(options.cache))
     chosen = is_image_of_sample(index)
-    known, split, line = (tuple(by_name), _of_name(shards, by_name)[index.shard], "") if by_name else _inside(index)
-    wanted = resolve_split(options.split, known)
-    check_split(source, wanted, known)
+    splits, split, line = (tuple(by_name), _of_name(shards, by_name)[index.shard], "") if by_name else _inside(index)
+    wanted = resolve_split(options.split, splits)
+    check_split(source, wanted, splits)
     others = kinds_of(index, np.flatnonzero(~chosen & (split == wanted)))
     used = by_name.get(wanted, shards)
     left_out = _left_out(index, used)
     if not (chosen & (split == wanted)).any():
         raise UserError(_nothing(source, used, left_out + others))
-    if not (kept := chosen & (split != "")).all():
-        index, split = index.rows(np.flatnonzero(kept)), split[kept]
+    if not (in_split := chosen & (split != "")).all():
+        index, split = index.rows(np.flatnonzero(in_split)), split[in_split]
     rows = np.flatnonzero(split == wanted)
     labels, unused = labels_of(index, split, wanted, where)
-    for said in filter(
-        None, (line, _of_no_split(shards, wanted), *_said(index, rows, others, left_out + unused, used))
+    for remark in filter(
+        None, (line, _of_no_split(shards, wanted), *_remarks(index, rows, others, left_out + unused, used))
     ):
-        say.warn(f"{where}: {said}", stacklevel=3)
-    identity = Identity(where, source, known, **labels)
+        say.warn(f"{where}: {remark}", stacklevel=3)
+    identity = Identity(where, source, splits, **labels)
     return ShardImages(files, index.rows(rows) if len(rows) < len(index) else index, identity, options)
 
 
 def _by_split(shards: list[str]) -> dict[str, list[str]]:
     """The shards of each split by their names; {} if none is called like a split, and for a single one."""
-    found = _by_word(shards)
-    if found.keys() == {""} or len(shards) == 1:
+    by_word = _by_word(shards)
+    if by_word.keys() == {""} or len(shards) == 1:
         return {}
-    found["train"] = sorted([*found.get("train", []), *found.pop("", [])])
-    return usual({split: names for split, names in found.items() if names}) or {"train": shards}
+    by_word["train"] = sorted([*by_word.get("train", []), *by_word.pop("", [])])
+    return usual({split: names for split, names in by_word.items() if names}) or {"train": shards}
 
 
 def _by_word(shards: Sequence[str]) -> dict[str, list[str]]:
     """The shards by the split that a word of their names tells, "" for none."""
-    found: dict[str, list[str]] = {}
-    shared = _shared(shards)
+    by_word: dict[str, list[str]] = {}
+    shared = _length_of_folder(shards)
     for name in shards:
         words = re.findall(r"[a-z]+", name[shared:].lower())
         split = next((SPLIT_OF_WORD[word] for word in reversed(words) if word in SPLIT_OF_WORD), "")
-        found.setdefault(split, []).append(name)
-    return found
+        by_word.setdefault(split, []).append(name)
+    return by_word
 
 
 def _of_no_split(shards: Sequence[str], wanted: str) -> str:
     """A line on shards that are learned from beside those that are called train; "" without such."""
-    found = _by_word(shards)
-    if wanted != "train" or not {"", "train"} <= found.keys():
+    by_word = _by_word(shards)
+    if wanted != "train" or not {"", "train"} <= by_word.keys():
         return ""
-    name = found[""][0][_shared(shards) :]
-    number = counted(len(found[""]), "shard")
-    said = f"{number} whose names tell no split, such as {name}, are learned from beside those called train"
-    return f"{said}; to hold them out call them test or val, or name the others alone"
+    name = by_word[""][0][_length_of_folder(shards) :]
+    number = counted(len(by_word[""]), "shard")
+    remark = f"{number} whose names tell no split, such as {name}, are learned from beside those called train"
+    return f"{remark}; to hold them out call them test or val, or name the others alone"
 
 
 def _inside(index: TarIndex) -> tuple[tuple[str, ...], np.ndarray, str]:
     """The splits by the members' first folders, that of each row, (N,) str and "" for none, and a line on them."""
     tops = first_folders(list(index.names.iter_bytes()))[0] if len(index) else []
-    found: dict[str, list[bytes]] = {}
+    tops_of: dict[str, list[bytes]] = {}
     for top in sorted(set(tops)):
-        found.setdefault(split_of(os.fsdecode(top)) or "", []).append(top)
-    if not (splits := usual(found)):
+        tops_of.setdefault(split_of(os.fsdecode(top)) or "", []).append(top)
+    if not (splits := usual(tops_of)):
         return ("train",), np.full(len(index), "train"), ""
     of_top = {top: split for split, some in splits.items() for top in some}
     split = np.array([of_top.get(top, "") for top in tops])
@@ -201,15 +201,15 @@ def _inside(index: TarIndex) -> tuple[tuple[str, ...], np.ndarray, str]:
     return tuple(splits), split, line
 
 
-def _shared(shards: Sequence[str]) -> int:
+def _length_of_folder(shards: Sequence[str]) -> int:
     """Length of the path of the folder that all shards are in or below, with its slash."""
     return os.path.commonprefix(shards).rfind("/") + 1  # noqa: RUF071  (commonpath changes URLs)
 
 
 def _of_name(shards: Sequence[str], by_split: Mapping[str, Sequence[str]]) -> np.ndarray:
     """(S,) str, the split of each shard; "" for none."""
-    found = {name: split for split, names in by_split.items() for name in names}
-    return np.array([found.get(name, "") for name in shards])
+    of_name = {name: split for split, names in by_split.items() for name in names}
+    return np.array([of_name.get(name, "") for name in shards])
 
 
 def _nothing(source: str, shards: Sequence[str], left_out: Counter[str]) -> str:
@@ -224,7 +224,7 @@ def _left_out(index: TarIndex, shards: Sequence[str]) -> Counter[str]:
     return sum((shard.left_out for shard in index.shards if shard.name in inside), Counter())
 
 
-def _said(
+def _remarks(
     index: TarIndex, rows: np.ndarray, others: Counter[str], left_out: Counter[str], shards: Sequence[str]
 ) -> Iterator[str]:
     """Lines on what was left out, or is not as WebDataset writes it. others: images beside these `rows`."""
@@ -236,17 +236,17 @@ def _said(
     inside = set(shards)
     used = [shard for shard in index.shards if shard.name in inside]
     if apart := sum(shard.apart for shard in used):
-        said = "stand apart from their images (an unsorted tar) and are matched by name"
-        yield f"{counted(apart, 'label')} {said}"
+        remark = "stand apart from their images (an unsorted tar) and are matched by name"
+        yield f"{counted(apart, 'label')} {remark}"
     if again := sum(shard.again for shard in used):
-        said = "with the name of an earlier one in the shard; each is a row of its own, as NAME#2"
-        yield f"{counted(again, 'image')} {said}"
+        remark = "with the name of an earlier one in the shard; each is a row of its own, as NAME#2"
+        yield f"{counted(again, 'image')} {remark}"
 
 
 def name_of_shards(source: str) -> str:
     """A name for tables: the last part of the pattern that is more than a split, without braces, stars and ending."""
-    for part in reversed(source.removeprefix(PREFIX).split("://")[-1].split("/")):
-        name = re.sub(r"[{*?].*", "", part).removesuffix(".tar").removesuffix(".zip").strip("-_.")
+    for piece in reversed(source.removeprefix(PREFIX).split("://")[-1].split("/")):
+        name = re.sub(r"[{*?].*", "", piece).removesuffix(".tar").removesuffix(".zip").strip("-_.")
         if name and not set(re.findall(r"[a-z]+", name.lower())) <= set(SPLIT_OF_WORD):
             return name
     return "shards"

@@ -33,9 +33,9 @@ class _Header(tarfile.TarInfo):
             size, checksum = -1, -1
         if size < 0 or name[-1:] == b"/" or checksum != sum(buf) - sum(buf[148:156]) + 8 * ord(" "):
             return super().frombuf(buf, encoding, errors)
-        found = cls((prefix + b"/" + name if prefix else name).decode(encoding, errors))
-        found.size, found.type = size, buf[156:157]
-        return found
+        info = cls((prefix + b"/" + name if prefix else name).decode(encoding, errors))
+        info.size, info.type = size, buf[156:157]
+        return info
 
 
 def is_compressed(stream: IO[bytes]) -> bool:
@@ -79,8 +79,8 @@ def _next_archive(stream: IO[bytes], end: int) -> int | None:
     start = end + len(_END)
     while block := stream.read(_AT_ONCE):
         if rest := block.lstrip(b"\0"):
-            found = start + len(block) - len(rest)
-            return found - found % len(_END)
+            header = start + len(block) - len(rest)
+            return header - header % len(_END)
         start += len(block)
     return None
 

@@ -60,16 +60,17 @@ class TarIndex:
     labels: list[tuple[Label, ...] | None]
 
     @classmethod
-    def of(cls, found: dict[str, Members]) -> "TarIndex":
+    def from_members(cls, found: dict[str, Members]) -> "TarIndex":
         members = list(found.values())
         columns = {
-            name: np.concatenate([np.empty(0, np.int64), *(getattr(one, name) for one in members)]) for name in _NUMBERS
+            name: np.concatenate([np.empty(0, np.int64), *(getattr(scan, name) for scan in members)])
+            for name in _NUMBERS
         }
-        shards = [Shard(name, one.state, one.left_out, one.apart, one.again) for name, one in found.items()]
-        shard = np.repeat(np.arange(len(members), dtype=np.int32), [len(one.names) for one in members])
-        role, roles = _one_table([(one.role, one.roles) for one in members])
-        label, labels = _one_table([(one.label, one.labels) for one in members])
-        names = PathList.concatenate([one.names for one in members])
+        shards = [Shard(name, entry.state, entry.left_out, entry.apart, entry.again) for name, entry in found.items()]
+        shard = np.repeat(np.arange(len(members), dtype=np.int32), [len(scan.names) for scan in members])
+        role, roles = _one_table([(scan.role, scan.roles) for scan in members])
+        label, labels = _one_table([(scan.label, scan.labels) for scan in members])
+        names = PathList.concatenate([scan.names for scan in members])
         return cls(shards, shard, names, role=role, roles=roles, label=label, labels=labels, **columns)
 
     def __len__(self) -> int:
@@ -83,7 +84,7 @@ class TarIndex:
     @property
     def used(self) -> list[Shard]:
         """The shards with a row."""
-        return [self.shards[place] for place in np.unique(self.shard).tolist()]
+        return [self.shards[number] for number in np.unique(self.shard).tolist()]
 
     def update_digest(self, digest: Any) -> None:
         """Feed what is known of the rows to a hashlib object: names of members, and where their bytes are."""
@@ -96,13 +97,13 @@ class TarIndex:
 def _one_table(columns: Sequence[tuple[np.ndarray, list[Any]]]) -> tuple[np.ndarray, list[Any]]:
     """Places in several tables as places in one, and that table."""
     table: dict[Any, int] = {}
-    known: dict[int, np.ndarray] = {}  # shards that were read before share their tables
-    found = [np.empty(0, np.int32)]
+    numbers_of: dict[int, np.ndarray] = {}  # shards that were read before share their tables
+    chunks = [np.empty(0, np.int32)]
     for places, values in columns:
-        if id(values) not in known:
-            known[id(values)] = np.array([table.setdefault(value, len(table)) for value in values], np.int32)
-        found.append(known[id(values)][places])
-    return np.concatenate(found), list(table)
+        if id(values) not in numbers_of:
+            numbers_of[id(values)] = np.array([table.setdefault(value, len(table)) for value in values], np.int32)
+        chunks.append(numbers_of[id(values)][places])
+    return np.concatenate(chunks), list(table)
 
 
 def index_shards(files: ShardFiles, shards: Sequence[str], cache: Path | None) -> TarIndex:
@@ -115,14 +116,14 @@ def index_shards(files: ShardFiles, shards: Sequence[str], cache: Path | None) -
     about = "\n".join([str(FORMAT), *(name if "://" in name else os.path.abspath(name) for name in shards)])
     store = Store.open(cache, "shards-{}.npz", about, "the index of shards", npz_codec(_arrays, _members))
     with store.exclusive() as refused:
-        known = store.read() or {}
-        found = _scanned(files, shards, known, refused)
-        if any(known.get(name) is not one for name, one in found.items()):
-            store.write(found)
-    return TarIndex.of(found)
+        stored = store.read() or {}
+        current = _scan(files, shards, stored, refused)
+        if any(stored.get(name) is not entry for name, entry in current.items()):
+            store.write(current)
+    return TarIndex.from_members(current)
 
 
-def _scanned(
+def _scan(
     files: ShardFiles, shards: Sequence[str], known: dict[str, Members], refused: UserError | None
 ) -> dict[str, Members]:
     """The members of each shard. refused: raised if one has to be read, since the index cannot be written."""
@@ -140,49 +141,51 @@ def _scanned(
         return scan(files, shard, state)
 
     bar = tqdm(total=len(shards), desc="index", unit="shard", disable=True if len(shards) <= _BAR_FROM else None)
-    found = {}
+    scanned = {}
     with bar, ThreadPoolExecutor(max(cores(), 16 if files.is_remote else 1)) as pool:
-        for shard, one in zip(shards, pool.map(members, shards), strict=True):
-            found[shard] = one
+        for shard, entry in zip(shards, pool.map(members, shards), strict=True):
+            scanned[shard] = entry
             bar.update()
-            if one.reason:
+            if entry.reason:
                 say.warn(
-                    f"the shard {shard} is damaged ({one.reason}): its first {len(one.names)} images are used",
+                    f"the shard {shard} is damaged ({entry.reason}): its first {len(entry.names)} images are used",
                     stacklevel=3,
                 )
-    return found
+    return scanned
 
 
 def _arrays(found: dict[str, Members]) -> dict[str, np.ndarray]:
     """The members of each shard as arrays of a file."""
-    index, members = TarIndex.of(found), found.values()
-    said = [{"left_out": one.left_out, "apart": one.apart, "again": one.again, "reason": one.reason} for one in members]
+    index, members = TarIndex.from_members(found), found.values()
+    remarks = [
+        {"left_out": scan.left_out, "apart": scan.apart, "again": scan.again, "reason": scan.reason} for scan in members
+    ]
     return {
-        "counts": np.array([len(one.names) for one in members], np.int64),
-        "bytes": np.array([one.state.bytes for one in members], np.int64),
-        "stamps": encode_texts(one.state.stamp for one in members),
-        "tags": encode_texts(one.state.tag for one in members),
+        "counts": np.array([len(scan.names) for scan in members], np.int64),
+        "bytes": np.array([scan.state.bytes for scan in members], np.int64),
+        "stamps": encode_texts(scan.state.stamp for scan in members),
+        "tags": encode_texts(scan.state.tag for scan in members),
         "shards": encode_texts(found),
         "names": np.frombuffer(index.names._block, np.uint8),
         "ends": index.names._ends,
-        "tables": np.frombuffer(json.dumps([said, index.roles, index.labels]).encode(), np.uint8),
+        "tables": np.frombuffer(json.dumps([remarks, index.roles, index.labels]).encode(), np.uint8),
         **{name: getattr(index, name) for name in _COLUMNS},
     }
 
 
 def _members(kept: dict[str, np.ndarray]) -> dict[str, Members]:
     """The members of each shard, from the arrays of a file."""
-    ends, start, found = kept["ends"], 0, {}
+    ends, start, members = kept["ends"], 0, {}
     names = PathList.of_block(kept["names"].tobytes(), ends)
-    said, roles, labels = json.loads(kept["tables"].tobytes())
-    labels = [some if some is None else tuple(Label(*one) for one in some) for some in labels]
+    remarks, roles, labels = json.loads(kept["tables"].tobytes())
+    labels = [some if some is None else tuple(Label(*fields) for fields in some) for some in labels]
     states = map(State, kept["bytes"].tolist(), decode_texts(kept["stamps"]), decode_texts(kept["tags"]))
     for name, state, count, more in zip(
-        decode_texts(kept["shards"]), states, kept["counts"].tolist(), said, strict=True
+        decode_texts(kept["shards"]), states, kept["counts"].tolist(), remarks, strict=True
     ):
         stop = start + count
         columns = {column: kept[column][start:stop] for column in _COLUMNS}
         more["left_out"] = Counter(more["left_out"])
-        found[name] = Members(state, names.part(start, stop), **columns, roles=roles, labels=labels, **more)
+        members[name] = Members(state, names.part(start, stop), **columns, roles=roles, labels=labels, **more)
         start = stop
-    return found
+    return members

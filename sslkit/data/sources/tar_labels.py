@@ -37,12 +37,12 @@ def of_json(content: bytes) -> tuple[str, list[str] | None] | None:
     if len(content) > MOST_BYTES or not _ANY_KEY.search(content):
         return None
     try:
-        found = json.loads(content)
+        record = json.loads(content)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         return None
-    usable = ((key, found[key]) for key in KEYS if key in found)
+    usable = ((key, record[key]) for key in KEYS if key in record)
     return next(((key, _of_value(value)) for key, value in usable if _is_label(value)), None)
 
 
@@ -70,7 +70,7 @@ def is_class(value: str) -> bool:
 
 def _is_label(value: Any) -> bool:
     simple = (str, int, float, type(None))
-    return isinstance(value, simple) or (isinstance(value, list) and all(isinstance(one, simple) for one in value))
+    return isinstance(value, simple) or (isinstance(value, list) and all(isinstance(entry, simple) for entry in value))
 
 
 def _of_value(value: Any) -> list[str] | None:
@@ -78,7 +78,7 @@ def _of_value(value: Any) -> list[str] | None:
     if not isinstance(value, list):
         word = _word(value)
         return None if value is None or word == "" or _is_negative(word) else _numbers([word]) or [_short(word)]
-    words = [_word(one) for one in value if one is not None]
+    words = [_word(entry) for entry in value if entry is not None]
     are_names = not any(_is_negative(word) or _whole(word) is not None for word in words)
     return _numbers(words) or (sorted(set(map(_short, words))) if are_names else [_short(str(value))])
 
@@ -93,10 +93,10 @@ def _is_negative(word: str) -> bool:
 
 def _numbers(words: Sequence[str]) -> list[str] | None:
     """Whole numbers in order, each once; None if a word is none, and for a row of 0 and 1, which is a vector."""
-    found = [_whole(word) for word in words]
-    if None in found or (len(found) > 2 and len(set(found)) < len(found) and set(found) <= {0, 1}):
+    numbers = [_whole(word) for word in words]
+    if None in numbers or (len(numbers) > 2 and len(set(numbers)) < len(numbers) and set(numbers) <= {0, 1}):
         return None
-    return [str(number) for number in sorted(set(found))]
+    return [str(number) for number in sorted(set(numbers))]
 
 
 def _whole(word: str) -> int | None:

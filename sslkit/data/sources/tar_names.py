@@ -35,7 +35,7 @@ class Name(NamedTuple):
         return f"{self.field}.{self.extension}" if self.field else self.extension
 
 
-def parsed(name: str) -> Name:
+def parse(name: str) -> Name:
     folder, slash, last = name.rpartition("/")
     first, *middle = last.split(".")
     key = f"{folder}{slash}{first}"
@@ -44,8 +44,8 @@ def parsed(name: str) -> Name:
     extension = middle.pop().lower()
     if not middle:
         return Name(key, key, "", extension, extension)
-    words = [part for part in middle if _FIELD.fullmatch(part)]
-    group = ".".join([key, *(part for part in middle if part not in words)])
+    words = [word for word in middle if _FIELD.fullmatch(word)]
+    group = ".".join([key, *(word for word in middle if word not in words)])
     return Name(key, group, ".".join(words).lower(), extension, ".".join([*middle, extension]).lower())
 
 
@@ -79,4 +79,4 @@ def is_no_photograph(role: str) -> bool:
 
 @lru_cache(1024)
 def _hides(folder: str) -> bool:
-    return any(part[:1] == "." or is_usual(part) for part in folder.split("/"))
+    return any(name[:1] == "." or is_usual(name) for name in folder.split("/"))

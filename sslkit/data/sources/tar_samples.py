@@ -12,7 +12,7 @@ from sslkit.data.decode.decoding import EXTENSIONS, START, looks_like_an_image
 from sslkit.data.path_list import PathList
 from sslkit.data.sources.shard_files import State
 from sslkit.data.sources.tar_labels import MOST_BYTES, of_cls, of_json, of_txt
-from sslkit.data.sources.tar_names import Name, belongs_to_no_data, is_hidden, parsed, plain
+from sslkit.data.sources.tar_names import Name, belongs_to_no_data, is_hidden, parse, plain
 from sslkit.data.sources.walk import NOT_OPENED, kind_of
 
 _IMAGES = frozenset(EXTENSIONS)
@@ -63,7 +63,7 @@ class _Given(NamedTuple):
     def labels(self, field: str) -> tuple[Label, ...] | None:
         """field: of the image, which is a part of its name where the label has the same."""
         above = f".{self.field}" if self.field and self.field != field else ""
-        return None if self.classes is None else tuple(Label(f"{above}.{self.tail}", one) for one in self.classes)
+        return None if self.classes is None else tuple(Label(f"{above}.{self.tail}", name) for name in self.classes)
 
     @property
     def suffix(self) -> str:
@@ -106,7 +106,7 @@ class Samples:
             if not belongs_to_no_data(name):
                 self.left_out["hidden"] += 1
             return
-        parts = parsed(name)
+        parts = parse(name)
         if parts.key != self._key or parts.suffix in self._suffixes:
             self._close()
             self._open(parts.key)
@@ -128,12 +128,12 @@ class Samples:
         self._start_of_archive = len(self._names)
 
     def members(self, state: State, reason: str) -> Members:
-        names, again = _numbered(self._names)
+        names, again = _number(self._names)
         codes = {name: np.array(self._columns[name], np.int32) for name in ("role", "label")}
         numbers = {name: np.array(self._columns[name], np.int64) for name in ("offset", "size", "sample")}
         tables = {"roles": list(self._roles), "labels": list(self._labels)}
-        said = {"left_out": self.left_out, "apart": self._joined, "again": again, "reason": reason}
-        return Members(state, PathList(names), **numbers, **codes, **tables, **said)
+        counts = {"left_out": self.left_out, "apart": self._joined, "again": again, "reason": reason}
+        return Members(state, PathList(names), **numbers, **codes, **tables, **counts)
 
     def _add_image(self, name: str, parts: Name, offset: int, size: int) -> None:
         if parts.group not in self._numbers:
@@ -149,25 +149,25 @@ class Samples:
 
     def _add_label(self, stream: IO[bytes], parts: Name, offset: int, size: int) -> None:
         before = self._given.setdefault(parts.group, [])
-        better = any(given.order[0] < _LABELS.index(parts.extension) for given in before)
-        given = None if better else _label(parts, _content(stream, offset, min(size, MOST_BYTES + 1)))
-        if given is None:
+        better = any(label.order[0] < _LABELS.index(parts.extension) for label in before)
+        label = None if better else _label(parts, _content(stream, offset, min(size, MOST_BYTES + 1)))
+        if label is None:
             self.left_out[f".{parts.extension}"] += 1
         else:
-            before.append(given)
+            before.append(label)
 
     def _close(self) -> None:
         """Give the images of a sample their labels; the label files that are not needed are left out."""
         used = set()
         for parts in self._images:
-            given = _of_image(parts, self._given)
-            used.add(id(given))
-            self._columns["label"].append(self._place(given, parts))
+            label = _of_image(parts, self._given)
+            used.add(id(label))
+            self._columns["label"].append(self._place(label, parts))
         for group, some in self._given.items():
             if not self._images:
                 self._apart[group] += some
             else:
-                self.left_out.update(given.suffix for given in some if id(given) not in used)
+                self.left_out.update(label.suffix for label in some if id(label) not in used)
 
     def _place(self, given: _Given | None, parts: Name) -> int:
         """The place of an image's label among the different ones, of which even a million images have few."""
@@ -178,12 +178,12 @@ class Samples:
         """Give the images of an archive the labels of samples of the same name, where each is there once."""
         rows_of = defaultdict(list)
         for row in range(self._start_of_archive, len(self._names)):
-            parts = parsed(self._names[row])
+            parts = parse(self._names[row])
             if parts.group in self._apart:
                 rows_of[parts.group].append((row, parts))
         for group, some in self._apart.items():
             if not self._is_clear(rows_of[group], some):
-                self.left_out.update(given.alone for given in some)
+                self.left_out.update(label.alone for label in some)
                 continue
             self._joined += 1
             for row, parts in rows_of[group]:
@@ -191,7 +191,7 @@ class Samples:
 
     def _is_clear(self, rows: Sequence[tuple[int, Name]], some: Sequence[_Given]) -> bool:
         once = len({parts.suffix for _, parts in rows}) == len(rows)
-        one_each = len({(given.kind, given.field) for given in some}) == len(some)
+        one_each = len({(label.kind, label.field) for label in some}) == len(some)
         return bool(rows) and once and one_each and not any(self._columns["label"][row] for row, _ in rows)
 
 
@@ -209,8 +209,8 @@ def _label(parts: Name, content: bytes) -> _Given | None:
     if parts.extension != "json":
         classes = of_cls(content) if parts.extension == "cls" else of_txt(content)
         return _Given(parts.extension, parts.field, parts.extension, classes)
-    found = of_json(content)
-    return found and _Given("json", parts.field, f"json {found[0]}", found[1])
+    key_and_classes = of_json(content)
+    return key_and_classes and _Given("json", parts.field, f"json {key_and_classes[0]}", key_and_classes[1])
 
 
 def _of_image(parts: Name, given: dict[str, list[_Given]]) -> _Given | None:
@@ -220,23 +220,23 @@ def _of_image(parts: Name, given: dict[str, list[_Given]]) -> _Given | None:
     some = given.get(parts.group) or given.get(parts.key) or []
     if len(some) <= 1:
         return some[0] if some else None
-    same = [one for one in some if one.field == parts.field]
+    same = [label for label in some if label.field == parts.field]
     return min(same if parts.field and same else some, key=lambda one: one.order)
 
 
-def _numbered(names: list[str]) -> tuple[list[str], int]:
+def _number(names: list[str]) -> tuple[list[str], int]:
     """Names that are all different, as a.jpg, a.jpg#2, a.jpg#3; the number of those that were there before."""
     taken = set(names)
     if len(taken) == len(names):
         return names, 0
-    found, seen = [], Counter()
+    numbered_names, seen = [], Counter()
     for name in names:
         seen[name] += 1
         if seen[name] == 1:
-            found.append(name)
+            numbered_names.append(name)
             continue
         while (numbered := f"{name}#{seen[name]}") in taken:
             seen[name] += 1
         taken.add(numbered)
-        found.append(numbered)
-    return found, len(names) - len(seen)
+        numbered_names.append(numbered)
+    return numbered_names, len(names) - len(seen)

@@ -3,10 +3,10 @@
 import tarfile
 from typing import IO
 
-from sslkit.data.sources.shard_files import ShardFiles, State, compressed
+from sslkit.data.sources.shard_files import ShardFiles, State, compression_error
 from sslkit.data.sources.tar_archives import Links, is_compressed, members
 from sslkit.data.sources.tar_samples import Members, Samples
-from sslkit.data.sources.zip_archives import is_zip, zipped
+from sslkit.data.sources.zip_archives import is_zip, list_files
 from sslkit.errors import UserError, first_line
 from sslkit.files.reading import STAND_IN, stand_in
 
@@ -17,15 +17,15 @@ def scan(files: ShardFiles, shard: str, state: State) -> Members:
     try:
         with files.stream(shard) as stream:
             if is_compressed(stream):
-                raise compressed(shard)
+                raise compression_error(shard)
             stream.seek(0)
-            if said := stand_in(stream.read(STAND_IN)):
-                raise tarfile.ReadError(said)
+            if message := stand_in(stream.read(STAND_IN)):
+                raise tarfile.ReadError(message)
             try:
-                _read_zip(stream, samples) if is_zip(shard) else _read(stream, state.bytes, samples, None)
+                _read_zip(stream, samples) if is_zip(shard) else _read_members(stream, state.bytes, samples, None)
             except _HasLinks:
                 samples = Samples()
-                _read(stream, state.bytes, samples, Links(stream, state.bytes))
+                _read_members(stream, state.bytes, samples, Links(stream, state.bytes))
     except UserError:
         raise
     except Exception as error:  # tarfile, and each file system of fsspec, raise their own
@@ -35,7 +35,7 @@ def scan(files: ShardFiles, shard: str, state: State) -> Members:
 
 def _read_zip(stream: IO[bytes], samples: Samples) -> None:
     try:
-        for member in zipped(stream):
+        for member in list_files(stream):
             if member.unread:
                 samples.left_out[member.unread] += 1
             else:
@@ -48,7 +48,7 @@ class _HasLinks(Exception):
     """The members that links point at must be found first: some come later."""
 
 
-def _read(stream: IO[bytes], size: int, samples: Samples, links: Links | None) -> None:
+def _read_members(stream: IO[bytes], size: int, samples: Samples, links: Links | None) -> None:
     try:
         for member in members(stream, size):
             if member is None:
@@ -66,8 +66,8 @@ def _read(stream: IO[bytes], size: int, samples: Samples, links: Links | None) -
 def _follow(stream: IO[bytes], samples: Samples, member: tarfile.TarInfo, links: Links | None) -> None:
     if links is None:
         raise _HasLinks
-    place = links.place(member)
-    if place is None:
+    span = links.place(member)
+    if span is None:
         samples.left_out["links to no file in the shard"] += 1
     else:
-        samples.add(stream, member.name, *place)
+        samples.add(stream, member.name, *span)

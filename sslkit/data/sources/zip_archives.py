@@ -44,7 +44,7 @@ class Zipped:
             return stream.read(size)
 
 
-def zipped(stream: IO[bytes]) -> Iterator[Zipped]:
+def list_files(stream: IO[bytes]) -> Iterator[Zipped]:
     """Yield the files in a .zip, sorted by name as those of a folder. Raises zipfile's errors for a damaged one."""
     with zipfile.ZipFile(stream) as opened:
         for member in sorted(opened.infolist(), key=lambda one: one.filename):
@@ -52,7 +52,7 @@ def zipped(stream: IO[bytes]) -> Iterator[Zipped]:
                 yield Zipped(opened, member)
 
 
-def unpacked(some: Callable[[int, int], bytes], offset: int, size: int) -> bytes:
+def unpack(some: Callable[[int, int], bytes], offset: int, size: int) -> bytes:
     """The `size` bytes of the member whose header is at an offset. some: up to so many bytes from an offset on.
 
     Raises OSError.
@@ -61,16 +61,16 @@ def unpacked(some: Callable[[int, int], bytes], offset: int, size: int) -> bytes
     if head[:4] != _MARK or len(head) < _HEADER.size:
         raise OSError("the .zip has no member there: it is another than when it was indexed")
     _, method, *lengths = _HEADER.unpack(head)
-    place = offset + _HEADER.size + sum(lengths)
+    begin = offset + _HEADER.size + sum(lengths)
     if method == zipfile.ZIP_STORED:
-        return some(place, size)
+        return some(begin, size)
     try:
-        return b"".join(_inflated(lambda after, most: some(place + after, most), size))
+        return b"".join(_inflate(lambda after, most: some(begin + after, most), size))
     except zlib.error as error:
         raise OSError(f"the member cannot be unpacked: {error}") from error
 
 
-def _inflated(some: Callable[[int, int], bytes], size: int) -> Iterator[bytes]:
+def _inflate(some: Callable[[int, int], bytes], size: int) -> Iterator[bytes]:
     """Yield the parts of a deflated member of `size` bytes. some: up to so many of its packed bytes, from one on.
 
     Raises OSError where it needs more than its packed bytes allow, see `budget.check_unpacked`.

@@ -9,7 +9,7 @@ from tars import labels, names, opened, picture, pngs, rows_read, tar
 from evaluation.datasets._sources import of_source
 from sslkit.data.held_out import held_out
 from sslkit.data.images import ImageOptions
-from sslkit.data.sources.tar_names import parsed, plain
+from sslkit.data.sources.tar_names import parse, plain
 from sslkit.errors import UserError
 
 
@@ -76,8 +76,8 @@ def test_dots_in_names(members: list[str], want: list[str], tmp_path: Path) -> N
 
 
 def test_the_parts_of_names() -> None:
-    assert parsed("a.b/c.0001.seg.PNG") == ("a.b/c", "a.b/c.0001", "seg", "png", "0001.seg.png")
-    assert parsed("a.b/c") == ("a.b/c", "a.b/c", "", "", "") and parsed("x.PNG")[3:] == ("png", "png")
+    assert parse("a.b/c.0001.seg.PNG") == ("a.b/c", "a.b/c.0001", "seg", "png", "0001.seg.png")
+    assert parse("a.b/c") == ("a.b/c", "a.b/c", "", "", "") and parse("x.PNG")[3:] == ("png", "png")
     assert [plain(name) for name in ("./a", "/a//b", "../../a", "a/./b/../c", "a..b", ".a", "...")] == [
         "a", "a/b", "a", "a/c", "a..b", ".a", "...",
     ]  # fmt: skip

@@ -136,8 +136,8 @@ def test_a_member_unpacks_to_what_the_list_says_and_no_more(tmp_path: Path) -> N
     def some(offset: int, size: int) -> bytes:
         return whole[offset : offset + size]
 
-    assert zip_archives.unpacked(some, 0, 100) == bytes(100) and zip_archives.unpacked(some, 0, 2**24) == bytes(2**24)
-    assert len(zip_archives.unpacked(some, 0, 2**25)) == 2**24
+    assert zip_archives.unpack(some, 0, 100) == bytes(100) and zip_archives.unpack(some, 0, 2**24) == bytes(2**24)
+    assert len(zip_archives.unpack(some, 0, 2**25)) == 2**24
 
 
 def test_a_zip_of_another_file_system(tmp_path: Path) -> None:
