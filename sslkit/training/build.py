@@ -76,7 +76,7 @@ def choose(asked: Config, data: Data, module: nn.Module | None = None) -> dict[s
         told = f"teacher's momentum {momentum:g} for the run's length"
         found["method.objective.momentum"] = Choice(momentum, told)
     range = scale.range and [int(value) if value.is_integer() else value for value in scale.range]
-    values |= {"range": Choice(range), "opacity": Choice(scale.opacity), "fill": Choice(scale.fill)}
+    found |= {"range": Choice(range), "opacity": Choice(scale.opacity), "fill": Choice(scale.fill)}
     chosen = {path: choice for path, choice in found.items() if choice.value is not None}
     return {path: choice for path, choice in chosen.items() if value_at(asked, path) in NOT_GIVEN}
 
@@ -98,11 +98,11 @@ def check_parts(config: Config) -> None:
     """
     name, options = config.method_name, config.method_options()
     parts = classes(name)
-    for part, chosen in options.items():
+    for part, own in options.items():
         if part not in (*parts, "views"):
             raise UserError(f"{name!r} has no part {part!r}: {nearest(part, [*parts, 'views'])}")
-        if part != "views" and chosen is not None:
-            members.check_options(parts[part], chosen, part)
+        if part != "views" and own is not None:
+            members.check_options(parts[part], own, part)
 
 
 def build_method(config: Config, data: Data, backbone: nn.Module | None = None) -> Method:
@@ -114,7 +114,7 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
     if classes(config.method_name)["objective"].needs_labels:
         options["objective"] = _with_classes(options.get("objective") or {}, data, config)
         withhold(data)
-    body = None if config.init is None else start_network(config, data, backbone)
+    body = None if config.init is None else started(config, data, backbone)
     loaded = {name: value.clone() for name, value in body.net.state_dict().items()} if body else {}
     built = method(
         config.method_name,
@@ -186,8 +186,8 @@ def normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]
 def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dict[str, Any]:
     """Options with `classes`: the number of classes of the data, unless a larger one is given."""
     if data.train.labels is None or len(data.train.classes) < 2:
-        names = data.train.classes if data.train.labels is not None else None
-        found = f"one class, {names[0]!r}" if names else "none"
+        known = data.train.classes if data.train.labels is not None else None
+        found = f"one class, {known[0]!r}" if known else "none"
         found = found if data.train.multi_labels is None else "several an image"
         raise UserError(
             f"method={config.method_name} learns from labels, one an image, and data {config.data.source!r} has "
@@ -200,7 +200,7 @@ def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dic
     return {**options, "classes": asked or found}
 
 
-def start_network(config: Config, data: Data, module: nn.Module | None) -> Backbone:
+def started(config: Config, data: Data, module: nn.Module | None) -> Backbone:
     """The network that init= names, with its weights. module: of `sslkit.pretrain`.
 
     Raises UserError as `sslkit.zoo.start` does, if a module object is given too, and for freeze_norm without batch
@@ -218,12 +218,12 @@ def start_network(config: Config, data: Data, module: nn.Module | None) -> Backb
     )
     if frames is None and words.parse(config.init, "").kind and norm_statistics.has_statistics(body.net):
         pixels = read_spaced(clean_images(data.train, data.image_size), norm_statistics.IMAGES)
-        note = norm_statistics.contradiction(body.net, pixels, *body.recipe.origin.normalize)
-        norm_statistics.warn(f"init={config.init}", note)
+        said = norm_statistics.contradiction(body.net, pixels, *body.recipe.origin.normalize)
+        norm_statistics.warn(f"init={config.init}", said)
     if config.freeze_norm:
         body.freeze_norm()
-        note = "batch normalisation keeps its means and variances (freeze_norm=true)"
-        body.recipe.origin = replace(body.recipe.origin, notes=(*body.recipe.origin.notes, note))
+        said = "batch normalisation keeps its means and variances (freeze_norm=true)"
+        body.recipe.origin = replace(body.recipe.origin, notes=(*body.recipe.origin.notes, said))
     return body
 
 

@@ -30,7 +30,7 @@ from sslkit.runtime.requeue import JOB, handlers, is_requeued
 from sslkit.runtime.waiting import together
 from sslkit.terminal import say
 from sslkit.training import build, run
-from sslkit.training.config import Config, asked_for
+from sslkit.training.config import Config, parse_settings
 from sslkit.training.data import Data, images_of, open_data, rows_to_learn
 from sslkit.training.estimate import announce_cost
 from sslkit.training.finish import Newest, finish
@@ -74,7 +74,7 @@ def pretrain(
     is computed.
     """
     module = None if isinstance(backbone, str) else backbone
-    asked, dataset = parse_settings(config, settings if backbone is module else {**settings, "backbone": backbone})
+    asked, own = parse_settings(config, settings if backbone is module else {**settings, "backbone": backbone})
     begun = run.to_resume(asked) if asked.resume or _is_requeued(asked) else None
     settled = begun and begun.settled
     config = settled.config if settled else asked
@@ -84,7 +84,7 @@ def pretrain(
     if not asked.dry:
         check_trainer(asked)
         warn_of_trained(module)
-    data = open_data(config, dataset)
+    data = open_data(config, own)
     settled = settled or Settled(asked, build.choose(asked, data, module))
     model = build.build_method(settled.config, data, module)
     if asked.dry:
@@ -265,10 +265,7 @@ def _fit(loop: Loop, config: Config, data: Data, folder: Path, checkpoint: Path 
             explain_failures(demand(config, data), folder, loop),
         ):
             asked = config.trainer.logger if processes.is_main() else []
-            with (
-                loggers.open_trackers(asked, folder, config.to_dict()) as loop.trackers,
-                processes.others_watched(folder),
-            ):
+            with loggers.opened(asked, folder, config.to_dict()) as loop.trackers, processes.others_watched(folder):
                 loop.run(read)
     except OSError as error:  # for example from TensorBoard's writer
         raise RunFailed(f"stopped: {error.strerror or error}; {how_to_go_on(folder)}") from error

@@ -207,10 +207,10 @@ def _apart(path: str, before: Any, now: Any) -> dict[str, tuple[object, object]]
     """The settings below `path` that differ, {"method.dsa.nu": (its, now)}."""
     if not (isinstance(before, dict) and isinstance(now, dict)):
         return {} if _plain(before) == _plain(now) else {path: (before, now)}
-    changes: dict[str, tuple[object, object]] = {}
+    found: dict[str, tuple[object, object]] = {}
     for name in _plain(before | now):
-        changes |= _apart(f"{path}.{name}", before.get(name), now.get(name))
-    return changes
+        found |= _apart(f"{path}.{name}", before.get(name), now.get(name))
+    return found
 
 
 def settings_in(path: Path) -> Settled:
@@ -221,8 +221,8 @@ def settings_in(path: Path) -> Settled:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}; {mend}") from error
     except Exception as error:  # PyYAML raises any class for invalid tags and dates
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"{path} is damaged: {reason}; {mend}") from error
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"{path} is damaged: {said}; {mend}") from error
     if not isinstance(content, dict):
         raise UserError(f"{path} is damaged: it holds {type(content).__name__}, not a mapping of settings; {mend}")
     try:
@@ -238,7 +238,7 @@ def _plain(value: object) -> object:
     return {k: v for k, v in value.items() if k not in MAY_CHANGE_INSIDE} if isinstance(value, dict) else value
 
 
-def is_finished(folder: Path) -> bool:
+def finished(folder: Path) -> bool:
     """Return whether the run has written its entry, whole or damaged, and its card lists nothing still to be made."""
     try:
         return not card.read_card(folder / CARD).get("missing")
