@@ -265,7 +265,10 @@ def _fit(loop: Loop, config: Config, data: Data, folder: Path, checkpoint: Path 
             explain_failures(demand(config, data), folder, loop),
         ):
             asked = config.trainer.logger if processes.is_main() else []
-            with loggers.open_trackers(asked, folder, config.to_dict()) as loop.trackers, processes.others_watched(folder):
+            with (
+                loggers.open_trackers(asked, folder, config.to_dict()) as loop.trackers,
+                processes.others_watched(folder),
+            ):
                 loop.run(read)
     except OSError as error:  # for example from TensorBoard's writer
         raise RunFailed(f"stopped: {error.strerror or error}; {how_to_go_on(folder)}") from error
