@@ -123,7 +123,7 @@ def run_all(jobs: Sequence[Job], machine: Machine, say: Callable[[str], None] = 
     try:
         while waiting or running:
             largest = max([largest, *(job.look() for job in running)])
-            settled = any(job.settled() for job in running)
+            settled = any(job.has_settled() for job in running)
             for done in [job for job in running if job.process.poll() is not None]:
                 running.remove(done)
                 settled |= done.process.returncode == 0
