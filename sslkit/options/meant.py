@@ -31,6 +31,16 @@ ELSEWHERE = {  # what other programs call a setting
     "zoo": ("checkpoint",),
 }
 
+VALUES = {  # what other programs call a value
+    "16-mixed": "float16",
+    "32-true": "float32",
+    "bf16": "bfloat16",
+    "bf16-mixed": "bfloat16",
+    "fp16": "float16",
+    "fp32": "float32",
+    "gpu": "cuda",
+}
+
 
 def meanings(name: str, tree: Mapping[str, Any], *, inside: bool = False) -> list[str]:
     """The settings that are found in a group, or that another program calls so.

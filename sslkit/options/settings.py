@@ -22,7 +22,7 @@ from pathlib import PurePath
 from typing import Any, TypeVar
 
 from sslkit.errors import UserError, closest, format_value, nearest
-from sslkit.options.meant import meanings
+from sslkit.options.meant import VALUES, meanings
 
 MOST = 10**9  # of counts, far above anything that is run: it stops what no machine can count
 MOST_SEED = 2**32 - 1  # the largest that numpy, scikit-learn and torch all take
@@ -89,7 +89,10 @@ class Declared:
         for kind in alternatives(self.kind):
             if fits(value, kind, self.limits):
                 return float(value) if kind is float else value
-        close = closest(value, self.limits.choices) if isinstance(value, str) else None
+        close = None
+        if isinstance(value, str):
+            meant = VALUES.get(value)
+            close = meant if meant in self.limits.choices else closest(value, self.limits.choices)
         hint = f": did you mean {close!r}?" if close else ""
         raise UserError(
             f"{self.path} must be {describe_values(self.kind, self.limits)}, got {format_value(value)}{hint}"

@@ -76,6 +76,12 @@ def test_a_warning_is_one_line_without_its_place_in_the_code(tmp_path) -> None:
     [
         ("train", "lr=0.1", "there is no setting 'lr': did you mean 'optimizer.lr=0.1'?"),
         ("train", "data.batch_size=8", "in data: did you mean 'batch_size=8'?"),
+        (
+            "train",
+            "precision=bf16-mixed",
+            "precision must be auto, float32, bfloat16 or float16, got 'bf16-mixed': did you",
+        ),
+        ("train", "device=gpu", "did you mean 'cuda'?"),
         ("train", "trainer.accelerator=cpu", "in trainer: did you mean 'device=cpu'?"),
         ("train", "model=resnet18", "did you mean 'backbone=resnet18'?"),
         ("train", "max_epochs=3", "did you mean 'epochs=3'?"),

@@ -212,7 +212,7 @@ def test_unreadable_held_out_images_are_named(small_run, small_npz, tmp_path, ca
         ({"optimizer": {"name": "adan"}}, "optimizer.name must be adamw, sgd or lars"),
         ({"trainer": {"strategy": "dpp"}}, "trainer.strategy must be auto, ddp"),
         ({"precision": "bf17"}, "precision must be .*bf17"),
-        ({"device": "gpuu"}, "device=gpuu is none: .*cuda"),
+        ({"device": "gpuu"}, "device=gpuu is not known: .*cuda"),
         ({"device": "cpu", "trainer": {"devices": 3}}, "shared evenly by 3 processes"),
         ({"seed": -1}, "seed must be .*got -1"),
         ({"method": {"dsa": {}}}, "method needs a name"),
