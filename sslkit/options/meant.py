@@ -31,7 +31,7 @@ ELSEWHERE = {  # what other programs call a setting
     "zoo": ("checkpoint",),
 }
 
-VALUES = {  # what other programs call a value
+VALUES_ELSEWHERE = {  # what other programs call a value
     "16-mixed": "float16",
     "32-true": "float32",
     "bf16": "bfloat16",

@@ -22,7 +22,7 @@ from pathlib import PurePath
 from typing import Any, TypeVar
 
 from sslkit.errors import UserError, closest, format_value, nearest
-from sslkit.options.meant import VALUES, meanings
+from sslkit.options.meant import VALUES_ELSEWHERE, meanings
 
 MOST = 10**9  # of counts, far above anything that is run: it stops what no machine can count
 MOST_SEED = 2**32 - 1  # the largest that numpy, scikit-learn and torch all take
@@ -91,7 +91,7 @@ class Declared:
                 return float(value) if kind is float else value
         close = None
         if isinstance(value, str):
-            meant = VALUES.get(value)
+            meant = VALUES_ELSEWHERE.get(value)
             close = meant if meant in self.limits.choices else closest(value, self.limits.choices)
         hint = f": did you mean {close!r}?" if close else ""
         raise UserError(

@@ -12,7 +12,7 @@ from sslkit.data.images import join_paths
 from sslkit.data.sources.objects import as_source, name_of
 from sslkit.errors import UserError, format_value
 from sslkit.numerics.neighbours import K
-from sslkit.options.meant import VALUES
+from sslkit.options.meant import VALUES_ELSEWHERE
 from sslkit.options.settings import as_plain, nest, overlaid, setting, storable
 from sslkit.runtime.context import Computing
 
@@ -213,7 +213,7 @@ def _check(config: Config) -> None:
     if not isinstance(name, str):
         raise UserError(f'method needs a name: {{"name": "byol+dsa", ...}}, got {format_value(config.method)}')
     if config.device.partition(":")[0] not in DEVICES:
-        close = VALUES.get(config.device)
+        close = VALUES_ELSEWHERE.get(config.device)
         hint = f"did you mean {close!r}? " if close in DEVICES else ""
         raise UserError(f"device={config.device} is not known: {hint}known: {', '.join(DEVICES)}, cuda:1")
     few = min(config.eval.tsne, config.eval.max_images)
