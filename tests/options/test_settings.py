@@ -13,7 +13,17 @@ import yaml
 
 import sslkit
 from sslkit.errors import UserError
-from sslkit.options.settings import Declared, Limits, iter_settings, nest, overlaid, setting, storable, takes_text
+from sslkit.options.settings import (
+    Declared,
+    Limits,
+    iter_settings,
+    nest,
+    overlaid,
+    setting,
+    storable,
+    takes_text,
+    with_default,
+)
 from sslkit.training.config import Config, parse_settings
 
 
@@ -160,3 +170,13 @@ def test_a_mapping_that_is_given_is_not_changed() -> None:
 def test_dotted_keys_that_are_refused(given: dict, said: str) -> None:
     with pytest.raises(UserError, match=said):
         Config.from_mapping(given)
+
+
+def test_a_subclass_changes_a_default_and_nothing_else() -> None:
+    @dataclass
+    class Other(Outer):
+        count: int = with_default(Outer, "count", 5)
+
+    (own,) = (one for one in iter_settings(Other()) if one.path == "count")
+    (base,) = (one for one in iter_settings(Outer()) if one.path == "count")
+    assert own == dataclasses.replace(base, default=5)
