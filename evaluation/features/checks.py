@@ -32,9 +32,9 @@ def as_list(name: str, values: Any) -> list[Any]:
     """A list of at least one value; one number is a list of it. Raises UserError."""
     if isinstance(values, Real) and not isinstance(values, bool):
         return [values]
-    if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable) or not (found := list(values)):
+    if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable) or not (entries := list(values)):
         raise UserError(f"{name}={values!r} must be a list of at least one number")
-    return found
+    return entries
 
 
 def different_seeds(seeds: int | Sequence[int]) -> list[int]:

@@ -130,7 +130,7 @@ def _key(job: _Job) -> str:
     split = job.split
     about = [FORMAT, job.model.digest, job.transform, split.name, split.split, split.digest, list(split.classes)]
     arrays = (split.y, split.ids, split.groups)
-    about += ["" if one is None else hashlib.sha256(np.ascontiguousarray(one)).hexdigest() for one in arrays]
+    about += ["" if array is None else hashlib.sha256(np.ascontiguousarray(array)).hexdigest() for array in arrays]
     about.append(job.runtime.precision)
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()
 

@@ -95,10 +95,10 @@ def seen_files(card: Card, root: Path, paths: Sequence[str], kind: Kind, unit: s
 
 def _note(card: Card, share: Callable[[Mapping[str, Any]], str], unit: str) -> str:
     """The note of the first card in the chain of a network that knows some. share: of what a card says of its data."""
-    for source, one in _chain(card):
-        if number := share(one.get("data", {})):
+    for source, its_card in _chain(card):
+        if number := share(its_card.get("data", {})):
             who, its = (f"the weights that it began from, {source},", "their") if source else ("the network", "its")
-            return f"{who} saw {number} {unit} in {its} pretraining, {_labels(one)} their labels"
+            return f"{who} saw {number} {unit} in {its} pretraining, {_labels(its_card)} their labels"
     return ""
 
 

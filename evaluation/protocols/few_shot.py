@@ -51,10 +51,10 @@ class Options:
     @property
     def shots(self) -> list[int]:
         """The numbers of k_shot. Raises UserError for none."""
-        found = list(self.k_shot) if isinstance(self.k_shot, Sequence) else [self.k_shot]
-        if not found:
+        counts = list(self.k_shot) if isinstance(self.k_shot, Sequence) else [self.k_shot]
+        if not counts:
             raise UserError("protocol few_shot: k_shot must have at least one value, got []")
-        return found
+        return counts
 
     def draw(self, features: Features, k_shot: int, seed: int) -> EpisodeTable:
         """Draw the episodes of one number of labelled images."""

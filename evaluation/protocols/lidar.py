@@ -45,7 +45,9 @@ class Options:
     @property
     def recipe(self) -> ViewRecipe:
         """The distribution of the q views, as defined for 224 pixels. Raises UserError for changes out of range."""
-        changes = {name: tuple(own) if isinstance(own, list) else own for name, own in (self.view or {}).items()}
+        changes = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in (self.view or {}).items()
+        }
         return ViewRecipe(SIMCLR.replace(**changes).views[:1] * self.q)
 
 
@@ -84,7 +86,10 @@ def measure(model: LoadedModel, split: Split, options: Options, runtime: Runtime
     x, n = torch.from_numpy(views.x).double().unflatten(0, (-1, options.q)), len(views.ids)
     without = [_lidar(x[~mask]) for mask in _blocks(n)]
     aligned = bootstrap_mean(alignment_by_image(x).numpy(), seed=runtime.seed, unit="squared distance")
-    view = {name: list(own) if isinstance(own, tuple) else own for name, own in vars(options.recipe.views[0]).items()}
+    view = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in vars(options.recipe.views[0]).items()
+    }
     details = {"q": options.q, "images": n, "width": x.shape[2], "view": view, "unreadable": views.unreadable}
     return Result.from_estimate(
         jackknife(_lidar(x), without, kind="jackknife over images", n=n, unit="rank"),

@@ -127,8 +127,10 @@ class _Tuning:
 
     def setting(self, lr: float, head_lr: float, images: int) -> Setting:
         """The setting of a run that learns from so many images."""
-        own = Setting(lr, head_lr, 0.0, 1, self.batch_size, "sgd", self.crop, self.mirror, self.precision, self.seed)
-        return replace(own, steps=self.epochs * (images // min(images, self.batch_size)))
+        one_step = Setting(
+            lr, head_lr, 0.0, 1, self.batch_size, "sgd", self.crop, self.mirror, self.precision, self.seed
+        )
+        return replace(one_step, steps=self.epochs * (images // min(images, self.batch_size)))
 
 
 def _is_whole(value: Any) -> bool:

@@ -178,8 +178,8 @@ def of_sample(spec: Spec, sample: Sample) -> MetricResult:
         start = time.perf_counter()
         result = compute_score(spec, sample)
         seconds = time.perf_counter() - start
-    said = (*shared, *_finite(spec, result).warnings)
-    return MetricResult(spec.name, result.value, result.diagnostics, said, result.parts, seconds, memory.peak, result)
+    warned = (*shared, *_finite(spec, result).warnings)
+    return MetricResult(spec.name, result.value, result.diagnostics, warned, result.parts, seconds, memory.peak, result)
 
 
 def parse(name: str, options: Mapping[str, Any] | None = None) -> Spec:

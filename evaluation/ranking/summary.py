@@ -125,8 +125,8 @@ def _given(options: Options, loading: Loading) -> dict[str, Any]:
 def open_tasks(tasks: Mapping[str, Any], options: Options, reading: Reading, seed: int) -> dict[str, Split]:
     """Open every task, with the images used for ranking, before any computation. Raises UserError."""
     opened = {name: _open(task, options.split, reading) for name, task in tasks.items()}
-    for one in opened.values():
-        check_classes([one], "a ranking")
+    for task_split in opened.values():
+        check_classes([task_split], "a ranking")
     return {name: draw_images(task, options.max_images, seed) for name, task in opened.items()}
 
 

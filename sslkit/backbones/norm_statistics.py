@@ -128,7 +128,7 @@ def _changes(net: nn.Module) -> dict[str, tuple[tuple[float, float], dict[nn.Con
     wide = [conv for conv in net.modules() if isinstance(conv, nn.Conv2d) and _is_padded(conv)]
     same = {conv: _symmetric for conv in wide if isinstance(conv, Conv2dSame)}
     symmetric = {conv: _as_tensorflow for conv in wide if not isinstance(conv, Conv2dSame)}
-    pairs = [pair for block in net.modules() if (pair := _strided_pair(block))]
+    pairs = [pair for block in net.modules() if (pair := _pair_with_stride(block))]
     first = {
         conv: partial(_convolve, stride=2) for narrow, other in pairs for conv in (narrow,) if other.stride[0] == 2
     }
@@ -147,7 +147,7 @@ def _is_padded(conv: nn.Conv2d) -> bool:
     return conv.stride == (2, 2) and conv.kernel_size == (size, size) and size % 2 == 1 < size and usual
 
 
-def _strided_pair(block: nn.Module) -> tuple[nn.Conv2d, nn.Conv2d] | None:
+def _pair_with_stride(block: nn.Module) -> tuple[nn.Conv2d, nn.Conv2d] | None:
     """The convolutions of 1 and of 3 pixels of a residual block, if one has the stride."""
     narrow, other = getattr(block, "conv1", None), getattr(block, "conv2", None)
     if not isinstance(narrow, nn.Conv2d) or not isinstance(other, nn.Conv2d):

@@ -71,7 +71,7 @@ def _state_dicts(content: Any, place: tuple[str, ...], seen: set[int]) -> Iterat
 
 
 def _unwrap(name: str) -> str:
-    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+    return ".".join(word for word in name.split(".") if word not in _WRAPPERS)
 
 
 def prefixes(names: Collection[str], own: Collection[str]) -> list[str]:

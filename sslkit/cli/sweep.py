@@ -112,7 +112,7 @@ def _member(config: Config, name: str, facts: _Facts) -> Member:
 
 
 def _is_done(folder: Path, facts: _Facts) -> bool:
-    if not run.finished(folder):
+    if not run.is_finished(folder):
         return False
     try:
         card = ZooEntry.load(folder).card
@@ -127,7 +127,7 @@ def _can_go_on(folder: Path, facts: _Facts) -> bool:
 
     Raises UserError if the run is damaged.
     """
-    if run.finished(folder):
+    if run.is_finished(folder):
         ZooEntry.load(folder)
         return False
     if not os.path.lexists(folder / "config.yaml"):
@@ -252,7 +252,7 @@ def _numbers(member: Member) -> str:
 
 def _has_failed(member: Member, outcome: Outcome | None) -> bool:
     """outcome: of the member's own process, or None."""
-    return not run.finished(member.folder) or (outcome is not None and outcome.code != 0)
+    return not run.is_finished(member.folder) or (outcome is not None and outcome.code != 0)
 
 
 def _how(outcome: Outcome) -> str:

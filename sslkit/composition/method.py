@@ -292,9 +292,9 @@ def method(
             name: kinds[name](widths[chosen.get("reads", kinds[name].reads)], **chosen)
             for name, chosen in plugged.items()
         }
-    own = kinds["objective"].views
+    published = kinds["objective"].views
     recipe = _fit_recipe(
-        for_clips(own) if body.item.axes else own,
+        for_clips(published) if body.item.axes else published,
         image_size,
         body.patch,
         views or {},

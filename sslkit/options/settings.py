@@ -112,10 +112,10 @@ def with_default(options: type, name: str, default: Any) -> Any:
 def iter_settings(settings: Any, where: str = "") -> Iterator[Declared]:
     """Yield every setting of a dataclass instance and of the dataclasses nested in it, in order: groups last."""
     kinds = typing.get_type_hints(type(settings), include_extras=True)
-    own = type(settings).__annotations__
+    annotations = type(settings).__annotations__
 
     def order(field: dataclasses.Field) -> tuple[bool, bool]:
-        return dataclasses.is_dataclass(getattr(settings, field.name)), field.name not in own
+        return dataclasses.is_dataclass(getattr(settings, field.name)), field.name not in annotations
 
     for field in sorted(dataclasses.fields(settings), key=order):
         default, path = getattr(settings, field.name), f"{where}{field.name}"

@@ -61,23 +61,23 @@ def choose(asked: Config, data: Data, module: nn.Module | None = None) -> dict[s
     """
     objective, scale = classes(asked.method_name)["objective"], data.train.scale
     network = _network(asked, objective, data) if asked.init is None and module is None else None
-    found = {"backbone": Choice(network), "optimizer.lr": _rate(asked, network)}
+    choices = {"backbone": Choice(network), "optimizer.lr": _rate(asked, network)}
     if data.image_size <= SMALL and data.clips is None and objective.views.has_papers_scale():
         share = f"crops from {100 * SMALL_SCALE[0]:g} % of the area for small images"
-        found["method.views.scale"] = Choice(list(SMALL_SCALE), share)
+        choices["method.views.scale"] = Choice(list(SMALL_SCALE), share)
     if data.train.native_size is None and data.clips is None:
         finishes = f"{CPU_SIZE} px, which a CPU finishes (as published: image_size={PUBLISHED_SIZE})"
-        found["image_size"] = Choice(data.image_size, finishes if data.image_size == CPU_SIZE else "")
+        choices["image_size"] = Choice(data.image_size, finishes if data.image_size == CPU_SIZE else "")
     if not is_mirrored(asked.mirror, data.train.classes, str(asked.data.source)):
-        found["method.views.flip"] = Choice(0.0, "no mirror images")
+        choices["method.views.flip"] = Choice(0.0, "no mirror images")
     if signature(asked.method_name)["objective"].get("momentum", 0) is None:
         least, most = MOMENTA
         momentum = min(most, max(least, round(1 - MEMORY / max(1, steps(asked, data)), 3)))
         told = f"teacher's momentum {momentum:g} for the run's length"
-        found["method.objective.momentum"] = Choice(momentum, told)
+        choices["method.objective.momentum"] = Choice(momentum, told)
     range = scale.range and [int(value) if value.is_integer() else value for value in scale.range]
-    found |= {"range": Choice(range), "opacity": Choice(scale.opacity), "fill": Choice(scale.fill)}
-    chosen = {path: choice for path, choice in found.items() if choice.value is not None}
+    choices |= {"range": Choice(range), "opacity": Choice(scale.opacity), "fill": Choice(scale.fill)}
+    chosen = {path: choice for path, choice in choices.items() if choice.value is not None}
     return {path: choice for path, choice in chosen.items() if value_at(asked, path) in NOT_GIVEN}
 
 
@@ -98,11 +98,11 @@ def check_parts(config: Config) -> None:
     """
     name, options = config.method_name, config.method_options()
     parts = classes(name)
-    for part, own in options.items():
-        if part not in (*parts, "views"):
-            raise UserError(f"{name!r} has no part {part!r}: {nearest(part, [*parts, 'views'])}")
-        if part != "views" and own is not None:
-            members.check_options(parts[part], own, part)
+    for piece, chosen in options.items():
+        if piece not in (*parts, "views"):
+            raise UserError(f"{name!r} has no part {piece!r}: {nearest(piece, [*parts, 'views'])}")
+        if piece != "views" and chosen is not None:
+            members.check_options(parts[piece], chosen, piece)
 
 
 def build_method(config: Config, data: Data, backbone: nn.Module | None = None) -> Method:
@@ -114,7 +114,7 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
     if classes(config.method_name)["objective"].needs_labels:
         options["objective"] = _with_classes(options.get("objective") or {}, data, config)
         withhold(data)
-    body = None if config.init is None else started(config, data, backbone)
+    body = None if config.init is None else start_network(config, data, backbone)
     loaded = {name: value.clone() for name, value in body.net.state_dict().items()} if body else {}
     built = method(
         config.method_name,
@@ -186,8 +186,8 @@ def normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]]
 def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dict[str, Any]:
     """Options with `classes`: the number of classes of the data, unless a larger one is given."""
     if data.train.labels is None or len(data.train.classes) < 2:
-        known = data.train.classes if data.train.labels is not None else None
-        found = f"one class, {known[0]!r}" if known else "none"
+        names = data.train.classes if data.train.labels is not None else None
+        found = f"one class, {names[0]!r}" if names else "none"
         found = found if data.train.multi_labels is None else "several an image"
         raise UserError(
             f"method={config.method_name} learns from labels, one an image, and data {config.data.source!r} has "
@@ -200,7 +200,7 @@ def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dic
     return {**options, "classes": asked or found}
 
 
-def started(config: Config, data: Data, module: nn.Module | None) -> Backbone:
+def start_network(config: Config, data: Data, module: nn.Module | None) -> Backbone:
     """The network that init= names, with its weights. module: of `sslkit.pretrain`.
 
     Raises UserError as `sslkit.zoo.start` does, if a module object is given too, and for freeze_norm without batch
@@ -218,12 +218,12 @@ def started(config: Config, data: Data, module: nn.Module | None) -> Backbone:
     )
     if frames is None and words.parse(config.init, "").kind and norm_statistics.has_statistics(body.net):
         pixels = read_spaced(clean_images(data.train, data.image_size), norm_statistics.IMAGES)
-        said = norm_statistics.contradiction(body.net, pixels, *body.recipe.origin.normalize)
-        norm_statistics.warn(f"init={config.init}", said)
+        note = norm_statistics.contradiction(body.net, pixels, *body.recipe.origin.normalize)
+        norm_statistics.warn(f"init={config.init}", note)
     if config.freeze_norm:
         body.freeze_norm()
-        said = "batch normalisation keeps its means and variances (freeze_norm=true)"
-        body.recipe.origin = replace(body.recipe.origin, notes=(*body.recipe.origin.notes, said))
+        note = "batch normalisation keeps its means and variances (freeze_norm=true)"
+        body.recipe.origin = replace(body.recipe.origin, notes=(*body.recipe.origin.notes, note))
     return body
 
 

@@ -173,7 +173,7 @@ class Config(Computing, DataOptions):
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> "Config":
-        """Return the defaults overlaid with `given`; `data` may be just the source, and keys may have dots.
+        """Return the defaults overlaid with `mapping`; `data` may be just the source, and keys may have dots.
 
         {"data": "digits", "batch_size": 64, "method.dsa.nu": 0.2} is
         {"data": {"source": "digits"}, "batch_size": 64, "method": {"name": "byol+dsa", "dsa": {"nu": 0.2}}}.
@@ -196,12 +196,13 @@ class Config(Computing, DataOptions):
         return {} if isinstance(self.method, str) else {k: v for k, v in self.method.items() if k != "name"}
 
 
-def _group(given: Mapping[str, Any]) -> dict[str, Any]:
+def _group(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """The settings with each group as a mapping of its own, and no dots in a key; a method alone stays a text."""
-    if any(str(key).startswith("method.") for key in given):
-        given = {"method": Config.method, **given}
+    if any(str(key).startswith("method.") for key in mapping):
+        mapping = {"method": Config.method, **mapping}
     groups = {
-        key: as_plain(dict(value) if isinstance(value, Mapping) else value) for key, value in nest(given, SHORT).items()
+        key: as_plain(dict(value) if isinstance(value, Mapping) else value)
+        for key, value in nest(mapping, SHORT).items()
     }
     apart = [key for key in ("data", "optimizer") if key in groups and not isinstance(groups[key], Mapping)]
     return groups | {key: {SHORT[key]: groups[key]} for key in apart}

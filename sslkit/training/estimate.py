@@ -89,7 +89,7 @@ def _shorter(config: Config, data: Data, built: Method, found: Cost, seconds: fl
     others = [] if recipe.name == small else [{"backbone": small}, *({"backbone": small, **change} for change in sizes)]
     for settings in sizes + others:
         network, pixels = settings.get("backbone", recipe.name), settings.get("image_size", size)
-        options = {part: config.method_options().get(part) for part in ("objective", "views")}
+        options = {piece: config.method_options().get(piece) for piece in ("objective", "views")}
         trial = method(
             parse(config.method_name)[0], backbone=network, image_size=pixels, in_chans=data.train.channels, **options
         )

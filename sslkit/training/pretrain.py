@@ -74,17 +74,17 @@ def pretrain(
     is computed.
     """
     module = None if isinstance(backbone, str) else backbone
-    asked, own = parse_settings(config, settings if backbone is module else {**settings, "backbone": backbone})
+    asked, dataset = parse_settings(config, settings if backbone is module else {**settings, "backbone": backbone})
     begun = run.to_resume(asked) if asked.resume or _is_requeued(asked) else None
     settled = begun and begun.settled
     config = settled.config if settled else asked
-    if begun and run.finished(begun.folder):
-        return run.entry_of(begun.folder, lambda: images_of(config, own))
+    if begun and run.is_finished(begun.folder):
+        return run.entry_of(begun.folder, lambda: images_of(config, dataset))
     build.check_parts(asked)
     if not asked.dry:
         check_trainer(asked)
         warn_of_trained(module)
-    data = open_data(config, own)
+    data = open_data(config, dataset)
     settled = settled or Settled(asked, build.choose(asked, data, module))
     model = build.build_method(settled.config, data, module)
     if asked.dry:
@@ -111,7 +111,7 @@ def warn_of_trained(module: nn.Module | None) -> None:
 
 def _is_requeued(asked: Config) -> bool:
     """Return whether this is a job of Slurm that goes on with a run of its own."""
-    return JOB in os.environ and is_requeued() and not all(map(run.finished, run.of_settings(asked)[:1]))
+    return JOB in os.environ and is_requeued() and not all(map(run.is_finished, run.of_settings(asked)[:1]))
 
 
 def _place(begun: run.Begun | None, settled: Settled, model: Method) -> tuple[Path, Path | None]:

@@ -52,7 +52,7 @@ def base_name(config: Config, backbone: str) -> str:
 def _around_network(config: Config) -> list[str]:
     """What stands before and after the network in the name of a run."""
     parts = f"{config.method_name}-{_data_name(config)}-", f"-e{config.epochs}-s{config.seed}"
-    return [re.sub(UNNAMED, "_", part) for part in parts]
+    return [re.sub(UNNAMED, "_", piece) for piece in parts]
 
 
 def _data_name(config: Config) -> str:
@@ -62,7 +62,7 @@ def _data_name(config: Config) -> str:
     return name_of_tables(config.data.source) or Path(config.data.folder).stem or "data"
 
 
-def _numbered(out: Path, pattern: str) -> list[tuple[int, str, Path]]:
+def _folders_by_number(out: Path, pattern: str) -> list[tuple[int, str, Path]]:
     """The folders NAME, NAME-2, NAME-3, ..., oldest first, each with its number and NAME, which the pattern matches."""
     named = re.compile(rf"({pattern})(?:-(\d+))?")
     try:
@@ -80,7 +80,7 @@ def of_name(config: Config) -> list[Path]:
     """
     own = re.escape(base_name(config, "")) if config.name else r"[\w.+-]+".join(map(re.escape, _around_network(config)))
     found = []
-    for _, name, folder in reversed(_numbered(Path(config.out), own)):
+    for _, name, folder in reversed(_folders_by_number(Path(config.out), own)):
         try:
             begun = settings_of(folder)
         except UserError:
@@ -113,7 +113,7 @@ def of_settings(asked: Config) -> list[Path]:
 
 def fresh(out: Path, name: str) -> Path:
     """A folder that does not exist yet, so that nothing is overwritten."""
-    last = max((number for number, _, _ in _numbered(out, re.escape(name))), default=0)
+    last = max((number for number, _, _ in _folders_by_number(out, re.escape(name))), default=0)
     return out / (f"{name}-{last + 1}" if last else name)
 
 
@@ -169,7 +169,7 @@ def to_resume(asked: Config) -> Begun:
     begun = settings_of(folder)
     settled = begun and begun.of(asked)
     _refuse(folder, differences(begun.config, settled.config) if begun else {})
-    whole, note = (None, None) if finished(folder) else checkpoint.newest_whole(folder, HOOKS)
+    whole, note = (None, None) if is_finished(folder) else checkpoint.newest_whole(folder, HOOKS)
     if whole is not None and begun is not None:
         before, now = begun.asked.eval, asked.eval
         other = {f"eval.{name}": (getattr(before, name), getattr(now, name)) for name in JUDGES}
@@ -238,7 +238,7 @@ def _plain(value: object) -> object:
     return {k: v for k, v in value.items() if k not in MAY_CHANGE_INSIDE} if isinstance(value, dict) else value
 
 
-def finished(folder: Path) -> bool:
+def is_finished(folder: Path) -> bool:
     """Return whether the run has written its entry, whole or damaged, and its card lists nothing still to be made."""
     try:
         return not card.read_card(folder / CARD).get("missing")

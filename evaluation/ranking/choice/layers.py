@@ -113,7 +113,9 @@ def of_samples(
         others = torch.ones(len(samples[0]), dtype=torch.bool)
         others[rows] = False
         parts = (rows, others.nonzero()[:, 0])
-        halves.append([[of_part(spec, sample.take(part)).value for sample in samples] for part in parts])
+        halves.append(
+            [[of_part(spec, sample.take(rows_of_half)).value for sample in samples] for rows_of_half in parts]
+        )
     both = np.array(halves)  # (splits, 2, L)
     chosen, elsewhere = both.reshape(-1, len(samples)), both[:, ::-1].reshape(-1, len(samples))
     own_scores = elsewhere[:, -1]

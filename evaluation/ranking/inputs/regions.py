@@ -8,8 +8,8 @@ OPENERS = {objects.PREFIX: objects.open_objects, windows.PREFIX: windows.open_wi
 
 def parts(task: object) -> tuple[str, str] | None:
     """Return the prefix and the name of the set, ("boxes:", "voc07"); None for other tasks."""
-    found = next((prefix for prefix in OPENERS if isinstance(task, str) and task.startswith(prefix)), None)
-    return None if found is None else (found, str(task).removeprefix(found))
+    start = next((prefix for prefix in OPENERS if isinstance(task, str) and task.startswith(prefix)), None)
+    return None if start is None else (start, str(task).removeprefix(start))
 
 
 def open_parts(prefix: str, name: str, split: str, reading: Reading) -> Split:

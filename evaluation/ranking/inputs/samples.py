@@ -210,15 +210,15 @@ def _number_labels(array: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     if array.dtype.kind in "fiubUS":
         values, y = np.unique(array, return_inverse=True)
         return y.astype(np.int64), tuple(str(value) for value in values)
-    given = array.tolist()
-    if any(map(is_no_label, given)):
+    labels = array.tolist()
+    if any(map(is_no_label, labels)):
         raise UserError("some labels are None or NaN; leave these rows out")
     try:
-        values = sorted(set(given), key=lambda label: (type(label).__name__, str(label)))
+        values = sorted(set(labels), key=lambda label: (type(label).__name__, str(label)))
     except TypeError as error:
         raise UserError(f"labels must be hashable: {error}") from error
     index = {value: k for k, value in enumerate(values)}
-    return np.array([index[label] for label in given], dtype=np.int64), tuple(str(value) for value in values)
+    return np.array([index[label] for label in labels], dtype=np.int64), tuple(str(value) for value in values)
 
 
 def _probabilities(values: Any) -> Tensor:

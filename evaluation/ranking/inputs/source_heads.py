@@ -210,8 +210,8 @@ def _difference(data: Mapping[str, Any], whole: Split, cache: str | Path | None)
     """Say if these are not the images of the training: another number, or another content."""
     if data.get("images") not in (None, len(whole)):
         return f"; its training had {data['images']:,} images, there are {len(whole):,} now"
-    place = _place(data["source"])
-    now = open_images(place, split=splits(place, cache)[0], cache=cache)
+    source = _place(data["source"])
+    now = open_images(source, split=splits(source, cache)[0], cache=cache)
     trained_on = data.get("content", now.content_digest)
     return "" if now.content_digest == trained_on else "; these are not the images of its training"
 

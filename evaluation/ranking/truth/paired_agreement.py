@@ -72,4 +72,4 @@ def _values(measure: Callable[..., float], table: np.ndarray, rows: np.ndarray) 
     if len(rows) < 2:
         return [float("nan")] * (len(table) - 1)
     truth, *scores = table[:, rows]
-    return [measure(truth, one, rows) for one in scores]
+    return [measure(truth, column, rows) for column in scores]

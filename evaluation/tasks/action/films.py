@@ -118,8 +118,8 @@ def rates_line(train: SurveyedVideos, test: SurveyedVideos) -> str:
     """Return a line where videos have several frame rates, so that clips of as many frames last longer or shorter."""
     spans = []
     for videos in (train, test):
-        known = videos.rates[videos.rates > 0]
-        spans.append((float(known.min()), float(known.max())) if len(known) else None)
+        positive = videos.rates[videos.rates > 0]
+        spans.append((float(positive.min()), float(positive.max())) if len(positive) else None)
     rates = [rate for span in spans if span for rate in span]
     if not rates or max(rates) <= RATES * min(rates):
         return ""

@@ -80,7 +80,7 @@ class Mirrored(Dataset):
         image, target = self.data[row]
         target = for_training(target, *image.shape[-2:])
         image = as_input(image, self.in_chans)
-        return mirrored(image, target) if flip else (image, target)
+        return mirror_image(image, target) if flip else (image, target)
 
 
 class _WithFlips(Sampler[list[tuple[int, bool]]]):
@@ -103,7 +103,7 @@ def readers(runtime: Runtime) -> int:
     return 0 if runtime.workers == "auto" else runtime.workers
 
 
-def mirrored(image: Tensor, target: Target) -> tuple[Tensor, Target]:
+def mirror_image(image: Tensor, target: Target) -> tuple[Tensor, Target]:
     """Flip the image (C, H, W), its boxes and its masks horizontally."""
     width = image.shape[-1]
     x0, y0, x1, y1 = target["boxes"].unbind(1)

@@ -83,10 +83,10 @@ def open_trials(name: str, subject: Subject, options: Options, *, masks: bool) -
         return (train, test) if masks else (train.without_masks(), test.without_masks())
 
     train, test = subject.once(("boxes", masks, options.recipe, options.empty), read)
-    found = Opened(name, subject.model, train, test, masks, subject.reading.mirrors(train.classes, train.name))
-    plan_training(found, options, Runtime())
+    task = Opened(name, subject.model, train, test, masks, subject.reading.mirrors(train.classes, train.name))
+    plan_training(task, options, Runtime())
     contradicted.warn_of_pictures(subject.model, train)
-    return found
+    return task
 
 
 def measure_trials(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:

@@ -46,8 +46,8 @@ class PagedImages(DecodedImages):
         return len(self.rows)
 
     def names(self) -> PathList | None:
-        known = self.images.names()
-        return None if known is None else known.take(self.rows)
+        of_files = self.images.names()
+        return None if of_files is None else of_files.take(self.rows)
 
     def path(self, row: int) -> str:
         return self.images.path(int(self.rows[row])) + self._page(row)
@@ -89,10 +89,10 @@ def of_pages(images: DecodedImages) -> PagedImages:
     images.scale = Scale()  # that of the pages is decided by them all
     every, cut = [], []
     for row in tqdm(range(len(images)), desc="pages", unit="file", delay=2, disable=bar_is_off()):
-        found = _pages(images, row)
-        if found.total > len(found.places):
-            cut.append((row, found.total))
-        every.append(found.places)
+        in_file = _pages(images, row)
+        if in_file.total > len(in_file.places):
+            cut.append((row, in_file.total))
+        every.append(in_file.places)
     if cut:
         row, total = cut[0]
         number = "" if len(cut) == 1 else f", and as many of {len(cut) - 1} other files"

@@ -51,11 +51,11 @@ def labels_of(index: TarIndex, split: np.ndarray, wanted: str, where: str) -> tu
 def _most(labels: Sequence[tuple[Label, ...] | None], counts: np.ndarray) -> str | None:
     """The source that labels most images; none of texts in .txt files, which are captions."""
     captions = {label.source for some in labels for label in some or () if label.value == CAPTION}
-    found: Counter[str] = Counter()
+    uses: Counter[str] = Counter()
     for some, count in zip(labels, counts.tolist(), strict=True):
         if some and some[0].source not in captions:
-            found[some[0].source] += count
-    usable = sorted((-count, source) for source, count in found.items() if count)
+            uses[some[0].source] += count
+    usable = sorted((-count, source) for source, count in uses.items() if count)
     return usable[0][1] if usable else None
 
 

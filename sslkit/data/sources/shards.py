@@ -49,13 +49,13 @@ class ShardImages(DecodedImages):
 
     def image_name(self, row: int) -> str:
         """The `path`, its shard without the folder that all shards share: no two images have the same."""
-        return self.path(row)[self._shared_length :]
+        return self.path(row)[self._length_of_start :]
 
     def _shard(self, row: int) -> str:
         return self.index.shards[self.index.shard[row]].name
 
     @cached_property
-    def _shared_length(self) -> int:
+    def _length_of_start(self) -> int:
         """Length of the path of the folder that all shards are below, with its slash."""
         return _length_of_folder([shard.name for shard in self.index.shards])
 
@@ -91,8 +91,8 @@ class ShardImages(DecodedImages):
     @property
     def _contents(self) -> FileContents:
         """The shards that are used."""
-        used, start = self.index.used, self.index.shards[0].name[: self._shared_length]
-        paths = PathList([shard.name[self._shared_length :] for shard in used])
+        used, start = self.index.used, self.index.shards[0].name[: self._length_of_start]
+        paths = PathList([shard.name[self._length_of_start :] for shard in used])
         if self.files.is_remote:
             return StoredContents(self.files, start, paths, [shard.state for shard in used], self.options.cache)
         return FileContents(Path(start), paths, self.options.cache)

@@ -160,7 +160,7 @@ def _check_categories(train: CocoFile, file: CocoFile) -> None:
     if renamed:
         raise UserError(f"{file.path} has other names than {train.path.name} for the category ids {and_more(renamed)}")
     lacking: Sequence[str] = [
-        file.categories[number] for number in sorted(file.used_categories - train.used_categories)
+        file.categories[number] for number in sorted(file.categories_with_objects - train.categories_with_objects)
     ]
     if lacking:
         raise UserError(

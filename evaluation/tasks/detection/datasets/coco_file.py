@@ -54,7 +54,7 @@ class CocoFile:
     extents: np.ndarray
 
     @property
-    def used_categories(self) -> set[int]:
+    def categories_with_objects(self) -> set[int]:
         """The ids of categories with an object."""
         return set(np.unique(self.category).tolist())
 
@@ -153,14 +153,14 @@ def _content(path: Path) -> dict[str, list[dict[str, Any]]]:
         raise UserError(f"{path} is missing") from error
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read as json: {error}") from error
-    for part, keys in _KEYS.items():
-        rows = content.get(part) if isinstance(content, dict) else None
+    for field, keys in _KEYS.items():
+        rows = content.get(field) if isinstance(content, dict) else None
         if not isinstance(rows, list):
-            raise UserError(f'{path} is not in COCO format: it has no list "{part}"')
+            raise UserError(f'{path} is not in COCO format: it has no list "{field}"')
         for number, row in enumerate(rows):
             lacking = [key for key in keys if not isinstance(row, dict) or key not in row]
             if lacking:
-                raise UserError(f"{path}: {part}[{number}] lacks {', '.join(lacking)}")
+                raise UserError(f"{path}: {field}[{number}] lacks {', '.join(lacking)}")
     return {key: content[key] for key in _KEYS}
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from detectors import images
 
-from evaluation.tasks.detection.batches import StepBatches, group_by_shape, mirrored, training_batches
+from evaluation.tasks.detection.batches import StepBatches, group_by_shape, mirror_image, training_batches
 from evaluation.tasks.detection.datasets.boxes import for_training
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
@@ -69,12 +69,12 @@ def test_images_of_a_rare_kind_are_seen_as_often_as_others(n: int, upright: int,
 def test_a_mirrored_mask_lies_in_its_mirrored_box(row: int) -> None:
     image, target = images(4)[row]
     target = for_training(target, *image.shape[-2:])
-    flipped, changed = mirrored(image, target)
+    flipped, changed = mirror_image(image, target)
     assert torch.equal(flipped, image.flip(-1))
     for mask, box in zip(changed["masks"].numpy(), changed["boxes"].tolist(), strict=True):
         y, x = np.nonzero(mask)
         assert box == [x.min(), y.min(), x.max() + 1, y.max() + 1]
-    again = mirrored(flipped, changed)[1]
+    again = mirror_image(flipped, changed)[1]
     assert torch.equal(again["boxes"], target["boxes"]) and torch.equal(again["masks"], target["masks"])
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from evaluation.tasks.detection.batches import mirrored
+from evaluation.tasks.detection.batches import mirror_image
 from evaluation.tasks.detection.datasets.boxes import Boxes, Instances, for_training, learnable
 from evaluation.tasks.detection.datasets.clipart_boxes import open_clipart_boxes
 from evaluation.tasks.detection.datasets.sources import NAMES, open_boxes
@@ -94,7 +94,7 @@ def test_a_side_that_float32_loses_in_the_mirror_is_left_out() -> None:
     target = {"boxes": thin, "labels": torch.ones(2), **flags, "image_id": 0}
     kept = for_training(target, 100, 1000)
     assert len(kept["boxes"]) == 1
-    _, changed = mirrored(torch.zeros(3, 100, 1000), kept)
+    _, changed = mirror_image(torch.zeros(3, 100, 1000), kept)
     assert (changed["boxes"][:, 2:] > changed["boxes"][:, :2]).all()
 
 
