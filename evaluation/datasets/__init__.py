@@ -105,8 +105,8 @@ def open_split(
         requested one.
     split: a split of the source; for a published set see the `counts` of `find(name)`. Of image files, shards, tables
         and a Dataset without held-out images "test" is a fifth of each class, drawn by a hash of the names and at
-        least one image, "train" the rest, and "all" both. A missing "val" is not created here: see `held_out` in
-        _splits.py.
+        least one image, "train" the rest, and "all" both. A missing "val" is not created here: see
+        `sslkit.data.held_out`.
     needs_labels: images without a label are left out, with a warning; False keeps them, and their y is -1.
     Files of published sets are RGB by default. With on_error="skip", `images` returns another image in the place of an
     unreadable one and records that in its `index`: the caller must drop such rows from the images and from y, ids and

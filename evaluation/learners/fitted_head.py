@@ -15,7 +15,7 @@ from sslkit.errors import UserError
 from sslkit.numerics.logistic import Probe
 from sslkit.runtime.context import Runtime
 
-STRENGTHS = tuple(10.0**power for power in range(-5, 3))  # of the cross-entropy against the penalty
+HEAD_STRENGTHS = tuple(10.0**power for power in range(-5, 3))  # of the cross-entropy against the penalty
 # Half the time of the tolerance of `linear`'s search, and probabilities within 0.01 of it in the mean, summed over the
 # classes: a head says what an image looks like, it is no measured accuracy.
 FIT = {"tol": 5e-3, "max_iter": 200, "promise": 1e-5}
@@ -48,9 +48,9 @@ def linear_head(x: np.ndarray, y: np.ndarray, ids: Sequence[str]) -> tuple[nn.Se
     """Fit a linear classifier and return it, features (N, D) -> logits (N, S), with the strength of its cross-entropy.
 
     x: (N, D). y: (N,) labels, those that occur become 0 ... S - 1 in order. ids: (N,) names.
-    Logistic regression on standardised features; the penalty is the one of STRENGTHS with the lowest cross-entropy on a
-    fifth of each class that is held out by name, so that the probabilities are neither too sharp nor too flat. The
-    final fit is to all rows, up to 5e-3 of the objective.
+    Logistic regression on standardised features; the penalty is the one of HEAD_STRENGTHS with the lowest
+    cross-entropy on a fifth of each class that is held out by name, so that the probabilities are neither too sharp
+    nor too flat. The final fit is to all rows, up to 5e-3 of the objective.
     """
     y = np.unique(y, return_inverse=True)[1].astype(np.int64)
     rows, out = np.arange(len(y)), held_out(y, ids)
@@ -63,7 +63,9 @@ def linear_head(x: np.ndarray, y: np.ndarray, ids: Sequence[str]) -> tuple[nn.Se
     regression = problem(learn, scaling, ON_CPU)
     probes: list[Probe] = []
     losses: list[float] = []
-    for strength in tqdm(STRENGTHS, "penalties of the head", leave=False, disable=None):  # None: only on a terminal
+    for strength in tqdm(
+        HEAD_STRENGTHS, "penalties of the head", leave=False, disable=None
+    ):  # None: only on a terminal
         probes.append(fit(regression, strength, start=probes[-1] if probes else None, **FIT))
         losses.append(judge.loss(scores_of(probes[-1], judge, scaling), "top1"))
         if losses[-1] > min(losses):

@@ -4,7 +4,7 @@
 class OptimizerConfig:
     lr: float = setting(2e-3, "peak learning rate", above=0)
 
-Command lines, their `--help`, `sslkit.training.Config` and the tests all read these declarations.
+Command lines, their `--help`, `sslkit.training.config.Config` and the tests all read these declarations.
 """
 
 import dataclasses

@@ -76,7 +76,7 @@ def splits_of_folder(root: Path) -> tuple[str, ...]:
 
 
 def open_folder(root: Path, options: ImageOptions) -> FolderImages:
-    """All images below `root`: files with an extension of `decode.EXTENSIONS`, and of no or an unknown one those that
+    """All images below `root`: files with an extension of `decoding.EXTENSIONS`, and of no or an unknown one those that
     begin as an image does. Hidden files and folders are left out, links are followed; a warning counts, by kind, the
     files that are left out.
 

@@ -1,7 +1,7 @@
 """Read frames by number with PyAV, whose wheels include FFmpeg.
 
 FFmpeg repairs damaged frames and returns them. Frames that it flags are refused, and those that may be predicted from
-them (`video_damage`). Unflagged damage cannot be detected: FFmpeg flags no frame of VP9, HEVC or Motion JPEG, and not
+them, see `damage.py`. Unflagged damage cannot be detected: FFmpeg flags no frame of VP9, HEVC or Motion JPEG, and not
 every one of H.264 (a changed byte may still be a valid frame).
 """
 

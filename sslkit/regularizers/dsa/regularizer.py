@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sslkit.checks.ranges import ChosenRatio, ChosenShare, Count, Rows, Size, Temperature, Weight, Width
 from sslkit.embeddings import Embeddings, mean_over_ranks, wide
-from sslkit.options.ranges import ChosenRatio, ChosenShare, Count, Rows, Size, Temperature, Weight, Width
 from sslkit.priors._of_step import Mode, StepFeatures
 from sslkit.regularizers.base import BESIDE_OTHERS, Place, Regularizer
-from sslkit.regularizers.dsa import arranging, official, options, scoring
+from sslkit.regularizers.dsa import arranging, checks, official, scoring
 from sslkit.regularizers.dsa.arranging import ArrangingMLP, CosineArranger
 from sslkit.regularizers.dsa.pairwise import RankRows, of_rank, one_thread
 from sslkit.runtime import distributed
@@ -101,7 +101,7 @@ class DSA(Regularizer):
         self,
         dim: int,
         *,
-        variant: options.Variant = "paper",
+        variant: checks.Variant = "paper",
         reads: Place = "z",
         hidden: Width = 128,
         nu: Weight = 0.1,
@@ -111,24 +111,24 @@ class DSA(Regularizer):
         eta: Rows = 20,
         mu: Count = 1,
         tau: Temperature | str = 0.5,
-        arranger: options.Arranger = "mlp",
+        arranger: checks.Arranger = "mlp",
         prior: str | Callable[[Tensor], Tensor] = "pca",
         prior_size: Size | None = None,
         prior_precision: str = "float32",
         mode: Mode = "cached",
-        neighbours: options.Neighbours = "auto",
+        neighbours: checks.Neighbours = "auto",
         balance: ChosenRatio = "auto",
         balance_until: ChosenShare = None,
     ) -> None:
         super().__init__(balance=balance, balance_until=balance_until)
-        options.check_choices(variant=variant, reads=reads, arranger=arranger, neighbours=neighbours, prior=prior)
-        options.check_numbers(nu=nu, upsilon=upsilon, gamma=gamma, hidden=hidden, eta=eta, mu=mu, tau=tau)
+        checks.check_choices(variant=variant, reads=reads, arranger=arranger, neighbours=neighbours, prior=prior)
+        checks.check_numbers(nu=nu, upsilon=upsilon, gamma=gamma, hidden=hidden, eta=eta, mu=mu, tau=tau)
         self.nu, self.upsilon, self.gamma, self.tau = nu, upsilon, gamma, tau
         self.dim, self.eta, self.mu = dim, eta, mu
         self.neighbours = neighbours
         self.as_code = variant == "code"
         self.reads = reads
-        self.alpha, self.relative_alpha = options.parse_alpha(alpha)
+        self.alpha, self.relative_alpha = checks.parse_alpha(alpha)
         self.features = StepFeatures(prior, mode=mode, size=prior_size, precision=prior_precision, owner="dsa")
         self.prior = self.features.prior
         if arranger == "cosine":
@@ -193,7 +193,7 @@ class DSA(Regularizer):
         if self.nu:  # a loop may have raised it
             self._score_data_set()
         with arranging.without_autocast(e.z):
-            z = wide(options.fitting(getattr(e, self.reads), self.dim, self.reads))
+            z = wide(checks.fitting(getattr(e, self.reads), self.dim, self.reads))
             z = z if self.as_code else F.normalize(z, dim=-1)
             z, index, rows = of_rank(z, e.index, as_code=self.as_code)
             alpha = self.alpha / len(z) if self.relative_alpha else self.alpha

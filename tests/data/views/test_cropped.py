@@ -178,7 +178,7 @@ def test_multi_crop_has_the_sizes_of_its_recipe(jpegs: Path) -> None:
 
 @pytest.mark.parametrize(("mode", "channels"), [("L", 1), ("L", 3), ("RGBA", 3), ("RGBA", 4), ("I;16", 1), ("P", 3)])
 def test_every_kind_of_file_is_cropped_as_its_square_is_decoded(tmp_path, mode: str, channels: int) -> None:
-    """A box of the whole square gives the pixels of `decode.square`."""
+    """A box of the whole square gives the pixels of `decoding.square`."""
     ramp = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
     if mode == "I;16":
         picture = Image.fromarray(ramp * 16)

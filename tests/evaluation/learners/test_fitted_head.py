@@ -45,7 +45,7 @@ def test_the_penalty_is_that_of_the_lowest_held_out_cross_entropy(
         scores = fitted.scores((x[out] - x.mean(0)) / scale)
         return float((np.logaddexp.reduce(scores, axis=1) - scores[np.arange(out.sum()), y[out]]).mean())
 
-    losses = {c: loss(c) for c in fitted_head.STRENGTHS}
+    losses = {c: loss(c) for c in fitted_head.HEAD_STRENGTHS}
     assert losses[strength] <= min(losses.values()) + 0.05 * np.log(classes)
 
 

@@ -17,7 +17,7 @@ from torch import nn
 import evaluation
 from evaluation.datasets import Reading
 from evaluation.features.models import load_model
-from evaluation.learners.fitted_head import STRENGTHS
+from evaluation.learners.fitted_head import HEAD_STRENGTHS
 from evaluation.ranking.inputs import source_heads
 from evaluation.ranking.inputs.candidates import draw_images
 from evaluation.ranking.inputs.source_heads import source_head
@@ -81,7 +81,7 @@ def test_labels_are_fitted_once_and_kept_with_their_recipe(place: Path, monkeypa
     assert (head.kind, head.classes, head.data) == ("labels", 10, "labelled.npz")
     assert said == ["source head of byol: labels of 300 images of labelled, fitted once"]
     recipe = zoo.ZooEntry.load(entry).card["source_heads"]["labels"]
-    assert recipe["classes"] == 10 and recipe["images"] == 300 and recipe["strength"] in STRENGTHS
+    assert recipe["classes"] == 10 and recipe["images"] == 300 and recipe["strength"] in HEAD_STRENGTHS
     monkeypatch.setattr(source_heads, "_fit", None)  # not called again
     assert weights(found(entry)) == weights(found(entry, "labels")) == weights(head)
 

@@ -4,7 +4,7 @@ import pytest
 
 from sslkit.errors import UserError
 from sslkit.regularizers.dsa import DSA, ArrangingMLP
-from sslkit.regularizers.dsa.options import parse_alpha
+from sslkit.regularizers.dsa.checks import parse_alpha
 
 
 @pytest.mark.parametrize(
