@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sslkit.checks.ranges import ChosenRatio, ChosenShare, Count, Rows, Size, Temperature, Weight, Width
 from sslkit.embeddings import Embeddings, mean_over_ranks, wide
+from sslkit.options.ranges import ChosenRatio, ChosenShare, Count, Rows, Size, Temperature, Weight, Width
 from sslkit.priors._of_step import Mode, StepFeatures
 from sslkit.regularizers.base import BESIDE_OTHERS, Place, Regularizer
 from sslkit.regularizers.dsa import arranging, checks, official, scoring
