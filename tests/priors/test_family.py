@@ -23,7 +23,7 @@ def test_a_new_file_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         "from sslkit.priors.base import Prior\n"
         "class MeanPrior(Prior):\n"
         "    @classmethod\n"
-        "    def named(cls, name, *, size, precision):\n"
+        "    def from_name(cls, name, *, size, precision):\n"
         "        return cls(name)\n"
         "    def extract(self, pixels):\n"
         "        return pixels.mean((2, 3))\n"
