@@ -24,7 +24,7 @@ from image_files import (
 )
 
 OPAQUE, BAND = {"opacity": True}, {"opacity": False, "channels": 4}
-RANGE = r"data\.range=\[0,4095\]"
+RANGE = r"range=\[0,4095\]"
 
 
 @dataclass

@@ -10,7 +10,7 @@ from sslkit.data.decode import fill
 from sslkit.data.decode.fill import Fill
 from sslkit.data.decode.scale import AUTO, Range, Scale
 from sslkit.errors import UserError
-from sslkit.options.settings import setting
+from sslkit.options.settings import iter_settings, setting
 from sslkit.runtime.context import CACHE
 
 FITS = ("squash", "crop")
@@ -141,6 +141,9 @@ class ImageOptions(ReadOptions, FileOptions):
     cache: str | Path | None = setting(CACHE, "folder of the index of files and shards; null: it is built anew")
 
     def __post_init__(self) -> None:
+        for option in iter_settings(self):
+            if option.help:
+                option.check(option.default)
         object.__setattr__(self, "range", parse_range(self.range))
         object.__setattr__(self, "fill", parse_fill(self.fill))
         if self.resize is not None and self.resize < (self.image_size or self.resize):

@@ -80,7 +80,7 @@ def test_the_network_computes_in_it_and_the_losses_in_float32(small_run, precisi
         entry = sslkit.pretrain({**run, "precision": precision})
     assert seen == {kind} and steps == {torch.float32}
     assert all(value.dtype is torch.float32 for value in entry.state_dict().values() if value.is_floating_point())
-    assert entry.card["config"]["trainer"]["precision"] == precision
+    assert entry.card["config"]["precision"] == precision
 
 
 @pytest.mark.parametrize("number", ["bfloat16", "float32"])

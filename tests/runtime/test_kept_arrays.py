@@ -11,6 +11,7 @@ import torch.distributed as dist
 from forks import WORLD, free_port, set_timeout, start_ranks, started
 
 import sslkit
+from sslkit.data.items import IMAGE
 from sslkit.errors import UserError
 from sslkit.files.store import key_of
 from sslkit.priors import _features
@@ -24,7 +25,7 @@ ROWS, UNIT = 23, 4
 class First:
     """The first rows of Fashion-MNIST."""
 
-    decodes = False
+    decodes, item = False, IMAGE
 
     def __init__(self, count: int) -> None:
         self.images, self.count, self.name = sslkit.open_images("fashion_mnist"), count, "first"

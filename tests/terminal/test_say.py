@@ -99,7 +99,12 @@ def test_libraries_do_not_print() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"
     }
-    assert printing == {"sslkit/terminal/say.py", "sslkit/cli/command.py", "sslkit/cli/process.py"}
+    assert printing == {
+        "sslkit/terminal/say.py",
+        "sslkit/cli/command.py",
+        "sslkit/cli/help.py",
+        "sslkit/cli/process.py",
+    }
 
 
 def test_names_in_a_warning_of_python_are_printable(tmp_path: Path) -> None:

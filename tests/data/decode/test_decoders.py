@@ -205,7 +205,7 @@ def fails(do):
 def native():
     import ctypes
     return ctypes.CDLL(None).open(b"/etc/passwd", 0)
-with limits.of(2**26, 1.0, size):
+with limits.apply(2**26, 1.0, size):
     print(fails(lambda: open("/etc/passwd")), fails(lambda: os.open("/etc/passwd", 0)), fails(lambda: socket.socket()))
     print(fails(lambda: os.system("true")), fails(lambda: open("x", "w")))
     import wave  # a module that nobody has imported so far
@@ -216,7 +216,7 @@ with limits.of(2**26, 1.0, size):
         print("MemoryError")
 open("/etc/passwd").close()
 bytearray(2**27)
-with limits.of(2**26, 0.2, size):
+with limits.apply(2**26, 0.2, size):
     while True:
         pass
 """
@@ -241,7 +241,7 @@ size = os.open("/proc/self/statm", os.O_RDONLY)
 os.closerange(size + 1, 256)
 native = ctypes.CDLL(None).open
 limits = Limits(size + 1)
-with limits.of(2**26, 1.0, size):
+with limits.apply(2**26, 1.0, size):
     print(native(b"/etc/passwd", 0))
 print(native(b"/etc/passwd", 0) > 0)
 """

@@ -111,7 +111,7 @@ def test_a_format_with_a_limit_of_its_own(folder: Path, monkeypatch) -> None:
 
 
 def test_no_limit_below_one() -> None:
-    with pytest.raises(UserError, match=r"data.max_pixels=0 must be at least 1"):
+    with pytest.raises(UserError, match=r"max_pixels must be a whole number, at least 1 .*got 0"):
         open_images("digits", max_pixels=0)
 
 

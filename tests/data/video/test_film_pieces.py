@@ -67,7 +67,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(tmp_path: Path) -> None:
         ([film, sound], {"frames": 4}, "sound.mp4 cannot be read: no video in it"),
         ([film, twin], {"frames": 4}, "two videos are called film"),
         ([film], {"frames": 7}, "has 20 frames, too few for 3 pieces of 7"),
-        ([film], {"side": 0}, "side=0 must be a whole number from 16"),
+        ([film], {"side": 0}, "side must be a whole number, at least 16.*got 0"),
     ):
         with pytest.raises(UserError, match=said):
             cut_films(films, tmp_path / "out", **options)
