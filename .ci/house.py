@@ -23,12 +23,12 @@ CONTEXT = ("device", "root", "counts", "cache", "workers", "batch_size", "precis
 
 # What may stand in the source; a number is raised by hand, with its reason in the commit, and lowered when it falls.
 BUDGET = {
-    "lines of code": 79_410,
+    "lines of code": 78_450,
     "lines of detection, segmentation, action, video": 8_110,
-    "signatures that repeat a declared default": 218,
-    "private functions of under four lines that are used once": 64,
-    "functions named by a participle": 604,
-    "assignments to a word without a meaning": 1_722,
+    "signatures that repeat a declared default": 176,
+    "private functions of under four lines that are used once": 53,
+    "functions named by a participle": 11,
+    "assignments to a word without a meaning": 24,
 }
 BESIDE = ("tasks", "video")
 EMPTY = {"one", "found", "part", "own", "place", "known", "kept", "said", "given"}  # what a search does not find

@@ -84,7 +84,7 @@ def test_two_evaluations_share_a_cache_and_the_runs_and_lose_no_result(place: Pa
 
 def measure(place: Path, log: Path, zoo: list[str]) -> None:
     os.chdir(place)
-    count(truths, "tuned", log)
+    count(truths, "tune_grid", log)
     how = {"lr": [0.03], "steps": 4, "seeds": [0, 1], "progress": False, "device": "cpu", "cache": "cache"}
     ground_truth(zoo, "six.npz", out="truth", **how)
 
@@ -96,7 +96,7 @@ def test_two_ground_truths_measure_each_model_once_and_both_are_in_the_truth(pla
         started(log, measure, place, place / "counts", order) for log, order in zip(logs, (zoo, zoo[::-1]), strict=True)
     ]
     assert [ended(one) for one in both] == [0, 0], [log.read_text() for log in logs]
-    assert lines(place / "counts") == ["tuned"] * 3
+    assert lines(place / "counts") == ["tune_grid"] * 3
     (column,) = json.loads((place / "truth" / TRUTH).read_text()).values()
     assert sorted(column) == [f"entry-{number}" for number in range(3)]
 
