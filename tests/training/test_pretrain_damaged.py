@@ -60,7 +60,7 @@ def run(stopped, tmp_path) -> tuple[dict, Path]:
 STEPS = [
     (finish, "save"),
     (sslkit.zoo.entry, "write_whole"),
-    (finish, "judge"),
+    (finish, "evaluate"),
     (finish, "plot_terms"),
     (finish, "plot_embedding"),
     (finish, "update"),
@@ -100,7 +100,7 @@ def fail(*_: object, **__: object) -> None:
 
 PARTS = {  # what is made at the end: its name, and what makes it
     "metrics.csv": "History.write",
-    "the evaluation": "judge",
+    "the evaluation": "evaluate",
     "the diagnostics": "_diagnosed",
     "the source head": "_keep_head",
     "loss.png": "plot_terms",
