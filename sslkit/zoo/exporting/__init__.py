@@ -27,7 +27,7 @@ def find(name: str) -> "type[Target]":
     return members.find(__name__, name)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Options:
     """How `export` writes a network."""
 
@@ -44,7 +44,7 @@ class Options:
 
 
 @public()
-def export(checkpoint: ZooEntry | str | Path, *, options: Options) -> Path:
+def export(checkpoint: ZooEntry | str | Path, options: Options) -> Path:
     """Write a network in the format of another library; returns the path.
 
         path = sslkit.zoo.export("runs/zoo/NAME", to="timm")

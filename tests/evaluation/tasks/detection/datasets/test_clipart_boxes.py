@@ -75,8 +75,9 @@ def test_the_seed_is_all_that_decides() -> None:
 
 @pytest.mark.slow
 def test_another_process_makes_the_same_set_and_not_before_it_is_asked() -> None:
-    code = "import sys; from evaluation.tasks.detection.protocols.detection import clipart_boxes as own, sources; "
-    code += "print(own._made.cache_info().currsize, 'sklearn' in sys.modules, 'torchmetrics' in sys.modules); "
+    code = "import sys; import evaluation.tasks.detection.protocols.detection; "
+    code += "from evaluation.tasks.detection.datasets import clipart_boxes as own, sources; "
+    code += "print(own._draw_split.cache_info().currsize, 'sklearn' in sys.modules, 'torchmetrics' in sys.modules); "
     code += "print(sources.open_boxes('clipart_boxes', 'test').digest)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.splitlines() == ["0 False False", open_clipart_boxes("test").digest]
