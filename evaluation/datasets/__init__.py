@@ -118,7 +118,7 @@ def open_split(
 
 
 def split_of(source: Any, options: SplitOptions, needs_labels: bool = True) -> Split:
-    """As `open_split`, of the split of the options."""
+    """Open the split that the options name, see `open_split`."""
     if isinstance(source, Split):
         return _same(source, options.split)
     source = reusable(source)

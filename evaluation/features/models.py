@@ -79,7 +79,7 @@ class LoadedModel:
 
     @property
     def item(self) -> Item:
-        """What the network takes: images, or clips (B, C, T, S, S)."""
+        """The kind of input of the network: images, or clips (B, C, T, S, S)."""
         return self.backbone.item
 
     @property

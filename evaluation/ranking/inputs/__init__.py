@@ -1,1 +1,1 @@
-"""What a ranking reads: features, source heads, references and parts of images, of every model on equal images."""
+"""The inputs of a ranking: features, source heads, references and parts of images, of every model on equal images."""

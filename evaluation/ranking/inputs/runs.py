@@ -14,7 +14,7 @@ SHARED = (*LOADED, *READ, "mirror", "precision", "device", "progress")  # option
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """What every run has, whatever is compared."""
+    """The options of every fine-tuning run of a ground truth or a choice."""
 
     max_images: int | None = setting(
         2000, "training images of each task, the same number of each class; null: all", least=2, most=MOST

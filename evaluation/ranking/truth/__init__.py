@@ -1,1 +1,1 @@
-"""What a ranking is compared with: accuracies after fine-tuning, measured or published, and the agreement with them."""
+"""The truth of a ranking: accuracies after fine-tuning, measured or published, and the agreement with them."""

@@ -6,6 +6,7 @@ images = sslkit.open_images("cub2011:/big/birds", split="novel_test")
 
 import dataclasses
 import importlib
+import os
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from sslkit.data.images import Images
 from sslkit.data.published.base import Entry, Opened
 from sslkit.errors import UserError
 from sslkit.options import members
+from sslkit.terminal import say
 
 names = partial(members.names, __name__)
 
@@ -35,4 +37,7 @@ def find_published(source: Any) -> Entry | None:
 def open_published(source: str, options: ImageOptions) -> Opened:
     """Open a split of `NAME` below `options.root`, or of `NAME:ROOT`. Raises UserError as `Entry.open` does."""
     name, _, root = source.partition(":")
-    return find(name).open(dataclasses.replace(options, root=root or options.root))
+    opened = find(name).open(dataclasses.replace(options, root=root or options.root))
+    if source == name and os.path.lexists(name):  # the person may have meant either
+        say.warn(f"{name} is read as the published set below {options.root}; the folder here is ./{name}", stacklevel=5)
+    return opened

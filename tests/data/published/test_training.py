@@ -41,6 +41,15 @@ def test_every_door_opens_the_same_images(textures: Path) -> None:
     assert images.digest == opened.digest == again.digest and again.metric == opened.metric
 
 
+def test_a_published_set_in_the_place_of_a_folder_of_that_name_is_reported(
+    textures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here" / "dtd").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.warns(UserWarning, match=r"dtd is read as the published set below .*; the folder here is \./dtd"):
+        sslkit.open_images("dtd", root=textures, counts="warn")
+
+
 def test_a_folder_of_that_name_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cars").mkdir()
     monkeypatch.chdir(tmp_path)
