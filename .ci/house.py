@@ -23,7 +23,7 @@ CONTEXT = ("device", "root", "counts", "cache", "workers", "batch_size", "precis
 
 # What may stand in the source; a number is raised by hand, with its reason in the commit, and lowered when it falls.
 BUDGET = {
-    "lines of code": 78_450,
+    "lines of code": 78_460,
     "lines of detection, segmentation, action, video": 8_110,
     "signatures that repeat a declared default": 176,
     "private functions of under four lines that are used once": 53,

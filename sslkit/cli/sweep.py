@@ -155,6 +155,8 @@ def machine_for(configs: Sequence[Config], asked: int | None) -> Machine:
     trainer = configs[0].trainer
     if trainer.num_nodes > 1:
         raise UserError(f"trainer.num_nodes={trainer.num_nodes}, but members are trained here: see cluster=slurm")
+    if ":" in configs[0].device:
+        raise UserError(f"device={configs[0].device}: the GPUs of a member are chosen here, so write device=cuda")
     gpus = visible_gpus() if configs[0].device in ("auto", "cuda") else []
     each = trainer.devices
     if each in ("auto", -1, "-1"):

@@ -161,6 +161,7 @@ def test_the_machine_as_a_run_sees_it(monkeypatch) -> None:
         ({"num_nodes": 2}, "num_nodes=2"),
         ({"devices": [0, 1]}, "give a number"),
         ({"device": "cuda"}, "trainer: "),
+        ({"device": "cuda:1"}, "device=cuda:1: the GPUs of a member are chosen here"),
         ({"batch_size": 15, "devices": 2}, "cannot be shared evenly by 2"),
     ):
         with pytest.raises(UserError, match=said):

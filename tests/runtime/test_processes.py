@@ -16,7 +16,7 @@ import sslkit
 from sslkit.errors import UserError
 from sslkit.runtime import processes
 from sslkit.training.config import Config
-from sslkit.training.machine import check_trainer, compile_hint, describe_share, reading
+from sslkit.training.machine import check_trainer, compile_hint, describe_share, device_of, reading
 
 ROOT = Path(__file__).parents[2]
 
@@ -210,3 +210,12 @@ def test_news_of_lightning_stay_silent_when_it_is_imported_later() -> None:
     for name in ("lightning_fabric", "pytorch_lightning"):
         logging.getLogger(name).setLevel(logging.INFO)
         assert logging.getLogger(f"{name}.utilities.rank_zero").getEffectiveLevel() == logging.WARNING
+
+
+def test_a_numbered_device_is_that_one_alone_unless_more_are_asked_for() -> None:
+    for words, expected in (
+        ({"device": "cuda:1"}, ("cuda", [1])),
+        ({"device": "cuda:1", "trainer.devices": 2}, ("cuda", 2)),
+        ({"device": "cpu"}, ("cpu", "auto")),
+    ):
+        assert device_of(Config.from_mapping(words)) == expected
