@@ -11,10 +11,10 @@ from evaluation.datasets._labels import check_classes
 from evaluation.datasets._picked import PickedImages
 from evaluation.datasets.base import Split, row_ids
 from sslkit.data.arrays import ArrayImages
-from sslkit.data.decode.pages import PagedImages
 from sslkit.data.held_out import held_out
 from sslkit.data.image_options import CACHE, ImageOptions
 from sslkit.data.images import Images, check_split
+from sslkit.data.paged_images import PagedImages
 from sslkit.data.published import find, find_published, names, open_published
 from sslkit.data.published.base import Entry
 from sslkit.data.sources.folder import FolderImages

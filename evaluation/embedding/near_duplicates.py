@@ -16,7 +16,7 @@ from evaluation.embedding.sources import Part, locate
 from evaluation.embedding.table import Embedding
 from evaluation.embedding.thumbnails import shorten, thumbnails
 from evaluation.features.checks import check_value
-from sslkit.data.decode.pages import PagedImages
+from sslkit.data.paged_images import PagedImages
 from sslkit.data.sources.folder import FolderImages
 from sslkit.errors import UserError
 from sslkit.files.writing import write_csv, write_whole

@@ -168,7 +168,7 @@ def convert_channels(images: Tensor, channels: int, *, over_white: bool = False)
 def fit_square(
     images: Tensor, size: int, fit: str, interpolation: str = "bilinear", resize: int | None = None
 ) -> Tensor:
-    """(n, C, H, W) uint8 -> (n, C, size, size), antialiased: as files by `decoding.square`, up to two gray levels.
+    """(n, C, H, W) uint8 -> (n, C, size, size), antialiased: as files by `pixels.square`, up to two gray levels.
 
     fit: "squash" resizes the whole image; "crop" resizes the shorter side. resize: to this length, and the square at
     the centre is kept; None: to `size`.

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from sslkit.composition.method import Method
-from sslkit.data.decode.pages import PagedImages
-from sslkit.data.decoded import DecodedImages
-from sslkit.data.kept import KeptImages, Room
+from sslkit.data.cached_images import CachedImages, Room
+from sslkit.data.decoded_images import DecodedImages
+from sslkit.data.paged_images import PagedImages
 from sslkit.data.resizing import Resizing
 from sslkit.data.sources import class_names
 from sslkit.data.sources.named import Images, open_images, splits
@@ -38,8 +38,8 @@ class Data:
     """
 
     train: Images
-    bank: KeptImages | None
-    query: KeptImages | None
+    bank: CachedImages | None
+    query: CachedImages | None
     image_size: int
     held_out: bool = True
     clean: Images | None = None
@@ -234,7 +234,7 @@ def held_out_rows(
     return np.flatnonzero(~test[of_row]), np.flatnonzero(test[of_row])
 
 
-def cap(images: Images, config: Config, rows: np.ndarray | None = None, *, room: Room | None = None) -> KeptImages:
+def cap(images: Images, config: Config, rows: np.ndarray | None = None, *, room: Room | None = None) -> CachedImages:
     """The labelled rows of `rows` (all rows if the images have no labels), at most eval.max_images, always the same.
 
     room: to keep them in for the next reading.
@@ -244,7 +244,7 @@ def cap(images: Images, config: Config, rows: np.ndarray | None = None, *, room:
     if len(rows) > config.eval.max_images:
         rows = np.sort(np.random.default_rng(0).choice(rows, config.eval.max_images, replace=False))
     images.workers = config.workers
-    return KeptImages(images, rows, room=room)
+    return CachedImages(images, rows, room=room)
 
 
 def rows_to_learn(config: Config, data: Data, method: Method, *, whole: bool) -> Images | CroppedImages:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from sslkit.composition.method import Method
-from sslkit.data.decoded import DecodedImages
+from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.images import Images
 from sslkit.data.loader import EpochRows
 from sslkit.data.views.augmentation import contact_sheet, view_generator

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sslkit.composition.method import Method
-from sslkit.data.kept import KeptImages
+from sslkit.data.cached_images import CachedImages
 from sslkit.errors import RunFailed, UserError
 from sslkit.numerics import diagnostics
 from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy
@@ -59,7 +59,7 @@ def collapse(rank: float, std: float, n: int, dim: int) -> str | None:
     return None
 
 
-def of_largest_class(images: KeptImages) -> float:
+def of_largest_class(images: CachedImages) -> float:
     """The share of the largest class: the accuracy of always answering it."""
     return float(np.bincount(images.images.labels[images.rows]).max() / len(images.rows))
 
@@ -106,7 +106,7 @@ def evaluate(method: Method, data: Data, k: int) -> dict[str, float]:
 
 
 @torch.no_grad()
-def features(method: Method, clean: KeptImages, *, batch_size: int = 256) -> tuple[Tensor, Tensor]:
+def features(method: Method, clean: CachedImages, *, batch_size: int = 256) -> tuple[Tensor, Tensor]:
     """Backbone features of clean images, in eval mode: (x: (N, F) float32 on the CPU, y: (N,) int64, -1 unlabelled).
 
     clean: also videos, whose features are the mean over their clips.

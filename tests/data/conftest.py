@@ -10,7 +10,7 @@ from photographs import write_jpegs
 from torch import Tensor
 
 import sslkit.data.embedded
-from sslkit.data.decode import decoders
+from sslkit.data.decode.sandbox import client
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +31,6 @@ def jpegs(tmp_path_factory) -> Path:
 @pytest.fixture
 def new_decoders() -> Iterator[None]:
     """The processes that decode are started anew, and not used after the test."""
-    decoders.end()
+    client.end()
     yield
-    decoders.end()
+    client.end()

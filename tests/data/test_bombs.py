@@ -14,8 +14,8 @@ import pytest
 from bombs import BOMBS, frames_of_gif, ome_of_others, pages_of_tiff
 from PIL import Image
 
-from sslkit.data.decode import decoders, session
 from sslkit.data.decode.budget import PAGES_IN_A_ROW
+from sslkit.data.decode.sandbox import client, session
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 
@@ -94,9 +94,9 @@ def test_a_line_tells_of_pages_that_are_left_out(tmp_path: Path) -> None:
 def test_each_page_of_many_is_read_without_those_before_it(tmp_path: Path, monkeypatch) -> None:
     """The last of 20,000 takes as many steps as the first."""
     images = open_images(in_folder({"0.tif": pages_of_tiff(20_000)}, tmp_path), image_size=8, pages="all")
-    asked, ask = [], decoders.Decoder.ask
+    asked, ask = [], client.Decoder.ask
     monkeypatch.setattr(
-        decoders.Decoder, "ask", lambda self, do, *rest, **more: asked.append(do) or ask(self, do, *rest, **more)
+        client.Decoder, "ask", lambda self, do, *rest, **more: asked.append(do) or ask(self, do, *rest, **more)
     )
     assert images.__getitems__([19_999])["bad"] == [] and asked == ["open", "turn", "read"]
     assert images.places[19_999] > images.places[1] > 0
@@ -127,10 +127,10 @@ def test_what_broke_its_budget_is_decoded_once_a_run(tmp_path: Path, monkeypatch
     source = in_folder({"0.tif": BOMBS["ome.tif"](), "1.tif": BOMBS["strip.tif"]()}, tmp_path)
     with pytest.raises(UserError, match="none of its 2 images can be read"):
         open_images(source, channels=5, image_size=8, range=(0, 1))
-    lines = session._load_refused(decoders._state.idle[0].refused)[1]
+    lines = session._load_refused(client._state.idle[0].refused)[1]
     assert list(lines.values()) == ["it needed more than 256 MiB of memory"]
     asked = []
-    monkeypatch.setattr(decoders.Decoder, "ask", lambda self, do, *rest, **more: asked.append(do))
+    monkeypatch.setattr(client.Decoder, "ask", lambda self, do, *rest, **more: asked.append(do))
     with pytest.raises(Exception, match="256 MiB"):
         session.Session(tmp_path / "0.tif", "tiff", {"by_pillow": False, "channels": 5, "max_pixels": None})
     assert asked == []

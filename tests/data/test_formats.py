@@ -10,8 +10,8 @@ import pytest
 from format_cases import CASES, Case
 from image_files import flat, pillow
 
-from sslkit.data.decode.decoding import square
 from sslkit.data.decode.opening import Opening, open_picture
+from sslkit.data.decode.pixels import square
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 

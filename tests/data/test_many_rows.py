@@ -36,13 +36,13 @@ from evaluation.tasks.segmentation.features import _Prepared
 from evaluation.tasks.segmentation.label_maps import LabelMaps
 from evaluation.tuning.pixels import Pixels, Pool
 from sslkit.data.arrays import ArrayImages
-from sslkit.data.decode.pages import PagedImages
+from sslkit.data.cached_images import CachedImages
 from sslkit.data.decode.scale import Scale
 from sslkit.data.decode.unreadable import UnreadableImage
-from sslkit.data.decoded import DecodedImages
+from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.images import Identity, ImageOptions
-from sslkit.data.kept import KeptImages
 from sslkit.data.loader import EpochBatches, batches_in_order, make_loader
+from sslkit.data.paged_images import PagedImages
 from sslkit.data.published._listed import ListedImages
 from sslkit.data.resizing import Resizing
 from sslkit.data.sources.named import open_images
@@ -257,7 +257,7 @@ READERS: dict[str, Callable[[Path, int], Callable[[], Iterable[Any]]]] = {
     "batches_in_order of files": lambda folder, n: partial(
         batches_in_order, files(folder, n), range(n), READ, workers=0
     ),
-    "KeptImages": lambda _, n: partial(KeptImages(arrays(n), np.arange(n)).batches, READ),
+    "CachedImages": lambda _, n: partial(CachedImages(arrays(n), np.arange(n)).batches, READ),
     "make_loader": lambda _, n: partial(iter, make_loader(arrays(n), batch_size=READ, seed=0)),
     "Blocks": lambda folder, n: Blocks(folder / f"{n}.part", n, READ, "a").open,
     "Pixels": lambda _, n: partial(

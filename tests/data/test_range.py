@@ -101,7 +101,7 @@ def test_auto_reads_all_training_images(tmp_path) -> None:
 
 
 def test_a_sample_is_the_same_each_time(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("sslkit.data.decode.looked_at.MEASURED", 3)
+    monkeypatch.setattr("sslkit.data.decode.survey.MEASURED", 3)
     scans(tmp_path, 3000, n=40)
     found = []
     for _ in range(2):
@@ -153,7 +153,7 @@ def test_rare_kinds_of_files_are_looked_at(tmp_path) -> None:
 
 
 def test_an_image_that_was_not_looked_at_is_said(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("sslkit.data.decode.looked_at.LOOKED_AT", 2)
+    monkeypatch.setattr("sslkit.data.decode.survey.LOOKED_AT", 2)
     for number in range(9):
         save((DIGITS[number] * 255).astype(np.uint8), tmp_path / f"{number}.png")
     save((DIGITS[4] * 65535).astype(np.uint16), tmp_path / "4.png")

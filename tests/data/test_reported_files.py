@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
 
-from sslkit.data.decode.decoding import Region, regions
+from sslkit.data.decode.pixels import Region, regions
 from sslkit.data.images import Images
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError

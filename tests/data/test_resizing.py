@@ -10,8 +10,8 @@ import torch
 from PIL import Image
 
 from sslkit.data.arrays import fit_square
-from sslkit.data.decode.decoding import square
 from sslkit.data.decode.opening import open_image
+from sslkit.data.decode.pixels import square
 from sslkit.data.resizing import LONGEST, Resizing, middle
 
 CONFIGS = [

@@ -11,8 +11,8 @@ from photographs import write_jpegs
 from PIL import Image
 
 import sslkit
-from sslkit.data import kept, loader
-from sslkit.data.decoded import DecodedImages
+from sslkit.data import cached_images, loader
+from sslkit.data.decoded_images import DecodedImages
 from sslkit.errors import UserError
 from sslkit.training import build
 from sslkit.training import data as data_of_runs
@@ -96,7 +96,7 @@ def test_kept_images_change_nothing_and_are_decoded_once(files: Path, tmp_path: 
     monkeypatch.setattr(DecodedImages, "__getitems__", watched)
     monkeypatch.setattr("sslkit.training.finish.plot_terms", lambda *_: None)
     entries, reads = {}, {}
-    for name, room in {"kept": lambda folder: kept.Room(folder, 0), "plain": NoRoom}.items():
+    for name, room in {"kept": lambda folder: cached_images.Room(folder, 0), "plain": NoRoom}.items():
         monkeypatch.setattr(data_of_runs, "Room", room)
         read.clear()
         entries[name] = sslkit.pretrain(config(files, tmp_path / name, workers=0))

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sslkit.data.decode.decoding import is_deep
 from sslkit.data.decode.deep import PlainPlanes
 from sslkit.data.decode.fill import TAGGED
 from sslkit.data.decode.opening import Picture
+from sslkit.data.decode.pixels import is_deep
 from sslkit.data.decode.planes import Planes, opaque
 from sslkit.data.decode.scale import Scale
 from sslkit.data.decode.unreadable import UnreadableImage, as_unreadable

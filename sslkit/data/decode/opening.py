@@ -9,20 +9,18 @@ from pathlib import Path
 from PIL import Image, UnidentifiedImageError
 
 from sslkit.data.decode import dicom, fits, tiff
-from sslkit.data.decode.apart import open_apart
 from sslkit.data.decode.deep import PlainPlanes, deep_jpeg2000, halves_of, tells_opacity
+from sslkit.data.decode.formats import is_heif
 from sslkit.data.decode.large import PNG_SIGN, Source, check_size, open_below, release, start_of
 from sslkit.data.decode.planes import Planes
+from sslkit.data.decode.sandbox.proxies import open_in_sandbox
 from sslkit.data.decode.unreadable import MissingPackage, TooLarge, UnreadableImage, as_unreadable
 from sslkit.files.reading import STAND_IN, regular, stand_in
 
 Picture = Image.Image | Planes
 
-RARE = ("dcm", "dicom", "heic", "heif", "hif")  # extensions beside those of Pillow
-_HEIF = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")  # brands
 _PLAIN_START = 2**12  # bytes of a file that tell whether it is plain, of PNG mostly
 _ANIMATED = 2  # of the flags of a WebP
-START = dicom.LENGTH  # bytes of a file that tell its format
 
 
 @dataclass(frozen=True)
@@ -49,12 +47,12 @@ def open_picture(source: Source, how: Opening) -> Picture:
 
 
 def _open_safely(source: Source, how: Opening, *, by_pillow: bool) -> Picture:
-    """A plain image is opened here, any other by a process with limits, see `apart`."""
+    """A plain image is opened here, any other by a process with limits, see `sandbox`."""
     source = regular(source) if isinstance(source, (str, Path)) else source
     kind = kind_of(source, how.channels)
     if kind is None:
         return open_by_pillow(source) if by_pillow else open_as_meant(source, how)
-    return open_apart(source, kind, {"by_pillow": by_pillow, **asdict(how)})
+    return open_in_sandbox(source, kind, {"by_pillow": by_pillow, **asdict(how)})
 
 
 def open_by_pillow(source: Source) -> Image.Image:
@@ -76,7 +74,7 @@ def open_as_meant(source: Source, how: Opening) -> Picture:
 
 
 def kind_of(source: Source, channels: int | None = None) -> str | None:
-    """None for a plain image; else the packages that a file with this content may need, as `decoder` imports them.
+    """None for a plain image; else the packages that a file with this content may need, see `sandbox.server`.
 
     channels: that are wanted.
     """
@@ -87,7 +85,7 @@ def kind_of(source: Source, channels: int | None = None) -> str | None:
         return None
     if start[:4] in tiff.STARTS:
         return None if tiff.is_plain(source, channels) else "tiff"
-    return "dicom" if dicom.is_dicom(start) else "heif" if _is_heif(start) else "pillow"
+    return "dicom" if dicom.is_dicom(start) else "heif" if is_heif(start) else "pillow"
 
 
 def is_plain(start: bytes) -> bool:
@@ -113,22 +111,17 @@ def check_picture(picture: Picture, most: int | None) -> Picture:
     return picture
 
 
-def is_rare(start: bytes) -> bool:
-    """Return whether a file with these first `START` bytes is of a format that Pillow does not know."""
-    return dicom.is_dicom(start) or _is_heif(start)
-
-
 def _open_rare(source: Source, how: Opening) -> Picture | None:
     """Open what Pillow could not; None if it is of no other format.
 
     Raises MissingPackage, TooLarge, UnreadableImage, and whatever the packages raise.
     """
-    start = start_of(source, START)
+    start = start_of(source, dicom.LENGTH)
     if start[:4] in tiff.STARTS:
         return tiff.open_tiff(source, how.channels)
     if dicom.is_dicom(start):
         return dicom.DicomPlanes(source, how.max_pixels)
-    return _open_heif(source) if _is_heif(start) else None
+    return _open_heif(source) if is_heif(start) else None
 
 
 def _as_meant(image: Image.Image, source: Source, channels: int | None) -> Picture:
@@ -147,10 +140,6 @@ def _as_meant(image: Image.Image, source: Source, channels: int | None) -> Pictu
         return image
     halves.spare = tiff.spare_of(image)
     return halves
-
-
-def _is_heif(start: bytes) -> bool:
-    return start[4:8] == b"ftyp" and start[8:12] in _HEIF
 
 
 def _open_heif(source: Source) -> Image.Image:

@@ -1,115 +1,129 @@
-"""Each page of files that have several as an image of its numbers."""
+"""The pages of a file, counted by what the file holds: a header can tell any number of them."""
 
-import copy
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
+from PIL import Image
 
+from sslkit.data.decode import dicom, tiff
 from sslkit.data.decode.budget import PAGES_IN_A_ROW
-from sslkit.data.decode.looked_at import pages_of
-from sslkit.data.decode.opening import Picture, check_picture
-from sslkit.data.decode.page_list import Pages
-from sslkit.data.decode.scale import Scale
-from sslkit.data.decode.unreadable import UnreadableImage, unreadable
-from sslkit.data.decoded import DecodedImages
-from sslkit.data.file_contents import bar_is_off
-from sslkit.data.images import Identity, ImageOptions
-from sslkit.data.path_list import PathList
-from sslkit.terminal import say
+from sslkit.data.decode.large import Source, start_of
+
+_ONE_PAGE = ("MPO", "PSD", "ICO", "CUR")  # what stands behind the first picture is no other one
+_PNG_START, _CHUNK = 8, struct.Struct(">I4s")
+_RIFF_START, _PART = 12, struct.Struct("<4sI")
+_GIF_START, _EXTENSION, _PICTURE = 13, 0x21, 0x2C
 
 
-class PagedImages(DecodedImages):
-    """The pages of other images, `NAME#1`, `NAME#2`, ...; a file of one page keeps its name.
+@dataclass(frozen=True)
+class Pages:
+    """places: (P, 2) int64 number of each page in the file, from 0, and the byte where it begins, 0 where not known.
 
-    rows: (N,) row of each page in `images`. pages: (N,) its number in the file, from 0; -1 for a file of one page.
-    places: (N,) where it begins in the file, as of `page_list.Pages`.
+    total: pages in the file; more than P where each needs all before it, and there are too many.
     """
 
-    def __init__(self, images: DecodedImages, rows: np.ndarray, pages: np.ndarray, places: np.ndarray) -> None:
-        self.images, self.rows, self.pages, self.places = images, rows, pages, places
-        labels = None if images.labels is None else images.labels[rows]
-        several = None if images.multi_labels is None else images.multi_labels[rows]
-        identity = (images.name, images.source, images.splits, labels, images.classes, images.licence, several)
-        super().__init__(Identity(*identity), images.options)
+    places: np.ndarray
+    total: int
 
-    @property
-    def options(self) -> ImageOptions:
-        return self.images.options
 
-    @options.setter
-    def options(self, options: ImageOptions) -> None:
-        self.images = copy.copy(self.images)
-        self.images.options = options
+ONE_PAGE = Pages(np.array([[0, 0]]), 1)
 
-    def __len__(self) -> int:
-        return len(self.rows)
 
-    def names(self) -> PathList | None:
-        of_files = self.images.names()
-        return None if of_files is None else of_files.take(self.rows)
+def pages_of(picture: Any, source: Source) -> Pages:
+    """The pages of an open picture, without smaller copies and masks of others. It is left at one of them."""
+    if isinstance(picture, tiff.TiffPlanes):
+        return _all(picture.places())
+    if isinstance(picture, dicom.DicomPlanes):
+        return _all(places) if (places := picture.places()) is not None else _in_a_row(picture.frames())
+    image = getattr(picture, "_image", picture)
+    form = getattr(image, "format", None)
+    header = 0 if form in ("TIFF", "GIF") else getattr(image, "n_frames", 1)  # these count them, in square time
+    if form == "TIFF":
+        return _all(tiff.places(source))
+    if form in _ONE_PAGE:
+        return _in_a_row(1)
+    if form == "GIF":
+        return _in_a_row(_gif_frames(start_of(source, -1)))
+    if form in ("PNG", "WEBP"):
+        kinds = list(_kinds_of_png(start_of(source, -1)) if form == "PNG" else _kinds_of_webp(start_of(source, -1)))
+        return _in_a_row(min(header, _count_frames(kinds)))
+    return _in_a_row(_seekable(image, header, len(start_of(source, -1))))
 
-    def path(self, row: int) -> str:
-        return self.images.path(int(self.rows[row])) + self._page(row)
 
-    def image_name(self, row: int) -> str:
-        return self.images.image_name(int(self.rows[row])) + self._page(row)
+def _all(places: np.ndarray) -> Pages:
+    return Pages(places, len(places))
 
-    def _page(self, row: int) -> str:
-        return f"#{self.pages[row] + 1}" if self.pages[row] >= 0 else ""
 
-    def _take(self, rows: np.ndarray) -> None:
-        self.rows, self.pages, self.places = self.rows[rows], self.pages[rows], self.places[rows]
+def _in_a_row(total: int) -> Pages:
+    total = max(1, total)
+    numbers = np.arange(min(total, PAGES_IN_A_ROW))
+    return Pages(np.stack([numbers, np.zeros_like(numbers)], 1), total)
 
-    def _open(self, row: int) -> Picture:
-        image = self.images._open(int(self.rows[row]))
+
+def _count_frames(kinds: list[bytes]) -> int:
+    """The frames by the kinds of a file's parts; of PNG a first picture that is no frame counts, too."""
+    if b"ANMF" in kinds:
+        return kinds.count(b"ANMF")
+    frames = kinds.count(b"fcTL")
+    is_apart = frames > 0 and b"IDAT" in kinds and kinds.index(b"IDAT") < kinds.index(b"fcTL")
+    return max(1, frames + is_apart)
+
+
+def _kinds_of_png(content: bytes) -> Iterator[bytes]:
+    position = _PNG_START
+    while position + _CHUNK.size <= len(content):
+        length, kind = _CHUNK.unpack_from(content, position)
+        yield kind
+        position += length + 12
+
+
+def _kinds_of_webp(content: bytes) -> Iterator[bytes]:
+    position = _RIFF_START
+    while position + _PART.size <= len(content):
+        kind, length = _PART.unpack_from(content, position)
+        yield kind
+        position += _PART.size + length + length % 2
+
+
+def _gif_frames(content: bytes) -> int:
+    """The number of pictures between a GIF's blocks."""
+    frames, position = 0, _GIF_START + _table(content, 10)
+    while position + 10 < len(content):
+        if content[position] == _PICTURE:
+            frames += 1
+            position = _behind(content, position + 11 + _table(content, position + 9))
+        elif content[position] == _EXTENSION:
+            position = _behind(content, position + 2)
+        elif content[position] == 0:  # between blocks, as some programs leave it
+            position += 1
+        else:
+            break
+    return frames
+
+
+def _table(content: bytes, place: int) -> int:
+    """Bytes of the colours that the flags at a place tell of."""
+    flags = content[place] if place < len(content) else 0
+    return 3 * 2 ** ((flags & 7) + 1) if flags & 0x80 else 0
+
+
+def _behind(content: bytes, position: int) -> int:
+    """The place behind blocks that each begin with their length, up to an empty one."""
+    while position < len(content) and content[position]:
+        position += content[position] + 1
+    return position + 1
+
+
+def _seekable(image: Image.Image, header: int, length: int) -> int:
+    """The number of pages, of those that a header tells, that can be sought and lie within the file."""
+    for page in range(min(header, PAGES_IN_A_ROW)):
         try:
-            if self.pages[row] > 0:
-                image.seek(int(self.pages[row]), int(self.places[row]))
-            return check_picture(image, self.options.max_pixels)
-        except Exception as error:
-            image.close()
-            raise unreadable(error) from error
-
-    def _update_listing(self, digest: Any) -> None:
-        self.images._update_listing(digest)
-        self._update_pages(digest)
-
-    def _update_digest(self, digest: Any) -> None:
-        self.images._update_digest(digest)
-        self._update_pages(digest)
-
-    def _update_pages(self, digest: Any) -> None:
-        digest.update(self.rows.tobytes())
-        digest.update(self.pages.tobytes())
-
-
-def of_pages(images: DecodedImages) -> PagedImages:
-    """The pages of all images, each file opened once for their number; one that cannot be opened is one page."""
-    images.scale = Scale()  # that of the pages is decided by them all
-    every, cut = [], []
-    for row in tqdm(range(len(images)), desc="pages", unit="file", delay=2, disable=bar_is_off()):
-        in_file = _pages(images, row)
-        if in_file.total > len(in_file.places):
-            cut.append((row, in_file.total))
-        every.append(in_file.places)
-    if cut:
-        row, total = cut[0]
-        number = "" if len(cut) == 1 else f", and as many of {len(cut) - 1} other files"
-        remark = f"the first {PAGES_IN_A_ROW:,} of its {total:,} pages are read{number}: each needs all before it"
-        say.warn(f"{images.name}: {images.path(row)}: {remark}", stacklevel=4)
-    rows = np.repeat(np.arange(len(images)), [len(places) for places in every])
-    pages, places = np.concatenate(every).T.copy()
-    return PagedImages(images, rows, pages, places)
-
-
-def _pages(images: DecodedImages, row: int) -> Pages:
-    try:
-        with images._open(row) as image:
-            pages = pages_of(image)
-            return pages if len(pages.places) > 1 else _ONE
-    except UnreadableImage:
-        return _ONE
-
-
-_ONE = Pages(np.array([[-1, 0]]), 1)
+            image.seek(page)
+        except EOFError:
+            return page
+        if any(tile[2] >= length for tile in getattr(image, "tile", ())):
+            return page
+    return header if header <= PAGES_IN_A_ROW else PAGES_IN_A_ROW

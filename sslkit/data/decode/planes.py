@@ -23,7 +23,7 @@ class Planes:
     is_deep: of more than 8 bits. orientation: as of EXIF. is_inverted: the greatest value is black.
     n_frames: pages of the file, of which `seek` chooses one.
     tagged: the values of pixels that have none, by the file. fill: another one, see `scale.Scale`.
-    itemsize: bytes of a value. has_places: `seek` takes where a page begins, as `page_list` tells it.
+    itemsize: bytes of a value. has_places: `seek` takes where a page begins, as `pages` tells it.
     """
 
     orientation = 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sslkit.data.decode.decoding import EXTENSIONS
+from sslkit.data.decode.formats import EXTENSIONS
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.data.path_list import PathList
 from sslkit.data.sources.folder import FolderImages

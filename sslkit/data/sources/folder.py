@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sslkit.data.decode.opening import Picture, open_picture
-from sslkit.data.decoded import DecodedImages
+from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.path_list import PathList
@@ -76,7 +76,7 @@ def splits_of_folder(root: Path) -> tuple[str, ...]:
 
 
 def open_folder(root: Path, options: ImageOptions) -> FolderImages:
-    """All images below `root`: files with an extension of `decoding.EXTENSIONS`, and of no or an unknown one those that
+    """All images below `root`: files with an extension of `formats.EXTENSIONS`, and of no or an unknown one those that
     begin as an image does. Hidden files and folders are left out, links are followed; a warning counts, by kind, the
     files that are left out.
 

@@ -15,10 +15,10 @@ import numpy as np
 import yaml
 from tqdm import tqdm
 
-from sslkit.data.decode.decoding import EXTENSIONS
+from sslkit.data.decode.formats import EXTENSIONS
 from sslkit.data.decode.opening import Picture, open_picture
 from sslkit.data.decode.unreadable import UnreadableImage
-from sslkit.data.decoded import DecodedImages
+from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.file_contents import FileContents, bar_is_off, remember_digest
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.path_list import PathList

@@ -29,9 +29,9 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from sslkit.data.decode.pages import of_pages
-from sslkit.data.decoded import DecodedImages
+from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.images import ImageOptions, Images, check_split
+from sslkit.data.paged_images import of_pages
 from sslkit.data.published import find_published, open_published
 from sslkit.data.sources import builtin, file_sources, hf, own_arrays, own_dataset, shards, torchvision_sets
 from sslkit.data.sources.builtin import open_builtin, splits_of_builtin

@@ -18,7 +18,7 @@ from sslkit.data.decode.opening import Picture
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.scale import finite
 from sslkit.data.decode.unreadable import UnreadableImage, unreadable
-from sslkit.data.decoded import DecodedImages
+from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.file_contents import bar_is_off
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.data.sources.own_labels import labels_of

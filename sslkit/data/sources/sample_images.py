@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from sslkit.data.decode.decoding import EXTENSIONS
+from sslkit.data.decode.formats import EXTENSIONS
 from sslkit.data.sources.tar_index import TarIndex
 from sslkit.data.sources.tar_names import is_no_photograph
 

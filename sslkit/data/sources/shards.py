@@ -13,7 +13,7 @@ import numpy as np
 
 from sslkit.data.decode.opening import Picture, open_picture
 from sslkit.data.decode.unreadable import UnreadableImage
-from sslkit.data.decoded import DecodedImages
+from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.path_list import PathList

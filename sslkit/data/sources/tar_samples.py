@@ -8,7 +8,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from sslkit.data.decode.decoding import EXTENSIONS, START, looks_like_an_image
+from sslkit.data.decode.formats import EXTENSIONS, START, looks_like_an_image
 from sslkit.data.path_list import PathList
 from sslkit.data.sources.shard_files import State
 from sslkit.data.sources.tar_labels import MOST_BYTES, of_cls, of_json, of_txt

@@ -12,7 +12,7 @@ from PIL import Image
 from sslkit.data.arrays import ArrayImages, to_nchw
 from sslkit.data.decode.opening import open_image
 from sslkit.data.decode.unreadable import UnreadableImage, unreadable
-from sslkit.data.decoded import DecodedImages
+from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Identity, ImageOptions, Images, check_split
 from sslkit.data.path_list import PathList

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sslkit.data.decode.decoding import EXTENSIONS as IMAGE_EXTENSIONS
-from sslkit.data.decode.decoding import START, looks_like_an_image
+from sslkit.data.decode.formats import EXTENSIONS as IMAGE_EXTENSIONS
+from sslkit.data.decode.formats import START, looks_like_an_image
 from sslkit.data.video.reader import EXTENSIONS as VIDEO_EXTENSIONS
 from sslkit.errors import UserError
 from sslkit.terminal import say

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import IO
 
 from sslkit.data.decode.budget import check_unpacked
-from sslkit.data.decode.decoding import looks_like_an_image
+from sslkit.data.decode.formats import looks_like_an_image
 
 ENDING = ".zip"
 MOST = 2**30  # bytes of a member: a megabyte in the file can be a thousand when it is unpacked

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from sslkit.data.decode.decoding import Region, regions, upright_size
 from sslkit.data.decode.opening import Picture
-from sslkit.data.decoded import DecodedImages
+from sslkit.data.decode.pixels import Region, regions, upright_size
+from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.views.crops import Crops, draw_boxes
 from sslkit.data.views.recipe import ViewRecipe
 

@@ -5,8 +5,8 @@ import io
 import numpy as np
 import pytest
 
-from sslkit.data.decode.decoding import channels_of, is_deep, square, values_of
 from sslkit.data.decode.opening import Opening, open_picture
+from sslkit.data.decode.pixels import channels_of, is_deep, square, values_of
 from sslkit.data.sources.named import open_images
 
 STORED = np.random.default_rng(0).integers(0, 256, (3, 8, 8)).astype(np.uint8)  # planes, from the lowest row up

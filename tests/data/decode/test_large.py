@@ -13,7 +13,7 @@ import pytest
 from image_files import SIDE, dicom, fits, flat
 from PIL import Image
 
-from sslkit.data.decode import decoding
+from sslkit.data.decode import pixels as pixels_module
 from sslkit.data.loader import batches_in_order
 from sslkit.data.sources.named import open_images
 from sslkit.data.views.cropped import CroppedImages
@@ -194,14 +194,14 @@ def test_a_jpeg_2000_of_another_size_than_it_says(tmp_path: Path) -> None:
 
 
 def test_what_is_allowed_and_does_not_fit_into_the_memory_is_left_out(folder: Path, monkeypatch) -> None:
-    upright = decoding._upright
+    upright = pixels_module._upright
 
     def starved(image: Image.Image, *how: object) -> Image.Image:
         if image.width == 40:
             raise MemoryError
         return upright(image, *how)
 
-    monkeypatch.setattr(decoding, "_upright", starved)
+    monkeypatch.setattr(pixels_module, "_upright", starved)
     images = open_images(folder, image_size=20, max_pixels=1600)
     with pytest.warns(UserWarning, match=r"left out .*1\.png: its 40 x 40 pixels do not fit into the memory"):
         assert images.__getitems__([1])["bad"] == [str(folder / "1.png")]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sslkit.data.decode.decoding import Region, regions, square, upright_size
 from sslkit.data.decode.opening import Opening, open_picture
+from sslkit.data.decode.pixels import Region, regions, square, upright_size
 from sslkit.data.sources.named import open_images
 
 UPRIGHT: dict[int, Callable[[np.ndarray], np.ndarray]] = {

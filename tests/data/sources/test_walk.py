@@ -10,7 +10,7 @@ import pytest
 from named_pipes import pipe
 from PIL import Image
 
-from sslkit.data.decode.decoding import EXTENSIONS, looks_like_an_image
+from sslkit.data.decode.formats import EXTENSIONS, looks_like_an_image
 from sslkit.data.sources import walk
 from sslkit.data.sources.folder import FolderImages, list_folder
 from sslkit.data.sources.named import open_images

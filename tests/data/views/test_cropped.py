@@ -12,8 +12,8 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms.v2.functional import resized_crop
 
-from sslkit.data.decode.decoding import Region, regions
 from sslkit.data.decode.opening import open_image
+from sslkit.data.decode.pixels import Region, regions
 from sslkit.data.loader import EpochRows, make_loader
 from sslkit.data.sources.named import open_images
 from sslkit.data.views.augmentation import augment, view_generator
@@ -178,7 +178,7 @@ def test_multi_crop_has_the_sizes_of_its_recipe(jpegs: Path) -> None:
 
 @pytest.mark.parametrize(("mode", "channels"), [("L", 1), ("L", 3), ("RGBA", 3), ("RGBA", 4), ("I;16", 1), ("P", 3)])
 def test_every_kind_of_file_is_cropped_as_its_square_is_decoded(tmp_path, mode: str, channels: int) -> None:
-    """A box of the whole square gives the pixels of `decoding.square`."""
+    """A box of the whole square gives the pixels of `pixels.square`."""
     ramp = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
     if mode == "I;16":
         picture = Image.fromarray(ramp * 16)

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from PIL import ExifTags, Image, ImageOps
 
-from sslkit.data.decode.decoding import rgb
 from sslkit.data.decode.fill import TAGGED
-from sslkit.data.decode.looked_at import look, scale_of
 from sslkit.data.decode.opacity import apply_scale
 from sslkit.data.decode.opening import Opening, Picture, open_image, open_picture
+from sslkit.data.decode.pixels import rgb
 from sslkit.data.decode.scale import Scale
+from sslkit.data.decode.survey import scale_of, survey
 from sslkit.data.decode.unreadable import UnreadableImage, unreadable
 from sslkit.data.file_contents import FileContents
 from sslkit.data.image_options import AS_FOUND, CACHE, ImageOptions
@@ -128,7 +128,7 @@ def _turns_unseen(image: Image.Image) -> bool:
 
 @dataclass(frozen=True)
 class _Looked:
-    """Files as `looked_at` looks at them."""
+    """Files as `survey` looks at them."""
 
     name: str
     root: Path
@@ -156,7 +156,7 @@ def common_scale(name: str, root: Path, paths: PathList, given: ImageOptions = A
     Another warning says if some have several pages.
     """
     images = _Looked(name, root, paths, given)
-    seen = look(images)
+    seen = survey(images)
     if seen.pages:
         say.warn(f"{name}: some images have up to {max(seen.pages):,} pages; the first is read", stacklevel=2)
     return scale_of(images, seen)

@@ -1,7 +1,6 @@
 """Decode one image file to squares of uint8 pixels (Pillow): the whole picture, or crops of it."""
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +11,6 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from sslkit.data.arrays import fit_square
-from sslkit.data.decode import opening
 from sslkit.data.decode.fill import Spans, present, replace_missing
 from sslkit.data.decode.opening import Picture
 from sslkit.data.decode.planes import Planes
@@ -21,23 +19,6 @@ from sslkit.data.decode.tiff import NODATA, ORIENTATION, QUARTER_TURN, is_unsign
 from sslkit.data.decode.unreadable import as_unreadable
 from sslkit.data.pixel_digest import digest_of_pixels
 from sslkit.data.resizing import centre, fit_size, middle
-
-# Of the pictures that Pillow opens. Not eps and ps, for which it runs another program, nor what it cannot decode or is
-# no raster image: wmf and emf (drawings), mpg (films), bufr, grib and hdf (data), iim (texts about a picture). Nor rare
-# ones that mostly mean something else: pcd (point clouds), gbr (circuits), fit (sports), rgb (bytes), vst (diagrams);
-# where the content of such a file is certainly a picture's, it is read.
-EXTENSIONS = (
-    "jpg", "jpeg", "png", "webp", "tif", "tiff", "bmp", "gif", "jfif", "jpe", "jp2", "j2k", "jpc", "jpf", "jpx", "j2c",
-    "avif", "avifs", "apng", "ppm", "pgm", "pbm", "pnm", "pfm", "dib", "ico", "cur", "icns", "tga", "psd", "qoi", "dds",
-    "sgi", "pcx", "dcx", "fits", "fli", "flc", "msp", "pxr", "ras", "xbm", "xpm", "blp", "ftc", "ftu",
-    *opening.RARE,
-)  # fmt: skip
-_NO_PICTURES = ("BUFR", "EPS", "GRIB", "HDF5", "IPTC", "MPEG", "WMF")
-_UNSURE = ("DIB", "GBR", "IMT", "MCIDAS", "PCX")  # begin like many other files: only their extensions tell
-_IMAGE_IN_LETTERS = re.compile(rb"P[1-6fF]\s|SIMPLE  =|/\* XPM ")  # how the images that begin like a text do
-_TEXT = re.compile(rb"[\t\n\r\x20-\x7e]*")
-_PILLOWS = 16  # bytes that Pillow looks at
-START = max(_PILLOWS, opening.START)  # bytes of a file that tell its format
 
 SPARE = 2  # with 1, resizing from a smaller JPEG loses up to half of the energy above half of Nyquist's frequency
 _DEEP = ("I", "F")  # the beginnings of Pillow's modes of more than 8 bits
@@ -53,25 +34,6 @@ class Region:
     height: int
     width: int
     side: int
-
-
-def looks_like_an_image(start: bytes) -> bool:
-    """Return whether a file with these first `START` bytes is a picture, by the signatures of the formats."""
-    if opening.is_rare(start[:START]):
-        return True
-    start = start[:_PILLOWS]
-    if not start or (_TEXT.fullmatch(start) and not _IMAGE_IN_LETTERS.match(start)):
-        return False
-    Image.init()
-    return any(_accepts(name, start) for name in Image.OPEN if name not in (*_NO_PICTURES, *_UNSURE))
-
-
-def _accepts(name: str, start: bytes) -> bool:
-    accept = Image.OPEN[name][1]
-    try:
-        return accept is not None and accept(start) in (True, 1)  # a text: the reason why this Pillow cannot read it
-    except Exception:  # a start that is too short
-        return False
 
 
 def channels_of(image: Picture) -> int:

@@ -16,8 +16,8 @@ from forks import listening
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from sslkit.data.decode import decoders
 from sslkit.data.decode.opening import kind_of
+from sslkit.data.decode.sandbox import client
 from sslkit.data.sources.named import collate, open_images
 
 GRAYS = (10, 100, 200, 250)
@@ -37,7 +37,7 @@ def grays(batch: dict) -> list[int]:
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_workers_use_the_decoders_of_the_run(start: str, folder: Path, new_decoders) -> None:
     images = open_images(folder, image_size=16)
-    started = decoders._state.started.pid
+    started = client._state.started.pid
     loader = DataLoader(
         Asked(images), batch_sampler=[[0, 1], [2, 3]], num_workers=2, collate_fn=collate, multiprocessing_context=start
     )
@@ -57,20 +57,20 @@ class Asked(torch.utils.data.Dataset):
 
     def __getitems__(self, rows: list[int]) -> dict:
         batch = self.images.__getitems__(rows)
-        return {**batch, "started": decoders._state.started and decoders._state.started.pid}
+        return {**batch, "started": client._state.started and client._state.started.pid}
 
 
 def test_images_of_a_run_that_is_over_start_decoders_of_their_own(folder: Path, new_decoders) -> None:
     packed = pickle.dumps(open_images(folder, image_size=16))
-    decoders.end()
+    client.end()
     assert grays(pickle.loads(packed).__getitems__([0, 1, 2, 3])) == list(GRAYS)
-    assert decoders._state.started is not None
+    assert client._state.started is not None
 
 
 @pytest.mark.parametrize("which", ["decoder", "all"])
 def test_a_killed_decoder_is_replaced(which: str, folder: Path, new_decoders) -> None:
     images = open_images(folder, image_size=16)
-    server = psutil.Process(decoders._state.started.pid)
+    server = psutil.Process(client._state.started.pid)
     for process in (*server.children(), *([server] if which == "all" else ())):
         process.kill()
         process.wait(10)
@@ -81,18 +81,19 @@ def test_a_killed_decoder_is_replaced(which: str, folder: Path, new_decoders) ->
 def test_an_image_is_not_blamed_for_a_decoder_that_was_killed_before(folder: Path, new_decoders, monkeypatch) -> None:
     """The news of the end may come after the look for it."""
     images = open_images(folder, image_size=16)
-    for process in psutil.Process(decoders._state.started.pid).children():
+    for process in psutil.Process(client._state.started.pid).children():
         process.kill()
         process.wait(10)
-    monkeypatch.setattr(decoders.Decoder, "is_alive", lambda _: True)
+    monkeypatch.setattr(client.Decoder, "is_alive", lambda _: True)
     assert images.__getitems__([0, 1, 2, 3])["bad"] == []
 
 
 RUN = """
 import sys, time
-from sslkit.data.decode import decoders, opening
+from sslkit.data.decode import opening
+from sslkit.data.decode.sandbox import client
 with opening.open_picture(sys.argv[1], opening.Opening()):
-    print(decoders._state.started.pid, flush=True)
+    print(client._state.started.pid, flush=True)
 time.sleep(600)
 """
 
@@ -111,9 +112,9 @@ def test_no_decoder_outlives_its_run(number: signal.Signals, folder: Path) -> No
 
 
 def asks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    asked, ask = [], decoders.Decoder.ask
+    asked, ask = [], client.Decoder.ask
     monkeypatch.setattr(
-        decoders.Decoder, "ask", lambda self, do, *rest, **more: asked.append(do) or ask(self, do, *rest, **more)
+        client.Decoder, "ask", lambda self, do, *rest, **more: asked.append(do) or ask(self, do, *rest, **more)
     )
     return asked
 
@@ -132,7 +133,7 @@ def test_a_small_image_is_read_as_it_is_opened(folder: Path, new_decoders, monke
 def test_decoders_go_on_where_a_signal_is_for_the_run(folder: Path, new_decoders) -> None:
     """A terminal and SLURM send it to all processes; the run may write a checkpoint then, and read on."""
     images = open_images(folder, image_size=16)
-    server = psutil.Process(decoders._state.started.pid)
+    server = psutil.Process(client._state.started.pid)
     for process in (server, *server.children()):
         for number in (signal.SIGINT, signal.SIGTERM):
             process.send_signal(number)
@@ -155,7 +156,7 @@ def test_images_that_are_open_at_once_have_a_decoder_each(folder: Path) -> None:
     assert [np.asarray(image)[8, 8, 0] for image in reversed(opened)] == list(reversed(GRAYS))
     for image in opened:
         image.close()
-    assert len(decoders._state.idle) <= decoders._IDLE
+    assert len(client._state.idle) <= client._IDLE
 
 
 @pytest.mark.parametrize(
@@ -192,7 +193,7 @@ def test_a_long_text_hides_no_animation(tmp_path: Path) -> None:
 
 LIMITED = """
 import os, socket, sys
-from sslkit.data.decode.limits import Limits
+from sslkit.data.decode.sandbox.limits import Limits
 size = os.open("/proc/self/statm", os.O_RDONLY)
 os.closerange(size + 1, 256)
 limits = Limits(size + 1)
@@ -236,7 +237,7 @@ def test_limits_of_memory_time_and_files(tmp_path: Path) -> None:
 
 NATIVE = """
 import ctypes, os
-from sslkit.data.decode.limits import Limits
+from sslkit.data.decode.sandbox.limits import Limits
 size = os.open("/proc/self/statm", os.O_RDONLY)
 os.closerange(size + 1, 256)
 native = ctypes.CDLL(None).open

@@ -12,9 +12,9 @@ import numpy as np
 from PIL import Image
 
 from sslkit.data.decode import budget
-from sslkit.data.decode.decoders import Decoder, Lost, free, hand_back
 from sslkit.data.decode.large import Source
-from sslkit.data.decode.messages import Message, nameless, write
+from sslkit.data.decode.sandbox.client import Decoder, Lost, free, hand_back
+from sslkit.data.decode.sandbox.messages import Message, nameless, write
 from sslkit.data.decode.unreadable import OverBudget, UnreadableImage
 
 _SHRUNK = 2**26  # bytes of pixels that the file of a decoder keeps
@@ -91,7 +91,7 @@ class Session:
             raise OverBudget(reason) from error
 
     def ask_pixels(self, mode: str | None) -> Message:
-        """What the decoder says of the pixels, which `read_into` then takes. mode: see `decoding_apart`."""
+        """What the decoder says of the pixels, which `read_into` then takes. mode: see `worker`."""
         if self._read is None or mode is not None:
             return self.ask("read", mode=mode)
         self._first_asked, answer, self._read = "read", self._read, None

@@ -1,4 +1,4 @@
-"""A look at some images of a data set when it is opened: their depth, their pages, and what of them is not read."""
+"""A survey of some images of a data set when it is opened: their depth, their pages, and what of them is not read."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,14 +10,14 @@ from tqdm import tqdm
 
 from sslkit.data.arrays import UNMARKED
 from sslkit.data.decode import scale, tiff
-from sslkit.data.decode.apart import ImageApart, PlanesApart
-from sslkit.data.decode.decoding import is_deep, values_of
 from sslkit.data.decode.fill import TAGGED
 from sslkit.data.decode.large import TooLarge
 from sslkit.data.decode.opacity import Opacity, apply_scale, declares_opacity, opacity_of
 from sslkit.data.decode.opening import Picture
-from sslkit.data.decode.page_list import ONE_PAGE, Pages
+from sslkit.data.decode.pages import ONE_PAGE, Pages
+from sslkit.data.decode.pixels import is_deep, values_of
 from sslkit.data.decode.planes import Planes
+from sslkit.data.decode.sandbox.proxies import ImageProxy, PlanesProxy
 from sslkit.data.decode.scale import UNKNOWN, Scale, Values
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.file_contents import bar_is_off
@@ -46,7 +46,7 @@ class Opened(Protocol):
 
 
 @dataclass
-class Look:
+class Survey:
     """The images that were opened. deep: how many have more than 8 bits. candidates: rows of files such as these.
 
     opaque: rows of images with a plane that they call opacity. unmarked: how many may have one without saying so.
@@ -91,9 +91,9 @@ class Look:
             _warn(f"{name}: left out {self.large[0]}: {self.large[1]}")
 
 
-def look(images: Opened) -> Look:
+def survey(images: Opened) -> Survey:
     """Open up to `LOOKED_AT` evenly spaced images of each kind of file, without decoding."""
-    seen = Look()
+    seen = Survey()
     for rows in _kinds(images):
         before = seen.deep
         for row in rows[np.unique(np.linspace(0, len(rows) - 1, LOOKED_AT, dtype=int))].tolist():
@@ -111,10 +111,10 @@ def look(images: Opened) -> Look:
 
 def pages_of(image: Picture) -> Pages:
     """The pages of a file, without smaller copies and masks of others. Raises UnreadableImage."""
-    return image.pages() if isinstance(image, (ImageApart, PlanesApart)) else ONE_PAGE
+    return image.pages() if isinstance(image, (ImageProxy, PlanesProxy)) else ONE_PAGE
 
 
-def scale_of(images: Opened, seen: Look, fixed: Scale = UNKNOWN) -> Scale:
+def scale_of(images: Opened, seen: Survey, fixed: Scale = UNKNOWN) -> Scale:
     """The scale that a data set is read by; known: parts that are not looked for.
 
     range: for "auto" from the least to the greatest value of all images; else as of `Values.usual`, of a sample; None
@@ -132,7 +132,7 @@ def scale_of(images: Opened, seen: Look, fixed: Scale = UNKNOWN) -> Scale:
     return fixed.or_else(Scale(fill=TAGGED)) if fixed.range is not None else _measure_scale(images, seen, fixed)
 
 
-def _opacity(images: Opened, seen: Look) -> bool | None:
+def _opacity(images: Opened, seen: Survey) -> bool | None:
     """Whether the last plane is opacity: as given, or as the values show that were declared so; None if none were.
 
     Warns of what was found.
@@ -154,7 +154,7 @@ def _opacity(images: Opened, seen: Look) -> bool | None:
     return opacity.is_shown if opacity.images else False if seen.unmarked else None
 
 
-def _measure_scale(images: Opened, seen: Look, fixed: Scale) -> Scale:
+def _measure_scale(images: Opened, seen: Survey, fixed: Scale) -> Scale:
     """The known scale with a range, and with what stands for no value; warns of both."""
     rows, whole = np.concatenate(seen.candidates), images.options.range == scale.AUTO
     values = _measure_values(images, rows, fixed, whole=whole)

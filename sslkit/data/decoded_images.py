@@ -8,14 +8,14 @@ from typing import Any, Protocol, Self
 import numpy as np
 import torch
 
-from sslkit.data.decode import decoders
-from sslkit.data.decode.decoding import channels_of, digest_of, square
 from sslkit.data.decode.large import TooLarge
-from sslkit.data.decode.looked_at import LOOKED_AT, look, scale_of
 from sslkit.data.decode.opacity import apply_scale, check_planes
 from sslkit.data.decode.opening import Opening, Picture
+from sslkit.data.decode.pixels import channels_of, digest_of, square
 from sslkit.data.decode.planes import Planes
+from sslkit.data.decode.sandbox import client
 from sslkit.data.decode.scale import BYTE, Scale
+from sslkit.data.decode.survey import LOOKED_AT, scale_of, survey
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.images import Identity, ImageOptions, Images
 from sslkit.data.path_list import PathList
@@ -59,14 +59,14 @@ class DecodedImages(Images):
             self._is_gray = self.channels == 1
         elif options.channels not in (1, 3, 4):
             self._check_channels(options.channels)
-        self._look = look(self)
-        self._look.warn(self.name)
+        self._survey = survey(self)
+        self._survey.warn(self.name)
 
     @property
     def scale(self) -> Scale:
         """Decided when it is first asked for, or by `share_scale`, in the process that opens the images."""
         if not self._is_decided:
-            self.scale = scale_of(self, self._look)
+            self.scale = scale_of(self, self._survey)
         return self._scale
 
     @scale.setter
@@ -76,16 +76,18 @@ class DecodedImages(Images):
     def share_scale(self, opened: Callable[[], Images]) -> None:
         """Decide the scale: that of other images, which are opened if these need one; what is not found there anew."""
         requested = self.options.scale
-        is_asked = (self._look.deep and requested.range is None) or (self._look.opaque and requested.opacity is None)
+        is_asked = (self._survey.deep and requested.range is None) or (
+            self._survey.opaque and requested.opacity is None
+        )
         if is_asked and (shared := requested.or_else(opened().scale)) != requested:
-            self.scale = shared.or_else(scale_of(self, self._look, shared))
+            self.scale = shared.or_else(scale_of(self, self._survey, shared))
 
     def __getstate__(self) -> dict[str, Any]:
         _ = self.scale  # before another process decides it again
-        return {**self.__dict__, "_decoders": decoders.address()}
+        return {**self.__dict__, "_decoders": client.address()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        decoders.adopt(state.pop("_decoders"))
+        client.adopt(state.pop("_decoders"))
         self.__dict__.update(state)
 
     @property

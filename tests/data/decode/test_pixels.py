@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sslkit.data.decode import decoding
-from sslkit.data.decode.decoding import channels_of, square
+from sslkit.data.decode import pixels as pixels_module
 from sslkit.data.decode.opening import open_image
+from sslkit.data.decode.pixels import channels_of, square
 from sslkit.data.decode.unreadable import UnreadableImage
 
 RAMP = np.arange(256, dtype=np.uint8).reshape(16, 16)
@@ -172,8 +172,8 @@ def test_a_large_jpeg_is_not_decoded_whole_and_looks_the_same(tmp_path, monkeypa
     Image.fromarray(scene.astype(np.uint8)).save(tmp_path / "a.jpg", quality=95)
     whole = Image.open(tmp_path / "a.jpg").resize((100, 100), Image.Resampling.BILINEAR)
     seen = []
-    narrow = decoding._eight_bits
-    monkeypatch.setattr(decoding, "_eight_bits", lambda image, _: seen.append(image.size) or narrow(image, None))
+    narrow = pixels_module._eight_bits
+    monkeypatch.setattr(pixels_module, "_eight_bits", lambda image, _: seen.append(image.size) or narrow(image, None))
     with open_image(tmp_path / "a.jpg") as opened:
         pixels, aspect = square(opened, 100, 3, "squash")
     assert aspect == 1.5 and seen == [(384, 256)]

@@ -59,7 +59,7 @@ class Room:
             return np.memmap(file, np.uint8, "r+", shape=shape)
 
 
-class KeptImages:
+class CachedImages:
     """Some rows of a source of clean images. What is decoded is kept from the first reading on.
 
     room: where it is kept; None, and images that are in memory already, are read again each time.

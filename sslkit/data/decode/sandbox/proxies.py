@@ -6,17 +6,17 @@ import numpy as np
 from PIL import Image, ImagePalette
 
 from sslkit.data.decode.large import Source
-from sslkit.data.decode.messages import Message
-from sslkit.data.decode.page_list import Pages
+from sslkit.data.decode.pages import Pages
 from sslkit.data.decode.planes import Planes
-from sslkit.data.decode.session import Session
+from sslkit.data.decode.sandbox.messages import Message
+from sslkit.data.decode.sandbox.session import Session
 from sslkit.data.decode.tiff import ORIENTATION
 from sslkit.data.decode.unreadable import UnreadableImage
 
 _MOST_TIMES = 2  # bytes of pixels over those that the description tells: rows may be padded, colours unpacked
 
 
-class _Apart:
+class _Proxy:
     """Common methods. A page is sought as in Pillow's images, faster with the place that `pages` gives."""
 
     _session: Session
@@ -37,7 +37,7 @@ class _Apart:
         self._session.close()
 
 
-class PlanesApart(_Apart, Planes):
+class PlanesProxy(_Proxy, Planes):
     """The planes of a file."""
 
     def __init__(self, session: Session) -> None:
@@ -59,7 +59,7 @@ class PlanesApart(_Apart, Planes):
         return np.frombuffer(self._session.read_into(length), dtype).reshape(shape)
 
 
-class ImageApart(_Apart, Image.Image):
+class ImageProxy(_Proxy, Image.Image):
     """An image that Pillow opens."""
 
     def __init__(self, session: Session) -> None:
@@ -107,7 +107,7 @@ class ImageApart(_Apart, Image.Image):
         self.close()
 
     def close(self) -> None:
-        _Apart.close(self)
+        _Proxy.close(self)
         Image.Image.close(self)
 
 
@@ -116,13 +116,13 @@ def _tuples(value: Any) -> Any:
 
 
 def _value(value: Any) -> Any:
-    """Read a value that `decoding_apart._text` wrote."""
+    """Read a value that `worker._text` wrote."""
     if isinstance(value, list):
         return value[0].encode("latin-1") if len(value) == 1 and isinstance(value[0], str) else tuple(value)
     return value
 
 
-def open_apart(source: Source, kind: str, how: Message) -> PlanesApart | ImageApart:
-    """Open a file, or its content, in a decoder. Raises UnreadableImage, MissingPackage, and OSError."""
+def open_in_sandbox(source: Source, kind: str, how: Message) -> PlanesProxy | ImageProxy:
+    """Open a file, or its content, in a decoder process. Raises UnreadableImage, MissingPackage, and OSError."""
     session = Session(source, kind, how)
-    return (PlanesApart if "planes" in session.description else ImageApart)(session)
+    return (PlanesProxy if "planes" in session.description else ImageProxy)(session)

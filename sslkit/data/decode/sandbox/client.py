@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from sslkit.data.decode.messages import Message, nameless, receive, send
+from sslkit.data.decode.sandbox.messages import Message, nameless, receive, send
 from sslkit.data.decode.unreadable import MissingPackage, OverBudget, TooLarge, UnreadableImage
 from sslkit.terminal import say
 
@@ -27,7 +27,7 @@ _PROGRAM = """
 import json, sys
 settings = json.loads(sys.argv[1])
 sys.path[:] = settings.pop("path")
-from sslkit.data.decode.decoder import main
+from sslkit.data.decode.sandbox.server import main
 main(**settings)
 """
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TIFFFILE_NUM_THREADS"), "1")

@@ -8,9 +8,9 @@ import pytest
 import torch
 from photographs import write_jpegs
 
-from sslkit.data import kept, loader
+from sslkit.data import cached_images, loader
+from sslkit.data.cached_images import CachedImages, Room
 from sslkit.data.images import Images
-from sslkit.data.kept import KeptImages, Room
 from sslkit.data.sources.named import open_images
 
 ROWS = np.array([3, 0, 7, 5, 11, 8, 1])
@@ -27,7 +27,7 @@ def images(tmp_path: Path) -> Images:
     return open_images(tmp_path / "images", image_size=32, fit="crop")
 
 
-def reading(clean: KeptImages, size: int) -> list[tuple[list[int], dict]]:
+def reading(clean: CachedImages, size: int) -> list[tuple[list[int], dict]]:
     return [(asked, dict(batch)) for asked, batch in clean.batches(size)]
 
 
@@ -45,9 +45,9 @@ def test_the_second_reading_is_the_first_without_decoding(
 ) -> None:
     monkeypatch.setattr(loader, "FEWEST", 2)
     images.workers = 0
-    plain = reading(KeptImages(images, ROWS), 3)
+    plain = reading(CachedImages(images, ROWS), 3)
     images.workers = workers
-    clean = KeptImages(images, ROWS, room=Room(tmp_path / "cache", memory))
+    clean = CachedImages(images, ROWS, room=Room(tmp_path / "cache", memory))
     check_same(plain, reading(clean, 3))
     assert (tmp_path / "cache").exists() == (memory < SIZE)  # a file only for what does not fit
     monkeypatch.setattr(type(images), "__getitems__", None)
@@ -60,15 +60,15 @@ def test_the_second_reading_is_the_first_without_decoding(
 
 
 def test_a_reading_that_stopped_early_is_begun_anew(images: Images, tmp_path: Path) -> None:
-    clean = KeptImages(images, ROWS, room=Room(tmp_path))
+    clean = CachedImages(images, ROWS, room=Room(tmp_path))
     next(clean.batches(3))
-    check_same(reading(KeptImages(images, ROWS), 3), reading(clean, 3))
-    check_same(reading(KeptImages(images, ROWS), 3), reading(clean, 3))
+    check_same(reading(CachedImages(images, ROWS), 3), reading(clean, 3))
+    check_same(reading(CachedImages(images, ROWS), 3), reading(clean, 3))
 
 
 def test_the_file_has_no_name_and_the_memory_is_shared(images: Images, tmp_path: Path) -> None:
     room = Room(tmp_path / "cache", SIZE)
-    both = [KeptImages(images, ROWS, room=room) for _ in range(2)]
+    both = [CachedImages(images, ROWS, room=room) for _ in range(2)]
     first, second = (reading(one, 3) for one in both)
     check_same(first, second)
     assert isinstance(both[1]._pixels, np.memmap) and not isinstance(both[0]._pixels, np.memmap)
@@ -86,12 +86,12 @@ def test_without_room_it_warns_once_and_decodes_again(
     if reason == "full":
         monkeypatch.setattr(os, "posix_fallocate", no_space)
     elif reason == "nearly full":
-        monkeypatch.setattr(kept, "_SHARE", 2**60)
+        monkeypatch.setattr(cached_images, "_SHARE", 2**60)
     else:
         (tmp_path / "cache").write_text("a file")
     room = Room(tmp_path / "cache", 0)
-    plain = reading(KeptImages(images, ROWS), 3)
-    for clean in (KeptImages(images, ROWS, room=room), KeptImages(images, ROWS, room=room)):
+    plain = reading(CachedImages(images, ROWS), 3)
+    for clean in (CachedImages(images, ROWS, room=room), CachedImages(images, ROWS, room=room)):
         check_same(plain, reading(clean, 3))
         check_same(plain, reading(clean, 3))
     (said,) = capsys.readouterr().out.splitlines()
@@ -104,7 +104,7 @@ def test_a_disk_without_reservations_is_filled_with_zeros(images: Images, tmp_pa
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(os, "posix_fallocate", unknown)
-    clean = KeptImages(images, ROWS, room=Room(tmp_path, 0))
+    clean = CachedImages(images, ROWS, room=Room(tmp_path, 0))
     check_same(reading(clean, 3), reading(clean, 3))
     assert isinstance(clean._pixels, np.memmap)
 
@@ -112,6 +112,6 @@ def test_a_disk_without_reservations_is_filled_with_zeros(images: Images, tmp_pa
 def test_images_in_memory_are_not_kept_twice(tmp_path: Path) -> None:
     digits = open_images("digits")
     room = Room(tmp_path / "cache", 10**9)
-    clean = KeptImages(digits, ROWS, room=room)
+    clean = CachedImages(digits, ROWS, room=room)
     check_same(reading(clean, 3), reading(clean, 3))
     assert room.memory == 10**9

@@ -1,4 +1,4 @@
-"""What a decoder answers: an image's description, its pages, its pixels. It has one image at a time."""
+"""What a decoder process, forked by `server`, answers: an image's description, pages, pixels. One image at a time."""
 
 import errno
 import io
@@ -12,10 +12,10 @@ from PIL import Image
 
 from sslkit.data.decode import budget, opening, tiff
 from sslkit.data.decode.deep import mode_of, with_mode
-from sslkit.data.decode.limits import HAS_MEMORY_LIMIT, Limits
-from sslkit.data.decode.messages import Message, receive, send, write
-from sslkit.data.decode.page_list import pages_of
+from sslkit.data.decode.pages import pages_of
 from sslkit.data.decode.planes import Planes
+from sslkit.data.decode.sandbox.limits import HAS_MEMORY_LIMIT, Limits
+from sslkit.data.decode.sandbox.messages import Message, receive, send, write
 from sslkit.data.decode.unreadable import MissingPackage, TooLarge, UnreadableImage, unreadable
 
 _TAGS = (254, 258, 259, 262, 274, 277, 284, 338, 339, tiff.NODATA)  # of TIFF: what the pixels are
@@ -57,7 +57,7 @@ class _File:
         return getattr(self._buffered, what)
 
 
-class Answers:
+class Worker:
     """pixels: the descriptor of the file that pixels are written to, the last one that is open."""
 
     def __init__(self, pixels: int) -> None:

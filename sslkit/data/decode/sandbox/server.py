@@ -1,7 +1,7 @@
 """The processes that decode what is no plain image, below limits: one that starts others, and those, one a reader.
 
 A reader (a run, or a worker of its loader) connects, and is served by a process of its own, forked here, until it
-hangs up. All end with the process that started the first. See `decoders` for the readers' side.
+hangs up. All end with the process that started the first. See `client` for the readers' side.
 """
 
 import fcntl
@@ -18,8 +18,8 @@ from typing import NoReturn
 
 from PIL import Image
 
-from sslkit.data.decode.decoding_apart import Answers
-from sslkit.data.decode.messages import nameless, receive, send
+from sslkit.data.decode.sandbox.messages import nameless, receive, send
+from sslkit.data.decode.sandbox.worker import Worker
 
 _LOOK = 1000  # milliseconds between two looks at whether the owner lives
 _HELLO = 10.0  # seconds for a reader's first message
@@ -122,7 +122,7 @@ def _decode(connection: socket.socket, pixels: int) -> NoReturn:
         for target, file in enumerate((nothing, nothing, nothing, *held)):
             os.dup2(file, target)
         os.closerange(_PIXELS + 1, first + len(held) + 1)
-        Answers(_PIXELS).serve(socket.socket(fileno=_CONNECTION))
+        Worker(_PIXELS).serve(socket.socket(fileno=_CONNECTION))
         code = 0
     finally:
         os._exit(code)
