@@ -20,8 +20,6 @@ from evaluation.ranking.inputs.candidates import SHARED, Options
 from sslkit.errors import UserError
 from sslkit.options.settings import setting
 
-MAX_IMAGES = 500  # for custom data sets: enough to rank models in seconds; a benchmark is computed as published
-
 
 @dataclass
 class Task(Models):
@@ -29,16 +27,6 @@ class Task(Models):
         None,
         "embedded name, folder with class folders, .npz, shards:PATTERN, hf:PATH, published set, boxes:DETECTION_SET, "
         "masks:SEGMENTATION_SET, or a list",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Images(Options):
-    max_images: int | str | None = setting(
-        "auto",
-        "images of each data set, the same number of each class; null: all; auto: 500, all for a benchmark",
-        least=2,
-        choices=("auto",),
     )
 
 
@@ -55,7 +43,7 @@ class Made:
     download: bool = setting(False, "allow timm to download those of the benchmark's weights that it has")
 
 
-SETTINGS = settings_of(Task, Metrics, Images, Made, shared=SHARED)
+SETTINGS = settings_of(Task, Metrics, Options, Made, shared=SHARED)
 
 
 def main(config: dict[str, Any]) -> None:
@@ -63,8 +51,6 @@ def main(config: dict[str, Any]) -> None:
     from evaluation.ranking.summary import rank_tasks
 
     benchmark, checkpoints, download = (config.pop(name) for name in ("benchmark", "checkpoints", "download"))
-    if config["max_images"] == "auto":
-        config["max_images"] = MAX_IMAGES if benchmark is None else None
     if benchmark is None and download:
         raise UserError("download=true needs benchmark=...: other models are loaded by their names")
     if benchmark is None:

@@ -11,7 +11,7 @@ from evaluation.features.models import Loading
 from evaluation.features.zoo_members import lines_of
 from evaluation.ranking.checks import check_metrics, check_used
 from evaluation.ranking.inputs.benchmark import open_benchmark, with_one_label
-from evaluation.ranking.inputs.candidates import Options
+from evaluation.ranking.inputs.candidates import Options, settle_images
 from evaluation.ranking.inputs.references import open_reference
 from evaluation.ranking.rank import rank_models
 from evaluation.ranking.ranking import Ranking
@@ -54,13 +54,13 @@ def rank_published(
     words = {"zoo": zoo, "data": data, "truth": truth, "layers": layers, "trust": loading.trust}
     if named := [word for word, value in words.items() if value]:
         raise UserError(f"benchmark={name} has its own models, data sets and truth: leave out {named[0]}=")
-    runtime, reference = replace(runtime, say=line), options.reference
+    runtime, options = replace(runtime, say=line), settle_images(options, every=True)
     specs = check_metrics(metrics, bootstrap=options.bootstrap, runtime=replace(runtime, device=options.device))
     benchmark = open_benchmark(name, checkpoints=checkpoints, root=reading.root, download=download)
     accuracies = published.truth(name)
     opened = open_tasks({task: task for task in benchmark.datasets}, options, reading, runtime.seed)
-    check_used(specs, options.source, reference)
-    drawn = replace(options, reference=open_reference(reference, reading), max_images=None)
+    check_used(specs, options.source, options.reference)
+    options = replace(options, reference=open_reference(options.reference, reading))
     rankings = []
     with own_folder(Path(out) / name, "ranks in"):
         for task, images in opened.items():
@@ -69,9 +69,9 @@ def rank_published(
             images, note = with_one_label(images)
             if note:
                 line(f"note      {note}")
-            ranking = rank_models(models, images, metrics, truths, drawn, loading, reading, runtime)
+            ranking = rank_models(models, images, metrics, truths, options, loading, reading, runtime)
             rankings.append(finish(replace(ranking, data=task), Path(out) / name, task, pictures))
-        keep_reference(drawn.reference, benchmark.zoo, Path(out) / name)
+        keep_reference(options.reference, benchmark.zoo, Path(out) / name)
     for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
         say.line(told)
     say.lines(f"\nmean over {len(rankings)} data sets\n{means(rankings)}")

@@ -23,6 +23,7 @@ from evaluation.ranking.inputs.candidates import (
     check_at_hand,
     of_arrays,
     of_models,
+    settle_images,
 )
 from evaluation.ranking.inputs.references import Reference, open_reference
 from evaluation.ranking.inputs.source_marks import groups, to_record
@@ -115,6 +116,7 @@ def rank_models(
     else:
         if not isinstance(options.reference, Reference):
             check_used(specs, options.source, options.reference)
+        options = settle_images(options, every=isinstance(dataset, Split))
         options = replace(options, reference=open_reference(options.reference, reading))
         needs = {need for spec in specs for need in spec.needs}
         made = of_models(zoo, dataset, needs, options, loading, reading, runtime)

@@ -17,7 +17,7 @@ from evaluation.features.zoo_members import lines_of, load_member, members, open
 from evaluation.ranking.checks import check_metrics, check_used, truth_values
 from evaluation.ranking.choice.layers import FILE, OWN, best_layers, check_metric, check_task, table, write
 from evaluation.ranking.choice.rounds import count_runs
-from evaluation.ranking.inputs.candidates import Options, draw_images
+from evaluation.ranking.inputs.candidates import Options, draw_images, settle_images
 from evaluation.ranking.inputs.references import Reference, open_reference, write_reference
 from evaluation.ranking.inputs.regions import open_parts, parts, recipe_for
 from evaluation.ranking.inputs.task_names import AGREEMENT, file_names
@@ -68,7 +68,7 @@ def rank_tasks(
     Raises UserError before any extraction if possible: every task is opened first; and at the end, when all is written,
     for a task on which no model has a score.
     """
-    tasks, runtime = _name_tasks(data), replace(runtime, say=line)
+    tasks, options, runtime = _name_tasks(data), settle_images(options), replace(runtime, say=line)
     if not zoo:
         raise UserError("name the models to rank: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0,timm:resnet18]")
     specs = check_metrics(metrics, bootstrap=options.bootstrap, runtime=replace(runtime, device=options.device))

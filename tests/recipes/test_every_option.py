@@ -1,7 +1,9 @@
 """Every option of every task, as it is declared: its default is allowed, and what it excludes is one clear error."""
 
 import importlib
+import inspect
 import math
+import pkgutil
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, get_origin
@@ -16,6 +18,28 @@ from sslkit.options import members
 from sslkit.options.settings import Declared, alternatives, iter_settings
 from sslkit.training.config import Config
 
+WRITES = {"out", "pictures"}  # a command leaves files; a function of Python only where it is asked to
+COMMANDS = {  # the functions that a command calls, or that do the same in Python
+    "evaluate": ("evaluation.judging.run:evaluate", "evaluation.judging.summary:evaluate_models"),
+    "detect": (
+        "evaluation.tasks.detection.protocols.detection:detection",
+        "evaluation.tasks.detection.protocols.segmentation:segmentation",
+    ),
+    "action_eval": ("evaluation.tasks.action.protocols.action:action",),
+    "rank": (
+        "evaluation.ranking.rank:rank",
+        "evaluation.ranking.summary:rank_tasks",
+        "evaluation.ranking.published_ranking:rank_published",
+    ),
+    "choose": ("evaluation.ranking.choice.halving:successive_halving",),
+    "ground_truth": ("evaluation.ranking.truth.ground_truth:ground_truth",),
+    "embed": ("evaluation.embedding.table:embed", "evaluation.embedding.run:run"),
+    "export": ("sslkit.zoo.exporting:export",),
+    "report": ("evaluation.report.write:write_report",),
+    "reproduce": ("evaluation.studies.run:reproduce",),
+    "shards": ("sslkit.data.sources.shard_writer:write_shards",),
+    "cut_films": ("sslkit.data.video.film_pieces:cut_films",),
+}
 RECIPES = ("evaluate", "detect", "action_eval", "rank", "choose", "ground_truth", "embed", "export", "report", "shards")
 FAMILIES = {"protocol": protocols, "objective": objectives, "regulariser": regularizers}
 
@@ -83,3 +107,18 @@ def test_a_shared_option_is_the_same_in_every_command(monkeypatch: pytest.Monkey
         settings = {option.path: option.default for option in iter_settings(importlib.import_module(recipe).SETTINGS)}
         shared = {name: value for name, value in defaults_of_all().items() if name in settings and name not in own}
         assert {name: settings[name] for name in shared} == shared
+
+
+@pytest.mark.parametrize("recipe", COMMANDS)
+def test_an_option_has_one_default_in_python_and_on_a_command_line(
+    recipe: str, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+) -> None:
+    monkeypatch.syspath_prepend(str(pytestconfig.rootpath / "recipes"))
+    settings = {option.path: option.default for option in iter_settings(importlib.import_module(recipe).SETTINGS)}
+    for path in COMMANDS[recipe]:
+        parameters = inspect.signature(pkgutil.resolve_name(path)).parameters
+        shared = {
+            name: one.default for name, one in parameters.items() if name in settings and one.default is not one.empty
+        }
+        assert len(shared) > 1 or recipe == "cut_films", path
+        assert {name for name, default in shared.items() if default != settings[name]} <= WRITES, path

@@ -115,14 +115,12 @@ def test_layers_are_compared_and_the_command_for_frozen_features_runs(place: Pat
 @pytest.mark.parametrize(
     ("config", "called", "expected"),
     [
-        ({"max_images": "auto"}, "ranking.summary.rank_tasks", {"max_images": 500}),
-        ({"max_images": None}, "ranking.summary.rank_tasks", {"max_images": None}),
-        ({"max_images": "auto", "benchmark": "itm"}, "ranking.published_ranking.rank_published", {"max_images": None}),
+        ({"max_images": "auto"}, "ranking.summary.rank_tasks", {"max_images": "auto"}),
         ({"max_images": 90, "benchmark": "itm"}, "ranking.published_ranking.rank_published", {"max_images": 90}),
         ({"download": True, "benchmark": "itm"}, "ranking.published_ranking.rank_published", {"download": True}),
     ],
 )
-def test_a_benchmark_is_computed_on_all_images_and_may_download(
+def test_a_benchmark_has_a_function_of_its_own_and_may_download(
     config: dict, called: str, expected: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "recipes"))

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from sslkit.runtime.context import Runtime
 from sslkit.zoo.heads import LABELS
 
 CIRCULAR = "its source head was fitted to the labels of these very images; source=clusters takes no labels"
+MAX_IMAGES = 500  # of data by name: recipes/benchmarks/ranking scored 100 to 500, which ranked models in seconds
 OF_METRICS = {"device", "seed", "bootstrap", "say", "progress"}  # options that given features take too
 
 
@@ -59,11 +59,13 @@ class Options:
     """The images and the inputs of a ranking, beside its models, its data and its metrics."""
 
     split: str = setting("train", "split of the scored images")
-    max_images: int | None = setting(
-        None,
-        "images of each data set, the same number of each class, drawn by seed and names; null: all",
+    max_images: int | str | None = setting(
+        "auto",
+        "images of each data set, the same number of each class, drawn by seed and names; null: all; auto: "
+        f"{MAX_IMAGES}, or all of a published benchmark and of an open split",
         least=2,
         most=MOST,
+        choices=("auto",),
     )
     source: str | None = setting(
         None,
@@ -81,6 +83,11 @@ class Options:
         100, "redrawn sets of images behind intervals and ties, at least 2; 0: none", least=0, most=MOST
     )
     device: str = setting("cpu", "device of the metrics: cpu, cuda; features are extracted on a GPU if there is one")
+
+
+def settle_images(options: Options, *, every: bool = False) -> Options:
+    """Return the options with the number of images that `max_images="auto"` stands for; None: all. every: all."""
+    return replace(options, max_images=None if every else MAX_IMAGES) if options.max_images == "auto" else options
 
 
 # Options of all commands that a ranking obeys.
@@ -192,8 +199,6 @@ def draw_images(task: Split, max_images: int | None, seed: int) -> Split:
 
     With several labels per image, `max_images` are drawn from all. Raises UserError if max_images is too small.
     """
-    if max_images is not None and (not isinstance(max_images, Integral) or max_images < 2):
-        raise UserError(f"max_images={max_images!r} must be a whole number of images, at least 2, or null for all")
     if task.y.ndim != 1:
         keys = draw_keys(task.ids, seed, "images of a ranking")
         return task if max_images is None else task.take(np.sort(np.argsort(keys, kind="stable")[:max_images]))

@@ -1,6 +1,7 @@
 """Models of one ranking: the same images, or one error that says what differs."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from evaluation.datasets import Reading
 from evaluation.features import as_features
 from evaluation.features.models import Loading
 from evaluation.features.zoo_members import Members
-from evaluation.ranking.inputs.candidates import Options, of_arrays, of_models
+from evaluation.ranking.inputs.candidates import MAX_IMAGES, Options, of_arrays, of_models, settle_images
 from evaluation.ranking.inputs.references import open_reference
 from sslkit import open_images, zoo
 from sslkit.errors import UserError
@@ -67,6 +68,24 @@ def of_the_usual(zoo: object, **how: object) -> Members:
     options = Options(max_images=how.pop("max_images"), split=split, reference=open_reference("card"))
     runtime = Runtime(device="cpu", cache=cache)
     return of_models(zoo, "digits", (), options, Loading(**how), Reading(cache=cache), runtime)
+
+
+def test_the_usual_number_of_images_is_one_for_python_and_the_command() -> None:
+    """`auto` is settled once: of data by name a number, of a benchmark or an open split all; a number stays."""
+    assert Options().max_images == "auto" and settle_images(Options()).max_images == MAX_IMAGES
+    assert settle_images(Options(), every=True).max_images is None
+    for given in (60, None):
+        assert settle_images(Options(max_images=given)).max_images is given
+        assert settle_images(Options(max_images=given), every=True).max_images is given
+
+
+def test_a_ranking_of_named_data_and_of_an_open_split(tmp_path: Path) -> None:
+    how = {"image_size": 8, "bootstrap": 0, "cache": tmp_path, "progress": False}
+    named = evaluation.rank(["random:narrow_resnet"], "digits", ["feature_dim"], **how)
+    split = evaluation.open_split("digits", "train")
+    opened = evaluation.rank(["random:narrow_resnet"], split, ["feature_dim"], **how)
+    assert named.n == named.made["max_images"] == MAX_IMAGES
+    assert opened.n == len(split) > MAX_IMAGES and opened.made["max_images"] is None
 
 
 def test_channels_are_asked_of_the_model_too(tmp_path) -> None:
