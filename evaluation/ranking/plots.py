@@ -68,7 +68,7 @@ def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
         taken = str(ranking.consensus.verdict(ranking.models))
         notes.insert(0, f"{taken[:1].upper()}{taken[1:]}.")
     notes += ranking.explanation
-    if any(map(_is_random, ranking.models)):
+    if any(map(is_untrained, ranking.models)):
         notes.append("Gray: random weights.")
     if any(ranking.mark(m, k) for m in order for k in scored):
         notes.append("Letter: source head, see the notes of the ranking; models of one letter can be compared.")
@@ -149,14 +149,10 @@ def _order(ranking: Ranking) -> str:
     return next((name for name, values in decides.items() if not np.isnan(values).all()), "consensus")
 
 
-def _is_random(model: str) -> bool:
-    return is_untrained(model)
-
-
 def _chances(axis: "Axes", ranking: Ranking, order: np.ndarray) -> None:
     best, regret = ranking.consensus.best[order], ranking.consensus.regret[order]
     for row, m in enumerate(order):
-        colour = REFERENCE if _is_random(ranking.models[m]) else FIRST
+        colour = REFERENCE if is_untrained(ranking.models[m]) else FIRST
         axis.axhline(row, color=GUIDE, lw=0.8, zorder=0)
         axis.plot([0, 100 * best[row]], [row, row], color=colour, lw=1.4)
         axis.plot(100 * best[row], row, "o", ms=5.5, color=colour, clip_on=False)
@@ -181,7 +177,7 @@ def _scores(axis: "Axes", ranking: Ranking, k: int, order: np.ndarray) -> None:
         if np.isnan(scores[row]):
             _beside(axis, "no score", row)
             continue
-        rank, colour = ranking.ranks[m, k], REFERENCE if _is_random(ranking.models[m]) else FIRST
+        rank, colour = ranking.ranks[m, k], REFERENCE if is_untrained(ranking.models[m]) else FIRST
         face = PAPER if ranking.tied[m, k] and rank > 1 else colour
         axis.plot(ends[row], [row, row], color=colour, lw=1.4, zorder=1)
         axis.plot(scores[row], row, "o", ms=5.5, mfc=face, mec=colour, mew=1.2, zorder=2)

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from sslkit.data.arrays import ArrayImages
-from sslkit.data.image_options import COUNTS
 from sslkit.data.images import Identity, ImageOptions, Images, check_split
 from sslkit.data.published._listed import ListedImages
 from sslkit.errors import UserError
@@ -19,12 +18,6 @@ from sslkit.files.reading import is_there
 from sslkit.terminal import say
 
 METRICS = ("top1", "mean_per_class", "map11")
-
-
-def check_counts(counts: str) -> None:
-    """Raise UserError for an unknown reaction to a set of another size than the published one."""
-    if counts not in COUNTS:
-        raise UserError(f"counts={counts!r} is not an option; known: {', '.join(COUNTS)}")
 
 
 def as_published(which: str, wrong: Sequence[str], counts: str, where: str = "") -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sslkit.data.published.base import as_published, check_counts
+from sslkit.data.published.base import as_published
 from sslkit.errors import UserError
 from sslkit.files.reading import is_there
 
@@ -40,6 +40,5 @@ class Published:
 
         counts: "raise" raises UserError instead; "warn" warns. lists: the files that list the images.
         """
-        check_counts(counts)
         wrong = [] if found == published else [f"{found} images instead of {published}"]
         return as_published(f"{self.name}: the split {split!r}", wrong, counts, f" in {', '.join(map(str, lists))}")
