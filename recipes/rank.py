@@ -10,13 +10,14 @@ python recipes/rank.py zoo=runs/zoo data=boxes:clipart_boxes metrics=[knn,logme]
 python recipes/rank.py benchmark=ped root=data checkpoints=path/to/checkpoints reference=imagenet
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from evaluation.judging.command_line import Metrics, Models, settings_of
 from sslkit.cli.command import run_plain
 
 from evaluation.ranking.inputs.candidates import SHARED, Options
+from evaluation.ranking.output import Output, Published
 from sslkit.errors import UserError
 from sslkit.options.settings import setting
 
@@ -30,33 +31,20 @@ class Task(Models):
     )
 
 
-@dataclass
-class Made:
-    layers: str | None = setting(
-        None, "metric, such as knn, by which the layers of each model are compared too; null: not"
-    )
-    truth: str | None = setting(None, "JSON file {model: accuracy after fine-tuning}, or {data: {model: accuracy}}")
-    out: str = setting("runs/ranking", "folder of the tables and pictures")
-    pictures: bool = setting(True, "scores with intervals, and with truth a scatter plot of each metric")
-    benchmark: str | None = setting(None, "published benchmark, instead of zoo, data and truth: ped, itm")
-    checkpoints: str = setting("checkpoints", "folder of the benchmark's checkpoint files")
-    download: bool = setting(False, "allow timm to download those of the benchmark's weights that it has")
-
-
-SETTINGS = settings_of(Task, Metrics, Options, Made, shared=SHARED)
+OF_BENCHMARK = {field.name for field in fields(Published)}
+SETTINGS = settings_of(Task, Metrics, Options, Output, Published, shared=SHARED)
 
 
 def main(config: dict[str, Any]) -> None:
     from evaluation.ranking.published_ranking import rank_published
     from evaluation.ranking.summary import rank_tasks
 
-    benchmark, checkpoints, download = (config.pop(name) for name in ("benchmark", "checkpoints", "download"))
-    if benchmark is None and download:
+    if config["benchmark"] is not None:
+        rank_published(**config)
+        return
+    if config["download"]:
         raise UserError("download=true needs benchmark=...: other models are loaded by their names")
-    if benchmark is None:
-        rank_tasks(**config)
-    else:
-        rank_published(benchmark, checkpoints, download=download, **config)
+    rank_tasks(**{name: value for name, value in config.items() if name not in OF_BENCHMARK})
 
 
 if __name__ == "__main__":

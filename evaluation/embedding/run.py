@@ -41,6 +41,23 @@ CROWDED = 0.01  # share of all pairs above the threshold from which it does not 
 
 
 @dataclass(frozen=True, kw_only=True)
+class Files:
+    """What is embedded, and where to."""
+
+    checkpoint: str | None = setting(
+        None, "zoo entry, timm:NAME, timm:NAME:FILE, random:NAME, random:ENTRY, efficientnet_lite0"
+    )
+    data: str | None = setting(
+        None,
+        "folder of images, several (A,B), list of files (.txt, .csv), pattern (**/*.jpg), embedded name, .npz, "
+        "shards:PATTERN, hf:PATH, published set; needs no classes",
+    )
+    out: str | None = setting(None, "file of the features, .npz or .parquet; what is made of them is written beside it")
+    split: str | None = setting(None, "of the data; null: all its splits")
+    against: str | None = setting(None, "second folder or data set, to find its images' duplicates in data too")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """Options of the neighbours, the near-duplicates and the map that are made beside the features."""
 
@@ -64,12 +81,8 @@ class Options:
 
 @by_keywords
 def run(
-    checkpoint: Any = None,
-    data: Any = None,
-    out: str | Path | None = None,
+    files: Files,
     *,
-    against: Any = None,
-    split: str | None = None,
     options: Options,
     loading: Loading,
     reading: Reading,
@@ -77,16 +90,15 @@ def run(
 ) -> Embedding:
     """Write the features of every image of a source to `out`, what is made of them beside it, and print a summary.
 
-    checkpoint: see `evaluation.load_model`. data: see `evaluation.open_split`.
-    against: a second source, whose images are compared with those of data for duplicates. split: of data, None for all.
     The seed is that of the map.
     Raises UserError before anything is computed where an argument, the model, the data or `out` cannot be used.
     """
-    _check_named(options, checkpoint=checkpoint, data=data, out=out, against=against)
+    _check_named(options, files)
     check(runtime)
-    runtime, model = replace(runtime, out=out), loading.load(checkpoint)
-    parts, others = open_parts(data, split, reading), []
-    about, out = describe(model, parts, runtime), Path(out)
+    runtime, model = replace(runtime, out=files.out), loading.load(files.checkpoint)
+    data, against, out = files.data, files.against, Path(files.out)
+    parts, others = open_parts(data, files.split, reading), []
+    about = describe(model, parts, runtime)
     if against is not None:
         others = open_parts(against, reading=reading)
         describe(model, others, runtime)
@@ -101,24 +113,23 @@ def run(
         options.check(len(embedding), f" in {data} that can be read")
         _make(options, embedding, parts, out, runtime.seed)
         if options.duplicates:
-            sources = [Source(str(data), parts, embedding)]
-            sources += [Source(str(against), others, embed_parts(model, others, reading, runtime))] if others else []
+            sources = [Source(data, parts, embedding)]
+            sources += [Source(against, others, embed_parts(model, others, reading, runtime))] if others else []
             _make_duplicates(options, sources, out)
-    settings = {"split": split, "root": reading.root, "image_size": loading.image_size, "precision": runtime.precision}
-    settings |= reading.values
-    _tell(
-        "next", _following(options, embedding, {"checkpoint": name_of(checkpoint, model), "data": data}, settings, out)
-    )
+    settings = {"split": files.split, "root": reading.root, "image_size": loading.image_size}
+    settings |= {"precision": runtime.precision, **reading.values}
+    what = {"checkpoint": name_of(files.checkpoint, model), "data": data}
+    _tell("next", _following(options, embedding, what, settings, out))
     return embedding
 
 
-def _check_named(options: Options, *, against: Any, **named: Any) -> None:
+def _check_named(options: Options, files: Files) -> None:
     such = {"checkpoint": "runs/zoo/NAME", "data": "path/to/images", "out": "features.npz"}
-    for name, value in named.items():
-        if value is None or value == "":
-            raise UserError(f"{name} is not given: {name}={such[name]}")
-    if against is not None and not options.duplicates:
-        raise UserError(f"against={against} is compared for duplicates: add duplicates=true")
+    for name, example in such.items():
+        if getattr(files, name) in (None, ""):
+            raise UserError(f"{name} is not given: {name}={example}")
+    if files.against is not None and not options.duplicates:
+        raise UserError(f"against={files.against} is compared for duplicates: add duplicates=true")
 
 
 def _count(parts: Sequence[Part]) -> int:

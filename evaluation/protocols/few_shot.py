@@ -72,7 +72,7 @@ def few_shot(
         evaluation.few_shot(pool, n_way=5, k_shot=1).interval  # of the mean accuracy, fractions
 
     features: Features or a pair (x: (N, D), y: (N,)): the pool, with classes not used as labels in pretraining.
-    k_shot: labelled images of each class.
+    k_shot: labelled images of each class, one number: a call gives one result, the protocol one for each of several.
     table: the episodes, to use the same for several models (`draw_episodes`); None: drawn. A table has its own numbers
         and seed, which need not be given again, and has dropped its small classes.
     `outcomes` are the accuracies of the episodes, `paired_on` the digest of the table. `converged` is that of the

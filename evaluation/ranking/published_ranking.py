@@ -13,6 +13,7 @@ from evaluation.ranking.checks import check_metrics, check_used
 from evaluation.ranking.inputs.benchmark import open_benchmark, with_one_label
 from evaluation.ranking.inputs.candidates import Options, settle_images
 from evaluation.ranking.inputs.references import open_reference
+from evaluation.ranking.output import Output, Published
 from evaluation.ranking.rank import rank_models
 from evaluation.ranking.ranking import Ranking
 from evaluation.ranking.summary import finish, keep_reference, line, open_tasks
@@ -26,17 +27,12 @@ from sslkit.terminal import say
 
 @by_keywords
 def rank_published(
-    name: str,
-    checkpoints: str | Path,
+    asked: Published,
     *,
     metrics: Any,
     zoo: None = None,
     data: None = None,
-    truth: None = None,
-    layers: None = None,
-    out: str | Path = "runs/ranking",
-    pictures: bool = True,
-    download: bool = False,
+    output: Output,
     options: Options,
     loading: Loading,
     reading: Reading,
@@ -44,25 +40,26 @@ def rank_published(
 ) -> list[Ranking]:
     """Score a published benchmark's models on its data sets and compare with the published accuracies.
 
-    name: "ped" (12 self-supervised ResNet-50, 10 sets) or "itm" (10 architectures, supervised or not, 10 sets).
-    checkpoints: folder of the model files. download: see `open_benchmark`. metrics: see `evaluation.rank`.
+    benchmark: "ped" (12 self-supervised ResNet-50, 10 sets) or "itm" (10 architectures, supervised or not, 10 sets).
+    Downloads: see `open_benchmark`. metrics: see `evaluation.rank`.
     PED's reference "imagenet" is the published one, of its 50,000 validation images below `root`. All images are
     scored, as published, unless max_images is given.
     Images of several classes (VOC 2007) have the first of them, see `with_one_label`.
     Raises UserError that lists every missing file before any computation, and if max_images is too small for a set.
     """
-    words = {"zoo": zoo, "data": data, "truth": truth, "layers": layers, "trust": loading.trust}
+    name, out = asked.benchmark, Path(output.out) / asked.benchmark
+    words = {"zoo": zoo, "data": data, "truth": output.truth, "layers": output.layers, "trust": loading.trust}
     if named := [word for word, value in words.items() if value]:
         raise UserError(f"benchmark={name} has its own models, data sets and truth: leave out {named[0]}=")
     runtime, options = replace(runtime, say=line), settle_images(options, every=True)
     specs = check_metrics(metrics, bootstrap=options.bootstrap, runtime=replace(runtime, device=options.device))
-    benchmark = open_benchmark(name, checkpoints=checkpoints, root=reading.root, download=download)
+    benchmark = open_benchmark(name, checkpoints=asked.checkpoints, root=reading.root, download=asked.download)
     accuracies = published.truth(name)
     opened = open_tasks({task: task for task in benchmark.datasets}, options, reading, runtime.seed)
     check_used(specs, options.source, options.reference)
     options = replace(options, reference=open_reference(options.reference, reading))
     rankings = []
-    with own_folder(Path(out) / name, "ranks in"):
+    with own_folder(out, "ranks in"):
         for task, images in opened.items():
             truths = accuracies[task]
             models = {model: benchmark.zoo[model] for model in truths}
@@ -70,8 +67,8 @@ def rank_published(
             if note:
                 line(f"note      {note}")
             ranking = rank_models(models, images, metrics, truths, options, loading, reading, runtime)
-            rankings.append(finish(replace(ranking, data=task), Path(out) / name, task, pictures))
-        keep_reference(options.reference, benchmark.zoo, Path(out) / name)
+            rankings.append(finish(replace(ranking, data=task), out, task, output.pictures))
+        keep_reference(options.reference, benchmark.zoo, out)
     for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
         say.line(told)
     say.lines(f"\nmean over {len(rankings)} data sets\n{means(rankings)}")

@@ -21,6 +21,7 @@ from evaluation.ranking.inputs.candidates import Options, draw_images, settle_im
 from evaluation.ranking.inputs.references import Reference, open_reference, write_reference
 from evaluation.ranking.inputs.regions import open_parts, parts, recipe_for
 from evaluation.ranking.inputs.task_names import AGREEMENT, file_names
+from evaluation.ranking.output import Output
 from evaluation.ranking.plots import plot_agreement, plot_ranking
 from evaluation.ranking.rank import data_name, rank_models
 from evaluation.ranking.ranking import Ranking
@@ -49,10 +50,7 @@ def rank_tasks(
     data: Any,
     metrics: Any,
     *,
-    truth: str | Path | None = None,
-    layers: str | None = None,
-    out: str | Path = "runs/ranking",
-    pictures: bool = True,
+    output: Output,
     options: Options,
     loading: Loading,
     reading: Reading,
@@ -60,10 +58,8 @@ def rank_tasks(
 ) -> list[Ranking]:
     """Rank a zoo for one task or several and print the results; called by `recipes/rank.py`.
 
-    zoo, metrics: see `evaluation.rank`. data: a source or a list. truth: a .json file, {data: {model: accuracy}} or
-    {model: accuracy}. layers: metric by which the layers of each model are compared too, see
-    `evaluation.ranking.choice.layers`; None: not. out: folder of NAME.json and NAME.png for each task, see
-    `file_names`.
+    zoo, metrics: see `evaluation.rank`. data: a source or a list. Below `out` are NAME.json and NAME.png of each task,
+    see `file_names`; for layers see `evaluation.ranking.choice.layers`.
     The statistics of PED's reference are written, too.
     Raises UserError before any extraction if possible: every task is opened first; and at the end, when all is written,
     for a task on which no model has a score.
@@ -73,31 +69,31 @@ def rank_tasks(
         raise UserError("name the models to rank: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0,timm:resnet18]")
     specs = check_metrics(metrics, bootstrap=options.bootstrap, runtime=replace(runtime, device=options.device))
     check_used(specs, options.source, options.reference)
-    if layers is not None:
-        check_metric(layers)
+    if output.layers is not None:
+        check_metric(output.layers)
     models = open_all(zoo, lambda one: load_member(one, **vars(loading)))  # once for all tasks
     for text in lines_of(models.left_out):
         say.line(text)
-    truths = {} if truth is None else of_tasks(read_truth(truth), list(tasks), truth)
+    truths = {} if output.truth is None else of_tasks(read_truth(output.truth), list(tasks), output.truth)
     for accuracies in truths.values():
         truth_values(accuracies, list(models))
     opened = open_tasks(tasks, options, reading, runtime.seed)
     options = replace(options, reference=open_reference(options.reference, reading))
-    for split in opened.values() if layers is not None else ():
+    for split in opened.values() if output.layers is not None else ():
         check_task(split)
-    rankings = []
-    with own_folder(Path(out), "ranks in"):
+    rankings, out = [], Path(output.out)
+    with own_folder(out, "ranks in"):
         for (task, split), file in zip(opened.items(), file_names(list(tasks)).values(), strict=True):
             accuracies = truths.get(task)
             as_open = replace(options, split=split.split)  # an alias, as trainval, is open by its own name
             ranking = rank_models(models, split, metrics, accuracies, as_open, Loading(), reading, runtime)
-            if truth is not None and accuracies is None:
-                ranking = replace(ranking, notes=(*ranking.notes, f"truth={truth} has no accuracies of {task}"))
+            if truths and accuracies is None:
+                ranking = replace(ranking, notes=(*ranking.notes, f"truth={output.truth} has no accuracies of {task}"))
             made = {**ranking.made, **_given(options, loading), **_words(members(zoo))}
-            rankings.append(finish(replace(ranking, data=task, made=made), Path(out), file, pictures))
-            if layers is not None:
-                _by_layers(models, split, layers, Path(out) / f"{file}{FILE}", reading, runtime)
-        keep_reference(options.reference, models, Path(out))
+            rankings.append(finish(replace(ranking, data=task, made=made), out, file, output.pictures))
+            if output.layers is not None:
+                _by_layers(models, split, output.layers, out / f"{file}{FILE}", reading, runtime)
+        keep_reference(options.reference, models, out)
     unusual = {"image_size": loading.image_size, "trust": loading.trust, "root": reading.root, "seed": runtime.seed}
     unusual = {name: value for name, value in unusual.items() if value not in (None, (), USUAL.get(name))}
     unusual |= reading.values_given

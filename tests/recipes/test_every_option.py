@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, get_origin
 
 import pytest
+from commands import COMMANDS, WRITES
 
 from evaluation import protocols
 from evaluation.protocols.base import defaults_of_all
@@ -18,28 +19,6 @@ from sslkit.options import members
 from sslkit.options.settings import Declared, alternatives, iter_settings
 from sslkit.training.config import Config
 
-WRITES = {"out", "pictures"}  # a command leaves files; a function of Python only where it is asked to
-COMMANDS = {  # the functions that a command calls, or that do the same in Python
-    "evaluate": ("evaluation.judging.run:evaluate", "evaluation.judging.summary:evaluate_models"),
-    "detect": (
-        "evaluation.tasks.detection.protocols.detection:detection",
-        "evaluation.tasks.detection.protocols.segmentation:segmentation",
-    ),
-    "action_eval": ("evaluation.tasks.action.protocols.action:action",),
-    "rank": (
-        "evaluation.ranking.rank:rank",
-        "evaluation.ranking.summary:rank_tasks",
-        "evaluation.ranking.published_ranking:rank_published",
-    ),
-    "choose": ("evaluation.ranking.choice.halving:successive_halving",),
-    "ground_truth": ("evaluation.ranking.truth.ground_truth:ground_truth",),
-    "embed": ("evaluation.embedding.table:embed", "evaluation.embedding.run:run"),
-    "export": ("sslkit.zoo.exporting:export",),
-    "report": ("evaluation.report.write:write_report",),
-    "reproduce": ("evaluation.studies.run:reproduce",),
-    "shards": ("sslkit.data.sources.shard_writer:write_shards",),
-    "cut_films": ("sslkit.data.video.film_pieces:cut_films",),
-}
 RECIPES = ("evaluate", "detect", "action_eval", "rank", "choose", "ground_truth", "embed", "export", "report", "shards")
 FAMILIES = {"protocol": protocols, "objective": objectives, "regulariser": regularizers}
 

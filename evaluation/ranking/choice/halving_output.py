@@ -26,7 +26,7 @@ GAP = 0.045  # between two names, of the height of the picture
 FEW = 100  # held-out images; with fewer, the stated probabilities rest on a handful of choices, see recipes/benchmarks
 
 
-def choose(zoo: Any, data: Any, *, out: str | Path, pictures: bool = True, **how: Any) -> Halving:
+def choose(zoo: Any, data: Any, *, out: str | Path, pictures: bool, **how: Any) -> Halving:
     """Choose a model and print the outcome; called by `recipes/choose.py`. Arguments: see `successive_halving`.
 
     out: folder of NAME.json, NAME.png, and the finished runs.

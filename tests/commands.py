@@ -1,0 +1,37 @@
+"""The functions that each command calls, or that do the same in Python: an option of both has one default."""
+
+WRITES = {"out", "pictures"}  # a command leaves files; a function of Python only where it is asked to
+COMMANDS = {
+    "evaluate": ("evaluation.judging.run:evaluate", "evaluation.judging.summary:evaluate_models"),
+    "detect": (
+        "evaluation.tasks.detection.protocols.detection:detection",
+        "evaluation.tasks.detection.protocols.segmentation:segmentation",
+    ),
+    "action_eval": ("evaluation.tasks.action.protocols.action:action",),
+    "rank": (
+        "evaluation.ranking.rank:rank",
+        "evaluation.ranking.summary:rank_tasks",
+        "evaluation.ranking.published_ranking:rank_published",
+    ),
+    "choose": ("evaluation.ranking.choice.halving:successive_halving",),
+    "ground_truth": ("evaluation.ranking.truth.ground_truth:ground_truth",),
+    "embed": ("evaluation.embedding.table:embed", "evaluation.embedding.run:run"),
+    "export": ("sslkit.zoo.exporting:export",),
+    "report": ("evaluation.report.write:write_report",),
+    "reproduce": ("evaluation.studies.run:reproduce",),
+    "shards": ("sslkit.data.sources.shard_writer:write_shards",),
+    "cut_films": ("sslkit.data.video.film_pieces:cut_films",),
+}
+
+PROTOCOLS = {  # the function of each protocol in Python, of features or a model
+    "crowding": "evaluation.protocols.crowding:crowding",
+    "few_shot": "evaluation.protocols.few_shot:few_shot",
+    "fine_tune": "evaluation.protocols.fine_tune:fine_tune",
+    "knn": "evaluation.protocols.knn:knn",
+    "knn_seg": "evaluation.tasks.segmentation.protocols.knn_seg:knn_seg",
+    "lidar": "evaluation.protocols.lidar:lidar",
+    "linear": "evaluation.protocols.linear:linear_probe",
+    "linear_aug": "evaluation.protocols.linear_aug:linear_on_views",
+    "linear_seg": "evaluation.tasks.segmentation.protocols.linear_seg:linear_seg",
+    "semi_supervised": "evaluation.protocols.semi_supervised:semi_supervised",
+}
