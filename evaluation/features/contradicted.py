@@ -18,7 +18,7 @@ def contradiction(model: LoadedModel, pixels: Callable[[int], Tensor]) -> str:
     pixels: reads at most so many images (N, C, S, S) uint8. "" for images that the network cannot take, of which its
     first pass says more.
     """
-    if model.card or model.item.axes or not norm_statistics.has_statistics(model.net):
+    if model.card or not norm_statistics.has_statistics(model.net, model.item):
         return ""
     try:
         return norm_statistics.contradiction(model.net, pixels(norm_statistics.IMAGES), model.mean, model.std)

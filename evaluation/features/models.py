@@ -82,11 +82,6 @@ class LoadedModel:
         """The kind of input of the network: images, or clips (B, C, T, S, S)."""
         return self.backbone.item
 
-    @property
-    def frames(self) -> int | None:
-        """Frames of a clip; None for images."""
-        return self.backbone.frames
-
     def __call__(self, images: Tensor) -> Tensor:
         """Return the features (B, width) of normalised images (B, C, S, S), without gradient."""
         with torch.no_grad():

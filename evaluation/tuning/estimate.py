@@ -31,7 +31,7 @@ def announce(work: Sequence[tuple[LoadedModel, int]], runs: int, batch_size: int
     work: the models, each with its number of steps. runs: of all models.
     """
     pixels = sum(steps * batch_size * model.image_size**2 for model, steps in work)
-    clips = any(model.frames is not None for model, _ in work)  # are refused later, each with its name
+    clips = any(model.item.axes for model, _ in work)  # are refused later, each with its name
     if device_of(runtime.device).type != "cpu" or world_size() > 1 or pixels < FEW or clips:
         return
     each = {model: seconds_of_step(model, batch_size) for model, _ in work}

@@ -99,11 +99,6 @@ class Backbone(nn.Module):
         """The order of a convolutional network's memory."""
         return LAYOUTS[len(self.item.axes)]
 
-    @property
-    def frames(self) -> int | None:
-        """The frames of a clip; None for images."""
-        return next(iter(self.item.axes), None)
-
     def _lay_out(self) -> None:
         """Store the weights of the items' convolutions channels last; those of another rank stay as they are.
 

@@ -23,20 +23,25 @@ NARROW = {
     "narrow_resnet": ("resnet10t", {"stem_type": "", "avg_down": False, "channels": (16, 32, 64, 128)}),
     "narrow_vit": ("vit_tiny_patch16_224", {"embed_dim": 96, "depth": 4, "num_heads": 4, "global_pool": "avg"}),
 }
+SMALLEST = 32  # pixels: up to this size the default network is the smallest
 
 
-def default(family: str, image_size: int, frames: int | None = None) -> str:
+def default(family: str, image_size: int, frames: int | None = None, *, on_cpu: bool = False) -> str:
     """The name of the default network.
 
     family: "resnet" or "vit"; clips have one family. image_size: in pixels. frames: of a clip; None for images.
+    on_cpu: of images one that a CPU finishes: the smallest up to 64 pixels, where larger ones keep the resolution; else
+        the one of 64.
     """
     if frames is not None:
         return clips.default(image_size)
+    if on_cpu:
+        image_size = SMALLEST if image_size <= SMALL else SMALL
     small, medium, large = {
         "resnet": ("narrow_resnet", "resnet18", "resnet50"),
         "vit": ("narrow_vit", "vit_tiny_patch16_224", "vit_small_patch16_224"),
     }[family]
-    return small if image_size <= 32 else medium if image_size <= SMALL else large
+    return small if image_size <= SMALLEST else medium if image_size <= SMALL else large
 
 
 def build(backbone: str | nn.Module, *, image_size: int, in_chans: int, frames: int | None = None) -> Backbone:

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sslkit.data.items import IMAGE, Item
 from sslkit.runtime.distributed import rank
 from sslkit.terminal import say
 
@@ -44,9 +45,9 @@ class _Enough(Exception):
     """All layers that are asked for have seen the images."""
 
 
-def has_statistics(net: nn.Module) -> bool:
-    """Return whether some batch normalisation has running statistics of a training."""
-    return any(True for _ in _layers(net))
+def has_statistics(net: nn.Module, item: Item = IMAGE) -> bool:
+    """Return whether some batch normalisation has running statistics of a training on images. item: what is read."""
+    return not item.axes and any(True for _ in _layers(net))
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from sslkit.composition import balance, step_checks
 from sslkit.composition.slow import SlowNetwork
 from sslkit.data.views.augmentation import Views, augment, view_generator
 from sslkit.data.views.crops import Crops, finish
-from sslkit.data.views.recipe import ViewRecipe, for_clips
+from sslkit.data.views.recipe import ViewRecipe, for_item
 from sslkit.embeddings import Embeddings, outputs_of
 from sslkit.errors import UserError, format_value
 from sslkit.objectives.base import Objective
@@ -294,7 +294,7 @@ def method(
         }
     published = kinds["objective"].views
     recipe = _fit_recipe(
-        for_clips(published) if body.item.axes else published,
+        for_item(published, body.item),
         image_size,
         body.patch,
         views or {},

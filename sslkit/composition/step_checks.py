@@ -63,7 +63,7 @@ def _check_shape(images: Tensor, body: Backbone) -> None:
         return
     numbers = ", ".join(map(str, of_one))
     if several:
-        wanted = f"clips must be (N, R, {numbers}, H, W), R of each video, for frames={body.frames}"
+        wanted = f"clips must be (N, R, {numbers}, H, W), R of each video, for frames={body.item.frames}"
     else:
         wanted = f"images must be (N, {numbers}, H, W) for in_chans={numbers}"
     raise UserError(f"{wanted}, got {tuple(images.shape)}")

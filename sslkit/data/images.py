@@ -18,6 +18,8 @@ from sslkit.data.decode import fill
 from sslkit.data.decode.scale import Range, Scale
 from sslkit.data.image_options import ImageOptions
 from sslkit.data.items import IMAGE, Item
+from sslkit.data.resizing import Resizing
+from sslkit.data.views.sheet import Sheet
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 
@@ -91,7 +93,7 @@ class Images(Dataset):
     is_whole: False for a part of other images.
     scale: how stored values become bytes, see `sslkit.data.decode.scale`. range: that of pixels of more than 8 bits.
     workers: number of these in `loader.batches_in_order`, or "auto"; a run sets its workers.
-    item: of a row.
+    item: of a row. sheet: the picture of its views.
     identifies: batches also have `pixel_digest`: (n,) int64, equal for the same image, see `sslkit.data.pixel_digest`.
     """
 
@@ -99,6 +101,7 @@ class Images(Dataset):
     is_whole: bool = True
     workers: int | str = "auto"
     item: Item = IMAGE
+    sheet: ClassVar[type[Sheet]] = Sheet
     scale: Scale = Scale()
     identifies: bool = False
 
@@ -131,6 +134,16 @@ class Images(Dataset):
     @property
     def range(self) -> Range | None:
         return self.scale.range
+
+    @property
+    def view_size(self) -> int | None:
+        """The side of the views of a run that names none; None: of files, whose views have any."""
+        return self.image_size if self.native_size else None
+
+    @property
+    def in_card(self) -> dict[str, int]:
+        """What a card says of the network's input, beside its size and channels."""
+        return {}
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -180,6 +193,23 @@ class Images(Dataset):
 
     def _complete_scale(self, scale: Scale) -> Scale:
         return self.options.scale.or_else(scale).or_else(self.scale).within(self.scale)
+
+    def for_views(self, size: int) -> Self:
+        """The same images to make views of this size from: files are decoded a little larger."""
+        side = self.image_size if self.native_size else round(size * 8 / 7)
+        return self if side == self.image_size else self.at(image_size=side, channels=self.channels, fit=self.fit)
+
+    def clean(self, size: int) -> Self:
+        """The same images as a network of this size is judged on them, and as its card says."""
+        return self.at(channels=self.channels, **Resizing.usual(size).of_images())
+
+    def fixed(self, size: int) -> Self:
+        """The same images without a draw in each epoch, for priors and statistics. size: of the views."""
+        return self
+
+    def describe(self) -> list[str]:
+        """Lines on what is read of each row, for the first lines of a run."""
+        return []
 
     def with_digests(self) -> Self:
         """The same images, whose batches have the digests of the pixels that were decoded; see `identifies`."""

@@ -12,6 +12,7 @@ class Item:
 
     axes: the lengths between channels and pixels; () of an image, (T,) of a clip of T frames.
     name: of one. about: of several, with their lengths. rows: what a data set of them has.
+    evaluated_by: the recipe that evaluates networks of it; "": evaluate.py.
     of_row: R, how many a row of a data set has: a batch of n rows is (n, R, C, *axes, S, S), of images (n, C, S, S).
     """
 
@@ -20,10 +21,20 @@ class Item:
     about: str = "images"
     rows: str = "images"
     of_row: int = 1
+    evaluated_by: str = ""
+
+    @property
+    def frames(self) -> int | None:
+        """T of clips, as cards, exports and `sslkit.method` name it; None for images."""
+        return next(iter(self.axes), None)
 
     def shape(self, channels: int, size: int) -> tuple[int, ...]:
         """Return the shape of one. channels: C. size: S."""
         return (channels, *self.axes, size, size)
+
+    def batch_shape(self, rows: int, channels: int, size: int) -> tuple[int, ...]:
+        """Return the shape of a batch of rows. channels: C. size: S."""
+        return (rows, *((self.of_row,) if self.axes else ()), *self.shape(channels, size))
 
     def rows_at_once(self, images: int) -> int:
         """Return how many rows are read together where so many images would be."""
@@ -42,4 +53,6 @@ def item_of(frames: int | None, clips: int = 1) -> Item:
 
     clips: of a row.
     """
-    return IMAGE if frames is None else Item((frames,), "clip", f"clips of {frames} frames", "videos", clips)
+    if frames is None:
+        return IMAGE
+    return Item((frames,), "clip", f"clips of {frames} frames", "videos", clips, "action_eval.py")

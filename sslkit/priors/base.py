@@ -111,7 +111,7 @@ class NetworkPrior(Prior):
 
     def check(self, dataset: "Images") -> None:
         """Warn of weights of others whose batch normalisation contradicts the images."""
-        if self.is_ready_made and not dataset.item.axes and norm_statistics.has_statistics(self.network):
+        if self.is_ready_made and norm_statistics.has_statistics(self.network, dataset.item):
             pixels = self._resize(self._of_channels(to_float(read_spaced(dataset, norm_statistics.IMAGES))))
             finding = norm_statistics.contradiction(self.network, pixels, self.mean, self.std)
             norm_statistics.warn(f"prior {self.name}", finding)

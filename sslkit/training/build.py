@@ -21,13 +21,13 @@ from sslkit.composition.step_checks import check_batch, check_clips
 from sslkit.data.images import Images
 from sslkit.data.loader import batches_in_order, read_spaced
 from sslkit.data.mirror import is_mirrored
-from sslkit.data.views.recipe import SMALL, SMALL_SCALE
+from sslkit.data.views.recipe import SMALL, SMALL_SCALE, for_item
 from sslkit.errors import UserError, nearest
 from sslkit.options import members
 from sslkit.options.members import classes, signature
 from sslkit.runtime.hardware import is_cpu, recompute
 from sslkit.training.config import Config
-from sslkit.training.data import CPU_SIZE, PUBLISHED_SIZE, Data, clean_images, withhold
+from sslkit.training.data import CPU_SIZE, PUBLISHED_SIZE, Data, withhold
 from sslkit.training.settled import NOT_GIVEN, Choice, value_at
 from sslkit.training.step import layer_rates
 from sslkit.zoo.start import start
@@ -35,7 +35,6 @@ from sslkit.zoo.start import start
 RATE = 0.002
 NARROW, NARROW_RATE, NARROW_BATCH = "narrow_resnet", 0.009, 128  # with adamw
 _AT_ONCE = 128  # images of a batch for statistics
-SMALLEST = 32  # pixels: up to this size the default network is the smallest
 MEMORY = 8  # the teacher averages the last 1 / MEMORY of a short run
 MOMENTA = 0.9, 0.996  # of a teacher: least, and BYOL's, which runs of 2,000 steps have
 
@@ -62,10 +61,10 @@ def choose(asked: Config, data: Data, module: nn.Module | None = None) -> dict[s
     objective, scale = classes(asked.method_name)["objective"], data.train.scale
     network = _network(asked, objective, data) if asked.init is None and module is None else None
     choices = {"backbone": Choice(network), "optimizer.lr": _rate(asked, network)}
-    if data.image_size <= SMALL and data.clips is None and objective.views.has_papers_scale():
+    if data.image_size <= SMALL and for_item(objective.views, data.train.item).has_papers_scale():
         share = f"crops from {100 * SMALL_SCALE[0]:g} % of the area for small images"
         choices["method.views.scale"] = Choice(list(SMALL_SCALE), share)
-    if data.train.native_size is None and data.clips is None:
+    if data.train.view_size is None:
         finishes = f"{CPU_SIZE} px, which a CPU finishes (as published: image_size={PUBLISHED_SIZE})"
         choices["image_size"] = Choice(data.image_size, finishes if data.image_size == CPU_SIZE else "")
     if not is_mirrored(asked.mirror, data.train.classes, str(asked.data.source)):
@@ -121,7 +120,7 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
         backbone=body or backbone or _network(config, classes(config.method_name)["objective"], data),
         image_size=data.image_size,
         in_chans=data.train.channels,
-        frames=getattr(data.train, "frames", None),
+        frames=data.train.item.frames,
         normalize=body.recipe.origin.normalize if body else normalization(data.train),
         seed=config.seed,
         **options,
@@ -135,9 +134,8 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
     if config.trainer.strategy == "fsdp":
         check_shares(config, built)
     check_batch(built, config.batch_size)
-    if data.clips is not None:
-        check_clips(built, data.clips)
-    built.check(data.train if data.clean is None else data.clean)
+    check_clips(built, data.train.item.of_row)
+    built.check(data.fixed)
     return built
 
 
@@ -162,14 +160,8 @@ def _network(config: Config, objective: type, data: Data) -> str:
     """The network's name; on a CPU `auto` is a smaller one than as published, which finishes."""
     if config.backbone != "auto":
         return config.backbone
-    if data.clips is None and is_cpu(config.device):
-        return cpu_default(objective.families[0], data.image_size)
-    return backbones.default(objective.families[0], data.image_size, getattr(data.train, "frames", None))
-
-
-def cpu_default(family: str, image_size: int) -> str:
-    """The default network on a CPU: the smallest up to 64 pixels, where larger ones keep the resolution; else of 64."""
-    return backbones.default(family, SMALLEST if image_size <= SMALL else SMALL)
+    frames, on_cpu = data.train.item.frames, is_cpu(config.device)
+    return backbones.default(objective.families[0], data.image_size, frames, on_cpu=on_cpu)
 
 
 def normalization(images: Images) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
@@ -208,16 +200,15 @@ def start_network(config: Config, data: Data, module: nn.Module | None) -> Backb
     """
     if module is not None:
         raise UserError(f"init={config.init} names the network: leave out the module object given as backbone")
-    frames = getattr(data.train, "frames", None)
     body = start(
         config.init,
         image_size=data.image_size,
         in_chans=data.train.channels,
-        frames=frames,
+        frames=data.train.item.frames,
         backbone=config.backbone,
     )
-    if frames is None and words.parse(config.init, "").kind and norm_statistics.has_statistics(body.net):
-        pixels = read_spaced(clean_images(data.train, data.image_size), norm_statistics.IMAGES)
+    if words.parse(config.init, "").kind and norm_statistics.has_statistics(body.net, data.train.item):
+        pixels = read_spaced(data.train.clean(data.image_size), norm_statistics.IMAGES)
         note = norm_statistics.contradiction(body.net, pixels, *body.recipe.origin.normalize)
         norm_statistics.warn(f"init={config.init}", note)
     if config.freeze_norm:

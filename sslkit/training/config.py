@@ -7,8 +7,8 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from sslkit.data.image_options import MOST_PIXELS, VALUES, DataOptions, FileOptions
-from sslkit.data.images import join_paths
+from sslkit.data.image_options import MOST_PIXELS, DataOptions
+from sslkit.data.source_options import DataConfig
 from sslkit.data.sources.objects import as_source, name_of
 from sslkit.errors import UserError, format_value
 from sslkit.numerics.neighbours import K
@@ -19,35 +19,6 @@ from sslkit.runtime.context import Computing
 DEVICES = ("auto", "cpu", "cuda", "mps")
 LEAST_POINTS = 5  # images of a t-SNE
 SHORT = {"data": "source", "optimizer": "name", "method": "name"}  # {"data": X} is {"data": {"source": X}}
-
-
-@dataclass(frozen=True)
-class DataConfig(FileOptions):
-    source: str | list[str] = setting(
-        "fashion_mnist",
-        "embedded name, folder, several (A,B), list of files (.txt, .csv), pattern (**/*.jpg), .npz file, digits, "
-        "shards:PATTERN, hf:PATH, video:FOLDER, published set (recipes/list.py) or torchvision:NAME:ROOT",
-    )
-    frames: int | None = setting(None, "videos only: frames of a clip; null: 16", least=1, most=4096)
-    stride: int | None = setting(
-        None, "videos only: distance in frames between two frames of a clip; null: 2", least=1, most=4096
-    )
-    clips: int | None = setting(None, "videos only: clips of each video in a step; null: 2", least=1, most=4096)
-    decoder: str | None = setting(
-        None, "videos only: pyav or torchcodec; null: the first that is installed", choices=("pyav", "torchcodec")
-    )
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "source", join_paths(self.source))
-
-    @property
-    def is_video(self) -> bool:
-        return str(self.source).startswith("video:")
-
-    @property
-    def folder(self) -> str:
-        """The folder, without the `video:` prefix."""
-        return str(self.source).removeprefix("video:")
 
 
 @dataclass(frozen=True)
@@ -230,7 +201,7 @@ def _check(config: Config) -> None:
     check_optimizer(config.optimizer, config.epochs)
     if config.freeze_norm and config.init is None:
         raise UserError("freeze_norm=true keeps the batch normalisation of init=: give init=, or leave it out")
-    _check_videos(config)
+    config.data.check(config)
 
 
 def check_optimizer(optimizer: OptimizerConfig, epochs: float) -> None:
@@ -245,21 +216,6 @@ def check_optimizer(optimizer: OptimizerConfig, epochs: float) -> None:
         raise UserError(
             "optimizer.name=lars needs optimizer.lr: a step moves a matrix by about lr / 1000 of its length "
             "(published: 0.3 for SimCLR, 0.2 for BYOL, both with optimizer.lr_scaling=linear)"
-        )
-
-
-def _check_videos(config: Config) -> None:
-    data = config.data
-    if data.is_video and data.channels not in (None, 3):
-        raise UserError(f"data.channels={data.channels}: videos are read as RGB, 3 channels")
-    for settings, name in (*((config, name) for name in VALUES), (data, "pages"), (data, "max_pixels")):
-        if data.is_video and (value := getattr(settings, name)) != getattr(type(settings), name):
-            path = name if settings is config else f"data.{name}"
-            raise UserError(f"{path}={value} is for images, and data={data.source!r} are videos: leave it out")
-    clip_options = [name for name in ("frames", "stride", "clips", "decoder") if getattr(data, name) is not None]
-    if clip_options and not data.is_video:
-        raise UserError(
-            f"data.{clip_options[0]} is for videos, and data={data.source!r} are images: write data=video:FOLDER"
         )
 
 

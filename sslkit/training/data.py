@@ -12,10 +12,8 @@ from sslkit.composition.method import Method
 from sslkit.data.cached_images import CachedImages, Room
 from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.paged_images import PagedImages
-from sslkit.data.resizing import Resizing
 from sslkit.data.sources import class_names
-from sslkit.data.sources.named import Images, open_images, splits
-from sslkit.data.video.clips import DEFAULT_SIZE, open_videos
+from sslkit.data.sources.named import ImageOptions, Images, open_source, splits
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import UserError
 from sslkit.options.members import classes
@@ -33,7 +31,7 @@ class Data:
     """train: training images. bank, query: images to train and to test kNN and probe on; None if unlabelled.
 
     held_out: whether the query images are from a held-out split.
-    clean: training images without augmentation, for priors and the card's statistics: for videos the center clips.
+    fixed: training images without a draw in each epoch, for priors: of videos the center clips.
     withheld: rows whose labels an objective that learns from labels may not see, without a held-out split.
     """
 
@@ -42,18 +40,13 @@ class Data:
     query: CachedImages | None
     image_size: int
     held_out: bool = True
-    clean: Images | None = None
+    fixed: Images | None = None
     withheld: np.ndarray | None = None
 
     @property
     def unit(self) -> str:
         """The name of a row's content, for messages."""
-        return "images" if self.clips is None else "videos"
-
-    @property
-    def clips(self) -> int | None:
-        """Clips of each row in a step; None for images."""
-        return getattr(self.train, "clips", None)
+        return self.train.item.rows
 
 
 def open_data(config: Config, own: Any = None) -> Data:
@@ -65,10 +58,9 @@ def open_data(config: Config, own: Any = None) -> Data:
     with warnings.catch_warnings():
         if not processes.is_main():
             warnings.simplefilter("ignore")
-        data = _open_videos(config) if config.data.is_video else _open_images(config, own)
-    for images in (data.train, data.clean):
-        if images is not None:
-            images.workers = config.workers
+        data = _open(config, own)
+    for images in (data.train, data.fixed):
+        images.workers = config.workers
     return data
 
 
@@ -78,75 +70,41 @@ def images_of(config: Config, own: Any = None) -> Images:
         data = open_data(config, own)
         withhold(data)
         return data.train
-    return _train_videos(config)[0] if config.data.is_video else _train_images(config, own)[0]
+    return _open_training(config, own)[0]
 
 
-def _train_images(config: Config, own: Any) -> tuple[Images, int]:
-    """The training images, and the size of their views."""
+def _open_training(config: Config, own: Any) -> tuple[Images, int]:
+    """The training images or videos, and the size of their views."""
     source, options = _source(config, own)
     if isinstance(source, Images) and source.source is None:  # cannot be opened again
         channels = config.data.channels or source.channels
         train = source.at(image_size=source.image_size, channels=channels, fit=source.fit)
     else:
-        train = open_images(source, split=splits(source, options["cache"])[0], **options)
+        train = open_source(source, replace(options, split=splits(source, options.cache)[0]))
     if config.resume and getattr(train, "varies", False):
         raise UserError(f"resume=true, but reading a row of {train.name} twice gives other pixels: start a new run")
-    size = config.image_size or (train.image_size if train.native_size else None)
-    size = size or (CPU_SIZE if is_cpu(config.device) else PUBLISHED_SIZE)
-    if train.native_size is None and size != PUBLISHED_SIZE:  # decode files a little larger than the views
-        train = train.at(image_size=round(size * 8 / 7), channels=train.channels, fit=train.fit)
-    return train, size
+    size = config.image_size or train.view_size or (CPU_SIZE if is_cpu(config.device) else PUBLISHED_SIZE)
+    return train.for_views(size), size
 
 
-def _source(config: Config, own: Any) -> tuple[Any, dict[str, Any]]:
-    """The images' source and the options of `open_images`."""
-    options = {name: getattr(config.data, name) for name in ("channels", "pages", "max_pixels")}
-    options |= {name: getattr(config, name) for name in ("root", "counts", "on_error", "cache")}
-    options |= config.values
-    return config.data.source if own is None else own, options
+def _source(config: Config, own: Any) -> tuple[Any, ImageOptions]:
+    return config.data.source if own is None else own, config.data.reading(config, config.cache)
 
 
-def _open_images(config: Config, own: Any) -> Data:
+def _open(config: Config, own: Any) -> Data:
+    """The training data, and as it is judged on what has labels."""
     source, options = _source(config, own)
-    train, size = _train_images(config, own)
+    train, size = _open_training(config, own)
 
     def clean(split: str) -> Images:
         if split == train.split:  # not listed again
-            return clean_images(train, size)
+            return train.clean(size)
         scale = train.scale.or_else(config.scale)
         values = {"channels": train.channels, "range": scale.range or config.range, "opacity": scale.opacity}
         values |= {} if scale.fill is None else {"fill": scale.fill}
-        return clean_images(open_images(source, split=split, **{**options, **values}), size)
+        return open_source(source, replace(options, split=split, **values)).clean(size)
 
-    return _with_judges(Data(train, None, None, size), config, clean)
-
-
-def clean_images(images: Images, size: int) -> Images:
-    """The images as the network is judged on, and as its card says."""
-    return images.at(channels=images.channels, **Resizing.usual(size).of_images())
-
-
-def _open_videos(config: Config) -> Data:
-    """Random clips for training, new in each epoch, and the center clips for evaluation and priors."""
-    train, size, options = _train_videos(config)
-    clean = train.with_sampling("center").at(image_size=size, channels=3, fit="crop")
-
-    def open_clean(split: str) -> Images:
-        if split == train.split:
-            return clean
-        return open_videos(config.data.source, split, **options, image_size=size, sampling="center", fit="crop")
-
-    return _with_judges(Data(train, None, None, size, clean=clean), config, open_clean)
-
-
-def _train_videos(config: Config) -> tuple[Images, int, dict[str, Any]]:
-    """The training videos, the size of their views, and the options of `open_videos`."""
-    clip_options = {name: getattr(config.data, name) for name in ("frames", "stride", "decoder")}
-    options = {name: value for name, value in clip_options.items() if value is not None}
-    options |= {"on_error": config.on_error, "cache": config.cache}
-    size = config.image_size or DEFAULT_SIZE
-    train = open_videos(config.data.source, **options, clips=config.data.clips, image_size=round(size * 8 / 7))
-    return train, size, options
+    return _with_judges(Data(train, None, None, size, fixed=train.fixed(size)), config, clean)
 
 
 def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> Data:

@@ -7,7 +7,7 @@ import copy
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MethodType
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from sslkit.composition.method import Method, method
-from sslkit.data.views.augmentation import Views, clip_views
+from sslkit.data.items import IMAGE, Item
+from sslkit.data.views.augmentation import Views, views_of_row
 from sslkit.runtime.distributed import blocks_apart
 from sslkit.runtime.hardware import GIB
 from sslkit.runtime.pretended import DEVICE, Work, counting, place_on_device
@@ -100,36 +101,32 @@ def predict_memory(
     return count_step(built, batch, precision, OptimizerConfig(name=optimizer)).peak / GIB
 
 
-def count_step(
-    method: Method, batch: int, precision: str, optimizer: OptimizerConfig, clips: int | None = None
-) -> Step:
+def count_step(method: Method, batch: int, precision: str, optimizer: OptimizerConfig, item: Item = IMAGE) -> Step:
     """Count a step of the method, of which nothing is changed.
 
-    precision: as `precision`, without auto. clips: of each video.
+    precision: as `precision`, without auto. item: of the data's rows.
     """
     with warnings.catch_warnings(), counting() as counter:
         warnings.simplefilter("ignore")  # the run says them itself
-        trial = _copy(method)
+        trial = _copy(method, item)
         moved = _optimizer(trial, optimizer)
         counter.restart()
-        _step(trial, moved, batch, HALF.get(precision), clips)
+        _step(trial, moved, batch, HALF.get(precision), item)
         tf32 = precision in HALF or torch.get_float32_matmul_precision() != "highest"
         return Step(counter.peak, counter.work, tf32)
 
 
-def _copy(method: Method) -> Method:
+def _copy(method: Method, item: Item) -> Method:
     """A copy on the pretended device, whose views have no pixels; its shares are not measured in this step."""
     trial = place_on_device(copy.deepcopy(method))
     trial.shares.steps = 3
-    trial.make_views = MethodType(_empty_views, trial)
+    trial.make_views = partial(_empty_views, trial, item)
     return trial
 
 
-def _empty_views(self: Method, images: Tensor, *_: object) -> Views:
-    views = clip_views(self.recipe, images.shape[1]) if images.dim() == 6 else self.recipe.each()
-    sizes = [view.size or self.image_size for view in views]
-    planes = images.shape[2 if images.dim() == 6 else 1 : -2]
-    made = [torch.empty(len(images), *planes, size, size, device=DEVICE) for size in sizes]
+def _empty_views(method: Method, item: Item, images: Tensor, *_: object) -> Views:
+    sizes = [view.size or method.image_size for view in views_of_row(method.recipe, item.of_row)]
+    made = [torch.empty(len(images), *method.backbone.input_shape(size), device=DEVICE) for size in sizes]
     return Views(made, torch.rand(len(sizes), len(images), 5))
 
 
@@ -145,13 +142,10 @@ def _optimizer(method: Method, config: OptimizerConfig) -> torch.optim.Optimizer
     return made
 
 
-def _step(
-    method: Method, optimizer: torch.optim.Optimizer, batch: int, half: torch.dtype | None, clips: int | None
-) -> None:
+def _step(method: Method, optimizer: torch.optim.Optimizer, batch: int, half: torch.dtype | None, item: Item) -> None:
     """A step as in `sslkit.runtime.loop`: the gradients of the one before are there until the loss is known."""
-    shape = method.backbone.input_shape(method.image_size)
-    videos = [] if clips is None else [clips]
-    images = torch.empty(batch, *videos, *shape, dtype=torch.uint8, device=DEVICE)
+    shape = item.batch_shape(batch, method.backbone.in_chans, method.image_size)
+    images = torch.empty(shape, dtype=torch.uint8, device=DEVICE)
     rows = torch.arange(batch)
     labels = (rows % getattr(method.objective, "classes", 1)).to(DEVICE)
     with torch.autocast(DEVICE.type, half, enabled=half is not None):
@@ -168,7 +162,7 @@ def announce(config: Config, data: Data, built: Method) -> None:
     precision = "bfloat16" if config.precision == "auto" else config.precision
     ranks = ranks_of(config)
     batch = config.batch_size // ranks
-    steps = {n * batch: count_step(built, n * batch, precision, config.optimizer, data.clips) for n in COUNTED}
+    steps = {n * batch: count_step(built, n * batch, precision, config.optimizer, data.train.item) for n in COUNTED}
     held = Held.measure(built, config.optimizer.name)
     more = held.of_several(ranks, config.trainer.strategy)
     need = _parabola({images: step.peak + more for images, step in steps.items()})

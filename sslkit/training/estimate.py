@@ -20,15 +20,15 @@ from sslkit.training.config import Config
 from sslkit.training.data import CPU_SIZE, Data
 from sslkit.training.machine import ranks_of
 
-MOST = 128  # images of a measured step, more only where the objective needs them
+MOST = 128  # images of a measured step, see `Item.rows_at_once`; more only where the objective needs them
 WORTH = 2  # times shorter
 WEIGHTS = 4  # copies of the weights: themselves, their gradients, and the two averages of AdamW
 DRIVER = "/proc/driver/nvidia"
 
 
 def announce_cost(config: Config, data: Data, built: Method) -> None:
-    """Say what the run will take on this CPU; nothing of a few images, of clips, or where processes share a step."""
-    if not is_cpu(config.device) or data.clips is not None or ranks_of(config) > 1:
+    """Say what the run will take on this CPU; nothing of a few images, or where processes share a step."""
+    if not is_cpu(config.device) or ranks_of(config) > 1:
         return
     images = steps(config, data) * config.trainer.accumulate * config.batch_size
     if images * data.image_size**2 < FEW:
@@ -53,7 +53,8 @@ def _objective_of(built: Method) -> Method:
 
 def _measure(trial: Method, data: Data, batch_size: int) -> Cost:
     """A step on the first images."""
-    rows = list(range(min(len(data.train), batch_size, max(MOST, trial.objective.least_images))))
+    most = max(data.train.item.rows_at_once(MOST), trial.objective.least_images)
+    rows = list(range(min(len(data.train), batch_size, most)))
     batch = data.train.__getitems__(rows)
     labels = batch["label"].clamp(min=0) if trial.objective.needs_labels else None
 
@@ -83,7 +84,7 @@ def _shorter(config: Config, data: Data, built: Method, found: Cost, seconds: fl
     """The first settings that make a long run much shorter, measured."""
     recipe, size = built.backbone.recipe, data.image_size
     small = default(built.objective.families[0], CPU_SIZE // 2)
-    if seconds < LONG or recipe.origin is not None or data.train.native_size is not None or ":" in recipe.name:
+    if seconds < LONG or recipe.origin is not None or data.train.view_size is not None or ":" in recipe.name:
         return
     sizes = [] if size == CPU_SIZE else [{"image_size": CPU_SIZE}]
     others = [] if recipe.name == small else [{"backbone": small}, *({"backbone": small, **change} for change in sizes)]

@@ -24,7 +24,7 @@ from sslkit.runtime.checkpoint import PREVIOUS
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
 from sslkit.training.config import LEAST_POINTS, Config
-from sslkit.training.data import Data, cap, clean_images
+from sslkit.training.data import Data, cap
 from sslkit.training.monitor import History
 from sslkit.training.quick_evaluation import evaluate, features
 from sslkit.training.summary import summary
@@ -160,7 +160,7 @@ def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:
             "width": body.width,
             "image_size": data.image_size,
             "in_chans": body.in_chans,
-            **({} if data.clips is None else {"frames": train.frames, "stride": train.options.stride}),
+            **train.in_card,
         },
         **_init(method),
         "normalize": {"mean": list(mean), "std": list(std)},
@@ -197,10 +197,7 @@ def _training_features(config: Config, data: Data, method: Method) -> tuple[torc
     """Features of clean training images, for the reference statistics of the card."""
     if data.bank is not None:
         return features(method, data.bank)
-    clean = data.clean
-    if clean is None:
-        clean = clean_images(data.train, data.image_size)
-    return features(method, cap(clean, config))
+    return features(method, cap(data.train.clean(data.image_size), config))
 
 
 def _picture(

@@ -1,7 +1,6 @@
 """The picture of a run at its start: views of some images."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,62 +16,44 @@ from sslkit.data.loader import EpochRows
 from sslkit.data.views.augmentation import contact_sheet, view_generator
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.data.views.crops import Crops
+from sslkit.data.views.sheet import CELL, Sheet
 from sslkit.files.writing import write_whole
 from sslkit.numerics.captions import caption
 from sslkit.objectives.base import Hidden
 
-FILMS, SHOWN_FRAMES = 3, 8  # videos, and frames of each, in the picture of clip views
-MOST_ROWS, MOST_HIGH = 8, 1100  # images, and pixels of all of them
-CELL = 112  # pixels: smaller views are drawn larger
 LETTERS = 60  # of a path
 HIDDEN = 0.82  # brightness of hidden patches
 BLANK = 2 / 255  # largest difference of the pixels of a blank view
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The columns of a sheet: captions and pixels (N, C, S, S). notes: sentences below."""
-
-    names: list[str]
-    views: list[Tensor]
-    notes: list[str]
 
 
 def save_views(method: Method, images: Images | CroppedImages, path: Path) -> None:
     """Save some images with views of the kind used in training, side by side and with captions.
 
     They are of as many classes as there is room for, as the first ones of a folder are all of one class.
-    images: crops need `whole`. A row is an image, for clips a view of a video. path: in the folder of the run, whose
-    name is the title.
+    images: crops need `whole`. path: in the folder of the run, whose name is the title.
     """
-    of_clips = method.backbone.frames is not None
-    most = FILMS if of_clips else min(MOST_ROWS, max(3, MOST_HIGH // max(CELL, method.image_size)))
     source = images.images if isinstance(images, CroppedImages) else images
+    most = source.sheet.most(method.image_size)
     asked = over_classes(source.labels, len(images), most)
     batch = images.__getitems__(EpochRows(asked, method.seed, 0))
     device = next(method.parameters()).device
     views = [view.cpu() for view in method.make_views(batch["images"].to(device), batch["aspect"])]
     whole = batch["images"].whole if isinstance(batch["images"], Crops) else batch["images"]
-    rows = captions_of(source, batch["index"].tolist())
-    blank = blank_views(views)
-    if of_clips:
-        grid, columns, rows = clip_sheet(whole, views), clip_columns(whole, views), clip_rows(rows, views)
-    else:
-        columns = image_columns(method, views)
-        grid = contact_sheet(in_proportion(whole, batch["aspect"]), columns.views, rows=len(rows))
+    sheet = source.sheet.of_views(whole, views, batch["aspect"], captions_of(source, batch["index"].tolist()))
+    add_hidden(sheet, method, views)
+    grid = contact_sheet(sheet.whole, sheet.views, rows=len(sheet.rows))
     larger = max(1, round(CELL / method.image_size))
     grid = grid.resize((grid.width * larger, grid.height * larger), Image.Resampling.NEAREST)
-    if blank and not of_clips:
-        _mark(grid, blank, len(columns.names), len(rows))
+    blank = blank_views(views)
+    _mark(grid, sheet.cells(blank), len(sheet.columns), len(sheet.rows))
     sample = "evenly spaced" if source.labels is None else "over the classes"
-    channels = whole.shape[-4] if whole.dim() == 6 else whole.shape[1]
-    notes = [*columns.notes]
+    channels, notes = sheet.whole.shape[1], [*sheet.notes]
     notes += [f"{len(blank)} of {len(asked) * len(views)} views are blank, of one colour."] if blank else []
     notes += [f"The first of {channels} channels is shown in gray."] if channels not in (1, 3) else []
     notes += [f"{most:,} of {len(images):,} are shown, {sample}."] if most < len(images) else []
     title, note = f"Views of {path.parent.name}", " ".join(notes)
     with write_whole(path) as partial:
-        caption(grid, columns.names, rows, title=title, note=note).save(partial, format="png")
+        caption(grid, sheet.columns, sheet.rows, title=title, note=note).save(partial, format="png")
 
 
 def spread(n: int, most: int) -> list[int]:
@@ -104,12 +85,12 @@ def blank_views(views: Sequence[Tensor]) -> list[tuple[int, int]]:
     return [tuple(index) for index in blank.nonzero().tolist()]
 
 
-def _mark(grid: Image.Image, blank: Sequence[tuple[int, int]], columns: int, rows: int) -> None:
-    """Write "blank" into the cells of blank views, which follow the column of whole images."""
+def _mark(grid: Image.Image, cells: Sequence[tuple[int, int]], columns: int, rows: int) -> None:
+    """Write "blank" into these cells, each by row and column."""
     draw, font = ImageDraw.Draw(grid), ImageFont.load_default(13)
     width, height = grid.width / columns, grid.height / rows
-    for row, view in blank:
-        middle = round((view + 1.5) * width), round((row + 0.5) * height)
+    for row, column in cells:
+        middle = round((column + 0.5) * width), round((row + 0.5) * height)
         dark = sum(grid.getpixel(middle)) < 3 * 128
         draw.text(middle, "blank", fill="#ffffff" if dark else "#000000", font=font, anchor="mm")
 
@@ -125,19 +106,13 @@ def captions_of(images: Images, index: Sequence[int]) -> list[str]:
     return captions
 
 
-def image_columns(method: Method, views: Sequence[Tensor]) -> Columns:
-    """The columns of views (N, C, S, S) of images; for an objective with masks also what they leave."""
-    names = ["as read", *_view_names(views)]
-    notes = ["Left: the whole image. Beside it: its views, drawn as in training."]
-    if len({view.shape[-1] for view in views}) > 1:
-        notes.append("Smaller views are drawn at their size relative to the others.")
+def add_hidden(sheet: Sheet, method: Method, views: Sequence[Tensor]) -> None:
+    """Add what the masks of an objective leave of the views (N, C, S, S)."""
     hidden = method.objective.hidden(len(views[0]), view_generator(method.seed, 0, 0))
     if hidden:
-        names += hidden
-        notes += _on_masks(hidden)
-    return Columns(
-        names, [*views, *(gray_out(method, views[entry.view], entry.mask) for entry in hidden.values())], notes
-    )
+        sheet.columns.extend(hidden)
+        sheet.notes.extend(_on_masks(hidden))
+        sheet.views.extend(gray_out(method, views[entry.view], entry.mask) for entry in hidden.values())
 
 
 def _on_masks(hidden: dict[str, Hidden]) -> list[str]:
@@ -157,70 +132,6 @@ def gray_out(method: Method, view: Tensor, mask: Tensor) -> Tensor:
     seen = (~mask).float().unflatten(1, (rows, columns)).repeat_interleave(p, 1).repeat_interleave(q, 2)
     seen = functional.pad(seen, (0, view.shape[-1] - columns * q, 0, view.shape[-2] - rows * p))[:, None]
     return torch.where(seen > 0, view, HIDDEN)
-
-
-def clip_sheet(clips: Tensor, views: Sequence[Tensor]) -> Image.Image:
-    """One row for each full-size view of each video: on the left the clip's first frame, then the view's frames.
-
-    clips: (N, R, C, T, H, W). views: from `augment`, view v of clip v % R. At most eight frames are shown, evenly
-    spaced.
-    """
-    per_video = clips.shape[1]
-    whole = torch.stack(_full(views), 1)  # (N, V, C, T, S, S)
-    shown = frames_to_show(clips)
-    first = clips[:, [v % per_video for v in range(whole.shape[1])], :, shown[0]]
-    return contact_sheet(
-        first.flatten(0, 1), [whole[:, :, :, t].flatten(0, 1) for t in shown], rows=len(first) * len(whole[0])
-    )
-
-
-def clip_columns(clips: Tensor, views: Sequence[Tensor]) -> Columns:
-    """The captions of `clip_sheet`."""
-    frames, side, shown = clips.shape[3], views[0].shape[-1], frames_to_show(clips)
-    notes = ["Left: the first frame of the clip as read. Beside it: frames of its view, drawn as in training."]
-    if len(shown) < frames:
-        notes.append(f"{len(shown)} of {frames} frames are shown, evenly spaced.")
-    if hidden := len(views) - len(_full(views)):
-        notes.append(f"{hidden} smaller views are not shown.")
-    return Columns(["as read", *(f"frame {t + 1}\n{side} px" for t in shown)], [], notes)
-
-
-def clip_rows(videos: Sequence[str], views: Sequence[Tensor]) -> list[str]:
-    """The captions of the rows of `clip_sheet`. videos: captions of the videos."""
-    return [f"{video}\nview {v}" for video in videos for v in range(1, len(_full(views)) + 1)]
-
-
-def frames_to_show(clips: Tensor) -> list[int]:
-    """The frames to show of clips (N, R, C, T, H, W)."""
-    frames = clips.shape[3]
-    return torch.linspace(0, frames - 1, min(frames, SHOWN_FRAMES)).round().long().tolist()
-
-
-def in_proportion(whole: Tensor, aspect: Tensor) -> Tensor:
-    """Squares of images (N, C, S, S), uint8, with their width / height given back, on white."""
-    if bool((aspect - 1).abs().max() < 0.01):
-        return whole
-    size, out = whole.shape[-1], torch.full_like(whole, 255)
-    for image, square, ratio in zip(out, whole, aspect.tolist(), strict=True):
-        height, width = max(1, round(size * min(1, 1 / ratio))), max(1, round(size * min(1, ratio)))
-        top, left = (size - height) // 2, (size - width) // 2
-        drawn = functional.interpolate(square[None].float(), (height, width), mode="bilinear", antialias=True)[0]
-        image[:, top : top + height, left : left + width] = drawn.round().clamp(0, 255).to(whole.dtype)
-    return out
-
-
-def _view_names(views: Sequence[Tensor]) -> list[str]:
-    """`view 1`, `view 2`, ..., `crop 1`, ... for views smaller than the largest, each with its size."""
-    largest, counts, names = max(view.shape[-1] for view in views), {"view": 0, "crop": 0}, []
-    for view in views:
-        kind = "view" if view.shape[-1] == largest else "crop"
-        counts[kind] += 1
-        names.append(f"{kind} {counts[kind]}\n{view.shape[-1]} px")
-    return names
-
-
-def _full(views: Sequence[Tensor]) -> list[Tensor]:
-    return [view for view in views if view.shape[-1] == views[0].shape[-1]]
 
 
 def _ending(path: str, parts: int) -> str:

@@ -226,7 +226,7 @@ class Prepare(Hook):
 
     def begin(self, loop: Loop) -> None:
         same_data.check(self.data.train)
-        images = self.data.train if self.data.clean is None else self.data.clean
+        images = self.data.fixed
         loop.module.method.prepare(images, cache=self.cache, steps=self.steps)
 
 

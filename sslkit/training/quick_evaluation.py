@@ -109,18 +109,16 @@ def evaluate(method: Method, data: Data, k: int) -> dict[str, float]:
 def features(method: Method, clean: CachedImages, *, batch_size: int = 256) -> tuple[Tensor, Tensor]:
     """Backbone features of clean images, in eval mode: (x: (N, F) float32 on the CPU, y: (N,) int64, -1 unlabelled).
 
-    clean: also videos, whose features are the mean over their clips.
-    batch_size: in images; for videos 4 * batch_size frames.
+    clean: of a row with several items, as clips of a video, the features are the mean over them.
+    batch_size: in images, see `Item.rows_at_once`.
     Unreadable images are left out, so N may be smaller than the number of rows.
     """
     images = clean.images
-    if method.backbone.frames is not None:
-        batch_size = max(1, 4 * batch_size // (images.frames * images.clips))
     device = next(method.parameters()).device
     training = method.training
     method.eval()
     x, y = [], []
-    for asked, batch in clean.batches(batch_size):
+    for asked, batch in clean.batches(images.item.rows_at_once(batch_size)):
         # An unreadable image was replaced by its neighbour, which may be of the other split: leave it out.
         intact = np.flatnonzero(batch["index"].numpy() == asked)
         if len(intact):
@@ -137,7 +135,6 @@ def features(method: Method, clean: CachedImages, *, batch_size: int = 256) -> t
 
 
 def _embed(method: Method, pixels: Tensor) -> Tensor:
-    """Images (N, C, H, W) or clips (N, R, C, T, H, W), in [0, 1] -> (N, F)."""
-    if pixels.dim() == 4:
-        return method.backbone(method.normalize_pixels(pixels))
-    return method.backbone(method.normalize_pixels(pixels.flatten(0, 1))).unflatten(0, pixels.shape[:2]).mean(1)
+    """Rows of items, in [0, 1] -> (N, F), the mean over the items of a row."""
+    items = pixels.reshape(-1, *method.backbone.input_shape(pixels.shape[-1]))
+    return method.backbone(method.normalize_pixels(items)).unflatten(0, (len(pixels), -1)).mean(1)

@@ -17,7 +17,7 @@ from sslkit.runtime import processes
 from sslkit.runtime.hardware import precision
 from sslkit.terminal import say
 from sslkit.terminal.say import columns, counted, printable, words
-from sslkit.training.build import batches, cpu_default, steps
+from sslkit.training.build import batches, steps
 from sslkit.training.config import Config
 from sslkit.training.data import Data
 from sslkit.training.machine import compile_hint, describe_share, reading
@@ -53,13 +53,13 @@ def announce(settled: Settled, data: Data, method: Method, folder: Path, checkpo
         f"{'resuming' if checkpoint else 'run'}       {folder}",
         f"method    {method.name}, seed {config.seed}",
         f"data      {config.data.source}: {len(train):,} {data.unit}, {size}, {labels}",
-        *_clips(data),
+        *train.describe(),
         *_init(method),
         f"backbone  {body.recipe.name}{_chosen(asked, method, data)}: {parameters:.2f} M parameters, "
         f"{body.width} features, stem {body.recipe.stem}",
         f"training  {_training(config, data, count)}",
         *reading(config, data),
-        f"{config.optimizer.name:<9} {_optimizer(config, count)}",
+        f"{config.optimizer.name:<9} {_optimizer(config, count, data.unit)}",
     ]
     reasons = [choice.reason for choice in settled.chosen.values() if choice.reason]
     lines += [f"chosen    {'; '.join(reasons)}"] if reasons else []
@@ -91,8 +91,8 @@ def _training(config: Config, data: Data, batches: int) -> str:
     return ", ".join([steps, precision(config.precision, config.device), *ways])
 
 
-def _optimizer(config: Config, batches: int) -> str:
-    """The learning rate as used, and the weight decay. batches: of an epoch."""
+def _optimizer(config: Config, batches: int, unit: str) -> str:
+    """The learning rate as used, and the weight decay. batches: of an epoch. unit: of the data."""
     optimizer, images = config.optimizer, images_of_step(config, batches)
     factor = {
         "none": "",
@@ -106,13 +106,12 @@ def _optimizer(config: Config, batches: int) -> str:
     if optimizer.layer_decay is not None:
         parts.append(f"x {optimizer.layer_decay:g} from each layer to the one before")
     if config.trainer.accumulate > 1:
-        parts.append(_describe_accumulation(config, batches, images))
+        parts.append(_describe_accumulation(config, batches, images, unit))
     return ", ".join([*parts, f"weight decay {decay}"])
 
 
-def _describe_accumulation(config: Config, batches: int, images: int) -> str:
+def _describe_accumulation(config: Config, batches: int, images: int, unit: str) -> str:
     """The images and batches of an optimiser step, and of the last one of an epoch where it has fewer."""
-    unit = "videos" if config.data.is_video else "images"
     asked = config.trainer.accumulate
     many = min(asked, batches)
     told = f"a step of {images} {unit} every {f'{many} batches' if many > 1 else 'batch'}"
@@ -124,25 +123,13 @@ def _describe_accumulation(config: Config, batches: int, images: int) -> str:
 
 def _chosen(asked: Config, method: Method, data: Data) -> str:
     """A note if the network was chosen automatically."""
-    family, size, frames = method.objective.families[0], data.image_size, method.backbone.frames
-    fitting = backbones.default(family, size, frames)
-    smaller = None if frames else cpu_default(family, size)
+    family, size, frames = method.objective.families[0], data.image_size, method.backbone.item.frames
+    fitting, smaller = (backbones.default(family, size, frames, on_cpu=on_cpu) for on_cpu in (False, True))
     name = method.backbone.recipe.name
     if asked.backbone != "auto" or asked.init or name not in (fitting, smaller):
         return ""
     published = "" if name == fitting else f" on a CPU; as published backbone={fitting}"
     return f" (for {parse(method.name)[0]} at {size} px{published})"
-
-
-def _clips(data: Data) -> list[str]:
-    """A line on the clips read from each video."""
-    if data.clips is None:
-        return []
-    train = data.train
-    return [
-        f"clips     {data.clips} of each video in a step, {train.frames} frames, stride {train.options.stride}, "
-        f"decoded by {train.reader.name}"
-    ]
 
 
 def _notes_on_size(config: Config, method: Method, data: Data) -> list[str]:
@@ -260,8 +247,8 @@ def _following(entry: ZooEntry, data: Data, asked: Config, gentler: Mapping[str,
     trust = {"trust": maker} if ":" in maker else {}  # for user code
     data_word = {} if source in NAMES or source.startswith(OWN) else {"data": source}
     judged = {"checkpoint": folder, **data_word, **trust}
-    if data.clips is not None:
-        judge = f"evaluate:   python recipes/action_eval.py {words(judged)}"
+    if recipe := data.train.item.evaluated_by:
+        judge = f"evaluate:   python recipes/{recipe} {words(judged)}"
     elif data.train.multi_labels is not None:
         judge = f"evaluate:   python recipes/evaluate.py {words({**judged, 'protocols': 'linear'})}"
     elif data.bank is None and data_word:  # without classes there is nothing to judge by
@@ -285,8 +272,7 @@ def again(asked: Config, data: Data, gentler: Mapping[str, Any]) -> str:
     """
     source, options, epochs = asked.data.source, {**_given(asked), **gentler}, max(LONGER, 4 * asked.epochs)
     if source in NAMES or source.startswith(OWN):
-        source = "PATH/TO/YOUR/IMAGES" if data.clips is None else "video:PATH/TO/YOUR/VIDEOS"
-        epochs = LONGER
+        source, epochs = "PATH/TO/YOUR/IMAGES", LONGER
         fits_any = {path: not str(value).startswith("features:") for path, value in options.items()}
         options = {path: value for path, value in options.items() if path.startswith("method.") and fits_any[path]}
     return words({"method": asked.method_name, "data": source, "epochs": epochs, **options})

@@ -62,7 +62,7 @@ def test_only_res4_and_res5_see_neighbouring_frames_and_time_is_not_strided(net:
 )
 def test_the_lines_of_a_card_make_it_again(name: str, size: int) -> None:
     body = backbones.build(name, image_size=size, in_chans=3, frames=2).eval()
-    assert body.frames == 2 and body.input_shape() == (3, 2, size, size)
+    assert body.item.frames == 2 and body.input_shape() == (3, 2, size, size)
     scope: dict = {}
     exec("\n".join(body.recipe.lines), scope)  # what a person gets by hand
     state = torch.random.get_rng_state()
@@ -96,14 +96,14 @@ def test_small_clips_keep_their_resolution_and_the_stem_says_so() -> None:
     for name in ("narrow_slow", "r3d_18"):
         small, large = (backbones.build(name, image_size=size, in_chans=3, frames=2) for size in (64, 65))
         assert "stride 1" in small.recipe.stem and large.recipe.stem == "as published"
-    assert backbones.build("narrow_slow", image_size=112, in_chans=3).frames == video_backbones.FRAMES
+    assert backbones.build("narrow_slow", image_size=112, in_chans=3).item.frames == video_backbones.FRAMES
 
 
 def test_the_default_goes_with_the_size() -> None:
     for size, name in ((32, "narrow_slow"), (112, "slow_r18"), (224, "slow_r50")):
         assert backbones.default("vit", size, frames=8) == name
     method = sslkit.method("byol", image_size=32, frames=4)
-    assert method.backbone.recipe.name == "narrow_slow" and method.backbone.frames == 4
+    assert method.backbone.recipe.name == "narrow_slow" and method.backbone.item.frames == 4
 
 
 def frame_mean() -> nn.Module:

@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import sslkit
 from sslkit import objectives
+from sslkit.data.items import item_of
 from sslkit.data.views import recipe
 from sslkit.errors import UserError
 from sslkit.options.members import signature
@@ -134,7 +135,7 @@ def test_clips_start_from_the_video_recipe_whatever_the_objective(name: str) -> 
     first, second = large.views
     assert first == second and (first.scale, first.brightness, first.hue) == ((0.2, 0.766), 0.6, 0.15)
     assert (first.jitter, first.grayscale, first.blur, first.solarize) == (0.8, 0.2, 0.5, 0.0)
-    assert build(name).recipe == recipe.for_clips(objectives.find(name).views).at(SIZE)
+    assert build(name).recipe == recipe.for_item(objectives.find(name).views, item_of(16)).at(SIZE)
     assert sslkit.method(name, image_size=32).recipe.views == objectives.find(name).views.at(32).views
 
 

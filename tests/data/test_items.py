@@ -12,6 +12,8 @@ def test_shapes_follow_from_the_axes() -> None:
     assert item_of(None) is IMAGE and IMAGE.shape(3, 16) == (3, 16, 16)
     clip = item_of(4, clips=2)
     assert clip.shape(3, 16) == (3, 4, 16, 16) and clip.about == "clips of 4 frames" and clip.rows == "videos"
+    assert clip.batch_shape(5, 3, 16) == (5, 2, 3, 4, 16, 16) and IMAGE.batch_shape(5, 3, 16) == (5, 3, 16, 16)
+    assert clip.frames == 4 and IMAGE.frames is None
     assert Item((2, 5), "volume").shape(1, 8) == (1, 2, 5, 8, 8)
 
 

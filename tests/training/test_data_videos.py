@@ -18,9 +18,9 @@ from sslkit.data.video.clips import open_videos
 from sslkit.errors import UserError
 from sslkit.training import run as runs
 from sslkit.training.build import build_method
-from sslkit.training.config import Config
+from sslkit.training.config import Config, parse_settings
 from sslkit.training.data import open_data
-from sslkit.training.pictures import clip_sheet
+from sslkit.training.estimate import announce_cost
 
 pytest.importorskip("av")
 from moving_films import write_folder, write_pieces
@@ -91,6 +91,25 @@ def test_a_run_leaves_an_entry_of_clips(config, films, capsys) -> None:
     assert list(Path(config["cache"]).glob("prior-*.npy"))
 
 
+def test_the_time_of_a_run_on_clips_is_said_on_a_cpu(config, monkeypatch, caplog) -> None:
+    settings = Config.from_mapping({**config, "device": "cpu"})
+    data = open_data(settings)
+    monkeypatch.setattr("sslkit.training.estimate.FEW", 0)
+    monkeypatch.setattr("sslkit.training.estimate.LONG", 0)
+    with caplog.at_level("INFO", "sslkit.say"):
+        announce_cost(settings, data, build_method(settings, data))
+    said = "\n".join(record.getMessage() for record in caplog.records)
+    assert "an epoch" in said and "image_size=" not in said, "no smaller size or network was tried for clips"
+
+
+def test_videos_of_a_program_keep_their_own_clips(films) -> None:
+    videos = open_videos(films, frames=5, stride=1, image_size=32, cache=None)
+    settings, own = parse_settings({"method": "byol", "data": videos, "batch_size": 8, "cache": None}, {})
+    data = open_data(settings, own)
+    assert data.train.item.frames == 5 and data.train.options.stride == 1 and data.image_size == 32
+    assert data.train.image_size == 37 and data.query.images.image_size == 32, "a little larger than the views"
+
+
 def test_the_entry_gives_the_features_of_its_card(config, films) -> None:
     entry = sslkit.pretrain({**config, "method": "simclr", "epochs": 1, "eval": {"k": 3, "tsne": 0}})
     frozen = sslkit.zoo.load(entry.folder)
@@ -137,13 +156,13 @@ def test_without_class_folders_nothing_is_judged(config, films, tmp_path) -> Non
         shutil.copy(path, root / f"{path.parent.name}-{path.name}")
     data = open_data(Config.from_mapping({**config, "data": {**config["data"], "source": f"video:{root}"}}))
     assert data.bank is None and data.query is None and len(data.train) == 24
-    assert data.clean.options.sampling == "center" and data.clean.image_size == 16
+    assert data.fixed.options.sampling == "center" and data.fixed.image_size == 16
     assert data.train.options.sampling == "random" and data.train.image_size == 18
 
 
 def test_what_is_judged_are_centre_clips_of_the_held_out_split(config) -> None:
     data = open_data(Config.from_mapping(config))
-    assert data.held_out and data.unit == "videos" and data.clips == 2
+    assert data.held_out and data.unit == "videos" and data.train.item.of_row == 2
     for part, count in ((data.bank, 24), (data.query, 12)):
         clips = part.images.__getitems__(part.rows.tolist())["images"]
         assert clips.shape == (count, 1, 3, 4, 16, 16)
@@ -196,17 +215,6 @@ def test_the_name_of_a_run_leaves_out_what_says_that_it_is_videos() -> None:
     for source in ("video:a/films", "video:films"):
         config = Config.from_mapping({"method": "byol", "data": source})
         assert runs.base_name(config, "slow_r18") == "byol-films-slow_r18-e6-s0"
-
-
-def test_the_picture_of_clips_has_a_row_for_each_view_and_a_column_for_each_frame() -> None:
-    clips = torch.zeros(2, 2, 3, 12, 8, 8, dtype=torch.uint8)
-    clips[0, 1, 0, 0] = 255  # red: the first frame of the second clip
-    views = [torch.full((2, 3, 12, 6, 6), 0.5) for _ in range(3)] + [torch.zeros(2, 3, 12, 2, 2)]
-    views[1][0, :, 11] = 1.0
-    pixels = np.asarray(clip_sheet(clips, views))
-    assert pixels.shape == (2 * 3 * 8, 9 * 8, 3)
-    assert (pixels[8 + 4, 4] == (255, 0, 0)).all() and (pixels[4, 4] == 0).all()
-    assert (pixels[8 + 4, 8 * 8 + 4] == 255).all() and (pixels[4, 8 * 8 + 4] == 128).all()
 
 
 @pytest.mark.nightly

@@ -6,6 +6,7 @@ from torch import nn
 
 import sslkit
 from sslkit import objectives, regularizers
+from sslkit.data.items import IMAGE
 from sslkit.runtime.pretended import DEVICE, Work, counting, place_on_device
 from sslkit.training import dry
 from sslkit.training.config import OptimizerConfig
@@ -71,7 +72,7 @@ def test_what_is_saved_is_what_a_real_step_saves() -> None:
     with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
         built(torch.zeros(16, 3, 32, 32, dtype=torch.uint8), torch.arange(16))["loss"]
     with counting() as counter:
-        own = dry._copy(built)
+        own = dry._copy(built, IMAGE)
         images, rows = torch.empty(16, 3, 32, 32, dtype=torch.uint8, device=DEVICE), torch.arange(16).to(DEVICE)
         before = counter.live
         loss = own(images, rows)["loss"]

@@ -9,18 +9,16 @@ from photographs import write_jpegs
 from PIL import Image, ImageDraw
 
 from sslkit.composition.method import Method
+from sslkit.data.views.sheet import Sheet
 from sslkit.numerics.captions import SIZE, _font, caption
 from sslkit.training import pictures
 from sslkit.training.build import build_method
 from sslkit.training.config import Config
 from sslkit.training.data import open_data, rows_to_learn
 from sslkit.training.pictures import (
+    add_hidden,
     blank_views,
     captions_of,
-    clip_columns,
-    clip_rows,
-    image_columns,
-    in_proportion,
     over_classes,
 )
 
@@ -49,6 +47,14 @@ def saved(tmp_path: Path, method: str, source: str, **options: int) -> Image.Ima
     pictures.save_views(model, rows_to_learn(config, found, model, whole=True), path)
     with Image.open(path) as picture:
         return picture.convert("RGB")
+
+
+def sheet_of(method: Method, views: list[torch.Tensor]) -> Sheet:
+    """The sheet of black images with these views, and what masks leave of them."""
+    black = torch.zeros_like(views[0], dtype=torch.uint8)
+    sheet = Sheet.of_views(black, views, torch.ones(len(black)), [f"row {row}" for row in range(len(black))])
+    add_hidden(sheet, method, views)
+    return sheet
 
 
 def overlapping(texts: list[tuple[str, tuple]]) -> list[tuple[str, str]]:
@@ -139,7 +145,7 @@ def test_what_mae_sees_is_shown_and_said(name: str, visible: set, tmp_path: Path
 def test_masks_lie_on_their_view_and_the_note_tells_context_from_target(tmp_path: Path, written) -> None:
     config = Config.from_mapping({"method": "ibot", "data": "clipart"})
     views = [torch.full((8, 3, 48, 48), shade) for shade in (0.25, 0.5)]
-    _, _, first, second = image_columns(build_method(config, open_data(config)), views).views
+    _, _, first, second = sheet_of(build_method(config, open_data(config)), views).views
     assert first.unique().tolist() == pytest.approx([0.25, 0.82])
     assert second.unique().tolist() == pytest.approx([0.5, 0.82])
     saved(tmp_path, "ijepa", "clipart")
@@ -151,11 +157,11 @@ def test_visible_sets_hold_that_share_of_the_view_and_do_not_overlap() -> None:
     config = Config.from_mapping({"method": "mae+koleo", "data": "clipart"})
     method = build_method(config, open_data(config))
     view = torch.full((3, 3, 48, 48), 0.25)
-    columns = image_columns(method, [view])
-    sets = columns.views[1:]
+    sheet = sheet_of(method, [view])
+    sets = sheet.views[1:]
     assert [float((one == 0.25).float().mean()) for one in sets] == [0.25, 0.25]
     assert not ((sets[0] == 0.25) & (sets[1] == 0.25)).any()
-    assert columns.names == ["as read", "view 1\n48 px", "visible 1", "visible 2"]
+    assert sheet.columns == ["as read", "view 1\n48 px", "visible 1", "visible 2"]
 
 
 def test_a_video_has_a_caption_for_each_view_and_frame(tmp_path: Path, written) -> None:
@@ -167,21 +173,6 @@ def test_a_video_has_a_caption_for_each_view_and_frame(tmp_path: Path, written) 
     said = [text for text, _ in written]
     assert [said.count(name) for name in ("as read", "frame 1", "frame 4", "view 1", "view 2")] == [1, 1, 1, 3, 3]
     assert overlapping(written) == []
-
-
-def test_frames_and_small_views_that_are_left_out_are_said() -> None:
-    clips, views = torch.zeros(1, 1, 3, 32, 8, 8), [torch.zeros(1, 3, 32, 8, 8)] * 2 + [torch.zeros(1, 3, 32, 4, 4)] * 3
-    columns = clip_columns(clips, views)
-    assert len(columns.names) == 9 and columns.names[-1] == "frame 32\n8 px"
-    assert columns.notes[1:] == ["8 of 32 frames are shown, evenly spaced.", "3 smaller views are not shown."]
-    assert clip_rows(["a.mp4"], views) == ["a.mp4\nview 1", "a.mp4\nview 2"]
-
-
-@pytest.mark.parametrize(("aspect", "size"), [(2.0, (8, 16)), (0.5, (16, 8)), (1.0, (16, 16)), (100.0, (1, 16))])
-def test_squares_get_their_proportions_back(aspect: float, size: tuple[int, int]) -> None:
-    found = in_proportion(torch.full((1, 3, 16, 16), 7, dtype=torch.uint8), torch.tensor([aspect]))
-    dark = (found[0, 0] == 7).nonzero()
-    assert found.shape == (1, 3, 16, 16) and tuple((dark.amax(0) - dark.amin(0) + 1).tolist()) == size
 
 
 def test_a_path_that_is_no_text_and_one_without_spaces_are_wrapped(written) -> None:

@@ -66,11 +66,14 @@ def open_images(source: Source, *, options: ImageOptions, channels_last: bool | 
     none, is decided by the training images, shared by the other splits, and told by a warning.
     Raises UserError for an unknown source, a source without a readable image, or an option out of range.
     """
-    if isinstance(source, Images):
-        return _reopen(source, options)
-    if channels_last is not None:
+    if channels_last is not None and not isinstance(source, Images):
         source = as_source(source, channels_last=channels_last)
-    return _open_split(_find(source), options)
+    return open_source(source, options)
+
+
+def open_source(source: Source, options: ImageOptions) -> Images:
+    """Like `open_images`, with an options object."""
+    return _reopen(source, options) if isinstance(source, Images) else _open_split(_find(source), options)
 
 
 def splits(source: Source, cache: str | Path | None = "runs/cache") -> tuple[str, ...]:
@@ -144,7 +147,7 @@ def _open_split(source: _Source, options: ImageOptions) -> Images:
 
 
 def _reopen(images: Images, options: ImageOptions) -> Images:
-    changes = {key: value for key, value in vars(options).items() if value != getattr(ImageOptions, key)}
+    changes = {key: value for key, value in vars(options).items() if value != getattr(type(options), key)}
     current = replace(images.options, image_size=images.image_size, channels=images.channels)
     wanted = replace(current, **{**changes, "split": options.split})
     if wanted == current:

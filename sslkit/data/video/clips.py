@@ -20,6 +20,7 @@ from sslkit.data.video import clip_sampling
 from sslkit.data.video.index import VideoIndex, index_videos
 from sslkit.data.video.options import DEFAULT_SIZE, VideoOptions
 from sslkit.data.video.reader import UnreadableVideo, VideoFacts, VideoReader, open_reader
+from sslkit.data.video.sheet import ClipSheet
 from sslkit.errors import UserError
 from sslkit.terminal import say
 
@@ -35,6 +36,8 @@ class Videos(Images):
     kept: (N,) int64, the place of each row in the list of files. facts of a row: `facts(row)`.
     manifest: sha256 (hex) of paths, sizes and frame counts, to compare copies of a data set.
     """
+
+    sheet = ClipSheet
 
     def __init__(
         self, root: Path, index: VideoIndex, reader: VideoReader, identity: Identity, options: VideoOptions
@@ -56,6 +59,14 @@ class Videos(Images):
     @property
     def clips(self) -> int:
         return self.options.per_video
+
+    @property
+    def view_size(self) -> int:
+        return self.image_size
+
+    @property
+    def in_card(self) -> dict[str, int]:
+        return {"frames": self.frames, "stride": self.options.stride}
 
     @property
     def manifest(self) -> str:
@@ -110,6 +121,18 @@ class Videos(Images):
     def with_sampling(self, sampling: str, *, clips: int | None = None) -> "Videos":
         """The same videos with other clips, without listing or surveying again. Options as in `open_videos`."""
         return self._with(replace(self.options, sampling=sampling, clips=clips))
+
+    def clean(self, size: int) -> "Videos":
+        return self.with_sampling("center").at(image_size=size, channels=3, fit="crop")
+
+    def fixed(self, size: int) -> "Videos":
+        return self.clean(size)
+
+    def describe(self) -> list[str]:
+        return [
+            f"clips     {self.clips} of each video in a step, {self.frames} frames, stride {self.options.stride}, "
+            f"decoded by {self.reader.name}"
+        ]
 
     def at(self, *, image_size: int, channels: int, fit: str, interpolation: str = "bilinear") -> "Videos":
         size = {"image_size": image_size, "channels": channels, "fit": fit, "interpolation": interpolation}

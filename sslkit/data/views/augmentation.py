@@ -77,7 +77,7 @@ def augment(
         )
     _check(images, size, aspect, generator)
     sources = images.unbind(1) if of_clips else [images]
-    views = clip_views(recipe, len(sources)) if of_clips else recipe.each()
+    views = views_of_row(recipe, len(sources))
     with full_precision(images):
         drawn = draw_views(views, sources[0], generator, aspect, rank, world_size)
         shown = [sources[number % len(sources)] for number in range(len(views))]
@@ -86,11 +86,11 @@ def augment(
     return Views(made, torch.stack([torch.cat([draw.box / sides, draw.flip[:, None]], 1) for draw in drawn]))
 
 
-def clip_views(recipe: ViewRecipe, clips: int) -> tuple[View, ...]:
-    """The views that `augment` makes for `clips` clips a video: full-size ones first, then the local crops."""
+def views_of_row(recipe: ViewRecipe, items: int) -> tuple[View, ...]:
+    """The views that `augment` makes of so many items a row: full-size ones first, then the local crops."""
     whole = recipe.views
-    repeats = -(-clips // len(whole))
-    return (whole * repeats)[: max(clips, len(whole))] + recipe.each()[len(whole) :]
+    repeats = -(-items // len(whole))
+    return (whole * repeats)[: max(items, len(whole))] + recipe.each()[len(whole) :]
 
 
 @contextmanager

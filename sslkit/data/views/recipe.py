@@ -7,6 +7,7 @@ Caron et al. 2020, arXiv 2006.09882.
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
+from sslkit.data.items import Item
 from sslkit.data.resizing import SMALL
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
@@ -175,12 +176,14 @@ VIDEO = ViewRecipe((_VIDEO, _VIDEO))
 WEAK = View(scale=(0.2, 1.0), jitter=0.0, grayscale=0.0, blur=0.0)  # only crop and flip
 
 
-def for_clips(recipe: ViewRecipe) -> ViewRecipe:
-    """An objective's recipe on clips: as many full-size views, those with colour changes as in VIDEO, no local crops.
+def for_item(recipe: ViewRecipe, item: Item) -> ViewRecipe:
+    """An objective's recipe; on clips as many full-size views, those with colour changes as in VIDEO, no local crops.
 
     Views without colour changes are kept (ReSSL's weak one). Local crops, if enabled by `n_local`, keep their scale and
     size.
     """
+    if not item.axes:
+        return recipe
     views = tuple(_VIDEO if view.jitter else view for view in recipe.views)
     local = recipe.local and replace(_VIDEO, scale=recipe.local.scale, size=recipe.local.size)
     return ViewRecipe(views, local)

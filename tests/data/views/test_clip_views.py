@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sslkit.data.views import color
-from sslkit.data.views.augmentation import augment, clip_views, view_generator
+from sslkit.data.views.augmentation import augment, view_generator, views_of_row
 from sslkit.data.views.draw import draw_views
 from sslkit.data.views.recipe import BYOL, SIMCLR, View, ViewRecipe
 from sslkit.errors import UserError
@@ -92,7 +92,7 @@ def test_shapes_and_range(clips: Tensor) -> None:
 @pytest.mark.parametrize(("per_video", "expected"), [(1, "ab"), (2, "ab"), (3, "aba"), (4, "abab"), (5, "ababa")])
 def test_full_size_views_are_repeated_until_each_clip_has_one(per_video: int, expected: str) -> None:
     a, b, local = View(flip=0.1), View(flip=0.2), View(flip=0.3, size=16)
-    views = clip_views(ViewRecipe((a, b), local, 2), per_video)
+    views = views_of_row(ViewRecipe((a, b), local, 2), per_video)
     assert views == (*({"a": a, "b": b}[name] for name in expected), local, local)
 
 

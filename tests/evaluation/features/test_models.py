@@ -318,11 +318,11 @@ def test_a_network_of_clips_is_known_by_its_frames(tmp_path: Path) -> None:
     card = {"backbone": own, "normalize": {"mean": [0.3] * 3, "std": [0.4] * 3}}
     entry = zoo.save(tmp_path / "zoo" / "clips", body.export(), card)
     found, untrained = load_model(entry), load_model(f"random:{entry.folder}")
-    assert (found.frames, found.width, untrained.frames) == (4, 128, 4) and found.digest != untrained.digest
+    assert (found.item.frames, found.width, untrained.item.frames) == (4, 128, 4) and found.digest != untrained.digest
     x = torch.rand(2, 3, 4, 16, 16)
     torch.testing.assert_close(found.net(x), entry.backbone()(x))
-    assert load_model(body).frames == 4 and load_model("random:narrow_slow", image_size=16).frames == 16
-    assert load_model("random:narrow_resnet", image_size=16).frames is None
+    assert load_model(body).item.frames == 4 and load_model("random:narrow_slow", image_size=16).item.frames == 16
+    assert load_model("random:narrow_resnet", image_size=16).item.frames is None
     with pytest.raises(UserError, match=r"clips uses clips of 4 frames, not images: use recipes/action_eval.py"):
         found.clean(sslkit.open_images("digits"))
 
