@@ -124,8 +124,11 @@ class ViewRecipe:
         full = {name: value for name, value in options.items() if name in _OPTIONS}
         shared = {name: value for name, value in full.items() if name != "scale"}
         local_options = {name: options[f"local_{name}"] for name in ("size", "scale") if f"local_{name}" in options}
-        local = self.local and replace(self.local, **shared, **local_options)
         views = tuple(replace(view, **full) for view in self.views)
+        try:
+            local = self.local and replace(self.local, **shared, **local_options)
+        except UserError as error:
+            raise UserError(f"local crops: {error}") from error
         return ViewRecipe(views, local, options.get("n_local", self.n_local))
 
     def options(self) -> dict[str, None]:
