@@ -171,9 +171,9 @@ def test_what_a_view_is_wrongly_given_is_one_line(name: str) -> None:
 
 def test_what_local_crops_are_wrongly_given_names_them() -> None:
     for options in ({"local_size": 0}, {"local_scale": 2}):
-        with pytest.raises(UserError, match="^local crops: view option (size|scale)=[02]: give "):
+        with pytest.raises(UserError, match=r"^local crops: view option (size|scale)=[02]: give "):
             objectives.find("dino").views.replace(**options)
-    with pytest.raises(UserError, match="^view option flip=2: give a number from 0 to 1"):
+    with pytest.raises(UserError, match=r"^view option flip=2: give a number from 0 to 1"):
         objectives.find("dino").views.replace(flip=2)
 
 
