@@ -9,7 +9,7 @@ from sslkit.data.video.options import VideoOptions
 from sslkit.errors import UserError
 from sslkit.options.settings import setting
 
-_OF_CLIPS = ("frames", "stride", "clips", "decoder")
+_OF_CLIPS = ("frames", "stride", "clips")
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,6 @@ class DataConfig(FileOptions):
         None, "videos only: distance in frames between two frames of a clip; null: 2", least=1, most=4096
     )
     clips: int | None = setting(None, "videos only: clips of each video in a step; null: 2", least=1, most=4096)
-    decoder: str | None = setting(
-        None, "videos only: pyav or torchcodec; null: the first that is installed", choices=("pyav", "torchcodec")
-    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", join_paths(self.source))
@@ -58,6 +55,6 @@ class DataConfig(FileOptions):
         kind = ImageOptions if self.folder == str(self.source) else VideoOptions
         return kind(**of_files, **of_run, **self._of_clips(), cache=cache)
 
-    def _of_clips(self) -> dict[str, int | str]:
+    def _of_clips(self) -> dict[str, int]:
         """The options of clips that are given."""
         return {name: value for name in _OF_CLIPS if (value := getattr(self, name)) is not None}

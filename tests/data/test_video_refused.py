@@ -10,7 +10,7 @@ from sslkit.data.video.reader import UnreadableVideo, VideoReader, open_reader
 
 @pytest.fixture
 def reader() -> VideoReader:
-    return open_reader("pyav")
+    return open_reader()
 
 
 def film(path: Path, **options: str) -> Path:

@@ -191,7 +191,6 @@ def test_the_default_network_and_size(config, size, name) -> None:
         ({"method": "ressl", "data.clips": 4}, "ressl compares 2 clips of a video, not 4: set data.clips=2"),
         ({"data.frames": 0}, "data.frames must be a whole number, at least 1"),
         ({"data.channels": 1}, "videos are read as RGB"),
-        ({"data.decoder": "x"}, "decoder"),
         (
             {"batch_size": 32},
             "has 24 videos, fewer than one batch \\(batch_size=32\\): batch_size=24 takes",

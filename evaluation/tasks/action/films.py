@@ -74,16 +74,13 @@ class SurveyedVideos:
         return frames, where.reshape(np.shape(numbers))
 
 
-def survey(
-    films: Films, *, decoder: str = "auto", cache: str | Path | None = None, on_error: str = "skip"
-) -> SurveyedVideos:
+def survey(films: Films, *, cache: str | Path | None = None, on_error: str = "skip") -> SurveyedVideos:
     """Index every video, or read the index from the folder `cache`.
 
-    decoder: see `sslkit.data.video.reader.open_reader`. on_error: for undecodable videos: "skip" leaves them out, with
-    the reason in `films.left_out`, "raise" raises.
-    Raises UserError for a missing decoder, for such videos with on_error="raise", and if no video is left.
+    on_error: for undecodable videos: "skip" leaves them out, with the reason in `films.left_out`, "raise" raises.
+    Raises UserError without PyAV, for such videos with on_error="raise", and if no video is left.
     """
-    reader = open_reader(decoder)
+    reader = open_reader()
     index = index_videos(films.root, films.paths, reader, None if cache is None else Path(cache))
     row_of = {path: row for row, path in enumerate(dict.fromkeys(films.paths))}  # lists may contain a video twice
     places = np.array([row_of[path] for path in films.paths])

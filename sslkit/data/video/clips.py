@@ -199,7 +199,6 @@ def open_videos(
     fit: str = "squash",
     interpolation: str = "bilinear",
     on_error: str = "skip",
-    decoder: str = "auto",
     cache: str | Path | None = "runs/cache",
 ) -> Videos:
     """Open one split of a set of videos as clips.
@@ -214,13 +213,12 @@ def open_videos(
     interpolation: "bilinear" or "bicubic", both antialiased.
     on_error: undecodable videos are left out, counted and named ("skip"), or raise UserError ("raise"); so do clips
         that touch a damaged place of a video, if the decoder detects it (see `pyav_reader`).
-    decoder: "pyav", "torchcodec"; "auto" is the first that is installed.
     cache: folder for the index of the videos, made at the first opening; None rebuilds it each time.
-    Raises UserError for a source without videos, none that can be read, no decoder, or an option out of range.
+    Raises UserError for a source without videos, none that can be read, no PyAV, or an option out of range.
     """
     options = VideoOptions(
         split=split, frames=frames, stride=stride, clips=clips, image_size=image_size, sampling=sampling, fit=fit,
-        interpolation=interpolation, on_error=on_error, decoder=decoder, cache=cache,
+        interpolation=interpolation, on_error=on_error, cache=cache,
     )  # fmt: skip
     return open_folder_of_videos(source, options)
 
@@ -252,7 +250,7 @@ def open_video_files(root: Path, paths: Sequence[str], identity: Identity, optio
     """
     if twice := [path for path, many in Counter(paths).items() if many > 1]:
         raise UserError(f"{identity.name}: {len(twice)} videos are listed more than once, the first is {twice[0]}")
-    reader = open_reader(options.decoder)
+    reader = open_reader()
     index = index_videos(root, paths, reader, None if options.cache is None else Path(options.cache))
     rows = [index.row(position) for position in range(len(index))]
     intact = np.array([position for position, row in enumerate(rows) if row.facts is not None], dtype=np.int64)

@@ -72,7 +72,7 @@ def cut_films(films: Sequence[str | Path], out: str | Path, *, options: Options)
     out = Path(out)
     if out.exists():
         raise UserError(f"{out} is there already: delete it, or name another out")
-    reader = open_reader("pyav")
+    reader = open_reader()
     surveyed = _survey_films([Path(film) for film in films], reader, options.frames, options.side, options.most)
     partial = out.with_name(f".{out.name}.{of_this_process()}.new")
     try:

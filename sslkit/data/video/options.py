@@ -19,7 +19,6 @@ class VideoOptions(ImageOptions):
     stride: int = 2
     clips: int | None = None
     sampling: str = "random"
-    decoder: str = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()

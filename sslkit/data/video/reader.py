@@ -1,19 +1,14 @@
-"""Read frames of a video file by number: the protocol, and the choice of decoder.
+"""Read frames of a video file by number: the protocol.
 
 A frame's number is its place in the file's display order, from 0. Timestamps are not used: on files of variable frame
 rate decoders disagree on the frame at a given time.
 """
 
-import importlib
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
-from sslkit.errors import UserError
-from sslkit.options.members import nearest
-
-DECODERS = ("auto", "pyav", "torchcodec")
 EXTENSIONS = (
     *("mp4", "avi", "mkv", "webm", "mov", "m4v", "mpg", "mpeg", "wmv", "flv", "3gp", "ogv", "mts", "m2ts", "divx"),
 )
@@ -65,29 +60,11 @@ class VideoReader(Protocol):
         ...
 
 
-def open_reader(decoder: str = "auto") -> VideoReader:
-    """The reader of this name; "auto" is PyAV, or torchcodec if PyAV is not installed and torchcodec loads.
+def open_reader() -> VideoReader:
+    """The reader of PyAV, whose wheels include FFmpeg. Raises UserError where PyAV is not installed."""
+    from sslkit.data.video.pyav_reader import PyAVReader
 
-    Raises UserError for an unknown name, or a decoder that is not available.
-    """
-    if decoder not in DECODERS:
-        raise UserError(f"decoder={decoder} is not known: {nearest(decoder, DECODERS)}")
-    if decoder != "auto":
-        return _load(decoder)
-    try:
-        return _load("pyav")
-    except UserError as missing:
-        try:
-            return _load("torchcodec")
-        except UserError:
-            raise missing from None
-
-
-def _load(decoder: str) -> VideoReader:
-    module, name = {"pyav": ("pyav_reader", "PyAVReader"), "torchcodec": ("torchcodec_reader", "TorchcodecReader")}[
-        decoder
-    ]
-    return getattr(importlib.import_module(f"sslkit.data.video.{module}"), name)()
+    return PyAVReader()
 
 
 def check_numbers(numbers: np.ndarray, facts: VideoFacts) -> None:

@@ -278,7 +278,6 @@ def test_a_list_of_files_with_labels_of_its_own(mixed: Path) -> None:
         ({"clips": True}, r"data\.clips=True must be a whole number from 1"),
         ({"sampling": "centre"}, r"data\.sampling=centre is not an option.*center"),
         ({"sampling": "center", "clips": 2}, r"data\.clips=2.*one clip"),
-        ({"decoder": "ffmpeg"}, "decoder=ffmpeg is not known"),
         ({"on_error": "ignore"}, "on_error must be skip or raise, got 'ignore'"),
     ],
 )

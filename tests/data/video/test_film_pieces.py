@@ -20,7 +20,7 @@ def test_pieces_have_all_frames_in_order_and_tests_come_from_the_end(tmp_path: P
         "long": (6, 2, 3),
         "short": (2, 1, 0),
     }
-    reader = open_reader("pyav")
+    reader = open_reader()
     for name, pieces in (("long", 8), ("short", 3)):
         paths = sorted((tmp_path / "out").rglob(f"{name}/*.mp4"), key=lambda path: path.name)
         assert [path.name for path in paths] == [f"{number:02d}.mp4" for number in range(pieces)]
@@ -41,7 +41,7 @@ def test_recoloured_pieces_differ_in_colour_and_not_in_shape(tmp_path: Path) -> 
     photo = load_sample_image("flower.jpg")[:320, :320]
     film = tmp_path / "flower.mp4"
     encode(film, [photo] * 12)
-    reader, shown = open_reader("pyav"), {}
+    reader, shown = open_reader(), {}
     for recolor in (False, True):
         out = tmp_path / str(recolor)
         cut_films([film], out, frames=4, side=64, recolor=recolor, progress=False)

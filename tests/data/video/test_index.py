@@ -23,7 +23,7 @@ class Counting:
     """A reader that remembers which files it surveyed."""
 
     def __init__(self, name: str = "counting 1") -> None:
-        self.reader: VideoReader = open_reader("pyav")
+        self.reader: VideoReader = open_reader()
         self.name, self.surveyed = name, []
 
     def survey(self, path: str) -> VideoFacts:
@@ -56,7 +56,7 @@ def same(one: VideoIndex, other: VideoIndex) -> bool:
 def test_it_says_what_the_reader_finds(root: Path) -> None:
     found, _ = index(root, None)
     for place, name in enumerate(NAMES[:3]):
-        row, facts = found.row(place), open_reader("pyav").survey(str(root / name))
+        row, facts = found.row(place), open_reader().survey(str(root / name))
         assert repr(row.facts) == repr(facts) and found.paths[place] == name
         assert np.array_equal(row.facts.key_pts, facts.key_pts)
         assert np.array_equal(row.facts.key_numbers, facts.key_numbers)

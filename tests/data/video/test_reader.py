@@ -34,7 +34,7 @@ N = 75
 
 @pytest.fixture
 def reader() -> VideoReader:
-    return open_reader("pyav")
+    return open_reader()
 
 
 @pytest.fixture(scope="module")
@@ -240,20 +240,10 @@ def test_numbers_that_cannot_be(films: Path, reader: VideoReader, numbers: list[
 
 
 def test_without_pyav_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("av", "torchcodec"):
-        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "av", None)
     monkeypatch.delitem(sys.modules, "sslkit.data.video.pyav_reader", raising=False)
-    monkeypatch.delitem(sys.modules, "sslkit.data.video.torchcodec_reader", raising=False)
-    for decoder in ("pyav", "auto"):
-        with pytest.raises(UserError, match=r"PyAV, which is not there.*pip install -e \"\.\[video\]\""):
-            open_reader(decoder)
-    with pytest.raises(UserError, match="torchcodec"):
-        open_reader("torchcodec")
-
-
-def test_an_unknown_decoder() -> None:
-    with pytest.raises(UserError, match=r"decoder=pyva is not known.*pyav"):
-        open_reader("pyva")
+    with pytest.raises(UserError, match=r"PyAV, which is not there.*pip install -e \"\.\[video\]\""):
+        open_reader()
 
 
 def test_the_name_says_the_versions(reader: VideoReader) -> None:
