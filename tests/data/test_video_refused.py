@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from films import cut, write_film, write_sound
 
-from sslkit.data.video.reader import UnreadableVideo, VideoReader, open_reader
+from sslkit.data.video.opening import open_reader
+from sslkit.data.video.reader import UnreadableVideo, VideoReader
 
 
 @pytest.fixture

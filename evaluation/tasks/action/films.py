@@ -13,7 +13,8 @@ from sslkit.data.file_contents import FileContents
 from sslkit.data.path_list import PathList
 from sslkit.data.pixel_digest import digest_of_pixels
 from sslkit.data.video.index import VideoIndex, index_videos
-from sslkit.data.video.reader import UnreadableVideo, VideoFacts, VideoReader, open_reader
+from sslkit.data.video.opening import open_reader
+from sslkit.data.video.reader import UnreadableVideo, VideoFacts, VideoReader
 from sslkit.errors import UserError
 
 RATES = 1.1  # ratio of frame rates that are told apart: 23.976, 24 and 25 count as one

@@ -18,8 +18,9 @@ from sslkit.data.sources.file_sources import is_files, list_files, name_of_files
 from sslkit.data.sources.walk import VIDEOS
 from sslkit.data.video import clip_sampling
 from sslkit.data.video.index import VideoIndex, index_videos
+from sslkit.data.video.opening import open_reader
 from sslkit.data.video.options import DEFAULT_SIZE, VideoOptions
-from sslkit.data.video.reader import UnreadableVideo, VideoFacts, VideoReader, open_reader
+from sslkit.data.video.reader import UnreadableVideo, VideoFacts, VideoReader
 from sslkit.data.video.sheet import ClipSheet
 from sslkit.errors import UserError
 from sslkit.terminal import say

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from sslkit.data.video.reader import UnreadableVideo, VideoFacts, VideoReader, open_reader
+from sslkit.data.video.opening import open_reader
+from sslkit.data.video.reader import UnreadableVideo, VideoFacts, VideoReader
 from sslkit.errors import UserError
 from sslkit.files.writing import of_this_process, write_whole
 from sslkit.options.calls import by_keywords

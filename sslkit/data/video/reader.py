@@ -60,13 +60,6 @@ class VideoReader(Protocol):
         ...
 
 
-def open_reader() -> VideoReader:
-    """The reader of PyAV, whose wheels include FFmpeg. Raises UserError where PyAV is not installed."""
-    from sslkit.data.video.pyav_reader import PyAVReader
-
-    return PyAVReader()
-
-
 def check_numbers(numbers: np.ndarray, facts: VideoFacts) -> None:
     """Raises ValueError unless the numbers rise and are within the video."""
     if not len(numbers) or numbers[0] < 0 or numbers[-1] >= facts.frames or (np.diff(numbers) <= 0).any():

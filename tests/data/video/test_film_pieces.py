@@ -9,8 +9,9 @@ from films import encode, numbers_in, write_film, write_sound
 from sklearn.datasets import load_sample_image
 
 from sslkit.data.video.film_pieces import SAMPLES, cut_films, recolor_pictures, sample_films
+from sslkit.data.video.opening import open_reader
 from sslkit.data.video.pyav_reader import PyAVReader
-from sslkit.data.video.reader import UnreadableVideo, open_reader
+from sslkit.data.video.reader import UnreadableVideo
 from sslkit.errors import UserError
 
 

@@ -13,7 +13,8 @@ from odd_disks import read_only
 
 from sslkit.data.video import index as video_index
 from sslkit.data.video.index import VideoIndex, index_videos
-from sslkit.data.video.reader import VideoFacts, VideoReader, open_reader
+from sslkit.data.video.opening import open_reader
+from sslkit.data.video.reader import VideoFacts, VideoReader
 from sslkit.errors import UserError
 
 NAMES = ["a.avi", "b.mp4", "below/c.avi", "text.mp4"]

@@ -10,7 +10,8 @@ import pytest
 import torch
 from films import HEIGHT, WIDTH, av, cut, numbers_in, write_film
 
-from sslkit.data.video.reader import UnreadableVideo, VideoReader, check_numbers, open_reader
+from sslkit.data.video.opening import open_reader
+from sslkit.data.video.reader import UnreadableVideo, VideoReader, check_numbers
 from sslkit.errors import UserError
 
 SIZE = (24, 120)
