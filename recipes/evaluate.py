@@ -6,11 +6,12 @@ python recipes/evaluate.py checkpoint=efficientnet_lite0 data=path/to/images pro
 python recipes/evaluate.py zoo=runs/zoo data=pets root=data
 """
 
+import sys
 from dataclasses import dataclass, fields
 from typing import Any
 
 from evaluation.judging.command_line import Output, Subjects, settings_of
-from sslkit.cli.command import run_plain
+from sslkit.cli.command import one_line_errors, run_plain
 
 from evaluation import protocols
 from sslkit.options.settings import setting
@@ -20,8 +21,8 @@ from sslkit.options.settings import setting
 class Wanted:
     protocols: str | list[str] | None = setting(
         None,
-        f"of {', '.join(protocols.names())}; null, to begin with: linear, knn, crowding; recipes/list.py protocols "
-        "says what each is",
+        f"of {', '.join(protocols.names())}, or package.module:Options of your own; null, to begin with: linear, knn, "
+        "crowding; recipes/list.py protocols says what each is",
     )
     pictures: bool = setting(True, "bars with intervals, a map and the confusions of each data set")
 
@@ -37,4 +38,6 @@ def main(config: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    run_plain(main, SETTINGS, __doc__, {name: protocols.find(name).Options for name in protocols.names()})
+    with one_line_errors():
+        options = protocols.options_by_key(sys.argv[1:])
+    run_plain(main, SETTINGS, __doc__, options)

@@ -51,9 +51,8 @@ def _options(tasks: Sequence[Task]) -> dict[str, Any]:
     changed = {}
     for task in tasks:
         usual, chosen = vars(family.find(task.name).Options()), vars(task.options)
-        changed |= {
-            f"{task.name}.{name}": chosen[name] for name in chosen if _plain(chosen[name]) != _plain(usual[name])
-        }
+        different = (name for name in chosen if _plain(chosen[name]) != _plain(usual[name]))
+        changed |= {f"{family.key(task.name)}.{name}": chosen[name] for name in different}
     return changed
 
 

@@ -59,7 +59,8 @@ def evaluate(
     model: see `evaluation.load_model`.
     data: one source or a list, see `evaluation.open_split`; None: the embedded suite, clothes and clip art for
         accuracy, letters of kept-back scripts for few-shot.
-    protocols: names, default linear, knn and crowding, in the suite few_shot too.
+    protocols: names, or `package.module:Options` of your own; default linear, knn and crowding, in the suite few_shot
+        too.
     options: of protocols, {"few_shot": {"k_shot": 5}, ...}. say: called with a line when something is done.
     pictures: also draw evaluation.png, and a map and the confusions of each data set whose images are classified.
     Raises UserError for unknown names, options and data before anything is extracted.
@@ -129,9 +130,10 @@ def make_tasks(
 ) -> list[Task]:
     """The protocols on their sources in the order in which they are run, with checked options. Raises UserError."""
     plan = list_pairs(data, protocols)
-    for name in options or ():
+    keys = {name: family.key(name) for _, name in plan}
+    for name in (options or {}).keys() - keys.values():
         family.find(name)
-    chosen = {name: _options(name, (options or {}).get(name, {})) for _, name in plan}
+    chosen = {name: _options(name, (options or {}).get(keys[name], {})) for name in keys}
     return [Task(name, source, chosen[name]) for source, name in plan]
 
 
@@ -229,4 +231,4 @@ def results_folder(model: LoadedModel, out: str | Path) -> Path:
 
 def _options(name: str, options: Mapping[str, Any]) -> Any:
     options_type = family.find(name).Options
-    return options_type(**members.check_options(options_type, options, f"protocol {name}"))
+    return options_type(**members.check_options(options_type, options, f"protocol {family.key(name)}"))

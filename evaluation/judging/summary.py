@@ -80,7 +80,7 @@ def evaluate_by_protocol(
     """Call `evaluate_models` with one protocol. words: its options and the other arguments, as on a command line."""
     declared = members.options(family.find(protocol).Options)
     options = {name: words.pop(name) for name in declared if name in words}
-    return evaluate_models(checkpoint, zoo, data, [protocol], options={protocol: options}, **words)
+    return evaluate_models(checkpoint, zoo, data, [protocol], options={family.key(protocol): options}, **words)
 
 
 def _evaluate_each(
@@ -129,7 +129,7 @@ def _names_apart(done: Sequence[Judged]) -> list[str]:
 
 
 def _of_protocol(member: Judged, name: str) -> Judged:
-    return replace(member, results=[result for result in member.results if result.protocol == name])
+    return replace(member, results=[result for result in member.results if result.protocol == family.key(name)])
 
 
 def _print_following(
@@ -149,8 +149,8 @@ def list_rows(results: list[Result]) -> list[Result]:
     """
     rows = []
     for result in results:
-        is_known = result.protocol in family.names()  # a file of results may come from another version
-        beside = family.find(result.protocol).beside(result) if is_known else ()
+        protocol = family.find_known(result.protocol)
+        beside = protocol.beside(result) if protocol else ()
         others = (replace(result, metric=name, others={}, **asdict(result.others[name])) for name in beside)
         rows += [result, *others]
     several = len({result.model for result in results}) > 1

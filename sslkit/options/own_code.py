@@ -5,8 +5,10 @@ A card that names such a function is loaded only if the caller passes that name 
 
 import importlib
 import re
+import sys
 import traceback
 from collections.abc import Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sslkit.errors import UserError
@@ -43,6 +45,12 @@ def find(name: str, form: str, where: str) -> Any:
         return getattr(importlib.import_module(module), attribute)
     except (Exception, SystemExit) as error:  # the module runs user code
         raise UserError(f"{where}cannot import {name!r} (written {form}): {_reason(error)}") from error
+
+
+def module(name: str, form: str) -> ModuleType:
+    """The module of the object `package.module:name`. Raises UserError as `find` does."""
+    find(name, form, "")
+    return sys.modules[name.partition(":")[0]]
 
 
 def network(name: str, where: str) -> "nn.Module":

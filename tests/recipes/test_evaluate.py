@@ -2,17 +2,23 @@
 
 import importlib
 import json
+import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from own_protocol import OWN
 
 from evaluation import protocols
 from sslkit import backbones, zoo
 from sslkit.data.sources.named import open_images
 from sslkit.options import members
 from sslkit.options.settings import iter_settings
+
+RECIPES = Path(__file__).parents[2] / "recipes"
 
 
 @pytest.fixture
@@ -147,3 +153,42 @@ def test_code_of_ones_own_is_trusted_by_a_word(recipe: str, place: Path, typed) 
 def test_an_image_of_a_few_pixels_is_refused(recipe: str, typed, tmp_path: Path) -> None:
     done = typed(recipe, "image_size=1", cwd=tmp_path)
     assert done.returncode == 2 and "image_size must be" in done.stderr and "at least 8" in done.stderr, done.stderr
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A protocol of one's own, by its name."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "counted.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(protocols, "_given", {})
+    yield "mine.counted:Options"
+    for name in ("mine", "mine.counted"):
+        sys.modules.pop(name, None)
+
+
+def test_a_protocol_from_outside_has_options_yaml_and_results(mine: str, place: Path, typed) -> None:
+    said = ("evaluate", "checkpoint=zoo/a", f"data={place}/digits, 200=few.npz", f"protocols=[{mine},knn]")
+    done = typed(*said, "counted.times=3", "--cfg=job", cwd=place)
+    assert done.returncode == 0 and "counted:\n  times: 3\n  kind: rows\n  minus: null" in done.stdout, done.stderr
+    done = typed(*said, "counted.times=3", "counted.kind=classes", "pictures=false", cwd=place)
+    assert done.returncode == 0 and "counted.times=3 counted.kind=classes" in " ".join(
+        done.stdout.replace("\\", "").split()
+    )
+    lines = [json.loads(line) for line in (place / "zoo/a/results.jsonl").read_text().splitlines()]
+    assert [(line["protocol"], line["value"]) for line in lines if line["protocol"] == "counted"] == [("counted", 30.0)]
+    for words, message in (
+        (("counted.times=10",), "protocol counted option times must be a whole number, .*at most 9"),
+        (("counted.time=1",), "there is no setting 'counted.time' in counted: did you mean 'times'"),
+        (("counted.kind=row",), "kind must be rows or classes, got 'row': did you mean 'rows'"),
+        (("protocols=mine.no:Options",), "error: cannot import 'mine.no:Options' .written package.module:Options."),
+    ):
+        done = typed(*said, *words, cwd=place)
+        assert done.returncode == 2 and re.search(message, done.stderr) and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_protocol_from_outside_has_help(mine: str, tmp_path: Path) -> None:
+    command = [sys.executable, RECIPES / "evaluate.py", f"protocols={mine}", "--help=counted"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 0 and "counted.times=2 how often each is counted" in said, done.stderr

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from own_protocol import OWN
 
 from evaluation.judging.command_line import Subjects, settings_of
 from sslkit.cli.help import plain_help
@@ -18,6 +19,7 @@ from evaluation.judging import run
 from evaluation.judging.summary import list_rows
 from evaluation.protocols.base import Protocol, Subject, Task, Terminal, defaults_of_all
 from evaluation.results.result import Result
+from evaluation.results.statistics import Estimate
 from evaluation.results.tables import table
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
@@ -32,45 +34,6 @@ LISTED = sorted(
     for path in folder.iterdir()
     if not path.name.startswith(("_", ".")) and path.stem != "base" and (path.suffix == ".py" or path.is_dir())
 )
-OWN = '''"""How many training images there are."""
-
-from dataclasses import dataclass
-
-from evaluation.protocols.base import Subject, among
-from evaluation.results.result import Result
-from evaluation.results.statistics import Estimate
-from sslkit.errors import UserError
-from sslkit.options.settings import setting
-from sslkit.runtime.context import Runtime
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    times: int = setting(2, "how often each is counted", least=1, most=9)
-    kind: str = setting("rows", "what is counted: rows or classes", choices=("rows", "classes"))
-    minus: float | None = setting(None, "taken from the count; null: nothing", least=0)
-
-
-def open(subject: Subject, options: Options) -> Subject:
-    """Check the number. Raises UserError."""
-    if options.times == 9:
-        raise UserError("nine times is once too often")
-    return subject
-
-
-def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
-    """Count the training images."""
-    others = {"rows": Estimate(float(len(opened.train(runtime)))), "hidden": Estimate(0.0)}
-    train = opened.train(runtime)
-    count = len(train) if options.kind == "rows" else len(train.classes)
-    value = Estimate(float(options.times * count - (options.minus or 0)))
-    about = {"protocol": "counted", "recipe": "a count", "metric": "counted", "data": opened.train(runtime).data}
-    return [Result.from_estimate(value, **about, model=opened.model.name, others=others)]
-
-
-def beside(result: Result) -> tuple[str, ...]:
-    return among(result, "rows", "missing")
-'''
 
 
 def test_the_folders_are_the_list_of_protocols() -> None:
@@ -198,9 +161,7 @@ def test_a_new_file_is_found_shown_and_run(counted: None, tmp_path: Path, monkey
         (None, float | None),
     ]
     assert {"device", "cache", "seed"} <= own.keys() and "how often each is counted" in function.__doc__
-    images = open_images("digits", split="train")
-    few = {"x_train": images.pixels[:40, 0], "y_train": images.labels[:40]}
-    np.savez(tmp_path / "few.npz", **few, x_test=images.pixels[40:60, 0], y_test=images.labels[40:60])
+    few_digits(tmp_path)
     model = load_model("random:narrow_resnet", image_size=8, in_chans=1)
     how = {"out": tmp_path / "out", "cache": None, "progress": False}
     said: list[str] = []
@@ -217,6 +178,79 @@ def test_a_new_file_is_found_shown_and_run(counted: None, tmp_path: Path, monkey
     for given, message in (({"times": 10}, "at most 9"), ({"time": 1}, "did you mean 'times'"), ({"times": 9}, "nine")):
         with pytest.raises(UserError, match=message):
             evaluation.evaluate(model, tmp_path / "few.npz", "counted", options={"counted": given}, **how)
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The same file in a package of one's own, and its name."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "__init__.py").write_text("")
+    (tmp_path / "mine" / "counted.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(protocols, "_given", {})
+    yield "mine.counted:Options"
+    for name in ("mine", "mine.counted"):
+        sys.modules.pop(name, None)
+
+
+def few_digits(folder: Path) -> Path:
+    images = open_images("digits", split="train")
+    few = {"x_train": images.pixels[:40, 0], "y_train": images.labels[:40]}
+    np.savez(folder / "few.npz", **few, x_test=images.pixels[40:60, 0], y_test=images.labels[40:60])
+    return folder / "few.npz"
+
+
+def test_a_protocol_from_outside_is_run_by_its_name(outside: str, tmp_path: Path) -> None:
+    data, model = few_digits(tmp_path), load_model("random:narrow_resnet", image_size=8, in_chans=1)
+    how = {"out": tmp_path / "out", "cache": None, "progress": False}
+    options = {"counted": {"times": 3, "kind": "classes", "minus": 1}}
+    found, known = evaluation.evaluate(model, data, [outside, "knn"], options=options, **how)
+    assert (found.protocol, found.value, known.protocol) == ("counted", 29, "knn")
+    assert [(row.metric, row.value) for row in list_rows([found])] == [("counted", 29), ("rows", 40)]
+    function = protocols.function(outside)
+    own = inspect.signature(function).parameters
+    assert (own["times"].default, own["kind"].annotation, function.__name__) == (2, str, "counted")
+    assert "how often each is counted" in function.__doc__ and {"device", "cache", "seed"} <= own.keys()
+    [again] = function(model, data, times=3, cache=None, progress=False)
+    assert again.value == 120
+    for given, message in (
+        ({"times": 10}, "protocol counted option times must be a whole number, .*at most 9"),
+        ({"kind": "row"}, "kind must be rows or classes, got 'row': did you mean 'rows'"),
+        ({"time": 1}, "protocol counted has no option 'time': did you mean 'times'"),
+        ({"times": 9}, "nine times is once too often"),
+    ):
+        with pytest.raises(UserError, match=message) as caught:
+            evaluation.evaluate(model, data, outside, options={"counted": given}, **how)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_result_never_makes_code_run_that_was_not_named(outside: str) -> None:
+    for name in ("counted", outside):
+        result = Result(name, "", "counted", 1.0, others={"rows": Estimate(40.0)})
+        assert list_rows([result]) == [result]
+    assert "mine.counted" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("mine.none:Options", None, r"cannot import 'mine.none:Options' \(written package.module:Options\)"),
+        ("mine.counted:Own", OWN, r"cannot import 'mine.counted:Own'.*has no attribute 'Own'"),
+        ("mine.counted:open", OWN, "is no protocol: mine.counted has no dataclass open"),
+        ("mine.counted:Options", OWN[: OWN.index("def run")], "is no protocol: mine.counted has no run, beside"),
+        ("mine.counted:Options", "1 / 0", r"ZeroDivisionError: division by zero \(.*counted.py, line 1\)"),
+        ("mine.knn:Options", OWN, "there is another protocol 'knn': give the module another name"),
+    ],
+)
+def test_what_is_no_protocol_is_one_line(
+    name: str, content: str | None, message: str, outside: str, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / "mine" / f"{protocols.key(name)}.py").write_text(content)
+    sys.modules.pop("mine.knn", None)
+    with pytest.raises(UserError, match=message) as caught:
+        evaluation.evaluate("random:narrow_resnet", "digits", name, image_size=8)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_lacks_a_name_is_no_protocol(counted: None, tmp_path: Path) -> None:
