@@ -15,7 +15,7 @@ from sslkit.data.pixel_digest import KEY
 from sslkit.runtime.jobs import cores
 
 SIDE = 32  # pixels: the smallest copy of an image that is looked at only for its digest and for damage
-READ = 64  # images at a time
+READ = 64  # images at a time: a few megabytes
 
 
 def digest_pixels(split: Split) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from evaluation.datasets.base import Split
 from sslkit.runtime.distributed import rank
 from sslkit.terminal import say
 
-SHOWN = 5
+SHOWN = 5  # names of unreadable images in a line: enough to see where they lie
 
 
 def readable(split: Split) -> Split:

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 MAPS = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
 FEWEST = 4  # images of a map
-THUMBNAILS = 400  # most images that are drawn as themselves
+THUMBNAILS = 400  # most images that are drawn as themselves: more would be too small on a page to be told apart
 SIDE = 64  # pixels of a thumbnail
-SPARE = 1.6  # cells of the thumbnails' grid per image
-NAMED = 20  # most classes with a colour and a line in the legend
+SPARE = 1.6  # cells of the thumbnails' grid per image: with fewer, images are pushed far from their points
+NAMED = 20  # most classes with a colour and a line in the legend: more colours are not told apart
 LETTERS = 28  # of a class in the legend
 
 

@@ -15,7 +15,7 @@ from sslkit.errors import UserError, first_line
 from sslkit.files.reading import regular
 from sslkit.files.writing import write_whole
 
-FORMAT = 1
+FORMAT = 1  # of the file: raised when an older one would be misread
 KINDS = (".npz", ".parquet")
 SAME = ("digest", "data", "image_size", "resize", "interpolation", "precision")  # of two embeddings that do not differ
 PARQUET_ROWS = 2**14  # of a row group, which is held in memory

@@ -25,11 +25,13 @@ from sslkit.numerics.neighbours import unit_rows
 from sslkit.numerics.ties import pair_cosines, search_error
 from sslkit.terminal.say import counted
 
-THRESHOLD = 0.85  # cosine of efficientnet_lite0 at 224 pixels; other networks need another
+# cosine of efficientnet_lite0 at 224 pixels (recipes/benchmarks/near_duplicates); other networks need another
+THRESHOLD = 0.85
 MOST = 1_000_000  # pairs: a longer list helps nobody
-CANDIDATES = 32  # neighbours of each image that an approximate search compares
+# neighbours of each image that an approximate search compares: a round number; groups of more lose pairs
+CANDIDATES = 32
 EQUAL = 1 - 1e-12  # the cosine of equal rows is 1 up to rounding
-BLOCK = 2**11  # rows of a block of cosines
+BLOCK = 2**11  # rows of a block of cosines: one block against another is 16 MB of float32
 SHOWN = 24  # pairs of the contact sheet
 COLUMNS = 3  # of it
 SIDE = 192  # pixels of an image in it

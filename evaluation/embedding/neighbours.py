@@ -15,9 +15,9 @@ from sslkit.numerics.ties import pair_cosines, settle
 
 SEARCHES = ("exact", "hnsw", "ivf")
 QUERIES = 2**12  # rows searched at a time
-SAMPLE = 256  # rows whose exact neighbours measure the recall of an approximate search
+SAMPLE = 256  # rows whose exact neighbours measure the recall of an approximate search, within some 3 points
 LINKS, BUILD_DEPTH, SEARCH_DEPTH = 32, 80, 128  # of the HNSW graph: Malkov & Yashunin 2018's M, efConstruction, ef
-PROBES = 32  # IVF cells that a query visits
+PROBES = 32  # IVF cells that a query visits: a round number; more find more and take longer, and the recall is printed
 CELL = 39  # rows per IVF cell, the fewest from which faiss fits its centre without a warning
 CSV_ROWS = 1000  # images of the table for people
 

@@ -37,7 +37,8 @@ from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
 from sslkit.terminal.say import counted, words
 
-CROWDED = 0.01  # share of all pairs above the threshold from which it does not tell copies from other images
+# share of all pairs above the threshold from which it does not tell copies from other images: a round number
+CROWDED = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)

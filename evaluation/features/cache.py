@@ -14,7 +14,7 @@ import numpy as np
 from sslkit.files.blocks import Blocks, create_npy
 from sslkit.files.store import Codec, Store
 
-FORMAT = 2
+FORMAT = 2  # of a folder of features: raised when an older one would be misread, which is then made again
 INDEX, ROWS, LABELS, IDS, GROUPS = "index.json", "features.npy", "labels.npy", "ids.npy", "groups.npy"
 DIGESTS, KEPT = "pixel_digests.npy", "kept"
 WHAT = "the features"

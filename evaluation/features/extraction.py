@@ -44,7 +44,7 @@ from sslkit.terminal.say import printable
 
 LOADED = ("image_size", "in_chans", "trust")  # shared options, by what they are for
 CROPPED = ("resize", "interpolation")
-CACHED_PIXELS = 24 * 224**2
+CACHED_PIXELS = 24 * 224**2  # pixels of a batch on a CPU: 24 images of 224, whose maps stay in the processor's cache
 _WORK = "the extraction of features"  # in messages
 
 

@@ -14,7 +14,8 @@ from sslkit.runtime.distributed import world_size
 from sslkit.zoo.exporting import is_export
 
 M = TypeVar("M")
-KEPT = 4 * 2**30  # bytes of weights of open networks
+# bytes of weights of open networks, a round number: more are read again, from the disk, when they are used
+KEPT = 4 * 2**30
 
 
 @dataclass(frozen=True)

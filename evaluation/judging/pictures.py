@@ -16,8 +16,8 @@ from sslkit.numerics.figures import NoMap
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
 
-ENOUGH = 8  # images of a class, for a map
-MOST = 100  # classes, for a matrix that can be read
+ENOUGH = 8  # images of a class, for a map: a round number; fewer show no groups
+MOST = 100  # classes, for a matrix that can be read on a page
 
 
 def draw(results: Sequence[Result], subjects: Iterable[Subject], runtime: Runtime) -> list[Path]:

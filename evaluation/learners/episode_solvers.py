@@ -12,6 +12,8 @@ from torch import Tensor
 from sslkit.numerics.ties import search_error
 
 CLASSIFIERS = ("logistic", "ridge", "nearest_centroid")
+# Of the residual in float64, far below what moves a label; the end of an episode that does not converge, which is
+# told; most steps need no look.
 TOLERANCE, MAX_STEPS, CHECK_EVERY = 1e-8, 5000, 5
 CHUNK = 2_000_000  # numbers gathered at a time: chunks that fit in the cache are twice as fast as large ones
 

@@ -19,7 +19,7 @@ HEAD_STRENGTHS = tuple(10.0**power for power in range(-5, 3))  # of the cross-en
 # Half the time of the tolerance of `linear`'s search, and probabilities within 0.01 of it in the mean, summed over the
 # classes: a head says what an image looks like, it is no measured accuracy.
 FIT = {"tol": 5e-3, "max_iter": 200, "promise": 1e-5}
-ROUNDS = 25  # of k-means
+ROUNDS = 25  # of k-means: a round number; later ones move few rows, and the clusters need not be the best
 ON_CPU = Runtime(device="cpu")
 
 

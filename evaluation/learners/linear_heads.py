@@ -22,10 +22,11 @@ from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime
 
 SCALES = {"standardize": "standardized", "l2": "l2-normalised", "none": "as they are"}
+# as DINOv2's linear evaluation (Oquab et al. 2023, arXiv 2304.07193)
 LEARNING_RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1)
-MOMENTUM = 0.9
-BLOCK = 4096  # rows read at a time
-CONSTANT = 1e-6  # a feature is constant if its deviation is below this share of its mean
+MOMENTUM = 0.9  # of SGD, as there
+BLOCK = 4096  # rows read at a time: 32 MB of 2,048 features
+CONSTANT = 1e-6  # a feature is constant if its deviation is below this share of its mean: the rounding of float32 sums
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,9 @@ from sslkit.runtime.context import PRECISIONS, Runtime
 
 SELECT = ("held_out", "test")
 NOTHING_CHOSEN = "one setting, nothing chosen"
-MOST_RATES = 12  # learning rates of a grid that is extended
-SHARE = 0.2  # of train, held out to choose by where the data set has no validation images of its own
+MOST_RATES = 12  # learning rates of a grid that is extended: it ends a search that diverges nowhere
+SHARE = 0.2  # of train, held out to choose by where the data set has no validation images: a fifth, as usual
+# of the PED paper: Li et al. 2023, see `Options`
 _PED_RATES, _PED_DECAYS = (1e-1, 1e-2, 1e-3, 1e-4), (0.0, 1e-6, 1e-5, 1e-4, 1e-3)
 # The public code divides the decay by the rate, so that a step shrinks the weights by the same factor at any rate.
 GRIDS: dict[str, list[dict[str, Any]]] = {

@@ -21,7 +21,7 @@ from sslkit.runtime.context import Runtime
 METRICS = ("knn",)  # of a ranking by default: nothing was significantly better, see recipes/benchmarks
 OF_LABELS = ("logme",)  # likewise for several labels an image, which kNN does not score
 OF_NUMBERS = ("logme(targets=regression)",)  # for one number an image
-ROWS, COLUMNS, CLASSES = 12, 6, 3  # of the sample on which options are tested
+ROWS, COLUMNS, CLASSES = 12, 6, 3  # of the sample on which options are tested: small, so that it takes no time
 
 
 def check_metrics(metrics: Any, *, bootstrap: int = 0, runtime: Runtime = ON_CPU) -> list[Spec]:

@@ -50,9 +50,9 @@ AGREEMENT = {
     "transrate": 0.39,
 }
 SPREAD = 0.51  # the best accuracy less the mean, after fine-tuning over that of kNN; the mean over eleven tasks
-DRAWS = 2000  # at least, of images, metrics and fine-tuning
+DRAWS = 2000  # at least, of images, metrics and fine-tuning: a probability of 0.5 has a standard error of 0.011
 ROUNDS = 32  # of the noise of a draw over the models; more cost seconds for hundreds of models
-SURE = 0.9  # probability of a shortlist
+SURE = 0.9  # probability of a shortlist: a convention; ten of eleven measurements held it (recipes/benchmarks/ranking)
 CHANCES = (
     "P(best), the probability to be the best: how often the model comes first in simulated fine-tunings, whose order "
     "correlates with the ranking as measured for its metrics, and whose accuracies are "

@@ -28,7 +28,7 @@ NO_REFERENCE = (
     "no reference statistics: PED takes those of the task's own images; reference= takes a data set or a file"
 )
 NOT_KEPT = "the entry's folder cannot be written: its source head was fitted, and is fitted anew in the next ranking"
-COMPARED = 3  # models, below which scores are not compared with the truth
+COMPARED = 3  # models, below which scores are not compared with the truth: two are in order or not
 NO_CLASSES = "several labels an image, or fractions, and no classes: not defined for"
 
 

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BEST = "probability to be the best"  # title of the first panel
-COLUMNS = 4  # panels side by side
+COLUMNS = 4  # panels side by side, which are then as wide as their labels need
 WIDTH, ROW, LINE = 2.5, 0.25, 0.13  # inches of a panel, of a model in it, of a further line of its name
 NAMES, NOTE = 3.0, 0.16  # inches of the models' names, of a further line of the notes
+# points from a dot to its number: beside it, above, below, then further
 PLACES = ((5, 0), (5, 5), (5, -5), (0, 7), (0, -7), (-5, 5), (-5, 0), (-5, -5), (10, 8), (10, -8), (-10, 8), (-10, -8))
 
 

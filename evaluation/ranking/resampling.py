@@ -16,7 +16,7 @@ from evaluation.transferability.base import Sample, Score
 from sslkit.data.held_out import first_and_member
 from sslkit.errors import UserError
 
-ROUNDING = 1e-9  # of a score
+ROUNDING = 1e-9  # of a score, relative: smaller differences are the order of sums in float64
 LARGEST = 400  # images of a half-sample; beyond, the spread is scaled to the full number
 
 

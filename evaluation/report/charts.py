@@ -11,7 +11,7 @@ import numpy as np
 
 from evaluation.ranking.ranking import Ranking
 
-WIDTH, HEIGHT = 300, 180
+WIDTH, HEIGHT = 300, 180  # pixels: a few charts beside each other on a page
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 10, 30  # margins
 ACROSS = (2.0, 98.0)  # per cent of the width, of charts as wide as the page
 DOTS = 24  # most points of a line that have a dot each

@@ -6,7 +6,7 @@ from typing import Any
 
 from evaluation.report.cells import MISSING, Cell, Column, Table, dig, is_number, of_number, provenance
 
-MOST_COLUMNS = 16
+MOST_COLUMNS = 16  # of a table that a page can show
 INTERVAL = {"value", "interval"}  # keys of a number with its interval
 RANKING_STUDY = {"metrics": Mapping, "claims": list, "truth": Mapping}  # its parts that have tables of their own
 TAU, REGRET = "weighted tau (Vigna)", "regret@1"

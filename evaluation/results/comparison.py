@@ -15,8 +15,8 @@ from evaluation.results.statistics import ROUNDING, bootstrap_mean, generator, h
 from sslkit.errors import UserError
 from sslkit.terminal.say import counted
 
-LEVEL = 0.05
-FEW = 5  # pairs, below which there is no interval
+LEVEL = 0.05  # of a test: the convention
+FEW = 5  # pairs, below which there is no interval: the t of four differences is wider than any of interest
 FLIPS = 19_999  # draws of the randomisation test: its smallest p is 1 / 20,000
 
 

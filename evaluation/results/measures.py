@@ -12,7 +12,7 @@ from sslkit.numerics.ties import rounding, top_class
 # Positive, and negative, images of a class for an interval of average precision. In 205 and 219 simulated data sets
 # with so many, of two to six classes, intervals held 93 % (map) and 92 % (map11) of the values on unlimited images.
 FEWEST = 20
-SHUFFLED = 20  # random orders whose mean is the average precision of chance
+SHUFFLED = 20  # random orders whose mean is the average precision of chance: a round number
 
 
 def measure(scores: np.ndarray, y: np.ndarray, metric: str) -> tuple[Estimate, dict[str, Estimate], np.ndarray | None]:

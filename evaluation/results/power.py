@@ -6,7 +6,7 @@ from evaluation.results.class_means import variance_over_classes
 from evaluation.results.statistics import t_quantile
 from sslkit.numerics.wilson import Z95
 
-Z80 = 0.8416212335729143
+Z80 = 0.8416212335729143  # quantile of the normal distribution: a power of 80 %, the convention
 
 
 def detectable_share(discordant: float, n: int) -> float | None:

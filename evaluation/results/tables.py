@@ -15,7 +15,8 @@ from sslkit.terminal.tables import align, markdown
 STYLES = ("text", "markdown")
 COLUMNS = ("model", "data", "protocol", "metric", "value", "n", "interval", "recipe", "flags")
 ALIGNED_RIGHT = ("value", "n")
-SYMMETRIC = 0.02  # ends that differ by less than this share of the half width are written as one ±
+# ends that differ by less than this share of the half width are written as one ±: two digits would not show it
+SYMMETRIC = 0.02
 DROPPED = ("left_out", "dropped", "classes_of_one_image")  # details that count left-out items
 HIGHER, LOWER = ("distance", "rank", "ratio", "silhouette"), ("squared distance",)  # units, and which is better
 UP, DOWN = "↑", "↓"

@@ -21,7 +21,7 @@ from sslkit.errors import UserError
 from sslkit.files.writing import write_whole
 from sslkit.numerics.figures import NEIGHBOURS, largest, purity, reduce, tsne
 
-PER_CLASS, CLASSES = 60, 10  # images and classes in a map
+PER_CLASS, CLASSES = 60, 10  # images and classes in a map: more points hide each other
 EVERY, SAME = "all networks", "same class"
 View = tuple[np.ndarray, np.ndarray]  # features (N, D), labels (N,)
 

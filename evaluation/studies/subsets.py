@@ -25,7 +25,7 @@ from evaluation.tuning.classifier import Setting
 from sslkit.numerics.logistic import fit_logistic
 from sslkit.zoo.heads import LABELS
 
-PENALTY = 1.0  # of the head: c of `fit_logistic`, the same for every task
+PENALTY = 1.0  # of the head: c of `fit_logistic`, the same for every task, scikit-learn's default
 CLASSES = "fewer classes (control)"
 SCORES = {"LEEP": "leep", "NCE": "nce", "H-score": "h_score"}
 

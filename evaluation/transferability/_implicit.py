@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-BATCH = 256
-TAIL = 32  # a smaller last batch is merged into the one before
-CHECK_EVERY = 100
+BATCH = 256  # rows a step, as published
+TAIL = 32  # a smaller last batch is merged into the one before: a step of few rows is mostly noise
+CHECK_EVERY = 100  # steps between two looks at whether the loss is finite: each waits for the device
 RATE, DECAY, HORIZON = 5e-3, 1e-2, 10_000  # AdamW; the rate falls linearly to 0 at HORIZON, as published
 
 

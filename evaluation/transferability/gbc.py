@@ -14,7 +14,7 @@ OPTIONS = {
     "logdet": ("paper", "official"),
     "floor_unit": ("absolute", "relative"),
 }
-NOTHING = 1e-12  # overlaps too small to rank models by
+NOTHING = 1e-12  # overlaps too small to rank models by: a round number, far above the rounding of float64
 
 
 def bhattacharyya_spherical(means: Tensor, variances: Tensor, times: int) -> Tensor:

@@ -11,7 +11,7 @@ from evaluation.transferability.base import Sample, Score
 from sslkit.data.held_out import draw_folds
 from sslkit.errors import UserError
 
-FLOOR = 1e-12  # of a probability
+FLOOR = 1e-12  # of a probability, whose logarithm would else be infinite
 PER_CLASS = 64  # images in the average of the empirical kernel
 WIDTHS = (1024, 2048)  # of the random head
 INITS = ("ridge", "svm")

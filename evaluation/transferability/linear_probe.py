@@ -17,7 +17,7 @@ from sslkit.data.held_out import draw_folds
 from sslkit.errors import UserError
 
 PENALTIES = tuple(10.0**k for k in range(-8, 2))  # of the largest eigenvalue of the total scatter
-COARSEST = 1e-3  # tolerance for equal scores, where a class has score 1
+COARSEST = 1e-3  # tolerance for equal scores, where a class has score 1: a round number
 
 
 def chosen_penalty(scatter: Scatter) -> float:

@@ -16,9 +16,9 @@ from evaluation.transferability._scatter import Scatter, unit_of
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 
-ROUNDS = 11  # of the fixed point, at most
-TOLERANCE = 1e-3  # of tau, relative, at which it stops
-SMALLEST = 1e-300
+ROUNDS = 11  # of the fixed point, at most, as in the authors' code
+TOLERANCE = 1e-3  # of tau, relative, at which it stops, as in the authors' code
+SMALLEST = 1e-300  # near the least of float64: a ratio of 0 would have no logarithm
 EPSILON = 1e-5  # keeps both precisions finite if the residual or the weights are 0; of the weights at unit 1
 UNITS = ("relative", "absolute")
 NOTICED = 0.01  # share of EPSILON in the squared weights, above which it shows in the score

@@ -17,7 +17,7 @@ from sslkit.errors import UserError
 from sslkit.numerics.ties import average_ranks
 
 MOST_STEPS = {"code": 6, "paper": 5}
-BOTH = (0.3, 0.6)
+BOTH = (0.3, 0.6)  # of lam="both"; the paper takes the better radius of each data set, which needs the truth
 CONSTANT = 1e-3  # times the median std: reference columns below it are ignored, in the place of the authors' least std
 
 

@@ -11,7 +11,7 @@ from evaluation.transferability._scatter import add_upper_gram, mirror_upper
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
 
-SATURATED = 0.9999
+SATURATED = 0.9999  # of a mean probability: what is left of 1 is too small to rank by, a round number
 
 
 @dataclass(frozen=True, eq=False)

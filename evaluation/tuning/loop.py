@@ -26,7 +26,9 @@ from sslkit.runtime.loop import Hook, Loop, Misfit
 from sslkit.runtime.processes import fabric_on
 from sslkit.runtime.progress import ProgressBar
 
-CHECK = 20  # steps between two checks of the loss; each check waits for the device
+# steps between two checks of the loss; each check waits for the device, and a loss that is not finite costs so many
+# steps
+CHECK = 20
 LINES = 10  # most lines of one training in a log: detectors train for days
 
 

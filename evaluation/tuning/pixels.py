@@ -14,8 +14,8 @@ from sslkit.errors import UserError
 from sslkit.files.blocks import Parts
 
 READ = 256  # images read at a time
-CPU_BYTES = 2**31  # maximum size of one set of images in memory, per process
-GPU_SHARE = 0.25  # of the free memory
+CPU_BYTES = 2**31  # maximum size of one set of images in memory, per process: a round number that a laptop has
+GPU_SHARE = 0.25  # of the free memory: the rest is the network's and its activations'
 
 
 class Pool(Dataset):

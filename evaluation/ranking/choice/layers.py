@@ -28,7 +28,7 @@ from sslkit.files.writing import write_text
 from sslkit.runtime.context import Runtime
 from sslkit.terminal.tables import align
 
-SPLITS = 10  # random divisions of the images into halves
+SPLITS = 10  # random divisions of the images into halves: a round number
 FILE = "-layers.json"  # end of the name of the layers' file, beside that of the ranking
 OWN = "own"  # the features that the network pools itself
 

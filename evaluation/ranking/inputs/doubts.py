@@ -5,8 +5,8 @@ from torch import Tensor
 
 from evaluation.transferability.base import BLOCK, Sample
 
-FEW = 16  # rows, or columns, that are checked first for repetitions
-STEPS = 4  # in units of eps: columns whose values differ by no more are constant up to rounding
+FEW = 16  # rows, or columns, that are checked first for repetitions: nearly all sound features differ within them
+STEPS = 4  # in units of eps: columns whose values differ by no more are constant up to the rounding of a few operations
 
 
 def doubts(sample: Sample) -> tuple[str, ...]:

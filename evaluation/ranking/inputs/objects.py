@@ -21,11 +21,12 @@ from sslkit.errors import UserError
 
 PREFIX = "boxes:"  # before the name of a detection set, where a task is asked for
 BACKGROUND = "background"
-SIDE = 96  # pixels of a crop
-CONTEXT = 1.2  # side of a crop, as a multiple of the longer side of its box
-MOST = 2000  # objects
+SIDE = 96  # pixels of a crop: a guess, more than small objects have and little memory for MOST of them
+# side of a crop, as a multiple of the longer side of its box: a tenth of surroundings at each end, a guess
+CONTEXT = 1.2
+MOST = 2000  # objects, a round number: enough to rank models in seconds
 NEAR, FAR = (0.1, 0.4), (0.0, 0.1)  # IoU with the objects of a box that misses one, and of one elsewhere
-TRIES = 20  # positions tried for such a box
+TRIES = 20  # positions tried for such a box: in an image full of objects there may be none
 
 
 def open_objects(source: str | Boxes, split: str = "train", reading: Reading = AS_USUAL, *, seed: int = 0) -> Split:

@@ -16,7 +16,7 @@ from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-CHECKED = 65536  # rows checked at a time
+CHECKED = 65536  # rows checked at a time: with 2,048 features a gigabyte in float64
 ON_CPU = Runtime(device="cpu")
 
 

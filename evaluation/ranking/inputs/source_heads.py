@@ -32,7 +32,8 @@ NONE, OWN = "none", "classifier"
 SOURCES = (PROTOTYPES, LABELS, CLUSTERS, NONE)
 ANYWHERE = Runtime()
 CLUSTER_COUNT = 100  # the same for all data sets, so that LEEP compares models of several
-IMAGES, PER_CLASS = 10_000, 20  # images to fit a head on, at most; but so many of each class
+# images to fit a head on, at most, a round number that takes seconds; but so many of each class
+IMAGES, PER_CLASS = 10_000, 20
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,9 +20,12 @@ from sslkit.data.images import Identity, ImageOptions
 from sslkit.errors import UserError
 
 PREFIX = "masks:"  # before the name of a segmentation set, where a task is asked for
-GRID = 8  # cells along each side of an image
-REACH = 2.5  # side of a window, as a multiple of the cell in its middle (`crop` adds a fifth)
-EACH, MOST = 8, 4000  # cells drawn of an image, and of all
+GRID = 8  # cells along each side of an image: a round number
+# side of a window, as a multiple of the cell in its middle (`crop` adds a fifth): a guess, some surroundings and one
+# object
+REACH = 2.5
+# cells drawn of an image, and of all: many images rather than many cells of one; enough to rank in seconds
+EACH, MOST = 8, 4000
 
 
 def open_windows(source: str | LabelMaps, split: str = "train", reading: Reading = AS_USUAL, *, seed: int = 0) -> Split:

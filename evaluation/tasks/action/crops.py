@@ -7,6 +7,7 @@ the longer side. For other image sizes they scale in proportion.
 
 from dataclasses import dataclass
 
+# pixels: the crop and the shorter sides of frames (Feichtenhofer et al. 2019, SlowFast)
 PUBLISHED, SHORT, LONG = 224, 256, 320
 
 

@@ -18,7 +18,7 @@ from sslkit.data.sources.named import collate
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.device import autocast
 
-PASS = 15  # views per forward pass: two passes for the 30 views of a video
+PASS = 15  # views per forward pass: two passes for the 30 views of a video, in half of the memory
 
 
 @dataclass(frozen=True)

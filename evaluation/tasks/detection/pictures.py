@@ -12,7 +12,7 @@ from sslkit.numerics.figures import SMALL, class_styles, save_figure, write_titl
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SURE = 0.5  # score from which a detection is drawn
+SURE = 0.5  # score from which a detection is drawn: a convention
 SIDE = 2.4  # inches of an image
 ROWS_ACROSS = 2  # images side by side, each with its ground truth and its predictions
 

@@ -22,7 +22,7 @@ from sslkit.runtime.context import Runtime
 if TYPE_CHECKING:  # importing it takes more than a second
     from torchvision.models.detection import FasterRCNN
 
-INSIDE = 0.5  # smallest mask probability of a pixel of the object
+INSIDE = 0.5  # smallest mask probability of a pixel of the object, as torchvision's and Detectron2's
 Prediction = dict[str, Tensor]
 
 

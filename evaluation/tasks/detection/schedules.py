@@ -13,7 +13,7 @@ from sslkit.errors import UserError, format_value
 from sslkit.options.members import nearest
 
 NAMES = ("full", "full_2x", "short", "smoke")
-PUBLISHED_BATCH = 16
+PUBLISHED_BATCH = 16  # images a step, for which the published rates are
 
 
 @dataclass(frozen=True)

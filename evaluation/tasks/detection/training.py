@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # importing it takes more than a second
     from torchvision.models.detection import FasterRCNN
 
 UNDECAYED = ("pos_embed", "cls_token", "reg_token")
-PERIOD = 20  # steps of which the mean loss is kept
+PERIOD = 20  # steps of which the mean loss is kept, as Detectron2 prints it
 VIT_LR, VIT_DECAY = 1e-4 * PUBLISHED_BATCH / 64, 0.1  # ViTDet's (arXiv 2203.16527), which has batches of 64
 
 

@@ -19,7 +19,7 @@ from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
 from sslkit.terminal.say import printable
 
-BATCH = 16  # images whose maps are computed at a time
+BATCH = 16  # images whose maps are computed at a time: memory of a map, not of a vector, for each
 GRAY = (0.299, 0.587, 0.114)  # ITU-R 601, as Pillow's
 
 

@@ -16,8 +16,8 @@ from torch.utils.data import Dataset
 from evaluation.tasks.detection.datasets.boxes import Boxes, Pixels
 from sslkit.errors import UserError
 
-IGNORED = 255
-MOST_CLASSES = 254
+IGNORED = 255  # of VOC's and Cityscapes' files, the largest of uint8
+MOST_CLASSES = 254  # what uint8 holds beside IGNORED, with one to spare
 
 
 class Maps(Protocol):

@@ -30,7 +30,7 @@ from sslkit.errors import UserError
 
 VOC_COUNTS = {"train": 1464, "test": 1449}
 ADE_COUNTS = {"train": 20_210, "test": 2_000}
-ADE_CLASSES = 150
+ADE_CLASSES = 150  # of the published set
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,9 +20,9 @@ from sslkit.data.sources.named import open_images
 
 CLASSES = ("animals", "food", "signs_and_symbols", "transportation")
 COUNTS = {"train": 500, "test": 150}
-SIZE = 128  # pixels, the side of an image
-LONG_SIDE = (32, 72)  # pixels, the longer side of a drawing
-MOST = 3  # largest number of drawings in an image
+SIZE = 128  # pixels, the side of an image: small, as an embedded set is tried on a CPU
+LONG_SIDE = (32, 72)  # pixels, the longer side of a drawing: medium objects by COCO's areas
+MOST = 3  # largest number of drawings in an image: more would cover each other
 _WHITE = 240  # a background pixel has no channel below this
 _INK = (0.1, 0.95)  # share of its 48 x 48 pixels that a drawing covers
 _TRIES = 10  # positions tried for a drawing before it is left out

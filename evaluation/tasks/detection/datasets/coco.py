@@ -25,7 +25,7 @@ from sslkit.errors import UserError
 from sslkit.terminal.say import and_more
 
 COUNTS = {"train": 118_287, "test": 5_000}
-CATEGORIES = 80
+CATEGORIES = 80  # of the published set
 _FILES = {"train": "train2017", "test": "val2017"}
 _PLACES = ("coco", "coco2017", ".")
 _OWN_SPLITS = ("train", "val", "test")

@@ -12,8 +12,8 @@ from sslkit.errors import UserError
 from sslkit.terminal import say
 
 EDGE = 1.0  # pixels by which a box may pass its image, and an area or a mask its box: tools round in several ways
-APART = 0.5  # IoU of a box and the extent of its mask below which they are not of one object
-LOOKED_AT = 64  # images of a set whose masks have no run lengths
+APART = 0.5  # IoU of a box and the extent of its mask below which they are not of one object: half, as for a detection
+LOOKED_AT = 64  # images of a set whose masks have no run lengths: drawing a mask costs milliseconds
 FEWEST = 20  # boxes from which on it is no chance that all widths exceed the left edges
 
 Flaw = tuple[np.ndarray, str]  # (M,) bool, and what the objects have

@@ -26,7 +26,7 @@ from evaluation.tasks.detection.detectors.c4_heads import C4Heads
 from evaluation.tasks.detection.detectors.sizes import Sizes
 
 POOLED = 14  # side, in cells, of a region pooled from layer3's map; layer4 halves it
-MASK_WIDTH = 256
+MASK_WIDTH = 256  # channels, as published (He et al. 2017, Mask R-CNN)
 check = check_resnet
 
 

@@ -14,6 +14,7 @@ from evaluation.tasks.detection.detectors.body import STAGES, Fixed, check_resne
 from evaluation.tasks.detection.detectors.c4 import box_predictor, mask_predictor
 from evaluation.tasks.detection.detectors.sizes import Sizes
 
+# channels of the pyramid, of the box head and of the mask head, as published and as torchvision's
 WIDTH, HIDDEN, MASK_HIDDEN = 256, 1024, 256
 LEVELS = tuple(map(str, range(len(STAGES))))
 check = check_resnet

@@ -20,7 +20,7 @@ from evaluation.tasks.detection.detectors.fpn import LEVELS, WIDTH, on_pyramid
 from evaluation.tasks.detection.detectors.sizes import Sizes
 from sslkit.errors import UserError
 
-STRIDES = (4, 8, 16, 32)
+STRIDES = (4, 8, 16, 32)  # pixels, of a ResNet's pyramid too (Li et al. 2022, ViTDet)
 
 
 class TokenMap(nn.Module):

@@ -29,8 +29,8 @@ from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 
 PENALTIES = tuple(10.0**-power for power in range(8))  # of the squared weights, the strongest first
-PATIENCE = 2  # penalties with a higher held-out loss, after which weaker ones are left out
-HELD_OUT = 0.2  # of the training images, to choose the penalty by
+PATIENCE = 2  # penalties with a higher held-out loss, after which weaker ones are left out: one may be by chance
+HELD_OUT = 0.2  # of the training images, to choose the penalty by: a fifth, as usual
 
 
 @dataclass(frozen=True, kw_only=True)
