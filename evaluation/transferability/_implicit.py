@@ -9,7 +9,7 @@ from torch.nn.functional import one_hot
 
 BATCH = 256  # rows a step, as published
 TAIL = 32  # a smaller last batch is merged into the one before: a step of few rows is mostly noise
-CHECK_EVERY = 100  # steps between two looks at whether the loss is finite: each waits for the device
+CHECK_EVERY = 100  # steps between two scores on the held-out rows, of which the best counts
 RATE, DECAY, HORIZON = 5e-3, 1e-2, 10_000  # AdamW; the rate falls linearly to 0 at HORIZON, as published
 
 

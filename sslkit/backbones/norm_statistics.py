@@ -35,8 +35,8 @@ _OF_ORDER = (0.6, -3.0)
 # lost on all photographs. Right ones gain 0.36 to 0.51 (lite0; 0.13 to 0.27 in lite1: not said) and 1.1 to 1.35
 # on photographs (-3.3).
 _OF_PADDING = (0.33, -2.5)
-_OF_STRIDE = (0.4, -2.5)
-_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_OF_STRIDE = (0.4, -2.5)  # as the limits above, by the same networks
+_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # of ImageNet, as timm and torchvision have them
 _CAFFE = (123.68, 116.78, 103.94)  # means of red, green and blue from 0 to 255
 _Change = Callable[[nn.Conv2d, Tensor], Tensor]
 

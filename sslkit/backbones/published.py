@@ -27,10 +27,10 @@ from sslkit.backbones.weight_files import check_dense, kind, read_content
 from sslkit.errors import UserError, nearest
 from sslkit.terminal.say import and_so_on
 
-IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-PIXELS = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and deviation, as timm and torchvision have them
+PIXELS = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))  # pixels in [0, 1] as they are
 HOLDERS = ("state_dict", "model", "resnet")  # keys that may hold the state dict of a file
-SHOWN = 4
+SHOWN = 4  # tensor names in a message
 
 
 def _of_simclr_v2(name: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 from sslkit.runtime.light_imports import leave_out
 
 PROGRAMS = ("recipes", "sslkit_recipes")  # their folder, in the clone and installed
-FAILED, REFUSED = 1, 2
+FAILED, REFUSED = 1, 2  # exit codes: a run that failed, and, as of most commands, words that are refused
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 STOPPED = "stopped; the same command goes on: what was finished is kept"
 # Of <malloc.h>; bytes of a block that is kept, and the most that glibc before 2.35 takes.

@@ -19,7 +19,7 @@ from sslkit.options.meant import meanings
 from sslkit.terminal.say import printable
 
 WORDS = {"data": "source", "optimizer": "name"}  # `data=X` is short for `data.source=X`
-MOST_MEANT = 3
+MOST_MEANT = 3  # settings that a wrong name may mean: a line has room for them
 MOST_SHOWN = 60  # characters of a value that is repeated
 SHOWING = ("--cfg", "-c", "--package", "-p", "--info", "-i")  # Hydra's flags that take a value
 SWEEP = frozenset(("-m", "--multirun"))

@@ -18,10 +18,13 @@ from sslkit.runtime.device import Late, to_device_of
 from sslkit.runtime.hardware import statistics_kept
 from sslkit.terminal import say
 
-EVERY = 64  # steps between two measurements; in the first of them also at 2, 4, 8, 16, 32
-KEPT = 0.5  # of a running mean, at each measurement
-SWAMPED, CHECKED_FROM = 30.0, 16  # share above which the objective hardly counts; step from which it is checked
-TRIED = 8  # layers from the last one on, to find one that the objective trains
+# steps between two measurements: each costs two passes of one layer; in the first of them also at 2, 4, 8, 16, 32
+EVERY = 64
+# of a running mean, at each measurement: a round number; more is slower, less follows the noise of one batch
+KEPT = 0.5
+# share above which the objective hardly counts, a round number; step from which it is checked, as first steps differ
+SWAMPED, CHECKED_FROM = 30.0, 16
+TRIED = 8  # layers from the last one on, to find one that the objective trains: a round number
 HALF_SCALE = 1024.0  # of losses whose gradient passes fp16, which holds nothing below 6e-8
 UNKNOWN = float("inf")  # a logarithm before the first measurement
 

@@ -6,7 +6,7 @@ from sslkit.embeddings import wide
 from sslkit.layers import teacher
 from sslkit.numerics import schedules
 
-MOMENTUM = 0.99  # at the start; it rises to 1 as a cosine
+MOMENTUM = 0.99  # at the start; it rises to 1 as a cosine; as of teachers of short runs, not tuned for priors
 
 
 class SlowNetwork(nn.Module):

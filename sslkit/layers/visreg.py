@@ -6,7 +6,7 @@ The equations are those of lightly's loss, which follows the paper's algorithm 1
 import torch
 from torch import Tensor
 
-EPS = 1e-4  # beside the standard deviation that the shape is divided by
+EPS = 1e-4  # beside the standard deviation that the shape is divided by, as VICReg's
 
 
 def centre(z: Tensor) -> Tensor:

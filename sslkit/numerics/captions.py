@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 from sslkit.numerics.figures import INK, PAPER, QUIET
 
 SIZE, TITLE_SIZE = 13, 16  # pixels
-GAP = 8
+GAP = 8  # pixels
 ROW_WIDTH = 168  # most pixels of the captions at the left
 LEAST = 480  # pixels: width of a picture that title and note are to fit in
 

@@ -33,7 +33,8 @@ Rows = Sequence[Mapping[str, float]]
 
 ACCURACIES = {True: "accuracy on held-out images", False: "accuracy on images that were trained on too"}
 RANK, SPREAD = "effective rank (RankMe)", "spread (std)"  # titles of panels
-FLATTENED = 4.0  # range of a term, in ranges without its first tenth, above which that is left out of the picture
+# range of a term, in ranges without its first tenth, above which that is left out of the picture: a guess by eye
+FLATTENED = 4.0
 SHARES = "gradient norm / the objective's, log scale"
 WORDS = {
     RANK: "of the projections; falls to 1 in a collapse",

@@ -32,8 +32,8 @@ TITLE, PANEL, SMALL = 11, 10, 8  # points: of the picture, of a panel, of all ot
 PER_INCH = 13  # letters of small text
 
 SAME = 1e-6  # spread of unit rows that are equal up to rounding
-COMPONENTS = 50  # principal components in the input of a map
-PERPLEXITY = 30
+COMPONENTS = 50  # principal components in the input of a map, as van der Maaten and Hinton 2008 advise (30 there)
+PERPLEXITY = 30  # of the t-SNE, scikit-learn's default
 NAMED = 12  # classes with a colour in a map
 NEIGHBOURS = 10  # of a point, for the numbers below a map
 SIDE = 6.4  # inches of a map

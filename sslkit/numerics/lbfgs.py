@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax, softplus
 
-MEMORY = 10  # curvature pairs
-SLOPE = 0.9  # a search ends when |slope| is below this share of the first one
-SEARCHES = 40
+MEMORY = 10  # curvature pairs, the usual number (scipy's default)
+SLOPE = 0.9  # a search ends when |slope| is below this share of the first one: the usual one of quasi-Newton methods
+SEARCHES = 40  # trials of a line search: growth and secants need a handful, and after so many the slope is rounding
 ROUNDING = 1e-10  # apparent increase of f that a step may have
 BLOCK = 4096  # rows at a time: their sums are added in float64
 

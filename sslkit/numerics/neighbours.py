@@ -12,7 +12,7 @@ import numpy as np
 from sslkit.errors import UserError
 from sslkit.numerics.ties import among_all, lengths, pair_cosines, settle
 
-K, TEMPERATURE = 20, 0.07  # defaults of every kNN accuracy
+K, TEMPERATURE = 20, 0.07  # defaults of every kNN accuracy: those of DINO
 BLOCK = 2**23  # numbers of the bank, or of similarities, held at a time: 32 MB; larger blocks are no faster
 MORE = 16  # candidates beyond k, for rows tied with the k-th
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-Z95 = 1.959963984540054
+Z95 = 1.959963984540054  # quantile of the normal distribution, for 95 %
 
 
 def wilson(p: float, n: float) -> tuple[float, float]:

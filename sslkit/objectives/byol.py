@@ -9,7 +9,7 @@ from sslkit.layers.heads import mlp
 from sslkit.objectives.base import WithTeacher
 from sslkit.options.ranges import Share, Width
 
-MOMENTUM = 0.996
+MOMENTUM = 0.996  # of the teacher at the start, as published
 
 
 def cosine_with_others(e: Predicted) -> Tensor:

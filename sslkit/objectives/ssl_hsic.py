@@ -15,7 +15,7 @@ from sslkit.options.ranges import Share, Weight, Width
 from sslkit.runtime import distributed
 from sslkit.runtime.device import to_device_of
 
-SAMPLE = 256  # images whose distances fit the kernel's width
+SAMPLE = 256  # images whose distances fit the kernel's width: a round number, 32,640 pairs
 RATE, DECAYS = 3e-4, (0.9, 0.999)  # of Adam for the kernel's width, as in the authors' code
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _BATCH = 128  # images
 _BAR_FROM = 2000  # smallest number of images with a progress bar
-_OF_CLIP = 4  # frames of a clip used to fit a prior
-_MOST_TO_FIT = 10_000  # images whose features the whitening is fitted to
+_OF_CLIP = 4  # frames of a clip used to fit a prior: neighbouring ones are alike
+_MOST_TO_FIT = 10_000  # images whose features the whitening is fitted to: far above the number of components
 _ON_DEVICE = 2**30  # bytes of the largest table that is kept on a GPU, unless 1 / 16 of its memory is more
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CONTRACT = "Prior"
 VERSION = 3  # of a network's preprocessing and digest, part of every cache key: increase it when the features change
-_FRAMES_AT_ONCE = 256
+_FRAMES_AT_ONCE = 256  # of clips: 150 MB of float32 at 224 pixels
 
 
 class Prior:

@@ -21,7 +21,7 @@ from sslkit.runtime.jobs import free_memory
 from sslkit.runtime.loop import Loop
 from sslkit.terminal import say
 
-GIB = 2**30
+GIB = 2**30  # bytes
 SAID = ("can't allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED", "bad_alloc")
 WORKER = "DataLoader worker"  # of torch's errors for one that was killed, raised wherever the signal arrives
 UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": GIB, "TiB": 2**40}

@@ -17,9 +17,9 @@ from sslkit.errors import UserError
 from sslkit.files.writing import lockable
 from sslkit.terminal.say import counted, line
 
-LOOK = 0.2  # seconds between two checks of the processes
-GRACE = 15.0  # seconds for a stopped process to end by itself
-MARGIN = 1.25  # factor on the largest memory peak so far
+LOOK = 0.2  # seconds between two checks of the processes: below what a person notices
+GRACE = 15.0  # seconds for a stopped process to end by itself: it saves a checkpoint
+MARGIN = 1.25  # factor on the largest memory peak so far: a guess, as later members may need more than the first
 
 
 def free_memory() -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 FEW = 10**7  # pixels of all images of a training that is over in seconds
 ENOUGH = 0.3  # seconds of a measured step: shorter ones are mostly the start of each operation
-LONG = 1800  # seconds of a training from which on something shorter is looked for
+LONG = 1800  # seconds of a training from which on something shorter is looked for: half an hour, a guess at patience
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,10 @@ import torch.distributed as dist
 from sslkit.errors import RunFailed, UserError
 from sslkit.runtime.distributed import rank, world_size
 
-SILENCE = 600.0  # seconds without a sign of life after which a rank counts as dead
+# seconds without a sign of life after which a rank counts as dead: far above a step or a stall of a disk
+SILENCE = 600.0
 _LOOK = 0.02  # seconds between two looks into the store at first, _RARELY later on
-_RARELY = 0.2
+_RARELY = 0.2  # seconds: below what a person notices, and a few questions a second to the store
 APART = 1.0  # seconds between two orders: what a signal waits, far below the half minute that schedulers leave
 _LAST_WORDS = 5.0  # seconds that a failed rank leaves the others to read why
 

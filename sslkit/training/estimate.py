@@ -21,7 +21,7 @@ from sslkit.training.data import CPU_SIZE, Data
 from sslkit.training.machine import ranks_of
 
 MOST = 128  # images of a measured step, see `Item.rows_at_once`; more only where the objective needs them
-WORTH = 2  # times shorter
+WORTH = 2  # times shorter: less is within the error of an estimate from one step
 WEIGHTS = 4  # copies of the weights: themselves, their gradients, and the two averages of AdamW
 DRIVER = "/proc/driver/nvidia"
 

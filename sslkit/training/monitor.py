@@ -26,7 +26,8 @@ from sslkit.training.quick_evaluation import Probe, collapse, features, harm, of
 
 MOST_STEPS, ROWS = 20, 200  # steps between two rows, and rows of the loss in a short run
 LOWER = "training may be ruining the backbone: lower optimizer.lr, or set optimizer.clip=1"
-WINDOW = 1024  # embeddings for rank and spread, which both depend on the number
+# embeddings for rank and spread, which both depend on the number: that of a large batch, so that runs can be compared
+WINDOW = 1024
 
 
 class History(Hook):

@@ -29,6 +29,7 @@ class Probe(nn.Module):
         self.linear = nn.Linear(width, classes)
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
+        # Large, as features are standardised: a hundred steps follow the network; only the curve of a run rests on it.
         self.optimizer = torch.optim.Adam(self.linear.parameters(), lr=0.03)
 
     def learn(self, x: Tensor, y: Tensor, steps: int = 100) -> None:

@@ -26,9 +26,10 @@ from sslkit.training.settled import Settled
 from sslkit.training.step import images_of_step, peak_lr
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
 
-FEW_STEPS = 100  # optimiser steps of a run, up to which a note says so
+# optimiser steps of a run, up to which a note says so: a round number; the rate has then hardly been at its peak
+FEW_STEPS = 100
 GENTLE = 3e-5  # learning rate for given weights: "Start from weights" of recipes/README.md
-LONGER = 100  # epochs of the run that is proposed, where these are not more
+LONGER = 100  # epochs of the run that is proposed, where these are not more: as short as published runs are
 OF_ONE_RUN = ("method", "data.source", "epochs", "name", "resume")  # not taken over by it as they are
 BELOW = " " * 14  # a label of the last lines
 PICTURES = ("views.png", "loss.png", "embedding.png")

@@ -15,7 +15,7 @@ from sslkit.errors import UserError
 from sslkit.files import reading
 from sslkit.zoo import card
 
-FORMAT = 1
+FORMAT = 1  # of an export's description: raised when an older sslkit would misread it
 BEYOND = (
     0.5  # bicubic resizing overshoots by up to 0.2 at an edge; normalised pixels and those of 0 to 255 are farther out
 )

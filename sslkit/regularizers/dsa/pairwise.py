@@ -23,7 +23,7 @@ KERNELS = ("auto", "blocked", "compiled")
 # hidden x rows x columns of a tile: 1 MiB of floats fits in a core's second-level cache (measured best at
 # 256 to 1024 pairs a side); on a GPU few large launches are faster.
 _CPU_TILE = (16, 64, 256)
-_GPU_TILE = (16, 1024, 4096)
+_GPU_TILE = (16, 1024, 4096)  # 256 MiB of floats, a launch each
 SMALL = 2**20  # pairs of rows of z; measured: 2 threads break even between 1,000 and 2,000 rows
 _failed: list[str] = []  # reason why compiling failed in this process, which is not tried again
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
 
 BESIDE_VIEWS = 3.0, 0.1  # balance and its end, chosen on held-out images: recipes/benchmarks/plugins
-_CHECK_EVERY = 100  # calls between checks of M
-_DEAD = 0.1  # share of dead rows above which a warning is given
+_CHECK_EVERY = 100  # calls between checks of M, each of which waits for the device
+_DEAD = 0.1  # share of dead rows above which a warning is given: a round number
 
 
 class DSA(Regularizer):

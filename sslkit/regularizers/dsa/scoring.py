@@ -25,7 +25,7 @@ RULES = ("threshold", "fraction", "mutual")
 BACKENDS = ("faiss", "torch")
 VERSION = 1  # of the connectivity scores, in the names of cached ones: raise it when they change
 
-EXACT = 100_000  # largest number of images that are compared in pairs
+EXACT = 100_000  # largest number of images that are compared in pairs: some two CPU minutes (recipes/benchmarks/growth)
 _DENSE = 4096  # largest number of images with a dense neighbour graph
 _PAIRS = 2**24  # pairs whose cosines are in memory at once
 _MORE = 16  # candidates beyond the requested neighbours, for ties with the last

@@ -21,7 +21,7 @@ from sslkit.zoo.loading import numpy_transform, picture_lines
 
 KEY = "sslkit"
 LARGEST = 2**31 - 2**20  # bytes of tensors: a protobuf message holds at most 2 GiB
-TOLERANCE = 1e-5  # relative to the largest feature
+TOLERANCE = 1e-5  # relative to the largest feature: float32 in another order of sums; a wrong graph is off by far more
 EXTRA = 'pip install "sslkit[onnx]"'
 
 
