@@ -22,8 +22,8 @@ PROGRAMS = ("recipes", "sslkit_recipes")  # their folder, in the clone and insta
 FAILED, REFUSED = 1, 2  # exit codes: a run that failed, and, as of most commands, words that are refused
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 STOPPED = "stopped; the same command goes on: what was finished is kept"
-# Of <malloc.h>; bytes of a block that is kept, and the most that glibc before 2.35 takes.
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of <malloc.h>
+# bytes of a block that is kept, above any activation, and the most that glibc before 2.35 takes
 KEPT, MOST_BEFORE_2_35 = 2**30, 2**25
 _prepared = False  # this process is a command's, and not one that imports a part of it
 _started = False  # imports are done, so that a stop unwinds what was begun

@@ -17,7 +17,8 @@ from sslkit.errors import UserError
 from sslkit.terminal import say
 
 _CONVERTIBLE = (1, 3, 4)  # gray, RGB, RGBA
-_SOME = 256  # images in which channels and what stands for no value are looked for
+# images in which channels and what stands for no value are looked for: a round number, read in milliseconds
+_SOME = 256
 UNMARKED = (
     "{name}: nothing tells whether the last of its 4 channels is opacity: it is a channel like the others, and is read "
     "where 4 are asked for; opacity=true lays the others over white by it"

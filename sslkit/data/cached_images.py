@@ -17,7 +17,8 @@ from sslkit.data.loader import batches_in_order
 from sslkit.files.blocks import reserve
 from sslkit.terminal import say
 
-IN_MEMORY = 2**30  # bytes of a run's kept images in memory; what does not fit goes to a file
+# bytes of a run's kept images in memory, a round number that a laptop has; what does not fit goes to a file
+IN_MEMORY = 2**30
 _SHARE = 2  # a file takes at most 1 / _SHARE of the free space: checkpoints need the rest
 
 

@@ -23,7 +23,7 @@ from sslkit.data.pixel_digest import KEY
 from sslkit.errors import UserError
 from sslkit.terminal import say
 
-DEFAULT_SIZE = 256
+DEFAULT_SIZE = 256  # pixels: the crops of 224 are cut out of it
 _COLOURED = frozenset(("RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"))  # modes; palettes may be gray
 
 

@@ -29,8 +29,8 @@ from sslkit.runtime.jobs import cores
 
 STAMP = [(name, "<i8") for name in Stamp._fields]
 _ROW = np.dtype([("name", "<u8"), *STAMP, ("content", "S16")])
-_CHUNK = 2**20  # bytes of a file that are read at once
-_LARGE = 2**16  # bytes of a file from which threads help
+_CHUNK = 2**20  # bytes of a file that are read at once: memory, and few calls
+_LARGE = 2**16  # bytes of a file from which threads help: hashing less costs no more than handing it over
 _AT_ONCE = 1000  # files between two steps of the bar
 _SAVE_EVERY = 60  # seconds of reading: the most that a stopped run loses
 

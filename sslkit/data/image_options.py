@@ -19,7 +19,7 @@ ON_ERROR = ("skip", "raise")
 COUNTS = ("raise", "warn")
 ROOT = "data"
 PAGES = ("first", "all")
-MOST_PIXELS = 4096  # of a side
+MOST_PIXELS = 4096  # of a side: 48 MB an image of 8 bits, above any published network's
 VALUES = ("range", "opacity", "fill")  # the options by which stored values become bytes
 
 

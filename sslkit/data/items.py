@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass
 
-PER_IMAGE = 4  # pictures of items with further axes that are read where one image would be
+# pictures of items with further axes that are read where one image would be: a round number, as neighbouring ones are
+# alike
+PER_IMAGE = 4
 
 
 @dataclass(frozen=True)

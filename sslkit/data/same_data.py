@@ -14,7 +14,7 @@ from sslkit.runtime import distributed
 from sslkit.runtime.waiting import from_all
 from sslkit.terminal import say
 
-_PATIENCE = 3  # seconds of waiting without a word
+_PATIENCE = 3  # seconds of waiting without a word: what a person takes for a start
 _ASSUMED: WeakKeyDictionary[Images, Callable[[], None]] = WeakKeyDictionary()  # images with the digest of a checkpoint
 
 

@@ -25,7 +25,7 @@ from sslkit.files.writing import MACHINE, refusal
 from sslkit.terminal import say
 
 NAME = ".owner"
-RENEWED = 5.0  # seconds between two signs of life
+RENEWED = 5.0  # seconds between two signs of life: a twelfth of SILENCE, so that some may be late
 SILENCE = 60.0  # seconds without one after which an owner on another machine counts as dead; file systems cache times
 
 

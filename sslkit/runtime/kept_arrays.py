@@ -17,7 +17,7 @@ from sslkit.files.writing import ELSEWHERE, unwritable
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.runtime.waiting import Others, from_all, together
 
-_LATE = 90.0  # seconds that a network disk may take to show a new file
+_LATE = 90.0  # seconds that a network disk may take to show a new file: NFS caches folders for up to 60
 Value = TypeVar("Value")
 Compute = Callable[[Sequence[Sequence[int]]], Iterable[np.ndarray]]
 

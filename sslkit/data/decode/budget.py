@@ -3,7 +3,7 @@
 What a file of an honest camera, scanner or program needs lies far below each number.
 """
 
-MIB = 2**20
+MIB = 2**20  # bytes
 
 # Of a member of a .zip: what deflate makes of pictures is a tenth of them, and of zeros a thousandth. A black page of a
 # scanner may be packed like zeros, and is then smaller than the first number.
@@ -28,11 +28,11 @@ def check_unpacked(unpacked: int, packed: int, is_image: bool) -> None:
 MEMORY = 256 * MIB  # bytes in any case: of the decoders themselves
 FILE_COPIES = 4  # of the file's bytes
 VALUE_BYTES = 40  # of each value that the header tells, which `large.check_size` has allowed
-SECONDS = 5.0  # of the processor in any case
-VALUES_A_SECOND = 2e6
-BYTES_A_SECOND = 2e6  # of the file
+SECONDS = 5.0  # of the processor in any case: a start, and the packages of a format
+VALUES_A_SECOND = 2e6  # as the slowest decoders make
+BYTES_A_SECOND = 2e6  # of the file, below what any decoder reads
 WAIT = 60.0  # seconds in any case until an answer, and so many times the processor's: others use it, too
-WAIT_TIMES = 20
+WAIT_TIMES = 20  # of the processor's seconds: a machine may have so many processes a core
 
 AT_ONCE = 2**20  # values of a small image, which is read as soon as it is opened: to ask again costs as much
 

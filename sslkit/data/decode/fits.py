@@ -13,7 +13,7 @@ from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.unreadable import UnreadableImage
 
 _BLOCK, _CARD, _MOST = 2880, 80, 1000  # bytes of a block and of a card; blocks of a header
-_PARTS = 16  # that are looked at for the first image
+_PARTS = 16  # that are looked at for the first image: a round number above the usual handful
 _TYPES = {8: ">u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}
 
 

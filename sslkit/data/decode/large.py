@@ -15,8 +15,8 @@ from sslkit.data.decode.unreadable import TooLarge
 
 Source = str | Path | IO[bytes]  # a file, or its content
 _START = 16  # bytes that Pillow's formats look at
-_AT_ONCE = 2**20  # bytes of a deflated stream
-_BESIDE = 2**20  # bytes of what a file holds beside its pixels
+_AT_ONCE = 2**20  # bytes of a deflated stream: memory, and few calls
+_BESIDE = 2**20  # bytes of what a file holds beside its pixels: colour profiles and previews
 PNG_SIGN = b"\x89PNG\r\n\x1a\n"
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"iCCP")  # chunks that Pillow unpacks as it opens a PNG, with a limit
 

@@ -15,7 +15,7 @@ from sslkit.data.decode.large import Source, start_of
 _ONE_PAGE = ("MPO", "PSD", "ICO", "CUR")  # what stands behind the first picture is no other one
 _PNG_START, _CHUNK = 8, struct.Struct(">I4s")
 _RIFF_START, _PART = 12, struct.Struct("<4sI")
-_GIF_START, _EXTENSION, _PICTURE = 13, 0x21, 0x2C
+_GIF_START, _EXTENSION, _PICTURE = 13, 0x21, 0x2C  # bytes of a header, and the marks of its blocks (GIF89a)
 
 
 @dataclass(frozen=True)

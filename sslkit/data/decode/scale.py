@@ -21,12 +21,14 @@ from sslkit.terminal import say
 Range = tuple[float, float]
 AUTO = "auto"
 NO_FILL = "fill=none"
-LEVELS = 256
-BYTE = (0.0, 255.0)
+LEVELS = 256  # of 8 bits
+BYTE = (0.0, 255.0)  # the ends of 8 bits
 _LONG = 1e15  # from here on whole numbers are written shorter
-FEW, POOR = 64, 16  # levels in use, of all pixels and of a channel, below which a line says it
-_TAIL = 0.001  # share of the darkest and of the brightest pixels that do not count as used
-_ENOUGH = 2**16  # pixels of an image for its quantiles
+# levels in use, of all pixels and of a channel, below which a line says it: a quarter of 8 bits, and a sixteenth
+FEW, POOR = 64, 16
+# share of the darkest and of the brightest pixels that do not count as used: hot and dead pixels are fewer
+_TAIL = 0.001
+_ENOUGH = 2**16  # pixels of an image for its quantiles: 65 of them are beyond _TAIL
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,12 @@ from sslkit.data.path_list import PathList
 from sslkit.terminal import say
 from sslkit.terminal.say import counted
 
-LOOKED_AT = 32  # images of each kind of file
-MEASURED = 256  # images, for the range of their values
-_PIXELS, _LEAST = 2**26, 16  # pixels that are enough for it, and images that are read in any case
+LOOKED_AT = 32  # images of each kind of file: a round number, headers of which are read in milliseconds
+MEASURED = 256  # images, for the range of their values: a round number, read in seconds
+# pixels that are enough for it, and images that are read in any case: large images take seconds each
+_PIXELS, _LEAST = 2**26, 16
 _PLAIN = ("jpg", "jpeg", "jpe", "jfif")  # of 8 bits and one page
-_LETTERS = 5  # at the end of a name, for its kind
+_LETTERS = 5  # at the end of a name, for its kind: .tiff has five
 
 
 class Opened(Protocol):

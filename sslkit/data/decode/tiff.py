@@ -21,19 +21,19 @@ from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.unreadable import MissingPackage, UnreadableImage
 
 STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the last two: BigTIFF
-_KIND, _BITS, _PHOTOMETRIC, _SAMPLES, _PLANAR, _EXTRA, _FORMAT = 254, 258, 262, 277, 284, 338, 339
+_KIND, _BITS, _PHOTOMETRIC, _SAMPLES, _PLANAR, _EXTRA, _FORMAT = 254, 258, 262, 277, 284, 338, 339  # tags of TIFF 6.0
 ORIENTATION, QUARTER_TURN = 274, 5  # of EXIF, too; the first of the orientations that swap height and width
-NODATA = 42113
+NODATA = 42113  # the tag of GDAL
 _COMPRESSION, _NEW = 259, (34925, 50000, 50001)  # LZMA, ZSTD, WebP: not in every Pillow
-_WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB = 0, 1, 2
+_WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB = 0, 1, 2  # of _PHOTOMETRIC
 _NO_PICTURES = 1 | 4  # of _KIND: smaller copies and masks of other pages
 _ALPHA, _ASSOCIATED = {1, 2}, 1  # of _EXTRA
 _SIGNED, _APART = 2, 2  # of _FORMAT and _PLANAR
 HEADER, _MOST_ENTRIES = 16, 2**12  # bytes, and entries of a directory
-_FEW_ENTRIES = 64
+_FEW_ENTRIES = 64  # values of a tag that are read with it: larger ones are offsets of tiles, which only decoding needs
 _PACKED = (1, 5, 8, 32773, 32946)  # of _COMPRESSION
 _SHORT, _LONG = 3, 4  # of an entry's form: 16 bits, and 32, as `_KIND` has
-_ROOM = 2**24  # values of a tile beyond the image
+_ROOM = 2**24  # values of a tile beyond the image: a broken header would ask for any memory
 _READ = ("MINISWHITE", "MINISBLACK", "RGB", "YCBCR", "CFA", "LINEAR_RAW")  # JPEG's colours become RGB
 
 

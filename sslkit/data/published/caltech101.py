@@ -13,7 +13,7 @@ from sslkit.data.held_out import draw_keys, first_of_each
 from sslkit.data.published._listed import counts_by_number, in_classes, split_number, subfolders
 from sslkit.data.published.base import Entry, Listing
 
-PER_CLASS = 30
+PER_CLASS = 30  # training images of each class, as published results have
 _NO_CLASS = "BACKGROUND_Google"
 
 

@@ -18,7 +18,7 @@ from sslkit.data.published.base import Entry, Listing
 from sslkit.data.subsets import list_digest
 from sslkit.errors import UserError
 
-TEST_SHARE = 0.2
+TEST_SHARE = 0.2  # the set has no published split: a fifth, as usual
 _NO_LEAVES = "Background_without_leaves"
 _MAP = "leaf-map.json"
 _MAP_PLACES = (".", "leaf_grouping", "..", "../leaf_grouping", "../..", "../../leaf_grouping")

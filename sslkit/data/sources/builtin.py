@@ -11,7 +11,7 @@ from sslkit.data.arrays import ArrayImages, to_nchw
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.errors import UserError
 
-FEW = 50  # labelled images per class of fashion_mnist_few
+FEW = 50  # labelled images per class of fashion_mnist_few: so few that methods differ
 _FOLDER = Path(__file__).parents[1] / "embedded"
 
 Part = tuple[np.ndarray, np.ndarray, list[str]]  # pixels, labels, classes

@@ -23,7 +23,7 @@ from sslkit.terminal.say import counted
 TEXTS = (".txt", ".lst", ".list")
 METADATA = ("metadata.csv", "metadata.jsonl")  # of an `imagefolder`, beside its images
 _NUMBERED = re.compile(r"(.*\.[A-Za-z]\w{0,4})\s+(-?\d+)")  # a line `path/to/a.jpg 3`, as Caffe's
-_MOST = 2**30  # bytes of a list
+_MOST = 2**30  # bytes of a list: some ten million paths
 
 
 def is_list(path: Path) -> bool:

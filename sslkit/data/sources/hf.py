@@ -31,7 +31,7 @@ from sslkit.options.members import nearest
 from sslkit.terminal import say
 
 PREFIX = "hf:"
-_ROWS_AT_ONCE = 1000
+_ROWS_AT_ONCE = 1000  # labels and names alone: no image is decoded
 
 
 class HfImages(DecodedImages):

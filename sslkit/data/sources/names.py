@@ -16,7 +16,7 @@ KINDS = (
     "a folder of images (or several, A,B), a list of files (.txt, .csv), a pattern (**/*.jpg), a .npz file, "
     "shards:PATTERN, hf:PATH, video:FOLDER, torchvision:NAME[:ROOT], a name, or a published set, NAME[:ROOT]"
 )
-_MOST = 1000  # files of a folder that are compared
+_MOST = 1000  # files of a folder that are compared: a round number, compared in a moment
 
 
 def unknown(source: str, others: Iterable[str] = ()) -> str:

@@ -27,8 +27,8 @@ from sslkit.runtime.jobs import free_memory
 from sslkit.terminal import say
 
 PREFIX = "dataset:"  # of the name in settings and cards, which nobody else can open
-_BYTES = 16
-_LOOKED_AT = 8  # rows that are read twice
+_BYTES = 16  # of a sha256: no two rows of a data set agree by chance
+_LOOKED_AT = 8  # rows that are read twice: a round number; a set that draws anew differs in the first
 _BYTES_OF_A_ROW = 24  # a row's number, its place in the order of an epoch, and its label
 _KINDS = "a PIL image, an array, a tensor, or a pair of one of these and a label"
 

@@ -14,7 +14,7 @@ from sslkit.data.file_contents import bar_is_off
 from sslkit.data.sources.label_values import Measured, classes_of
 from sslkit.terminal import say
 
-_LOOKED_AT = 8  # rows whose labels are compared
+_LOOKED_AT = 8  # rows whose labels are compared: a round number; labels of another set differ in the first few
 
 
 def labels_of(dataset: Any, item: Callable[[int], Any], name: str) -> tuple[np.ndarray | None, list[str] | None]:

@@ -13,7 +13,7 @@ from sslkit.data.path_list import PathList
 from sslkit.data.sources.shard_files import ShardFiles, State
 from sslkit.errors import UserError, first_line
 
-_CHUNK = 2**22  # bytes of a shard that are asked for at once
+_CHUNK = 2**22  # bytes of a shard that are asked for at once: few requests to a store, little that is read in vain
 
 
 class StoredContents(FileContents):

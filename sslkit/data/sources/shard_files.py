@@ -17,7 +17,7 @@ from sslkit.errors import UserError, first_line
 from sslkit.files.reading import regular
 from sslkit.files.stamps import stamp_of
 
-_OPEN_AT_ONCE = 64  # local files that a process keeps open
+_OPEN_AT_ONCE = 64  # local files that a process keeps open: systems often allow a thousand for all of it
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d{1,100})\.\.(\d{1,100})")
 _MOST = 1_000_000  # names of a pattern; the largest sets of today have some 250,000 shards

@@ -12,7 +12,7 @@ from sslkit.data.sources.tar_names import plain, target
 _END = bytes(tarfile.BLOCKSIZE)
 _PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")  # how gzip, bzip2, xz and zstd files begin
 _MOST_LINKS = 40  # from one to the next, as Linux allows
-_AT_ONCE = 2**16  # bytes
+_AT_ONCE = 2**16  # bytes: memory, and few calls
 
 Place = tuple[int, int]  # offset and size in bytes
 

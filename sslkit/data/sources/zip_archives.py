@@ -18,7 +18,7 @@ MOST = 2**30  # bytes of a member: a megabyte in the file can be a thousand when
 _ENCRYPTED = 1  # of a member's flags
 _HEADER = struct.Struct("<4s4xH16xHH")  # of a member: its mark, method, and the lengths of its name and of the rest
 _MARK = b"PK\x03\x04"
-_AT_ONCE = 2**22  # bytes
+_AT_ONCE = 2**22  # bytes: memory, and few calls
 
 
 def is_zip(name: str) -> bool:

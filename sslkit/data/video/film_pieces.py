@@ -19,7 +19,7 @@ from sslkit.options.settings import setting
 
 SAMPLES = ("bigbuckbunny", "bikes", "carphone_pristine")
 LEAST = 3  # pieces of a video, one of them for tests
-DARKEST = 0.3  # smallest share of its brightness that a recoloured channel keeps
+DARKEST = 0.3  # smallest share of its brightness that a recoloured channel keeps: pieces of a film stay to be seen
 RATE = 25  # frames per second in a piece's header; not used here
 
 

@@ -20,7 +20,7 @@ from sslkit.files.stamps import Stamp, stamp_of, wait_for_tick
 from sslkit.files.store import Store, npz_codec
 from sslkit.runtime.jobs import cores
 
-FORMAT = 3
+FORMAT = 3  # of an index: raised when an older one would be misread, which is then made again
 _BAR_FROM = 20  # videos
 _SAVE_EVERY = 1000  # surveyed videos: the most that a stopped run loses
 _NUMBERS = {  # one number per video

@@ -21,7 +21,7 @@ from sslkit.terminal import say
 
 FEWEST = 2**20  # values of a view: fewer are made faster than kernels are compiled
 MOST_READ, MOST_CHANNELS = 8, 4  # pixels per axis and channels that one value is summed from
-GRAPHS = 64  # sizes of batches and views that are compiled in a process
+GRAPHS = 64  # sizes of batches and views that are compiled in a process: a round number above those of a run
 _TAPS = 6  # column of the blur's weights in `table`
 _SPLITS = ("realize_reads_threshold", "realize_opcount_threshold", "realize_acc_reads_threshold")  # of long sums
 _failed: list[str] = []

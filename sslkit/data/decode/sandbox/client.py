@@ -31,9 +31,9 @@ from sslkit.data.decode.sandbox.server import main
 main(**settings)
 """
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TIFFFILE_NUM_THREADS"), "1")
-_START = 120.0  # seconds for the first answer: the packages are imported before
-_END = 5.0  # seconds for the processes to end with this one
-_IDLE = 2  # decoders that a process keeps for later
+_START = 120.0  # seconds for the first answer: the packages are imported before, from a slow network disk at worst
+_END = 5.0  # seconds for the processes to end with this one: they have nothing to save
+_IDLE = 2  # decoders that a process keeps for later: each has some memory of its own, and a new one costs a start
 
 
 class Lost(Exception):

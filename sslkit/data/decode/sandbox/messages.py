@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 _HEAD = struct.Struct(">I")
-_MOST = 2**24  # bytes; a picture's description has some hundreds
+_MOST = 2**24  # bytes; a picture's description has some hundreds, and what is longer is no description
 
 Message = dict[str, Any]
 

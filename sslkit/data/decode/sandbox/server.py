@@ -21,8 +21,8 @@ from PIL import Image
 from sslkit.data.decode.sandbox.messages import nameless, receive, send
 from sslkit.data.decode.sandbox.worker import Worker
 
-_LOOK = 1000  # milliseconds between two looks at whether the owner lives
-_HELLO = 10.0  # seconds for a reader's first message
+_LOOK = 1000  # milliseconds between two looks at whether the owner lives: as long a killed run's decoders stay
+_HELLO = 10.0  # seconds for a reader's first message, which it sends at once
 _INPUT, _CONNECTION, _PIXELS = 0, 3, 4  # descriptors; of a decoder's, the last
 
 

@@ -17,7 +17,8 @@ from sslkit.data.decode.sandbox.client import Decoder, Lost, free, hand_back
 from sslkit.data.decode.sandbox.messages import Message, nameless, write
 from sslkit.data.decode.unreadable import OverBudget, UnreadableImage
 
-_SHRUNK = 2**26  # bytes of pixels that the file of a decoder keeps
+# bytes of pixels that the file of a decoder keeps: one large picture would else hold its memory to the end
+_SHRUNK = 2**26
 
 
 @dataclass
