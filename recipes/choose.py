@@ -9,10 +9,11 @@ The same command resumes a stopped run.
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.judging.command_line import Metrics, Models, settings_of
+from evaluation.judging.command_line import settings_of
 from sslkit.cli.command import run_plain
 
 from evaluation.ranking.choice.halving import Options
+from evaluation.ranking.command_line import Metrics, Models
 from evaluation.ranking.inputs.runs import SHARED
 from sslkit.options.settings import setting
 

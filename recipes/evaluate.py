@@ -8,6 +8,7 @@ python recipes/evaluate.py zoo=runs/zoo data=pets root=data
 
 import sys
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 from evaluation.judging.command_line import Output, Subjects, settings_of
@@ -40,4 +41,4 @@ def main(config: dict[str, Any]) -> None:
 if __name__ == "__main__":
     with one_line_errors():
         options = protocols.options_by_key(sys.argv[1:])
-    run_plain(main, SETTINGS, __doc__, options)
+    run_plain(main, SETTINGS, __doc__, options, partial(protocols.options_by_key, sys.argv[1:], every=True))

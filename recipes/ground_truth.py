@@ -10,9 +10,10 @@ The same command resumes a stopped run. If a model fails, the others are still m
 import sys
 from typing import Any
 
-from evaluation.judging.command_line import Models, settings_of
+from evaluation.judging.command_line import settings_of
 from sslkit.cli.command import run_plain
 
+from evaluation.ranking.command_line import Models
 from evaluation.ranking.inputs.runs import SHARED
 from evaluation.ranking.truth.ground_truth import Options
 

@@ -13,9 +13,10 @@ python recipes/rank.py benchmark=ped root=data checkpoints=path/to/checkpoints r
 from dataclasses import dataclass, fields
 from typing import Any
 
-from evaluation.judging.command_line import Metrics, Models, settings_of
+from evaluation.judging.command_line import settings_of
 from sslkit.cli.command import run_plain
 
+from evaluation.ranking.command_line import Metrics, Models
 from evaluation.ranking.inputs.candidates import SHARED, Options
 from evaluation.ranking.output import Output, Published
 from sslkit.errors import UserError

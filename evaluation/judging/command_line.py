@@ -9,32 +9,10 @@ from sslkit.cli.command import run_plain
 from evaluation import protocols
 from evaluation.datasets import Reading
 from evaluation.features.models import Loading
-from evaluation.ranking.scoring import metrics
 from evaluation.results import OUT
 from sslkit.options.calls import merge
 from sslkit.options.settings import setting
 from sslkit.runtime.context import Runtime
-
-
-@dataclass
-class Models:
-    """Models and data of a ranking."""
-
-    zoo: str | list[str] | None = setting(
-        None, "folder of zoo entries, or a list: such folders, entries, timm:NAME, efficientnet_lite0"
-    )
-    data: str | list[str] | None = setting(
-        None, "embedded name, folder with class folders, .npz, shards:PATTERN, hf:PATH, published set, or a list"
-    )
-
-
-@dataclass
-class Metrics:
-    metrics: str | list[str] | None = setting(
-        None,
-        f"some of {', '.join(metrics())}; options in brackets; null, to begin with: knn; logme for several "
-        "labels or numbers; recipes/list.py metrics says what each is",
-    )
 
 
 @dataclass

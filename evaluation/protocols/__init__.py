@@ -10,6 +10,7 @@ Its options and results stand under the name of the module.
 
 import dataclasses
 import importlib
+import re
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -84,11 +85,15 @@ def find_known(name: str) -> Protocol | None:
     return find(_given.get(name, name)) if name in (*names(), *_given) else None
 
 
-def options_by_key(words: Sequence[str] = ()) -> dict[str, type]:
-    """Return the options of every protocol, and of those from outside that `protocols=` names among these words."""
-    values = [word.partition("=")[2] for word in words if word.startswith("protocols=")]
-    own = {name: None for value in values for name in own_code.NAME.findall(value)}
-    return {key(name): find(name).Options for name in (*names(), *own)}
+def options_by_key(words: Sequence[str], *, every: bool = False) -> dict[str, type]:
+    """Return the options of the protocols that words of a command line name: `protocols=[NAME,...]`, `NAME.option=...`.
+
+    every: also of all others of the families.
+    """
+    listed = " ".join(value for word in words for key, _, value in [word.partition("=")] if key == "protocols")
+    prefixes = {word.lstrip("+~").partition(".")[0] for word in words}
+    known = [name for name in names() if every or name in prefixes or name in re.findall(r"\w+", listed)]
+    return {key(name): find(name).Options for name in (*known, *dict.fromkeys(own_code.NAME.findall(listed)))}
 
 
 def function(name: str) -> Callable[..., list[Result]]:

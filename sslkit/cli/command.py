@@ -89,21 +89,32 @@ def compose(words: Sequence[str], settings: Any, conf: Path) -> dict[str, Any]:
         GlobalHydra.instance().hydra = outer
 
 
-def run_plain(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, options: Mapping[str, type]) -> None:
+def run_plain(
+    task: Callable[[dict[str, Any]], Any],
+    settings: Any,
+    usage: str,
+    options: Mapping[str, type],
+    every: Callable[[], Mapping[str, type]] | None = None,
+) -> None:
     """Like `run` for `settings` without a method; each value is checked against its setting's range.
 
     options: the dataclass with the options of each part, set by part.option=value; those of part "" by option=value.
+    every: gives those of all parts, if `options` has only those that the words name, for the help and for the error of
+        a word that no part has.
     """
+    every = every or (lambda: options)
     prepare()
     with one_line_errors():
         words = _quote_words(sys.argv[1:], settings, shorten=False)
         if (section := help_group(words)) is not None:
-            show(plain_help(settings, usage, options, section))
+            show(plain_help(settings, usage, every(), section))
             return
-        tree = dataclasses.asdict(settings)
-        for group, owner in options.items():
-            tree |= {group: members.options(owner)} if group else members.options(owner)
-        check(words, {**{name: "" if value is None else value for name, value in tree.items()}, "hydra": None})
+        tree = _tree(settings, options)
+        try:
+            _check_plain(words, tree)
+        except UserError:
+            _check_plain(words, _tree(settings, every()))
+            raise
         ConfigStore.instance().store(name="plain", node={**QUIET, **tree})
         sys.argv[1:] = _flags_first(words)
         names = {field.name for field in dataclasses.fields(settings)}
@@ -113,6 +124,18 @@ def run_plain(task: Callable[[dict[str, Any]], Any], settings: Any, usage: str, 
             return task({**config, **dataclasses.asdict(overlaid(settings, chosen))})
 
         hydra.main(version_base="1.3", config_path=None, config_name="plain")(_job(run_task))()
+
+
+def _tree(settings: Any, options: Mapping[str, type]) -> dict[str, Any]:
+    """The settings and the options of each part with their defaults."""
+    tree = dataclasses.asdict(settings)
+    for group, owner in options.items():
+        tree |= {group: members.options(owner)} if group else members.options(owner)
+    return tree
+
+
+def _check_plain(words: Sequence[str], tree: Mapping[str, Any]) -> None:
+    check(words, {**{name: "" if value is None else value for name, value in tree.items()}, "hydra": None})
 
 
 @contextmanager

@@ -150,7 +150,7 @@ def test_a_new_file_is_found_shown_and_run(counted: None, tmp_path: Path, monkey
     assert "counted" in protocols.names() and members.options(protocols.find("counted").Options) == usual
     assert OWN.count("\n") < 80, "three options, their help, signature, checks and YAML are one short file"
     settings = settings_of(Subjects)
-    options = {name: protocols.find(name).Options for name in protocols.names()}
+    options = protocols.options_by_key([], every=True)
     said = " ".join(plain_help(settings, "", options, "all").split())
     assert "options of counted counted.times=2 how often each is counted counted.kind=rows what is counted" in said
     function = protocols.function("counted")
