@@ -31,12 +31,12 @@ def constants_without_a_reason(text: str) -> Iterator[str]:
             continue
         if all(isinstance(name, ast.Name) and NAME.match(name.id) for name in names):
             beside = lines[node.lineno - 1 : node.end_lineno]
-            if not any("#" in line for line in beside) and not lines[node.lineno - 2].startswith("#"):
+            if not any("#" in line for line in beside) and not "".join(lines[: node.lineno - 1][-1:]).startswith("#"):
                 yield lines[node.lineno - 1]
 
 
 def test_what_has_no_reason_is_found() -> None:
-    given = "A = 3\n# so large\nB, C = 0.5, -1\n\nD = (2**3, 1)  # of it\nE: float = 1e-3\nname = 4\nF = [A]\nG = ('a', 1)\n"
+    given = "A = 3\n# so large\nB, C = 0.5, -1\n\nD = (2**3, 1)  # of it\nE: float = 1e-3\nname = 4\nF = [A]\n# an end\n"
     assert list(constants_without_a_reason(given)) == ["A = 3", "E: float = 1e-3"]
 
 
