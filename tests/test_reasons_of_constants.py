@@ -36,7 +36,7 @@ def constants_without_a_reason(text: str) -> Iterator[str]:
 
 
 def test_what_has_no_reason_is_found() -> None:
-    given = "A = 3\n# so large\nB, C = 0.5, -1\n\nD = (2**3, 1)  # of it\nE: float = 1e-3\nname = 4\nF = [A]\n# an end\n"
+    given = "A = 3\n# so large\nB, C = 0.5, -1\n\nD = (2**3, 1)  # of it\nE: float = 1e-3\nname = 4\nF = [A]\n# end\n"
     assert list(constants_without_a_reason(given)) == ["A = 3", "E: float = 1e-3"]
 
 
