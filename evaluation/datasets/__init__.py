@@ -33,8 +33,10 @@ from sslkit.options.settings import setting, with_default
 from sslkit.runtime.callers import public
 
 READ = ("root", "counts", *VALUES, "cache")  # of `Reading`, what every function obeys that opens data
+LABELLED = (*READ, "columns")  # and what those obey that open images with labels
 
 __all__ = [
+    "LABELLED",
     "READ",
     "Reading",
     "Split",
@@ -66,13 +68,14 @@ class Reading(DataOptions):
 
     def open(self, source: Any, split: str, *, needs_labels: bool = True, **more: Any) -> Split:
         """Open one split as `open_split` does. more: options in the place of these."""
-        options = {name: getattr(self, name) for name in (*READ, "on_error")}
+        options = {name: getattr(self, name) for name in (*LABELLED, "on_error")}
         return split_of(source, SplitOptions(split=split, **{**options, **more}), needs_labels)
 
     @property
     def values_given(self) -> dict[str, Any]:
-        """Those of `VALUES` that are not the defaults, for the commands that are printed, and for records."""
-        return {name: value for name, value in self.values.items() if value != getattr(AS_USUAL, name)}
+        """Those of `VALUES` and the columns that are given, for the commands that are printed, and for records."""
+        values = {name: value for name, value in self.values.items() if value != getattr(AS_USUAL, name)}
+        return values | self.columns.words
 
 
 AS_USUAL = Reading()
@@ -121,7 +124,7 @@ def split_of(source: Any, options: SplitOptions, needs_labels: bool = True) -> S
     """Open the split that the options name, see `open_split`."""
     if isinstance(source, Split):
         return _same(source, options.split)
-    source = reusable(source)
+    source = reusable(source, options.columns)
     opened = dataclasses.replace(of_source(source, options), source=source)
     return drop_unlabelled(opened) if needs_labels and not find_published(source) else opened
 

@@ -11,10 +11,10 @@ from evaluation.datasets._labels import check_classes
 from evaluation.datasets._picked import PickedImages
 from evaluation.datasets.base import Split, row_ids
 from sslkit.data.arrays import ArrayImages
+from sslkit.data.columns import NO_COLUMNS, Columns
 from sslkit.data.held_out import held_out
 from sslkit.data.image_options import CACHE, ImageOptions
 from sslkit.data.images import Images, check_split
-from sslkit.data.paged_images import PagedImages
 from sslkit.data.published import find, find_published, names, open_published
 from sslkit.data.published.base import Entry
 from sslkit.data.sources.folder import FolderImages
@@ -32,27 +32,33 @@ PARTS = ("train", "test", "all")  # of a source without held-out images: four fi
 HELD_OUT = "test: a fifth of each class, held out by name"
 
 
-def splits_of(source: str | Path | Images, cache: str | Path | None = CACHE) -> tuple[str, ...]:
+def splits_of(
+    source: str | Path | Images, cache: str | Path | None = CACHE, columns: Columns = NO_COLUMNS
+) -> tuple[str, ...]:
     """Return the splits of a source that `of_source` opens: its own, or PARTS if it has only training images.
 
-    cache: as of `open_images`.
+    cache, columns: as of `open_images`.
     """
-    return PARTS if _is_undivided(source, cache) else splits(source, cache)
+    return PARTS if _is_undivided(source, cache, columns) else splits(source, cache, columns)
 
 
-def note_of(source: Any, cache: str | Path | None = CACHE) -> str:
+def note_of(source: Any, cache: str | Path | None = CACHE, columns: Columns = NO_COLUMNS) -> str:
     """Return the note on a source whose test images are held out of its only split; "" for others.
 
-    cache: as of `open_images`.
+    cache, columns: as of `open_images`.
     """
-    return HELD_OUT if _is_undivided(source, cache) else ""
+    return _note(columns.group is not None) if _is_undivided(source, cache, columns) else ""
 
 
-def _is_undivided(source: Any, cache: str | Path | None) -> bool:
+def _note(by_group: bool) -> str:
+    return f"{HELD_OUT}, whole groups" if by_group else HELD_OUT
+
+
+def _is_undivided(source: Any, cache: str | Path | None, columns: Columns) -> bool:
     """Return whether a source has only training images, of which some can be held out."""
     if isinstance(source, Split):
         return False
-    return is_divisible(source) and splits(source, cache) == ("train",)
+    return is_divisible(source) and splits(source, cache, columns) == ("train",)
 
 
 def of_source(source: str | Path | Images, options: ImageOptions) -> Split:
@@ -64,7 +70,7 @@ def of_source(source: str | Path | Images, options: ImageOptions) -> Split:
         if isinstance(source, PickedImages):
             raise UserError(f"these are some images of {source.name}: give the Split itself, which has their labels")
         return _of_published(entry, source.source if isinstance(source, Images) else source, options)
-    if _is_undivided(source, options.cache):
+    if _is_undivided(source, options.cache, options.columns):
         check_split(str(source), options.split, PARTS)
         return _part(_whole(source, replace(options, split="train")), options.split)
     return _whole(source, options)
@@ -82,7 +88,7 @@ def _of_published(entry: Entry, source: str, options: ImageOptions) -> Split:
 def _whole(source: str | Path | Images, options: ImageOptions) -> Split:
     """Open a split that the source has itself."""
     images = _open_images(source, options)
-    ids, groups = _ids(images), images.rows if isinstance(images, PagedImages) else None
+    ids, groups = _ids(images), images.groups
     if images.multi_labels is not None:
         return Split(images, images.multi_labels, images.classes, ids, "map11", images.name, images.split, groups)
     labels = np.full(len(images), -1) if images.labels is None else images.labels
@@ -136,16 +142,22 @@ def _part(whole: Split, name: str) -> Split:
         return replace(whole, split=name)
     check_labelled(whole)
     check_classes([whole], "a held-out part")
-    groups = np.arange(len(whole)) if whole.groups is None else whole.groups
-    _, first, of_row = np.unique(groups, return_index=True, return_inverse=True)
-    test = held_out(whole.y[first], whole.ids[first])[of_row]
+    test = test_images(whole)
     if name == "test" and whole.y.ndim == 1 and len(np.unique(whole.y[test & (whole.y >= 0)])) < 2:
         raise UserError(
             f"{whole.name} has no test images, and its classes are too small to hold a fifth out: at least two "
             "classes need two images; add images, or give it a test split (a folder: train/ and test/ in it)"
         )
     rows = np.flatnonzero(test == (name == "test"))
-    return replace(whole.take(rows), images=whole.images.part(rows, name), split=name, note=HELD_OUT)
+    note = _note(whole.images.options.columns.group is not None)
+    return replace(whole.take(rows), images=whole.images.part(rows, name), split=name, note=note)
+
+
+def test_images(whole: Split) -> np.ndarray:
+    """Return (N,) bool: the fifth of an undivided source that is its test split, whole groups of it."""
+    groups = np.arange(len(whole)) if whole.groups is None else whole.groups
+    _, first, of_row = np.unique(groups, return_index=True, return_inverse=True)
+    return held_out(whole.y[first], whole.ids[first])[of_row]
 
 
 def _open_images(source: str | Path | Images, options: ImageOptions) -> Images:

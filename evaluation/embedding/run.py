@@ -28,6 +28,7 @@ from evaluation.embedding.table import Embedding, describe, embed_parts
 from evaluation.features.extraction import check
 from evaluation.features.models import Loading, name_of
 from evaluation.features.plots import check_umap
+from sslkit.data import columns
 from sslkit.data.image_options import VALUES
 from sslkit.errors import UserError
 from sslkit.files.leases import own_file
@@ -118,7 +119,7 @@ def run(
             sources += [Source(against, others, embed_parts(model, others, reading, runtime))] if others else []
             _make_duplicates(options, sources, out)
     settings = {"split": files.split, "root": reading.root, "image_size": loading.image_size}
-    settings |= {"precision": runtime.precision, **reading.values}
+    settings |= {"precision": runtime.precision, **reading.values, **reading.columns.words}
     what = {"checkpoint": name_of(files.checkpoint, model), "data": data}
     _tell("next", _following(options, embedding, what, settings, out))
     return embedding
@@ -206,7 +207,7 @@ def _following(
     what: model and data. settings: other options of this command.
     """
     usual = {"split": None, "root": "data", "image_size": None, "precision": "float32", **AS_USUAL.values}
-    changed = {name: value for name, value in settings.items() if value not in (usual[name], None)}
+    changed = {name: value for name, value in settings.items() if value not in (usual.get(name), None)}
     more = {"neighbours": 10} if options.neighbours is None else {}
     more |= {} if options.duplicates else {"duplicates": True}
     more |= {"map": "tsne"} if options.map is None else {}
@@ -215,7 +216,7 @@ def _following(
     changed.pop("split", None)
     if {"train", "test"} <= set(embedding.splits) and len(embedding.classes) > 1:
         return f"python recipes/evaluate.py {words({**what, **changed})}"
-    read = {name: changed[name] for name in VALUES if name in changed}
+    read = {name: changed[name] for name in (*VALUES, *columns.OPTIONS) if name in changed}
     return f"python recipes/train.py method=byol+dsa {words({'data': what['data'], **read})}"
 
 

@@ -32,8 +32,8 @@ def open_parts(source: Any, split: str | None = None, reading: Reading = AS_USUA
     source: see `evaluation.open_split`. split: None for all. An image that several splits of a published
     set share is taken once. Raises UserError for a source that cannot be opened, and for one without images.
     """
-    source = reusable(source)
-    names = _splits(source, reading.cache)
+    source = reusable(source, reading.columns)
+    names = _splits(source, reading)
     how = {"on_error": "skip", "needs_labels": False}
     opened = [reading.open(source, name, **how) for name in ((split,) if split else names)]
     return list(_parts(opened, len(names) > 1))
@@ -58,14 +58,14 @@ def locate(parts: Sequence[Part], paths: Sequence[str]) -> Iterator[tuple[Part, 
         yield from ((opened, row) for row, name in enumerate(opened.names(opened.split.ids)) if name in wanted)
 
 
-def _splits(source: Any, cache: Any) -> tuple[str, ...]:
+def _splits(source: Any, reading: Reading) -> tuple[str, ...]:
     if isinstance(source, Split):
         return (source.split,)
     if isinstance(source, Images) and source.source is None and not is_divisible(source):
         return (source.split,)
     if entry := datasets.find_published(source):
         return tuple(entry.counts)
-    names = datasets.splits_of(source, cache)
+    names = datasets.splits_of(source, reading.cache, reading.columns)
     return ("all",) if "all" in names else names
 
 

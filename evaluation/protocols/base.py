@@ -141,12 +141,14 @@ class Subject:
 
     @cached_property
     def splits(self) -> tuple[str, ...]:
-        return tuple(self.entry.counts) if self.entry else datasets.splits_of(self.data, self.reading.cache)
+        if self.entry:
+            return tuple(self.entry.counts)
+        return datasets.splits_of(self.data, self.reading.cache, self.reading.columns)
 
     @property
     def note(self) -> str:
         """Return the note on held-out test images, if the source has no test images of its own."""
-        return "" if self.entry else datasets.note_of(self.data, self.reading.cache)
+        return "" if self.entry else datasets.note_of(self.data, self.reading.cache, self.reading.columns)
 
     @property
     def learns_from(self) -> tuple[str, ...]:
@@ -194,6 +196,7 @@ class Subject:
             "largest_class": self._largest_class() if result.metric == "top1" else None,
             "chance": self._chance() if result.metric == "map11" else None,
             "source": str(self.data) if isinstance(self.data, (str, Path)) else "",  # as named, to name it again
+            "columns": self.reading.columns.words,
         }
         return replace(result, details={**result.details, **{name: value for name, value in notes.items() if value}})
 

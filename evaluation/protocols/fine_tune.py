@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.datasets import Reading
+from evaluation.datasets import LABELLED, Reading
 from evaluation.features.checks import as_list, different_seeds
-from evaluation.features.extraction import LOADED, READ
+from evaluation.features.extraction import LOADED
 from evaluation.features.models import Loading
 from evaluation.protocols.base import TUNED, Subject, among
 from evaluation.results.result import Result
@@ -94,7 +94,7 @@ class Options(Runs):
     )
 
 
-@public(*LOADED, *READ, *TUNED)
+@public(*LOADED, *LABELLED, *TUNED)
 def fine_tune(
     model: Any,
     dataset: Any,

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.datasets import READ, Reading, Split
+from evaluation.datasets import LABELLED, Reading, Split
 from evaluation.features.checks import device_of
 from evaluation.features.extraction import LOADED
 from evaluation.features.models import LoadedModel, Loading
@@ -65,7 +65,7 @@ class ViewFeatures:
     unreadable: list[str]
 
 
-@public(*LOADED, *READ, "seed", "device")
+@public(*LOADED, *LABELLED, "seed", "device")
 def lidar(model: Any, data: Any, *, options: Options, loading: Loading, reading: Reading, runtime: Runtime) -> Result:
     """LiDAR of a backbone on one split, an effective rank between 1 and the width; alignment in `others`.
 

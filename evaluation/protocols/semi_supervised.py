@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.datasets import Reading
+from evaluation.datasets import LABELLED, Reading
 from evaluation.features.checks import as_list
-from evaluation.features.extraction import LOADED, READ
+from evaluation.features.extraction import LOADED
 from evaluation.features.models import Loading
 from evaluation.protocols.base import TUNED, Subject
 from evaluation.protocols.fine_tune import NOTHING_CHOSEN, SELECT, Runs
@@ -63,7 +63,7 @@ class Options(Runs):
     )
 
 
-@public(*LOADED, *READ, *TUNED, "seed")
+@public(*LOADED, *LABELLED, *TUNED, "seed")
 def semi_supervised(
     model: Any,
     dataset: Any,

@@ -107,7 +107,7 @@ def rank_models(
     specs = check_metrics(metrics, bootstrap=bootstrap, runtime=runtime)
     if are_arrays(zoo):
         check_at_hand(options, loading, reading, replace(runtime, device=Runtime.device))
-    zoo, dataset = _check_zoo(zoo, dataset), reusable(dataset)
+    zoo, dataset = _check_zoo(zoo, dataset), reusable(dataset, reading.columns)
     if isinstance(dataset, Split) and options.split == Options.split:
         options = replace(options, split=dataset.split)
     accuracies = truth_values(truth, tuple(zoo))
@@ -263,6 +263,7 @@ def _provenance(options: Options, loading: Loading, reading: Reading, runtime: R
     values = {**vars(options), **vars(loading), **vars(reading), "precision": runtime.precision}
     usual = {**vars(Loading()), **vars(Reading()), **vars(Runtime()), **vars(Options())}
     unusual = {name: values[name] for name in SAID if values[name] != usual[name]}
+    unusual |= reading.columns.words
     if isinstance(options.reference, Reference):
         unusual["reference"] = options.reference.asked
     always = {"seed": runtime.seed, "bootstrap": options.bootstrap, "device": options.device}

@@ -13,6 +13,7 @@ from evaluation.ranking.ranking import Ranking
 from evaluation.report.cells import dig
 from evaluation.results.result import Result
 from sslkit.backbones.words import is_untrained, kind_of
+from sslkit.data import columns
 from sslkit.data.image_options import VALUES
 from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.torchvision_sets import PREFIX
@@ -23,7 +24,8 @@ from sslkit.terminal.say import words
 from sslkit.training.config import Config
 from sslkit.zoo.entry import CARD
 
-RANKED_BY = ("split", "max_images", "image_size", "bootstrap", "seed", "source", "clusters", "reference", *VALUES)
+READ_BY = (*VALUES, *columns.OPTIONS)
+RANKED_BY = ("split", "max_images", "image_size", "bootstrap", "seed", "source", "clusters", "reference", *READ_BY)
 USUAL = {  # of those, what goes without saying
     "split": "train",
     "image_size": None,
@@ -83,6 +85,7 @@ def evaluating(result: Result, folder: Path | None) -> str:
         return ""
     recipe, choice = ALONE.get(result.protocol, ("evaluate", {"protocols": [result.protocol]}))
     seed = {"seed": result.seeds[0]} if result.seeds and result.seeds[0] else {}
+    choice = {**choice, **result.details.get("columns", {})}
     return command(recipe, {"checkpoint": folder or result.model, "data": data, **choice, **seed})
 
 
@@ -127,8 +130,8 @@ def ranking_with_truth(recorded: Ranking, zoo: Path, entries: Collection[str]) -
     again = ranking(recorded, zoo, entries)
     if not again or parts(recorded.data):
         return "", ""
-    read = ("image_size", *VALUES)
-    made = {name: recorded.made[name] for name in read if recorded.made.get(name) not in (None, USUAL[name])}
+    read = ("image_size", *READ_BY)
+    made = {name: recorded.made[name] for name in read if recorded.made.get(name) not in (None, USUAL.get(name))}
     measured = {"zoo": _models(recorded, zoo, entries), "data": recorded.data, **made, "out": TRUTH}
     return command("ground_truth", measured), f"{again} {words({'truth': f'{TRUTH}/truth.json'})}"
 

@@ -138,7 +138,7 @@ def _open(dataset: Any, reading: Reading) -> dict[str, Split]:
     if isinstance(dataset, Split):
         raise UserError('one open split is not enough to fine-tune: give {"train": Split, "test": Split}')
     entry = datasets.find_published(dataset)
-    offered = entry.counts if entry else datasets.splits_of(dataset, reading.cache)
+    offered = entry.counts if entry else datasets.splits_of(dataset, reading.cache, reading.columns)
     wanted = [split for split in ("train", "val", "test") if split in offered]
     return {split: reading.open(dataset, split) for split in wanted}
 

@@ -6,6 +6,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from sslkit.data.columns import Columns
 from sslkit.data.decode import fill
 from sslkit.data.decode.fill import Fill
 from sslkit.data.decode.scale import AUTO, Range, Scale
@@ -72,6 +73,7 @@ class ReadOptions:
         "the range, in a sample",
         choices=fill.WORDS,
     )
+    columns: Columns = Columns()
 
     def __post_init__(self) -> None:
         parse_range(self.range)

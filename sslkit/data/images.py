@@ -59,6 +59,7 @@ class Identity:
     multi_labels: (N, K) int8 of sets with several classes an image, and labels is then None: 1 (yes), -1 (no), 0 (not
         known). Runs do not read them, evaluation does.
     licence: of the images, if known.
+    groups: (N,) int64, equal for images that stay on one side of a split, over all splits; None: each stands alone.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Identity:
     classes: list[str] | None = None
     licence: str | None = None
     multi_labels: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
 
 class Batch(dict[str, Any]):
@@ -118,7 +120,7 @@ class Images(Dataset):
         self.source = identity.source
         self.splits = identity.splits
         self.labels = None if identity.labels is None else np.ascontiguousarray(identity.labels, dtype=np.int64)
-        self.multi_labels = identity.multi_labels
+        self.multi_labels, self.groups = identity.multi_labels, identity.groups
         self.classes = identity.classes
         self.licence = identity.licence
         self.options = options
@@ -224,6 +226,7 @@ class Images(Dataset):
         other.options, other.is_whole = replace(self.options, split=split), False
         other.labels = None if self.labels is None else self.labels[rows]
         other.multi_labels = None if self.multi_labels is None else self.multi_labels[rows]
+        other.groups = None if self.groups is None else self.groups[rows]
         other._take(rows)
         return other
 
@@ -274,8 +277,8 @@ class Images(Dataset):
     def _compute_digest(self, update: Callable[[Any], None]) -> str:
         digest = hashlib.sha256(repr(self._chosen()).encode())
         digest.update(b"" if self.options.interpolation == "bilinear" else self.options.interpolation.encode())
-        for labels in (self.labels, self.multi_labels):
-            digest.update(b"" if labels is None else labels.tobytes())
+        for values in (self.labels, self.multi_labels, self.groups):
+            digest.update(b"" if values is None else values.tobytes())
         update(digest)
         return digest.hexdigest()
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from sslkit.data.columns import group_numbers
 from sslkit.data.decode.budget import PAGES_IN_A_ROW
 from sslkit.data.decode.opening import Picture, check_picture
 from sslkit.data.decode.pages import Pages
@@ -30,7 +31,8 @@ class PagedImages(DecodedImages):
         self.images, self.rows, self.pages, self.places = images, rows, pages, places
         labels = None if images.labels is None else images.labels[rows]
         several = None if images.multi_labels is None else images.multi_labels[rows]
-        identity = (images.name, images.source, images.splits, labels, images.classes, images.licence, several)
+        groups = _numbers_of_files(images)[rows] if images.groups is None else images.groups[rows]
+        identity = (images.name, images.source, images.splits, labels, images.classes, images.licence, several, groups)
         super().__init__(Identity(*identity), images.options)
 
     @property
@@ -101,6 +103,12 @@ def of_pages(images: DecodedImages) -> PagedImages:
     rows = np.repeat(np.arange(len(images)), [len(places) for places in every])
     pages, places = np.concatenate(every).T.copy()
     return PagedImages(images, rows, pages, places)
+
+
+def _numbers_of_files(images: DecodedImages) -> np.ndarray:
+    """(N,) int64, another for each file, in all splits: its pages stay together."""
+    names = [f"{images.split}/{images.image_name(row)}" for row in range(len(images))]
+    return group_numbers(names, names)
 
 
 def _pages(images: DecodedImages, row: int) -> Pages:

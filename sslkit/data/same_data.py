@@ -41,8 +41,8 @@ def fingerprint(images: Images) -> str:
     if isinstance(images, ArrayImages):
         return images.digest
     digest = hashlib.sha256(repr(images.classes).encode())
-    for labels in (images.labels, images.multi_labels):
-        digest.update(b"" if labels is None else labels.tobytes())
+    for values in (images.labels, images.multi_labels, images.groups):
+        digest.update(b"" if values is None else values.tobytes())
     for row in range(len(images)):
         digest.update(images.image_name(row).encode(errors="surrogateescape") + b"\n")
     return digest.hexdigest()

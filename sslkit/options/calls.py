@@ -13,6 +13,7 @@ import functools
 import inspect
 import re
 import textwrap
+import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar, get_origin
 
@@ -54,7 +55,7 @@ def by_keywords(function: Callable[..., R], *shared: str) -> Callable[..., R]:
         return function(**plain, **options)
 
     call.__signature__ = signature
-    call.__doc__ = _document(function, [option for _, option in owners.values()])
+    call.__doc__ = _document(function, [option for _, options in owners.values() for option in options])
     return call
 
 
@@ -86,31 +87,42 @@ def merge(own: Sequence[type], context: Sequence[type] = (), shared: Collection[
     return dataclasses.make_dataclass("Settings", fields.values())()
 
 
+def _as_keywords(part: type) -> dict[str, list[Declared]]:
+    """Return the declared options of a dataclass by keyword: those of one nested in it have one, for a mapping."""
+    keywords: dict[str, list[Declared]] = {}
+    for option in options_of(part):
+        keywords.setdefault(option.path.partition(".")[0], []).append(option)
+    return keywords
+
+
 def _owners(
     parts: Mapping[str, type], taken: Collection[str], shared: Collection[str]
-) -> dict[str, tuple[str, Declared]]:
-    """{option: (the parameter that it is a field of, its declaration)}."""
-    owners: dict[str, tuple[str, Declared]] = {}
+) -> dict[str, tuple[str, list[Declared]]]:
+    """{keyword: (the parameter that it is a field of, the declaration, or those of its mapping)}."""
+    owners: dict[str, tuple[str, list[Declared]]] = {}
     for owner, kind in parts.items():
-        for option in options_of(kind):
-            if option.path not in taken and (owner == OWN or not shared or option.path in shared):
-                owners.setdefault(option.path, (owner, option))
+        for name, options in _as_keywords(kind).items():
+            if name not in taken and (owner == OWN or not shared or name in shared):
+                owners.setdefault(name, (owner, options))
     return owners
 
 
-def _parameters(known: inspect.Signature, owners: Mapping[str, tuple[str, Declared]]) -> list[inspect.Parameter]:
+def _parameters(known: inspect.Signature, owners: Mapping[str, tuple[str, list[Declared]]]) -> list[inspect.Parameter]:
     parameters = []
     for name, parameter in known.parameters.items():
-        options = [option for owner, option in owners.values() if owner == name]
         replaced = [
-            parameter.replace(name=option.path, default=option.default, annotation=option.kind) for option in options
+            parameter.replace(name=keyword, default=options[0].default, annotation=options[0].kind)
+            if options[0].path == keyword
+            else parameter.replace(name=keyword, default=types.MappingProxyType({}), annotation=Mapping)
+            for keyword, (owner, options) in owners.items()
+            if owner == name
         ]
         parameters += replaced if is_declared(parameter.annotation) else [parameter]
     return parameters
 
 
 def _document(function: Callable[..., Any], options: Collection[Declared]) -> str:
-    """The docstring, with a line for each option."""
+    """The docstring, with a line for each option; `columns.label` is `columns={"label": ...}`."""
     lines = [WRAPPED.fill(f"{option.path}: {_text(option)}") for option in options]
     return "\n".join([inspect.cleandoc(function.__doc__ or ""), "", "Keywords:", *lines])
 

@@ -156,6 +156,8 @@ def overlaid(settings: S, given: Mapping[str, Any], where: str = "", tree: Mappi
             changes[name] = by_path[name].check(value)
         elif isinstance(value, Mapping):
             changes[name] = overlaid(getattr(settings, name), value, f"{where}{name}.", tree)
+        elif type(value) is type(getattr(settings, name)):
+            changes[name] = value
         else:
             raise UserError(f"{where}{name} must be a mapping of settings, got {format_value(value)}")
     return dataclasses.replace(settings, **changes)

@@ -11,7 +11,6 @@ import numpy as np
 from sslkit.composition.method import Method
 from sslkit.data.cached_images import CachedImages, Room
 from sslkit.data.decoded_images import DecodedImages
-from sslkit.data.paged_images import PagedImages
 from sslkit.data.sources import class_names
 from sslkit.data.sources.named import ImageOptions, Images, open_source, splits
 from sslkit.data.views.cropped import CroppedImages
@@ -80,7 +79,7 @@ def _open_training(config: Config, own: Any) -> tuple[Images, int]:
         channels = config.data.channels or source.channels
         train = source.at(image_size=source.image_size, channels=channels, fit=source.fit)
     else:
-        train = open_source(source, replace(options, split=splits(source, options.cache)[0]))
+        train = open_source(source, replace(options, split=splits(source, options.cache, config.columns)[0]))
     if config.resume and getattr(train, "varies", False):
         raise UserError(f"resume=true, but reading a row of {train.name} twice gives other pixels: start a new run")
     size = config.image_size or train.view_size or (CPU_SIZE if is_cpu(config.device) else PUBLISHED_SIZE)
@@ -131,7 +130,7 @@ def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> 
             _number_as_learned(query, bank)
         bank, query = (cap(images, config, room=room) for images in (bank, query))
         return _drop_few_labels(replace(data, bank=bank, query=query), config)
-    learned, asked = held_out_rows(bank.labels, bank.rows if isinstance(bank, PagedImages) else None)
+    learned, asked = held_out_rows(bank.labels, bank.groups)
     known = (bank.labels[rows][bank.labels[rows] >= 0] for rows in (learned, asked))
     withheld = None if too_few(*known) else asked  # all, whatever eval.max_images is
     bank, query = (cap(bank, config, rows, room=room) for rows in (learned, asked))
@@ -176,13 +175,14 @@ def too_few(learned: np.ndarray, asked: np.ndarray) -> bool:
 
 
 def held_out_rows(
-    labels: np.ndarray, files: np.ndarray | None = None, share: float = 0.2
+    labels: np.ndarray, groups: np.ndarray | None = None, share: float = 0.2
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows to train on and rows to test on, the same share of every class, always the same ones.
 
-    files: (N,) that of each row, of which all rows stay together and have one label; None: each row is one.
+    groups: (N,) of each row, whose rows stay together, with the label of the first; None: each row is one.
     """
-    _, first, of_row = np.unique(range(len(labels)) if files is None else files, return_index=True, return_inverse=True)
+    groups = range(len(labels)) if groups is None else groups
+    _, first, of_row = np.unique(groups, return_index=True, return_inverse=True)
     labels = labels[first]
     order = np.random.default_rng(0).permutation(len(labels))
     ranked = order[np.argsort(labels[order], kind="stable")]

@@ -246,7 +246,7 @@ def _following(entry: ZooEntry, data: Data, asked: Config, gentler: Mapping[str,
     card, folder = entry.card, str(entry.folder)
     maker, source = card["backbone"]["name"], str(card["data"]["source"])
     trust = {"trust": maker} if ":" in maker else {}  # for user code
-    data_word = {} if source in NAMES or source.startswith(OWN) else {"data": source}
+    data_word = {} if source in NAMES or source.startswith(OWN) else {"data": source, **asked.columns.words}
     judged = {"checkpoint": folder, **data_word, **trust}
     if recipe := data.train.item.evaluated_by:
         judge = f"evaluate:   python recipes/{recipe} {words(judged)}"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets import Reading, Split
-from evaluation.features.extraction import CROPPED, LOADED, READ, features_of
+from evaluation.features.extraction import CROPPED, LABELLED, LOADED, features_of
 from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.seen import Judged, seen
 from evaluation.features.source_probs import source_probs
@@ -91,7 +91,7 @@ def settle_images(options: Options, *, every: bool = False) -> Options:
 
 
 # Options of all commands that a ranking obeys.
-SHARED = (*LOADED, *READ, *CROPPED, "on_error", "precision", "batch_size", "workers", "seed", "progress")
+SHARED = (*LOADED, *LABELLED, *CROPPED, "on_error", "precision", "batch_size", "workers", "seed", "progress")
 
 
 def check_at_hand(options: Options, *context: Any) -> None:

@@ -100,7 +100,8 @@ def open_reference(asked: Any, reading: Reading = AS_USUAL) -> Reference:
     text = str(asked)
     if Path(text).suffix in FILES and (table := _table(Path(text))) is not None:
         return Reference(text, table=table)
-    parts = splits_of(text, reading.cache) if not note_of(text, reading.cache) else ("all",)
+    how = reading.cache, reading.columns
+    parts = ("all",) if note_of(text, *how) else splits_of(text, *how)
     split = "test" if "test" in parts else parts[0]
     return Reference(text, reading.open(text, split, needs_labels=False))
 

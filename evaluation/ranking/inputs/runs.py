@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluation.features.checks import as_list
-from evaluation.features.extraction import LOADED, READ
+from evaluation.features.extraction import LABELLED, LOADED
 from evaluation.tuning.optimizers import OPTIMIZERS
 from sslkit.options.settings import MOST, setting
 
-SHARED = (*LOADED, *READ, "mirror", "precision", "device", "progress")  # options of all commands that both obey
+SHARED = (*LOADED, *LABELLED, "mirror", "precision", "device", "progress")  # options of all commands that both obey
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,12 +14,14 @@ import numpy as np
 from torch import nn
 
 from evaluation.datasets import AS_USUAL, Reading, find_published, open_split, splits_of
+from evaluation.datasets._sources import test_images
 from evaluation.datasets.base import Split
 from evaluation.features.extraction import features_of
 from evaluation.features.models import LoadedModel
 from evaluation.features.source_probs import shape_of
 from evaluation.learners.fitted_head import ROUNDS, linear_head, spherical_clusters
-from sslkit.data.held_out import draw_keys, held_out
+from sslkit.data.columns import Columns
+from sslkit.data.held_out import draw_keys
 from sslkit.data.sources.named import open_images, splits
 from sslkit.data.subsets import label_subset
 from sslkit.errors import UserError
@@ -144,14 +146,20 @@ def _pretraining(entry: ZooEntry, kept: Collection[str], cache: str | Path | Non
     if source is None:
         raise UserError(f"its card does not name its pretraining data, to fit a head on: {_remedy(kept)}")
     try:
-        parts = splits_of(_place(source), cache)
-        split = "all" if "all" in parts else parts[0]
-        return open_split(_place(source), split, on_error="skip", needs_labels=False, cache=cache)
+        columns = _columns(entry.card)
+        parts = splits_of(_place(source), cache, columns)
+        how = {"on_error": "skip", "needs_labels": False, "cache": cache, "columns": columns}
+        return open_split(_place(source), "all" if "all" in parts else parts[0], **how)
     except UserError as error:
         raise UserError(
             f"its pretraining data {source} cannot be opened, to fit a head on ({error}): put the images back, or give "
             f"{_remedy(kept)}"
         ) from error
+
+
+def _columns(card: Mapping[str, Any]) -> Columns:
+    """The columns by which the run read its images."""
+    return Columns(**card.get("config", {}).get("columns", {}))
 
 
 def _place(source: str) -> str | Path:
@@ -189,7 +197,8 @@ def _fit(
     images = _drawn(whole, kind)
     runtime.say(f"source head of {model.name}: {kind} of {len(images):,} images of {images.name}, fitted once")
     features = features_of(model, images, reading, replace(runtime, precision="float32"))  # kept for all rankings
-    made = f"a linear classifier fitted to {len(features):,} of its images{_difference(data, whole, reading.cache)}"
+    difference = _difference(model.entry.card, whole, reading.cache)
+    made = f"a linear classifier fitted to {len(features):,} of its images{difference}"
     recipe = {"data": data["source"], "images": len(features)}
     y = features.y
     if kind == CLUSTERS:
@@ -207,12 +216,13 @@ def _fit(
     return head, SourceHead(layers, kind, data["source"], made)
 
 
-def _difference(data: Mapping[str, Any], whole: Split, cache: str | Path | None) -> str:
+def _difference(card: Mapping[str, Any], whole: Split, cache: str | Path | None) -> str:
     """Say if these are not the images of the training: another number, or another content."""
+    data, columns = card["data"], _columns(card)
     if data.get("images") not in (None, len(whole)):
         return f"; its training had {data['images']:,} images, there are {len(whole):,} now"
     source = _place(data["source"])
-    now = open_images(source, split=splits(source, cache)[0], cache=cache)
+    now = open_images(source, split=splits(source, cache, columns)[0], cache=cache, columns=columns)
     trained_on = data.get("content", now.content_digest)
     return "" if now.content_digest == trained_on else "; these are not the images of its training"
 
@@ -225,7 +235,7 @@ def _drawn(whole: Split, kind: str) -> Split:
     if kind == LABELS:
         has_label = whole.y >= 0
         if whole.split == "all":
-            has_label &= ~held_out(whole.y, whole.ids)  # the test images of evaluation
+            has_label &= ~test_images(whole)  # the test images of evaluation
         learned = whole.take(np.flatnonzero(has_label))
         most = max(IMAGES, PER_CLASS * len(np.unique(learned.y)))
         if len(learned) <= most:

@@ -10,7 +10,7 @@ from evaluation.tasks.action.runs import FEATURES
 from sslkit.options.settings import MOST, setting
 
 # Options of all protocols that this one obeys.
-SHARED = (*LOADED, "root", "cache", "counts", "on_error", *TUNED, "precision", "workers", "seed")
+SHARED = (*LOADED, "root", "cache", "counts", "columns", "on_error", *TUNED, "precision", "workers", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from evaluation.tasks.action.opening import check_clips, source_of
 from evaluation.tasks.action.options import SHARED, Options
 from evaluation.tasks.action.recipes import RECIPES
 from evaluation.tasks.action.recipes import chosen as recipe_of
+from sslkit.data.columns import NO_COLUMNS
 from sslkit.terminal.say import words
 
 OF_ONE_PROTOCOL = {"protocol", "recipe", "epochs", "batch_size", "lr", "weight_decay", "dropout", "features"}
@@ -59,6 +60,7 @@ def hint(names: list[str], first: LoadedModel, result: Result, options: Mapping[
     shared = {**defaults_of_all(), "out": OUT}
     defaults = {"data": None, **vars(Options()), **{name: shared[name] for name in SHARED}}
     asked = {name: value for name, value in options.items() if name in defaults and value != defaults[name]}
+    asked |= asked.pop("columns", NO_COLUMNS).words
     if len(names) == 1 and first.entry:
         # the untrained network is no entry, so it does not know the entry's films and stride
         asked["stride"] = result.details["stride"]

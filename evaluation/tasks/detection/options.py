@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from evaluation.features.extraction import LOADED, READ
+from evaluation.datasets import READ
+from evaluation.features.extraction import LOADED
 from evaluation.protocols.base import TUNED
 from evaluation.tasks.detection import recipes
 from evaluation.tasks.detection.datasets.boxes import EMPTY

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from evaluation.datasets import Reading
+from evaluation.datasets import READ, Reading
 from evaluation.features import contradicted
-from evaluation.features.extraction import LOADED, READ
+from evaluation.features.extraction import LOADED
 from evaluation.features.models import LoadedModel
 from evaluation.protocols.base import Judged, Subject, Task, Terminal
 from evaluation.results import unseen
@@ -21,6 +21,7 @@ from evaluation.tasks.segmentation.label_maps import LabelMaps
 from evaluation.tasks.segmentation.miou import counts, estimates, miou, predict
 from evaluation.tasks.segmentation.pictures import SHOWN, draw_maps
 from evaluation.tasks.segmentation.sources import open_label_maps
+from sslkit.data.sources.column_values import refuse
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
@@ -53,6 +54,7 @@ def open_maps(protocol: str, subject: Subject) -> Opened:
 def splits_of(data: Any, reading: Reading) -> tuple[LabelMaps, LabelMaps]:
     """Train and test of a source, or of {"train": ..., "test": ...}. Raises UserError for different classes."""
     sources = data if isinstance(data, dict) else {"train": data, "test": data}
+    refuse(reading.columns, str(sources.get("train")), "has label maps, which no column names")
     if not {"train", "test"} <= set(sources):
         raise UserError(f"data must have the splits train and test; it has {', '.join(sources) or 'none'}")
     train, test = (open_label_maps(sources[split], split, reading) for split in ("train", "test"))

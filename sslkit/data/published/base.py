@@ -13,6 +13,7 @@ import numpy as np
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.images import Identity, ImageOptions, Images, check_split
 from sslkit.data.published._listed import ListedImages
+from sslkit.data.sources.column_values import refuse
 from sslkit.errors import UserError
 from sslkit.files.reading import is_there
 from sslkit.terminal import say
@@ -117,6 +118,7 @@ class Entry:
         Raises UserError for missing files, with all their names and their origin, for unknown splits, and where the
         number of images or classes differs from the published one, unless `options.counts` is "warn".
         """
+        refuse(options.columns, self.name, "is published with its own splits and labels; ./NAME is a folder")
         split, root = self.aliases.get(options.split, options.split), Path(options.root).expanduser()
         check_split(self.name, split, tuple(self.counts))
         try:

@@ -9,6 +9,7 @@ import numpy as np
 
 from sslkit.data.arrays import ArrayImages, to_nchw
 from sslkit.data.images import Identity, ImageOptions, check_split
+from sslkit.data.sources.column_values import refuse
 from sslkit.errors import UserError
 
 FEW = 50  # labelled images per class of fashion_mnist_few: so few that methods differ
@@ -114,6 +115,7 @@ def open_builtin(name: str, options: ImageOptions) -> ArrayImages:
     """A set by name, with its labels. Raises UserError for an unknown split."""
     reader, splits, licence = _READERS[name]
     check_split(name, options.split, splits)
+    refuse(options.columns, name, "is inside the package, with its own splits and labels")
     x, labels, classes = reader(options.split)
     identity = Identity(name, name, splits, labels, classes, licence)
     return ArrayImages(to_nchw(x, name), identity, options)

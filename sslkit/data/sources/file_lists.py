@@ -6,13 +6,15 @@ import os
 import re
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+from sslkit.data.columns import Columns
+from sslkit.data.sources.column_values import refuse, rows_of_splits
 from sslkit.data.sources.file_tables import TABLES, Rows, rows_of_table
 from sslkit.data.sources.label_values import Measured, classes_of
-from sslkit.data.sources.listing import Part, divide
-from sslkit.data.sources.split_words import split_of, usual
+from sslkit.data.sources.listing import Facts, Part, divide, splits_of_paths
 from sslkit.data.sources.walk import Kind, chosen
 from sslkit.errors import UserError, first_line
 from sslkit.files.reading import regular
@@ -31,16 +33,16 @@ def is_list(path: Path) -> bool:
     return path.suffix.lower() in (*TEXTS, *TABLES)
 
 
-def parts_of_list(file: Path, root: Path | None, kind: Kind, label: str = "") -> dict[str, Part]:
+def parts_of_list(file: Path, root: Path | None, kind: Kind, columns: Columns) -> dict[str, Part]:
     """The files of each split of a list, "train" first, in the order of the list.
 
-    label: the column of the classes in a table; "": that of a usual name.
+    columns: of a table; those that are not given are of usual names.
     root: that its paths are relative to; None: the folder of the list. Names are relative to the folder that all share.
     Splits are those of a column, or else the first folders of the paths, as of a folder; so are classes, by the next
     folder. Files of another kind are left out, with a warning.
     Raises UserError for a list that cannot be read, for files that are missing, and for one that is named twice.
     """
-    rows = _read_rows(file, label)
+    rows = _read_rows(file, columns)
     base = os.path.abspath(file.parent if root is None else root)
     paths = [_find_file(os.path.join(base, path)) for path in rows.paths]
     if missing := [row for row, path in enumerate(paths) if path is None]:
@@ -61,53 +63,60 @@ def metadata_of(folder: Path) -> Path | None:
     return next((folder / name for name in METADATA if (folder / name).is_file()), None)
 
 
-def labels_of_metadata(file: Path, paths: Sequence[str]) -> list[str | None] | None:
-    """The class of each path by a table beside the images, None for one without; None altogether without labels.
+def facts_of_metadata(file: Path, paths: Sequence[str], columns: Columns) -> Facts | None:
+    """The classes and groups of some paths by a table beside the images; None if it has neither.
 
-    Warns of images without one, and of a table that is not used.
+    Warns of images without a class, and of a table that is not used. Raises UserError for a table that cannot be read,
+    if columns of it are given.
     """
     try:
-        rows = _read_rows(file)
+        rows = _read_rows(file, columns)
         labels = _labels(file, rows)
     except UserError as error:
+        if columns.of_tables:
+            raise
         say.warn(f"{error}; it is not used", stacklevel=6)
         return None
     if rows.splits is not None:
         say.warn(f"{file}: its splits are read where it is named, data={file}", stacklevel=6)
-    if labels is None:
+    facts = Facts(labels, rows.groups, rows.several)
+    if not facts:
         return None
-    of_path = {os.path.normpath(path): label for path, label in zip(rows.paths, labels, strict=True)}
-    matched_labels = [of_path.get(path) for path in paths]
-    if missing := matched_labels.count(None):
-        say.warn(f"{file}: it has no label of {missing:,} of {counted(len(paths), 'file')}", stacklevel=6)
-    return matched_labels if missing < len(paths) else None
+    of_path = {os.path.normpath(path): row for row, path in enumerate(rows.paths)}
+    matched = [of_path.get(path) for path in paths]
+    facts = facts.take(matched)
+    what = "label" if labels is not None or rows.several else "group"
+    missing = sum(value is None for value in matched if facts.classes is None) or (facts.classes or []).count(None)
+    if missing:
+        say.warn(f"{file}: it has no {what} of {missing:,} of {counted(len(paths), 'file')}", stacklevel=6)
+    return facts if missing < len(paths) else None
 
 
-def splits_of_list(file: Path, label: str = "") -> tuple[str, ...]:
-    """The splits of a list, "train" first, without a look at its files. label: as of `parts_of_list`."""
-    rows = _read_rows(file, label)
+def splits_of_list(file: Path, columns: Columns) -> tuple[str, ...]:
+    """The splits of a list, "train" first, without a look at its files. columns: as of `parts_of_list`."""
+    rows = _read_rows(file, columns)
     if rows.splits is not None:
         return tuple(_of_column(file, rows, range(len(rows.paths))))
-    return tuple(divide(Path(), [os.path.normpath(path) for path in rows.paths], ""))
+    return splits_of_paths([os.path.normpath(path) for path in rows.paths], columns, str(file))
 
 
 def _parts(file: Path, rows: Rows, folder: Path, below: Sequence[str], kept: Sequence[int]) -> dict[str, Part]:
     """The splits of a list. below: its paths. kept: the rows that are read."""
     labels = _labels(file, rows)
+    facts = Facts(labels, rows.groups, rows.several)
     usable = [below[row] for row in kept]
-    if labels is None and rows.splits is None:
+    if not facts and rows.splits is None:
         return divide(folder, usable, str(file))
     by_folder = divide(folder, usable, "")
-    if labels is None:
+    if labels is None and not rows.several:
         classes = {path: name for files in by_folder.values() for path, name in files.with_classes()}
-    else:
-        classes = {below[row]: labels[row] for row in kept}
-    of_split = {split: files.paths for split, files in by_folder.items()}
+        facts = replace(facts, classes=[classes.get(path) for path in below] if classes else None)
+    row_of = {below[row]: row for row in kept}
+    of_split = {split: [row_of[path] for path in files.paths] for split, files in by_folder.items()}
     if rows.splits is not None:
-        of_split = {split: [below[row] for row in inside] for split, inside in _of_column(file, rows, kept).items()}
+        of_split = _of_column(file, rows, kept)
     return {
-        split: Part(folder, paths, [classes.get(path) for path in paths] if classes else None)
-        for split, paths in of_split.items()
+        split: Part(folder, [below[row] for row in inside], facts.take(inside)) for split, inside in of_split.items()
     }
 
 
@@ -126,24 +135,8 @@ def _labels(file: Path, rows: Rows) -> list[str | None] | None:
 
 def _of_column(file: Path, rows: Rows, kept: Sequence[int]) -> dict[str, list[int]]:
     """The rows of each split by the column of splits. Raises UserError for other words, and without rows of train."""
-    of_split: dict[str, list[int]] = {}
-    nowhere = 0
-    for row in kept:
-        word = rows.splits[row]
-        if not word.strip():
-            nowhere += 1
-            continue
-        if (split := split_of(word)) is None:
-            raise UserError(
-                f"{file}, line {rows.lines[row]}: {word[:80]!r} is no split: these are called train, val (or valid, "
-                "validation, dev) and test; of numbered folds only you know which one is held out"
-            )
-        of_split.setdefault(split, []).append(row)
-    if nowhere:
-        say.warn(f"{file}: {counted(nowhere, 'file')} without a split left out", stacklevel=5)
-    if "train" not in of_split:
-        raise UserError(f"{file}: its splits are {', '.join(of_split) or 'empty'}, and there is none to train on")
-    return usual(of_split) or {"train": of_split["train"]}
+    inside = rows_of_splits([rows.splits[row] for row in kept], [f"line {rows.lines[row]}" for row in kept], str(file))
+    return {split: [kept[row] for row in some] for split, some in inside.items()}
 
 
 def _find_file(path: str) -> str | None:
@@ -176,12 +169,12 @@ def _check_once(file: Path, rows: Rows, paths: Sequence[str]) -> None:
             raise UserError(f"{file}: {lines} name the same file, {path}: leave one out")
 
 
-def _read_rows(file: Path, label: str = "") -> Rows:
-    return _parse_rows(file, stamp_of(file.stat()), label)
+def _read_rows(file: Path, columns: Columns) -> Rows:
+    return _parse_rows(file, stamp_of(file.stat()), columns)
 
 
 @lru_cache(maxsize=2)  # its splits are asked for several times
-def _parse_rows(file: Path, stamp: Stamp, label: str) -> Rows:
+def _parse_rows(file: Path, stamp: Stamp, columns: Columns) -> Rows:
     """The rows of a list. stamp: of the file, so that a changed one is read again."""
     if stamp.bytes > _MOST:
         raise UserError(f"{file} has {stamp.bytes / 2**30:.1f} GiB, which is no list of files")
@@ -194,9 +187,9 @@ def _parse_rows(file: Path, stamp: Stamp, label: str) -> Rows:
         raise UserError(f"{file} is no list of files: {first_line(error)}") from error
     if any("\0" in line for line in lines):
         raise UserError(f"{file} is no list of files: it has bytes of zero")
-    if label and file.suffix.lower() not in TABLES:
-        raise UserError(f"{file}#{label}: a list of paths has no columns, and {label!r} would be one")
-    rows = rows_of_table(file, lines, label) if file.suffix.lower() in TABLES else _paths(file, lines)
+    if columns.of_tables and file.suffix.lower() not in TABLES:
+        refuse(columns, str(file), "is a list of paths, which has no columns: give a table, or a pattern of the names")
+    rows = rows_of_table(file, lines, columns) if file.suffix.lower() in TABLES else _paths(file, lines)
     if not rows.paths:
         raise UserError(f"{file} names no file")
     return rows

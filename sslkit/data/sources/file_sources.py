@@ -1,8 +1,7 @@
 """Files named in another way than by one folder: several folders, lists of files, patterns of paths, and mixtures.
 
 - `A,B`: folders, lists and patterns together, as one set
-- `FILE.txt`, `FILE.csv`, also with `:FOLDER` behind, which their paths are relative to, and `#COLUMN`, the label: see
-  `file_lists`
+- `FILE.txt`, `FILE.csv`, also with `:FOLDER` behind, which their paths are relative to: see `file_lists`
 - `photos/**/*.jpg`: the files that a pattern matches
 """
 
@@ -13,12 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from sslkit.data.images import Identity, ImageOptions
+from sslkit.data.columns import NO_COLUMNS, Columns
+from sslkit.data.images import ImageOptions
 from sslkit.data.path_list import PathList
 from sslkit.data.sources.class_names import match_classes
 from sslkit.data.sources.file_lists import is_list, parts_of_list, splits_of_list
 from sslkit.data.sources.folder import FolderImages, list_folder, parts_of_folder, splits_of_folder
-from sslkit.data.sources.listing import Listing, Part, divide, listing, part_of
+from sslkit.data.sources.listing import Listing, Part, divide, join_parts, listing, part_of, splits_of_paths
 from sslkit.data.sources.split_words import split_of, usual
 from sslkit.data.sources.walk import IMAGES, Kind, chosen
 from sslkit.errors import UserError
@@ -35,9 +35,9 @@ class Named(Protocol):
     name: str
     word: str
 
-    def parts(self, kind: Kind) -> dict[str, Part]: ...
+    def parts(self, kind: Kind, columns: Columns) -> Mapping[str, Part]: ...
 
-    def splits(self) -> Sequence[str]: ...
+    def splits(self, columns: Columns) -> Sequence[str]: ...
 
 
 @dataclass(frozen=True)
@@ -52,20 +52,19 @@ class _Folder:
     def word(self) -> str:
         return self.name
 
-    def parts(self, kind: Kind) -> dict[str, Part]:
-        return parts_of_folder(self.path, kind)
+    def parts(self, kind: Kind, columns: Columns) -> Mapping[str, Part]:
+        return parts_of_folder(self.path, kind, columns)
 
-    def splits(self) -> Sequence[str]:
-        return splits_of_folder(self.path)
+    def splits(self, columns: Columns) -> Sequence[str]:
+        return splits_of_folder(self.path, columns)
 
 
 @dataclass(frozen=True)
 class _List:
-    """root: that its paths are relative to; None: its own folder. label: the column of classes; "": of a usual name."""
+    """root: that its paths are relative to; None: its own folder."""
 
     path: Path
     root: Path | None = None
-    label: str = ""
 
     @property
     def name(self) -> str:
@@ -75,11 +74,11 @@ class _List:
     def word(self) -> str:
         return self.path.stem
 
-    def parts(self, kind: Kind) -> dict[str, Part]:
-        return parts_of_list(self.path, self.root, kind, self.label)
+    def parts(self, kind: Kind, columns: Columns) -> Mapping[str, Part]:
+        return parts_of_list(self.path, self.root, kind, columns)
 
-    def splits(self) -> Sequence[str]:
-        return splits_of_list(self.path, self.label)
+    def splits(self, columns: Columns) -> Sequence[str]:
+        return splits_of_list(self.path, columns)
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class _Pattern:
             raise UserError(f"the pattern {self.pattern} {problem}")
         return [os.path.relpath(path, self.root) for path in files], len(matches) - len(files)
 
-    def parts(self, kind: Kind) -> dict[str, Part]:
+    def parts(self, kind: Kind, columns: Columns) -> Mapping[str, Part]:
         files, folders = self.matches()
         selection = chosen(self.root, files, kind)
         if folders and "**" not in self.pattern:
@@ -121,10 +120,11 @@ class _Pattern:
                 f"the pattern {self.pattern} matches no {kind.name.removesuffix('s')}, and {selection.others}"
             )
         selection.warn_of_others(self.pattern, kind)
+        check_no_table(columns, self.pattern)
         return divide(self.root, selection.paths, self.pattern)
 
-    def splits(self) -> Sequence[str]:
-        return tuple(divide(self.root, self.matches()[0], ""))
+    def splits(self, columns: Columns) -> Sequence[str]:
+        return splits_of_paths(self.matches()[0], columns, self.pattern)
 
 
 def is_files(text: str) -> bool:
@@ -137,9 +137,9 @@ def is_several(text: str) -> bool:
     return len(_items(text)) > 1
 
 
-def splits_of_files(text: str) -> tuple[str, ...]:
+def splits_of_files(text: str, columns: Columns) -> tuple[str, ...]:
     items = _items(text)
-    splits = _by_word(items) or {split for item in items for split in item.splits()}
+    splits = _by_word(items, columns) or {split for item in items for split in item.splits(columns)}
     return tuple(split for split in _SPLITS if split in splits)
 
 
@@ -151,8 +151,8 @@ def name_of_files(text: str) -> str:
 
 def open_files(text: str, options: ImageOptions) -> FolderImages:
     """Images of one split of what `text` names; an image's name is its path below the folder that all share."""
-    listing, name = list_files(text, options.split, IMAGES), name_of_files(text)
-    identity = Identity(name, text, listing.splits, listing.labels, listing.classes)
+    listing = list_files(text, options.split, IMAGES, options.columns)
+    identity = listing.identity(name_of_files(text), text)
     return FolderImages(listing.folder, PathList(listing.paths), identity, options)
 
 
@@ -164,14 +164,13 @@ def open_file_list(paths: Sequence[str], options: ImageOptions) -> FolderImages:
         raise UserError(f"data is a list of {counted(len(paths), 'file')} and none is an image: {chosen_files.others}")
     chosen_files.warn_of_others("data", IMAGES)
     train = part_of(Path(folder), chosen_files.paths, "data")
-    split_files = listing({"train": train}, options.split, "data")
-    identity = Identity(
-        os.path.basename(folder) or "files", None, split_files.splits, split_files.labels, split_files.classes
-    )
+    check_no_table(options.columns, "a list of files")
+    split_files = listing({"train": train}, options.split, "data", options.columns)
+    identity = split_files.identity(os.path.basename(folder) or "files", None)
     return FolderImages(split_files.folder, PathList(split_files.paths), identity, options)
 
 
-def list_files(text: str, split: str, kind: Kind) -> Listing:
+def list_files(text: str, split: str, kind: Kind, columns: Columns = NO_COLUMNS) -> Listing:
     """The files of a kind in one split of what `text` names, which may be a single folder, too.
 
     Splits: those of each folder, list and pattern; or, if these are called train and test (or val) themselves, they are
@@ -181,8 +180,9 @@ def list_files(text: str, split: str, kind: Kind) -> Listing:
     """
     items, name = _items(text), name_of_files(text)
     if isinstance(items[0], _Folder) and len(items) == 1:
-        return list_folder(items[0].path, split, kind)
-    return listing(items[0].parts(kind) if len(items) == 1 else _together(items, name, kind), split, name)
+        return list_folder(items[0].path, split, kind, columns)
+    parts = items[0].parts(kind, columns) if len(items) == 1 else _together(items, name, kind, columns)
+    return listing(parts, split, name, columns)
 
 
 def _items(text: str) -> list[Named]:
@@ -207,8 +207,8 @@ def _folder_or_list(text: str) -> _Folder | _List | None:
     if path.is_file() and is_list(path):
         return _List(path)
     before, mark, label = text.rpartition("#")
-    if mark and label and isinstance(file_list := _folder_or_list(before), _List):
-        return replace(file_list, label=label)
+    if mark and label and isinstance(_folder_or_list(before), _List):
+        raise UserError(f"data={text}: a column of labels is named by columns.label={label}, with data={before}")
     before, colon, after = text.rpartition(":")
     if colon and is_list(Path(before)) and _expand(before).is_file():
         root = _expand(after)
@@ -232,46 +232,52 @@ def _expand(text: str) -> Path:
     return path
 
 
-def _by_word(items: Sequence[Named]) -> dict[str, list[Named]]:
-    """The folders and lists of each split, if all are called like splits; {} otherwise."""
+def check_no_table(columns: Columns, where: str) -> None:
+    """Raises UserError for columns of files that no table describes."""
+    for option, word in columns.of_tables:
+        raise UserError(
+            f"{option}={word}: no table describes the files of {where}: name the table, data=some.csv, put a "
+            "metadata.csv beside them, or give a pattern of their names, whose value is in parentheses: '^([a-z]+)_'"
+        )
+
+
+def _by_word(items: Sequence[Named], columns: Columns) -> dict[str, list[Named]]:
+    """The folders and lists of each split, if all are called like splits; {} otherwise, and if columns give splits."""
+    if columns.split is not None:
+        return {}
     of_split: dict[str, list[Named]] = {}
     for item in items:
         of_split.setdefault(split_of(item.word) or "", []).append(item)
     return {} if "" in of_split else usual(of_split)
 
 
-def _together(items: Sequence[Named], name: str, kind: Kind) -> dict[str, Part]:
+def _together(items: Sequence[Named], name: str, kind: Kind, columns: Columns) -> dict[str, Part]:
     """The splits of all items. name: of these, for messages."""
-    if of_split := _by_word(items):
+    if of_split := _by_word(items, columns):
         by_split = {
-            split: [files for source in some for files in source.parts(kind).values()]
+            split: [files for source in some for files in source.parts(kind, columns).values()]
             for split, some in of_split.items()
         }
     else:
-        each = [item.parts(kind) for item in items]
+        each = [item.parts(kind, columns) for item in items]
         by_split = {split: [parts[split] for parts in each if split in parts] for split in _SPLITS}
     parts = [files for some in by_split.values() for files in some]
     _warn_of_unlabelled(parts, kind)
     of_name = match_classes({str(k): filter(None, files.classes or ()) for k, files in enumerate(parts)}, name)
-    folder = os.path.commonpath([os.path.abspath(files.folder) for files in parts])
-    joined = {split: _merge_parts(some, folder, of_name) for split, some in by_split.items() if some}
+    joined = {split: _merge_parts(some, join_parts(parts).folder, of_name) for split, some in by_split.items() if some}
     _check_once(path for files in joined.values() for path in files.paths)
     return joined
 
 
-def _merge_parts(parts: Sequence[Part], folder: str, of_name: Mapping[str, str]) -> Part:
+def _merge_parts(parts: Sequence[Part], folder: Path, of_name: Mapping[str, str]) -> Part:
     """One part of several. folder: that all are below. of_name: the class of each name in all of them."""
-    paths: list[str] = []
-    classes: list[str | None] = []
-    for files in parts:
-        start = os.path.relpath(os.path.abspath(files.folder), folder)
-        paths += files.paths if start == "." else [os.path.join(start, path) for path in files.paths]
-        classes += [None] * len(files.paths) if files.classes is None else map(of_name.get, files.classes)
-    return Part(Path(folder), paths, classes if of_name else None)
+    whole = join_parts([Part(folder, []), *parts])
+    classes = list(map(of_name.get, whole.classes)) if of_name and whole.classes else None
+    return replace(whole, facts=replace(whole.facts, classes=classes))
 
 
 def _warn_of_unlabelled(parts: Sequence[Part], kind: Kind) -> None:
-    without = [files for files in parts if files.classes is None]
+    without = [files for files in parts if files.classes is None and not files.facts.several]
     if 0 < len(without) < len(parts):
         number = counted(sum(len(files.paths) for files in without), kind.name.removesuffix("s"))
         folders = ", ".join(dict.fromkeys(str(files.folder) for files in without))

@@ -4,11 +4,11 @@ import csv
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sslkit.errors import UserError, first_line
-from sslkit.options.members import nearest
+from sslkit.data.columns import Columns
+from sslkit.errors import UserError, first_line, nearest
 from sslkit.terminal import say
 
 JSON_LINES = ".jsonl"
@@ -22,34 +22,41 @@ COLUMNS = {  # what a column holds: its names, in small letters and without blan
 _OF_TRAIN = {"1": "train", "true": "train", "yes": "train", "0": "test", "false": "test", "no": "test"}  # is_train
 _LIKE_A_LABEL = re.compile(r"[_ -](label|class|category|target)$|^(label|class|category|target)[_ -](id|name|idx)$")
 _SHOWN = 4  # columns
+CLASS = "class "  # before the name of a column of yes or no
+_OF_OPTION = {"image": "path"}  # columns.image
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a list. labels, splits: as written; None without such a column. lines: their numbers in the file."""
+    """The rows of a list. labels, splits, groups: as written; None without such a column.
+
+    lines: their numbers in the file. several: the cells of each of several columns of labels; {} for no such.
+    """
 
     paths: list[str]
     lines: list[int]
     labels: list[str] | None = None
     splits: list[str] | None = None
+    groups: list[str] | None = None
+    several: Mapping[str, list[str]] = field(default_factory=dict)
 
 
-def rows_of_table(file: Path, lines: Sequence[str], label: str = "") -> Rows:
-    """The rows of a table, of the kind that its ending says.
+def rows_of_table(file: Path, lines: Sequence[str], columns: Columns) -> Rows:
+    """The rows of a table, of the kind that its ending says; columns that are not given are those of usual names.
 
-    label: the column of the classes; "": that of a usual name. Raises UserError.
+    Raises UserError.
     """
-    return _json_lines(file, lines, label) if file.suffix.lower() == JSON_LINES else _table(file, lines, label)
+    return _json_lines(file, lines, columns) if file.suffix.lower() == JSON_LINES else _table(file, lines, columns)
 
 
-def _table(file: Path, lines: Sequence[str], label: str) -> Rows:
+def _table(file: Path, lines: Sequence[str], wanted: Columns) -> Rows:
     try:
         reader = csv.reader(lines, delimiter=max(",;\t", key=lines[0].count) if lines else ",")
         head = next(reader, [])
         rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except csv.Error as error:
         raise UserError(f"{file} is no table: {error}") from error
-    columns = _columns(file, head, label)
+    columns = _columns(file, head, wanted)
     for number, row in rows:
         if len(row) != len(head):
             raise UserError(f"{file}, line {number} has {len(row)} cells, and its first line {len(head)}")
@@ -57,7 +64,7 @@ def _table(file: Path, lines: Sequence[str], label: str) -> Rows:
     return _rows(file, [number for number, _ in rows], cells)
 
 
-def _json_lines(file: Path, lines: Sequence[str], label: str) -> Rows:
+def _json_lines(file: Path, lines: Sequence[str], wanted: Columns) -> Rows:
     """The keys of the objects are the columns. A list is no label."""
     try:
         objects = {number: json.loads(line) for number, line in enumerate(lines, start=1) if line.strip()}
@@ -66,7 +73,7 @@ def _json_lines(file: Path, lines: Sequence[str], label: str) -> Rows:
     if not all(isinstance(entry, dict) for entry in objects.values()):
         raise UserError(f"{file} is no table of JSON objects, one a line")
     head = list(dict.fromkeys(key for entry in objects.values() for key in entry))
-    columns = _columns(file, head, label)
+    columns = _columns(file, head, wanted)
     cells = {what: [_cell(entry.get(head[column])) for entry in objects.values()] for what, column in columns.items()}
     rows = _rows(file, list(objects), cells)
     if any(cell[:1] in ("[", "{") for cell in rows.labels or ()):
@@ -88,22 +95,31 @@ def _rows(file: Path, lines: Sequence[int], cells: Mapping[str, Sequence[str]]) 
     splits = cells.get("split")
     if splits is None and (yes_or_no := cells.get("split by yes or no")) is not None:
         splits = [_OF_TRAIN.get(cell.strip().lower(), cell) for cell in yes_or_no]
-    return Rows(paths, list(lines), cells.get("label"), splits)
+    several = {what.removeprefix(CLASS): list(values) for what, values in cells.items() if what.startswith(CLASS)}
+    return Rows(paths, list(lines), cells.get("label"), splits, cells.get("group"), several)
 
 
-def _columns(file: Path, head: Sequence[str], label: str) -> dict[str, int]:
+def _columns(file: Path, head: Sequence[str], wanted: Columns) -> dict[str, int]:
     """The place of each column that is used, with a warning that names them.
 
-    Raises UserError without paths, without a column of the label's name, and for several that may be the label.
+    Raises UserError without paths, without a column that is wanted, and for several that may be the label.
     """
     places: Mapping[str, int] = {_plain(name): index for index, name in reversed(list(enumerate(head)))}
     columns = {what: next((places[name] for name in names if name in places), None) for what, names in COLUMNS.items()}
-    if label and _plain(label) not in places:
-        raise UserError(f"{file} has no column {label!r}: {nearest(label, [name.strip() for name in head])}")
-    if label:
-        columns["label"] = places[_plain(label)]
-    elif columns["label"] is None:
+    given = {}
+    for option, word in wanted.of_tables:
+        if _plain(word) not in places:
+            names = [name.strip() for name in head]
+            raise UserError(f"{option}={word}: {file} has no such column: {nearest(word, names)}")
+        what = option.removeprefix("columns.")
+        what = f"{CLASS}{word}" if what == "label" and len(wanted.labels) > 1 else _OF_OPTION.get(what, what)
+        given[what] = places[_plain(word)]
+    columns |= {"label": None} if wanted.label is not None else {}
+    columns |= given
+    if wanted.label is None and columns["label"] is None:
         columns["label"] = _like_a_label(file, head)
+    if wanted.split is not None and "split" not in given:  # a pattern of names
+        columns |= {"split": None, "split by yes or no": None}
     if columns["split"] is not None:
         columns["split by yes or no"] = None
     if columns["path"] is None:
@@ -118,9 +134,7 @@ def _columns(file: Path, head: Sequence[str], label: str) -> dict[str, int]:
     unused = f"; of the others, such as {', '.join(others)}, none is used" if others else ""
     if others and columns["label"] is None:
         column = others[0].strip("'\"")
-        unused += (
-            f" (a column of classes is called {_column_names('label')}, or is named behind the file: {file}#{column})"
-        )
+        unused += f" (a column of classes is called {_column_names('label')}, or is named: columns.label={column})"
     say.warn(f"{file}: its columns are read as {description}{unused}", stacklevel=5)
     return used
 
@@ -131,7 +145,7 @@ def _like_a_label(file: Path, head: Sequence[str]) -> int | None:
     if len(like) > 1:
         names = [head[column].strip() for column in like]
         raise UserError(
-            f"{file}: any of its columns {', '.join(names)} may be the label: name it, data={file}#{names[0]}"
+            f"{file}: any of its columns {', '.join(names)} may be the label: name it, columns.label={names[0]}"
         )
     return like[0] if like else None
 

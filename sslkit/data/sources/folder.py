@@ -1,20 +1,23 @@
 """A folder of images, walked recursively; class folders give the labels."""
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sslkit.data.columns import NO_COLUMNS, Columns, is_pattern
 from sslkit.data.decode.opening import Picture, open_picture
 from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.path_list import PathList
-from sslkit.data.sources.file_lists import METADATA, labels_of_metadata, metadata_of
-from sslkit.data.sources.listing import Listing, Part, class_folders, listing, part_of
+from sslkit.data.sources.file_lists import METADATA, facts_of_metadata, metadata_of, parts_of_list, splits_of_list
+from sslkit.data.sources.listing import Facts, Listing, Part, by_names, class_folders, listing, part_of
 from sslkit.data.sources.split_words import SPLIT_OF_WORD, resolve_split, split_of, usual
 from sslkit.data.sources.walk import IMAGES, VIDEOS, Found, Kind, is_usual, kind_of, walk
 from sslkit.errors import UserError
@@ -71,8 +74,14 @@ class FolderImages(DecodedImages):
         self._files.update_content(digest)
 
 
-def splits_of_folder(root: Path) -> tuple[str, ...]:
-    return tuple(split_folders(root))
+def splits_of_folder(root: Path, columns: Columns = NO_COLUMNS) -> tuple[str, ...]:
+    if columns.split is None:
+        return tuple(split_folders(root))
+    if not is_pattern(columns.split):
+        return splits_of_list(_table(root, columns), columns)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is said when the images are opened
+        return tuple(by_names(parts_of_folder(root, IMAGES, columns, ()), columns, name_of(root, root)))
 
 
 def open_folder(root: Path, options: ImageOptions) -> FolderImages:
@@ -91,35 +100,54 @@ def open_folder(root: Path, options: ImageOptions) -> FolderImages:
     folders of the splits, as of a Hugging Face `imagefolder`, with the columns of a list of files.
     Raises UserError when there is no image, or none that can be read.
     """
-    listing = list_folder(root, options.split, IMAGES)
-    identity = Identity(root.resolve().name, root, listing.splits, listing.labels, listing.classes)
+    listing = list_folder(root, options.split, IMAGES, options.columns)
+    identity = listing.identity(root.resolve().name, root)
     return FolderImages(listing.folder, PathList(listing.paths), identity, options)
 
 
-def list_folder(root: Path, split: str, kind: Kind) -> Listing:
+def list_folder(root: Path, split: str, kind: Kind, columns: Columns = NO_COLUMNS) -> Listing:
     """The files of one split below `root`, by the rules of `open_folder`.
 
+    columns: those of a metadata.csv or metadata.jsonl in it, or patterns of the files' names.
     Raises UserError when there are none, or no such split.
     """
+    if columns.split is not None:
+        return listing(parts_of_folder(root, kind, columns), split, name_of(root, root), columns)
     folders = split_folders(root)
     wanted = resolve_split(split, folders)
     check_split(str(root), wanted, tuple(folders))
-    return listing(parts_of_folder(root, kind, (wanted,)), wanted, name_of(root, root))
+    return listing(parts_of_folder(root, kind, columns, (wanted,)), wanted, name_of(root, root), columns)
 
 
-def parts_of_folder(root: Path, kind: Kind, wanted: Collection[str] | None = None) -> dict[str, Part]:
-    """The files of every split of a folder, "train" first.
+def parts_of_folder(
+    root: Path, kind: Kind, columns: Columns = NO_COLUMNS, wanted: Collection[str] | None = None
+) -> dict[str, Part]:
+    """The files of every split of a folder, "train" first; those by a pattern of names are not divided yet.
 
     wanted: the splits that must have files, and of which it is said what is left out; None: all.
     """
+    if columns.split is not None and not is_pattern(columns.split):
+        return parts_of_list(_table(root, columns), None, kind, columns)
     folders = split_folders(root)
     if len(folders) > 1:
         _warn_of_beside(root, list(folders.values()))
     parts: dict[str, Part] = {}
     for name, folder in folders.items():
         train_classes = set(filter(None, parts["train"].classes or ())) if parts else ()
-        parts[name] = _part(root, folder, kind, train_classes, is_asked=wanted is None or name in wanted)
+        is_asked = wanted is None or name in wanted
+        parts[name] = _part(root, folder, kind, columns, train_classes, is_asked=is_asked)
     return parts
+
+
+def _table(folder: Path, columns: Columns) -> Path:
+    """The metadata beside the images. Raises UserError if there is none, whose columns are given."""
+    if table := metadata_of(folder):
+        return table
+    option, word = columns.of_tables[0]
+    raise UserError(
+        f"{option}={word}: there is no {' or '.join(METADATA)} in {folder}: name the table, data=some.csv, or give a "
+        "pattern of the files' names, whose value is in parentheses: '^([a-z]+)_'"
+    )
 
 
 def split_folders(root: Path) -> dict[str, Path]:
@@ -139,7 +167,7 @@ def name_of(root: Path, folder: Path) -> str:
     return name if below == "." else f"{name}/{below}"
 
 
-def _part(root: Path, folder: Path, kind: Kind, known: Collection[str], *, is_asked: bool) -> Part:
+def _part(root: Path, folder: Path, kind: Kind, columns: Columns, known: Collection[str], *, is_asked: bool) -> Part:
     """The files of a split. known: classes of train.
 
     is_asked: raise UserError if there are none, and warn of what is left out.
@@ -149,17 +177,22 @@ def _part(root: Path, folder: Path, kind: Kind, known: Collection[str], *, is_as
     if is_asked and not files.paths:
         raise UserError(_nothing(folder, files, kind))
     paths = sorted(files.paths)
-    table = metadata_of(folder) or metadata_of(root)
-    below = os.path.relpath(folder, table.parent) if table else "."
-    named = paths if below == "." else [os.path.join(below, path) for path in paths]
-    by_table = None if table is None or class_folders(paths, known) else labels_of_metadata(table, named)
-    split_files = (
-        Part(folder, paths, by_table) if by_table else part_of(folder, paths, where if is_asked else "", known=known)
-    )
+    table = metadata_of(folder) or (_table(root, columns) if columns.of_tables else metadata_of(root))
+    by_folder = class_folders(paths, known)
+    facts = None
+    if table is not None and (columns.of_tables or not by_folder):
+        below = os.path.relpath(folder, table.parent)
+        named = paths if below == "." else [os.path.join(below, path) for path in paths]
+        facts = facts_of_metadata(table, named, columns)
+    if facts and (facts.classes or facts.several):
+        split_files = Part(folder, paths, facts)
+    else:
+        split_files = part_of(folder, paths, where if is_asked else "", known=known)
+        split_files = replace(split_files, facts=replace(facts or Facts(), classes=split_files.classes))
     if is_asked:
-        files.left_out -= Counter([kind_of(table.name)] if by_table else ())
+        files.left_out -= Counter([kind_of(table.name)] if facts else ())
         files.warn_of_others(where, kind)
-        _warn_of_splits_inside(folder, files.folders, are_classes=split_files.classes is not None and not by_table)
+        _warn_of_splits_inside(folder, files.folders, are_classes=split_files.classes is not None and not facts)
     return split_files
 
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import yaml
 from tqdm import tqdm
 
+from sslkit.data.columns import Columns
 from sslkit.data.decode.formats import EXTENSIONS
 from sslkit.data.decode.opening import Picture, open_picture
 from sslkit.data.decode.unreadable import UnreadableImage
@@ -22,12 +23,12 @@ from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.file_contents import FileContents, bar_is_off, remember_digest
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.path_list import PathList
+from sslkit.data.sources.hf_columns import check_columns, divide_table, groups_of, image_column
 from sslkit.data.sources.hf_labels import labels_of
 from sslkit.data.sources.split_words import resolve_split, split_of, usual
 from sslkit.errors import UserError, first_line
 from sslkit.files.reading import regular
 from sslkit.files.stamps import stamp_of, wait_for_tick
-from sslkit.options.members import nearest
 from sslkit.terminal import say
 
 PREFIX = "hf:"
@@ -109,49 +110,51 @@ class HfImages(DecodedImages):
         return digest.hexdigest()
 
 
-def splits_of_hf(source: str, cache: str | Path | None) -> tuple[str, ...]:
-    """cache: as of `open_hf`."""
-    return tuple(_usual(_load(_parse_source(source)[0], cache)))
+def splits_of_hf(source: str, cache: str | Path | None, columns: Columns) -> tuple[str, ...]:
+    """cache, columns: as of `open_hf`."""
+    return tuple(_tables(source, cache, columns))
+
+
+def _tables(source: str, cache: str | Path | None, columns: Columns) -> dict[str, Any]:
+    """The table of each split, "train" first."""
+    name, tables = name_of_hf(source), _load(_parse_source(source), cache)
+    if columns.split is not None:
+        return divide_table(tables, columns, name)
+    splits = _usual(tables)
+    _warn_of_splits(name, splits, tables)
+    return {split: tables[original] for split, original in splits.items()}
 
 
 def open_hf(source: str, options: ImageOptions) -> HfImages:
-    """One split of `hf:PATH[#COLUMN]` or `hf:NAME[#COLUMN]`; `hf:PATH#COLUMN#COLUMN` names images and labels.
+    """One split of `hf:PATH` or `hf:NAME`.
 
     PATH: a folder that `save_to_disk` wrote, or one with Parquet or Arrow files, which the library converts once below
-    `options.cache`. NAME: on the hub, from where the library downloads to its cache. COLUMN: of the images, by default
-    the only one, or of the labels.
+    `options.cache`. NAME: on the hub, from where the library downloads to its cache.
     Splits: "train" first, or the first there is, with a warning, as of those that are not read; they are called as of a
     folder, and a single held-out split is "test". Labels: see `hf_labels.labels_of`.
+    options.columns: those that are not given are the only column of images, and of labels the usual.
     Raises UserError if the package datasets is missing, for what cannot be loaded, for a data set without images, and
     for streamed ones.
     """
-    where, columns = _parse_source(source)
-    tables = _load(where, options.cache)
-    splits = _usual(tables)
-    wanted = resolve_split(options.split, splits)
-    check_split(source, wanted, tuple(splits))
-    _warn_of_splits(name_of_hf(source), splits, tables)
-    chosen = {split: tables[name] for split, name in splits.items()}
-    return of_tables(chosen, wanted, name_of_hf(source), columns, source, options)
+    tables = _tables(source, options.cache, options.columns)
+    wanted = resolve_split(options.split, tables)
+    check_split(source, wanted, tuple(tables))
+    return of_tables(tables, wanted, name_of_hf(source), source, options)
 
 
 def name_of_hf(source: str) -> str:
     """A name for tables: the last part of the path, or of the name on the hub."""
-    return _parse_source(source)[0].rstrip("/").rpartition("/")[2] or "hf"
+    return _parse_source(source).rstrip("/").rpartition("/")[2] or "hf"
 
 
-def of_tables(
-    tables: dict[str, Any], split: str, name: str, columns: Sequence[str], source: str | None, options: ImageOptions
-) -> HfImages:
+def of_tables(tables: dict[str, Any], split: str, name: str, source: str | None, options: ImageOptions) -> HfImages:
     """Images of one split of several `datasets.Dataset`.
-
-    columns: up to two, of the images and of the labels; without one the usual, see `hf_labels.labels_of`.
 
     Raises UserError for a streamed one, for one without rows, and one without a column of images.
     """
     import datasets
 
-    table = tables[split]
+    table, columns = tables[split], options.columns
 
     if not isinstance(table, datasets.Dataset):
         raise UserError(
@@ -160,9 +163,15 @@ def of_tables(
         )
     if not len(table):
         raise UserError(f"{name}, split {options.split}: there are no rows")
-    image, label = _columns(table, columns, name)
-    identity = Identity(name, source, tuple(tables), **labels_of(table, list(tables.values()), name, label))
-    return HfImages(table, image, identity, options)
+    check_columns(table, columns, name)
+    identity = Identity(
+        name,
+        source,
+        tuple(tables),
+        **labels_of(table, list(tables.values()), name, columns.labels),
+        groups=groups_of(tables, split, columns, name),
+    )
+    return HfImages(table, image_column(table, columns, name), identity, options)
 
 
 def is_table(source: Any) -> bool:
@@ -173,9 +182,13 @@ def is_table(source: Any) -> bool:
     )
 
 
-def _parse_source(source: str) -> tuple[str, list[str]]:
-    where, *columns = source.removeprefix(PREFIX).split("#")
-    return where, list(filter(None, columns))
+def _parse_source(source: str) -> str:
+    where, mark, columns = source.removeprefix(PREFIX).partition("#")
+    if mark:
+        raise UserError(
+            f"{source}: columns are named by columns.image= and columns.label={columns}, with data=hf:{where}"
+        )
+    return where
 
 
 def _load(where: str, cache: str | Path | None) -> dict[str, Any]:
@@ -283,19 +296,3 @@ def _warn_of_splits(name: str, known: Mapping[str, str], tables: Mapping[str, An
         say.warn(f"{name} has no split train: its split {known['train']} is learned from", stacklevel=5)
     if others := [split for split in tables if split not in known.values()]:
         say.warn(f"{name}: its splits {', '.join(others)} are not read", stacklevel=5)
-
-
-def _columns(table: Any, wanted: Sequence[str], name: str) -> tuple[str, str | None]:
-    """The column of the images, and that of the labels if one of those that are wanted is no column of images."""
-    import datasets
-
-    images = [column for column, kind in table.features.items() if isinstance(kind, datasets.Image)]
-    for column in wanted:
-        if column not in table.features:
-            raise UserError(f"{name} has no column {column!r}: {nearest(column, list(table.features))}")
-    if not images:
-        raise UserError(f"{name} has no column of images: its columns are {', '.join(table.features)}")
-    chosen = [column for column in wanted if column in images] or images
-    if len(chosen) > 1:
-        raise UserError(f"{name} has several columns of images, {', '.join(images)}: name one, hf:...#{images[0]}")
-    return chosen[0], next((column for column in wanted if column not in images), None)

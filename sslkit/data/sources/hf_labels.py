@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sslkit.data.sources.column_values import several_labels
 from sslkit.data.sources.label_lists import LabelLists
 from sslkit.data.sources.label_values import Measured, classes_of_splits
 from sslkit.errors import UserError
@@ -14,7 +15,7 @@ NAMES = ("label", "labels")  # of the column that holds the classes, if there ar
 Column = Any  # pyarrow.ChunkedArray
 
 
-def labels_of(table: Any, tables: Sequence[Any], name: str, label: str | None = None) -> dict[str, Any]:
+def labels_of(table: Any, tables: Sequence[Any], name: str, given: Sequence[str] = ()) -> dict[str, Any]:
     """labels (N,) int64, -1 for unlabelled rows, or multi_labels (N, K) int8, and classes; {} without labels.
 
     table: the split. tables: all splits; the classes of plain integers and texts are those of all of them together.
@@ -22,10 +23,15 @@ def labels_of(table: Any, tables: Sequence[Any], name: str, label: str | None = 
     label or labels of whole numbers (2.0 is one, too), -1 for none, of yes or no, or of texts. A column of lists gives
     each row several classes.
     name: of the data set, in the warnings that a column is not used: one of measurements, or another kind.
-    label: the column, None for the usual one. Raises UserError for several columns of classes without a usual name.
+    given: the column, () for the usual one, or several of yes or no, one for each class.
+    Raises UserError for several columns of classes without a usual name.
     """
     import datasets
 
+    if len(given) > 1:
+        cells = {column: _column(table, column).to_pylist() for column in given}
+        return {"multi_labels": several_labels(cells, name), "classes": list(given)}
+    label = next(iter(given), None)
     kinds = {column: getattr(kind, "feature", kind) for column, kind in table.features.items()}  # of a list: its items
     names = NAMES if label is None else (label,)
     kinds = kinds if label is None else {label: kinds[label]}
@@ -33,9 +39,7 @@ def labels_of(table: Any, tables: Sequence[Any], name: str, label: str | None = 
     named = [column for column in names if column in classes]
     if len(classes) > 1 and not named:
         which, first = ", ".join(classes), classes[0]
-        raise UserError(
-            f"{name} has several columns of classes, {which}: name the label, hf:...#{first}, or (dataset, {first!r})"
-        )
+        raise UserError(f"{name} has several columns of classes, {which}: name the label, columns.label={first}")
     if classes:
         column = (named or classes)[0]
         several = hasattr(table.features[column], "feature")
@@ -79,8 +83,7 @@ def _warn_of_unusable(kinds: dict[str, Any], names: Sequence[str], name: str) ->
     others = [column for column, kind in kinds.items() if _is_plain(kind)]
     if others and not kinds.keys() & set(names):
         first = others[0]
-        ways = f"hf:...#{first} reads those of {first}, and so does (dataset, {first!r}) in Python"
-        reason = f"has no labels, for no column is called label: {ways}"
+        reason = f"has no labels, for no column is called label: columns.label={first} reads those of {first}"
         say.warn(f"{name} {reason}", stacklevel=5)
     for column in names:
         if column in kinds:

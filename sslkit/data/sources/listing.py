@@ -3,13 +3,22 @@
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from sslkit.data.images import check_split
+from sslkit.data.columns import Columns, group_numbers, is_pattern
+from sslkit.data.images import Identity, check_split
 from sslkit.data.sources.class_names import as_read, match_classes
+from sslkit.data.sources.column_values import (
+    check_groups,
+    refuse,
+    rows_of_splits,
+    several_labels,
+    values_of_names,
+)
 from sslkit.data.sources.split_words import is_unlabelled, resolve_split, split_like, split_of, usual
 from sslkit.terminal import say
 from sslkit.terminal.say import counted
@@ -23,42 +32,83 @@ _MASKS = frozenset(("mask", "masks", "label", "labels", "annotation", "annotatio
 class Listing:
     """The files of a split. folder: of the split. paths: relative to it, sorted. splits: of the source.
 
-    labels: (N,) int64, -1 for none, and classes: their names; None without classes.
+    labels: (N,) int64, -1 for none, and classes: their names; None without classes. multi_labels: (N, K) int8 of sets
+    with several classes an image, as of `data.images.Identity`. groups: (N,) int64, or None.
     """
 
     folder: Path
     paths: list[str]
     splits: tuple[str, ...]
-    labels: np.ndarray | None
-    classes: list[str] | None
+    labels: np.ndarray | None = None
+    classes: list[str] | None = None
+    multi_labels: np.ndarray | None = None
+    groups: np.ndarray | None = None
+
+    def identity(self, name: str, source: "str | Path | None") -> Identity:
+        """The metadata of its images. source: to open another split."""
+        about = {"classes": self.classes, "multi_labels": self.multi_labels, "groups": self.groups}
+        return Identity(name, source, self.splits, self.labels, **about)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of N files: their classes and groups, None for a file without, or None altogether.
+
+    several: the cells of each column of labels, where each class has one; {} for no such.
+    """
+
+    classes: Sequence[str | None] | None = None
+    groups: Sequence[str | None] | None = None
+    several: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return self.classes is not None or self.groups is not None or bool(self.several)
+
+    def take(self, rows: Sequence[int | None]) -> "Facts":
+        """Those of some files, in their order; None stands for a file of which nothing is known."""
+
+        def some(values: Sequence[Any] | None) -> list[Any] | None:
+            return values and [None if row is None else values[row] for row in rows]
+
+        return Facts(some(self.classes), some(self.groups), {name: some(cells) for name, cells in self.several.items()})
 
 
 @dataclass(frozen=True)
 class Part:
-    """The files of one split. paths: relative to `folder`. classes: of each file, None for none; or None altogether."""
+    """The files of one split. paths: relative to `folder`. facts: of each file."""
 
     folder: Path
     paths: list[str]
-    classes: Sequence[str | None] | None
+    facts: Facts = Facts()
+
+    @property
+    def classes(self) -> Sequence[str | None] | None:
+        return self.facts.classes
 
     def with_classes(self) -> Iterator[tuple[str, str | None]]:
         """The files with their classes; nothing without classes."""
         return zip(self.paths, self.classes or (), strict=False)
 
 
-def listing(parts: Mapping[str, Part], split: str, where: str) -> Listing:
+def listing(parts: Mapping[str, Part], split: str, where: str, columns: Columns) -> Listing:
     """The files of one split; the classes of all splits are numbered together, see `class_names.match_classes`.
 
-    parts: of every split, "train" first. where: of the source, for messages.
-    Raises UserError for an unknown split.
+    parts: of every split, "train" first. where: of the source, for messages. columns: its patterns of names count more
+        than what the parts say.
+    Raises UserError for an unknown split, and for columns that say nothing.
     """
+    parts = by_names(parts, columns, where)
     wanted = resolve_split(split, parts)
     check_split(where, wanted, tuple(parts))
     files = parts[wanted]
+    listed = Listing(files.folder, files.paths, tuple(parts), groups=_groups(parts, wanted, columns, where))
+    if files.facts.several:
+        several = several_labels(files.facts.several, where)
+        return replace(listed, classes=list(files.facts.several), multi_labels=several)
     names = {name: {label for label in other.classes or () if label is not None} for name, other in parts.items()}
     if not names[wanted]:
         _warn_of_missing_classes(where, wanted, [name for name in parts if names[name]])
-        return Listing(files.folder, files.paths, tuple(parts), None, None)
+        return listed
     of_name = match_classes(names, where)
     classes = in_order(set(of_name.values()))
     _warn_of_splits(where, classes)
@@ -66,7 +116,64 @@ def listing(parts: Mapping[str, Part], split: str, where: str) -> Listing:
     _warn_of_unlabelled(where, files)
     number = {None: -1, **{name: classes.index(chosen) for name, chosen in of_name.items()}}
     labels = np.array([number[name] for name in files.classes], np.int64)
-    return Listing(files.folder, files.paths, tuple(parts), labels, classes)
+    return replace(listed, labels=labels, classes=classes)
+
+
+def _groups(parts: Mapping[str, Part], wanted: str, columns: Columns, where: str) -> np.ndarray | None:
+    if columns.group is None:
+        return None
+    check_groups(columns, {name: part.facts.groups or [None] * len(part.paths) for name, part in parts.items()}, where)
+    return group_numbers(parts[wanted].facts.groups, [f"{wanted}/{path}" for path in parts[wanted].paths])
+
+
+def by_names(parts: Mapping[str, Part], columns: Columns, where: str) -> Mapping[str, Part]:
+    """The parts with what patterns of their files' names say: splits, classes and groups.
+
+    Raises UserError for a pattern that matches no name.
+    """
+    patterns = {option: word for option, word in columns.given if is_pattern(word)}
+    if not patterns:
+        return parts
+    names = [path.replace(os.sep, "/") for part in parts.values() for path in part.paths]
+    values = {option: values_of_names(option, word, names, where) for option, word in patterns.items()}
+    if len(columns.labels) > 1 and "columns.label" in values:
+        refuse(columns, where, "has several columns of labels, and a pattern cannot be one of them")
+    fields = {"columns.label": "classes", "columns.group": "groups"}
+    changed, start = {}, 0
+    for split, part in parts.items():
+        span = slice(start, start + len(part.paths))
+        facts = {fields[option]: some[span] for option, some in values.items() if option in fields}
+        changed[split], start = replace(part, facts=replace(part.facts, **facts)), span.stop
+    if "columns.split" not in values:
+        return changed
+    whole = join_parts(list(changed.values()))
+    of_split = rows_of_splits(values["columns.split"], names, where)
+    return {
+        split: Part(whole.folder, [whole.paths[row] for row in rows], whole.facts.take(rows))
+        for split, rows in of_split.items()
+    }
+
+
+def join_parts(parts: Sequence[Part]) -> Part:
+    """One part of several, below the folder that all share."""
+    folder = os.path.commonpath([os.path.abspath(part.folder) for part in parts])
+    paths: list[str] = []
+    for part in parts:
+        start = os.path.relpath(os.path.abspath(part.folder), folder)
+        paths += part.paths if start == "." else [os.path.join(start, path) for path in part.paths]
+
+    def together(name: str) -> list[str | None] | None:
+        every = [getattr(part.facts, name) for part in parts]
+        if all(values is None for values in every):
+            return None
+        return [v for values, part in zip(every, parts, strict=True) for v in values or [None] * len(part.paths)]
+
+    columns = dict.fromkeys(name for part in parts for name in part.facts.several)
+    several = {
+        name: [v for part in parts for v in part.facts.several.get(name) or [None] * len(part.paths)]
+        for name in columns
+    }
+    return Part(Path(folder), paths, Facts(together("classes"), together("groups"), several))
 
 
 def in_order(classes: Collection[str]) -> list[str]:
@@ -105,7 +212,13 @@ def part_of(folder: Path, paths: list[str], where: str, top: int = 0, known: Col
     if classes is None:
         _warn_of_files_beside(where, below)
         _warn_of_classes_inside(where, folder, below)
-    return Part(folder, paths, classes)
+    return Part(folder, paths, Facts(classes))
+
+
+def splits_of_paths(paths: Sequence[str], columns: Columns, where: str) -> tuple[str, ...]:
+    """The splits of files by a pattern of their names, if one is given, or else by their first folders."""
+    parts = divide(Path(), paths, "")
+    return tuple(by_names(parts, columns, where)) if is_pattern(columns.split) else tuple(parts)
 
 
 def divide(folder: Path, paths: Sequence[str], where: str) -> dict[str, Part]:

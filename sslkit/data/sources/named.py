@@ -13,9 +13,8 @@
 - NAME or NAME:ROOT of a published set, such as pets (`sslkit.data.published`); ./NAME is a folder of that name
 - torchvision:NAME[:ROOT]: a torchvision data set on disk; NAME alone works as well
 - from Python a list of folders or of image files, an array or tensor (N, C, H, W) or (N, H, W, C), alone or with labels
-  as (images, labels), a loaded `datasets.Dataset`, alone or with its column of labels as (dataset, "COLUMN")
-  (`sslkit.data.sources.objects`), and a map-style `torch.utils.data.Dataset`
-  (`sslkit.data.sources.own_dataset.open_dataset`)
+  as (images, labels), a loaded `datasets.Dataset` (`sslkit.data.sources.objects`), and a map-style
+  `torch.utils.data.Dataset` (`sslkit.data.sources.own_dataset.open_dataset`)
 """
 
 import os
@@ -29,7 +28,9 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
+from sslkit.data.columns import NO_COLUMNS, Columns
 from sslkit.data.decoded_images import DecodedImages
+from sslkit.data.image_options import CACHE
 from sslkit.data.images import ImageOptions, Images, check_split
 from sslkit.data.paged_images import of_pages
 from sslkit.data.published import find_published, open_published
@@ -76,19 +77,19 @@ def open_source(source: Source, options: ImageOptions) -> Images:
     return _reopen(source, options) if isinstance(source, Images) else _open_split(_find(source), options)
 
 
-def splits(source: Source, cache: str | Path | None = "runs/cache") -> tuple[str, ...]:
+def splits(source: Source, cache: str | Path | None = CACHE, columns: Columns = NO_COLUMNS) -> tuple[str, ...]:
     """The splits of a source, "train" first. "test", if there is one, has the classes of "train".
 
-    cache: as of `open_images`.
+    cache, columns: as of `open_images`.
     """
-    return source.splits if isinstance(source, Images) else _find(source, cache).splits()
+    return source.splits if isinstance(source, Images) else _find(source, cache, columns).splits()
 
 
-def reusable(source: Any) -> Any:
+def reusable(source: Any, columns: Columns = NO_COLUMNS) -> Any:
     """A source to be opened several times: a Dataset as its images, so that its labels are read once."""
     source = as_source(source)
-    is_own = isinstance(source, Dataset) and not isinstance(source, Images)
-    return open_images(source) if is_own else source
+    is_own = isinstance(source, Dataset) and not isinstance(source, (Images, Table))
+    return open_images(source, columns=columns) if is_own else source
 
 
 def name_of_tables(source: str) -> str | None:
@@ -158,11 +159,11 @@ def _reopen(images: Images, options: ImageOptions) -> Images:
     return _open_split(_find(images.source), wanted)
 
 
-def _find(source: Source, cache: str | Path | None = None) -> _Source:
-    """cache: for the splits."""
+def _find(source: Source, cache: str | Path | None = None, columns: Columns = NO_COLUMNS) -> _Source:
+    """cache, columns: for the splits."""
     source = source if isinstance(source, str) else as_source(source)
     if isinstance(source, Dataset):
-        return _Source(partial(_open_own, source), lambda: ("train",))
+        return _Source(partial(_open_own, source), partial(_splits_of_own, source, columns))
     if not isinstance(source, (str, Path)):
         raise UserError(
             "data is a name, a path, a list of paths, an array or tensor of images, or a Dataset; got "
@@ -174,20 +175,20 @@ def _find(source: Source, cache: str | Path | None = None) -> _Source:
     if isinstance(source, str) and (entry := find_published(text)):
         return _Source(lambda options: open_published(text, options).images, lambda: tuple(entry.counts))
     if isinstance(source, str) and text.startswith("video:"):
-        return _Source(partial(clips.open_folder_of_videos, text), partial(clips.splits_of_videos, text))
+        return _Source(partial(clips.open_folder_of_videos, text), partial(clips.splits_of_videos, text, columns))
     if isinstance(source, str) and text.startswith(shards.PREFIX):
-        return _Source(partial(shards.open_shards, text), partial(shards.splits_of_shards, text, cache))
+        return _Source(partial(shards.open_shards, text), partial(shards.splits_of_shards, text, cache, columns))
     if isinstance(source, str) and text.startswith(hf.PREFIX):
-        return _Source(partial(hf.open_hf, text), partial(hf.splits_of_hf, text, cache))
+        return _Source(partial(hf.open_hf, text), partial(hf.splits_of_hf, text, cache, columns))
     if file_sources.is_several(text):  # together longer than a path may be
-        return _Source(partial(file_sources.open_files, text), partial(file_sources.splits_of_files, text))
+        return _Source(partial(file_sources.open_files, text), partial(file_sources.splits_of_files, text, columns))
     path = _expand_path(text)
     if path.is_dir():
-        return _Source(partial(open_folder, path), partial(splits_of_folder, path))
+        return _Source(partial(open_folder, path), partial(splits_of_folder, path, columns))
     if path.suffix.lower() == ".npz" and path.is_file():
-        return _Source(partial(open_npz, path), partial(splits_of_npz, path))
+        return _Source(partial(open_npz, path), partial(splits_of_npz, path, columns))
     if file_sources.is_files(text):
-        return _Source(partial(file_sources.open_files, text), partial(file_sources.splits_of_files, text))
+        return _Source(partial(file_sources.open_files, text), partial(file_sources.splits_of_files, text, columns))
     if path.is_file():
         how = "give the folder that holds the images, a .npz file of arrays, or a list of files, .txt or .csv"
         how = "unpack it" if path.suffix.lower() in _PACKED else how
@@ -197,14 +198,29 @@ def _find(source: Source, cache: str | Path | None = None) -> _Source:
 
 
 def _open_own(dataset: Dataset, options: ImageOptions) -> Images:
+    if isinstance(dataset, Table):
+        return _open_table(dataset, options)
     check_split(type(dataset).__name__, options.split, ("train",))
     if isinstance(dataset, Files):
         return file_sources.open_file_list(dataset.paths, options)
-    if isinstance(dataset, Table):
-        return hf.of_tables({"train": dataset.table}, "train", "table", dataset.columns, None, options)
     if isinstance(dataset, Arrays):
         return own_arrays.open_arrays(dataset, options)
     return own_dataset.open_dataset(dataset, options)
+
+
+def _splits_of_own(dataset: Dataset, columns: Columns) -> tuple[str, ...]:
+    return tuple(_tables(dataset, columns)) if isinstance(dataset, Table) else ("train",)
+
+
+def _tables(dataset: Table, columns: Columns) -> dict[str, Any]:
+    tables = {"train": dataset.table}
+    return tables if columns.split is None else hf.divide_table(tables, columns, "table")
+
+
+def _open_table(dataset: Table, options: ImageOptions) -> Images:
+    tables = _tables(dataset, options.columns)
+    check_split("table", options.split, tuple(tables))
+    return hf.of_tables(tables, options.split, "table", None, options)
 
 
 def _expand_path(text: str) -> Path:

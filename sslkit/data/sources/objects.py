@@ -36,17 +36,17 @@ class Files(Dataset):
 
 
 class Table(Dataset):
-    """A split of a Hugging Face data set as a data set of torch; its images are read as those of `hf:`.
+    """A split of a Hugging Face data set as a data set of torch; its images are read as those of `hf:`."""
 
-    columns: names of the column of labels, or of images and labels, as `hf:...#COLUMN#COLUMN` has them; (): the usual.
-    """
-
-    def __init__(self, table: Any, columns: Sequence[str] = ()) -> None:
+    def __init__(self, table: Any) -> None:
         if not hasattr(table, "features") or not hasattr(table, "__len__") or isinstance(table, dict):
             raise UserError(
                 f"data is a {type(table).__name__} of Hugging Face: give one split, loaded whole: data['train']"
             )
-        self.table, self.columns = table, tuple(columns)
+        self.table = table
+
+    def __str__(self) -> str:
+        return "table"
 
     def __len__(self) -> int:
         return len(self.table)
@@ -58,8 +58,8 @@ class Table(Dataset):
 def as_source(source: Any, *, channels_last: bool | None = None) -> Any:
     """A source that is no name in the form in which it is opened; anything else unchanged.
 
-    An array or tensor, or a pair of one and its labels, becomes `Arrays`; a split of a Hugging Face data set, alone or
-    as (data set, "COLUMN"), `Table`; a list of image files `Files`; a list of folders the text `A,B`.
+    An array or tensor, or a pair of one and its labels, becomes `Arrays`; a split of a Hugging Face data set
+    `Table`; a list of image files `Files`; a list of folders the text `A,B`.
     channels_last: of an array: its shape is (N, H, W, C); None: told by the shape.
     Raises UserError for another list, and for `channels_last` of what is no array.
     """
@@ -71,23 +71,18 @@ def as_source(source: Any, *, channels_last: bool | None = None) -> Any:
         raise UserError(f"channels_last={channels_last} is for an array or a tensor, and data is none")
     if is_table(source):
         return Table(source)
-    if _is_table_with_column(source):
-        return Table(source[0], [column for column in source[1].split("#") if column])
+    if isinstance(source, (list, tuple)) and len(source) == 2 and is_table(source[0]):
+        raise UserError("a column of labels is named by columns={'label': NAME}, beside the data set")
     return Files(source) if _are_files(source) else join_paths(source)
 
 
 def is_several(source: Any) -> bool:
     """Return whether a list names several sources: it is no array or table with its labels and no image files."""
-    is_one = _is_pair(source) or _is_table_with_column(source)
-    return isinstance(source, (list, tuple)) and not is_one and not _are_files(source)
+    return isinstance(source, (list, tuple)) and not _is_pair(source) and not _are_files(source)
 
 
 def _is_pair(source: Any) -> bool:
     return isinstance(source, (list, tuple)) and len(source) == 2 and is_array(source[0]) and np.ndim(source[1]) < 3
-
-
-def _is_table_with_column(source: Any) -> bool:
-    return isinstance(source, (list, tuple)) and len(source) == 2 and is_table(source[0]) and isinstance(source[1], str)
 
 
 def _are_files(source: Any) -> bool:

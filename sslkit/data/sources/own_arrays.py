@@ -9,6 +9,7 @@ from torch.utils.data import Dataset
 from sslkit.data.arrays import ArrayImages, as_numpy, check_pixels, scale_of_array, to_nchw
 from sslkit.data.decode.scale import Scale, bytes_of
 from sslkit.data.images import Identity, ImageOptions
+from sslkit.data.sources.column_values import refuse
 from sslkit.data.sources.own_labels import labels_of
 from sslkit.errors import UserError
 
@@ -64,6 +65,7 @@ class OwnArrays(ArrayImages):
 
 def open_arrays(arrays: Arrays, options: ImageOptions) -> OwnArrays:
     """The images of an array. Values of more than 8 bits have one range, with a warning that says it."""
+    refuse(options.columns, "an array", "has no columns: give (images, labels), an .npz file, or a Dataset")
     labels, classes = None, None
     if arrays.targets is not None:
         labels, classes = labels_of(arrays, arrays.__getitem__, NAME)

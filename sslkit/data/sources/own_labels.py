@@ -9,22 +9,67 @@ import torch
 from torch.utils.data import ConcatDataset, Subset
 from tqdm import tqdm
 
+from sslkit.data.columns import Columns, group_numbers, is_pattern
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.file_contents import bar_is_off
+from sslkit.data.sources.column_values import check_groups, refuse, several_labels
 from sslkit.data.sources.label_values import Measured, classes_of
+from sslkit.errors import UserError
 from sslkit.terminal import say
 
 _LOOKED_AT = 8  # rows whose labels are compared: a round number; labels of another set differ in the first few
 
 
-def labels_of(dataset: Any, item: Callable[[int], Any], name: str) -> tuple[np.ndarray | None, list[str] | None]:
+def facts_of_dataset(dataset: Any, item: Callable[[int], Any], name: str, columns: Columns) -> dict[str, Any]:
+    """Labels, classes and groups of a data set, as of `data.images.Identity`.
+
+    columns: names of its attributes, each a value for every item. item: reads one, and raises UnreadableImage.
+    Raises UserError for an attribute that is not there, or is of another length.
+    """
+    if columns.split is not None or columns.image is not None:
+        refuse(Columns(split=columns.split, image=columns.image), name, "is a Dataset, one split of images: give each")
+    cells = {word: _attribute(dataset, option, word, name) for option, word in columns.given}
+    about: dict[str, Any] = {}
+    if columns.group is not None:
+        values = cells[columns.group]
+        check_groups(columns, {"train": values}, name)
+        about["groups"] = group_numbers(values, list(map(str, range(len(values)))))
+    if len(columns.labels) > 1:
+        several = {word: cells[word] for word in columns.labels}
+        return about | {"multi_labels": several_labels(several, name), "classes": list(several)}
+    labels, classes = labels_of(dataset, item, name, next((cells[word] for word in columns.labels), None))
+    return about | {"labels": labels, "classes": classes}
+
+
+def _attribute(dataset: Any, option: str, word: str, name: str) -> list[Any]:
+    """The values of an attribute, of all items; through Subset and ConcatDataset, too."""
+    if is_pattern(word):
+        raise UserError(
+            f"{option}={word!r}: the items of {name} have no names; an attribute holds a value for each item"
+        )
+    if isinstance(dataset, Subset):
+        inner = _attribute(dataset.dataset, option, word, name)
+        return [inner[index] for index in dataset.indices]
+    if isinstance(dataset, ConcatDataset):
+        return [value for inner in dataset.datasets for value in _attribute(inner, option, word, name)]
+    values = getattr(dataset, word, None)
+    if values is None or not hasattr(values, "__len__"):
+        raise UserError(f"{option}={word}: {name} has no attribute {word!r} with a value for each item")
+    if len(values) != len(dataset):
+        raise UserError(f"{option}={word}: {name} has {len(dataset):,} items, and {len(values):,} values there")
+    return [_plain(value) for value in values]
+
+
+def labels_of(
+    dataset: Any, item: Callable[[int], Any], name: str, given: list[Any] | None = None
+) -> tuple[np.ndarray | None, list[str] | None]:
     """labels (N,) int64, -1 for none, and the names of the classes; None without labels.
 
     Those of a list in the data set are used unless some items have others; then those of all items, with a warning.
-    item: reads one, and raises UnreadableImage. name: of the data set, in warnings.
+    item: reads one, and raises UnreadableImage. name: of the data set, in warnings. given: the labels to use.
     """
-    values = _targets(dataset)
-    if values is not None and (row := _other_label(item, values)) is not None:
+    values = _targets(dataset) if given is None else given
+    if given is None and values is not None and (row := _other_label(item, values)) is not None:
         problem = (
             f"the label of its item {row} is not the one in its list of labels: those of the items are read and used"
         )

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sslkit.data.columns import Columns
 from sslkit.data.decode.opening import Picture, open_picture
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.decoded_images import DecodedImages
@@ -19,6 +20,7 @@ from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.path_list import PathList
 from sslkit.data.sources import shard_files
 from sslkit.data.sources.sample_images import is_image_of_sample, kinds_of
+from sslkit.data.sources.shard_columns import groups_of, keys_of, labels_by_columns, split_by_columns
 from sslkit.data.sources.shard_contents import StoredContents
 from sslkit.data.sources.shard_files import ShardFiles
 from sslkit.data.sources.shard_labels import first_folders, labels_of
@@ -98,9 +100,13 @@ class ShardImages(DecodedImages):
         return FileContents(Path(start), paths, self.options.cache)
 
 
-def splits_of_shards(source: str, cache: str | Path | None) -> tuple[str, ...]:
-    """cache: as of `open_shards`; only shards whose names tell no split are read."""
+def splits_of_shards(source: str, cache: str | Path | None, columns: Columns) -> tuple[str, ...]:
+    """cache, columns: as of `open_shards`; only shards whose names tell no split are read."""
     files, shards = shard_files.find(source.removeprefix(PREFIX))
+    if columns.split is not None:
+        where = name_of_shards(source)
+        index = index_shards(files, shards, None if cache is None else Path(cache), keys_of(columns, where))
+        return split_by_columns(index.rows(np.flatnonzero(is_image_of_sample(index))), columns, where)[0]
     if names := _by_split(shards):
         return tuple(names)
     return _inside(index_shards(files, shards, None if cache is None else Path(cache)))[0]
@@ -124,16 +130,23 @@ def open_shards(source: str, options: ImageOptions) -> ShardImages:
     `.json`: a number, a name or a list of them under a key of `tar_labels.KEYS`. `.txt`: a whole number, if all are.
     Without any, the folders of the members' names, below those that all share, if there are at least two and no image
     is beside them. The classes of all splits are numbered together.
+    options.columns: keys of the .json members, or patterns of the members' names, in the place of these rules.
     options.cache: folder of the index, see `tar_index.index_shards`.
     Raises UserError for a pattern without shards, shards without images, and what cannot be reached.
     """
     files, shards = shard_files.find(source.removeprefix(PREFIX))
-    by_name, where = _by_split(shards), name_of_shards(source)
+    columns, where = options.columns, name_of_shards(source)
+    by_name = _by_split(shards) if columns.split is None else {}
     if by_name:
         check_split(source, resolve_split(options.split, by_name), tuple(by_name))
-    index = index_shards(files, shards, None if options.cache is None else Path(options.cache))
+    cache = None if options.cache is None else Path(options.cache)
+    index = index_shards(files, shards, cache, keys_of(columns, where))
     chosen = is_image_of_sample(index)
-    splits, split, line = (tuple(by_name), _of_name(shards, by_name)[index.shard], "") if by_name else _inside(index)
+    if columns.split is not None:
+        splits, split, line = *split_by_columns(index, columns, where), ""
+    else:
+        by_word = tuple(by_name), _of_name(shards, by_name)[index.shard], ""
+        splits, split, line = by_word if by_name else _inside(index)
     wanted = resolve_split(options.split, splits)
     check_split(source, wanted, splits)
     others = kinds_of(index, np.flatnonzero(~chosen & (split == wanted)))
@@ -144,12 +157,15 @@ def open_shards(source: str, options: ImageOptions) -> ShardImages:
     if not (in_split := chosen & (split != "")).all():
         index, split = index.rows(np.flatnonzero(in_split)), split[in_split]
     rows = np.flatnonzero(split == wanted)
-    labels, unused = labels_of(index, split, wanted, where)
+    labels, unused = labels_by_columns(index, split, wanted, columns, where), Counter()
+    if labels is None:
+        labels, unused = labels_of(index, split, wanted, where)
+    groups = groups_of(index, split, splits, wanted, columns, where)
     for remark in filter(
         None, (line, _of_no_split(shards, wanted), *_remarks(index, rows, others, left_out + unused, used))
     ):
         say.warn(f"{where}: {remark}", stacklevel=3)
-    identity = Identity(where, source, splits, **labels)
+    identity = Identity(where, source, splits, **labels, groups=groups)
     return ShardImages(files, index.rows(rows) if len(rows) < len(index) else index, identity, options)
 
 

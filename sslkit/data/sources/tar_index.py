@@ -16,7 +16,7 @@ import numpy as np
 
 from sslkit.data.path_list import PathList, decode_texts, encode_texts
 from sslkit.data.sources.shard_files import ShardFiles, State
-from sslkit.data.sources.tar_samples import Label, Members
+from sslkit.data.sources.tar_samples import Keys, Label, Members
 from sslkit.data.sources.tar_scan import scan
 from sslkit.errors import UserError
 from sslkit.files.stamps import wait_for_tick
@@ -24,10 +24,11 @@ from sslkit.files.store import Store, npz_codec
 from sslkit.runtime.jobs import cores
 from sslkit.terminal import say
 
-FORMAT = 5  # of an index: raised when an older one would be misread, which is then made again
+FORMAT = 6  # of an index: raised when an older one would be misread, which is then made again
 _BAR_FROM = 20  # shards
+NO_KEYS = Keys()
 _NUMBERS = ("offset", "size", "sample")
-_COLUMNS = (*_NUMBERS, "role", "label")
+_COLUMNS = (*_NUMBERS, "role", "label", "cell")
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class TarIndex:
     roles: list[str]
     label: np.ndarray
     labels: list[tuple[Label, ...] | None]
+    cell: np.ndarray
+    cells: list[tuple[str | None, ...]]
 
     @classmethod
     def from_members(cls, found: dict[str, Members]) -> "TarIndex":
@@ -70,8 +73,10 @@ class TarIndex:
         shard = np.repeat(np.arange(len(members), dtype=np.int32), [len(scan.names) for scan in members])
         role, roles = _one_table([(scan.role, scan.roles) for scan in members])
         label, labels = _one_table([(scan.label, scan.labels) for scan in members])
+        cell, cells = _one_table([(scan.cell, scan.cells) for scan in members])
         names = PathList.concatenate([scan.names for scan in members])
-        return cls(shards, shard, names, role=role, roles=roles, label=label, labels=labels, **columns)
+        tables = {"role": role, "roles": roles, "label": label, "labels": labels, "cell": cell, "cells": cells}
+        return cls(shards, shard, names, **tables, **columns)
 
     def __len__(self) -> int:
         return len(self.shard)
@@ -106,25 +111,27 @@ def _one_table(columns: Sequence[tuple[np.ndarray, list[Any]]]) -> tuple[np.ndar
     return np.concatenate(chunks), list(table)
 
 
-def index_shards(files: ShardFiles, shards: Sequence[str], cache: Path | None) -> TarIndex:
+def index_shards(files: ShardFiles, shards: Sequence[str], cache: Path | None, keys: Keys = NO_KEYS) -> TarIndex:
     """The index of these shards, in their order; only new or changed ones are read.
 
-    cache: folder of the index files, one for each list of shards; None keeps nothing. One process at a time works on a
-    file, others wait for it. A damaged shard is named in a warning, and the images before the damage are used.
+    keys: of the .json members. cache: folder of the index files, one for each list of shards; None keeps nothing. One
+    process at a time works on a file, others wait for it. A damaged shard is named in a warning, and the images before
+    the damage are used.
     Raises UserError when the cache cannot be written, before anything is read, and for a shard that is missing.
     """
-    about = "\n".join([str(FORMAT), *(name if "://" in name else os.path.abspath(name) for name in shards)])
+    head = [str(FORMAT)] if keys == NO_KEYS else [str(FORMAT), repr(keys)]
+    about = "\n".join([*head, *(name if "://" in name else os.path.abspath(name) for name in shards)])
     store = Store.open(cache, "shards-{}.npz", about, "the index of shards", npz_codec(_arrays, _members))
     with store.exclusive() as refused:
         stored = store.read() or {}
-        current = _scan(files, shards, stored, refused)
+        current = _scan(files, shards, keys, stored, refused)
         if any(stored.get(name) is not entry for name, entry in current.items()):
             store.write(current)
     return TarIndex.from_members(current)
 
 
 def _scan(
-    files: ShardFiles, shards: Sequence[str], known: dict[str, Members], refused: UserError | None
+    files: ShardFiles, shards: Sequence[str], keys: Keys, known: dict[str, Members], refused: UserError | None
 ) -> dict[str, Members]:
     """The members of each shard. refused: raised if one has to be read, since the index cannot be written."""
     from tqdm import tqdm
@@ -138,7 +145,7 @@ def _scan(
             raise refused
         if not files.is_remote:
             wait_for_tick(int(state.stamp.split()[1]))
-        return scan(files, shard, state)
+        return scan(files, shard, state, keys)
 
     bar = tqdm(total=len(shards), desc="index", unit="shard", disable=True if len(shards) <= _BAR_FROM else None)
     scanned = {}
@@ -168,7 +175,7 @@ def _arrays(found: dict[str, Members]) -> dict[str, np.ndarray]:
         "shards": encode_texts(found),
         "names": np.frombuffer(index.names._block, np.uint8),
         "ends": index.names._ends,
-        "tables": np.frombuffer(json.dumps([remarks, index.roles, index.labels]).encode(), np.uint8),
+        "tables": np.frombuffer(json.dumps([remarks, index.roles, index.labels, index.cells]).encode(), np.uint8),
         **{name: getattr(index, name) for name in _COLUMNS},
     }
 
@@ -177,8 +184,9 @@ def _members(kept: dict[str, np.ndarray]) -> dict[str, Members]:
     """The members of each shard, from the arrays of a file."""
     ends, start, members = kept["ends"], 0, {}
     names = PathList.of_block(kept["names"].tobytes(), ends)
-    remarks, roles, labels = json.loads(kept["tables"].tobytes())
+    remarks, roles, labels, cells = json.loads(kept["tables"].tobytes())
     labels = [some if some is None else tuple(Label(*fields) for fields in some) for some in labels]
+    cells = list(map(tuple, cells))
     states = map(State, kept["bytes"].tolist(), decode_texts(kept["stamps"]), decode_texts(kept["tags"]))
     for name, state, count, more in zip(
         decode_texts(kept["shards"]), states, kept["counts"].tolist(), remarks, strict=True
@@ -186,6 +194,7 @@ def _members(kept: dict[str, np.ndarray]) -> dict[str, Members]:
         stop = start + count
         columns = {column: kept[column][start:stop] for column in _COLUMNS}
         more["left_out"] = Counter(more["left_out"])
-        members[name] = Members(state, names.part(start, stop), **columns, roles=roles, labels=labels, **more)
+        tables = {"roles": roles, "labels": labels, "cells": cells}
+        members[name] = Members(state, names.part(start, stop), **columns, **tables, **more)
         start = stop
     return members

@@ -29,21 +29,32 @@ def of_cls(content: bytes) -> list[str] | None:
     return (_numbers(words) if len(content) <= MOST_BYTES else None) or [_short(text)]
 
 
-def of_json(content: bytes) -> tuple[str, list[str] | None] | None:
-    """(key, classes) of an object with one of KEYS: a number, a name or a list of them; None for any other .json.
+def of_json(content: bytes, keys: Sequence[str] = KEYS) -> tuple[str, list[str] | None] | None:
+    """(key, classes) of an object with one of the keys: a number, a name or a list of them; None for any other .json.
 
     The classes are None for null, an empty text and negative numbers.
     """
-    if len(content) > MOST_BYTES or not _ANY_KEY.search(content):
+    if keys is KEYS and not _ANY_KEY.search(content):
         return None
-    try:
-        record = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(record, dict):
-        return None
-    usable = ((key, record[key]) for key in KEYS if key in record)
+    record = _record(content)
+    usable = ((key, record[key]) for key in keys if key in record)
     return next(((key, _of_value(value)) for key, value in usable if _is_label(value)), None)
+
+
+def cells_of_json(content: bytes, keys: Sequence[str]) -> tuple[str | None, ...]:
+    """The text under each key of an object; None where there is none."""
+    record = _record(content)
+    values = (record.get(key) for key in keys)
+    return tuple(_short(_word(value)) if isinstance(value, (str, int, float)) else None for value in values)
+
+
+def _record(content: bytes) -> dict[str, Any]:
+    """The object of a .json; {} for any other, and for one that is too long."""
+    try:
+        record = json.loads(content) if len(content) <= MOST_BYTES else {}
+    except (ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def of_txt(content: bytes) -> list[str] | None:

@@ -11,7 +11,7 @@ import numpy as np
 from sslkit.data.decode.formats import EXTENSIONS, START, looks_like_an_image
 from sslkit.data.path_list import PathList
 from sslkit.data.sources.shard_files import State
-from sslkit.data.sources.tar_labels import MOST_BYTES, of_cls, of_json, of_txt
+from sslkit.data.sources.tar_labels import KEYS, MOST_BYTES, cells_of_json, of_cls, of_json, of_txt
 from sslkit.data.sources.tar_names import Name, belongs_to_no_data, is_hidden, parse, plain
 from sslkit.data.sources.walk import NOT_OPENED, kind_of
 
@@ -26,13 +26,25 @@ class Label(NamedTuple):
     value: str
 
 
+@dataclass(frozen=True)
+class Keys:
+    """The keys of .json members that are read. label: of the classes, () for the usual of any label file.
+
+    cells: of what is no class, such as groups and splits.
+    """
+
+    label: tuple[str, ...] = ()
+    cells: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Members:
     """The images of one shard, N in its order.
 
     names: without `./`, and with #2 behind one that was there before. offset, size: (N,) int64 bytes. sample: (N,)
     int64 a number for each sample; images of the same number are several of one. role: (N,) int32 places in `roles`,
-    as `jpg` and `seg.png`. label: (N,) int32 places in `labels`, of which one is None for no label.
+    as `jpg` and `seg.png`. label: (N,) int32 places in `labels`, of which one is None for no label. cell: (N,) int32
+    places in `cells`, of which each has the value of every one of `Keys.cells`.
     left_out: number of the other members by kind. apart: of labels that stood apart from their image. again: of images
     whose name was there before. reason: why the rest of the shard cannot be read; "" if it was read whole.
     """
@@ -46,6 +58,8 @@ class Members:
     roles: list[str]
     label: np.ndarray
     labels: list[tuple[Label, ...] | None]
+    cell: np.ndarray
+    cells: list[tuple[str | None, ...]]
     left_out: Counter[str]
     apart: int = 0
     again: int = 0
@@ -82,12 +96,15 @@ class _Given(NamedTuple):
 class Samples:
     """Members in their order, as samples: adjacent ones of one key, up to a suffix that the sample has already."""
 
-    def __init__(self) -> None:
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
         self.left_out: Counter[str] = Counter()
         self._names: list[str] = []
-        self._columns = {name: array("q") for name in ("offset", "size", "sample", "role", "label")}
+        self._columns = {name: array("q") for name in ("offset", "size", "sample", "role", "label", "cell")}
         self._roles: dict[str, int] = {}
         self._labels: dict[tuple[Label, ...] | None, int] = {None: 0}
+        self._cells: dict[tuple[str | None, ...], int] = {(None,) * len(keys.cells): 0}
+        self._cells_apart: dict[str, tuple[str | None, ...]] = {}  # as `_apart`
         self._samples = self._joined = 0
         self._start_of_archive = 0
         self._apart: dict[str, list[_Given]] = defaultdict(list)  # of samples without an image, by group
@@ -99,6 +116,7 @@ class Samples:
         self._images: list[Name] = []
         self._numbers: dict[str, int] = {}  # of the groups
         self._given: dict[str, list[_Given]] = {}  # labels by group
+        self._given_cells: dict[str, tuple[str | None, ...]] = {}
 
     def add(self, stream: IO[bytes], written: str, offset: int, size: int) -> None:
         name = plain(written)
@@ -122,16 +140,17 @@ class Samples:
         """End of an archive: labels that stand apart belong to the images in it."""
         self._close()
         self._open("")
-        if self._apart:
+        if self._apart or self._cells_apart:
             self._join()
         self._apart.clear()
+        self._cells_apart.clear()
         self._start_of_archive = len(self._names)
 
     def members(self, state: State, reason: str) -> Members:
         names, again = _number(self._names)
-        codes = {name: np.array(self._columns[name], np.int32) for name in ("role", "label")}
+        codes = {name: np.array(self._columns[name], np.int32) for name in ("role", "label", "cell")}
         numbers = {name: np.array(self._columns[name], np.int64) for name in ("offset", "size", "sample")}
-        tables = {"roles": list(self._roles), "labels": list(self._labels)}
+        tables = {"roles": list(self._roles), "labels": list(self._labels), "cells": list(self._cells)}
         counts = {"left_out": self.left_out, "apart": self._joined, "again": again, "reason": reason}
         return Members(state, PathList(names), **numbers, **codes, **tables, **counts)
 
@@ -150,7 +169,10 @@ class Samples:
     def _add_label(self, stream: IO[bytes], parts: Name, offset: int, size: int) -> None:
         before = self._given.setdefault(parts.group, [])
         better = any(label.order[0] < _LABELS.index(parts.extension) for label in before)
-        label = None if better else _label(parts, _content(stream, offset, min(size, MOST_BYTES + 1)))
+        content = b"" if better and not self._keys.cells else _content(stream, offset, min(size, MOST_BYTES + 1))
+        if self._keys.cells and parts.extension == "json":
+            self._given_cells[parts.group] = cells_of_json(content, self._keys.cells)
+        label = None if better else _label(parts, content, self._keys.label)
         if label is None:
             self.left_out[f".{parts.extension}"] += 1
         else:
@@ -163,6 +185,10 @@ class Samples:
             label = _of_image(parts, self._given)
             used.add(id(label))
             self._columns["label"].append(self._place(label, parts))
+            cells = self._given_cells.get(parts.group) or self._given_cells.get(parts.key)
+            self._columns["cell"].append(self._place_of_cells(cells))
+        if not self._images:
+            self._cells_apart |= self._given_cells
         for group, some in self._given.items():
             if not self._images:
                 self._apart[group] += some
@@ -174,6 +200,9 @@ class Samples:
         labels = given and given.labels(parts.field)
         return self._labels.setdefault(labels, len(self._labels))
 
+    def _place_of_cells(self, cells: tuple[str | None, ...] | None) -> int:
+        return 0 if cells is None else self._cells.setdefault(cells, len(self._cells))
+
     def _join(self) -> None:
         """Give the images of an archive the labels of samples of the same name, where each is there once."""
         rows_of = defaultdict(list)
@@ -181,6 +210,8 @@ class Samples:
             parts = parse(self._names[row])
             if parts.group in self._apart:
                 rows_of[parts.group].append((row, parts))
+            if cells := self._cells_apart.get(parts.group):
+                self._columns["cell"][row] = self._place_of_cells(cells)
         for group, some in self._apart.items():
             if not self._is_clear(rows_of[group], some):
                 self.left_out.update(label.alone for label in some)
@@ -204,12 +235,14 @@ def _content(stream: IO[bytes], offset: int, size: int) -> bytes:
     return stream.read(size)
 
 
-def _label(parts: Name, content: bytes) -> _Given | None:
-    """The label in a file; None for a .json without one."""
+def _label(parts: Name, content: bytes, keys: Sequence[str]) -> _Given | None:
+    """The label in a file; None for a .json without one. keys: of a .json that alone may hold it; () for the usual."""
+    if keys and parts.extension != "json":
+        return None
     if parts.extension != "json":
         classes = of_cls(content) if parts.extension == "cls" else of_txt(content)
         return _Given(parts.extension, parts.field, parts.extension, classes)
-    key_and_classes = of_json(content)
+    key_and_classes = of_json(content, keys or KEYS)
     return key_and_classes and _Given("json", parts.field, f"json {key_and_classes[0]}", key_and_classes[1])
 
 

@@ -5,15 +5,15 @@ from typing import IO
 
 from sslkit.data.sources.shard_files import ShardFiles, State, compression_error
 from sslkit.data.sources.tar_archives import Links, is_compressed, members
-from sslkit.data.sources.tar_samples import Members, Samples
+from sslkit.data.sources.tar_samples import Keys, Members, Samples
 from sslkit.data.sources.zip_archives import is_zip, list_files
 from sslkit.errors import UserError, first_line
 from sslkit.files.reading import STAND_IN, stand_in
 
 
-def scan(files: ShardFiles, shard: str, state: State) -> Members:
+def scan(files: ShardFiles, shard: str, state: State, keys: Keys) -> Members:
     """Read the headers and the labels of a shard. Raises UserError for a compressed one."""
-    samples, reason = Samples(), ""
+    samples, reason = Samples(keys), ""
     try:
         with files.stream(shard) as stream:
             if is_compressed(stream):
@@ -24,7 +24,7 @@ def scan(files: ShardFiles, shard: str, state: State) -> Members:
             try:
                 _read_zip(stream, samples) if is_zip(shard) else _read_members(stream, state.bytes, samples, None)
             except _HasLinks:
-                samples = Samples()
+                samples = Samples(keys)
                 _read_members(stream, state.bytes, samples, Links(stream, state.bytes))
     except UserError:
         raise

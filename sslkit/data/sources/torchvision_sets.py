@@ -16,6 +16,7 @@ from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Identity, ImageOptions, Images, check_split
 from sslkit.data.path_list import PathList
+from sslkit.data.sources.column_values import refuse
 from sslkit.errors import UserError
 from sslkit.files.reading import regular
 from sslkit.options.members import nearest
@@ -153,6 +154,9 @@ def open_torchvision(name: str, root: Path, options: ImageOptions) -> Images:
     splits = _splits(name)
     check_split(name, options.split, tuple(splits))
     dataset = _construct(name, root, splits[options.split])
+    refuse(
+        options.columns, name, "has the splits and labels of torchvision: give the object, whose attributes they name"
+    )
     labels = _labels(dataset)
     source = f"{PREFIX}{name}:{root}"
     identity = Identity(name, source, tuple(splits), labels, _classes(dataset, labels))

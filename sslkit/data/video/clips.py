@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from sslkit.data.columns import NO_COLUMNS, Columns
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Identity, ImageOptions, Images
 from sslkit.data.items import Item, item_of
@@ -229,13 +230,13 @@ def open_folder_of_videos(source: str | Path, options: ImageOptions) -> Videos:
     if not isinstance(options, VideoOptions):
         options = VideoOptions(**vars(options))
     text = _resolve_source(source)
-    listing = list_files(text, options.split, VIDEOS)
-    identity = Identity(name_of_files(text), f"{PREFIX}{text}", listing.splits, listing.labels, listing.classes)
+    listing = list_files(text, options.split, VIDEOS, options.columns)
+    identity = listing.identity(name_of_files(text), f"{PREFIX}{text}")
     return open_video_files(listing.folder, listing.paths, identity, options)
 
 
-def splits_of_videos(source: str | Path) -> tuple[str, ...]:
-    return splits_of_files(_resolve_source(source))
+def splits_of_videos(source: str | Path, columns: Columns = NO_COLUMNS) -> tuple[str, ...]:
+    return splits_of_files(_resolve_source(source), columns)
 
 
 def files_of(source: str | Path) -> str:
@@ -259,9 +260,10 @@ def open_video_files(root: Path, paths: Sequence[str], identity: Identity, optio
         os.path.join(root, paths[position]): row.reason for position, row in enumerate(rows) if row.facts is None
     }
     _report(identity.name, skipped, len(paths), options.on_error)
-    labels = None if identity.labels is None else np.asarray(identity.labels)[intact]
+    per_film = {name: getattr(identity, name) for name in ("labels", "multi_labels", "groups")}
+    per_film = {name: None if values is None else np.asarray(values)[intact] for name, values in per_film.items()}
     readable = VideoIndex.from_entries({paths[position]: rows[position] for position in intact.tolist()})
-    videos = Videos(root, readable, reader, replace(identity, labels=labels), options)
+    videos = Videos(root, readable, reader, replace(identity, **per_film), options)
     videos.kept, videos.skipped = intact, skipped
     return videos
 

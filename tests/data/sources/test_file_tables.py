@@ -62,10 +62,9 @@ def test_a_table_without_labels_is_said(tmp_path: Path) -> None:
     write(tmp_path, [{"file_name": "0.png", "text": "a bee"}])
     labels, (columns, others) = opened(tmp_path)
     assert labels is None and others.endswith("1 image; left out 1 other file: metadata.csv")
-    assert columns.endswith("metadata.csv#text)") and (
+    assert columns.endswith("columns.label=text)") and (
         "its columns are read as paths from 'file_name'; of the others, such as 'text', none is used (a column of "
-        "classes is called label, labels, class, classname, target or category, or is named behind the file: "
-        in columns
+        "classes is called label, labels, class, classname, target or category, or is named: columns.label=" in columns
     )
 
 

@@ -11,11 +11,10 @@ from named_pipes import pipe
 from PIL import Image
 
 import evaluation
-from evaluation.judging.run import make_tasks
+from sslkit.data.columns import Columns
 from sslkit.data.images import ImageOptions
 from sslkit.data.sources.hf import of_tables
 from sslkit.data.sources.named import open_images, splits
-from sslkit.data.sources.objects import is_several
 from sslkit.errors import UserError
 
 datasets = pytest.importorskip("datasets")
@@ -68,18 +67,17 @@ def test_every_row_is_the_image_and_the_label_that_was_stored(folder: Path) -> N
     assert some.labels.tolist() == DIGITS.labels[[5, 3]].tolist() and some.digest != again.digest
 
 
-def opened(given, column: str | None = None):
-    columns = () if column is None else column.split("#")
-    return of_tables({"train": given}, "train", "mine", columns, None, ImageOptions(image_size=8))
+def opened(given, **columns: str):
+    return of_tables({"train": given}, "train", "mine", None, ImageOptions(image_size=8, columns=Columns(**columns)))
 
 
 def test_columns_are_found_or_named() -> None:
     two = table(range(4), thumbnail=(datasets.Image(), [cell(row) for row in (7, 6, 5, 4)]))
-    assert np.array_equal(opened(two, "thumbnail").__getitems__([1])["images"], DIGITS.pixels[[6]])
-    with pytest.raises(UserError, match="several columns of images, image, thumbnail: name one, hf:"):
+    assert np.array_equal(opened(two, image="thumbnail").__getitems__([1])["images"], DIGITS.pixels[[6]])
+    with pytest.raises(UserError, match=r"several columns of images, image, thumbnail: columns.image=image names one"):
         opened(two)
-    with pytest.raises(UserError, match="has no column 'imag': did you mean 'image'"):
-        opened(two, "imag")
+    with pytest.raises(UserError, match=r"columns.image=imag: mine has no such column: did you mean 'image'"):
+        opened(two, image="imag")
     with pytest.raises(UserError, match="no column of images: its columns are label"):
         opened(table(range(4)).remove_columns("image"))
 
@@ -93,7 +91,7 @@ def test_missing_labels_and_several_columns_of_classes() -> None:
     hidden = table(range(4)).remove_columns("label").add_column("label", [-1] * 4, feature=other[0])
     assert opened(hidden).labels is None
     two = unlabelled.add_column("kind", [0, 0, 1, 1], feature=other[0]).add_column("sort", [0] * 4, feature=other[0])
-    with pytest.raises(UserError, match=r"several columns of classes, kind, sort: name the label, hf:\.\.\.#kind"):
+    with pytest.raises(UserError, match=r"several columns of classes, kind, sort: name the label, columns.label=kind"):
         assert opened(two).labels is None
 
 
@@ -113,7 +111,7 @@ def test_whole_numbers_and_texts_named_label_are_classes_of_all_splits(kind: str
 
     tables = {"train": split(range(4), [7, 2, None, 7]), "test": split(range(4, 6), [5, 2])}
     for name, labels in (("train", [2, 0, -1, 2]), ("test", [1, 0])):
-        images = of_tables(tables, name, "mine", (), None, ImageOptions(image_size=8))
+        images = of_tables(tables, name, "mine", None, ImageOptions(image_size=8))
         assert images.labels.tolist() == labels and images.classes == ["2", "5", "7"]
     if kind == "int64":
         assert opened(split(range(4), [-1] * 4)).labels is None
@@ -152,7 +150,7 @@ def test_whole_floats_and_integers_of_two_splits_are_the_same_classes() -> None:
     whole = table(range(4)).remove_columns("label").add_column("label", [0, 1, 2, 3], feature=datasets.Value("int64"))
     floats = table(range(2)).remove_columns("label").add_column("label", [3.0, 2.0], feature=datasets.Value("float32"))
     for name, labels in (("train", [0, 1, 2, 3]), ("test", [3, 2])):
-        images = of_tables({"train": whole, "test": floats}, name, "mine", (), None, ImageOptions(image_size=8))
+        images = of_tables({"train": whole, "test": floats}, name, "mine", None, ImageOptions(image_size=8))
         assert images.labels.tolist() == labels and images.classes == ["0", "1", "2", "3"]
 
 
@@ -172,7 +170,7 @@ def test_texts_of_two_splits_are_compared_as_names() -> None:
 
     tables = {"train": split(["Cat", "dog"]), "test": split(["cat", "dog"])}
     with pytest.warns(UserWarning, match="mine: 'Cat' and 'cat' are one class"):
-        images = of_tables(tables, "test", "mine", (), None, ImageOptions(image_size=8))
+        images = of_tables(tables, "test", "mine", None, ImageOptions(image_size=8))
     assert images.classes == ["Cat", "dog"] and images.labels.tolist() == [0, 1]
 
 
@@ -264,10 +262,10 @@ def test_the_column_of_labels_can_be_named(folder: Path) -> None:
     fine = (datasets.ClassLabel(names=["a", "b"]), [1, 1, 0, 0])
     both = table(range(4), coarse_label=coarse, fine_label=fine, breed=(datasets.Value("string"), [*"xyxy"]))
     both = both.remove_columns("label")
-    assert opened(both, "fine_label").labels.tolist() == [1, 1, 0, 0]
-    assert opened(both, "image#coarse_label").classes == ["few", "many"]
-    assert opened(both, "breed").classes == ["x", "y"]
-    with pytest.warns(UserWarning, match=r"no column is called label: hf:\.\.\.#breed reads those of breed"):
+    assert opened(both, label="fine_label").labels.tolist() == [1, 1, 0, 0]
+    assert opened(both, image="image", label="coarse_label").classes == ["few", "many"]
+    assert opened(both, label="breed").classes == ["x", "y"]
+    with pytest.warns(UserWarning, match="no column is called label: columns.label=breed reads those of breed"):
         assert opened(both.remove_columns(["fine_label", "coarse_label"])).labels is None
 
 
@@ -283,23 +281,31 @@ def test_a_split_that_a_program_has_loaded() -> None:
 
 
 def test_the_columns_of_a_loaded_split_can_be_named() -> None:
-    """As (dataset, "COLUMN"), everywhere: it is one source and no list of two."""
     more = {"breed": (datasets.Value("string"), [*"xy"] * 6), "shape": (datasets.Value("int32"), [3, 4, 5] * 4)}
-    more["other"] = (datasets.Image(), [cell(row) for row in range(12)])
+    more |= {"other": (datasets.Image(), [cell(row) for row in range(12)])}
+    more |= {"part": (datasets.Value("string"), ["train", "train", "test"] * 4)}
     given = table(range(12), **more).remove_columns("label")
-    images = open_images((given, "image#breed"), image_size=8)
+    images = open_images(given, image_size=8, columns={"image": "image", "label": "breed"})
     assert images.classes == ["x", "y"] and images.labels.tolist() == [0, 1] * 6 and len(images) == 12
-    assert open_images([given, "other#shape"], image_size=8).classes == ["3", "4", "5"]
+    assert open_images(given, image_size=8, columns={"image": "other", "label": "shape"}).classes == ["3", "4", "5"]
     plain = given.remove_columns("other")
-    assert open_images((plain, "shape")).labels.tolist() == [0, 1, 2] * 4 and splits((plain, "shape")) == ("train",)
-    with pytest.warns(UserWarning, match=r"reads those of breed, and so does \(dataset, 'breed'\) in Python"):
+    shapes = Columns(label="shape", group="breed", split="part")
+    assert splits(plain) == ("train",) and splits(plain, columns=shapes) == ("train", "test")
+    with pytest.warns(UserWarning, match="2 of 2 groups of test are in train, too \\(4 of 4 images\\)"):
+        held_out = open_images(plain, split="test", image_size=8, columns=shapes)
+    assert held_out.labels.tolist() == [2] * 4 and held_out.classes == ["3", "4", "5"]
+    assert np.array_equal(held_out.__getitems__([0, 3])["images"], DIGITS.pixels[[2, 11]])
+    assert held_out.groups[0] == held_out.groups[2] != held_out.groups[1] == held_out.groups[3]
+    with pytest.warns(UserWarning, match="no column is called label: columns.label=breed reads those of breed"):
         assert open_images(plain).labels is None
-    with pytest.raises(UserError, match="table has no column 'bred': did you mean 'breed'"):
-        open_images((plain, "bred"))
-    part = evaluation.open_split((plain, "breed"), "test")
+    with pytest.raises(UserError, match=r"columns.label=bred: table has no such column: did you mean 'breed'"):
+        open_images(plain, columns={"label": "bred"})
+    with pytest.raises(UserError, match=r"columns.group='\^\(a\)': rows of table have no names; its columns are"):
+        open_images(plain, columns={"group": "^(a)"})
+    with pytest.raises(UserError, match=r"a column of labels is named by columns={'label': NAME}, beside the data set"):
+        open_images((plain, "breed"))
+    part = evaluation.open_split(plain, "test", columns={"label": "breed"})
     assert part.classes == ["x", "y"] and 0 < len(part) < 12
-    assert len({task.source for task in make_tasks((plain, "breed"), ["knn", "linear"])}) == 1
-    assert not is_several((plain, "breed"))
 
 
 @pytest.mark.parametrize("labels", ["label", "fine_label"])

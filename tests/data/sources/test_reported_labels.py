@@ -193,12 +193,16 @@ def test_a_column_called_like_one_of_labels_is_the_label(tmp_path: Path) -> None
 def test_of_several_columns_like_labels_one_must_be_named(tmp_path: Path) -> None:
     """CIFAR-100 and iNaturalist have two; another word is named in the same way."""
     text = "path,coarse_label,fine_label,breed\na.png,1,ant,x\nb.png,1,bee,y\n"
-    with pytest.raises(UserError, match=r"coarse_label, fine_label may be the label: name it, data=.*#coarse_label"):
+    with pytest.raises(
+        UserError, match=r"coarse_label, fine_label may be the label: name it, columns.label=coarse_label"
+    ):
         of_table(tmp_path, text)
-    assert classes(open_images(f"{tmp_path}/list.csv#fine_label")) == ["ant", "bee"]
-    assert classes(open_images(f"{tmp_path}/list.csv:{tmp_path}#breed")) == ["x", "y"]
-    with pytest.raises(UserError, match="has no column 'breeds': did you mean 'breed'"):
-        open_images(f"{tmp_path}/list.csv#breeds")
+    assert classes(open_images(f"{tmp_path}/list.csv", columns={"label": "fine_label"})) == ["ant", "bee"]
+    assert classes(open_images(f"{tmp_path}/list.csv:{tmp_path}", columns={"label": "breed"})) == ["x", "y"]
+    with pytest.raises(UserError, match=r"columns.label=breeds: .*list.csv has no such column: did you mean 'breed'"):
+        open_images(f"{tmp_path}/list.csv", columns={"label": "breeds"})
+    with pytest.raises(UserError, match=r"a column of labels is named by columns.label=breed, with data="):
+        open_images(f"{tmp_path}/list.csv#breed")
 
 
 def test_is_train_divides_a_table(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_only_new_and_changed_shards_are_indexed_again(shards: str, tmp_path: Pa
     scanned = []
     scan = tar_index.scan
     monkeypatch.setattr(
-        tar_index, "scan", lambda files, shard, state: scanned.append(shard) or scan(files, shard, state)
+        tar_index, "scan", lambda files, shard, *more: scanned.append(shard) or scan(files, shard, *more)
     )
     first = open_images(shards, cache=tmp_path / "cache")
     assert len(scanned) == 6

@@ -13,6 +13,7 @@ from typing import Any
 from evaluation.datasets import AS_USUAL, Reading
 from evaluation.tasks.action.datasets._own import FOLDER, open_own
 from evaluation.tasks.action.datasets.base import Entry, Films
+from sslkit.data.sources.column_values import refuse
 from sslkit.errors import UserError
 from sslkit.options import members
 
@@ -57,7 +58,8 @@ def open_films(source: str, split: str = "test", reading: Reading = AS_USUAL, *,
     """
     name = _name(source)
     if name == FOLDER:
-        return open_own(source, split)
+        return open_own(source, split, reading.columns)
+    refuse(reading.columns, name, "is published with its own splits and labels")
     return find(name).open(Path(source.partition(":")[2] or reading.root).expanduser(), split, fold, reading.counts)
 
 

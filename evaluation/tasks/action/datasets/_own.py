@@ -5,6 +5,7 @@ import os
 import numpy as np
 
 from evaluation.tasks.action.datasets.base import Films, Listing, check_split, present
+from sslkit.data.columns import Columns
 from sslkit.data.sources.file_sources import list_files, name_of_files
 from sslkit.data.sources.walk import VIDEOS
 from sslkit.data.video import clips
@@ -13,18 +14,18 @@ from sslkit.errors import UserError
 FOLDER = "video"
 
 
-def open_own(source: str, split: str) -> Films:
+def open_own(source: str, split: str, columns: Columns) -> Films:
     """List one split of `video:FOLDER`, also of several, a list or a pattern, as `clips.open_videos` names them.
 
     The classes are those of train; videos without a label are left out. Raises UserError for a source without train, or
     without test or val, for less than two classes, and for test classes that are not in train.
     """
     check_split(source, split)
-    splits = clips.splits_of_videos(source)
+    splits = clips.splits_of_videos(source, columns)
     if "train" not in splits or (split != "train" and len(splits) < 2):
         raise UserError(f"{source} has no train and test (or val) videos: {_LAYOUT}")
     text = clips.files_of(source)
-    listed, train = (list_files(text, name, VIDEOS) for name in (split, "train"))
+    listed, train = (list_files(text, name, VIDEOS, columns) for name in (split, "train"))
     learned = [] if train.labels is None else sorted(set(train.labels.tolist()) - {-1})
     if len(learned) < 2:
         raise UserError(f"{train.folder}: classification needs at least 2 classes: {_LAYOUT}")

@@ -16,6 +16,7 @@ from evaluation.tasks.detection.datasets.disk_images import DiskImages
 from evaluation.tasks.detection.datasets.plausible import check_plausible
 from evaluation.tasks.detection.datasets.voc import open_voc
 from sslkit.data.image_options import ImageOptions
+from sslkit.data.sources.column_values import refuse
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
 from sslkit.runtime.callers import public
@@ -57,6 +58,7 @@ def boxes_of(source: str | Boxes, split: str, reading: Reading, *, masks: bool, 
 def _open(source: str, split: str, reading: Reading, masks: bool, empty: str) -> Boxes:
     name, _, own_root = source.partition(":")
     root = Path(own_root or reading.root).expanduser()
+    refuse(reading.columns, source, "has boxes, whose images and classes are those of its annotations")
     if source == "clipart_boxes":
         return open_clipart_boxes(split)
     if name in VOC:

@@ -1,0 +1,132 @@
+"""The values of columns, and of patterns of names: checked, numbered, and divided by them; see `data.columns`."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sslkit.data.columns import Columns, has_value
+from sslkit.data.sources.split_words import split_of, usual
+from sslkit.errors import UserError, nearest
+from sslkit.terminal import say
+from sslkit.terminal.say import counted
+
+_YES, _NO = frozenset(("1", "1.0", "true", "yes")), frozenset(("0", "0.0", "false", "no"))
+_UNDECIDED = frozenset(("-1", "-1.0"))
+_NONE = frozenset(("", "nan", "none", "null"))
+
+
+def pattern_of(option: str, word: str) -> re.Pattern[str]:
+    """The compiled pattern. Raises UserError for one that is none, or has no group."""
+    try:
+        pattern = re.compile(word)
+    except re.error as error:
+        raise UserError(f"{option}={word!r} is no pattern: {error}") from error
+    if not pattern.groups:
+        raise UserError(f"{option}={word!r} has no group: put parentheses round what is the value, as in '^(p[0-9]+)_'")
+    return pattern
+
+
+def values_of_names(option: str, word: str, names: Sequence[str], where: str) -> list[str | None]:
+    """The value in each name, None for a name that the pattern does not match; with a line on these.
+
+    Raises UserError for a pattern that matches no name.
+    """
+    pattern = pattern_of(option, word)
+    matches = [pattern.search(name) for name in names]
+    values = [match and match[1] for match in matches]
+    missing = [name for name, value in zip(names, values, strict=True) if value is None]
+    if len(missing) == len(names):
+        raise UserError(
+            f"{option}={word!r} matches none of {counted(len(names), 'name')} of {where}, such as {names[0]}"
+        )
+    if missing:
+        number = f"{len(missing):,} of {counted(len(names), 'name')}"
+        say.warn(f"{where}: {option}={word!r} does not match {number}, such as {missing[0]}", stacklevel=4)
+    return values
+
+
+def check_names(columns: Columns, known: Collection[str], where: str, kind: str = "column") -> None:
+    """Raises UserError for a column that is not there. known: the columns of the source."""
+    for option, word in columns.of_tables:
+        if word not in known:
+            raise UserError(f"{option}={word}: {where} has no such {kind}: {nearest(word, sorted(known))}")
+
+
+def refuse(columns: Columns, where: str, what: str) -> None:
+    """Raises UserError for columns of a source that has none. what: its kind, and how they would be given."""
+    if columns.given:
+        option, word = columns.given[0]
+        raise UserError(f"{option}={word}: {where} {what}")
+
+
+def check_groups(columns: Columns, of_split: Mapping[str, Sequence[Any]], where: str) -> None:
+    """Look at the values of the groups in all splits. of_split: of each image, "train" first.
+
+    A line counts those that stand on both sides of a split. Raises UserError where all are empty, or are one.
+    """
+    counts = {split: Counter(str(value) for value in values if has_value(value)) for split, values in of_split.items()}
+    total, images = sum(counts.values(), Counter()), sum(map(len, of_split.values()))
+    word = f"columns.group={columns.group}"
+    if not total:
+        raise UserError(f"{word}: {where} has no value there for any of {counted(images, 'image')}")
+    if len(total) == 1 and images > 1:
+        raise UserError(
+            f"{word}: all of {counted(total.total(), 'image')} of {where} are of one group, {next(iter(total))}"
+        )
+    if len(total) == images:
+        say.warn(f"{where}: {word} differs for every image, so that no two belong together", stacklevel=4)
+    if empty := images - total.total():
+        say.warn(
+            f"{where}: {word} has no value for {empty:,} of {images:,} images, each a group of its own", stacklevel=4
+        )
+    learned = next(iter(counts))
+    for split in list(counts)[1:]:
+        if both := counts[learned].keys() & counts[split].keys():
+            inside = sum(counts[split][group] for group in both)
+            remark = f"{len(both):,} of {counted(len(counts[split]), 'group')} of {split} are in {learned}, too"
+            say.warn(f"{where}: {remark} ({inside:,} of {counts[split].total():,} images): {word}", stacklevel=4)
+
+
+def rows_of_splits(words: Sequence[Any], rows: Sequence[str], where: str) -> dict[str, list[int]]:
+    """The rows of each split, "train" first, with a line on those without a word.
+
+    words: of each row. rows: their names, for messages.
+    Raises UserError for a word that is no split, and without rows of train.
+    """
+    of_split: dict[str, list[int]] = {}
+    for row, word in enumerate(words):
+        if has_value(word):
+            if (split := split_of(str(word))) is None:
+                raise UserError(
+                    f"{where}, {rows[row]}: {str(word)[:80]!r} is no split: these are called train, val (or valid, "
+                    "validation, dev) and test; of numbered folds only you know which one is held out"
+                )
+            of_split.setdefault(split, []).append(row)
+    if nowhere := len(words) - sum(map(len, of_split.values())):
+        say.warn(f"{where}: {counted(nowhere, 'file')} without a split left out", stacklevel=5)
+    if "train" not in of_split:
+        raise UserError(f"{where}: its splits are {', '.join(of_split) or 'empty'}, and there is none to train on")
+    return usual(of_split) or {"train": of_split["train"]}
+
+
+def several_labels(cells: Mapping[str, Sequence[Any]], where: str) -> np.ndarray:
+    """Return (N, K) int8 of columns of yes or no: 1 (yes), -1 (no), 0 (not known, an empty cell).
+
+    cells: of each column, in the order of the classes. Raises UserError for other values, and for -1 beside 0 and 1,
+    which means no in some sets and not known in others.
+    """
+    matrix = np.zeros((len(next(iter(cells.values()))), len(cells)), np.int8)
+    for number, (column, values) in enumerate(cells.items()):
+        texts = ["" if value is None else str(value).strip().lower() for value in values]
+        if wrong := next((text for text in texts if text not in _YES | _NO | _UNDECIDED | _NONE), None):
+            raise UserError(f"{where}: its column {column} holds {wrong!r}, and one of a class holds 1 or 0, yes or no")
+        if _UNDECIDED.intersection(texts) and _NO.intersection(texts):
+            raise UserError(
+                f"{where}: its column {column} holds -1, 0 and 1, and -1 may be no or not known: leave the cells of "
+                "images empty that are not known"
+            )
+        matrix[:, number] = [1 if text in _YES else -1 if text in _NO | _UNDECIDED else 0 for text in texts]
+    return matrix

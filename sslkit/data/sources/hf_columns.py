@@ -1,0 +1,61 @@
+"""The columns of a Hugging Face data set that hold images, splits and groups."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sslkit.data.columns import Columns, group_numbers, is_pattern
+from sslkit.data.sources.column_values import check_groups, check_names, rows_of_splits
+from sslkit.errors import UserError
+
+
+def divide_table(tables: Mapping[str, Any], columns: Columns, name: str) -> dict[str, Any]:
+    """The rows of a data set of one table by its column of splits. Raises UserError for several tables."""
+    if len(tables) > 1:
+        raise UserError(
+            f"columns.split={columns.split}: {name} has the splits {', '.join(tables)} already, which are read"
+        )
+    table = next(iter(tables.values()))
+    check_columns(table, columns, name)
+    words = _values(table, columns.split)
+    rows = rows_of_splits(words, [f"row {row}" for row in range(len(words))], name)
+    return {split: table.select(some) for split, some in rows.items()}
+
+
+def groups_of(tables: Mapping[str, Any], split: str, columns: Columns, name: str) -> np.ndarray | None:
+    if columns.group is None:
+        return None
+    values = {
+        other: _values(table, columns.group) if columns.group in table.features else [None] * len(table)
+        for other, table in tables.items()
+    }
+    check_groups(columns, values, name)
+    return group_numbers(values[split], [f"{split}/{row}" for row in range(len(values[split]))])
+
+
+def _values(table: Any, column: str) -> list[Any]:
+    return table.select_columns([column]).with_format("arrow")[:][column].to_pylist()
+
+
+def check_columns(table: Any, columns: Columns, name: str) -> None:
+    """Raises UserError for a column that is not there, and for a pattern: rows have no names."""
+    check_names(columns, table.features, name)
+    if pattern := next(((option, word) for option, word in columns.given if is_pattern(word)), None):
+        option, word = pattern
+        raise UserError(f"{option}={word!r}: rows of {name} have no names; its columns are {', '.join(table.features)}")
+
+
+def image_column(table: Any, columns: Columns, name: str) -> str:
+    import datasets
+
+    images = [column for column, kind in table.features.items() if isinstance(kind, datasets.Image)]
+    if not images:
+        raise UserError(f"{name} has no column of images: its columns are {', '.join(table.features)}")
+    if columns.image is not None and columns.image not in images:
+        raise UserError(f"columns.image={columns.image}: {name} has images in {', '.join(images)}")
+    if columns.image is None and len(images) > 1:
+        raise UserError(
+            f"{name} has several columns of images, {', '.join(images)}: columns.image={images[0]} names one"
+        )
+    return columns.image or images[0]

@@ -1,0 +1,75 @@
+"""Labels, splits and groups of the images in shards by the keys of .json members, or by patterns of members' names."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sslkit.data.columns import Columns, group_numbers, is_pattern
+from sslkit.data.sources.class_names import match_classes
+from sslkit.data.sources.column_values import check_groups, refuse, rows_of_splits, several_labels, values_of_names
+from sslkit.data.sources.listing import in_order
+from sslkit.data.sources.tar_index import TarIndex
+from sslkit.data.sources.tar_samples import Keys
+from sslkit.errors import UserError
+
+
+def keys_of(columns: Columns, where: str) -> Keys:
+    """The keys that the index needs. Raises UserError for a column of images."""
+    if columns.image is not None:
+        refuse(Columns(image=columns.image), where, "is shards, whose images are members")
+    labels = tuple(word for word in columns.labels if not is_pattern(word))
+    others = tuple(word for word in (columns.split, columns.group) if word is not None and not is_pattern(word))
+    several = labels if len(columns.labels) > 1 else ()
+    return Keys(() if several else labels, tuple(dict.fromkeys((*others, *several))))
+
+
+def values_of(index: TarIndex, columns: Columns, option: str, word: str, where: str) -> list[str | None]:
+    """The value of each image. Raises UserError for a key that no .json has, and a pattern that matches no name."""
+    if is_pattern(word):
+        return values_of_names(option, word, [index.names[row] for row in range(len(index))], where)
+    place = keys_of(columns, where).cells.index(word)
+    values = np.array([cells[place] for cells in index.cells], object)[index.cell].tolist()
+    if not any(value is not None for value in values):
+        raise UserError(f"{option}={word}: no .json member of {where} beside an image has this key")
+    return values
+
+
+def split_by_columns(index: TarIndex, columns: Columns, where: str) -> tuple[tuple[str, ...], np.ndarray]:
+    """The splits, and that of each row, (N,) str, "" for none."""
+    words = values_of(index, columns, "columns.split", columns.split, where)
+    of_split = rows_of_splits(words, index.names, where)
+    split = np.full(len(index), "", dtype="U5")
+    for name, rows in of_split.items():
+        split[rows] = name
+    return tuple(of_split), split
+
+
+def groups_of(
+    index: TarIndex, split: np.ndarray, splits: tuple[str, ...], wanted: str, columns: Columns, where: str
+) -> np.ndarray | None:
+    """(n,) int64 of the images of a split; None without a column. split: (N,) str of each image."""
+    if columns.group is None:
+        return None
+    values = np.array(values_of(index, columns, "columns.group", columns.group, where), object)
+    check_groups(columns, {name: values[split == name].tolist() for name in splits}, where)
+    rows = np.flatnonzero(split == wanted)
+    return group_numbers(values[rows].tolist(), [f"{wanted}/{index.names[row]}" for row in rows.tolist()])
+
+
+def labels_by_columns(
+    index: TarIndex, split: np.ndarray, wanted: str, columns: Columns, where: str
+) -> Mapping[str, Any] | None:
+    """Labels and classes as of `shard_labels.labels_of`, by a pattern, or by several keys; None for one, or no key."""
+    rows = split == wanted
+    if len(columns.labels) > 1:
+        cells = {word: values_of(index, columns, "columns.label", word, where) for word in columns.labels}
+        return {"multi_labels": several_labels(cells, where)[rows], "classes": list(cells)}
+    if not columns.labels or not is_pattern(columns.labels[0]):
+        return None
+    names = np.array(values_of(index, columns, "columns.label", columns.labels[0], where), object)
+    of_split = {name: {value for value in names[split == name] if value} for name in dict.fromkeys(split.tolist())}
+    of_name = match_classes(of_split, where)
+    classes = in_order(set(of_name.values()))
+    number = {None: -1, "": -1, **{name: classes.index(chosen) for name, chosen in of_name.items()}}
+    return {"labels": np.array([number[name] for name in names[rows]], np.int64), "classes": classes}
