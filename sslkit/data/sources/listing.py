@@ -122,7 +122,9 @@ def listing(parts: Mapping[str, Part], split: str, where: str, columns: Columns)
 def _groups(parts: Mapping[str, Part], wanted: str, columns: Columns, where: str) -> np.ndarray | None:
     if columns.group is None:
         return None
-    check_groups(columns, {name: part.facts.groups or [None] * len(part.paths) for name, part in parts.items()}, where)
+    check_groups(
+        columns, {name: files.facts.groups or [None] * len(files.paths) for name, files in parts.items()}, where
+    )
     return group_numbers(parts[wanted].facts.groups, [f"{wanted}/{path}" for path in parts[wanted].paths])
 
 
@@ -134,16 +136,16 @@ def by_names(parts: Mapping[str, Part], columns: Columns, where: str) -> Mapping
     patterns = {option: word for option, word in columns.given if is_pattern(word)}
     if not patterns:
         return parts
-    names = [path.replace(os.sep, "/") for part in parts.values() for path in part.paths]
+    names = [path.replace(os.sep, "/") for files in parts.values() for path in files.paths]
     values = {option: values_of_names(option, word, names, where) for option, word in patterns.items()}
     if len(columns.labels) > 1 and "columns.label" in values:
         refuse(columns, where, "has several columns of labels, and a pattern cannot be one of them")
     fields = {"columns.label": "classes", "columns.group": "groups"}
     changed, start = {}, 0
-    for split, part in parts.items():
-        span = slice(start, start + len(part.paths))
+    for split, files in parts.items():
+        span = slice(start, start + len(files.paths))
         facts = {fields[option]: some[span] for option, some in values.items() if option in fields}
-        changed[split], start = replace(part, facts=replace(part.facts, **facts)), span.stop
+        changed[split], start = replace(files, facts=replace(files.facts, **facts)), span.stop
     if "columns.split" not in values:
         return changed
     whole = join_parts(list(changed.values()))
@@ -156,21 +158,21 @@ def by_names(parts: Mapping[str, Part], columns: Columns, where: str) -> Mapping
 
 def join_parts(parts: Sequence[Part]) -> Part:
     """One part of several, below the folder that all share."""
-    folder = os.path.commonpath([os.path.abspath(part.folder) for part in parts])
+    folder = os.path.commonpath([os.path.abspath(files.folder) for files in parts])
     paths: list[str] = []
-    for part in parts:
-        start = os.path.relpath(os.path.abspath(part.folder), folder)
-        paths += part.paths if start == "." else [os.path.join(start, path) for path in part.paths]
+    for files in parts:
+        start = os.path.relpath(os.path.abspath(files.folder), folder)
+        paths += files.paths if start == "." else [os.path.join(start, path) for path in files.paths]
 
     def together(name: str) -> list[str | None] | None:
-        every = [getattr(part.facts, name) for part in parts]
+        every = [getattr(files.facts, name) for files in parts]
         if all(values is None for values in every):
             return None
-        return [v for values, part in zip(every, parts, strict=True) for v in values or [None] * len(part.paths)]
+        return [v for values, files in zip(every, parts, strict=True) for v in values or [None] * len(files.paths)]
 
-    columns = dict.fromkeys(name for part in parts for name in part.facts.several)
+    columns = dict.fromkeys(name for files in parts for name in files.facts.several)
     several = {
-        name: [v for part in parts for v in part.facts.several.get(name) or [None] * len(part.paths)]
+        name: [v for files in parts for v in files.facts.several.get(name) or [None] * len(files.paths)]
         for name in columns
     }
     return Part(Path(folder), paths, Facts(together("classes"), together("groups"), several))

@@ -28,8 +28,8 @@ def values_of(index: TarIndex, columns: Columns, option: str, word: str, where: 
     """The value of each image. Raises UserError for a key that no .json has, and a pattern that matches no name."""
     if is_pattern(word):
         return values_of_names(option, word, [index.names[row] for row in range(len(index))], where)
-    place = keys_of(columns, where).cells.index(word)
-    values = np.array([cells[place] for cells in index.cells], object)[index.cell].tolist()
+    position = keys_of(columns, where).cells.index(word)
+    values = np.array([cells[position] for cells in index.cells], object)[index.cell].tolist()
     if not any(value is not None for value in values):
         raise UserError(f"{option}={word}: no .json member of {where} beside an image has this key")
     return values
