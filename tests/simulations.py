@@ -9,6 +9,7 @@ from scipy import stats
 from evaluation.results import measures
 from evaluation.results.class_means import difference_per_class, mean_per_class
 from evaluation.results.comparison import _episodes, _images
+from evaluation.results.over_groups import difference_over_groups
 from evaluation.results.statistics import bootstrap_mean, over_episodes, over_seeds, share
 from evaluation.tasks.segmentation import miou
 
@@ -28,6 +29,42 @@ def class_means(rng: np.random.Generator, count: int) -> Draws:
     for _ in range(count):
         y, right = _classes(rng)
         yield mean_per_class(rng.random(len(y)) < right[y], y).interval, float(right.mean())
+
+
+def _of_groups(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """The groups (N,) of 1 to 12 images, the share right in each, and the mean share of unlimited groups.
+
+    The images of a group are from little to entirely alike.
+    """
+    groups = np.repeat(np.arange(count), rng.integers(1, 13, count))
+    p, alike = rng.uniform(0.3, 0.95), 10 ** rng.uniform(-1.5, 1.5)
+    return groups, rng.beta(p * alike, (1 - p) * alike, count), p
+
+
+def shares_of_groups(rng: np.random.Generator, count: int) -> Draws:
+    for number in range(count):
+        groups, right, p = _of_groups(rng, (10, 25, 60)[number % 3])
+        yield share(rng.random(len(groups)) < right[groups], groups).interval, p
+
+
+def class_means_of_groups(rng: np.random.Generator, count: int) -> Draws:
+    """Each group is of one of two or three classes, as patients are."""
+    for number in range(count):
+        groups, right, p = _of_groups(rng, (12, 30, 60)[number % 3])
+        y = groups % (2 + number % 2)
+        yield mean_per_class(rng.random(len(groups)) < right[groups], y, groups).interval, p
+
+
+def group_differences(rng: np.random.Generator, count: int) -> Draws:
+    """Two models, of which one is better on all images of some groups."""
+    for number in range(count):
+        groups, right, p = _of_groups(rng, (8, 25, 60)[number % 3])
+        better, q = rng.random(right.shape) < 0.3, rng.uniform(0, 0.5)
+        drawn = rng.random(len(groups))
+        first = drawn < (right + better * q * (1 - right))[groups]
+        weights = np.full(len(groups), 1 / len(groups))
+        difference = weights * (first.astype(int) - (drawn < right[groups]))
+        yield difference_over_groups(difference, weights, groups, number)["interval"], 0.3 * q * (1 - p)
 
 
 def class_differences(rng: np.random.Generator, count: int) -> Draws:

@@ -67,15 +67,19 @@ def classify(train: Any, test: Any, options: Options) -> Result:
     labels = predict(train, test, ks, temperature, excluded)
     right = {count: labels[count] == test.y for count in ks}
     in_train = np.zeros(len(test), bool) if excluded is None else excluded.in_train
-    apart = unseen.beside(in_train, lambda rows: _judge(right[k][rows], test.y[rows], test.metric))
+
+    def estimate(count: int, rows: Any = slice(None)) -> Estimate:
+        return _judge(right[count][rows], test.y[rows], test.metric, unseen.take(test.groups, rows))
+
+    apart = unseen.beside(in_train, lambda rows: estimate(k, rows))
     return Result.from_estimate(
-        _judge(right[k], test.y, test.metric),
+        estimate(k),
         protocol="knn",
         recipe=f"cosine, k={k}, T={temperature:g}" + (", leave one out" if excluded is not None else ""),
         metric=test.metric,
         model=test.model,
         data=test.data,
-        others={f"k={count}": _judge(right[count], test.y, test.metric) for count in ks if count != k} | apart,
+        others={f"k={count}": estimate(count) for count in ks if count != k} | apart,
         digests={"train": train.digest, "test": test.digest},
         seconds=time.perf_counter() - start,
         details={
@@ -86,6 +90,7 @@ def classify(train: Any, test: Any, options: Options) -> Result:
             **unseen.details(in_train),
         },
         outcomes=right[k],
+        groups=test.groups,
         paired_on=rows_digest(test.ids, test.y),
     )
 
@@ -110,8 +115,8 @@ def predict(
     return labels
 
 
-def _judge(right: np.ndarray, y: np.ndarray, metric: str) -> Estimate:
-    return mean_per_class(right, y) if metric == "mean_per_class" else share(right)
+def _judge(right: np.ndarray, y: np.ndarray, metric: str, groups: np.ndarray | None) -> Estimate:
+    return mean_per_class(right, y, groups) if metric == "mean_per_class" else share(right, groups)
 
 
 def left_out(train: Features, test: Features) -> tuple[Own | None, int]:

@@ -181,11 +181,14 @@ def _result(
     scores, converged, details = found
     test, metric = given["test"], parts.metric
     in_train = np.isin(test.images, np.concatenate([given[name].images for name in given if name != "test"]))
-    estimate, others, right = measure(scores, parts.test.y, metric)
+    y, groups = parts.test.y, unseen.take(test.groups, parts.test.rows)
+    estimate, others, right = measure(scores, y, metric, groups)
     sorted_in_train = in_train[parts.test.rows]
-    others |= unseen.beside(sorted_in_train, lambda rows: measure(scores[rows], parts.test.y[rows], metric)[0])
+    others |= unseen.beside(
+        sorted_in_train, lambda rows: measure(scores[rows], y[rows], metric, unseen.take(groups, rows))[0]
+    )
     if metric == "top1":
-        others["mean_per_class"] = mean_per_class(right, parts.test.y)
+        others["mean_per_class"] = mean_per_class(right, y, groups)
     outcomes = None
     if right is not None:
         outcomes = np.empty(len(right), bool)
@@ -205,6 +208,7 @@ def _result(
         seconds=seconds,
         details={**about, **unseen.details(in_train), **details},
         outcomes=outcomes,
+        groups=None if outcomes is None else test.groups,
         paired_on="" if outcomes is None else rows_digest(test.ids, test.y),
     )
 

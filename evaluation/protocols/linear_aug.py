@@ -238,11 +238,13 @@ def _head(recipe: Recipe, width: int, classes: int, seed: int) -> nn.Module:
 
 
 def _result(task: Task, scores: Tensor, name: str, setting: Setting, seconds: float, runtime: Runtime) -> Result:
-    y = task.test.y
-    estimate, others, right = measure(scores.numpy(), y, task.metric)
-    others |= unseen.beside(task.in_train, lambda rows: measure(scores.numpy()[rows], y[rows], task.metric)[0])
+    scored, y, groups = scores.numpy(), task.test.y, task.test.groups
+    estimate, others, right = measure(scored, y, task.metric, groups)
+    others |= unseen.beside(
+        task.in_train, lambda rows: measure(scored[rows], y[rows], task.metric, unseen.take(groups, rows))[0]
+    )
     if task.metric == "top1":
-        others["mean_per_class"] = mean_per_class(right, y)
+        others["mean_per_class"] = mean_per_class(right, y, groups)
     return Result.from_estimate(
         estimate,
         protocol="linear_aug",

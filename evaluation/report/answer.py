@@ -12,6 +12,7 @@ from evaluation.report.reading import Material, Member, Ranked
 from evaluation.report.zoo_table import outside
 from evaluation.results.verdict import Verdict as Taken
 from evaluation.results.verdict import deciding, list_names, of_pairs, order
+from sslkit.numerics.wilson import units_of
 from sslkit.terminal.say import counted
 
 MOST = 6  # verdicts before the table; the sections have all
@@ -93,8 +94,8 @@ def _verdict(data: str, found: Taken, how: str) -> Verdict:
 
 
 def _alone(member: Member) -> Verdict:
-    n = dig(member.card, "after", "n")
-    after, before = (of_share(dig(member.card, stage, "knn"), n) for stage in ("after", "before"))
+    units = units_of(dig(member.card, "after") or {})
+    after, before = (of_share(dig(member.card, stage, "knn"), units) for stage in ("after", "before"))
     if after is None:
         return Verdict("There is one entry, so nothing to choose.", f"{member.name} has no accuracy.")
     was = "" if before is None else f", {of_estimate(before, '').text} before training"

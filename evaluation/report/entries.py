@@ -22,6 +22,7 @@ from evaluation.report.cells import (
 from evaluation.report.charts import LineChart, curves
 from evaluation.report.reading import Material, Member
 from sslkit.data.items import item_of
+from sslkit.numerics.wilson import units_of
 from sslkit.terminal.say import counted
 
 MOST_PATHS = 500  # unreadable images that are listed; all of them are in the card
@@ -147,7 +148,11 @@ def quick_cell(member: Member, stage: str, key: str) -> Cell:
         "intra": ("mean variance within a class, about its mean", ""),
     }[key]
     how = origin(card, protocol=protocol, weights=weights, n=_images(n), interval=interval)
-    return of_estimate(of_share(value, n), how) if key in QUICK else of_number(value, "{:.3f}", how)
+    return (
+        of_estimate(of_share(value, units_of(dig(card, stage) or {})), how)
+        if key in QUICK
+        else of_number(value, "{:.3f}", how)
+    )
 
 
 def origin(card: Mapping[str, Any], **facts: Any) -> str:

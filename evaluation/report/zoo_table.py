@@ -24,6 +24,7 @@ from evaluation.report.judged import how
 from evaluation.report.reading import Material, Member
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
+from sslkit.numerics.wilson import units_of
 
 EVALUATED = ("linear", "knn")  # protocols with columns here
 MOST = 4  # columns of results; the section on the evaluation has all
@@ -136,7 +137,7 @@ def _main(member: Member, material: Material) -> Estimate | None:
     task = _main_task(material)
     if task:
         return result.estimate if (result := _results(member).get(task)) else None
-    return of_share(dig(member.card, "after", "knn"), dig(member.card, "after", "n"))
+    return of_share(dig(member.card, "after", "knn"), units_of(dig(member.card, "after") or {}))
 
 
 def _main_value(member: Member, material: Material) -> float:

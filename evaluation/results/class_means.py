@@ -4,18 +4,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evaluation.results.statistics import Estimate, clopper_pearson, t_quantile
-from sslkit.numerics.wilson import Z95, wilson, wilson_ends
+from evaluation.results.statistics import Estimate, clopper_pearson, over_groups, t_quantile
+from sslkit.numerics.wilson import Z95, effective_rows, wilson, wilson_ends
 
 SMALL = 0.75  # of the harmonic mean of the sizes: classes below it may decide the error, and not be like the others
 
 Interval = tuple[float, float]
 
 
-def mean_per_class(right: np.ndarray, y: np.ndarray) -> Estimate:
+def mean_per_class(right: np.ndarray, y: np.ndarray, groups: np.ndarray | None = None) -> Estimate:
     """Return the mean over classes of the class accuracies, with the Wilson interval of as many images as vary alike.
 
-    right: (N,) bool. y: (N,) labels. Classes without an image are left out.
+    right: (N,) bool. y: (N,) labels. Classes without an image are left out. groups: see `statistics.share`.
     The mean share p of n images has a variance that p (1 - p) / (n - 1) estimates without bias; n is chosen so that it
     is `variance_over_classes`: the effective sample size (Franco et al. 2019, Journal of Survey Statistics and
     Methodology 7:334). One class has the interval of `share`. The interval is widened by `_with_small_classes`.
@@ -23,9 +23,17 @@ def mean_per_class(right: np.ndarray, y: np.ndarray) -> Estimate:
     shares, sizes = means_by_class(right, y), np.unique(y, return_counts=True)[1]
     p = float(np.mean(shares))
     n = 1 + p * (1 - p) / variance_over_classes(right, y) if 0 < p < 1 else effective_size(sizes)
+    over = over_groups(groups)
+    n = n if over is None else min(n, effective_rows(right, groups, class_weights(y)))
     low, high = wilson_ends(shares, sizes)
     interval = _with_small_classes(p, wilson(p, n), shares - low, high - shares, _variances(right, y), sizes)
-    return Estimate(p, interval, "wilson over images of each class", len(right))
+    return Estimate(p, interval, f"wilson over {over or 'images of each class'}", len(right))
+
+
+def class_weights(y: np.ndarray) -> np.ndarray:
+    """Return the (N,) weights of the rows in the mean over classes of the class means; their sum is 1."""
+    _, places, sizes = np.unique(y, return_inverse=True, return_counts=True)
+    return 1 / (len(sizes) * sizes[places])
 
 
 def difference_per_class(difference: np.ndarray, y: np.ndarray) -> tuple[float, Interval]:

@@ -8,10 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.results.class_means import difference_per_class, means_by_class, never_vary
+from evaluation.results.class_means import class_weights, difference_per_class, means_by_class, never_vary
+from evaluation.results.over_groups import difference_over_groups
 from evaluation.results.power import detectable_classes, detectable_mean, detectable_share
 from evaluation.results.result import Result
-from evaluation.results.statistics import ROUNDING, bootstrap_mean, generator, holm, mcnemar, sign_flip
+from evaluation.results.statistics import (
+    ROUNDING,
+    bootstrap_mean,
+    generator,
+    holm,
+    mcnemar,
+    over_groups,
+    sign_flip,
+)
 from sslkit.errors import UserError
 from sslkit.terminal.say import counted
 
@@ -101,6 +110,8 @@ def compare(
     Right and wrong images: McNemar's exact test; difference and interval by the paired bootstrap. Episodes: the paired
     t test and its interval, which cover other episodes from the same pool of images, not other images; for fewer than
     5 pairs, or pairs that all differ by the same amount, the exact sign-flip test and no interval.
+    Images of groups, such as patients: Student's t interval over groups, and the test that swaps the two models'
+    answers at random in whole groups.
     labels: (N,) of the test images, needed for mean_per_class only: the test then swaps the two models' answers at
         random within the classes, and the bootstrap draws within the classes.
     paired: asserts that row i of both is the same image, for results of plain arrays (their images have no names).
@@ -111,6 +122,8 @@ def compare(
     _check_rows(a, b, paired)
     if a.outcomes.dtype != bool:
         tested = _episodes(a.outcomes, b.outcomes)
+    elif over_groups(a.groups):
+        tested = _groups(a, b, labels, seed)
     elif a.metric == "mean_per_class":
         tested = _classes(a, b, labels, seed)
     else:
@@ -167,7 +180,14 @@ def _images(a: np.ndarray, b: np.ndarray, seed: int) -> dict:
     }
 
 
-def _classes(a: Result, b: Result, labels: np.ndarray | None, seed: int) -> dict:
+def _groups(a: Result, b: Result, labels: np.ndarray | None, seed: int) -> dict:
+    by_class = a.metric == "mean_per_class"
+    weights = class_weights(_check_labels(a, b, labels)) if by_class else np.full(len(a.outcomes), 1 / len(a.outcomes))
+    return difference_over_groups(weights * (a.outcomes.astype(int) - b.outcomes.astype(int)), weights, a.groups, seed)
+
+
+def _check_labels(a: Result, b: Result, labels: np.ndarray | None) -> np.ndarray:
+    """Return the labels, numbered. Raises UserError for other ones than those of the results."""
     if labels is None:
         raise UserError("mean_per_class weighs each image by its class: give labels=test.y of the test images")
     if np.shape(labels) != a.outcomes.shape:
@@ -176,6 +196,11 @@ def _classes(a: Result, b: Result, labels: np.ndarray | None, seed: int) -> dict
     y = np.unique(labels, return_inverse=True)[1]
     for result in (a, b):
         _check_value(result, y)
+    return y
+
+
+def _classes(a: Result, b: Result, labels: np.ndarray | None, seed: int) -> dict:
+    y = _check_labels(a, b, labels)
     difference = a.outcomes.astype(int) - b.outcomes.astype(int)
     mean, interval = difference_per_class(difference, y)
     return {

@@ -15,22 +15,26 @@ FEWEST = 20
 SHUFFLED = 20  # random orders whose mean is the average precision of chance: a round number
 
 
-def measure(scores: np.ndarray, y: np.ndarray, metric: str) -> tuple[Estimate, dict[str, Estimate], np.ndarray | None]:
+def measure(
+    scores: np.ndarray, y: np.ndarray, metric: str, groups: np.ndarray | None = None
+) -> tuple[Estimate, dict[str, Estimate], np.ndarray | None]:
     """Return the metric's estimate, further estimates by name, and the correctness of each image.
 
     scores: (N, K). y: (N,) int64 with "top1" or "mean_per_class"; (N, K) of 1, -1, 0 (does not count) with "map11".
+    groups: (N,) of images that belong together, over which the intervals are; None: each image stands alone.
     Further: top5 for more than 5 classes, top1 beside mean_per_class, map (of `average_precision`) beside map11.
     Correctness: (N,) bool, None for "map11".
     """
     if metric == "map11":
         if not (y > 0).any():
             raise UserError("no test image has a class, so that there is no average precision")
-        return _precision(scores, y, ap11), {"map": _precision(scores, y, average_precision)}, None
+        beside = {"map": _precision(scores, y, average_precision, groups)}
+        return _precision(scores, y, ap11, groups), beside, None
     right = top_class(scores) == y
-    others = {"top5": share(in_top(scores, y, 5))} if scores.shape[1] > 5 else {}
+    others = {"top5": share(in_top(scores, y, 5), groups)} if scores.shape[1] > 5 else {}
     if metric == "mean_per_class":
-        return mean_per_class(right, y), {"top1": share(right), **others}, right
-    return share(right), others, right
+        return mean_per_class(right, y, groups), {"top1": share(right, groups), **others}, right
+    return share(right, groups), others, right
 
 
 def in_top(scores: np.ndarray, y: np.ndarray, k: int) -> np.ndarray:
@@ -41,12 +45,19 @@ def in_top(scores: np.ndarray, y: np.ndarray, k: int) -> np.ndarray:
     return ahead.sum(1) < k
 
 
-def _precision(scores: np.ndarray, y: np.ndarray, of_class: Callable[[np.ndarray, np.ndarray], float]) -> Estimate:
-    """Return a mean average precision with its interval over images."""
+def _precision(
+    scores: np.ndarray,
+    y: np.ndarray,
+    of_class: Callable[[np.ndarray, np.ndarray], float],
+    groups: np.ndarray | None,
+) -> Estimate:
+    """Return a mean average precision with its interval over images, or groups."""
     counted = (y > 0).any(0)
     members = np.concatenate([(y > 0)[:, counted], (y < 0)[:, counted]], 1)
     rows = np.arange(len(y))
-    return bias_corrected(rows, lambda drawn: mean_ap(scores[drawn], y[drawn], of_class), members, fewest=FEWEST)
+    return bias_corrected(
+        rows, lambda drawn: mean_ap(scores[drawn], y[drawn], of_class), members, fewest=FEWEST, groups=groups
+    )
 
 
 def chance(y: np.ndarray) -> dict[str, float]:

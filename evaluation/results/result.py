@@ -13,6 +13,7 @@ import numpy as np
 
 from evaluation.results.statistics import Estimate
 
+ARRAYS = ("outcomes", "groups")  # of rows, beside the lines of a file of results
 PACKAGES = ("sslkit", "torch", "timm", "scikit-learn", "numpy")
 
 
@@ -33,6 +34,7 @@ class Result:
     seconds: wall time of the protocol, without the extraction.
     details: the choices made (c, lr, k, ...), JSON types only.
     outcomes: (n,) per image right or wrong, or per episode accuracy: for paired tests, not in the JSON.
+    groups: (n,) of rows of `outcomes` that belong together; None where each stands alone.
     paired_on: digest of the rows of `outcomes`; results with the same digest may be compared.
     """
 
@@ -56,6 +58,7 @@ class Result:
     date: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     outcomes: np.ndarray | None = field(default=None, repr=False, compare=False)
+    groups: np.ndarray | None = field(default=None, repr=False, compare=False)
     paired_on: str = ""
 
     @classmethod
@@ -71,8 +74,8 @@ class Result:
         return Estimate(self.value, self.interval, self.kind, self.n, self.unit)
 
     def to_json(self) -> str:
-        """Return one line, without `outcomes`."""
-        record = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "outcomes"}
+        """Return one line, without `ARRAYS`."""
+        record = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in ARRAYS}
         record["others"] = {name: dataclasses.asdict(other) for name, other in self.others.items()}
         return json.dumps(record)
 

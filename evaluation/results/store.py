@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.results.records import Records, read_records
-from evaluation.results.result import Result
+from evaluation.results.result import ARRAYS, Result
 from sslkit.errors import UserError
 from sslkit.files.reading import regular
 from sslkit.files.writing import write_whole
@@ -34,8 +34,9 @@ def append(folder: str | Path | ZooEntry, result: Result) -> Path:
     """
     path = _existing(folder) / RESULTS
     record = _finite(result)
-    if result.outcomes is not None:
-        record["outcomes"] = _save(path.parent, result.outcomes)
+    for name in ARRAYS:
+        if (values := getattr(result, name)) is not None:
+            record[name] = _save(path.parent, values)
     key = {name: record.pop(name) for name in SAME}
     key["choices"] = {
         name: _without_reached(value) for name, value in record["details"].items() if name not in MEASURED
@@ -88,9 +89,9 @@ def _finite(result: Result) -> dict[str, Any]:
     return record
 
 
-def _save(folder: Path, outcomes: np.ndarray) -> str:
+def _save(folder: Path, values: np.ndarray) -> str:
     buffer = io.BytesIO()
-    np.save(buffer, np.ascontiguousarray(outcomes), allow_pickle=False)
+    np.save(buffer, np.ascontiguousarray(values), allow_pickle=False)
     sha = hashlib.sha256(buffer.getvalue()).hexdigest()
     path = folder / OUTCOMES / f"{sha}.npy"
     if not path.is_file():
@@ -100,14 +101,15 @@ def _save(folder: Path, outcomes: np.ndarray) -> str:
 
 
 def _result(folder: Path, record: dict[str, Any], outcomes: bool) -> Result:
-    sha = record.pop("outcomes", None)
+    stored = {name: sha for name in ARRAYS if (sha := record.pop(name, None))}
     try:
         result = Result.from_json(json.dumps(record))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"{folder / RESULTS}: the record of run {record.get('run')} is not a result ({error}): remove that line"
         ) from error
-    return dataclasses.replace(result, outcomes=_load(folder, sha)) if outcomes and sha else result
+    arrays = {name: _load(folder, sha) for name, sha in stored.items()} if outcomes else {}
+    return dataclasses.replace(result, **arrays)
 
 
 def _load(folder: Path, sha: str) -> np.ndarray:

@@ -28,6 +28,11 @@ def beside(in_train: np.ndarray, measure: Callable[[np.ndarray], Estimate]) -> d
         return {}
 
 
+def take(groups: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
+    """Return the groups (N,) of these rows (m,); None where there are none."""
+    return None if groups is None else groups[rows]
+
+
 def details(in_train: np.ndarray) -> dict[str, Any]:
     """Return the entries of `Result.details` on test images (M,) bool that are also training images."""
     return {IN_TRAIN: int(in_train.sum()), TESTED: len(in_train)}

@@ -82,12 +82,13 @@ def result_of(task: Task, records: Sequence[dict[str, Any]], names: Sequence[str
         others = {name: _estimate(other) for name, other in record["others"].items()}
         right = record["right"] and unpack(record["right"], len(task.test))
         outcomes, paired_on = (None, "") if right is None else (right, test_rows)
+        groups = None if right is None else task.test.groups
     else:
         estimate = _mean(values, kind)
         extra = list(records[0]["others"])
         others = {name: _mean([record["others"][name]["value"] for record in records], kind) for name in extra}
         others |= {name: _estimate(record) for name, record in zip(names, records, strict=True)}
-        outcomes = np.array(values)
+        outcomes, groups = np.array(values), None
         paired_on = hashlib.sha256(f"{test_rows} {list(names)}".encode()).hexdigest()
     fields["leaky"] = fields.get("leaky", False) or unseen.is_leaky(task.in_train)
     fields["details"] = {**fields.get("details", {}), **unseen.details(task.in_train), "mirror": task.mirror}
@@ -98,6 +99,7 @@ def result_of(task: Task, records: Sequence[dict[str, Any]], names: Sequence[str
         data=task.name,
         others=others,
         outcomes=outcomes,
+        groups=groups,
         paired_on=paired_on,
         **fields,
     )

@@ -118,12 +118,13 @@ class Bench:
 
     def _judge(self, trial: Trial, net: torch.nn.Sequential) -> dict[str, Any]:
         scores = predict(net, self.task.model, self._pixels_to_test(trial), trial.setting.precision)
-        y = self.task.test.y if trial.judge is None else self.task.train.y[trial.judge]
-        estimate, others, right = measure(scores.numpy(), y, self.task.metric)
+        judged = self.task.test if trial.judge is None else self.task.train
+        rows = np.arange(len(judged)) if trial.judge is None else trial.judge
+        scored, y, groups, metric = scores.numpy(), judged.y[rows], unseen.take(judged.groups, rows), self.task.metric
+        estimate, others, right = measure(scored, y, metric, groups)
         if trial.judge is None:
-            scored = scores.numpy()
             others |= unseen.beside(
-                self.task.in_train, lambda rows: measure(scored[rows], y[rows], self.task.metric)[0]
+                self.task.in_train, lambda some: measure(scored[some], y[some], metric, unseen.take(groups, some))[0]
             )
         return {
             **asdict(estimate),

@@ -23,7 +23,7 @@ from sslkit.numerics.figures import (
     write_notes,
     write_title,
 )
-from sslkit.numerics.wilson import wilson
+from sslkit.numerics.wilson import units_of, wilson
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,6 +69,11 @@ class Judged:
     @property
     def images(self) -> int:
         return int((self.before or {}).get("n", 0))
+
+    @property
+    def units(self) -> int:
+        """The number that the intervals are over."""
+        return units_of(self.before or {})
 
 
 def plot_terms(rows: Rows, terms: Sequence[str], path: Path, judged: Judged = Judged()) -> None:
@@ -156,7 +161,7 @@ def _draw_accuracies(axis: "Axes", rows: Rows, judged: Judged) -> None:
         dots = {"marker": marker, "markersize": 4 * (len(steps) <= FEW)}
         axis.plot(steps, [100 * share for share in shares], color=colour, label=label, **dots)
         if judged.images:
-            low, high = zip(*(wilson(share, judged.images) for share in shares), strict=True)
+            low, high = zip(*(wilson(share, judged.units) for share in shares), strict=True)
             axis.fill_between(steps, *(100 * np.array(end) for end in (low, high)), color=colour, alpha=0.18, lw=0)
         if judged.before:
             axis.axhline(100 * judged.before[key], color=colour, lw=1.2, ls=":", label=earlier)

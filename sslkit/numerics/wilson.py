@@ -1,5 +1,7 @@
 """The 95 % interval of a share of n images."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 Z95 = 1.959963984540054  # quantile of the normal distribution, for 95 %
@@ -19,6 +21,41 @@ def wilson_ends(p: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     middle = (p + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
     half = Z95 / (1 + Z95**2 / n) * (p * (1 - p) / n + Z95**2 / (4 * n * n)) ** 0.5
     return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+
+
+def effective_rows(values: np.ndarray, groups: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """The number of independent rows whose mean varies as that of these rows, which come in groups; see `wilson`.
+
+    values: (N,) right or wrong. groups: (N,) equal for rows that belong together, of two groups or more. weights: (N,)
+    of the rows, with a sum of 1; None: all equal. Where the values do not vary, the number of groups.
+    The effective sample size of Korn & Graubard 1998 (Survey Methodology 24:193): p (1 - p) over the variance of the
+    mean between the groups, at most N, times the square of the quantile of the normal over that of Student's t with
+    one degree of freedom less than groups.
+    """
+    from scipy.special import stdtrit
+
+    count, member = _members(groups)
+    values = np.asarray(values, float)
+    weights = np.full(len(values), 1 / len(values)) if weights is None else weights
+    p = float(weights @ values)
+    between = float(np.square(np.bincount(member, weights * (values - p))).sum()) * count / (count - 1)
+    rows = min(p * (1 - p) / between, len(values)) if np.ptp(values) else count
+    return rows * (Z95 / float(stdtrit(count - 1, 0.975))) ** 2
+
+
+def _members(groups: np.ndarray) -> tuple[int, np.ndarray]:
+    """The number of groups, and that of each row. Raises ValueError for a single group."""
+    names, member = np.unique(groups, return_inverse=True)
+    if len(names) < 2:
+        raise ValueError("an interval over groups needs two")
+    return len(names), member
+
+
+def units_of(judged: Mapping[str, float]) -> int:
+    """The number that intervals of quick accuracies are over, of a card's "before" or "after": images, n, or fewer
+    where they come in groups.
+    """
+    return int(judged.get("units", judged.get("n", 0)))
 
 
 def with_interval(share: float, n: int) -> str:

@@ -13,7 +13,6 @@ import functools
 import inspect
 import re
 import textwrap
-import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar, get_origin
 
@@ -113,7 +112,7 @@ def _parameters(known: inspect.Signature, owners: Mapping[str, tuple[str, list[D
         replaced = [
             parameter.replace(name=keyword, default=options[0].default, annotation=options[0].kind)
             if options[0].path == keyword
-            else parameter.replace(name=keyword, default=types.MappingProxyType({}), annotation=Mapping)
+            else parameter.replace(name=keyword, default=getattr(parameter.annotation, keyword), annotation=Mapping)
             for keyword, (owner, options) in owners.items()
             if owner == name
         ]

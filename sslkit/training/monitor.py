@@ -16,13 +16,14 @@ from torch import Tensor
 from sslkit.files.writing import write_csv
 from sslkit.numerics import diagnostics
 from sslkit.numerics.accuracy import knn_accuracy, scale_of
+from sslkit.numerics.wilson import units_of
 from sslkit.runtime.device import Late
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.runtime.waiting import together
 from sslkit.terminal import say
 from sslkit.terminal.epoch_lines import Epoch, epoch_lines
 from sslkit.training.data import Data
-from sslkit.training.quick_evaluation import Probe, collapse, features, harm, of_largest_class, zeros
+from sslkit.training.quick_evaluation import Probe, collapse, count_units, features, harm, of_largest_class, zeros
 
 MOST_STEPS, ROWS = 20, 200  # steps between two rows, and rows of the loss in a short run
 LOWER = "training may be ruining the backbone: lower optimizer.lr, or set optimizer.clip=1"
@@ -214,12 +215,13 @@ class Monitor(Hook):
         self.probe.learn(((x - mean) / std).to(device), y.to(device))
         probe = self.probe.accuracy(((query - mean) / std).to(device), query_y.to(device))
         knn = knn_accuracy(x, y, query, query_y, k=self.k)
-        self._warn(loop.epoch + 1, knn, len(query), zeros(x, query))
+        units = units_of({"n": len(query), **count_units(self.query)})
+        self._warn(loop.epoch + 1, knn, units, zeros(x, query))
         return {"knn": knn, "probe": probe}
 
-    def _warn(self, epoch: int, knn: float, n: int, dead: str | None) -> None:
+    def _warn(self, epoch: int, knn: float, units: int, dead: str | None) -> None:
         """Warn once of an accuracy below the start's or the largest class's, and once of features that are zero."""
-        worse = harm(knn, n, self.before() or {}, of_largest_class(self.query))
+        worse = harm(knn, units, self.before() or {}, of_largest_class(self.query))
         lines = {"worse": worse and f"{self.k}-NN is {100 * knn:.1f} %, below {' and '.join(worse)}", "dead": dead}
         for kind, line in lines.items():
             if line and kind not in self.told:

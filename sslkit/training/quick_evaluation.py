@@ -103,7 +103,19 @@ def evaluate(method: Method, data: Data, k: int) -> dict[str, float]:
         "inter": crowded.inter,
         "intra": crowded.intra,
         "n": len(query[0]),
+        **count_units(data.query),
     }
+
+
+def count_units(judged: CachedImages) -> dict[str, int]:
+    """Of images in groups, such as patients, as many as vary alone if all images of a group are alike: n^2 / sum n_g^2.
+
+    Intervals are over these: no image of a group says anything that another does not, in the worst case.
+    """
+    if judged.images.groups is None:
+        return {}
+    sizes = np.unique(judged.images.groups[judged.rows], return_counts=True)[1]
+    return {"units": int(sizes.sum() ** 2 / np.square(sizes).sum())}
 
 
 @torch.no_grad()

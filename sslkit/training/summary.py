@@ -9,7 +9,7 @@ from sslkit import backbones
 from sslkit.composition.method import Method
 from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.own_dataset import PREFIX as OWN
-from sslkit.numerics.wilson import wilson, with_interval
+from sslkit.numerics.wilson import units_of, wilson, with_interval
 from sslkit.options import members
 from sslkit.options.members import parse, signature
 from sslkit.options.settings import leaves
@@ -177,7 +177,7 @@ def summary(entry: ZooEntry, data: Data, asked: Config, elapsed: float) -> str:
     lines = ["", f"done {took} training: {folder}", "", *_results(card, data)]
     gentler = {}
     after = card.get("after")
-    if after and (low := harm(after["knn"], after["n"], {}, of_largest_class(data.query))):
+    if after and (low := harm(after["knn"], units_of(after), {}, of_largest_class(data.query))):
         k = card["config"]["eval"]["k"]
         lines += ["", f"  {k}-NN {100 * after['knn']:.1f} % is worse than {low[0]}"]
     if worse := _find_losses(card):
@@ -203,12 +203,14 @@ def _results(card: Mapping[str, Any], data: Data) -> list[str]:
         held = "held-out " if data.held_out else ""
         judged_on = f"on {after['n']:,} {held}{data.unit}"
         lines = [f"  {judged_on:<41}   before     pretrained"]
+        if units_of(after) < after["n"]:
+            lines += [f"  (intervals as of {units_of(after):,} images, since they come in groups)"]
         lines += [] if data.held_out else ["  (trained on too, without their labels: there is no test split)"]
         for key, name in (
             ("knn", f"quick {card['config']['eval']['k']}-nearest-neighbour accuracy"),
             ("probe", "quick probe accuracy (trained anew)"),
         ):
-            value, _, ends = with_interval(after[key], after["n"]).partition(" ")
+            value, _, ends = with_interval(after[key], units_of(after)).partition(" ")
             lines.append(f"  {name:<41} {100 * before[key]:6.1f} %   {value:>8} {ends}")
         for key, name in (("inter", "inter-class distance"), ("intra", "intra-class variance")):
             lines.append(f"  {name + ' (class means)':<41} {before[key]:8.3f}   {after[key]:10.3f}")
@@ -225,7 +227,7 @@ def _find_losses(card: Mapping[str, Any]) -> list[str]:
     return [
         f"{name} {100 * before[key]:.1f} % -> {100 * after[key]:.1f} %"
         for key, name in (names.items() if after else ())
-        if before[key] > wilson(after[key], after["n"])[1]
+        if before[key] > wilson(after[key], units_of(after))[1]
     ]
 
 

@@ -39,7 +39,7 @@ _INPUT = {
     "frames": _count("the frames of a clip", MAX_FRAMES),
     "stride": _count("the frames from one frame of a clip to the next", MAX_FRAMES),
 }
-_MEASURED = dict.fromkeys(("knn", "probe", "inter", "intra", "n"), _NUMBER)
+_MEASURED = dict.fromkeys(("knn", "probe", "inter", "intra", "n", "units"), _NUMBER)
 
 SCHEMA: dict[str, Any] = _object(
     "a JSON object",
