@@ -203,3 +203,13 @@ def _check_x(x: np.ndarray, where: str) -> None:
             raise UserError(f"{where}: features are NaN or infinite, the first in row {row}: was the model sound?")
     if len(x) > 1 and all((x[start : start + 65536] == x[0]).all() for start in range(0, len(x), 65536)):
         raise UserError(f"{where}: all {len(x)} rows of features are equal: were the weights loaded?")
+
+
+def one_label(features: Features, protocol: str) -> Features:
+    """Return the features unchanged. Raises UserError for several labels per image."""
+    if features.y.ndim != 1:
+        raise UserError(
+            f"{protocol} needs one label per image; {features.data or 'these features'} has {features.y.shape[1]} "
+            "yes/no labels per image: use the linear probe"
+        )
+    return features

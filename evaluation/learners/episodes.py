@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.features.table import Features, as_features
+from evaluation.features.table import Features, as_features, one_label
 from sslkit.errors import UserError
 from sslkit.files.writing import write_whole
 
@@ -124,16 +124,6 @@ def draw_episodes(
     bits = np.random.PCG64(int.from_bytes(hashlib.sha256(f"few-shot episodes {seed}".encode()).digest(), "big"))
     drawn = [_draw(bits, members, groups, n_way, k_shot, n_query) for _ in range(episodes)]
     return EpisodeTable(np.array(drawn), k_shot, seed, pool_digest(features, order), left_out)
-
-
-def one_label(features: Features, protocol: str) -> Features:
-    """Return the features unchanged. Raises UserError for several labels per image."""
-    if features.y.ndim != 1:
-        raise UserError(
-            f"{protocol} needs one label per image; {features.data or 'these features'} has {features.y.shape[1]} "
-            "yes/no labels per image: use the linear probe"
-        )
-    return features
 
 
 def pool_order(features: Features) -> np.ndarray:

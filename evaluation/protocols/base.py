@@ -10,6 +10,7 @@ import numpy as np
 
 from evaluation import datasets
 from evaluation.datasets import Reading
+from evaluation.datasets._labels import check_classes, check_labels, occurring_classes
 from evaluation.datasets.base import Split
 from evaluation.features.extraction import features_of
 from evaluation.features.models import LoadedModel, Loading
@@ -18,6 +19,7 @@ from evaluation.results.measures import chance
 from evaluation.results.result import Result
 from evaluation.tuning.task import open_splits
 from sslkit.data.published.base import Entry
+from sslkit.data.sources.class_names import refuse_classes
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 
@@ -133,6 +135,21 @@ class Subject:
         if split not in self._features:
             self._features[split] = features_of(self.model, self.open_split(split), self.reading, runtime)
         return self._features[split]
+
+    def check_train_and_test(self, protocol: str, *, several: bool = False) -> None:
+        """Check that a classifier can learn from the training images and be judged by the test images.
+
+        several: the protocol takes several labels an image. Raises UserError for missing labels, fewer than two classes
+        to learn, and test classes that are in no training image.
+        """
+        train, test = [self.open_split(name) for name in self.learns_from], self.open_split(self.test_split)
+        for split in (*train, test):
+            check_labels(split, protocol, several=several)
+        check_classes(train, protocol)
+        if test.y.ndim == 1:
+            learned = {name for split in train for name in occurring_classes(split)}
+            unknown = [name for name in occurring_classes(test) if name not in learned]
+            refuse_classes(unknown, f"{test.name} ({test.split})")
 
     @cached_property
     def entry(self) -> Entry | None:

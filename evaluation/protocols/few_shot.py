@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.features.table import Features, as_features
+from evaluation.features.table import Features, as_features, one_label
 from evaluation.learners.episode_solvers import CLASSIFIERS, TOLERANCE, Solved, solve_episodes
-from evaluation.learners.episodes import EpisodeTable, draw_episodes, one_label
+from evaluation.learners.episodes import EpisodeTable, draw_episodes
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import over_episodes

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.features.table import Features, match_labels
-from evaluation.learners.episodes import one_label
-from evaluation.protocols._label_checks import check_train_and_test
+from evaluation.features.table import Features, match_labels, one_label
 from evaluation.protocols.base import Subject, Terminal
 from evaluation.results import unseen
 from evaluation.results.class_means import mean_per_class
@@ -130,7 +128,7 @@ def left_out(train: Features, test: Features) -> tuple[Own | None, int]:
 
 def open(subject: Subject, options: Options) -> Subject:
     """Check the labels, and a given number of neighbours, before feature extraction. Raises UserError."""
-    check_train_and_test(subject, "knn")
+    subject.check_train_and_test("knn")
     most = sum(len(subject.open_split(name)) for name in subject.learns_from)
     if options.k > most and options.k != Options.k:
         raise UserError(f"knn.k={options.k} neighbours, but only {most} training images of {subject.data}: lower knn.k")

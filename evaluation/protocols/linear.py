@@ -19,7 +19,6 @@ from evaluation.learners.linear_heads import SCALES, Grid, Scaling, judge_heads,
 from evaluation.learners.linear_parts import Parts, parts_of
 from evaluation.learners.strengths import STRENGTHS, STRIDE, Tried, best, best_of, fit, problem, scores_of, search
 from evaluation.protocols import linear_aug
-from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols._linear_options import LBFGS, Options, check_on_features, check_together
 from evaluation.protocols.base import Subject, Terminal, among
 from evaluation.results import unseen
@@ -89,7 +88,7 @@ def fit_probe(train: Any, test: Any, options: Options, runtime: Runtime, val: An
 def open(subject: Subject, options: Options) -> Subject:
     """Check labels and mutually exclusive options before feature extraction. Raises UserError."""
     check_together(options)
-    check_train_and_test(subject, "linear", several=True)
+    subject.check_train_and_test("linear", several=True)
     return subject
 
 

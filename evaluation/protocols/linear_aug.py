@@ -23,7 +23,6 @@ from evaluation.datasets._readable import readable
 from evaluation.datasets.base import Split
 from evaluation.features.extraction import LOADED
 from evaluation.features.models import LoadedModel, Loading
-from evaluation.protocols._label_checks import check_train_and_test
 from evaluation.protocols.base import Subject, among
 from evaluation.results import unseen
 from evaluation.results.class_means import mean_per_class
@@ -142,7 +141,7 @@ def _on_views(
 
 def open(subject: Subject, options: Options) -> Subject:
     """Check the labels before anything is computed. Raises UserError."""
-    check_train_and_test(subject, "linear_aug", several=True)
+    subject.check_train_and_test("linear_aug", several=True)
     _splits(subject)
     return subject
 

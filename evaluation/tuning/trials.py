@@ -221,7 +221,7 @@ class Runner:
 def _end_with_this_process() -> Iterator[None]:
     """End the processes of a pool when the block is left by a signal; the pool would wait for their work.
 
-    Each of them saves its training after the step that it computes, see `sslkit.runtime.stops`.
+    Each of them saves its training after the step that it computes, see `sslkit.runtime.signals`.
     """
     try:
         yield

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from sslkit.backbones import namings
 from sslkit.backbones.state_dicts import Reading, StateDict, choose_reading, state_dicts
-from sslkit.backbones.weight_files import check_dense, check_finite, kind
+from sslkit.backbones.weight_files import check_dense, kind
 from sslkit.errors import UserError
+from sslkit.numerics.state_dicts import check_finite
 from sslkit.terminal.say import and_so_on
 
 SHOWN = 4  # tensor names in a message

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.backbones.fitting import Match
-from sslkit.backbones.weight_files import check_finite
 from sslkit.errors import UserError, first_line
 from sslkit.files.reading import regular
+from sslkit.numerics.state_dicts import check_finite
 
 SUFFIX = ".npz"
 

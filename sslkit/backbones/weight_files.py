@@ -14,7 +14,6 @@ from torch import Tensor
 
 from sslkit.errors import UserError, first_line
 from sslkit.files.reading import regular, stand_in_of
-from sslkit.terminal.say import and_more
 
 SHOWN = 3  # tensor names in a message
 PART_OF_A_CHECKPOINT = {  # by the ending of its name: how its files become one
@@ -162,15 +161,6 @@ def is_dense(value: Tensor) -> bool:
     if value.layout != torch.strided or value.is_meta or value.is_quantized or value.is_nested:
         return False
     return value.numel() * value.element_size() <= value.untyped_storage().nbytes()
-
-
-def check_finite(state: Mapping[str, Tensor], path: str | Path) -> None:
-    """Raises UserError, with the path and the tensors, for NaN or infinite weights."""
-    floats = ((name, value) for name, value in state.items() if value.is_floating_point())
-    broken = [name for name, value in floats if not value.float().isfinite().all()]  # 8-bit floats have no isfinite
-    if broken:
-        names = and_more(broken, SHOWN)
-        raise UserError(f"{path} holds NaN or infinite weights ({names}): the training failed; train again")
 
 
 def kind(value: Tensor) -> str:

@@ -1,9 +1,11 @@
-"""State dicts of two networks, compared: which tensors keep one from being loaded into the other."""
+"""State dicts: which tensors keep one from being loaded into a network."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from torch import Tensor
 
+from sslkit.errors import UserError
 from sslkit.terminal.say import and_more
 
 SHOWN = 3  # tensor names in a message
@@ -24,3 +26,12 @@ def mismatch(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> str:
 def _differ(own: Tensor, given: Tensor) -> bool:
     """Return whether one is floating-point or complex and the other is not; other float widths are converted."""
     return own.is_floating_point() != given.is_floating_point() or own.is_complex() != given.is_complex()
+
+
+def check_finite(state: Mapping[str, Tensor], path: str | Path) -> None:
+    """Raises UserError, with the path and the tensors, for NaN or infinite weights."""
+    floats = ((name, value) for name, value in state.items() if value.is_floating_point())
+    broken = [name for name, value in floats if not value.float().isfinite().all()]  # 8-bit floats have no isfinite
+    if broken:
+        names = and_more(broken, SHOWN)
+        raise UserError(f"{path} holds NaN or infinite weights ({names}): the training failed; train again")

@@ -16,8 +16,8 @@ from sslkit.data.items import Item
 from sslkit.data.loader import batches_in_order, batches_of_parts, evenly, in_order
 from sslkit.errors import UserError
 from sslkit.files.store import key_of
-from sslkit.priors.base import Prior
-from sslkit.priors.features import FilePrior, check_varied
+from sslkit.priors.base import Prior, check_varied
+from sslkit.priors.features import FilePrior
 from sslkit.priors.pca import PcaPrior
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.runtime.kept_arrays import load_or_compute

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 CONTRACT = "Prior"
 VERSION = 3  # of a network's preprocessing and digest, part of every cache key: increase it when the features change
 _FRAMES_AT_ONCE = 256  # of clips: 150 MB of float32 at 224 pixels
+ROWS_READ = 4096  # of a file of features, at once
 
 
 class Prior:
@@ -176,3 +178,10 @@ def resize_and_crop(pixels: Tensor, size: int, interpolation: str, *, squash: bo
         pixels = F.interpolate(pixels, shape, mode=interpolation, antialias=True, align_corners=False).clamp_(0, 1)
     top, left = centre(*shape, size)
     return pixels[..., top : top + size, left : left + size]
+
+
+def check_varied(name: str, array: np.ndarray) -> None:
+    """Raises UserError if all rows of features are equal; as a rule it reads a few of them. name: of the prior."""
+    blocks = (array[start : start + ROWS_READ] for start in range(0, len(array), ROWS_READ))
+    if len(array) > 1 and not any((block != array[0]).any() for block in blocks):
+        raise UserError(f"prior {name} has the same features for all images: nothing can be learned from it")

@@ -8,12 +8,10 @@ from torch import Tensor
 from sslkit.data.sources.npz import DAMAGED
 from sslkit.errors import UserError
 from sslkit.files.reading import regular
-from sslkit.priors.base import Prior
+from sslkit.priors.base import ROWS_READ, Prior, check_varied
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
-
-_ROWS_READ = 4096  # of the file, at once
 
 
 class FilePrior(Prior):
@@ -49,8 +47,8 @@ class FilePrior(Prior):
                 f"prior {self.name} has {len(self.array)} rows, {dataset.name} has {len(dataset)} images: save one "
                 "row for each image, in the order of the data set"
             )
-        for start in range(0, len(self.array), _ROWS_READ):
-            block = np.asarray(self.array[start : start + _ROWS_READ], dtype=np.float32)
+        for start in range(0, len(self.array), ROWS_READ):
+            block = np.asarray(self.array[start : start + ROWS_READ], dtype=np.float32)
             broken = np.flatnonzero(~np.isfinite(block).all(1))
             if len(broken):
                 raise UserError(f"prior {self.name}: row {start + broken[0]} has NaN or infinite features: repair it")
@@ -58,10 +56,3 @@ class FilePrior(Prior):
 
     def extract(self, pixels: Tensor) -> Tensor:
         raise UserError(f"prior {self.name} has no features of views, only of clean images: use mode=cached")
-
-
-def check_varied(name: str, array: np.ndarray) -> None:
-    """Raises UserError if all rows of features are equal; as a rule it reads a few of them. name: of the prior."""
-    blocks = (array[start : start + _ROWS_READ] for start in range(0, len(array), _ROWS_READ))
-    if len(array) > 1 and not any((block != array[0]).any() for block in blocks):
-        raise UserError(f"prior {name} has the same features for all images: nothing can be learned from it")

@@ -16,7 +16,7 @@ from sslkit.errors import UserError, first_line
 from sslkit.files import checksums
 from sslkit.files.writing import write_whole
 from sslkit.runtime.loop import Hook, Loop
-from sslkit.runtime.stops import Stops
+from sslkit.runtime.signals import Stops
 from sslkit.runtime.waiting import Orders
 from sslkit.terminal import say
 
@@ -38,7 +38,7 @@ class Saving(Hook):
     """Saves after each epoch, between two steps every so many seconds, and at a signal; the last hook of a loop.
 
     It is the last one so that it saves the final state of all others. Of several processes the first decides, and all
-    of them take part. A signal is obeyed once the state is saved, see `sslkit.runtime.stops`.
+    of them take part. A signal is obeyed once the state is saved, see `sslkit.runtime.signals`.
     write: writes a state of the loop; called on the first process. seconds: between two checkpoints.
     close: called before an epoch is saved. signals: see `Stops`.
     """

@@ -26,7 +26,7 @@ from sslkit.runtime.device import generators_restored
 from sslkit.runtime.hardware import deterministic, explain_failures, fuses, one_float32, statistics_kept
 from sslkit.runtime.loop import Hook, Loader, Loop
 from sslkit.runtime.progress import ProgressBar
-from sslkit.runtime.requeue import JOB, handlers, is_requeued
+from sslkit.runtime.signals import JOB, handlers, is_requeued
 from sslkit.runtime.waiting import together
 from sslkit.terminal import say
 from sslkit.training import build, run

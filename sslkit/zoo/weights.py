@@ -33,7 +33,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    from sslkit.backbones.weight_files import check_finite
+    from sslkit.numerics.state_dicts import check_finite
 
     try:
         state = load_file(regular(path))
