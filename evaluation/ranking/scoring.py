@@ -1,6 +1,5 @@
 """score and evaluate_metric: run a transferability metric by its name, for one model on one task."""
 
-import inspect
 import math
 import re
 import time
@@ -252,8 +251,8 @@ def _values(text: str, name: str) -> dict[str, Any]:
 
 def _texts(given: Mapping[str, Any], function: Callable) -> dict[str, str]:
     """Return "none" for options that were read as None and take only text, such as ITM's `evaluate`."""
-    parameters = inspect.signature(function).parameters
-    return {key: "none" for key, value in given.items() if value is None and parameters[key].annotation in (str, "str")}
+    declared = members.declarations(function)
+    return {key: "none" for key, value in given.items() if value is None and declared[key].kind is str}
 
 
 def _value(text: str) -> Any:

@@ -103,9 +103,6 @@ class Parts:
         return one_hot(y, self.n_classes).to(self.x.dtype) if self.prototypes is None else self.prototypes[y]
 
 
-PROTOTYPES = ("one_hot", "random", "pca", "laplacian")
-
-
 def prototypes(kind: str, classes: int, rng: torch.Generator) -> Tensor | None:
     """(C, C) float64 unit rows, one for each class; None for "one_hot".
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from evaluation.transferability.base import BLOCK, Sample, Score
-from sslkit.errors import UserError
+from sslkit.options.ranges import Positive
 
 NEVER_FURTHER = 1e-9  # instead of the longest distance less a longer one, as in pymfe
 
@@ -43,7 +43,7 @@ def variation(x: Tensor, y: Tensor, alpha: float) -> Tensor:
     return torch.where(total > 0, other / total.clamp_min(1e-300), (n - counts) / (n - 1))
 
 
-def score(sample: Sample, *, alpha: float = 2.0) -> Score:
+def score(sample: Sample, *, alpha: Positive = 2.0) -> Score:
     """Less the mean over i of sum_j W_ij [y_j != y_i] / sum_j W_ij, with W_ij = 2^(-alpha d_ij / (sqrt(D) - d_ij)).
 
     d: Euclidean distances of the features, each scaled to 0 to 1 over the images. alpha: the larger, the more the
@@ -53,7 +53,5 @@ def score(sample: Sample, *, alpha: float = 2.0) -> Score:
     rank models by Singh, Hess & Vanschoren, arXiv 2502.06925, whose text could not be read beyond its abstract.
     Not for: wide features: their distances are all alike, and so are the weights.
     """
-    if not 0 < alpha < math.inf:
-        raise UserError(f"concept_variation: alpha={alpha:g} must be above 0")
     terms = -variation(unit_range(sample.features), sample.labels, alpha)
     return Score(float(terms.mean()), {}, terms=terms)

@@ -7,6 +7,7 @@ from evaluation.results.choice import equal_scores
 from evaluation.transferability import etran_classification, etran_energy
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
+from sslkit.options.ranges import Share
 
 
 def minmax(values: Sequence[float]) -> list[float]:
@@ -26,7 +27,13 @@ def over_zoo(parts: Sequence[Mapping[str, float]]) -> list[float]:
     return [(1 - w) * c + w * e for w, c, e in zip(weights, classification, energy, strict=True)]
 
 
-def score(sample: Sample, *, variant: str = "paper", percent: float = 0.5, energy_weight: float = 0.15) -> Score:
+def score(
+    sample: Sample,
+    *,
+    variant: etran_classification.Variant = "paper",
+    percent: etran_energy.Percent = 0.5,
+    energy_weight: Share = 0.15,
+) -> Score:
     """0.85 minmax(classification) + 0.15 minmax(energy), each scaled to [0, 1] over the models of a zoo.
 
     A single model has no score (nan), only `parts`, from which `over_zoo` computes the scores.
@@ -37,8 +44,6 @@ def score(sample: Sample, *, variant: str = "paper", percent: float = 0.5, energ
     Not for: comparing scores of different zoos, zoos of one or two models, or models whose features differ in scale,
     which moves both parts.
     """
-    if not 0 <= energy_weight <= 1:
-        raise UserError(f"energy_weight={energy_weight}: a share from 0 to 1")
     classification = etran_classification.score(sample, variant=variant)
     energy = etran_energy.score(sample, percent=percent)
     parts = {"classification": classification.value, "energy": energy.value, "energy_weight": float(energy_weight)}

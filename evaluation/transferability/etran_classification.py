@@ -1,13 +1,14 @@
 """ETran's classification part: mean confidence of a discriminant in the images' own classes."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from evaluation.transferability.base import Sample, Score
 from evaluation.transferability.sfda import Discriminant, first_stage, saturation
-from sslkit.errors import UserError
 
-VARIANTS = ("paper", "official")
+Variant = Literal["paper", "official"]
 
 
 def nearest_mean(means: Tensor, shares: Tensor) -> Discriminant:
@@ -22,7 +23,7 @@ def nearest_mean_posterior(sample: Sample) -> Tensor:
     return torch.cat([rule.own_posterior(x - moments.mean, y[rows]) for rows, x in sample.blocks()])
 
 
-def score(sample: Sample, *, variant: str = "paper") -> Score:
+def score(sample: Sample, *, variant: Variant = "paper") -> Score:
     """mean_i p(y_i | x_i) of a discriminant fitted on the same images.
 
     variant: "paper", the regularised discriminant of SFDA's first stage; or "official", as in the authors' code: its
@@ -32,8 +33,6 @@ def score(sample: Sample, *, variant: str = "paper") -> Score:
     Not for: models whose features differ in scale: "official" has no unit for distances, and "paper" shrinks by
     exp(-5 lambda), see `sfda`; "paper", D >= N, where it is 1 for every model.
     """
-    if variant not in VARIANTS:
-        raise UserError(f"etran has no variant {variant!r}: paper or official")
     sample.labels  # noqa: B018  (raises if the labels are not classes)
     diagnostics = {}
     if variant == "paper":

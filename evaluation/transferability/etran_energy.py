@@ -1,13 +1,15 @@
 """ETran's energy part: mean log-sum-exp of the features over the images where it is lowest."""
 
+from typing import Annotated, Literal
+
 import torch
 from torch import Tensor
 
 from evaluation.transferability.base import Sample, Score
-from sslkit.errors import UserError
+from sslkit.options.settings import Limits
 
 TAKES_NUMBERS = True
-TAILS = ("bot", "top")
+Percent = Annotated[float, Limits(above=0, most=100)]
 
 
 def energies(sample: Sample) -> Tensor:
@@ -20,7 +22,7 @@ def tail_size(n: int, percent: float) -> int:
     return max(1, int(percent * 10) * n // 1000)
 
 
-def score(sample: Sample, *, percent: float = 0.5, tail: str = "bot") -> Score:
+def score(sample: Sample, *, percent: Percent = 0.5, tail: Literal["bot", "top"] = "bot") -> Score:
     """The mean of the `percent` % lowest e_i = log sum_d exp(x_id): the free energy of the features, sign turned.
 
     percent: of the images, above 0 to 100. tail: "bot", the lowest, or "top", the highest.
@@ -29,10 +31,6 @@ def score(sample: Sample, *, percent: float = 0.5, tail: str = "bot") -> Score:
     Not for: models whose features differ in scale or width (it grows with both); use on its own: labels of any
     kind are required, as for every metric, but not used.
     """
-    if tail not in TAILS:
-        raise UserError(f"etran_energy has no tail {tail!r}: bot or top")
-    if not 0 < percent <= 100:
-        raise UserError(f"percent={percent}: a share of the images, above 0 to 100")
     energy = energies(sample)
     k = tail_size(len(energy), percent)
     chosen = energy.topk(k, largest=tail == "top").values

@@ -1,19 +1,14 @@
 """GBC: overlap of the classes, each modelled as a Gaussian."""
 
-import math
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from evaluation.transferability._scatter import unit_of
 from evaluation.transferability.base import BLOCK, Sample, Score
-from sslkit.errors import UserError
+from sslkit.options.ranges import Natural, NotNegative
 
-OPTIONS = {
-    "covariance": ("spherical", "diagonal"),
-    "logdet": ("paper", "official"),
-    "floor_unit": ("absolute", "relative"),
-}
 NOTHING = 1e-12  # overlaps too small to rank models by: a round number, far above the rounding of float64
 
 
@@ -65,11 +60,11 @@ def project(sample: Sample, dims: int) -> tuple[Tensor, Tensor]:
 def score(
     sample: Sample,
     *,
-    covariance: str = "spherical",
-    logdet: str = "paper",
-    pca: int | None = 64,
-    floor: float = 1e-4,
-    floor_unit: str = "relative",
+    covariance: Literal["spherical", "diagonal"] = "spherical",
+    logdet: Literal["paper", "official"] = "paper",
+    pca: Natural | None = 64,
+    floor: NotNegative = 1e-4,
+    floor_unit: Literal["absolute", "relative"] = "relative",
 ) -> Score:
     """- sum over ordered pairs of classes i != j of exp(-BD_ij), BD the Bhattacharyya distance of two Gaussians.
 
@@ -83,7 +78,6 @@ def score(
     Not for: pca=None at many dimensions, where all overlaps vanish and the score is 0 for every model.
     """
     y = sample.labels
-    _check(covariance, logdet, pca, floor, floor_unit)
     if pca is None:
         means, variances = sample.moments.means - sample.moments.mean, sample.moments.variances
     else:
@@ -108,13 +102,3 @@ def _warnings(value: float, floored: float, n: int) -> tuple[str, ...]:
     if value > -NOTHING:
         warnings += ("no two classes overlap: the score is 0 whatever the model; use pca=64 or fewer dimensions",)
     return warnings
-
-
-def _check(covariance: str, logdet: str, pca: int | None, floor: float, floor_unit: str) -> None:
-    for name, value in (("covariance", covariance), ("logdet", logdet), ("floor_unit", floor_unit)):
-        if value not in OPTIONS[name]:
-            raise UserError(f"gbc has no {name}={value!r}: {' or '.join(OPTIONS[name])}")
-    if pca is not None and pca < 1:
-        raise UserError(f"pca={pca}: the dimensions to keep, at least 1, or None for all")
-    if not 0 <= floor < math.inf:
-        raise UserError(f"floor={floor}: the least variance, a number not below 0")

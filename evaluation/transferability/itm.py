@@ -1,7 +1,7 @@
 """ITM: held-out accuracy of a short, normalised linear probe with an implicit update of its embedding."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
@@ -10,7 +10,6 @@ from torch.nn.functional import cross_entropy
 from evaluation.transferability._implicit import (
     BATCH,
     HORIZON,
-    PROTOTYPES,
     Parts,
     Update,
     held_embedding,
@@ -22,11 +21,12 @@ from evaluation.transferability._threads import threads
 from evaluation.transferability.base import Sample, Score
 from sslkit.data.held_out import first_and_member
 from sslkit.errors import UserError
+from sslkit.options.ranges import Natural, NotNegative, Positive, Share
+from sslkit.options.settings import Limits
 
 FEW = 100  # classes: with fewer, products of a few hundred rows take longer on two threads than on one
 PRECISION = torch.float32  # of the 500 steps, as published; the statistics before them are float64
 LARGEST = 1e15  # magnitude whose square, summed over features, is far from the end of PRECISION
-WAYS = ("train_kernel", "transductive", "none")
 VARIANTS = {"code": (0.5, 0.0), "paper": ("adaptive", 1.0)}  # eta and centre_weight
 
 
@@ -71,18 +71,18 @@ def adaptive_eta(dis: float, base_spread: float = 0.9) -> float:
 def score(
     sample: Sample,
     *,
-    variant: str = "code",
-    eta: float | str | None = None,
-    evaluate: str = "train_kernel",
-    iterations: int = 500,
+    variant: Literal["code", "paper"] = "code",
+    eta: Share | Literal["adaptive"] | None = None,
+    evaluate: Literal["train_kernel", "transductive", "none"] = "train_kernel",
+    iterations: Annotated[int, Limits(least=1, most=HORIZON)] = 500,
     last: bool = False,
-    repeats: int = 1,
-    times: int = 1,
-    centre_weight: float | None = None,
-    base_spread: float = 0.9,
+    repeats: Natural = 1,
+    times: Natural = 1,
+    centre_weight: NotNegative | None = None,
+    base_spread: Positive = 0.9,
     standardise: bool = True,
-    batch_size: int = BATCH,
-    centres: str = "one_hot",
+    batch_size: Natural = BATCH,
+    centres: Literal["one_hot", "random", "pca", "laplacian"] = "one_hot",
 ) -> Score:
     """Held-out accuracy (on a fifth) of a probe trained for `iterations` steps, the best of checks every 100 steps.
 
@@ -95,7 +95,8 @@ def score(
         the score; "transductive" is the published check, which moves each towards its own label; "none".
     last: use the last check instead of the best, which is chosen on the labels of the score.
     repeats: splits and starts to average over; `terms` are then None, since images are held out more than once.
-    times: updates a step (n of eq. 7). centre_weight: of L_pc, MSE(E1, P), in the loss (lambda of eq. 8).
+    iterations: the learning rate is 0 after the most. times: updates a step (n of eq. 7). centre_weight: of L_pc,
+        MSE(E1, P), in the loss (lambda of eq. 8).
     standardise: each column to mean 0 and deviation 1. batch_size: rows a step. centres: the prototypes P: one_hot,
         random, pca or laplacian (figure 5).
 
@@ -115,18 +116,8 @@ def score(
     published: on random data the accuracies are those of float64, in 0.45 to 0.65 of the time.
     Not for: fewer held-out images than classes, where it is coarse; "transductive" is no accuracy on unseen images.
     """
-    for name, (value, allowed) in {
-        "variant": (variant, VARIANTS),
-        "evaluate": (evaluate, WAYS),
-        "centres": (centres, PROTOTYPES),
-    }.items():
-        if value not in allowed:
-            raise UserError(f"itm {name}={value!r} must be one of {', '.join(allowed)}")
     eta = VARIANTS[variant][0] if eta is None else eta
     centre_weight = VARIANTS[variant][1] if centre_weight is None else centre_weight
-    _check(eta, {"iterations": iterations, "repeats": repeats, "times": times, "batch_size": batch_size})
-    if not (0 <= centre_weight < torch.inf and 0 < base_spread < torch.inf):
-        raise UserError(f"itm centre_weight={centre_weight} must be at least 0 and base_spread={base_spread} above 0")
     runs = []
     for repeat in range(repeats):
         rng = sample.generator(f"itm {repeat}")
@@ -215,13 +206,3 @@ def _standardise(x: Tensor, held_x: Tensor) -> list[Tensor]:
     if not is_varying.all():
         x, held_x, std = x[:, is_varying], held_x[:, is_varying], std[is_varying]
     return [features.div_(std).to(PRECISION) for features in (x, held_x)]
-
-
-def _check(eta: float | str, counts: dict[str, int]) -> None:
-    if not (eta == "adaptive" if isinstance(eta, str) else 0 <= eta <= 1):
-        raise UserError(f'itm eta={eta!r} must be a number from 0 to 1, or "adaptive"')
-    for name, value in counts.items():
-        if value < 1:
-            raise UserError(f"itm {name}={value} must be at least 1")
-    if counts["iterations"] > HORIZON:
-        raise UserError(f"itm iterations={counts['iterations']}: the learning rate is 0 after {HORIZON}")

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from evaluation.transferability.base import Sample, Score
-from sslkit.errors import UserError
 from sslkit.numerics.neighbours import TEMPERATURE, K, Own, neighbours, unit_rows, vote
+from sslkit.options.ranges import Natural, Positive
 
 
 def knn_right(
@@ -42,7 +42,7 @@ def _in_range(x: np.ndarray) -> np.ndarray:
     return np.ldexp(x, -exponent[:, None])
 
 
-def score(sample: Sample, *, k: int = K, temperature: float = TEMPERATURE) -> Score:
+def score(sample: Sample, *, k: Natural = K, temperature: Positive = TEMPERATURE) -> Score:
     """Share of images whose k nearest others by cosine, weighted by exp(s / temperature), vote for the right class.
 
     Exact copies, images of equal features, do not vote for each other, if more than half of the rows are distinct; nor
@@ -55,8 +55,6 @@ def score(sample: Sample, *, k: int = K, temperature: float = TEMPERATURE) -> Sc
     Not for: classes of few images (k reaches past them), or features with a large common offset, where all cosines
     are near 1.
     """
-    if k < 1 or not temperature > 0:
-        raise UserError(f"k={k} must be at least 1 and temperature={temperature:g} above 0")
     k = min(k, len(sample) - 1)
     x, y = sample.features, sample.labels
     is_nonzero = x.any(1)

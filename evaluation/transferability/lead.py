@@ -1,6 +1,7 @@
 """LEAD: evolution of a classifier's logits during fine-tuning, by a linear ODE. A reconstruction."""
 
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,12 +11,11 @@ from evaluation.transferability._scatter import by_class, varying
 from evaluation.transferability.base import Sample, Score
 from sslkit.data.held_out import draw_folds
 from sslkit.errors import UserError
+from sslkit.options.ranges import Positive, Several
 
 FLOOR = 1e-12  # of a probability, whose logarithm would else be infinite
 PER_CLASS = 64  # images in the average of the empirical kernel
 WIDTHS = (1024, 2048)  # of the random head
-INITS = ("ridge", "svm")
-KERNELS = ("analytic", "empirical")
 
 
 def evolve(init: Tensor, y: Tensor, rates: Tensor, time: float = 1.0) -> Tensor:
@@ -151,12 +151,12 @@ def svm_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, seed: int = 
 def score(
     sample: Sample,
     *,
-    init: str = "ridge",
-    kernel: str = "analytic",
-    eta: float = 1.0,
-    time: float = 1.0,
-    ridge: float = 1.0,
-    folds: int = 5,
+    init: Literal["ridge", "svm"] = "ridge",
+    kernel: Literal["analytic", "empirical"] = "analytic",
+    eta: Positive = 1.0,
+    time: Positive = 1.0,
+    ridge: Positive = 1.0,
+    folds: Several = 5,
 ) -> Score:
     """mean_i ln F_i[y_i], F_i = (1 - e^(-eta lambda_k t)) onehot(y_i) + e^(-eta lambda_k t) p_i, k = y_i.
 
@@ -173,7 +173,6 @@ def score(
     Source: Hu et al., LEAD: Exploring Logit Space Evolution for Model Selection, CVPR 2024; reconstruction.
     Not for: comparison with the paper's numbers.
     """
-    _check(init, kernel, {"eta": eta, "time": time, "ridge": ridge}, folds)
     y, c = sample.labels, sample.n_classes
     x = _standardise(sample.features)
     fold = draw_folds(y, min(folds, len(y)), sample.generator("lead folds"), sample.groups)
@@ -199,14 +198,3 @@ def _standardise(x: Tensor) -> Tensor:
     std = x.square().mean(0).sqrt_()
     is_varying = varying(std, mean, len(x))
     return x.div_(std) if is_varying.all() else x[:, is_varying] / std[is_varying]
-
-
-def _check(init: str, kernel: str, positive: dict[str, float], folds: int) -> None:
-    for name, value, allowed in (("init", init, INITS), ("kernel", kernel, KERNELS)):
-        if value not in allowed:
-            raise UserError(f"lead {name}={value!r} must be one of {', '.join(allowed)}")
-    for name, value in positive.items():
-        if not value > 0:
-            raise UserError(f"lead {name}={value} must be greater than 0")
-    if folds < 2:
-        raise UserError(f"lead folds={folds} must be at least 2")

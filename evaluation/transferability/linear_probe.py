@@ -4,7 +4,6 @@ The classifier is ridge regression on one-hot labels, not logistic regression: i
 shared by all metrics, without a tolerance or a number of steps that could differ between models.
 """
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -15,6 +14,7 @@ from evaluation.transferability._scatter import Scatter
 from evaluation.transferability.base import Sample, Score
 from sslkit.data.held_out import draw_folds
 from sslkit.errors import UserError
+from sslkit.options.ranges import Positive, Several
 
 PENALTIES = tuple(10.0**k for k in range(-8, 2))  # of the largest eigenvalue of the total scatter
 COARSEST = 1e-3  # tolerance for equal scores, where a class has score 1: a round number
@@ -66,7 +66,7 @@ def held_out_scores(x: Tensor, hot: Tensor, scatter: Scatter, penalty: float) ->
     return (x - mean) @ weights + counts / others
 
 
-def score(sample: Sample, *, folds: int = 5, penalty: float | None = None) -> Score:
+def score(sample: Sample, *, folds: Several = 5, penalty: Positive | None = None) -> Score:
     """Cross-validated accuracy of ridge regression on one-hot labels.
 
     folds: stratified, drawn from the seed; at most N. penalty: of the ridge, as a multiple of the largest eigenvalue
@@ -77,8 +77,6 @@ def score(sample: Sample, *, folds: int = 5, penalty: float | None = None) -> Sc
     Not for: classes with fewer images than folds, which are hardly learnt, and not as a ground truth for metrics:
     fine-tuning changes the features, a linear classifier does not.
     """
-    if folds < 2 or not (penalty is None or 0 < penalty < math.inf):
-        raise UserError(f"folds={folds} must be at least 2 and penalty={penalty} a number above 0")
     rows, y = sample.compact, sample.labels
     penalty = chosen_penalty(rows.scatter) if penalty is None else penalty
     rounding = min(rows.scatter.precision / penalty, COARSEST)

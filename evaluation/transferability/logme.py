@@ -8,6 +8,7 @@ The evidence does not change with the scale of the features, so the fixed point 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ ROUNDS = 11  # of the fixed point, at most, as in the authors' code
 TOLERANCE = 1e-3  # of tau, relative, at which it stops, as in the authors' code
 SMALLEST = 1e-300  # near the least of float64: a ratio of 0 would have no logarithm
 EPSILON = 1e-5  # keeps both precisions finite if the residual or the weights are 0; of the weights at unit 1
-UNITS = ("relative", "absolute")
+Unit = Literal["relative", "absolute"]
 NOTICED = 0.01  # share of EPSILON in the squared weights, above which it shows in the score
 
 
@@ -191,7 +192,7 @@ def logme(axes: Axes, targets: Targets) -> tuple[Tensor, Tensor]:
 TAKES_NUMBERS = True
 
 
-def score(sample: Sample, *, targets: str = "classes", unit: str = "relative") -> Score:
+def score(sample: Sample, *, targets: Literal["classes", "regression"] = "classes", unit: Unit = "relative") -> Score:
     """mean_c of max_{a,b} ln p(t_c | X, a, b) / N: evidence of t_c = X w + noise, w ~ N(0, 1/a), noise ~ N(0, 1/b).
 
     ln p = D/2 ln a + N/2 ln b - 1/2 ln det(a I + b X'X) - b/2 ||t - X m||^2 - a/2 ||m||^2 - N/2 ln 2 pi with posterior
@@ -210,10 +211,6 @@ def score(sample: Sample, *, targets: str = "classes", unit: str = "relative") -
     fixed point of You et al., Ranking and Tuning Pre-trained Models, JMLR 2022, alg. 3; official code's epsilon.
     Not for: comparing tasks, or targets in other units: the evidence is a density of the labels.
     """
-    if targets not in ("classes", "regression"):
-        raise UserError(f"logme has targets 'classes' or 'regression', not {targets!r}")
-    if unit not in UNITS:
-        raise UserError(f"logme has no unit={unit!r}: {' or '.join(UNITS)}")
     classes = targets == "classes" and (sample.y is not None or sample.targets.shape[1] == 1)
     if classes:
         sample.labels  # noqa: B018  (raises if the labels are not classes)

@@ -1,5 +1,7 @@
 """NLEEP: LEEP with a Gaussian mixture of the features instead of a source classifier."""
 
+from typing import Annotated, Literal
+
 import torch
 from torch import Tensor
 
@@ -8,6 +10,8 @@ from evaluation.transferability._scatter import Scatter
 from evaluation.transferability.base import Sample, Score
 from evaluation.transferability.leep import leep_terms
 from sslkit.errors import UserError
+from sslkit.options.ranges import Natural
+from sslkit.options.settings import Limits
 
 MIXTURES = {"full": FullMixture, "diag": DiagonalMixture}
 FLOOR, RETRIES = 1e-6, 6  # of the variances, as a share of the mean one; each retry takes ten times the floor
@@ -35,10 +39,10 @@ def score(
     sample: Sample,
     *,
     log: bool = True,
-    components_per_class: int = 5,
-    covariance: str = "full",
-    energy: float = 0.8,
-    max_dims: int | None = None,
+    components_per_class: Natural = 5,
+    covariance: Literal["full", "diag"] = "full",
+    energy: Annotated[float, Limits(above=0, most=1)] = 0.8,
+    max_dims: Natural | None = None,
 ) -> Score:
     """LEEP of p_iv = P(component v | x_i), of a mixture of Gaussians on the principal axes with 80% of the variance.
 
@@ -51,7 +55,6 @@ def score(
     Not for: few images per class: with as many components as images every score is perfect. The mixture is a local
     optimum: scores of two seeds differ by 0.003 to 0.03.
     """
-    _check(components_per_class, covariance, energy, max_dims)
     y = sample.labels
     dims = min(energy_dims(sample.compact.scatter, energy), max_dims or sample.dim)
     if dims == 0:
@@ -70,12 +73,3 @@ def score(
     if not mixture.converged:
         warnings.append(f"the mixture had not converged after {mixture.steps} steps")
     return Score(float(terms.mean()), diagnostics, tuple(warnings), terms)
-
-
-def _check(components_per_class: int, covariance: str, energy: float, max_dims: int | None) -> None:
-    if covariance not in MIXTURES:
-        raise UserError(f"covariance={covariance!r} must be one of {', '.join(MIXTURES)}")
-    if components_per_class < 1 or not (max_dims is None or max_dims >= 1):
-        raise UserError(f"components_per_class={components_per_class} and max_dims={max_dims} must be at least 1")
-    if not 0 < energy <= 1:
-        raise UserError(f"energy={energy:g} must be above 0 and at most 1")

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from evaluation.transferability.base import Sample, Score
-from sslkit.errors import UserError
 from sslkit.numerics.lbfgs import Axes, begin, minimise, softmax_loss
 from sslkit.numerics.logistic import DEFAULT_ITER
+from sslkit.options.ranges import Positive
 
 TOL = 1e-5  # of the fitted objective, relative; 1e-7 moves the score by 1e-6 of itself and takes twice as long
 
@@ -30,7 +30,7 @@ def classifier(sample: Sample, strength: float) -> tuple[float, Tensor, bool]:
     return least.value, state.logits.softmax(1), least.gap <= TOL
 
 
-def score(sample: Sample, *, strength: float = 1.0, variance: float = 1.0) -> Score:
+def score(sample: Sample, *, strength: Positive = 1.0, variance: Positive = 1.0) -> Score:
     """- (L + C variance / (2 strength N) ln(H strength N / (D C))), L the loss of a ridge classifier, H its curvature.
 
     L is the least mean cross-entropy + |W|^2 / (2 strength N) of a softmax on the centred features, H the sum over all
@@ -42,9 +42,6 @@ def score(sample: Sample, *, strength: float = 1.0, variance: float = 1.0) -> Sc
     Not for: comparing scores of different strength, and models whose features differ in scale: the prior's variance is
     one number for all, so that larger features are penalised less.
     """
-    for name, value in (("strength", strength), ("variance", variance)):
-        if not 0 < value < math.inf:
-            raise UserError(f"pactran: {name}={value:g} must be above 0")
     n, c = len(sample), sample.n_classes
     x = sample.features - sample.moments.mean
     x[:, ~sample.moments.varies] = 0

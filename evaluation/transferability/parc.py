@@ -15,6 +15,7 @@ from evaluation.transferability._scatter import EPS, mean_rounding
 from evaluation.transferability.base import BLOCK, Sample, Score
 from sslkit.errors import UserError
 from sslkit.numerics.ties import average_ranks
+from sslkit.options.ranges import Several
 
 TAKES_NUMBERS = True
 DIGITS = 12  # of a correlation; smaller differences are rounding, and count as ties
@@ -106,7 +107,7 @@ def parc(x: Tensor, y: Tensor) -> float:
     return 100 * spearman_to_classes(pairs, same_class(pairs, torch.bincount(y).cpu().numpy()))
 
 
-def score(sample: Sample, *, n_dims: int | None = 32, max_images: int | None = 8000) -> Score:
+def score(sample: Sample, *, n_dims: Several | None = 32, max_images: Several | None = 8000) -> Score:
     """100 Spearman(1 - corr(x_i, x_j), 1 - corr(Y_i, Y_j)) over i < j, Y one-hot, of the standardised features.
 
     n_dims: number of principal axes of the features, at most their rank; None: the original features.
@@ -116,8 +117,6 @@ def score(sample: Sample, *, n_dims: int | None = 32, max_images: int | None = 8
     Source: Bolya et al., Scalable Diverse Model Selection for Accessible Transfer Learning, NeurIPS 2021, eq. 3.
     Not for: comparing scores over tasks: with many classes within-class pairs are few and the score is small.
     """
-    if (n_dims is not None and n_dims < 2) or (max_images is not None and max_images < 2):
-        raise UserError(f"n_dims={n_dims} and max_images={max_images} must be at least 2, or None")
     y = sample.targets if sample.y is None else sample.y
     if y.ndim == 2 and y.shape[1] < 2:
         raise UserError("parc takes classes, or at least two numbers per image, not one number (see logme)")

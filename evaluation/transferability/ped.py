@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from evaluation.transferability._scatter import EPS
 from evaluation.transferability.base import NO_REFERENCE, Sample, Score, check_scale
 from sslkit.errors import UserError
 from sslkit.numerics.ties import average_ranks
+from sslkit.options.ranges import NotNegative
+from sslkit.options.settings import Limits
 
 MOST_STEPS = {"code": 6, "paper": 5}
 BOTH = (0.3, 0.6)  # of lam="both"; the paper takes the better radius of each data set, which needs the truth
@@ -190,12 +192,12 @@ def score(
     sample: Sample,
     inner: Callable[[Sample], Score] = sfda.score,
     *,
-    lam: float | str = 0.6,
-    dt: float = 0.1,
-    k: float = 1.0,
-    exit_ratio: float = 0.5,
-    rule: str = "code",
-    max_steps: int | None = None,
+    lam: NotNegative | Literal["both"] = 0.6,
+    dt: NotNegative = 0.1,
+    k: NotNegative = 1.0,
+    exit_ratio: NotNegative = 0.5,
+    rule: Literal["code", "paper"] = "code",
+    max_steps: Annotated[int, Limits(least=0)] | None = None,
     normalise: bool = True,
 ) -> Score:
     """SFDA after PED, the authors' default; `ped+NAME` is another metric after PED.
@@ -218,7 +220,6 @@ def score(
     """
     sample.labels  # noqa: B018  (raises if the labels are not classes)
     options = {"dt": dt, "k": k, "exit_ratio": exit_ratio, "rule": rule, "max_steps": max_steps}
-    _check(lam, **options)
     units = Units.of(sample, normalise)
     if lam != "both":
         return _score_moved(sample, inner, units, lam, options)
@@ -232,15 +233,3 @@ def score(
 
 
 wrapped = score  # as `ped+NAME`: the metric NAME in the place of SFDA
-
-
-def _check(lam: float | str, dt: float, k: float, exit_ratio: float, rule: str, max_steps: int | None) -> None:
-    if rule not in MOST_STEPS:
-        raise UserError(f"ped has no rule {rule!r}: code or paper")
-    if lam != "both" and (isinstance(lam, str) or not 0 <= lam < math.inf):
-        raise UserError(f"ped lam={lam!r}: the radius in units of the spread, a number not below 0, or 'both'")
-    for name, value in (("dt", dt), ("k", k), ("exit_ratio", exit_ratio)):
-        if not 0 <= value < math.inf:
-            raise UserError(f"ped {name}={value}: a number not below 0")
-    if max_steps is not None and max_steps < 0:
-        raise UserError(f"ped max_steps={max_steps}: a number not below 0")

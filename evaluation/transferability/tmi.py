@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from evaluation.transferability.base import BLOCK, Sample, Score, TooFewImages
-from sslkit.errors import UserError
+from sslkit.options.ranges import Natural, Positive
 
 
 def kth_distances(x: Tensor, k: int) -> Tensor:
@@ -24,7 +24,7 @@ def entropy(distances: Tensor, k: int, dim: int) -> float:
     return psi_n - psi_k + dim * float((2 * distances).log().mean())
 
 
-def score(sample: Sample, *, k: int = 3, floor: float = 1.0) -> Score:
+def score(sample: Sample, *, k: Natural = 3, floor: Positive = 1.0) -> Score:
     """Mean over classes of pi_c H(Z | y = c), the share of a class times the entropy of its features.
 
     k: the neighbour whose distance is taken. floor: smallest distance, in units of the features. Classes of 2 to k
@@ -36,8 +36,6 @@ def score(sample: Sample, *, k: int = 3, floor: float = 1.0) -> Score:
     Not for: models of different width or scale of features, which move the entropy more than what was learned; features
     so small that the floor decides (`floored`).
     """
-    if k < 1 or not 0 < floor < math.inf:
-        raise UserError(f"k={k} must be at least 1 and floor={floor:g} above 0")
     x, y, counts = sample.features, sample.labels, sample.moments.counts
     classes = [c for c, n in enumerate(counts.tolist()) if n > k]
     if not classes:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch import Tensor
 from evaluation.transferability._scatter import EPS
 from evaluation.transferability.base import BLOCK, Sample, Score
 from sslkit.errors import UserError
+from sslkit.options.ranges import Positive
 
 FAINT = 1e-6  # rounding error of a determinant per direction, relative to 1
 
@@ -45,7 +47,9 @@ def class_grams(sample: Sample) -> Iterator[Tensor]:
         yield gram
 
 
-def score(sample: Sample, *, eps: float = 1e-4, weights: str = "shares", normalize: bool = False) -> Score:
+def score(
+    sample: Sample, *, eps: Positive = 1e-4, weights: Literal["shares", "equal"] = "shares", normalize: bool = False
+) -> Score:
     """R(Z) - sum_c w_c R(Z_c), R(Z) = 1/2 ln det(I + Z'Z / (n eps)): the gain in coding rate from the classes.
 
     Z: the features less their mean; Z_c: its rows of class c (not centred again), n_c of them.
@@ -58,10 +62,6 @@ def score(sample: Sample, *, eps: float = 1e-4, weights: str = "shares", normali
     Not for: comparing models of different feature scale or dimension without `normalize`: as eps is absolute, the
     score grows with both. D >> n_c: R(Z_c) is limited by n_c rather than by how compact the class is.
     """
-    if not eps > 0:
-        raise UserError(f"transrate needs eps above 0, not {eps}")
-    if weights not in ("shares", "equal"):
-        raise UserError(f"transrate has weights 'shares' or 'equal', not {weights!r}")
     n, c = len(sample.labels), sample.n_classes
     sample = sample.compact
     if normalize and not sample.scatter.is_collapsed:

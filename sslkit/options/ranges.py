@@ -1,4 +1,4 @@
-"""Ranges that constructors of objectives and regularisers declare; `members.check_options` reads them.
+"""Ranges that arguments of objectives, regularisers and metrics declare; `members.check_options` reads them.
 
 def __init__(self, backbone, *, temperature: Temperature = 0.2, hidden: Width | None = None) -> None: ...
 
@@ -16,6 +16,10 @@ OptionalRows = Annotated[int, Limits(least=0, most=2**24)]  # 0: no queue
 Knots = Annotated[int, Limits(least=2, most=10_000)]  # points of an integral, both ends among them
 Prototypes = Annotated[int, Limits(least=2, most=2**20)]
 Count = Annotated[int, Limits(least=0, most=10**9)]  # epochs, steps
+Natural = Annotated[int, Limits(least=1)]
+Several = Annotated[int, Limits(least=2)]
+Positive = Annotated[float, Limits(above=0)]
+NotNegative = Annotated[float, Limits(least=0)]
 Size = Annotated[int, Limits(least=1, most=4096)]  # pixels
 Weight = Annotated[float, Limits(least=0, most=10**9)]  # of a term of the loss
 Ratio = Annotated[float | None, Limits(above=0, most=10**6)]  # of two norms; None: any

@@ -8,6 +8,7 @@ import pkgutil
 import re
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, get_origin
 
 import pytest
@@ -18,6 +19,7 @@ from evaluation.judging.command_line import Output, Subjects, settings_of
 from evaluation import protocols, transferability
 from evaluation.judging.run import make_tasks
 from evaluation.protocols.base import defaults_of_all
+from evaluation.ranking.scoring import parse
 from sslkit import objectives, regularizers
 from sslkit.data.views.recipe import View
 from sslkit.errors import UserError
@@ -159,6 +161,17 @@ def test_what_evaluate_is_wrongly_given_for_a_protocol_is_one_line(name: str) ->
                 make_tasks("digits", [name], {name: {path: value}})
             allowed = f" {path} must be {describe_values(option.kind, option.limits)}, got "
             assert allowed in str(raised.value) and "\n" not in str(raised.value), raised.value
+
+
+@pytest.mark.parametrize("name", transferability.names())
+def test_what_a_metric_is_wrongly_given_is_one_line(name: str) -> None:
+    for path, option in members.declarations(transferability.find(name).score).items():
+        for value in wrong(option):
+            if value is None and option.kind is str:  # a text that reads like Python
+                continue
+            with pytest.raises(UserError) as raised:
+                parse(name, {path: value})
+            check_line(str(raised.value), replace(option, path=f"{name} option {path}"), value)
 
 
 @pytest.mark.parametrize("name", View.__dataclass_fields__)

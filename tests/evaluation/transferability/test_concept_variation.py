@@ -53,5 +53,5 @@ def test_images_at_the_longest_distance_count_alike() -> None:
 
 
 def test_bad_input_is_one_line() -> None:
-    with pytest.raises(UserError, match="alpha=0 must be above 0"):
+    with pytest.raises(UserError, match="option alpha must be a number, above 0, got 0"):
         evaluation.score("concept_variation", np.eye(4), [0, 0, 1, 1], alpha=0.0)

@@ -44,7 +44,7 @@ def test_models_with_different_weights_are_no_zoo() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [({"variant": "lda"}, "paper or official"), ({"energy_weight": 2.0}, "energy_weight=2")]
+    ("options", "said"), [({"variant": "lda"}, "paper or official"), ({"energy_weight": 2.0}, "at most 1, got 2")]
 )
 def test_options_that_make_no_sense_are_errors(options: dict, said: str) -> None:
     with pytest.raises(UserError, match=said):

@@ -50,7 +50,7 @@ def test_order_and_names_of_labels_do_not_matter() -> None:
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"percent": 0.0}, "percent=0"), ({"percent": 101.0}, "percent=101"), ({"tail": "left"}, "bot or top")],
+    [({"percent": 0.0}, "above 0"), ({"percent": 101.0}, "at most 100, got 101"), ({"tail": "left"}, "bot or top")],
 )
 def test_options_that_make_no_sense_are_errors(options: dict, said: str) -> None:
     with pytest.raises(UserError, match=said):

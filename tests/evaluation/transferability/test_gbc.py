@@ -138,9 +138,9 @@ def test_of_digits_real_labels_overlap_least() -> None:
     [
         ({"covariance": "full"}, "spherical or diagonal"),
         ({"logdet": "half"}, "paper or official"),
-        ({"pca": 0}, "pca=0"),
-        ({"floor": -1.0}, "floor=-1"),
-        ({"floor": float("nan")}, "floor must be a number, got nan"),
+        ({"pca": 0}, "pca must be a whole number, at least 1, or null, got 0"),
+        ({"floor": -1.0}, "floor must be a number, at least 0, got -1"),
+        ({"floor": float("nan")}, "floor must be a number, at least 0, got nan"),
         ({"floor_unit": "pixels"}, "absolute or relative"),
     ],
 )

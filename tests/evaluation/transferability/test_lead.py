@@ -74,7 +74,7 @@ def test_the_empirical_kernel_comes_to_the_analytic_one():
     x = lead._standardise(x)
     empirical = lead.empirical_rates(x, y, 4, torch.Generator().manual_seed(0))
     torch.testing.assert_close(empirical, lead.analytic_rates(x, y, 4), rtol=0.15, atol=0)
-    both = [evaluation.score("lead", *clusters(d=32), kernel=kernel) for kernel in lead.KERNELS]
+    both = [evaluation.score("lead", *clusters(d=32), kernel=kernel) for kernel in ("analytic", "empirical")]
     assert both[0] == pytest.approx(both[1], rel=0.2)
 
 
@@ -84,7 +84,7 @@ def test_analytic_rates_average_to_one():
     assert float(rates.mean()) == pytest.approx(1)  # classes of one size
 
 
-@pytest.mark.parametrize("init", lead.INITS)
+@pytest.mark.parametrize("init", ["ridge", "svm"])
 def test_it_orders_features_by_how_well_they_separate(init):
     scores = [evaluation.score("lead", *clusters(noise=noise), init=init) for noise in (0.3, 2.0, 20.0)]
     assert 0 >= scores[0] > scores[1] > scores[2] > -0.6
@@ -120,7 +120,7 @@ def test_the_seed_gives_the_bits_and_the_input_stays():
     assert torch.equal(x, before)
 
 
-@pytest.mark.parametrize("init", lead.INITS)
+@pytest.mark.parametrize("init", ["ridge", "svm"])
 def test_edges(init):
     x, y = clusters(40, 100, 2)
     assert math.isfinite(evaluation.score("lead", x, y, init=init))
@@ -140,10 +140,10 @@ def test_collapsed_features_are_no_better_than_chance():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"init": "lda"}, "init='lda' must be one of ridge, svm"),
-        ({"kernel": "exact"}, "kernel='exact' must be one of analytic, empirical"),
-        ({"eta": 0.0}, "eta=0.0 must be greater than 0"),
-        ({"folds": 1}, "folds=1 must be at least 2"),
+        ({"init": "lda"}, "init must be ridge or svm, got 'lda'"),
+        ({"kernel": "exact"}, "kernel must be analytic or empirical, got 'exact'"),
+        ({"eta": 0.0}, "eta must be a number, above 0, got 0.0"),
+        ({"folds": 1}, "folds must be a whole number, at least 2, got 1"),
     ],
 )
 def test_unsound_options(options, said):

@@ -107,7 +107,7 @@ def test_ped_moves_what_the_probe_sees() -> None:
 
 @pytest.mark.parametrize("options", [{"folds": 1}, {"penalty": 0.0}, {"penalty": -1.0}, {"penalty": np.inf}])
 def test_bad_options(options: dict) -> None:
-    with pytest.raises(UserError, match=r"must be at least 2 and penalty|penalty must be a number"):
+    with pytest.raises(UserError, match=r"folds must be a whole number, at least 2|penalty must be a number, above 0"):
         evaluation.score("linear_probe", *draw(), **options)
 
 

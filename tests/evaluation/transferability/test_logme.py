@@ -278,8 +278,8 @@ def test_a_value_a_class() -> None:
 @pytest.mark.parametrize(
     ("labels", "options", "said"),
     [
-        (Y, {"targets": "ranks"}, "'classes' or 'regression'"),
-        (Y, {"unit": "pixels"}, "no unit='pixels': relative or absolute"),
+        (Y, {"targets": "ranks"}, "targets must be classes or regression, got 'ranks'"),
+        (Y, {"unit": "pixels"}, "unit must be relative or absolute, got 'pixels'"),
         (RNG.normal(size=200), {}, "logme"),
         (np.array(list("abcde"))[Y], {"targets": "regression"}, "numbers, not names"),
         (np.zeros((200, 2)), {"targets": "regression"}, "every label is 0"),

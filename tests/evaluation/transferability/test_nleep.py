@@ -149,12 +149,12 @@ def test_real_digits_in_both_forms() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"covariance": "tied"}, "covariance='tied' must be one of full, diag"),
-        ({"components_per_class": 0}, "components_per_class=0"),
+        ({"covariance": "tied"}, "covariance must be full or diag, got 'tied'"),
+        ({"components_per_class": 0}, "components_per_class must be a whole number, at least 1, got 0"),
         ({"components_per_class": 5.0}, "components_per_class must be a whole number"),
-        ({"energy": 0.0}, "energy=0 must be above 0"),
-        ({"energy": 80.0}, "energy=80 must be above 0 and at most 1"),
-        ({"max_dims": 0}, "max_dims=0"),
+        ({"energy": 0.0}, "energy must be a number, above 0 and at most 1, got 0"),
+        ({"energy": 80.0}, "energy must be a number, above 0 and at most 1, got 80"),
+        ({"max_dims": 0}, "max_dims must be a whole number, at least 1, or null, got 0"),
     ],
 )
 def test_bad_options(options: dict, message: str) -> None:

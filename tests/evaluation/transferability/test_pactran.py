@@ -69,5 +69,5 @@ def test_separated_classes_score_higher_than_shuffled_ones() -> None:
 
 @pytest.mark.parametrize("options", [{"strength": 0.0}, {"variance": -1.0}])
 def test_a_prior_without_variance_is_an_error(options: dict) -> None:
-    with pytest.raises(UserError, match="must be above 0"):
+    with pytest.raises(UserError, match=r"(strength|variance) must be a number, above 0"):
         evaluation.score("pactran", *task(), **options)

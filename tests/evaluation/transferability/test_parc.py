@@ -185,7 +185,7 @@ def test_the_function_alone_and_its_input() -> None:
 def test_bad_options_and_labels() -> None:
     x, y = draw()
     for wrong in ({"n_dims": 0}, {"n_dims": 1}, {"max_images": 1}):
-        with pytest.raises(UserError, match="must be at least 2, or None"):
+        with pytest.raises(UserError, match=r"(n_dims|max_images) must be a whole number, at least 2, or null"):
             evaluation.score("parc", x, y, **wrong)
     with pytest.raises(UserError, match="at least two numbers per image"):
         evaluation.score("parc", x, y + 0.5)

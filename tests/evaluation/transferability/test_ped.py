@@ -260,11 +260,11 @@ def test_on_digits_the_input_stays_and_the_bits_repeat() -> None:
     ("options", "said"),
     [
         ({"rule": "text"}, "code or paper"),
-        ({"lam": "each"}, "or 'both'"),
-        ({"lam": -1.0}, "lam=-1"),
-        ({"dt": -1.0}, "dt="),
+        ({"lam": "each"}, "lam must be a number, at least 0, or both, got 'each'"),
+        ({"lam": -1.0}, "lam must be a number, at least 0, or both, got -1"),
+        ({"dt": -1.0}, "dt must be a number, at least 0"),
         ({"max_steps": -1}, "max_steps"),
-        ({"k": math.inf}, "k must be a number, got inf"),
+        ({"k": math.inf}, "k must be a number, at least 0, got inf"),
         ({"exit_ratio": math.nan}, "exit_ratio"),
     ],
 )

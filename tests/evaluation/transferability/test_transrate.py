@@ -114,8 +114,8 @@ def test_real_features() -> None:
 @pytest.mark.parametrize(
     ("labels", "options", "said"),
     [
-        (Y, {"eps": 0.0}, "eps above 0"),
-        (Y, {"weights": "counts"}, "'shares' or 'equal'"),
+        (Y, {"eps": 0.0}, "eps must be a number, above 0"),
+        (Y, {"weights": "counts"}, "weights must be shares or equal, got 'counts'"),
         (np.zeros(200), {}, "at least 2 classes"),
         (RNG.normal(size=200), {}, "one class label per image"),
     ],
