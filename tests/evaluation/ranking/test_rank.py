@@ -248,9 +248,9 @@ def test_why_there_is_no_agreement_is_said(zoo: dict) -> None:
     ("change", "said"),
     [
         ({"truth": {"wide": 1.0}}, "truth has no accuracy of narrow"),
-        ({"metrics": ["nleep(covariance=diagonal)"]}, "covariance='diagonal' must be one of full, diag"),
-        ({"metrics": ["ped(rule=other)+logme"]}, "ped has no rule 'other'"),
-        ({"metrics": ["logme", "gbc(floor=nan)"]}, "gbc option floor must be a number, got nan"),
+        ({"metrics": ["nleep(covariance=diagonal)"]}, "covariance must be full or diag, got 'diagonal': did you mean 'diag'"),
+        ({"metrics": ["ped(rule=other)+logme"]}, "ped option rule must be code or paper, got 'other'"),
+        ({"metrics": ["logme", "gbc(floor=nan)"]}, "gbc option floor must be a number, at least 0, got nan"),
         ({"bootstrap": -1}, "bootstrap must be a whole number, at least 0 .*, got -1"),
         ({"bootstrap": 1}, "must be 0 or at least 2"),
         ({"bootstrap": 2.5}, "bootstrap must be a whole number, .*, got 2.5"),
