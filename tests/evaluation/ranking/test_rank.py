@@ -248,7 +248,7 @@ def test_why_there_is_no_agreement_is_said(zoo: dict) -> None:
     ("change", "said"),
     [
         ({"truth": {"wide": 1.0}}, "truth has no accuracy of narrow"),
-        ({"metrics": ["nleep(covariance=diagonal)"]}, "covariance must be full or diag, got 'diagonal': did you mean 'diag'"),
+        ({"metrics": ["nleep(covariance=diagonal)"]}, "must be full or diag, got 'diagonal': did you mean 'diag'"),
         ({"metrics": ["ped(rule=other)+logme"]}, "ped option rule must be code or paper, got 'other'"),
         ({"metrics": ["logme", "gbc(floor=nan)"]}, "gbc option floor must be a number, at least 0, got nan"),
         ({"bootstrap": -1}, "bootstrap must be a whole number, at least 0 .*, got -1"),
