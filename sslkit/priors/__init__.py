@@ -49,7 +49,7 @@ def build(
     clip[:MODEL[:PRETRAINED]] (open_clip; a tag, a local file of weights, or TAG:FILE), timm:NAME[:FILE[:PART]]
     (downloaded, or a local file, see `pretrained.load`), zoo:ENTRY (the folder of one, or efficientnet_lite0), hog,
     sift, pca, identity (the pixels), features:FILE.npy, or any function of float images (N, C, H, W) in [0, 1] to
-    (N, A), by its name package.module:function or, in Python, itself.
+    (N, A), by its name package.module:function or, in Python, itself; package.module:Class is a Prior of your own.
     size: side in pixels of the input; None is the prior's default. precision: of a network, see `NetworkPrior`.
     Raises UserError for an unknown name, unavailable weights, or an option that would change nothing.
     """
@@ -70,7 +70,10 @@ def _built(prior: str | Callable[[Tensor], Tensor], size: int | None, precision:
     kind, _, rest = prior.partition(":")
     if kind not in names() and own_code.NAME.fullmatch(prior):
         where = f"there is no prior {prior!r} ({nearest(kind, names())}); as code of your own: "
-        return CallablePrior(own_code.find(prior, "package.module:function", where))
+        found = own_code.find(prior, "package.module:function", where)
+        if isinstance(found, type) and issubclass(found, Prior):
+            return found.from_name(prior, size=size, precision=precision)
+        return CallablePrior(found)
     if kind not in names() or (rest and not find(kind).specified):
         raise UserError(f"there is no prior {prior!r}: {nearest(kind, names())}")
     return find(kind).from_name(prior, size=size, precision=precision)

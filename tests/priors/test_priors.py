@@ -290,3 +290,19 @@ def test_a_features_file_of_an_impossible_shape_is_one_line(shape: str, tmp_path
     )
     with pytest.raises(UserError, match=r"x\.npy is no \.npy file of numbers"):
         build_prior(f"features:{tmp_path / 'x.npy'}")
+
+
+def test_a_prior_class_from_outside_is_made_from_its_name(tmp_path, monkeypatch) -> None:
+    (tmp_path / "my_priors.py").write_text(
+        "from sslkit.priors.base import Prior\n"
+        "class Means(Prior):\n"
+        "    @classmethod\n"
+        "    def from_name(cls, name, *, size, precision):\n"
+        "        return cls(name)\n"
+        "    def extract(self, pixels):\n"
+        "        return pixels.mean((2, 3))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    prior = build_prior("my_priors:Means")
+    assert prior.name == "my_priors:Means" and type(prior).__name__ == "Means"
+    assert torch.equal(prior(torch.full((2, 3, 4, 4), 0.5)), torch.full((2, 3), 0.5))
