@@ -155,9 +155,7 @@ def _part(whole: Split, name: str) -> Split:
 
 def test_images(whole: Split) -> np.ndarray:
     """Return (N,) bool: the fifth of an undivided source that is its test split, whole groups of it."""
-    groups = np.arange(len(whole)) if whole.groups is None else whole.groups
-    _, first, of_row = np.unique(groups, return_index=True, return_inverse=True)
-    return held_out(whole.y[first], whole.ids[first])[of_row]
+    return held_out(whole.y, whole.ids, groups=whole.groups)
 
 
 def _open_images(source: str | Path | Images, options: ImageOptions) -> Images:

@@ -44,16 +44,19 @@ def spherical_clusters(x: np.ndarray, k: int) -> np.ndarray:
     return clusters
 
 
-def linear_head(x: np.ndarray, y: np.ndarray, ids: Sequence[str]) -> tuple[nn.Sequential, float]:
+def linear_head(
+    x: np.ndarray, y: np.ndarray, ids: Sequence[str], groups: np.ndarray | None = None
+) -> tuple[nn.Sequential, float]:
     """Fit a linear classifier and return it, features (N, D) -> logits (N, S), with the strength of its cross-entropy.
 
-    x: (N, D). y: (N,) labels, those that occur become 0 ... S - 1 in order. ids: (N,) names.
+    x: (N, D). y: (N,) labels, those that occur become 0 ... S - 1 in order. ids: (N,) names. groups: (N,) of images
+    that are held out together, or None.
     Logistic regression on standardised features; the penalty is the one of HEAD_STRENGTHS with the lowest
     cross-entropy on a fifth of each class that is held out by name, so that the probabilities are neither too sharp
     nor too flat. The final fit is to all rows, up to 5e-3 of the objective.
     """
     y = np.unique(y, return_inverse=True)[1].astype(np.int64)
-    rows, out = np.arange(len(y)), held_out(y, ids)
+    rows, out = np.arange(len(y)), held_out(y, ids, groups=groups)
     if not out.any():
         raise UserError(
             "no class has two images, so none can be held out to choose the penalty: more images, or fewer clusters"

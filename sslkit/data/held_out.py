@@ -8,14 +8,29 @@ import torch
 from torch import Tensor
 
 
-def held_out(y: np.ndarray, ids: Sequence[str], share: float = 0.2, seed: int = 0, fold: int = 0) -> np.ndarray:
+def held_out(
+    y: np.ndarray,
+    ids: Sequence[str],
+    share: float = 0.2,
+    seed: int = 0,
+    fold: int = 0,
+    groups: np.ndarray | None = None,
+) -> np.ndarray:
     """Return the held-out mask (N,) bool: about `share` of each class, at least one image, never all of them.
 
     y: (N,) int64 labels; for (N, K) the share is of all images. ids: (N,) unique names.
+    groups: (N,) of images that stay together: a group has name and class of its first by name; None: each is one.
     fold: 0 for the first such share, 1 for the next, and so on: they have no image in common.
     Classes of one image stay whole. The draw depends on the seed and the names, not on the order of the rows: adding
     a file moves at most one other per class.
     """
+    if groups is not None:
+        names = np.asarray(ids)
+        order = np.argsort(names, kind="stable")
+        _, first, member = np.unique(np.asarray(groups)[order], return_index=True, return_inverse=True)
+        mask = np.empty(len(names), bool)
+        mask[order] = held_out(y[order][first], names[order][first], share, seed, fold)[member]
+        return mask
     keys = draw_keys(ids, seed)
     labels = y if y.ndim == 1 else np.zeros(len(y), np.int64)
 

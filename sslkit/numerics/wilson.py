@@ -51,6 +51,12 @@ def _members(groups: np.ndarray) -> tuple[int, np.ndarray]:
     return len(names), member
 
 
+def independent_rows(groups: np.ndarray) -> int:
+    """The number of rows that vary alone if all rows of a group (N,) are alike, in the worst case: N^2 / sum n_g^2."""
+    sizes = np.unique(groups, return_counts=True)[1]
+    return int(sizes.sum() ** 2 / np.square(sizes).sum())
+
+
 def units_of(judged: Mapping[str, float]) -> int:
     """The number that intervals of quick accuracies are over, of a card's "before" or "after": images, n, or fewer
     where they come in groups.

@@ -12,7 +12,7 @@ from sslkit.data.cached_images import CachedImages
 from sslkit.errors import RunFailed, UserError
 from sslkit.numerics import diagnostics
 from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy
-from sslkit.numerics.wilson import wilson
+from sslkit.numerics.wilson import independent_rows, wilson
 from sslkit.training.data import Data, too_few
 
 MOST_ZERO = 0.01  # share of images without features: a few images of one colour may have none in a healthy network
@@ -108,14 +108,9 @@ def evaluate(method: Method, data: Data, k: int) -> dict[str, float]:
 
 
 def count_units(judged: CachedImages) -> dict[str, int]:
-    """Of images in groups, such as patients, as many as vary alone if all images of a group are alike: n^2 / sum n_g^2.
-
-    Intervals are over these: no image of a group says anything that another does not, in the worst case.
-    """
-    if judged.images.groups is None:
-        return {}
-    sizes = np.unique(judged.images.groups[judged.rows], return_counts=True)[1]
-    return {"units": int(sizes.sum() ** 2 / np.square(sizes).sum())}
+    """Of images in groups, such as patients, the number that the intervals are over; {} for others."""
+    groups = judged.images.groups
+    return {} if groups is None else {"units": independent_rows(groups[judged.rows])}
 
 
 @torch.no_grad()

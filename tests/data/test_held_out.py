@@ -39,3 +39,14 @@ def test_several_labels_share_one_draw() -> None:
 
 def test_purposes_draw_apart() -> None:
     assert (np.argsort(draw_keys(IDS, 0, "a")) != np.argsort(draw_keys(IDS, 0, "b"))).any()
+
+
+def test_groups_stay_together_whatever_the_order_of_the_rows() -> None:
+    y = np.repeat([0, 1], 40)
+    groups, ids = np.arange(80) // 4 + 100, np.array([f"{row:02}.png" for row in range(80)])
+    chosen = held_out(y, ids, groups=groups)
+    assert chosen.reshape(-1, 4).all(1).sum() == chosen.reshape(-1, 4).any(1).sum() == 4
+    assert np.bincount(y[chosen]).tolist() == [8, 8]
+    order = np.random.default_rng(0).permutation(80)
+    assert (held_out(y[order], ids[order], groups=groups[order]) == chosen[order]).all()
+    assert (held_out(y, ids, groups=np.arange(80)) == held_out(y, ids)).all()

@@ -96,8 +96,8 @@ def final_accuracies(rounds: Sequence[Round], last: Mapping[str, tuple[Arm, int]
 
 
 def noise_of(last: Sequence[tuple[Arm, int]], planned: int) -> np.ndarray:
-    """Return the covariance (M, M) of the accuracies: by images, seeds and steps. last: arms and their rounds."""
-    right = np.stack([arm.right.mean(0) for arm, _ in last])
+    """Return the covariance (M, M) of the accuracies: by images or groups, seeds, steps. last: arms, their rounds."""
+    right = np.stack([arm.by_unit for arm, _ in last])
     n = right.shape[1]
     p = (right.sum(1) + 0.5) / (n + 1)
     each = p * (1 - p)  # one more image, right with p, so that equal models and perfect ones are not certain

@@ -18,7 +18,7 @@ from evaluation.results.names import short
 from sslkit.errors import UserError
 from sslkit.files.writing import exclusive, write_text
 from sslkit.numerics.figures import FIRST, INK, OTHERS, QUIET, SMALL, better, panel, save_figure
-from sslkit.numerics.wilson import wilson
+from sslkit.numerics.wilson import independent_rows, wilson
 from sslkit.terminal import say
 from sslkit.terminal.say import words
 
@@ -162,7 +162,8 @@ def plot(found: Halving, path: Path) -> Path:
         if not points:
             continue
         steps, values = map(np.array, zip(*points, strict=True))
-        whiskers = _whiskers(values, found.held_out) if arm.right is not None else None
+        units = found.held_out if arm.groups is None else independent_rows(arm.groups)
+        whiskers = _whiskers(values, units) if arm.right is not None else None
         style = {"color": FIRST if won else OTHERS, "markersize": 4, "elinewidth": 0.9, "zorder": 2 + won}
         axis.errorbar(steps, values, yerr=whiskers, fmt="o-", **style)
     _label(axis, found)

@@ -12,7 +12,8 @@ class Arm:
     """A model in a round, with its learning rates. lrs: those tuned, best first.
 
     values: (S,) accuracy on the held-out images with the best rate, by seed; without any if every rate diverged.
-    right: (S, N) bool, the correct of them; None for several labels per image. seconds, steps: spent on all rates.
+    right: (S, N) bool, the correct of them; None for several labels per image. groups: (N,) of images that
+    belong together, or None. seconds, steps: spent on all rates.
     """
 
     model: str
@@ -21,6 +22,19 @@ class Arm:
     right: np.ndarray | None
     seconds: float
     steps: int
+    groups: np.ndarray | None = None
+
+    @property
+    def by_unit(self) -> np.ndarray:
+        """(G,) the share right of each group, or image, less or more as it is smaller or larger: their mean is `value`.
+
+        So the groups vary as independent images do.
+        """
+        right = self.right.mean(0)
+        if self.groups is None:
+            return right
+        _, member = np.unique(self.groups, return_inverse=True)
+        return np.bincount(member, right) * (member.max() + 1) / len(right)
 
     @property
     def value(self) -> float:

@@ -211,7 +211,7 @@ def _fit(
             made += f"; {y.max() + 1} of {clusters} clusters have images"
         by = f"spherical k-means of the centred features, {ROUNDS} rounds, seed 0"
         recipe |= {"labelled": has_labels(whole), "by": by}
-    layers, strength = linear_head(features.x, y, features.ids)
+    layers, strength = linear_head(features.x, y, features.ids, features.groups)
     head = Head.from_layers(name, layers, {**recipe, "made": made, "strength": strength})
     return head, SourceHead(layers, kind, data["source"], made)
 

@@ -1,5 +1,7 @@
 """Beliefs about tuned models: against numerical integration, and simulated models whose best is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -133,3 +135,17 @@ def test_stated_probabilities_are_right_on_models_whose_best_is_known() -> None:
         chance.append(found.best["a"])
     assert -0.18 < np.mean(stated) - np.mean(is_best) < 0.05, "careful, as the spread of the models is not known"
     assert np.mean(chance) == pytest.approx(1 / 8, abs=0.04)
+
+
+def test_images_that_repeat_their_group_make_nothing_surer() -> None:
+    rng = np.random.default_rng(0)
+    first, second = (rng.random((1, 24)) < p for p in (0.7, 0.5))
+    groups = np.repeat(np.arange(24), 5)
+    alone = [arm("a", first), arm("b", second)]
+    repeated = [
+        replace(arm(name, np.repeat(right, 5, 1)), groups=groups) for name, right in (("a", first), ("b", second))
+    ]
+    assert np.allclose(*(noise_of([(one, 0) for one in arms], 1) for arms in (alone, repeated)))
+    assert believed(*repeated).best == pytest.approx(believed(*alone).best)
+    uneven = replace(repeated[0], right=repeated[0].right[:, :70], groups=groups[:70])
+    assert uneven.by_unit.mean() == pytest.approx(uneven.right.mean())

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -221,6 +222,8 @@ def test_the_rate_of_a_model_is_the_best_by_all_seeds(monkeypatch: pytest.Monkey
             return [{**sound, "lr": one.lr, "value": values[one.lr, one.seed]} for one in own]
 
     class Task:
+        test = SimpleNamespace(groups=None)
+
         def rows(self) -> np.ndarray:
             return np.arange(3)
 
