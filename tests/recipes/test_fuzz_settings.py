@@ -100,6 +100,7 @@ def nothing_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         "evaluation.tasks.detection.trials:train_detector",
         "evaluation.tasks.action.runs:train",
         "evaluation.report.page:page",
+        "sslkit.zoo.exporting:write_whole",
         "sslkit.data.video.film_pieces:cut_films",
         "sslkit.data.sources.shard_writer:_write",
     ):
@@ -120,6 +121,8 @@ def lines() -> list[Line]:
         Line("few_shot", JUDGED, _of_protocol_alone("few_shot")),
         Line("rank", ("zoo=zoo", "data=digits.npz", "device=cpu", "workers=0"), _settings("rank")),
         Line("ground_truth", ("zoo=zoo", "data=digits.npz", "device=cpu"), _settings("ground_truth")),
+        Line("choose", ("zoo=zoo", "data=digits.npz", "device=cpu", "workers=1"), _settings("choose")),
+        Line("export", ("checkpoint=zoo/a", "to=timm", "out=exported.safetensors"), _settings("export")),
         Line("report", ("zoo=zoo",), _settings("report")),
         Line(
             "embed", ("checkpoint=zoo/a", "data=digits.npz", "out=f.npz", "device=cpu", "workers=0"), _settings("embed")
