@@ -82,7 +82,7 @@ def _of_published(entry: Entry, source: str, options: ImageOptions) -> Split:
     y = np.ascontiguousarray(listing.y, dtype=np.int64 if listing.y.ndim == 1 else np.int8)
     ids = np.array(listing.paths) if listing.pixels is None else row_ids(listing.pixels)
     names = images.classes, ids, entry.metric, entry.name, images.split
-    return Split(images, y, *names, listing.groups, opened.note)
+    return Split(images, y, *names, images.groups, opened.note)
 
 
 def _whole(source: str | Path | Images, options: ImageOptions) -> Split:

@@ -120,7 +120,7 @@ def files(folder: Path, count: int) -> Any:
 
 def listed(folder: Path, count: int) -> Any:
     names = [path.name for path in sorted((folder / "files").iterdir())]
-    images = ListedImages(folder / "files", names, Identity("a"), OPTIONS, np.zeros(len(names), np.int64))
+    images = ListedImages(folder / "files", names, Identity("a", labels=np.zeros(len(names), np.int64)), OPTIONS)
     return repeated(images, count)
 
 

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,34 +13,10 @@ from sslkit.data.sources.folder import FolderImages
 
 
 class ListedImages(FolderImages):
-    """The files `paths` below `root`, in the order given.
+    """The files `paths` below `root`, in the order given, of which several splits may have the same."""
 
-    y, groups: also covered by the digest; y may be (N, K), and `identity.labels` is then None.
-    """
-
-    def __init__(
-        self,
-        root: Path,
-        paths: Sequence[str],
-        identity: Identity,
-        options: ImageOptions,
-        y: np.ndarray,
-        groups: np.ndarray | None = None,
-    ) -> None:
-        self._y, self._groups = y, groups
+    def __init__(self, root: Path, paths: Sequence[str], identity: Identity, options: ImageOptions) -> None:
         super().__init__(root, PathList(list(paths)), identity, options)
-
-    def _update_listing(self, digest: Any) -> None:
-        self._update_labels(digest)
-        super()._update_listing(digest)
-
-    def _update_digest(self, digest: Any) -> None:
-        self._update_labels(digest)
-        super()._update_digest(digest)
-
-    def _update_labels(self, digest: Any) -> None:
-        digest.update(self._y.tobytes())
-        digest.update(b"" if self._groups is None else self._groups.tobytes())
 
 
 def subfolders(folder: Path) -> list[str]:

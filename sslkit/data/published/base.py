@@ -164,11 +164,11 @@ class Entry:
         y = np.ascontiguousarray(listing.y, dtype=np.int8 if several else np.int64)
         source, splits = f"{self.name}:{options.root}", tuple(self.counts)
         identity = Identity(self.name, source, splits, None if several else y, classes, self.licence)
-        identity = replace(identity, multi_labels=y if several else None)
+        identity = replace(identity, multi_labels=y if several else None, groups=listing.groups)
         if listing.pixels is not None:
             return ArrayImages(listing.pixels, identity, options)
         options = replace(options, channels=options.channels or 3)
-        return ListedImages(listing.root, listing.paths, identity, options, y, listing.groups)
+        return ListedImages(listing.root, listing.paths, identity, options)
 
     def _missing(self, root: Path, path: Path, split: str) -> str:
         files = (*self.files.get("", ()), *self.files.get(split, ()))
