@@ -32,7 +32,7 @@ def check_metrics(metrics: Any, *, bootstrap: int = 0, runtime: Runtime = ON_CPU
     if not isinstance(bootstrap, Integral) or isinstance(bootstrap, bool) or bootstrap < 0 or bootstrap == 1:
         raise UserError(f"bootstrap={bootstrap!r}: the number of redraws of the images must be 0 or at least 2")
     check_seed(runtime.seed), device_of(runtime.device)
-    specs = [parse(metric) for metric in _as_list(METRICS if metrics is None else metrics)]
+    specs = [parse(metric, given=True) for metric in _as_list(METRICS if metrics is None else metrics)]
     for spec in specs:
         _try_once(spec.name)
     return specs

@@ -22,6 +22,6 @@ class Models:
 class Metrics:
     metrics: str | list[str] | None = setting(
         None,
-        f"some of {', '.join(metrics())}; options in brackets; null, to begin with: knn; logme for several "
-        "labels or numbers; recipes/list.py metrics says what each is",
+        f"some of {', '.join(metrics())}, or package.module:score of your own; options in brackets; null, to begin "
+        "with: knn; logme for several labels or numbers; recipes/list.py metrics says what each is",
     )

@@ -116,13 +116,14 @@ def score(
         evaluation.score("logme", features)
         evaluation.score("ped(lam=0.3)+logme", x, y)  # arrays (N, D) and (N,)
 
-    name: one of `evaluation.metrics()`, or a wrapper and a metric (`ped+logme`); options may be given in brackets.
+    name: one of `evaluation.metrics()`, a wrapper and a metric (`ped+logme`), or `package.module:score` of your own;
+        options may be given in brackets.
     features, labels, source_probs, reference, untrained, boxes: see `as_sample` in samples.py. model: the network, or
         its number of parameters, for `param_count`. seed: of the metrics that draw. device: where to compute.
     options: of the metric, or of its wrapper (see `help(evaluation.transferability.find(name).score)`).
     Raises UserError for an unknown name or option, unsound input, and metrics that exist only over a zoo.
     """
-    spec = parse(name, options)
+    spec = parse(name, options, given=True)
     inputs = {"source_probs": source_probs, "reference": reference, "model": model, "untrained": untrained}
     sample = as_sample(features, labels, **inputs, boxes=boxes, runtime=Runtime(device=device, seed=seed))
     shared = _check_input(spec, sample)
@@ -160,7 +161,7 @@ def evaluate_metric(
 
     name, features, labels, options and all others, and errors: as in `score`.
     """
-    spec = parse(name, options)
+    spec = parse(name, options, given=True)
     inputs = {"source_probs": source_probs, "reference": reference, "model": model, "untrained": untrained}
     return_freed_memory()
     runtime = Runtime(device=device, seed=seed)
@@ -181,14 +182,15 @@ def of_sample(spec: Spec, sample: Sample) -> MetricResult:
     return MetricResult(spec.name, result.value, result.diagnostics, warned, result.parts, seconds, memory.peak, result)
 
 
-def parse(name: str, options: Mapping[str, Any] | None = None) -> Spec:
+def parse(name: str, options: Mapping[str, Any] | None = None, *, given: bool = False) -> Spec:
     """Parse a name such as `ped+logme`, and give each option to the part of the chain that has it.
 
+    given: as of `transferability.find`.
     Raises UserError for unknown names and options, for an option given twice, and for an option of several parts that
     is not in brackets.
     """
     parts = _split(name)
-    *outer, last = [find(stage) for stage, _ in parts]
+    *outer, last = [find(stage, given=given) for stage, _ in parts]
     for module, (stage, _) in zip(outer, parts, strict=False):
         if not hasattr(module, "wrapped"):
             raise UserError(f"{name!r}: {stage} wraps no other metric, only {', '.join(wrappers())} do")

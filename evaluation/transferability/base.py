@@ -15,6 +15,7 @@ from torch import Tensor
 from evaluation.transferability._scatter import EPS, ClassMoments, Scatter, add_upper_gram, mean_rounding, mirror_upper
 from sslkit import lazy
 from sslkit.errors import UserError, nearest
+from sslkit.options import own_code
 from sslkit.options.settings import MOST_SEED
 
 # PED's warning, which a ranking shows once per model and not per metric.
@@ -22,6 +23,7 @@ NO_REFERENCE = "no reference=(mean, std) of the model's own training images: the
 BLOCK = 2**21  # numbers converted to float64 at a time: 16 MB; from 32 MB on, new pages make each block half as fast
 DOUBLE = torch.finfo(torch.float64)
 SMALLEST = (DOUBLE.tiny / DOUBLE.eps) ** 0.25  # its fourth power keeps full precision
+_given: dict[str, ModuleType] = {}  # metrics from outside that this process was given, by their names
 
 
 def names() -> tuple[str, ...]:
@@ -29,11 +31,27 @@ def names() -> tuple[str, ...]:
     return lazy.members(__package__)
 
 
-def find(name: str) -> ModuleType:
-    """Return the module of a metric. Raises UserError for an unknown name and suggests the nearest."""
+def find(name: str, *, given: bool = False) -> ModuleType:
+    """Return the module of a metric, `package.module:score` from outside too. Raises UserError for an unknown name.
+
+    given: a user names it now. Otherwise only code is found that was given before: a file of results runs none.
+    """
+    if ":" in name:
+        return _own_module(name, given)
     if name not in names():
         raise UserError(f"there is no transferability metric {name!r}: {nearest(name, names())}")
     return importlib.import_module(f"{__package__}.{name}")
+
+
+def _own_module(name: str, given: bool) -> ModuleType:
+    if given:
+        module = own_code.module(name, "package.module:score")
+        if name.rpartition(":")[2] != "score" or not callable(module.score):
+            raise UserError(f"{name!r} is no metric: write package.module:score, the function that gives its score")
+        _given[name] = module
+    if name not in _given:
+        raise UserError(f"metric {name!r} is code of your own, which this process was not given")
+    return _given[name]
 
 
 def check_seed(seed: int) -> int:

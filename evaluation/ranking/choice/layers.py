@@ -91,7 +91,7 @@ def best_layers(
 
 def check_metric(metric: str) -> Spec:
     """Parse a metric that scores the features of one model. Raises UserError for others."""
-    spec = parse(metric)
+    spec = parse(metric, given=True)
     if set(spec.needs) != {"features"} or not spec.reads_features or spec.over_zoo is not None:
         raise UserError(f"layers: {metric} does not score the features of one model alone; give knn or logme")
     return spec
