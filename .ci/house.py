@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -151,23 +151,60 @@ def _is_participle(name: str) -> bool:
 
 
 def _repeated(trees: dict[Path, ast.Module]) -> Iterator[str]:
-    """Yield the parameters whose default is also that of a declared option, `name: type = setting(default, ...)`."""
-    options = {
-        (node.target.id, ast.dump(node.value.args[0]))
-        for tree in trees.values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call) and node.value.args
-        if isinstance(node.target, ast.Name) and getattr(node.value.func, "id", "") == "setting"
-    }
-    for function in functions(trees):
-        of = function.args
-        last = (*of.posonlyargs, *of.args)[-len(of.defaults) :] if of.defaults else ()
-        for parameter, default in (
-            *zip(last, of.defaults, strict=True),
-            *zip(of.kwonlyargs, of.kw_defaults, strict=True),
-        ):
-            if default is not None and (parameter.arg, ast.dump(default)) in options:
-                yield f"{function.name}({parameter.arg})"
+    """Yield the parameters whose default is also that of a declared option, `name: type = setting(default, ...)`.
+
+    A constant counts as its value, but where both name the same one: then the value is declared once, at the constant.
+    """
+    options = defaultdict(set)
+    for file, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.AnnAssign) and getattr(getattr(node.value, "func", None), "id", "") == "setting":
+                default = node.value.args[0]
+                options[node.target.id, _value(default, file, trees)].add(_origin(default, file, trees))
+    for file, tree in trees.items():
+        for function in functions({file: tree}):
+            of = function.args
+            last = (*of.posonlyargs, *of.args)[-len(of.defaults) :] if of.defaults else ()
+            for parameter, default in (
+                *zip(last, of.defaults, strict=True),
+                *zip(of.kwonlyargs, of.kw_defaults, strict=True),
+            ):
+                option = default and (parameter.arg, _value(default, file, trees))
+                if option in options and _origin(default, file, trees) not in options[option] - {None}:
+                    line = f"{file.relative_to(ROOT)}:{function.lineno}"
+                    yield f"{line} {function.name}({parameter.arg}={ast.unparse(default)})"
+
+
+def _origin(node: ast.expr, file: Path, trees: dict[Path, ast.Module]) -> tuple[Path, str] | None:
+    """Return file and name of the constant that an expression names, or None."""
+    while isinstance(node, ast.Name):
+        for line in trees[file].body if file in trees else ():
+            if isinstance(line, ast.Assign) and getattr(line.targets[0], "id", "") == node.id:
+                return file, node.id
+            names = {name.asname or name.name: name.name for name in getattr(line, "names", ())}
+            if isinstance(line, ast.ImportFrom) and node.id in names:
+                node, file = ast.Name(names[node.id]), _file(line.module)
+                break
+        else:
+            return None
+    return None
+
+
+def _file(module: str) -> Path:
+    path = ROOT / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _value(node: ast.expr, file: Path, trees: dict[Path, ast.Module]) -> str:
+    """Return an expression as text, with a constant of the file or an imported one replaced by its value."""
+    if isinstance(node, ast.Name) and (origin := _origin(node, file, trees)):
+        line = next(
+            line
+            for line in trees[origin[0]].body
+            if isinstance(line, ast.Assign) and getattr(line.targets[0], "id", "") == origin[1]
+        )
+        return _value(line.value, origin[0], trees)
+    return ast.unparse(node)
 
 
 def check() -> None:

@@ -42,9 +42,7 @@ NAMED = 20  # most classes with a colour and a line in the legend: more colours 
 LETTERS = 28  # of a class in the legend
 
 
-def draw_map(
-    embedding: Embedding, parts: Sequence[Part], path: str | Path, method: str = "tsne", *, seed: int = 0
-) -> str:
+def draw_map(embedding: Embedding, parts: Sequence[Part], path: str | Path, method: str = "tsne", *, seed: int) -> str:
     """Draw a map of all images of an embedding as a PNG, and return its caption.
 
     parts: of the embedding, see `open_parts`. method: "pca", the first two principal components of the l2-normalised

@@ -66,7 +66,7 @@ class Duplicates:
         return len(self.rows)
 
 
-def duplicates(sources: Sequence[Source], threshold: float = THRESHOLD, search: str = "exact") -> Duplicates:
+def duplicates(sources: Sequence[Source], threshold: float, search: str) -> Duplicates:
     """Find the near-duplicates within the sources and between them.
 
     threshold: smallest cosine of a pair. search: "exact" compares all pairs, "hnsw" and "ivf" each image with the 32

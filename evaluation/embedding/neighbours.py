@@ -36,7 +36,7 @@ class Neighbours:
     recall: float
 
 
-def nearest(x: np.ndarray, k: int, search: str = "exact") -> Neighbours:
+def nearest(x: np.ndarray, k: int, search: str) -> Neighbours:
     """Find the K nearest other rows of each row by cosine.
 
     x: (N, D), which may be memory-mapped. k: below N. search: "exact" compares all pairs; "hnsw" searches a graph of

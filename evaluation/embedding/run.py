@@ -102,7 +102,7 @@ def run(
     parts, others = open_parts(data, files.split, reading), []
     about = describe(model, parts, runtime)
     if against is not None:
-        others = open_parts(against, reading=reading)
+        others = open_parts(against, None, reading)
         describe(model, others, runtime)
     n = _count(parts)
     options.check(n, f" in {data}")

@@ -26,7 +26,7 @@ class Part:
         return [f"{self.prefix}{image_id}" for image_id in ids]
 
 
-def open_parts(source: Any, split: str | None = None, reading: Reading = AS_USUAL) -> list[Part]:
+def open_parts(source: Any, split: str | None, reading: Reading = AS_USUAL) -> list[Part]:
     """Open a split of a source, or all of them; images without labels are accepted.
 
     source: see `evaluation.open_split`. split: None for all. An image that several splits of a published

@@ -13,7 +13,7 @@ from sslkit.errors import UserError
 from sslkit.runtime.device import use_seed
 
 
-def with_random_weights(model: LoadedModel, seed: int = 0) -> LoadedModel | None:
+def with_random_weights(model: LoadedModel, seed: int) -> LoadedModel | None:
     """Return the model's network with random weights and the same preparation of images; None if it cannot be built.
 
     Zoo entries without code of their own and timm's networks can be built; a given module and another pooling cannot.

@@ -10,7 +10,7 @@ from sslkit.terminal.say import columns
 LABEL = "use it    "
 
 
-def use_it(asked: Any, model: LoadedModel, image_size: int | None = None, trust: Any = ()) -> list[str]:
+def use_it(asked: Any, model: LoadedModel, image_size: int | None, trust: Any = ()) -> list[str]:
     """Return the lines that load a model in Python; none for one that has no name on a command line.
 
     asked: what the model was loaded from. image_size, trust: as it was loaded with.

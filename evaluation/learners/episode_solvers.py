@@ -84,7 +84,7 @@ def _best(scores: Tensor, a: Tensor, rounding: Tensor) -> Tensor:
 
 
 def logistic(
-    gram: Tensor, target: Tensor, c: float = 1.0, tolerance: float = TOLERANCE, max_steps: int = MAX_STEPS
+    gram: Tensor, target: Tensor, c: float, tolerance: float = TOLERANCE, max_steps: int = MAX_STEPS
 ) -> tuple[Tensor, Tensor, Tensor, int]:
     """Multinomial logistic regression: min over W, b of |W|^2 / 2 + c sum_i CE(W'x_i + b, y_i), W = sum_i x_i A_i'.
 
@@ -113,7 +113,7 @@ def logistic(
     return a, b, residual.abs().amax((1, 2)), step
 
 
-def ridge(gram: Tensor, target: Tensor, c: float = 1.0) -> tuple[Tensor, Tensor]:
+def ridge(gram: Tensor, target: Tensor, c: float) -> tuple[Tensor, Tensor]:
     """Least squares on one-hot targets: min |W|^2 / 2 + c/2 sum_i |W'x_i + b - target_i|^2, b free. Returns A, b."""
     a = invert_bordered(gram, 1 / c) @ target
     return a, (target - a / c - gram @ a).mean(1, keepdim=True)

@@ -187,7 +187,7 @@ def _check(options: Options, mirror: bool = True) -> tuple[list[Setting], list[i
     return settings, seeds
 
 
-def check_extend(extend: bool, settings: Sequence[Setting], select: str = "held_out") -> None:
+def check_extend(extend: bool, settings: Sequence[Setting], select: str) -> None:
     """Raises UserError if a grid cannot be extended: with one rate, or if test images choose."""
     if extend and select == "test":
         raise UserError("extend=true chooses on held-out images: leave out select=test")

@@ -19,7 +19,7 @@ class PeakMemory:
     not counted, unless it is returned to the system first (`return_freed_memory`).
     """
 
-    def __init__(self, device: torch.device | str = "cpu") -> None:
+    def __init__(self, device: torch.device | str) -> None:
         self.device = torch.device(device)
         self.peak: int | None = None
 

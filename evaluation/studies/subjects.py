@@ -13,7 +13,7 @@ from evaluation.datasets import Reading
 from evaluation.datasets.base import Split
 from evaluation.features.checks import device_of
 from evaluation.features.models import LoadedModel
-from evaluation.ranking.inputs.benchmark import open_benchmark
+from evaluation.ranking.inputs.benchmark import Benchmark, open_benchmark
 from evaluation.ranking.truth import published
 from evaluation.ranking.truth.ground_truth import GroundTruth, ground_truth, open_splits
 from evaluation.studies.study import Lab
@@ -103,16 +103,19 @@ class Subjects:
         Raises UserError if a checkpoint of the benchmark is missing.
         """
         if not self.is_small:
-            return open_benchmark(self.benchmark, checkpoints=self.lab.root / "checkpoints", root=self.lab.root).zoo
+            return self._opened.zoo
         words = {name: (f"method={name}", f"experiment={name}", "epochs=2") for name in SMALL}
         entries = {name: str(train_entry(words[name], 0, self.lab).folder) for name in SMALL}
         return entries | {name: f"{name}(image_size=32)" for name in UNTRAINED}
 
     def tasks(self, small: Sequence[str]) -> Sequence[str]:
         """Names of data sets: these, or the benchmark's."""
-        if self.is_small:
-            return small
-        return open_benchmark(self.benchmark, checkpoints=self.lab.root / "checkpoints", root=self.lab.root).datasets
+        return small if self.is_small else self._opened.datasets
+
+    @cached_property
+    def _opened(self) -> Benchmark:
+        root = self.lab.root
+        return open_benchmark(self.benchmark, checkpoints=root / "checkpoints", root=root, download=False)
 
     def names(self, task: str) -> Sequence[str]:
         """The models, of the small zoo those that are trained."""

@@ -1,7 +1,6 @@
 """action_eval.py as a person types it, and what it calls."""
 
 import dataclasses
-import functools
 import importlib
 import os
 import shlex
@@ -28,9 +27,12 @@ from sslkit.options import members
 from sslkit.zoo import ZooEntry
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-judge = functools.partial(evaluate_by_protocol, "action")
 NET = ["checkpoint=random:narrow_slow", "image_size=16", "frames=4", "stride=2"]
 QUICK = ["epochs=1", "batch_size=8", "clips=2", "crops=1", "workers=0"]
+
+
+def judge(checkpoint: object = None, data: object = None, **words: object) -> list[Result]:
+    return evaluate_by_protocol("action", checkpoint, None, data, **words)
 
 
 def command(*words: str, cwd: Path) -> subprocess.CompletedProcess:

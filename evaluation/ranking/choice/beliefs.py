@@ -45,7 +45,7 @@ class Beliefs:
         return [names[row] for row in np.lexsort((-best, regret))]
 
 
-def beliefs(rounds: Sequence[Round], planned: int, seed: int = 0) -> Beliefs | None:
+def beliefs(rounds: Sequence[Round], planned: int) -> Beliefs | None:
     """Return what rounds of fine-tuning say of the models that did not diverge.
 
     planned: number of rounds until one model is left, each with twice the steps of the one before.
@@ -57,7 +57,7 @@ def beliefs(rounds: Sequence[Round], planned: int, seed: int = 0) -> Beliefs | N
         return None
     y, noise = final_accuracies(rounds, last), noise_of(list(last.values()), planned)
     likelihoods, regrets, draws = [], [], []
-    rng = generator(seed, "beliefs of successive halving")
+    rng = generator(0, "beliefs of successive halving")
     standard = rng.standard_normal((DRAWS, len(y)))
     standard -= standard.mean(0)  # so that expected accuracies are exact, and equal models have equal regrets
     for spread in SPREADS:

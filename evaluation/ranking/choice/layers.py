@@ -85,7 +85,7 @@ def best_layers(
         for layer in names:
             features = features_of(model if layer == OWN else at_pooling(model, layer), task, reading, runtime)
             samples.append(as_sample(features, runtime=replace(ON_CPU, seed=runtime.seed)))
-        by_model.append(of_samples(name, names, samples, spec, splits, runtime.seed))
+        by_model.append(of_samples(name, names, samples, spec, splits, seed=runtime.seed))
     return sorted(by_model, key=lambda one: -np.nan_to_num(one.corrected, nan=-np.inf))
 
 
@@ -104,7 +104,7 @@ def check_task(task: Split) -> None:
 
 
 def of_samples(
-    name: str, names: Sequence[str], samples: Sequence[Sample], spec: Spec, splits: int = SPLITS, seed: int = 0
+    name: str, names: Sequence[str], samples: Sequence[Sample], spec: Spec, splits: int = SPLITS, *, seed: int
 ) -> Layers:
     """Return the layers of a model from their features, of the same images. samples: L, in the order of the names."""
     halves = []

@@ -101,9 +101,7 @@ _ITM = (
 BENCHMARKS = {"ped": (_PED, PED_SETS), "itm": (_ITM, ITM_SETS)}
 
 
-def open_benchmark(
-    name: str, *, checkpoints: str | Path, root: str | Path = "data", download: bool = False
-) -> Benchmark:
+def open_benchmark(name: str, *, checkpoints: str | Path, root: str | Path, download: bool) -> Benchmark:
     """Return the models and data sets of a published benchmark after checking that all files exist.
 
     name: "ped" or "itm". checkpoints: the folder of the model files; the error lists their names. Weights in timm's

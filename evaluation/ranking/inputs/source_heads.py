@@ -60,8 +60,8 @@ class SourceHead:
 
 def source_head(
     model: LoadedModel,
-    source: str | None = None,
-    clusters: int = CLUSTER_COUNT,
+    source: str | None,
+    clusters: int,
     reading: Reading = AS_USUAL,
     runtime: Runtime = ANYWHERE,
 ) -> SourceHead:

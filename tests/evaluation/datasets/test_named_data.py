@@ -83,7 +83,7 @@ def test_the_same_name_in_two_folders_is_two_images(folder: Path) -> None:
 
 @pytest.mark.parametrize("way", ["text", "list", "pattern", "lines"])
 def test_the_names_of_an_embedding_are_paths(way: str, folder: Path) -> None:
-    (part,) = open_parts(ways(folder)[way])
+    (part,) = open_parts(ways(folder)[way], None)
     assert part.names(part.split.ids)[0] == ("cat/1.png" if way == "pattern" else "first/cat/1.png")
 
 
@@ -92,7 +92,7 @@ def test_the_splits_of_a_folder_stand_before_its_names(folder: Path) -> None:
     (folder / "second").rename(folder / "test")
     (folder / "all.txt").unlink()
     (folder / "all.csv").unlink()
-    names = [name for part in open_parts(folder) for name in part.names(part.split.ids)]
+    names = [name for part in open_parts(folder, None) for name in part.names(part.split.ids)]
     assert names[0] == "train/cat/1.png" and names[-1] == "test/dog/8.png" and len(set(names)) == 20
 
 
@@ -104,7 +104,7 @@ def test_a_dataset_is_divided_as_files_are() -> None:
     assert test.y.tolist() == [int(DIGITS.target[int(row)]) for row in test.ids]
     again = open_split(open_images(own), "test")
     assert again.digest == test.digest
-    (part,) = open_parts(own)
+    (part,) = open_parts(own, None)
     assert len(part.split) == 200
 
 

@@ -138,7 +138,9 @@ def test_one_class_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         open_split(source, "test", image_size=8)
     monkeypatch.setattr("evaluation.features.extraction._extract", lambda *_, **__: pytest.fail("extracted"))
     with pytest.raises(UserError, match="has one class, '7'"):
-        rank_tasks({"a": torch.nn.Flatten()}, source, ["logme"])
+        rank_tasks(
+            {"a": torch.nn.Flatten()}, source, ["logme"], truth=None, layers=None, out="runs/ranking", pictures=True
+        )
 
 
 def test_test_images_among_the_training_images_are_found(
@@ -169,7 +171,10 @@ def test_the_same_content_is_found_by_bytes_alone(source: str, folder: Path) -> 
     from evaluation.embedding.near_duplicates import same_content
     from evaluation.embedding.sources import open_parts
 
-    inside, files = open_parts(source), open_parts(str(folder))
+    inside, files = (
+        open_parts(source, None),
+        open_parts(str(folder), None),
+    )
     names = [[name for part in parts for name in part.names(part.split.ids)] for parts in (inside, files)]
     found = same_content([(inside, names[0]), (files, names[1])])
     assert found[:COUNT].tolist() == list(range(COUNT))  # sixty different digits

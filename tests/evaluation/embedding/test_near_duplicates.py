@@ -31,7 +31,7 @@ from sslkit.runtime.context import Runtime
 
 
 def source(model, folder: Path, cache: Path) -> Source:
-    parts = open_parts(folder)
+    parts = open_parts(folder, None)
     return Source(
         folder.name,
         parts,
@@ -65,8 +65,8 @@ def lite0():
 
 def test_planted_copies_are_found_and_distinct_images_are_not(planted, lite0, tmp_path) -> None:
     sources = [source(lite0, folder, tmp_path / "cache") for folder in planted]
-    assert len(duplicates(sources[:1])) == 0
-    found = duplicates(sources)
+    assert len(duplicates(sources[:1], threshold=near.THRESHOLD, search="exact")) == 0
+    found = duplicates(sources, threshold=near.THRESHOLD, search="exact")
     write_duplicates(found, sources, tmp_path / "d.csv")
     with (tmp_path / "d.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -90,7 +90,7 @@ def test_planted_copies_are_found_and_distinct_images_are_not(planted, lite0, tm
 def test_copies_are_found_by_their_content(clipart, tmp_path) -> None:
     shutil.copytree(clipart, tmp_path / "mine")
     shutil.copy(clipart / "food" / "03.png", tmp_path / "mine" / "tools" / "zz.png")
-    parts = open_parts(tmp_path / "mine")
+    parts = open_parts(tmp_path / "mine", None)
     paths = np.array([name for part in parts for name in part.names(part.split.ids)])
     first = same_content([(parts, paths)])
     hashes = [(tmp_path / "mine" / path).read_bytes() for path in paths]
@@ -103,7 +103,7 @@ def test_copies_are_found_by_their_content(clipart, tmp_path) -> None:
 def test_equal_arrays_have_the_same_content(tmp_path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (6, 8, 8)).astype(np.uint8)
     np.savez(tmp_path / "a.npz", x_train=pixels[[0, 1, 0, 2]], x_test=pixels[[2, 3, 0]])
-    parts = open_parts(tmp_path / "a.npz")
+    parts = open_parts(tmp_path / "a.npz", None)
     paths = [name for part in parts for name in part.names(part.split.ids)]
     assert same_content([(parts, paths)]).tolist() == [0, 1, 0, 3, 3, 5, 0]
 
@@ -113,7 +113,7 @@ def test_pages_of_a_file_are_of_different_content(tmp_path) -> None:
     for number, pages in enumerate(pixels):
         first, second = map(Image.fromarray, pages)
         first.save(tmp_path / f"scan-{number}.tif", save_all=True, append_images=[second])
-    parts = open_parts(open_images(tmp_path, pages="all"))
+    parts = open_parts(open_images(tmp_path, pages="all"), None)
     paths = [name for part in parts for name in part.names(part.split.ids)]
     assert len(paths) == 4 and same_content([(parts, paths)]).tolist() == [0, 1, 2, 3]
     some = [dataclasses.replace(part, split=part.split.take(np.arange(len(part.split)))) for part in parts]
@@ -159,7 +159,7 @@ def test_a_name_in_the_table_is_no_formula(clipart, net, tmp_path) -> None:
     for name in ("=1+1.png", "@b.png"):
         shutil.copy(clipart / "animals" / "05.png", folder / name)
     one = source(load_model(net, image_size=16), folder, tmp_path / "cache")
-    write_duplicates(duplicates([one], 1.0), [one], tmp_path / "d.csv")
+    write_duplicates(duplicates([one], 1.0, search="exact"), [one], tmp_path / "d.csv")
     with (tmp_path / "d.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert (row["first"], row["other"]) == ("'=1+1.png", "'@b.png")
@@ -168,7 +168,7 @@ def test_a_name_in_the_table_is_no_formula(clipart, net, tmp_path) -> None:
 
 def test_no_pair_draws_no_sheet(clipart, net, tmp_path) -> None:
     one = source(load_model(net, image_size=16), clipart, tmp_path / "cache")
-    found = duplicates([one], 1.0)
+    found = duplicates([one], 1.0, search="exact")
     assert len(found) == 0 and contact_sheet(found, [one], tmp_path / "s.png") == 0
     assert not (tmp_path / "s.png").exists()
     write_duplicates(found, [one], tmp_path / "s.csv")

@@ -28,7 +28,7 @@ def x(generator) -> np.ndarray:
 @pytest.mark.parametrize("k", [1, 7, 599])
 def test_exact_neighbours_are_those_of_all_pairs(k: int, x: np.ndarray, monkeypatch) -> None:
     monkeypatch.setattr(search, "QUERIES", 128)
-    found = nearest(x, k)
+    found = nearest(x, k, search="exact")
     rows, cosines = brute_force(x, k)
     if k < 599:  # among all 179,700 cosines some differ by less than rounding
         np.testing.assert_array_equal(found.indices, rows)
@@ -39,7 +39,12 @@ def test_exact_neighbours_are_those_of_all_pairs(k: int, x: np.ndarray, monkeypa
 
 def test_equal_images_come_in_the_order_of_their_rows(x: np.ndarray) -> None:
     copies = x[[5, 9, 5, 9, 5, 9, 5]]
-    assert nearest(copies, 3).indices[[0, 2, 4, 6]].tolist() == [[2, 4, 6], [0, 4, 6], [0, 2, 6], [0, 2, 4]]
+    assert nearest(copies, 3, search="exact").indices[[0, 2, 4, 6]].tolist() == [
+        [2, 4, 6],
+        [0, 4, 6],
+        [0, 2, 6],
+        [0, 2, 4],
+    ]
 
 
 @pytest.mark.parametrize("kind", ["hnsw", "ivf"])
@@ -70,7 +75,7 @@ def test_k_must_leave_others(k: int, n: int, said: str) -> None:
 
 def test_the_files_name_the_images(x: np.ndarray, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(search, "CSV_ROWS", 3)
-    paths, found = [f"{row}.png" for row in range(9)], nearest(x[:9], 2)
+    paths, found = [f"{row}.png" for row in range(9)], nearest(x[:9], 2, search="exact")
     write_neighbours(found, paths, tmp_path / "n.npz", tmp_path / "n.csv")
     with np.load(tmp_path / "n.npz", allow_pickle=False) as file:
         np.testing.assert_array_equal(file["indices"], found.indices)
@@ -82,7 +87,7 @@ def test_the_files_name_the_images(x: np.ndarray, tmp_path, monkeypatch) -> None
 
 
 def test_a_name_is_no_formula_and_a_negative_cosine_is_a_number(tmp_path) -> None:
-    found = nearest(np.array([[1, 0], [-1, 0.5]], np.float32), 1)
+    found = nearest(np.array([[1, 0], [-1, 0.5]], np.float32), 1, search="exact")
     write_neighbours(found, ["=cls/a.png", "b.png"], tmp_path / "n.npz", tmp_path / "n.csv")
     rows = (tmp_path / "n.csv").read_text().splitlines()[1:]
     assert rows == ["'=cls/a.png,1,b.png,-0.8944", "b.png,1,'=cls/a.png,-0.8944"]

@@ -52,7 +52,7 @@ def test_all_splits_by_default_and_no_labels_are_needed(clipart, net, tmp_path) 
 
 
 def test_splits_with_other_classes_keep_their_names(net, tmp_path) -> None:
-    parts = open_parts("glyphs")
+    parts = open_parts("glyphs", None)
     assert {part.split.split for part in parts} > {"train", "novel_test"}
     classes, labels = evaluation.embedding.sources.merge_classes([part.split for part in parts])
     for part, y in zip(parts, labels, strict=True):

@@ -51,7 +51,7 @@ def place(tmp_path: Path) -> Path:
 def test_a_list_of_a_zoo_and_of_words_is_judged(place: Path) -> None:
     how = {"out": place / "out", "cache": place / "cache", "progress": False}
     words = [str(place / "zoo"), f"random:{place / 'zoo' / 'sound'}"]
-    results = evaluate_models(zoo=words, data=str(place / "few.npz"), protocols="knn", **how)
+    results = evaluate_models(zoo=words, data=str(place / "few.npz"), protocols="knn", checkpoint=None, **how)
     assert [result.model for result in results] == ["sound", "sound2", "random:sound"]
 
 
@@ -60,7 +60,7 @@ def test_two_entries_of_one_name_are_told_by_their_folders(place: Path, capsys: 
     make_entry(place / "more" / "sound")
     both = [str(place / folder / "sound") for folder in ("zoo", "more")]
     evaluate_models(
-        both, data=str(place / "few.npz"), protocols="knn", cache=place / "c", out=place / "o", progress=False
+        both, data=str(place / "few.npz"), protocols="knn", cache=place / "c", out=place / "o", progress=False, zoo=None
     )
     said = "".join(capsys.readouterr().out.partition("results ")[0].split())
     assert all(f"{path}onfew" in said for path in both), said
@@ -71,7 +71,7 @@ DAMAGED = {"card", "file", "other", "numbers"}
 
 def test_a_zoo_is_judged_without_its_damaged_members(place: Path, capsys: pytest.CaptureFixture) -> None:
     how = {"cache": place / "cache", "out": place / "out", "progress": False}
-    results = evaluate_models(zoo=place / "zoo", data=str(place / "few.npz"), protocols="knn", **how)
+    results = evaluate_models(zoo=place / "zoo", data=str(place / "few.npz"), protocols="knn", checkpoint=None, **how)
     assert [result.model for result in results] == ["sound", "sound2"]
     said = " ".join(capsys.readouterr().out.split())
     first, _, end = said.partition("model sound:")
@@ -85,13 +85,22 @@ def test_the_data_are_opened_once_for_all_models(place: Path, monkeypatch: pytes
     opened, real = [], base.datasets.split_of
     monkeypatch.setattr(base.datasets, "split_of", lambda *a, **k: opened.append(a[1].split) or real(*a, **k))
     both = [str(place / "zoo" / name) for name in ("sound", "sound2")]
-    evaluate_models(both, data=str(place / "few.npz"), protocols=["knn", "crowding"], cache=None, progress=False)
+    evaluate_models(
+        both,
+        data=str(place / "few.npz"),
+        protocols=["knn", "crowding"],
+        cache=None,
+        progress=False,
+        zoo=None,
+    )
     assert sorted(opened) == ["test", "train"]
 
 
 def test_a_network_that_a_protocol_cannot_judge_is_named_before_the_data_are_opened(place: Path) -> None:
     with pytest.raises(UserError, match="sound takes images"):
-        evaluate_models(str(place / "zoo" / "sound"), data="video:nowhere", protocols="action", out=place / "out")
+        evaluate_models(
+            str(place / "zoo" / "sound"), data="video:nowhere", protocols="action", out=place / "out", zoo=None
+        )
 
 
 def test_a_zoo_is_ranked_without_its_damaged_members(place: Path, capsys: pytest.CaptureFixture) -> None:
@@ -138,7 +147,7 @@ def test_a_damaged_model_named_is_an_error_before_anything_is_computed(
     monkeypatch.setattr("evaluation.features.extraction._extract", never)
     asked = [str(place / "zoo" / "sound"), str(place / "zoo" / name)]
     with pytest.raises(UserError, match=name):
-        evaluate_models(asked, data=str(place / "few.npz"), protocols="knn", out=place / "out")
+        evaluate_models(asked, data=str(place / "few.npz"), protocols="knn", out=place / "out", zoo=None)
     with pytest.raises(UserError, match=name):
         rank_tasks(asked, str(place / "few.npz"), ["logme"], out=place / "out", bootstrap=0)
 
@@ -149,14 +158,16 @@ def test_a_zoo_of_damaged_members_alone_is_an_error(place: Path) -> None:
     for name in ("sound", "sound2", "numbers"):
         shutil.rmtree(place / "zoo" / name)
     with pytest.raises(UserError, match=r"none of the 3 models can be used: .*card: .*file: .*other: "):
-        evaluate_models(zoo=place / "zoo", data=str(place / "few.npz"), protocols="knn", out=place / "out")
+        evaluate_models(
+            zoo=place / "zoo", data=str(place / "few.npz"), protocols="knn", out=place / "out", checkpoint=None
+        )
     with pytest.raises(UserError, match="none of the 3 models can be used"):
         evaluation.rank(str(place / "zoo"), str(place / "few.npz"), ["logme"])
 
 
 def test_what_fails_for_all_is_said_once(place: Path) -> None:
     with pytest.raises(UserError, match=r"^there is no data 'nonsuch'"):
-        evaluate_models(zoo=place / "zoo", data="nonsuch", protocols="knn", out=place / "out")
+        evaluate_models(zoo=place / "zoo", data="nonsuch", protocols="knn", out=place / "out", checkpoint=None)
 
 
 def test_one_model_has_no_differences_to_tell(capsys: pytest.CaptureFixture) -> None:
@@ -199,6 +210,7 @@ def test_one_line_says_which_to_take_before_the_pairs(capsys: pytest.CaptureFixt
 def test_the_best_of_several_ends_with_how_to_use_it(how: str, place: Path, capsys: pytest.CaptureFixture) -> None:
     sound = place / "zoo" / "sound"
     asked = {"zoo": place / "zoo"} if how == "a zoo" else {"checkpoint": [str(sound), f"random:{sound}:1"]}
+    asked = {"checkpoint": None, "zoo": None, **asked}
     where = {"out": place / "out", "cache": place / "cache", "progress": False}
     evaluate_models(**asked, data=str(place / "few.npz"), protocols="knn", **where)
     said = capsys.readouterr().out.splitlines()
@@ -206,5 +218,5 @@ def test_the_best_of_several_ends_with_how_to_use_it(how: str, place: Path, caps
     use = "\n".join(said[next(k for k, line in enumerate(said) if line.startswith("use it    ")) :])
     assert str(place / "zoo" / first if how == "a zoo" else first) in use.replace("\n", "")
     assert use.splitlines()[-1].startswith("next      ") or "\nnext      " in use
-    evaluate_models(checkpoint=str(sound), data=str(place / "few.npz"), protocols="knn", **where)
+    evaluate_models(str(sound), None, data=str(place / "few.npz"), protocols="knn", **where)
     assert "use it" not in capsys.readouterr().out

@@ -24,7 +24,7 @@ def test_of_many_layers_of_noise_the_best_looks_good_and_its_corrected_score_doe
     rng = np.random.default_rng(0)
     y = np.arange(120) % 4
     samples = [as_sample(rng.normal(size=(120, 8)), y) for _ in range(30)]
-    found = of_samples("noise", [f"layer{k}" for k in range(29)] + [OWN], samples, KNN)
+    found = of_samples("noise", [f"layer{k}" for k in range(29)] + [OWN], samples, KNN, seed=0)
     assert found.scores.max() > 0.33  # chance is 0.25
     assert found.corrected == pytest.approx(np.nanmean(found.scores), abs=0.04)
 
@@ -33,7 +33,7 @@ def test_layers_of_many_images_are_compared_on_halves(monkeypatch: pytest.Monkey
     sizes = set()
     monkeypatch.setattr(module, "of_part", lambda _, sample: sizes.add(len(sample)) or Score(0.0))
     sample = as_sample(np.random.default_rng(0).normal(size=(2000, 2)), np.arange(2000) % 4)
-    of_samples("many", ["layer", OWN], [sample, sample], KNN, splits=1)
+    of_samples("many", ["layer", OWN], [sample, sample], KNN, splits=1, seed=0)
     assert sizes == {1000, 2000}
 
 
@@ -42,14 +42,14 @@ def test_a_layer_that_is_really_better_is_chosen_and_keeps_its_score() -> None:
     y = np.arange(120) % 4
     good = np.eye(4)[y] + 0.3 * rng.normal(size=(120, 4))
     samples = [as_sample(x, y) for x in (rng.normal(size=(120, 4)), good, rng.normal(size=(120, 4)))]
-    found = of_samples("model", ("layer1", "layer2", OWN), samples, KNN)
+    found = of_samples("model", ("layer1", "layer2", OWN), samples, KNN, seed=0)
     assert found.chosen == "layer2" and found.better == 1
     assert found.corrected > 0.9 and found.own < 0.4
 
 
 def test_equal_layers_are_the_networks_own_features() -> None:
     x, y = np.random.default_rng(0).normal(size=(40, 4)), np.arange(40) % 2
-    found = of_samples("model", ("layer1", OWN), [as_sample(x, y)] * 2, KNN)
+    found = of_samples("model", ("layer1", OWN), [as_sample(x, y)] * 2, KNN, seed=0)
     assert found.chosen == OWN and found.better == 0 and found.corrected == found.own
 
 

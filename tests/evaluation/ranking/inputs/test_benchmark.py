@@ -64,7 +64,7 @@ def test_models_and_sets_are_those_of_the_published_accuracies(name: str) -> Non
 
 @pytest.mark.parametrize("name", ["ped", "itm"])
 def test_a_whole_benchmark_opens(name: str, whole: Path) -> None:
-    found = open_benchmark(name, checkpoints=whole / "models", root=whole / "data")
+    found = open_benchmark(name, checkpoints=whole / "models", root=whole / "data", download=False)
     members, sets = BENCHMARKS[name]
     assert found.name == name and found.root == whole / "data" and found.datasets == list(sets) and len(sets) == 10
     assert list(found.zoo) == [member.title for member in members]
@@ -73,7 +73,7 @@ def test_a_whole_benchmark_opens(name: str, whole: Path) -> None:
 
 
 def test_the_models_of_ped_are_the_published_checkpoints(whole: Path) -> None:
-    found = open_benchmark("ped", checkpoints=whole / "models", root=whole / "data")
+    found = open_benchmark("ped", checkpoints=whole / "models", root=whole / "data", download=False)
     assert [model.split(":")[:2] for model in found.zoo.values()] == [["published", name] for name in CHECKPOINTS]
 
 
@@ -90,7 +90,7 @@ def test_exactly_what_is_missing_is_listed(whole: Path) -> None:
     (set_folder(whole / "data", "dtd") / "labels" / "val1.txt").unlink()
     (set_folder(whole / "data", "pets") / "oxford-iiit-pet" / "annotations" / "test.txt").unlink()
     with pytest.raises(UserError) as error:
-        open_benchmark("ped", checkpoints=whole / "models", root=whole / "data")
+        open_benchmark("ped", checkpoints=whole / "models", root=whole / "data", download=False)
     first, models, moco, sets, *rest = str(error.value).splitlines()
     assert first == "the benchmark ped needs 12 models and 10 data sets."
     assert models == f"1 model is missing in {whole / 'models'}:"
@@ -106,7 +106,7 @@ def test_nothing_at_hand_lists_everything(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("evaluation.ranking.inputs.benchmark._is_cached", lambda name: False)
     for name, (members, sets) in BENCHMARKS.items():
         with pytest.raises(UserError) as error:
-            open_benchmark(name, checkpoints=tmp_path / "no", root=tmp_path / "none")
+            open_benchmark(name, checkpoints=tmp_path / "no", root=tmp_path / "none", download=False)
         lines = [line.split(":")[0] for line in str(error.value).splitlines() if line.startswith("  ")]
         assert lines == [f"  {title}" for title in [*(member.title for member in members), *sets]]
 
@@ -114,13 +114,13 @@ def test_nothing_at_hand_lists_everything(tmp_path: Path, monkeypatch: pytest.Mo
 def test_timms_own_weights_stand_in_for_files(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for file in (whole / "models").iterdir():
         file.unlink()
-    where = {"checkpoints": whole / "models", "root": whole / "data"}
+    where = {"checkpoints": whole / "models", "root": whole / "data", "download": False}
     with pytest.raises(UserError, match="10 models are missing") as error:
         open_benchmark("itm", **where)
     assert str(error.value).count("download=True") == 8
     for file in ("mocov3-b16.pth", "simmim-b16.pth"):
         (whole / "models" / file).touch()
-    found = open_benchmark("itm", **where, download=True)
+    found = open_benchmark("itm", **{**where, "download": True})
     assert (
         found.zoo["ResNet-18"] == "timm:resnet18.tv_in1k" and found.zoo["MAE-L16"] == "timm:vit_large_patch16_224.mae"
     )
@@ -151,7 +151,7 @@ def test_a_model_of_the_zoo_loads(whole: Path) -> None:
     resnet = timm.create_model("resnet18", pretrained=False)
     (whole / "models" / "resnet-18.safetensors").unlink()
     torch.save(resnet.state_dict(), whole / "models" / "resnet-18.pth")
-    zoo = open_benchmark("itm", checkpoints=whole / "models", root=whole / "data").zoo
+    zoo = open_benchmark("itm", checkpoints=whole / "models", root=whole / "data", download=False).zoo
     model = load_model(zoo["ResNet-18"])
     assert model.width == 512 and model.classifier is not None
     torch.testing.assert_close(model.classifier.weight, resnet.fc.weight)
@@ -159,4 +159,4 @@ def test_a_model_of_the_zoo_loads(whole: Path) -> None:
 
 def test_an_unknown_benchmark_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=re.escape("there is no benchmark 'pet': did you mean 'ped'?")):
-        open_benchmark("pet", checkpoints=tmp_path)
+        open_benchmark("pet", checkpoints=tmp_path, root="data", download=False)

@@ -20,7 +20,7 @@ from evaluation.features.models import load_model
 from evaluation.learners.fitted_head import HEAD_STRENGTHS
 from evaluation.ranking.inputs import source_heads
 from evaluation.ranking.inputs.candidates import draw_images
-from evaluation.ranking.inputs.source_heads import source_head
+from evaluation.ranking.inputs.source_heads import CLUSTER_COUNT, source_head
 from evaluation.ranking.summary import rank_tasks
 from sslkit import backbones, zoo
 from sslkit.data.sources.named import open_images
@@ -43,12 +43,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(folder: Path, source: str | None = None, **more: object) -> source_heads.SourceHead:
-    own = {"clusters": more.pop("clusters")} if "clusters" in more else {}
+    clusters = more.pop("clusters", CLUSTER_COUNT)
     how = {"cache": "cache", "progress": False, "workers": 0, **more}
     reading, runtime = (
         part(**{name: value for name, value in how.items() if name in vars(part())}) for part in (Reading, Runtime)
     )
-    return source_head(load_model(folder), source, reading=reading, runtime=runtime, **own)
+    return source_head(load_model(folder), source, clusters, reading=reading, runtime=runtime)
 
 
 def weights(head: source_heads.SourceHead) -> bytes:
@@ -191,7 +191,7 @@ def test_what_cannot_be_had_has_a_reason_and_a_remedy(place: Path) -> None:
     assert "none can be held out" in reason("six.npz", clusters=6)
     assert "source=none" in reason("labelled.npz", "none")
     with pytest.raises(UserError, match="no source classifier"):
-        source_head(load_model("random:narrow_resnet", image_size=28, in_chans=1))
+        source_head(load_model("random:narrow_resnet", image_size=28, in_chans=1), source=None, clusters=CLUSTER_COUNT)
 
 
 def test_a_head_whose_file_is_gone_or_that_does_not_fit(place: Path) -> None:

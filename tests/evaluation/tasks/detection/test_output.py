@@ -90,7 +90,14 @@ def test_what_cannot_be_done_is_refused_before_the_plan_is_shown(
     monkeypatch.setattr(output, "describe", lambda *_: pytest.fail("the plan was shown"))
     with pytest.raises(UserError, match=said):
         evaluate_by_protocol(
-            "detection", checkpoint, data="clipart_boxes", schedule="smoke", image_size=28, out=tmp_path, **options
+            "detection",
+            checkpoint,
+            zoo=None,
+            data="clipart_boxes",
+            schedule="smoke",
+            image_size=28,
+            out=tmp_path,
+            **options,
         )
     assert capsys.readouterr().out == ""
 
@@ -103,7 +110,7 @@ def test_evaluate_and_detect_go_the_same_way(own: Path, tmp_path: Path, capsys, 
     opened, real = [], measure.open_splits
     monkeypatch.setattr(measure, "open_splits", lambda *a, **k: opened.append(a) or real(*a, **k))
     both = [load_model(f"random:narrow_resnet:{seed}", image_size=28) for seed in (1, 2)]
-    place = {"data": f"coco:{own}", "out": tmp_path / "out", "progress": False}
+    place = {"zoo": None, "data": f"coco:{own}", "out": tmp_path / "out", "progress": False}
     first = evaluate_by_protocol("detection", both, **place, **QUICK)
     said = capsys.readouterr().out
     assert len(opened) == 1, "the set is opened once for both"
@@ -121,7 +128,7 @@ def test_the_judge_hands_on_every_option_to_the_next_command(own: Path, tmp_path
     monkeypatch.setattr(trials, "draw_predictions", lambda *_, **__: None)
     asked = {"data": f"coco:{own}", "root": str(tmp_path), "out": str(tmp_path / "out"), "seed": 3, "save_seconds": 5.0}
     evaluate_by_protocol(
-        "detection", "random:narrow_resnet", image_size=28, progress=False, trainable="frozen", **asked, **QUICK
+        "detection", "random:narrow_resnet", None, image_size=28, progress=False, trainable="frozen", **asked, **QUICK
     )
     (line,) = (line for line in unfolded(capsys.readouterr().out).splitlines() if line.startswith("next "))
     kept = {
