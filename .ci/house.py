@@ -177,33 +177,32 @@ def _repeated(trees: dict[Path, ast.Module]) -> Iterator[str]:
 
 def _origin(node: ast.expr, file: Path, trees: dict[Path, ast.Module]) -> tuple[Path, str] | None:
     """Return file and name of the constant that an expression names, or None."""
-    while isinstance(node, ast.Name):
-        for line in trees[file].body if file in trees else ():
-            if isinstance(line, ast.Assign) and getattr(line.targets[0], "id", "") == node.id:
-                return file, node.id
-            names = {name.asname or name.name: name.name for name in getattr(line, "names", ())}
-            if isinstance(line, ast.ImportFrom) and node.id in names:
-                node, file = ast.Name(names[node.id]), _file(line.module)
-                break
-        else:
-            return None
+    while isinstance(node, ast.Name) and file in trees:
+        if node.id in _constants(trees[file]):
+            return file, node.id
+        lines = (line for line in trees[file].body if isinstance(line, ast.ImportFrom))
+        origins = {name.asname or name.name: (name.name, line.module) for line in lines for name in line.names}
+        name, module = origins.get(node.id, ("", ""))
+        path = ROOT / module.replace(".", "/")
+        node, file = ast.Name(name), path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     return None
 
 
-def _file(module: str) -> Path:
-    path = ROOT / module.replace(".", "/")
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+def _constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """Return the constants of a module with their values; those of `A, B = 1, 2` apart."""
+    values = {}
+    for line in tree.body:
+        if isinstance(line, ast.Assign) and isinstance(target := line.targets[0], ast.Name):
+            values[target.id] = line.value
+        elif isinstance(line, ast.Assign) and isinstance(target, ast.Tuple) and isinstance(line.value, ast.Tuple):
+            values |= {name.id: value for name, value in zip(target.elts, line.value.elts, strict=True)}
+    return values
 
 
 def _value(node: ast.expr, file: Path, trees: dict[Path, ast.Module]) -> str:
     """Return an expression as text, with a constant of the file or an imported one replaced by its value."""
-    if isinstance(node, ast.Name) and (origin := _origin(node, file, trees)):
-        line = next(
-            line
-            for line in trees[origin[0]].body
-            if isinstance(line, ast.Assign) and getattr(line.targets[0], "id", "") == origin[1]
-        )
-        return _value(line.value, origin[0], trees)
+    if origin := _origin(node, file, trees):
+        return _value(_constants(trees[origin[0]])[origin[1]], origin[0], trees)
     return ast.unparse(node)
 
 

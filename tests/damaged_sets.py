@@ -38,7 +38,9 @@ def films(root: Path) -> list[Kind]:
 
     def judged() -> None:
         clips = TrainingClips(
-            survey(open_films(f"video:{root / 'set'}", "train")), ClipShape(4, 2, Sizes.for_size(16)), seed=0
+            survey(open_films(f"video:{root / 'set'}", "train"), on_error="skip"),
+            ClipShape(4, 2, Sizes.for_size(16)),
+            seed=0,
         )
         for row in range(len(clips)):
             clips.__getitems__([(0, row)])
@@ -57,7 +59,7 @@ def coco(root: Path) -> list[Kind]:
     from evaluation.tasks.detection.datasets.run_lengths import compress
     from evaluation.tasks.detection.datasets.sources import open_boxes
 
-    data = open_clipart_boxes("test")
+    data = open_clipart_boxes("test", seed=0)
     (root / "images").mkdir(parents=True)
     for split, rows in (("train", range(3)), ("test", range(3, 5))):
         content: dict[str, Any] = {"images": [], "annotations": []}
@@ -159,7 +161,7 @@ def _of_films(path: Path, root: Path) -> Kind:
     from evaluation.tuning.checkpoint import Checkpoint
     from sslkit import backbones
 
-    films_of = survey(open_films(f"video:{write_motions(root / 'motion', train=2, test=1)}", "train"))
+    films_of = survey(open_films(f"video:{write_motions(root / 'motion', train=2, test=1)}", "train"), on_error="skip")
     clips = TrainingClips(films_of, ClipShape(4, 2, Sizes.for_size(16)), seed=0)
     model = load_model(backbones.build("narrow_slow", image_size=16, in_chans=3, frames=4))
     recipe = replace(RECIPES["paper_ucf101"], epochs=3, batch_size=2)

@@ -33,7 +33,7 @@ class Solved:
         return self.residual <= TOLERANCE
 
 
-def solve_episodes(x: Tensor, rows: Tensor, k_shot: int, c: float = 1.0) -> Solved:
+def solve_episodes(x: Tensor, rows: Tensor, k_shot: int, c: float) -> Solved:
     """Run every classifier on every episode, in float64 except the inner products, which have the type of x.
 
     Of scores that are equal up to rounding, the first way is chosen.

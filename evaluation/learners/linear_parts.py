@@ -100,7 +100,7 @@ def _part(features: Features, numbers: np.ndarray | None, mask: np.ndarray | Non
 def _held_out(train: Features, share: float, seed: int) -> np.ndarray:
     """Return the held-out mask (N,) bool; images of one group, and copies of one image, stay together."""
     names, first, member = units(train.ids, train.images, train.groups)
-    mask = held_out(train.y[first], names.tolist(), share, seed)[member]
+    mask = held_out(train.y[first], names.tolist(), share, seed=seed)[member]
     if not mask.any():
         raise UserError(
             f"train has {len(names)} images (or groups), one of each class: none can be held out for selection; "

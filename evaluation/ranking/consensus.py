@@ -135,7 +135,7 @@ def consensus(
     *,
     agreement: float | None = None,
     spread: float = SPREAD,
-    seed: int = 0,
+    seed: int,
 ) -> Consensus:
     """Combine K metrics of M models.
 

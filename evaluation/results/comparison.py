@@ -151,7 +151,7 @@ def compare_all(
     ]
 
 
-def randomisation(difference: np.ndarray, y: np.ndarray, *, seed: int = 0) -> float:
+def randomisation(difference: np.ndarray, y: np.ndarray, *, seed: int) -> float:
     """Return the two-sided p of no difference in mean-per-class accuracy, by randomly swapping the models' answers.
 
     difference: (N,) of -1, 0, 1. y: (N,) labels. In a class where m images differ, the sum under the null hypothesis

@@ -43,14 +43,14 @@ class Stage:
 
     def features(self, split: str) -> np.ndarray:
         """(N, D) of "train" or "test"."""
-        return predict(self.net.backbone, self.task.model, self.parts[split]).numpy()
+        return predict(self.net.backbone, self.task.model, self.parts[split], precision="float32").numpy()
 
     def labels(self, split: str) -> np.ndarray:
         return getattr(self.task, split).y
 
     def accuracy(self) -> float:
         """The head's, on the test images."""
-        guessed = predict(self.net, self.task.model, self.parts["test"]).argmax(1).numpy()
+        guessed = predict(self.net, self.task.model, self.parts["test"], precision="float32").argmax(1).numpy()
         return float(np.mean(guessed == self.labels("test")))
 
 
@@ -78,7 +78,7 @@ def follow(
 
     rows = task.rows()
     pixels, y = Pixels(task.train.crops, rows, device), torch.from_numpy(task.train.y[rows])
-    how = {"classes": len(task.classes), "progress": lab.runtime.progress}
+    how = {"classes": len(task.classes), "progress": lab.runtime.progress, "checkpoint": None}
     net = train_classifier(model, pixels, y, setting, watch=watch, **how)
     watch(setting.steps, net)
     return {share: measured[step] for share, step in steps.items()}

@@ -9,9 +9,7 @@ from sslkit.numerics.neighbours import TEMPERATURE, K, Own, neighbours, unit_row
 from sslkit.options.ranges import Natural, Positive
 
 
-def knn_right(
-    x: Tensor, y: Tensor, k: int = K, temperature: float = TEMPERATURE, groups: Tensor | None = None
-) -> Tensor:
+def knn_right(x: Tensor, y: Tensor, k: int, temperature: float, groups: Tensor | None = None) -> Tensor:
     """Return (N,) 1.0 where the k most similar other rows, weighted by exp(cosine / temperature), vote for the label.
 
     x: (N, D). y: (N,) int64 from 0. Ties go to the smaller class. Similarities are float32. A row votes for no row that

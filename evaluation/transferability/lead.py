@@ -128,7 +128,7 @@ def _too_small(ridge: float) -> UserError:
     return UserError(f"lead: ridge={ridge:g} is too small for these features: raise it")
 
 
-def svm_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, seed: int = 0) -> Tensor:
+def svm_scores(x: Tensor, y: Tensor, folds: Tensor, n_classes: int, seed: int) -> Tensor:
     """Return margins (N, C) of linear one-vs-rest SVMs, fitted without the image's fold."""
     from sklearn.svm import LinearSVC
 

@@ -90,8 +90,8 @@ def train_classifier(
     *,
     classes: int,
     state: State | None = None,
-    checkpoint: Checkpoint | None = None,
-    progress: bool | str = True,
+    checkpoint: Checkpoint | None,
+    progress: bool | str,
     watch: Callable[[int, nn.Sequential], None] | None = None,
 ) -> nn.Sequential:
     """Tune all weights of a copy of the network, with a linear head that starts at zero; see `loop.fit`.
@@ -208,7 +208,7 @@ class Normalize:
 
 
 @torch.inference_mode()
-def predict(net: nn.Module, model: LoadedModel, pixels: Pixels, precision: str = "float32") -> Tensor:
+def predict(net: nn.Module, model: LoadedModel, pixels: Pixels, precision: str) -> Tensor:
     """Return scores (n, K) float32 on the CPU of the centre crops of n images; each rank computes its part of them.
 
     Raises Diverged if a score is NaN or infinite.

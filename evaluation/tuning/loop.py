@@ -83,8 +83,8 @@ def fit(
     training: Training,
     *,
     state: State | None = None,
-    checkpoint: Checkpoint | None = None,
-    progress: bool | str = True,
+    checkpoint: Checkpoint | None,
+    progress: bool | str,
 ) -> State:
     """Train `training.net` in place to the last step, on its device, and return the final state.
 

@@ -14,11 +14,10 @@ def make_optimizer(
     name: str,
     groups: Iterable[Mapping[str, Any]],
     *,
-    momentum: float = 0.9,
     nesterov: bool = True,
     fused: bool = False,
 ) -> torch.optim.Optimizer:
-    """Return "sgd" with momentum, or "adamw" with PyTorch's betas.
+    """Return "sgd" with momentum 0.9, or "adamw" with PyTorch's betas.
 
     groups: {"params", "lr", "weight_decay"}; empty ones are left out.
     fused: AdamW in one kernel, which saves a tenth of a step of a small network on a CPU and rounds otherwise. On a
@@ -27,7 +26,7 @@ def make_optimizer(
     trained = [dict(group) for group in groups if group["params"]]
     if name == "adamw":
         return torch.optim.AdamW(trained, fused=fused or all(p.is_cuda for group in trained for p in group["params"]))
-    return torch.optim.SGD(trained, momentum=momentum, nesterov=nesterov)
+    return torch.optim.SGD(trained, momentum=0.9, nesterov=nesterov)
 
 
 def groups_by_decay(

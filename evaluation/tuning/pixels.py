@@ -94,7 +94,7 @@ class Pixels:
         """places: of each batch (B,) int64, indices into `rows`."""
         rows, device = Parts(len(places), lambda part: self.rows[places[part].numpy()]), self.device.type
         count = min(workers_for(self.pool, "auto", 1, device), len(places))
-        loader = load_batches(self.pool, rows, count, device=device)
+        loader = load_batches(self.pool, rows, count, device=device, seed=0)
         for batch in plain_errors(loader):
             yield batch["images"].to(self.device, non_blocking=True), batch["aspect"]
 

@@ -31,7 +31,7 @@ def process_group(runtime: Runtime) -> Iterator[Runtime]:
         return
     from sslkit.runtime.processes import fabric_on  # imports Fabric
 
-    fabric = fabric_on(device, ranks=ranks)
+    fabric = fabric_on(device, ranks=ranks, precision="float32")
     fabric.launch()
     yield replace(runtime, device=fabric.device)
     if not inside:  # not after an error: the others may wait in the group, and torchrun ends them with this process

@@ -86,7 +86,7 @@ class Task:
         groups = None if self.train.groups is None else self.train.groups[rows]
         names, first, member = units(self.train.ids[rows], self.train.images[rows], groups)
         out = np.zeros(len(chosen), bool)
-        out[rows] = held_out(self.train.y[rows][first], names.tolist(), share, seed, fold)[member]
+        out[rows] = held_out(self.train.y[rows][first], names.tolist(), share, seed=seed, fold=fold)[member]
         if not out.any():
             raise UserError(
                 f"{self.name}: no class has {max(2, fold + 1)} labelled images, so none can be held out to choose the "

@@ -166,9 +166,7 @@ def convert_channels(images: Tensor, channels: int, *, over_white: bool = False)
     return ((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16).byte()
 
 
-def fit_square(
-    images: Tensor, size: int, fit: str, interpolation: str = "bilinear", resize: int | None = None
-) -> Tensor:
+def fit_square(images: Tensor, size: int, fit: str, interpolation: str, resize: int | None) -> Tensor:
     """(n, C, H, W) uint8 -> (n, C, size, size), antialiased: as files by `pixels.square`, up to two gray levels.
 
     fit: "squash" resizes the whole image; "crop" resizes the shorter side. resize: to this length, and the square at

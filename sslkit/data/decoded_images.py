@@ -131,8 +131,9 @@ class DecodedImages(Images):
         """Decode the first image that can be read, and return its row."""
 
         def decode(image: Picture, *, place: int) -> None:
-            channels = self.options.channels if self.options.channels in (1, 3, 4) else channels_of(image)
-            square(image, self.image_size, channels, self.fit, self.options.interpolation, BYTE, self.options.resize)
+            options = self.options
+            channels = options.channels if options.channels in (1, 3, 4) else channels_of(image)
+            square(image, self.image_size, channels, self.fit, options.interpolation, BYTE, resize=options.resize)
 
         return int(self.read_rows([0], decode)[0][0])
 
@@ -179,7 +180,7 @@ class DecodedImages(Images):
             if self.identifies:  # first, while the image can still be decoded at its full size
                 digests[place] = digest_of(image)
             images[place], aspect[place] = square(
-                image, self.image_size, self.channels, self.fit, options.interpolation, scale, options.resize
+                image, self.image_size, self.channels, self.fit, options.interpolation, scale, resize=options.resize
             )
 
         index, unread = self.read_rows(rows, decode)

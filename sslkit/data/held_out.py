@@ -7,12 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sslkit.runtime.context import Computing
+
 
 def held_out(
     y: np.ndarray,
     ids: Sequence[str],
     share: float = 0.2,
-    seed: int = 0,
+    seed: int = Computing.seed,
     fold: int = 0,
     groups: np.ndarray | None = None,
 ) -> np.ndarray:

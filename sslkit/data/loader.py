@@ -201,8 +201,8 @@ def load_batches(
     batches: Sampler | Sequence[Any],
     workers: int,
     *,
-    device: str = "cpu",
-    seed: int = 0,
+    device: str,
+    seed: int,
     persistent: bool = False,
 ) -> DataLoader:
     """A loader of these batches of rows, decoded by so many worker processes.
@@ -228,7 +228,7 @@ def batches_in_order(
 
     workers, readers: see `batches_of_parts`.
     """
-    return batches_of_parts(images, in_order(rows, size), workers=workers, readers=readers)
+    return batches_of_parts(images, in_order(rows, size), workers=workers, readers=readers, device="cpu")
 
 
 def in_order(rows: Sequence[int], size: int) -> Parts:
@@ -252,7 +252,7 @@ def batches_of_parts(
     *,
     workers: int | str | None = None,
     readers: int = 1,
-    device: str = "cpu",
+    device: str,
 ) -> Iterator[tuple[list[int], dict[str, Any]]]:
     """(rows of a part, their batch from `Images.__getitems__`) of each part, in order.
 
@@ -267,10 +267,12 @@ def batches_of_parts(
     if not count:
         yield from ((rows, images.__getitems__(rows)) for rows in parts)
         return
-    yield from zip(parts, plain_errors(load_batches(images, parts, min(count, len(parts)), device=device)), strict=True)
+    yield from zip(
+        parts, plain_errors(load_batches(images, parts, min(count, len(parts)), device=device, seed=0)), strict=True
+    )
 
 
-def workers_for(dataset: Images | CroppedImages, workers: int | str, world_size: int, device: str = "cpu") -> int:
+def workers_for(dataset: Images | CroppedImages, workers: int | str, world_size: int, device: str) -> int:
     """Number of worker processes of this rank, see `make_loader`."""
     is_daemon = multiprocessing.current_process().daemon
     if workers == "auto":

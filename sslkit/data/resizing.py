@@ -33,7 +33,7 @@ class Resizing:
         return cls(image_size, 0.875 if image_size > SMALL else 1.0)
 
     @classmethod
-    def of_timm(cls, config: Mapping[str, Any], image_size: int | None = None) -> "Resizing":
+    def of_timm(cls, config: Mapping[str, Any], image_size: int | None) -> "Resizing":
         """Of one of timm's configurations. image_size: None is the configuration's."""
         bilinear = config["interpolation"] == "bilinear"
         mode = config.get("crop_mode")

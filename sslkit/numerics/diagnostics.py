@@ -59,7 +59,7 @@ class ClassGeometry:
         return (_pairs(self.distance).square().mean() / 2 / self.variance.mean()).item()
 
 
-def class_geometry(features: Any, labels: Any, centroid: str = "mean") -> ClassGeometry:
+def class_geometry(features: Any, labels: Any, centroid: str) -> ClassGeometry:
     """Centroid distances and class variances of l2-normalised features, in one pass over blocks of rows.
 
     features: (N, D) tensor or array, also memory-mapped. labels: (N,) integers, at least two classes with two images.

@@ -168,7 +168,7 @@ def fit_path(
     max_iter: int = DEFAULT_ITER,
     start: Probe | None = None,
     promise: float = 0.0,
-    device: str = "cpu",
+    device: str,
 ) -> Iterator[Probe]:
     """Run `fit_logistic` for several c, each started from the last: fastest for increasing c.
 
@@ -200,7 +200,7 @@ def number_labels(y: Sequence) -> tuple[np.ndarray, np.ndarray]:
     return classes, np.array([index[label] for label in y], dtype=np.int64)
 
 
-def copy_rows(x: Any, labels: int, device: str = "cpu") -> Tensor:
+def copy_rows(x: Any, labels: int, device: str) -> Tensor:
     """Return a copy (N, D) of features on the device, float32 if they have at most that precision, else float64.
 
     Raises UserError for NaN, rows that are all equal, and a number of rows other than `labels`.

@@ -172,7 +172,7 @@ def _batches(
     """The features of each part, in order."""
     from tqdm import tqdm
 
-    read = batches_of_parts(dataset, parts, readers=world_size())
+    read = batches_of_parts(dataset, parts, readers=world_size(), device="cpu")
     hidden = len(parts) * dataset.item.rows_at_once(_BATCH) <= _BAR_FROM or rank() > 0
     shown = {"desc": f"prior {prior.name}", "unit": "batch", "total": len(parts)}
     for rows, batch in tqdm(read, **shown, disable=True if hidden else None):

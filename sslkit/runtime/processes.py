@@ -63,7 +63,7 @@ def make_fabric(accelerator: str, asked: Devices, num_nodes: int, strategy: str,
     return fabric
 
 
-def fabric_on(device: torch.device, precision: str = "float32", ranks: int | None = None) -> Fabric:
+def fabric_on(device: torch.device, precision: str, ranks: int | None = None) -> Fabric:
     """Fabric on this device, or on one device of each of torchrun's processes; it is not launched yet.
 
     precision: of the networks that it sets up, float32 or bfloat16. ranks: default is that of the open process group.
@@ -106,7 +106,7 @@ def _strategy(asked: str, processes: int) -> Any:
     return DDPStrategy(find_unused_parameters=asked.endswith("unused_parameters_true"), broadcast_buffers=False)
 
 
-def devices(asked: Devices, accelerator: str = "auto", batch_size: int = 0, num_nodes: int = 1) -> Devices:
+def devices(asked: Devices, accelerator: str = "auto", batch_size: int = 0, *, num_nodes: int) -> Devices:
     """Devices of this machine; auto is the launcher's processes of it, GPUs, or one CPU process.
 
     GPUs are as many as can share a batch evenly. batch_size: images of all processes; 0: of any number.
@@ -147,7 +147,7 @@ def count(asked: Devices, num_nodes: int, accelerator: str = "auto", batch_size:
 
     accelerator, batch_size: as for `devices`.
     """
-    chosen = devices(asked, accelerator, batch_size, num_nodes)
+    chosen = devices(asked, accelerator, batch_size, num_nodes=num_nodes)
     if chosen in (-1, "-1"):
         chosen = gpus(accelerator)
     if isinstance(chosen, str):

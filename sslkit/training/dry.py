@@ -88,17 +88,16 @@ def predict_memory(
     image_size: int,
     batch: int,
     precision: str = "bfloat16",
-    optimizer: str = "adamw",
     **options: Any,
 ) -> float:
-    """GiB that a step needs on a GPU, to be compared with `torch.cuda.max_memory_allocated`.
+    """GiB that a step of AdamW needs on a GPU, to be compared with `torch.cuda.max_memory_allocated`.
 
         predicted("byol", "resnet50", 224, 256)  # 25.3
 
     batch: images on this GPU. precision: float32, bfloat16 or float16. options: of `sslkit.method`.
     """
     built = method(name, backbone=backbone, image_size=image_size, **options)
-    return count_step(built, batch, precision, OptimizerConfig(name=optimizer)).peak / GIB
+    return count_step(built, batch, precision, OptimizerConfig(name="adamw")).peak / GIB
 
 
 def count_step(method: Method, batch: int, precision: str, optimizer: OptimizerConfig, item: Item = IMAGE) -> Step:

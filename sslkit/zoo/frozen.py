@@ -119,7 +119,7 @@ def normalize_pixels(
     mean: Sequence[float],
     std: Sequence[float],
     name: str,
-    range: tuple[float, float] | None = None,
+    range: tuple[float, float] | None,
 ) -> Tensor:
     """Pixels (B, C, H, W) or (B, C, T, H, W) in [0, 1], less `mean` and over `std` of each channel.
 

@@ -19,7 +19,8 @@ def load_lines(
     build: Sequence[str],
     pixels: Mapping[str, Any] | None = None,
     file: str = "backbone.safetensors",
-    range: Range | None = None,
+    *,
+    range: Range | None,
 ) -> list[str]:
     """Python that loads a network, in the folder of its file; the last line is an expression.
 

@@ -34,7 +34,7 @@ def test_export_loads_strict_into_plain_timm_and_gives_the_same_features(
     monkeypatch.chdir(tmp_path)
     body = backbones.build(name, image_size=size, in_chans=in_chans).eval()
     assert body.width == width
-    entry = zoo.save(tmp_path, body.export(), {"load": "\n".join(zoo.load_lines(body.recipe.lines))})
+    entry = zoo.save(tmp_path, body.export(), {"load": "\n".join(zoo.load_lines(body.recipe.lines, range=None))})
     *lines, last = entry.card["load"].splitlines()
     scope: dict = {}
     exec("\n".join(lines), scope)

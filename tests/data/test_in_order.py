@@ -82,12 +82,12 @@ def test_an_error_of_a_worker_is_its_own_line(few) -> None:
 
 def test_workers_are_as_many_as_asked_and_end_with_the_reading(few) -> None:
     before = children()
-    read = batches_of_parts(Numbers(), [[0, 1], [5], *([row] for row in range(20, 40))], workers=2)
+    read = batches_of_parts(Numbers(), [[0, 1], [5], *([row] for row in range(20, 40))], workers=2, device="cpu")
     assert next(read)[0] == [0, 1] and len(children() - before) == 2
     assert next(read)[1]["images"].tolist() == [5]
     read.close()  # as by a reader that stops early
     assert children() == before
-    one_part = batches_of_parts(Numbers(), [list(range(20))], workers=2)
+    one_part = batches_of_parts(Numbers(), [list(range(20))], workers=2, device="cpu")
     next(one_part)
     assert len(children() - before) == 1  # no more than there are parts
     one_part.close()

@@ -207,9 +207,13 @@ def test_a_data_set_that_cannot_be_sent_to_workers_is_one_line() -> None:
 def test_a_daemon_starts_no_workers(monkeypatch) -> None:
     images = open_images("digits")
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
-    assert loader_module.workers_for(images, "auto", 1) == 0 == loader_module.workers_for(images, 0, 1)
+    assert (
+        loader_module.workers_for(images, "auto", 1, device="cpu")
+        == 0
+        == loader_module.workers_for(images, 0, 1, device="cpu")
+    )
     with pytest.raises(UserError, match=r"workers=2: this process is a daemon, which can start no workers"):
-        loader_module.workers_for(images, 2, 1)
+        loader_module.workers_for(images, 2, 1, device="cpu")
 
 
 def test_a_temporary_folder_without_room_for_sockets_is_refused(

@@ -62,7 +62,7 @@ def test_a_picture_under_an_empty_opacity_is_shown(kind: str, tmp_path: Path) ->
     assert colours(open_images(tmp_path)) == [[100, 0, 0], [255, 255, 255]], "one colour that is transparent is blank"
     assert colours(open_images(tmp_path, channels=4, image_size=16))[0] == [100, 0, 0, 0], "kept where it is asked for"
     with Image.open(next(tmp_path.glob("1.*"))) as image:
-        (crop,) = regions(image, [Region(0, 0, 4, 4, 4)], 3)
+        (crop,) = regions(image, [Region(0, 0, 4, 4, 4)], 3, interpolation="bilinear")
     assert (crop[0] == 200).all() and not crop[1:].any()
 
 

@@ -98,9 +98,9 @@ def test_nan_features_are_refused(f) -> None:
 def test_class_geometry_reads_memory_mapped_arrays_in_blocks(tmp_path, monkeypatch) -> None:
     x, y = cloud()
     np.save(tmp_path / "x.npy", x.numpy())
-    whole = diagnostics.class_geometry(x, y)
+    whole = diagnostics.class_geometry(x, y, centroid="mean")
     monkeypatch.setattr(diagnostics, "BLOCK", 7)
-    mapped = diagnostics.class_geometry(np.load(tmp_path / "x.npy", mmap_mode="r"), y.numpy())
+    mapped = diagnostics.class_geometry(np.load(tmp_path / "x.npy", mmap_mode="r"), y.numpy(), centroid="mean")
     torch.testing.assert_close(mapped.distance, whole.distance, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(mapped.variance, whole.variance, rtol=1e-12, atol=1e-12)
 
@@ -111,7 +111,9 @@ def test_fisher_ratio_is_the_trace_ratio_of_equal_classes() -> None:
     mu = torch.stack([z[y == c].mean(0) for c in range(4)])
     between = torch.cov(mu.T).trace()
     within = sum(torch.cov(z[y == c].T, correction=0).trace() for c in range(4)) / 4
-    assert diagnostics.class_geometry(x, y).fisher_ratio() == pytest.approx((between / within).item(), rel=1e-10)
+    assert diagnostics.class_geometry(x, y, centroid="mean").fisher_ratio() == pytest.approx(
+        (between / within).item(), rel=1e-10
+    )
 
 
 def test_spectra_from_moments_are_those_of_the_svd() -> None:
@@ -159,7 +161,7 @@ def test_the_scale_of_features_changes_no_diagnostic(scale: float) -> None:
     for measure in (
         lambda z: diagnostics.crowding(z, y).inter,
         lambda z: diagnostics.crowding(z, y, "unit").intra,
-        lambda z: diagnostics.class_geometry(z, y).fisher_ratio(),
+        lambda z: diagnostics.class_geometry(z, y, centroid="mean").fisher_ratio(),
         diagnostics.rankme,
         diagnostics.alpha_req,
         diagnostics.uniformity,

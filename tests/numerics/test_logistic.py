@@ -73,12 +73,12 @@ def test_the_gap_is_a_bound(c: float, steps: int) -> None:
 
 def test_a_path_is_the_fits_one_by_one() -> None:
     cs = [0.01, 1.0, 100.0]
-    path = list(fit_path(X, Y, cs, tol=1e-8))
+    path = list(fit_path(X, Y, cs, tol=1e-8, device="cpu"))
     for c, probe in zip(cs, path, strict=True):
         alone = fit_logistic(X, Y, c, tol=1e-8)
         assert probe.c == c and probe.objective == pytest.approx(alone.objective, rel=1e-7)
         np.testing.assert_allclose(probe.weight, alone.weight, atol=1e-3)
-    hurried = list(fit_path(X, Y, cs, tol=1e-8, promise=1e-4))
+    hurried = list(fit_path(X, Y, cs, tol=1e-8, promise=1e-4, device="cpu"))
     assert sum(probe.n_iter for probe in hurried) < sum(probe.n_iter for probe in path)
     assert hurried[2].objective == pytest.approx(path[2].objective, rel=0.01)
 
@@ -128,7 +128,7 @@ def test_labels_of_any_kind_come_back(name) -> None:
 def test_one_vs_rest_leaves_out_what_does_not_count() -> None:
     y = np.where(Y[:, None] == np.arange(10), 1, -1).astype(np.int8)
     y[np.random.default_rng(0).random(y.shape) < 0.2] = 0
-    problem = sigmoid_problem(copy_rows(X, len(X)), y, torch.float64)
+    problem = sigmoid_problem(copy_rows(X, len(X), device="cpu"), y, torch.float64)
     first, second = (problem.fit(c, tol=1e-9) for c in (0.1, 3.0))
     for probe in (first, second):
         assert probe.converged
@@ -177,4 +177,4 @@ def test_bad_input() -> None:
     with pytest.raises(UserError, match="64 features"):
         fit_logistic(X, Y, max_iter=1).predict(X[:, :5])
     with pytest.raises(UserError, match=r"class number 1 .* 0 with it"):
-        sigmoid_problem(copy_rows(X[:4], 4), [[1, -1], [-1, -1], [1, 0], [-1, -1]], torch.float64)
+        sigmoid_problem(copy_rows(X[:4], 4, device="cpu"), [[1, -1], [-1, -1], [1, 0], [-1, -1]], torch.float64)

@@ -44,7 +44,9 @@ def test_devices_and_machines_are_torchruns(local, world, given, found, monkeypa
         monkeypatch.setenv(name, value)
     asked, machines = given.get("devices", "auto"), given.get("num_nodes", 1)
     processes.check_launcher(asked, machines)
-    assert (processes.devices(asked), processes.nodes(machines)) == found and processes.count(asked, machines) == world
+    assert (processes.devices(asked, num_nodes=1), processes.nodes(machines)) == found and processes.count(
+        asked, machines
+    ) == world
 
 
 @pytest.mark.parametrize(("given", "world"), [("2", 2), ("0,1", 2), ("0,", 1), ([0, 2, 5], 3)])
@@ -88,9 +90,9 @@ def test_devices_and_machines_are_sruns(tasks, each, found, monkeypatch) -> None
     for name, value in given.items():
         monkeypatch.setenv(f"SLURM_{name}", str(value))
     processes.check_launcher("auto", 1)
-    assert (processes.devices("auto"), processes.nodes(1)) == found and processes.count("auto", 1) == tasks
+    assert (processes.devices("auto", num_nodes=1), processes.nodes(1)) == found and processes.count("auto", 1) == tasks
     monkeypatch.delenv("SLURM_STEP_ID")  # as in a batch script, where python was not started by srun
-    assert processes.devices("auto") == 1
+    assert processes.devices("auto", num_nodes=1) == 1
 
 
 @pytest.mark.parametrize(

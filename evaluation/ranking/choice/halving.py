@@ -162,7 +162,7 @@ def divide(split: Split, seed: int, share: float = SHARE) -> tuple[Split, Split]
     """Return a split without the held-out images, and these: a share of each class; a group stays together,
     and so do copies of an image."""
     names, start, member = units(split.ids, with_digests(split).pixel_digests, split.groups)
-    out = held_out(split.y[start], names.tolist(), share, seed)[member]
+    out = held_out(split.y[start], names.tolist(), share, seed=seed)[member]
     if not out.any():
         raise UserError(f"{split.name}: no class has 2 labelled images, so none can be held out to compare models")
     return split.take(np.flatnonzero(~out)), split.take(np.flatnonzero(out))

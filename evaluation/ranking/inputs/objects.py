@@ -29,7 +29,7 @@ NEAR, FAR = (0.1, 0.4), (0.0, 0.1)  # IoU with the objects of a box that misses 
 TRIES = 20  # positions tried for such a box: in an image full of objects there may be none
 
 
-def open_objects(source: str | Boxes, split: str = "train", reading: Reading = AS_USUAL, *, seed: int = 0) -> Split:
+def open_objects(source: str | Boxes, split: str, reading: Reading = AS_USUAL, *, seed: int = 0) -> Split:
     """Crop the objects of a detection set, each with a near miss and a place without object, both "background".
 
     source, and root and values of the reading: see `evaluation.tasks.detection.datasets.sources.open_boxes`. The crops

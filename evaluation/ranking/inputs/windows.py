@@ -28,7 +28,7 @@ REACH = 2.5
 EACH, MOST = 8, 4000
 
 
-def open_windows(source: str | LabelMaps, split: str = "train", reading: Reading = AS_USUAL, *, seed: int = 0) -> Split:
+def open_windows(source: str | LabelMaps, split: str, reading: Reading = AS_USUAL, *, seed: int = 0) -> Split:
     """Cut windows about cells of the images of a segmentation set; the label is the most frequent class of the cell.
 
     source, reading: see `evaluation.tasks.segmentation.sources`. The windows are squares of `objects.SIDE` pixels.

@@ -23,7 +23,7 @@ def train_head(
     y: np.ndarray,
     recipe: Recipe,
     runtime: Runtime,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Checkpoint | None,
 ) -> State:
     """Train net.head, behind net.dropout, on features of N videos, of which each step takes one view; see `loop.fit`.
 

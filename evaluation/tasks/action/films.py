@@ -75,7 +75,7 @@ class SurveyedVideos:
         return frames, where.reshape(np.shape(numbers))
 
 
-def survey(films: Films, *, cache: str | Path | None = None, on_error: str = "skip") -> SurveyedVideos:
+def survey(films: Films, *, cache: str | Path | None = None, on_error: str) -> SurveyedVideos:
     """Index every video, or read the index from the folder `cache`.
 
     on_error: for undecodable videos: "skip" leaves them out, with the reason in `films.left_out`, "raise" raises.

@@ -38,7 +38,7 @@ def train(
     clips: TrainingClips,
     recipe: Recipe,
     runtime: Runtime,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Checkpoint | None,
 ) -> State:
     """Train `learned(net)` in place to the recipe's last epoch; see `loop.fit`.
 

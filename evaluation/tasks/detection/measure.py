@@ -11,7 +11,7 @@ from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tasks.detection.batches import readers
 from evaluation.tasks.detection.coco_ap import CocoAP
-from evaluation.tasks.detection.datasets.boxes import EMPTY, Boxes
+from evaluation.tasks.detection.datasets.boxes import Boxes
 from evaluation.tasks.detection.datasets.sources import boxes_of
 from evaluation.tasks.detection.detectors.body import check_trainable
 from evaluation.tasks.detection.detectors.detector import check_fit
@@ -40,9 +40,7 @@ class Opened:
     mirror: bool = True
 
 
-def open_splits(
-    data: Any, reading: Reading = AS_USUAL, *, masks: bool = False, empty: str = EMPTY[0]
-) -> tuple[Boxes, Boxes]:
+def open_splits(data: Any, reading: Reading = AS_USUAL, *, masks: bool = False, empty: str) -> tuple[Boxes, Boxes]:
     """Train and test of a detection set: a source of `open_boxes`, or {"train": Boxes, "test": Boxes}.
 
     empty: see `open_boxes`.

@@ -73,7 +73,7 @@ def train_detector(
     training: Training,
     runtime: Runtime,
     *,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Checkpoint | None,
     title: str = "training",
 ) -> Trained:
     """Train a detector on a copy of the model's network, on the images of `data`; see `loop.fit`.

@@ -21,7 +21,7 @@ MASKS = ("clipart_boxes", "coco2017", "coco")
 NAMES = ("clipart_boxes", *PNG, "coco2017", "coco:FOLDER")
 
 
-def open_label_maps(source: str | LabelMaps | Boxes, split: str = "train", reading: Reading = AS_USUAL) -> LabelMaps:
+def open_label_maps(source: str | LabelMaps | Boxes, split: str, reading: Reading = AS_USUAL) -> LabelMaps:
     """Open one split of a segmentation set. Nothing is downloaded.
 
     source: see the module; open `Boxes` or `LabelMaps` of the requested split are taken as they are.

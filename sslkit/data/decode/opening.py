@@ -73,7 +73,7 @@ def open_as_meant(source: Source, how: Opening) -> Picture:
     return check_picture(picture, how.max_pixels)
 
 
-def kind_of(source: Source, channels: int | None = None) -> str | None:
+def kind_of(source: Source, channels: int | None) -> str | None:
     """None for a plain image; else the packages that a file with this content may need, see `sandbox.server`.
 
     channels: that are wanted.

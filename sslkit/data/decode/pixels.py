@@ -52,7 +52,7 @@ def is_deep(image: Picture) -> bool:
     return image.is_deep if isinstance(image, Planes) else image.mode.startswith(_DEEP)
 
 
-def values_of(image: Picture, channels: int | None = None) -> list[np.ndarray]:
+def values_of(image: Picture, channels: int | None) -> list[np.ndarray]:
     """Decode an image of more than 8 bits: the values of each plane, of those pixels that have one.
 
     Raises UnreadableImage.
@@ -66,9 +66,10 @@ def square(
     size: int,
     channels: int,
     fit: str,
-    interpolation: str = "bilinear",
+    interpolation: str,
     scale: Range | None = None,
-    resize: int | None = None,
+    *,
+    resize: int | None,
 ) -> tuple[np.ndarray, float]:
     """Decode to pixels (channels, size, size) uint8, and width / height of the shown content.
 
@@ -103,7 +104,7 @@ def regions(
     image: Picture,
     wanted: Sequence[Region],
     channels: int,
-    interpolation: str = "bilinear",
+    interpolation: str,
     scale: Range | None = None,
 ) -> list[np.ndarray]:
     """Decode once, to pixels (channels, side, side) uint8 of each region.

@@ -43,7 +43,7 @@ def list_split(root: Path, split: str) -> Listing:
     listing = Listing(y, classes, root, paths, groups=groups, note=f"{note}; {len(names)} leaves")
     if split == "all":
         return listing
-    test = held_out(y[first], names, TEST_SHARE)[groups]
+    test = held_out(y[first], names, TEST_SHARE, seed=0)[groups]
     return listing.take(test if split == "test" else ~test)
 
 

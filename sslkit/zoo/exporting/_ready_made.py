@@ -26,7 +26,7 @@ def source(word: str) -> Source:
         "normalize": {"mean": mean, "std": std},
     }
     about = about_card(card, name_of(word), body.width)
-    about = replace(about, **(Resizing.of_timm(config).of_card() if config else {}))
+    about = replace(about, **(Resizing.of_timm(config, None).of_card() if config else {}))
     net = body.net.eval()
     return Source(ZooEntry(Path(word), card), net, network_lines.parse(body.recipe.lines), about)
 

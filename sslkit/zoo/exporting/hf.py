@@ -49,7 +49,7 @@ class HuggingFace(Target):
     def lines(self, about: About, name: str) -> list[str]:
         network, pixels = network_of(about, Path(name)), pretrained_cfg(about)
         if network.changes:
-            return load_lines(network.lines(), pixels, f"{name}/{WEIGHTS}", about.range)
+            return load_lines(network.lines(), pixels, f"{name}/{WEIGHTS}", range=about.range)
         made = ["import timm", timm_call(f"local-dir:{name}", {"pretrained": True})]
         return [*made, *picture_lines([TIMM_TRANSFORM], pixels, about.range), "net.eval()"]
 
@@ -123,7 +123,7 @@ def _of_timm(path: Path, given: Any) -> Frozen:
         "normalize": {"mean": config["mean"], "std": config["std"]},
     }
     about = about_card(card, path.resolve().name, width)
-    return Frozen(made.net, dataclasses.replace(about, **Resizing.of_timm(config).of_card()))
+    return Frozen(made.net, dataclasses.replace(about, **Resizing.of_timm(config, None).of_card()))
 
 
 def _is_ours(config: Any) -> bool:

@@ -25,7 +25,7 @@ class Timm(Target):
         path.write_bytes(weights.as_bytes(source.state_dict(), header))
 
     def lines(self, about: About, name: str) -> list[str]:
-        return load_lines(network_of(about, Path(name)).lines(), pretrained_cfg(about), name, about.range)
+        return load_lines(network_of(about, Path(name)).lines(), pretrained_cfg(about), name, range=about.range)
 
     def owns(self, path: Path) -> bool:
         return path.is_file() and path.suffix == self.suffix and KEY in header(path)

@@ -21,7 +21,7 @@ def fits(values: np.ndarray, **more: float) -> bytes:
 
 def read(content: bytes, channels: int) -> np.ndarray:
     with open_picture(io.BytesIO(content), Opening(channels)) as image:
-        return square(image, 8, channels, "squash")[0]
+        return square(image, 8, channels, "squash", interpolation="bilinear", resize=None)[0]
 
 
 def test_a_cube_of_three_planes_is_rgb() -> None:
@@ -45,7 +45,7 @@ def test_one_plane_without_units_is_read_as_it_is() -> None:
 def test_signed_bytes_are_read_by_a_range(tmp_path) -> None:
     content = fits(STORED[0], BZERO=-128)
     with open_picture(io.BytesIO(content), Opening()) as image:
-        (values,) = values_of(image)
+        (values,) = values_of(image, channels=None)
     assert values.dtype.kind == "i" and np.array_equal(values, STORED[0, ::-1].astype(int) - 128)
     (tmp_path / "a.fits").write_bytes(content)
     images = open_images(tmp_path, image_size=8, range=[-128, 127], cache=None)

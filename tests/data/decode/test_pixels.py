@@ -16,7 +16,7 @@ RAMP = np.arange(256, dtype=np.uint8).reshape(16, 16)
 
 def read(path: Path, channels: int, size: int = 16, fit: str = "squash") -> np.ndarray:
     with open_image(path) as image:
-        pixels, _ = square(image, size, channels, fit)
+        pixels, _ = square(image, size, channels, fit, interpolation="bilinear", resize=None)
     assert pixels.shape == (channels, size, size) and pixels.dtype == np.uint8
     return pixels
 
@@ -143,7 +143,7 @@ def test_exif_turns_the_image_upright(tmp_path, orientation: int) -> None:
     exif[0x0112] = orientation
     image.save(tmp_path / "a.jpg", exif=exif, quality=100)
     with open_image(tmp_path / "a.jpg") as opened:
-        pixels, aspect = square(opened, 16, 1, "squash")
+        pixels, aspect = square(opened, 16, 1, "squash", interpolation="bilinear", resize=None)
     assert aspect == 2
     quarters = pixels[0].reshape(2, 8, 2, 8)[:, 2:6, :, 2:6].mean((1, 3))
     assert quarters[0, 0] > 250 and quarters.ravel()[1:].max() < 5
@@ -154,10 +154,10 @@ def test_fit_and_aspect(tmp_path) -> None:
     image[:, 20:40] = 255
     Image.fromarray(image).save(tmp_path / "a.png")
     with open_image(tmp_path / "a.png") as opened:
-        pixels, aspect = square(opened, 30, 1, "squash")
+        pixels, aspect = square(opened, 30, 1, "squash", interpolation="bilinear", resize=None)
     assert aspect == 3 and pixels[0, 15, [3, 15, 26]].tolist() == [0, 255, 0]
     with open_image(tmp_path / "a.png") as opened:
-        pixels, aspect = square(opened, 20, 1, "crop")
+        pixels, aspect = square(opened, 20, 1, "crop", interpolation="bilinear", resize=None)
     assert aspect == 1 and same_everywhere(pixels) == [255]
 
 
@@ -175,7 +175,7 @@ def test_a_large_jpeg_is_not_decoded_whole_and_looks_the_same(tmp_path, monkeypa
     narrow = pixels_module._eight_bits
     monkeypatch.setattr(pixels_module, "_eight_bits", lambda image, _: seen.append(image.size) or narrow(image, None))
     with open_image(tmp_path / "a.jpg") as opened:
-        pixels, aspect = square(opened, 100, 3, "squash")
+        pixels, aspect = square(opened, 100, 3, "squash", interpolation="bilinear", resize=None)
     assert aspect == 1.5 and seen == [(384, 256)]
     assert np.abs(pixels.transpose(1, 2, 0).astype(int) - np.asarray(whole)).max() <= 4
 

@@ -58,9 +58,11 @@ def read(content: bytes, channels: int) -> list[np.ndarray]:
 
     height, width = opened(upright_size)
     boxes = [Region(0, 0, height, width, 8), Region(3, 5, 16, 10, 7), Region(height - 20, width - 20, 20, 20, 20)]
-    found = opened(lambda image: regions(image, boxes, channels, scale=RANGE))
+    found = opened(lambda image: regions(image, boxes, channels, scale=RANGE, interpolation="bilinear"))
     for fit in ("squash", "crop"):
-        pixels, aspect = opened(lambda image, fit=fit: square(image, 16, channels, fit, scale=RANGE))
+        pixels, aspect = opened(
+            lambda image, fit=fit: square(image, 16, channels, fit, scale=RANGE, interpolation="bilinear", resize=None)
+        )
         found += [pixels, np.array(aspect)]
     return [np.array((height, width)), *found]
 
@@ -141,7 +143,9 @@ def test_associated_alpha_is_divided_by(colours: int, dtype: type, planar: str, 
     content.seek(0)
     scale = None if dtype == np.uint8 else (0.0, most / 2)
     with open_picture(content, Opening(4)) as image:
-        found = square(image, 16, 4, "squash", scale=scale)[0][:, 0, [0, 15]].T.astype(int)
+        found = square(image, 16, 4, "squash", scale=scale, interpolation="bilinear", resize=None)[0][
+            :, 0, [0, 15]
+        ].T.astype(int)
     shown = straight[0, 0] * (1 if scale is None else 2) * 255 * np.ones(3)
     assert np.abs(found[0] - [*shown, 127.5]).max() <= 2 and found[1, 3] == 0
 

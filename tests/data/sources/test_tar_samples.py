@@ -140,7 +140,7 @@ def test_every_row_has_an_identity_of_its_own(tmp_path: Path) -> None:
         for part in ("train", "test")
     ]
     assert sorted([*parts[0].ids, *parts[1].ids]) == sorted(whole.ids)
-    assert held_out(whole.y, whole.ids).sum() == len(parts[1])
+    assert held_out(whole.y, whole.ids, seed=0).sum() == len(parts[1])
 
 
 def test_names_and_labels_are_those_of_the_kept_index(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_a_large_jpeg_is_decoded_smaller_and_keeps_its_detail(tmp_path) -> None:
     photographs()[0].resize((1920, 1280), Image.Resampling.LANCZOS).save(tmp_path / "a.jpg", quality=95)
     wanted = [Region(37, 101, 641, 803, 96), Region(300, 50, 900, 1000, 96)]  # more than six times each view
     with open_image(tmp_path / "a.jpg") as image:
-        made = regions(image, wanted, 3)
+        made = regions(image, wanted, 3, interpolation="bilinear")
         assert image.size == (960, 640)
     whole = Image.open(tmp_path / "a.jpg").convert("RGB")
     for pixels, region in zip(made, wanted, strict=True):
@@ -126,7 +126,7 @@ def test_a_large_jpeg_is_decoded_smaller_and_keeps_its_detail(tmp_path) -> None:
 def test_one_region_near_its_view_forbids_a_smaller_decoding(tmp_path) -> None:
     photographs()[0].save(tmp_path / "a.jpg")
     with open_image(tmp_path / "a.jpg") as image:
-        regions(image, [Region(0, 0, 427, 640, 32), Region(0, 0, 50, 60, 32)], 3)
+        regions(image, [Region(0, 0, 427, 640, 32), Region(0, 0, 50, 60, 32)], 3, interpolation="bilinear")
         assert image.size == (640, 427)
 
 
@@ -210,6 +210,6 @@ def test_an_unreadable_file_is_replaced_and_named(jpegs: Path, tmp_path) -> None
 def test_an_image_in_memory_is_cropped_too() -> None:
     """Images of torchvision's sets are opened already and have no smaller scale to decode."""
     image = photographs()[0]
-    (made,) = regions(image, [Region(0, 0, 427, 640, 32)], 1)
+    (made,) = regions(image, [Region(0, 0, 427, 640, 32)], 1, interpolation="bilinear")
     assert image.size == (640, 427)
     assert np.array_equal(made[0], np.asarray(image.convert("L").resize((32, 32), 2, reducing_gap=2.0)))

@@ -135,7 +135,7 @@ OWNED = {
 }
 CALLS = {
     "rank": lambda: rank_tasks("entry", "six.npz", ["feature_dim"], bootstrap=0, out="out", cache="cache"),
-    "embed": lambda: embed_run("entry", "six.npz", "out.npz", cache="cache", progress=False),
+    "embed": lambda: embed_run("entry", "six.npz", "out.npz", against=None, split=None, cache="cache", progress=False),
     "reproduce": lambda: reproduce("dsa", "table1", out="out", folder=STUDIES, train=print, progress=False),
     "shards": lambda: write_shards("pictures", "out", progress=False),
 }

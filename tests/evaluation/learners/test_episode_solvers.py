@@ -67,9 +67,9 @@ def test_chunks_do_not_change_a_label(monkeypatch) -> None:
     rng = np.random.default_rng(0)
     pool = torch.from_numpy(rng.normal(size=(60, 8)).astype("f"))
     rows = torch.from_numpy(np.stack([rng.permutation(60)[:24].reshape(3, 8) for _ in range(23)]))
-    whole = solve_episodes(pool, rows, 2)
+    whole = solve_episodes(pool, rows, 2, c=1.0)
     monkeypatch.setattr(episode_solvers, "CHUNK", 24 * 8 * 5)
-    parts = solve_episodes(pool, rows, 2)
+    parts = solve_episodes(pool, rows, 2, c=1.0)
     assert whole.has_converged.all() and parts.residual.shape == (23,)
     assert all((whole.labels[name] == parts.labels[name]).all() for name in whole.labels)
     assert len({labels.sum().item() for labels in whole.labels.values()}) == 3  # three classifiers, not one
@@ -85,8 +85,8 @@ def test_of_equal_scores_the_first_way_counts(dtype: torch.dtype, width: int) ->
     for shot in (1, 3):
         kept = [torch.randperm(10, generator=generator) for _ in range(40)]
         rows = torch.stack([torch.stack([order + 10 * way for way in range(4)]) for order in kept])
-        found = solve_episodes(x, rows, shot).labels
-        alone = solve_episodes(x, rows[:, :3], shot).labels["nearest_centroid"]
+        found = solve_episodes(x, rows, shot, c=1.0).labels
+        alone = solve_episodes(x, rows[:, :3], shot, c=1.0).labels["nearest_centroid"]
         for labels in found.values():
             assert (labels != 3).all()
         first = found["nearest_centroid"][:, : 3 * (10 - shot)]

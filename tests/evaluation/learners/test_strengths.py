@@ -31,7 +31,7 @@ def searched(learn: Part, judge: Part, scaling: Scaling = SCALING) -> list[stren
 def test_the_chosen_strength_is_as_good_as_the_best_of_all() -> None:
     learn, judge = part(0, 600), part(600, 1700)
     tried = searched(learn, judge)
-    path = fit_path(SCALING(X[:600]), Y[:600], STRENGTHS, tol=1e-5)
+    path = fit_path(SCALING(X[:600]), Y[:600], STRENGTHS, tol=1e-5, device="cpu")
     values = [judge.value(scores_of(probe, judge, SCALING), "top1") for probe in path]
     chosen = tried[best_of(tried)]
     number = int(np.argmin(np.abs(STRENGTHS - chosen.probe.c)))
@@ -44,7 +44,7 @@ def test_the_chosen_strength_is_as_good_as_the_best_of_all() -> None:
 def test_each_is_solved_to_its_tolerance_from_wherever_it_started() -> None:
     tried = searched(part(0, 600), part(600, 1000))
     for one in tried:
-        (exact,) = fit_path(SCALING(X[:600]), Y[:600], [one.probe.c], tol=1e-8)
+        (exact,) = fit_path(SCALING(X[:600]), Y[:600], [one.probe.c], tol=1e-8, device="cpu")
         assert one.probe.objective == pytest.approx(exact.objective, rel=5e-4)
 
 
@@ -81,7 +81,7 @@ def test_float64_goes_on_where_float32_ends() -> None:
     alone = at.fit(1e5, tol=1e-7, max_iter=3000)
     both = fit(at, 1e5, tol=1e-7, max_iter=3000, start=None)
     assert not alone.converged and both.converged and both.n_iter > alone.n_iter
-    (exact,) = fit_path(SCALING(X[:600]), Y[:600], [1e5], tol=1e-9, max_iter=5000)
+    (exact,) = fit_path(SCALING(X[:600]), Y[:600], [1e5], tol=1e-9, max_iter=5000, device="cpu")
     assert both.objective == pytest.approx(exact.objective, rel=1e-5)
     assert at.axes.x.dtype == torch.float32 == at.axes.precision
     assert fit(at, 1e5, tol=1e-7, max_iter=5, start=None).n_iter == 5

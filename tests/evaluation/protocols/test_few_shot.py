@@ -132,8 +132,8 @@ def test_features_that_nearly_coincide_keep_their_digits(glyphs) -> None:
     far = replace(glyphs, x=glyphs.x + np.float32(300))
     rows = draw_episodes(far, k_shot=5, episodes=30).rows(far)
     exact = torch.from_numpy(unit_rows(far.x, "far").astype(np.float64))
-    want = solve_episodes(exact, torch.from_numpy(rows), 5).labels
-    got = solve_episodes(*pool(far, rows, "l2"), 5).labels
+    want = solve_episodes(exact, torch.from_numpy(rows), 5, c=1.0).labels
+    got = solve_episodes(*pool(far, rows, "l2"), 5, 1.0).labels
     assert all((got[name] == want[name]).double().mean() > 0.999 for name in CLASSIFIERS)
 
 

@@ -72,15 +72,15 @@ def by_hand(learn: Split, judge: Split, setting: Setting) -> np.ndarray:
     order, device = np.argsort(learn.ids.astype(str)), torch.device("cpu")
     pixels = Pixels(Pool([learn.images]), order, device)
     y = torch.from_numpy(learn.y[order])
-    net = train_classifier(model(), pixels, y, setting, classes=10, progress=False)
-    scores = predict(net, model(), Pixels(Pool([judge.images]), np.arange(len(judge)), device))
+    net = train_classifier(model(), pixels, y, setting, classes=10, progress=False, checkpoint=None)
+    scores = predict(net, model(), Pixels(Pool([judge.images]), np.arange(len(judge)), device), precision="float32")
     return scores.argmax(1).numpy() == judge.y
 
 
 def test_the_best_setting_on_held_out_images_is_tuned_again_on_all_and_tested(tmp_path: Path) -> None:
     data = few()
     result = fine_tune(model(), data, grid=GRID, out=tmp_path, **QUICK)
-    held = held_out(data["train"].y, data["train"].ids, 0.2, 0)
+    held = held_out(data["train"].y, data["train"].ids, 0.2, seed=0)
     learn, judge = some(data["train"], np.flatnonzero(~held)), some(data["train"], np.flatnonzero(held))
     options = {name: QUICK[name] for name in ("steps", "batch_size", "crop", "mirror")}
     settings = [Setting(lr=lr, weight_decay=wd, **options) for lr in GRID["lr"] for wd in GRID["weight_decay"]]

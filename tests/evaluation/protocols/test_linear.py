@@ -71,7 +71,7 @@ def test_the_number_is_that_of_scikit_learn(probed) -> None:
 
 def test_the_strength_is_chosen_on_held_out_rows(probed) -> None:
     ids = as_features(TRAIN).ids
-    mask = held_out(TRAIN[1], ids, 0.2, 0)
+    mask = held_out(TRAIN[1], ids, 0.2, seed=0)
     scaler = StandardScaler().fit(TRAIN[0][~mask])
     tried = probed.details["tried"]
     assert [one["c"] for one in tried] == sorted(one["c"] for one in tried)

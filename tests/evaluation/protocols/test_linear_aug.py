@@ -92,7 +92,11 @@ def test_the_layer_is_trained_as_torch_does(generator: torch.Generator) -> None:
     head, want = nn.Linear(4, 3), nn.Linear(4, 3)
     want.load_state_dict(head.state_dict())
     setting = Setting(lr=0.5, steps=6, batch_size=16)
-    fit(layer_training(backbone, head, lambda first: ((x[at], at) for at in places), y, recipe, setting))
+    fit(
+        layer_training(backbone, head, lambda first: ((x[at], at) for at in places), y, recipe, setting),
+        checkpoint=None,
+        progress=True,
+    )
     optimizer = torch.optim.SGD(want.parameters(), 0.5, momentum=0.9, weight_decay=5e-4)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 4, 6])  # 8, 16 and 24 of 28 epochs in 6 steps
     for at in places:
@@ -105,7 +109,7 @@ def test_the_layer_is_trained_as_torch_does(generator: torch.Generator) -> None:
     assert backbone[0].weight.grad is None
     wild = layer_training(backbone, head, lambda first: ((x[at] * torch.inf, at) for at in places), y, recipe, setting)
     with pytest.raises(Diverged, match="step 6"):
-        fit(wild)
+        fit(wild, checkpoint=None, progress=True)
 
 
 def test_several_labels_an_image(model, splits) -> None:

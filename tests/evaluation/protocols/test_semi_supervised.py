@@ -65,7 +65,7 @@ def test_each_draw_chooses_on_a_tenth_of_its_labels_and_learns_from_all_of_them(
     assert len(records) == 6 and all(r["weight_decay"] == 0 and r["head_lr"] == 0.3 for r in records)
     for draw in (0, 1):
         rows = label_subset(TRAIN.y, TRAIN.ids, TRAIN.classes, 0.1, draw)
-        held = rows[held_out(TRAIN.y[rows], TRAIN.ids[rows], 0.1, draw)]
+        held = rows[held_out(TRAIN.y[rows], TRAIN.ids[rows], 0.1, seed=draw)]
         select, test = records[2 * draw], records[4 + draw]
         assert len(rows) == 143 and 10 <= len(held) <= 20
         assert (select["learn"], select["judge"]) == (named(np.setdiff1d(rows, held)), named(held))

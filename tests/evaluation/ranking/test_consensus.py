@@ -11,7 +11,7 @@ NAMES = ("knn", "logme", "parc")
 
 def test_the_score_is_the_mean_of_the_normal_scores_of_the_ranks() -> None:
     scores = np.array([[3.0, 30], [2, 10], [1, 20]])
-    found = consensus(NAMES[:2], scores)
+    found = consensus(NAMES[:2], scores, seed=0)
     high, low = norm.ppf(5 / 6), norm.ppf(1 / 6)
     assert np.allclose(found.score, [high, low / 2, low / 2])
     assert found.rank.tolist() == [1, 2.5, 2.5]
@@ -26,7 +26,7 @@ def test_normal_scores_share_the_mean_rank_of_equal_scores() -> None:
 def test_metrics_that_lack_a_model_take_no_part_and_a_model_without_scores_has_none() -> None:
     nan = np.nan
     scores = np.array([[1, nan, 3], [2, 5, 1], [3, 4, 2], [nan, nan, nan]])
-    found = consensus(NAMES, scores, accuracies=np.array([0.5, 0.6, 0.7, nan]))
+    found = consensus(NAMES, scores, accuracies=np.array([0.5, 0.6, 0.7, nan]), seed=0)
     assert found.metrics == ("knn", "parc")
     assert np.isnan(found.score[3]) and np.isnan(found.best[3]) and np.isnan(found.regret[3])
     assert found.best[:3].sum() == pytest.approx(1)
@@ -34,7 +34,7 @@ def test_metrics_that_lack_a_model_take_no_part_and_a_model_without_scores_has_n
 
 
 def test_without_a_common_metric_there_is_no_consensus() -> None:
-    found = consensus(NAMES[:2], np.array([[1, np.nan], [np.nan, 1]]))
+    found = consensus(NAMES[:2], np.array([[1, np.nan], [np.nan, 1]]), seed=0)
     assert np.isnan(found.rank).all() and found.first() == [] and found.shortlist() == []
 
 
@@ -47,28 +47,29 @@ def test_probabilities_are_those_of_fine_tuning_that_agrees_as_assumed() -> None
     right = np.bincount(tuned.argmax(1), minlength=5) / len(tuned)
     falling = np.array([0.9, 0.8, 0.6, 0.5, 0.1])
     places = (-tuned).argsort(1).argsort(1)
-    found = consensus(("knn",), np.arange(5.0)[:, None], accuracies=falling[::-1], spread=1)
+    found = consensus(("knn",), np.arange(5.0)[:, None], accuracies=falling[::-1], spread=1, seed=0)
     assert np.allclose(found.best, right, atol=0.04)
     assert np.allclose(found.regret, falling[0] - falling[places].mean(0), atol=0.02)
-    narrow = consensus(("knn",), np.arange(5.0)[:, None], accuracies=falling[::-1])
+    narrow = consensus(("knn",), np.arange(5.0)[:, None], accuracies=falling[::-1], seed=0)
     assert np.allclose(narrow.regret, SPREAD * found.regret)
 
 
 def test_metrics_that_agree_more_are_surer() -> None:
     first = [
-        consensus(("knn",), np.arange(5.0)[:, None], agreement=agreement).best[4] for agreement in (1e-9, 0.5, 1.0)
+        consensus(("knn",), np.arange(5.0)[:, None], agreement=agreement, seed=0).best[4]
+        for agreement in (1e-9, 0.5, 1.0)
     ]
     assert first[0] == pytest.approx(0.2, abs=1e-6) and first[0] < first[1] < first[2] == 1
 
 
 def test_probabilities_rest_on_what_was_measured_for_the_metrics() -> None:
     scores, accuracies = np.arange(5.0)[:, None], np.linspace(0.4, 0.8, 5)
-    found = {name: consensus((name,), scores, accuracies=accuracies) for name in ("logme", "knn", "pactran")}
+    found = {name: consensus((name,), scores, accuracies=accuracies, seed=0) for name in ("logme", "knn", "pactran")}
     assert {name: one.agreement for name, one in found.items()} == {name: AGREEMENT[name] for name in found}
     first = [one.best[4] for one in found.values()]
     assert first == sorted(first, reverse=True) and first[0] > first[2] + 0.05
     assert f"Correlation here: {AGREEMENT['pactran']:.2f}." in found["pactran"].explanation
-    both = consensus(("knn", "pactran"), np.repeat(scores, 2, 1))
+    both = consensus(("knn", "pactran"), np.repeat(scores, 2, 1), seed=0)
     assert both.agreement == pytest.approx((AGREEMENT["knn"] + AGREEMENT["pactran"]) / 2)
 
 
@@ -84,7 +85,7 @@ def test_probabilities_rest_on_what_was_measured_for_the_metrics() -> None:
 )
 def test_without_a_measured_agreement_nothing_is_printed_but_why(metrics: tuple[str, ...], why: str) -> None:
     scores = np.repeat(np.arange(3.0)[:, None], len(metrics), 1)
-    found = consensus(metrics, scores, accuracies=np.array([0.4, 0.5, 0.6]))
+    found = consensus(metrics, scores, accuracies=np.array([0.4, 0.5, 0.6]), seed=0)
     assert np.isnan(found.best).all() and np.isnan(found.regret).all() and found.shortlist() == []
     assert found.order().tolist() == [2, 1, 0] and found.first() == [2]
     assert found.explanation == f"no P(best) and no regret, as the agreement with fine-tuning {why}"
@@ -92,7 +93,7 @@ def test_without_a_measured_agreement_nothing_is_printed_but_why(metrics: tuple[
 
 
 def test_agreement_was_measured_for_one_class_an_image_only() -> None:
-    found = consensus(("logme",), np.arange(3.0)[:, None], agreement=np.nan)
+    found = consensus(("logme",), np.arange(3.0)[:, None], agreement=np.nan, seed=0)
     assert np.isnan(found.best).all() and found.explanation.endswith("was measured for one class an image only")
     assert agreement_of(("logme", "leep")) != agreement_of(("logme", "leep")), "nan"
 
@@ -100,7 +101,7 @@ def test_agreement_was_measured_for_one_class_an_image_only() -> None:
 def test_redrawn_images_that_swap_two_models_bring_their_probabilities_together() -> None:
     scores = np.array([[3.0, 2.9, 1], [3.0, 2.9, 1]]).T
     swapped = np.array([[3.0, 2.9, 1], [2.9, 3.0, 1]] * 50)
-    fixed, redrawn = consensus(NAMES[:2], scores), consensus(NAMES[:2], scores, [swapped, swapped])
+    fixed, redrawn = consensus(NAMES[:2], scores, seed=0), consensus(NAMES[:2], scores, [swapped, swapped], seed=0)
     assert fixed.best[0] - fixed.best[1] > 0.1
     assert abs(redrawn.best[0] - redrawn.best[1]) < 0.05
 
@@ -109,9 +110,10 @@ def test_draws_in_which_a_model_has_no_score_keep_the_scores() -> None:
     scores = np.array([[3.0], [2], [1]])
     broken = np.full((10, 3), [np.nan, 2, 1])
     assert np.array_equal(
-        consensus(("knn",), scores, [broken]).best, consensus(("knn",), scores, [scores.T.repeat(10, 0)]).best
+        consensus(("knn",), scores, [broken], seed=0).best,
+        consensus(("knn",), scores, [scores.T.repeat(10, 0)], seed=0).best,
     )
-    assert np.isfinite(consensus(("knn",), scores, [np.empty((0, 3))]).best).all()
+    assert np.isfinite(consensus(("knn",), scores, [np.empty((0, 3))], seed=0).best).all()
 
 
 def test_the_same_seed_gives_the_same_probabilities() -> None:
@@ -121,7 +123,7 @@ def test_the_same_seed_gives_the_same_probabilities() -> None:
 
 
 def test_one_model_is_the_best_for_sure() -> None:
-    found = consensus(NAMES, np.ones((1, 3)), accuracies=np.array([0.4]))
+    found = consensus(NAMES, np.ones((1, 3)), accuracies=np.array([0.4]), seed=0)
     assert found.best.tolist() == [1] and found.regret.tolist() == [0]
     assert str(found.verdict(["a"])) == "take a: 100 % to be the best, 0.0 points expected to be lost"
 
@@ -130,7 +132,7 @@ def test_the_order_is_that_of_the_regrets_where_the_consensus_ties() -> None:
     """Two metrics and two models suffice: kNN prefers b, LogME prefers a, and redrawn images mostly prefer b."""
     scores = np.array([[1.0, 2.0], [2.0, 1.0]])
     redrawn = [np.array([[1.0, 2.0]] * 50), np.array([[2.0, 1.0]] * 10 + [[1.0, 2.0]] * 40)]
-    found = consensus(NAMES[:2], scores, redrawn, np.array([0.5, 0.9]))
+    found = consensus(NAMES[:2], scores, redrawn, np.array([0.5, 0.9]), seed=0)
     assert found.rank.tolist() == [1.5, 1.5]
     assert found.best[1] > found.best[0] + 0.1 and found.regret[1] < found.regret[0] - 0.01
     assert found.order().tolist() == found.first() == [1, 0]
@@ -150,7 +152,7 @@ def test_numbers_decide_before_the_rank_and_what_no_model_has_decides_nothing() 
 
 def test_models_of_equal_scores_are_not_ordered_by_random_numbers() -> None:
     accuracies = np.linspace(0.5, 0.9, 8)
-    found = consensus(("knn",), np.ones((8, 1)), accuracies=accuracies)
+    found = consensus(("knn",), np.ones((8, 1)), accuracies=accuracies, seed=0)
     assert np.ptp(found.best) < 1e-12 and np.ptp(found.regret) < 1e-12
 
 

@@ -48,7 +48,9 @@ def pixels(rows: np.ndarray = ROWS, images: Images = DIGITS, resident: bool | No
 
 def tuned(model: LoadedModel, setting: Setting, given: Pixels | None = None) -> dict[str, Tensor]:
     y = torch.from_numpy(DIGITS.labels[ROWS])
-    return train_classifier(model, given or pixels(), y, setting, classes=10, progress=False).state_dict()
+    return train_classifier(
+        model, given or pixels(), y, setting, classes=10, progress=False, checkpoint=None
+    ).state_dict()
 
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
@@ -174,10 +176,16 @@ def test_images_are_mirrored_only_if_asked_for(mirror: bool) -> None:
 def test_scores_are_those_of_centre_crops_in_eval_mode() -> None:
     model = inspect.unwrap(load_model)(network(), loading=Loading(image_size=6, in_chans=1))
     net = train_classifier(
-        model, pixels(), torch.from_numpy(DIGITS.labels[ROWS]), Setting(lr=0.1, steps=4, batch_size=16), classes=10
+        model,
+        pixels(),
+        torch.from_numpy(DIGITS.labels[ROWS]),
+        Setting(lr=0.1, steps=4, batch_size=16),
+        classes=10,
+        checkpoint=None,
+        progress=True,
     )
     images = DIGITS.at(image_size=6, channels=1, fit="crop", resize=8)
-    scores = predict(net, model, pixels(np.arange(300), images))
+    scores = predict(net, model, pixels(np.arange(300), images), precision="float32")
     middle = torch.from_numpy(DIGITS.pixels[:300, :, 1:7, 1:7]).float() / 255
     with torch.no_grad():
         expected = net.eval()((middle - 0.5) / 0.5)
@@ -205,7 +213,7 @@ def test_scores_that_are_not_finite_are_refused() -> None:
     net = with_head(loaded(), 10).eval()
     nn.init.constant_(net.head.bias, math.nan)
     with pytest.raises(Diverged):
-        predict(net, loaded(), pixels())
+        predict(net, loaded(), pixels(), precision="float32")
 
 
 def test_bfloat16_is_used_where_it_is_asked_for() -> None:
@@ -250,8 +258,10 @@ def test_it_learns_digits() -> None:
     setting = Setting(lr=0.2, steps=150, batch_size=64, mirror=False, crop=(0.6, 1.0))
     train, test = DIGITS, open_images("digits", split="test")
     given = pixels(np.arange(len(train)))
-    net = train_classifier(loaded(), given, torch.from_numpy(train.labels), setting, classes=10, progress=False)
-    scores = predict(net, loaded(), pixels(np.arange(len(test)), test))
+    net = train_classifier(
+        loaded(), given, torch.from_numpy(train.labels), setting, classes=10, progress=False, checkpoint=None
+    )
+    scores = predict(net, loaded(), pixels(np.arange(len(test)), test), precision="float32")
     assert (scores.argmax(1).numpy() == test.labels).mean() > 0.6
 
 

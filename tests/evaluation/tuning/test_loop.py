@@ -22,7 +22,7 @@ from sslkit.runtime.processes import fabric_on
 
 def trained(**how) -> tuple[dict[str, Tensor], State]:
     net = network()
-    state = fit(training(net), progress=False, **how)
+    state = fit(training(net), progress=False, **{"checkpoint": None, **how})
     return net.state_dict(), state
 
 
@@ -174,7 +174,7 @@ def test_a_loss_that_is_not_finite_is_neither_trained_on_nor_saved(tmp_path: Pat
 
 def test_batches_that_end_too_early_are_an_error() -> None:
     with pytest.raises(RuntimeError, match=f"the batches ended at step {STEPS} of {STEPS + 1}"):
-        fit(training(network(), steps=STEPS + 1), progress=False)
+        fit(training(network(), steps=STEPS + 1), progress=False, checkpoint=None)
 
 
 def test_bfloat16_computes_the_network_in_it_and_returns_float32() -> None:
@@ -187,5 +187,5 @@ def test_bfloat16_computes_the_network_in_it_and_returns_float32() -> None:
 
     net = network()
     net[3].register_forward_hook(lambda layer, given, out: seen.append(out.dtype))
-    fit(training(net, loss=loss, steps=1, precision="bfloat16"), progress=False)
+    fit(training(net, loss=loss, steps=1, precision="bfloat16"), progress=False, checkpoint=None)
     assert seen == [torch.bfloat16, torch.float32] and net[3].weight.dtype == torch.float32

@@ -47,7 +47,7 @@ def tuned(labels: np.ndarray, checkpoint: Checkpoint | None = None) -> tuple[dic
     given = {"classes": classes, "checkpoint": checkpoint, "progress": False}
     net = train_classifier(convolution(), pixels, y, setting, **given)
     synchronised = sum(isinstance(layer, SyncBatchNorm) for layer in net.modules())
-    return net.state_dict(), predict(net, convolution(), tested), synchronised
+    return net.state_dict(), predict(net, convolution(), tested, precision="float32"), synchronised
 
 
 def several_labels() -> np.ndarray:
@@ -160,7 +160,7 @@ def notes_of_both(folder: Path) -> tuple[list[str], list]:
                 fit(plan, state=state, checkpoint=file, progress=False)
             except Killed:
                 assert gather_objects(stop) == [stop] * WORLD and file.load()["step"] == 4  # rank 0 has written it
-        whole = fit(training(network(0.0), loss=loss), progress=False)
+        whole = fit(training(network(0.0), loss=loss), progress=False, checkpoint=None)
         return sorted(set(state.notes)), [state.losses, whole.losses]
 
 
@@ -177,7 +177,15 @@ def uneven_batches(folder: Path) -> str:
         digits, setting = open_images("digits"), Setting(lr=0.2, steps=2, batch_size=15)
         y = torch.from_numpy(digits.labels[:50])
         with pytest.raises(UserError) as raised:
-            train_classifier(convolution(), Pixels(Pool([digits]), np.arange(50), CPU), y, setting, classes=10)
+            train_classifier(
+                convolution(),
+                Pixels(Pool([digits]), np.arange(50), CPU),
+                y,
+                setting,
+                classes=10,
+                checkpoint=None,
+                progress=True,
+            )
         return str(raised.value)
 
 

@@ -80,7 +80,7 @@ def test_the_lines_of_a_card_give_them_too(backbone, size, channels, entry_of, f
     entry = entry_of(backbone, size, channels)
     monkeypatch.chdir(entry.folder)
     scope: dict = {}
-    exec("\n".join(zoo.load_lines(entry.card["backbone"]["lines"], preprocessing(entry.card))), scope)
+    exec("\n".join(zoo.load_lines(entry.card["backbone"]["lines"], preprocessing(entry.card), range=None)), scope)
     with torch.no_grad():
         features = torch.cat([scope["net"](scope["read"](five / name)) for name in FIVE])
     assert min(cosines(features, judged(entry.folder, five))) > 0.9999

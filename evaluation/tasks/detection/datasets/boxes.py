@@ -191,7 +191,7 @@ class Boxes(Dataset):
             whole=self.whole and np.array_equal(np.sort(rows), np.arange(len(self))),
         )
 
-    def to_learn_from(self, empty: str = EMPTY[0]) -> "Boxes":
+    def to_learn_from(self, empty: str) -> "Boxes":
         """The images with an object left by `for_training`; empty="keep": and those without any, as background.
 
         Images whose objects are all crowds, or have no area, are left out. Raises UserError if no object is left.

@@ -28,7 +28,7 @@ _INK = (0.1, 0.95)  # share of its 48 x 48 pixels that a drawing covers
 _TRIES = 10  # positions tried for a drawing before it is left out
 
 
-def open_clipart_boxes(split: str = "train", seed: int = 0) -> Boxes:
+def open_clipart_boxes(split: str, seed: int) -> Boxes:
     """Generate 500 images of 128 x 128 ("train") or 150 ("test"), each with 1 to 3 drawings of four categories.
 
     The mask of a drawing holds its pixels that are at least half opaque; the box is that of the mask.

@@ -60,7 +60,7 @@ def _open(source: str, split: str, reading: Reading, masks: bool, empty: str) ->
     root = Path(own_root or reading.root).expanduser()
     refuse(reading.columns, source, "has boxes, whose images and classes are those of its annotations")
     if source == "clipart_boxes":
-        return open_clipart_boxes(split)
+        return open_clipart_boxes(split, seed=0)
     if name in VOC:
         return open_voc(name, split, root, reading.counts, empty)
     if name == "coco2017":

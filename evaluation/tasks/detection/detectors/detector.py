@@ -22,9 +22,9 @@ def build_detector(
     *,
     arch: str = "c4",
     masks: bool = False,
-    trainable: str = "full",
+    trainable: str,
     sizes: Sizes | None = None,
-    seed: int = 0,
+    seed: int,
 ) -> "FasterRCNN":
     """Build a torchvision detector, in training mode, on a copy of a model's network; the model is not changed.
 

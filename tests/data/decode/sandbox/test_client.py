@@ -178,7 +178,7 @@ def test_images_that_are_open_at_once_have_a_decoder_each(folder: Path) -> None:
 def test_what_is_plain_is_told_by_the_content(ending: str, options: dict, is_plain: bool, tmp_path: Path) -> None:
     path, more = tmp_path / f"a.{ending}", [Image.new("RGB", (8, 8), "white")] if options else []
     Image.new("RGB", (8, 8)).save(path, **options, **({"append_images": more} if more else {}))
-    assert (kind_of(path.rename(tmp_path / "a.jpg")) is None) is is_plain
+    assert (kind_of(path.rename(tmp_path / "a.jpg"), channels=None) is None) is is_plain
 
 
 def test_a_long_text_hides_no_animation(tmp_path: Path) -> None:
@@ -188,7 +188,10 @@ def test_a_long_text_hides_no_animation(tmp_path: Path) -> None:
     about.add_text("a", "long " * 2000)
     images = [Image.new("RGB", (8, 8), (gray,) * 3) for gray in (1, 2)]
     images[0].save(tmp_path / "0.png", save_all=True, append_images=images[1:], pnginfo=about)
-    assert kind_of(tmp_path / "0.png") == "pillow" and len(open_images(tmp_path, image_size=8, pages="all")) == 2
+    assert (
+        kind_of(tmp_path / "0.png", channels=None) == "pillow"
+        and len(open_images(tmp_path, image_size=8, pages="all")) == 2
+    )
 
 
 LIMITED = """

@@ -78,4 +78,4 @@ def test_one_class_and_an_unknown_set_are_one_line(maps: LabelMaps) -> None:
     with pytest.raises(UserError, match="of 1 classes, two are needed"):
         open_windows(replace(maps, maps=Empty()), "test")
     with pytest.raises(UserError, match="no segmentation set 'nowhere'"):
-        open_windows("nowhere")
+        open_windows("nowhere", split="train")

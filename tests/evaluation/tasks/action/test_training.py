@@ -32,7 +32,7 @@ TUNE = Recipe("fine_tune", "", (1,), epochs=3, batch_size=6, lr=0.02, weight_dec
 
 @pytest.fixture(scope="module")
 def clips(motion: Path) -> TrainingClips:
-    return TrainingClips(survey(open_films(f"video:{motion}", "train")), SHAPE, seed=0)
+    return TrainingClips(survey(open_films(f"video:{motion}", "train"), on_error="skip"), SHAPE, seed=0)
 
 
 def classifier(network: LoadedModel, recipe: Recipe) -> nn.Sequential:
@@ -50,7 +50,7 @@ def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
 def test_the_loss_falls(clips: TrainingClips, network: LoadedModel) -> None:
     recipe = replace(RECIPES["paper_ucf101"], epochs=12, batch_size=8, lr=0.05, dropout=0.0)
     net = classifier(network, recipe)
-    state = train(net, network, clips, recipe, OPTIONS)
+    state = train(net, network, clips, recipe, OPTIONS, checkpoint=None)
     assert len(state.losses) == 12 and state.step == 24 and not state.notes
     losses = [loss for _, loss in state.losses]
     assert sum(losses[-3:]) / 3 < 0.75 * losses[0], losses
@@ -61,7 +61,7 @@ def test_linear_trains_the_head_alone(clips: TrainingClips, network: LoadedModel
     recipe = replace(RECIPES["paper_k400"], epochs=4, batch_size=8, warmup=0.5)
     net = classifier(network, recipe)
     before = weights(net)
-    state = train(net, network, clips, recipe, OPTIONS)
+    state = train(net, network, clips, recipe, OPTIONS, checkpoint=None)
     after = weights(net)
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved == {"head.weight", "head.bias"}, "running statistics stay too"
@@ -73,7 +73,7 @@ def test_linear_trains_the_head_alone(clips: TrainingClips, network: LoadedModel
 def test_fine_tuning_changes_a_copy(clips: TrainingClips, network: LoadedModel) -> None:
     before = weights(network.backbone)
     net = classifier(network, TUNE)
-    train(net, network, clips, TUNE, OPTIONS)
+    train(net, network, clips, TUNE, OPTIONS, checkpoint=None)
     assert same(before, weights(network.backbone))
     still = {name for name, value in net.backbone.state_dict().items() if torch.equal(value, before[name])}
     assert not still, "every weight and statistic has moved, the first convolution's too"
@@ -91,7 +91,7 @@ def unstopped(clips: TrainingClips, network: LoadedModel) -> Callable[[str], tup
     def trained(protocol: str) -> tuple[nn.Sequential, State]:
         recipe = replace(TUNE, protocol=protocol)
         whole = classifier(network, recipe)
-        return whole, train(whole, network, clips, recipe, OPTIONS)
+        return whole, train(whole, network, clips, recipe, OPTIONS, checkpoint=None)
 
     return trained
 
@@ -140,7 +140,7 @@ def test_nothing_of_pytorchs_own_randomness_is_used_or_changed(clips: TrainingCl
         torch.manual_seed(seed)
         state = torch.get_rng_state()
         net = classifier(network, TUNE)
-        train(net, network, clips, replace(TUNE, epochs=1), OPTIONS)
+        train(net, network, clips, replace(TUNE, epochs=1), OPTIONS, checkpoint=None)
         assert torch.equal(state, torch.get_rng_state())
         found.append(weights(net))
     assert same(*found)
@@ -149,7 +149,7 @@ def test_nothing_of_pytorchs_own_randomness_is_used_or_changed(clips: TrainingCl
 def test_a_loss_that_explodes_stops_the_training(clips: TrainingClips, network: LoadedModel) -> None:
     recipe = replace(TUNE, lr=1e20)
     with pytest.raises(Diverged, match="NaN or infinite"):
-        train(classifier(network, recipe), network, clips, recipe, OPTIONS)
+        train(classifier(network, recipe), network, clips, recipe, OPTIONS, checkpoint=None)
 
 
 def test_the_rate_warms_up_along_a_line_and_falls_along_a_cosine() -> None:

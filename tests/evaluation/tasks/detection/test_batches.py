@@ -111,11 +111,11 @@ def test_images_without_objects_are_left_out() -> None:
     crowd[data.instances.ends[1] : data.instances.ends[2]] = True
     from dataclasses import replace
 
-    left = replace(data, instances=replace(data.instances, iscrowd=crowd)).to_learn_from()
+    left = replace(data, instances=replace(data.instances, iscrowd=crowd)).to_learn_from("skip")
     assert left.whole == data.whole
     assert list(left.ids) == [data.ids[row] for row in (0, 2, 3)]
     with pytest.raises(UserError, match="has no object to train on"):
-        replace(data, instances=replace(data.instances, iscrowd=np.ones_like(crowd))).to_learn_from()
+        replace(data, instances=replace(data.instances, iscrowd=np.ones_like(crowd))).to_learn_from("skip")
 
 
 def test_too_few_images_are_refused() -> None:

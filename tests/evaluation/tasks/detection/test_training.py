@@ -45,7 +45,7 @@ def unstopped() -> module.Trained:
     """Six steps at one go."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PERIOD", 2)
-        return train_detector(narrow(), images(), Training(schedule(6), masks=True), QUIET)
+        return train_detector(narrow(), images(), Training(schedule(6), masks=True), QUIET, checkpoint=None)
 
 
 @pytest.mark.parametrize("stopped_at", [3, 5])
@@ -72,14 +72,19 @@ def test_a_stopped_run_ends_with_the_same_weights(
 
 def test_a_seed_gives_its_own_weights_and_the_global_generator_is_put_back() -> None:
     before = torch.random.get_rng_state()
-    runs = [state(train_detector(narrow(), images(), Training(schedule(1), seed=s), QUIET).detector) for s in (0, 1)]
+    runs = [
+        state(train_detector(narrow(), images(), Training(schedule(1), seed=s), QUIET, checkpoint=None).detector)
+        for s in (0, 1)
+    ]
     assert not same(*runs) and torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_a_frozen_backbone_ends_as_it_began_and_a_tuned_one_does_not() -> None:
     model = narrow()
     for trainable in ("frozen", "full"):
-        done = train_detector(model, images(), Training(schedule(2), trainable=trainable), QUIET).detector
+        done = train_detector(
+            model, images(), Training(schedule(2), trainable=trainable), QUIET, checkpoint=None
+        ).detector
         own = {n.removeprefix("inner."): v for n, v in done.backbone.state_dict().items()}
         kept = [torch.equal(value, model.net.state_dict()[name]) for name, value in own.items()]
         assert all(kept) if trainable == "frozen" else sum(kept) < len(kept) / 4
@@ -87,7 +92,7 @@ def test_a_frozen_backbone_ends_as_it_began_and_a_tuned_one_does_not() -> None:
 
 def test_norm_layers_do_not_decay_and_a_vit_has_adamw() -> None:
     settings = Training(find_schedule("full", "voc07"))
-    detector = build_detector(narrow(), 4)
+    detector = build_detector(narrow(), 4, trainable="full", seed=0)
     decaying, free = detector_optimizer(detector, settings).param_groups
     assert (decaying["weight_decay"], free["weight_decay"]) == (1e-4, 0)
     norms = [p for m in detector.modules() if isinstance(m, torch.nn.BatchNorm2d) for p in m.parameters()]
@@ -105,7 +110,9 @@ def test_norm_layers_do_not_decay_and_a_vit_has_adamw() -> None:
 
 
 def test_positions_and_class_token_of_a_vit_do_not_decay() -> None:
-    detector = build_detector(load_model("random:narrow_vit", image_size=28), 4, arch="vit_pyramid", sizes=SMALL)
+    detector = build_detector(
+        load_model("random:narrow_vit", image_size=28), 4, arch="vit_pyramid", sizes=SMALL, trainable="full", seed=0
+    )
     decaying, free = detector_optimizer(detector, Training(schedule(), arch="vit_pyramid")).param_groups
     own = detector.backbone.body.net
     places = {id(own.pos_embed), id(own.cls_token)}
@@ -116,7 +123,7 @@ def test_positions_and_class_token_of_a_vit_do_not_decay() -> None:
 def test_a_loss_that_is_not_finite_stops_the_run_with_a_line() -> None:
     wild = replace(schedule(40), lr=1e9, warmup=0)
     with pytest.raises(UserError, match=r"NaN or infinite by step .*: lower lr="):
-        train_detector(narrow(), images(), Training(wild), QUIET)
+        train_detector(narrow(), images(), Training(wild), QUIET, checkpoint=None)
 
 
 RUN = """
@@ -212,8 +219,8 @@ def test_the_loss_falls_and_the_images_are_learned_by_heart(arch: str, network: 
     lr = None if arch == "c4" else 1e-3
     quick = find_schedule("smoke", "clipart_boxes").change(steps=steps, batch_size=4, lr=lr)
     model, data = load_model(f"random:{network}", image_size=28), images(4)
-    done = train_detector(model, data, Training(quick, arch=arch), QUIET)
-    untrained = build_detector(model, len(data.classes), arch=arch, sizes=quick.sizes).eval()
+    done = train_detector(model, data, Training(quick, arch=arch), QUIET, checkpoint=None)
+    untrained = build_detector(model, len(data.classes), arch=arch, sizes=quick.sizes, trainable="full", seed=0).eval()
     trained, start = (
         average_precisions(predictions(one, data, 3, QUIET), data, masks=False) for one in (done.detector, untrained)
     )

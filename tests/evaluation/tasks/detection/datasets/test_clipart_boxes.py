@@ -33,7 +33,7 @@ def test_every_box_is_that_of_its_mask(split: str) -> None:
 
 def test_an_image_shows_the_drawing_in_its_mask_and_the_photograph_beside_it() -> None:
     """Nearly all that is beside the mask has a colour of train's part of the photographs."""
-    image, target = open_clipart_boxes("train")[3]
+    image, target = open_clipart_boxes("train", seed=0)[3]
     assert image.shape == (3, SIZE, SIZE) and image.dtype == torch.uint8
     ink = target["masks"].any(0).bool()
     assert 0.01 < ink.float().mean() < 0.8
@@ -64,13 +64,13 @@ def test_the_ground_of_a_drawing_is_white_that_is_joined_to_the_border() -> None
 
 
 def test_the_seed_is_all_that_decides() -> None:
-    first = open_clipart_boxes("test").digest
+    first = open_clipart_boxes("test", seed=0).digest
     clipart_boxes._draw_split.cache_clear()
     np.random.seed(7)
-    assert open_clipart_boxes("test").digest == first
+    assert open_clipart_boxes("test", seed=0).digest == first
     other = open_clipart_boxes("test", seed=1)
     assert other.digest != first and "seed 1" in other.note
-    assert open_clipart_boxes("train").digest != first
+    assert open_clipart_boxes("train", seed=0).digest != first
 
 
 @pytest.mark.slow
@@ -80,11 +80,11 @@ def test_another_process_makes_the_same_set_and_not_before_it_is_asked() -> None
     code += "print(own._draw_split.cache_info().currsize, 'sklearn' in sys.modules, 'torchmetrics' in sys.modules); "
     code += "print(sources.open_boxes('clipart_boxes', 'test').digest)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.splitlines() == ["0 False False", open_clipart_boxes("test").digest]
+    assert told.stdout.splitlines() == ["0 False False", open_clipart_boxes("test", seed=0).digest]
 
 
 def test_images_are_photographs_when_saved(tmp_path) -> None:
-    image, _ = open_clipart_boxes("train")[0]
+    image, _ = open_clipart_boxes("train", seed=0)[0]
     Image.fromarray(image.permute(1, 2, 0).numpy()).save(tmp_path / "one.png")
     assert len(Image.open(tmp_path / "one.png").getcolors(SIZE * SIZE)) > 1000
 
