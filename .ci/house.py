@@ -31,6 +31,7 @@ BUDGET = {
     "assignments to a word without a meaning": 24,
 }
 BESIDE = ("tasks", "video")
+MEMBERS = ("objectives", "regularizers", "priors", "transferability")
 EMPTY = {"one", "found", "part", "own", "place", "known", "kept", "said", "given"}  # what a search does not find
 VERBS = {"read", "embed", "need", "feed", "speed", "seed", "shed", "red", "bed", "freed", "indeed"}
 
@@ -153,7 +154,8 @@ def _is_participle(name: str) -> bool:
 def _repeated(trees: dict[Path, ast.Module]) -> Iterator[str]:
     """Yield the parameters whose default is also that of a declared option, `name: type = setting(default, ...)`.
 
-    A constant counts as its value, but where both name the same one: then the value is declared once, at the constant.
+    A constant counts as its value. But where both name the same one, or a field of the declaration is named, the value
+    is declared once. The arguments of a member (of an objective, a metric, ...) are its own declaration of its options.
     """
     options = defaultdict(set)
     for file, tree in trees.items():
@@ -170,7 +172,8 @@ def _repeated(trees: dict[Path, ast.Module]) -> Iterator[str]:
                 *zip(of.kwonlyargs, of.kw_defaults, strict=True),
             ):
                 option = default and (parameter.arg, _value(default, file, trees))
-                if option in options and _origin(default, file, trees) not in options[option] - {None}:
+                declared = _origin(default, file, trees) in options[option] - {None} if option in options else True
+                if not declared and not (file.parent.name in MEMBERS and function.name in ("__init__", "score")):
                     line = f"{file.relative_to(ROOT)}:{function.lineno}"
                     yield f"{line} {function.name}({parameter.arg}={ast.unparse(default)})"
 
@@ -185,7 +188,7 @@ def _origin(node: ast.expr, file: Path, trees: dict[Path, ast.Module]) -> tuple[
         name, module = origins.get(node.id, ("", ""))
         path = ROOT / module.replace(".", "/")
         node, file = ast.Name(name), path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    return None
+    return (ROOT, ast.unparse(node)) if isinstance(node, (ast.Attribute, ast.Subscript)) else None
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
@@ -201,7 +204,7 @@ def _constants(tree: ast.Module) -> dict[str, ast.expr]:
 
 def _value(node: ast.expr, file: Path, trees: dict[Path, ast.Module]) -> str:
     """Return an expression as text, with a constant of the file or an imported one replaced by its value."""
-    if origin := _origin(node, file, trees):
+    if isinstance(node, ast.Name) and (origin := _origin(node, file, trees)):
         return _value(_constants(trees[origin[0]])[origin[1]], origin[0], trees)
     return ast.unparse(node)
 

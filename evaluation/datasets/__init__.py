@@ -32,6 +32,7 @@ from sslkit.errors import UserError
 from sslkit.options.settings import setting, with_default
 from sslkit.runtime.callers import public
 
+MEASURED = "test"  # the split, where none is named
 READ = ("root", "counts", *VALUES, "cache")  # of `Reading`, what every function obeys that opens data
 LABELLED = (*READ, "columns")  # and what those obey that open images with labels
 
@@ -92,7 +93,7 @@ class SplitOptions(ImageOptions):
 @public()
 def open_split(
     source: str | Path | Images | Dataset | Sequence[str | Path] | Split,
-    split: str = "test",
+    split: str = MEASURED,
     *,
     needs_labels: bool = True,
     options: SplitOptions,

@@ -30,6 +30,7 @@ from evaluation.features.cache import (
 from evaluation.features.checks import device_of
 from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.table import Features
+from sslkit.data.image_options import ImageOptions
 from sslkit.data.loader import batches_of_parts, read_spaced
 from sslkit.data.pixel_digest import KEY
 from sslkit.errors import RunFailed, UserError
@@ -50,7 +51,7 @@ _WORK = "the extraction of features"  # in messages
 
 @public(*LOADED, *LABELLED, *CROPPED, "on_error", "precision", "batch_size", "device", "workers", "progress")
 def extract(
-    model: Any, dataset: Any, split: str = "train", *, loading: Loading, reading: Reading, runtime: Runtime
+    model: Any, dataset: Any, split: str = ImageOptions.split, *, loading: Loading, reading: Reading, runtime: Runtime
 ) -> Features:
     """Extract the features of the clean images of one split, in the data set's order.
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from evaluation.datasets import Reading
 from evaluation.features.digest import weights_digest
 from evaluation.features.pooling import pool, split_pooling
 from evaluation.features.ranges import as_trained
@@ -91,7 +92,9 @@ class LoadedModel:
         """Return pixels (B, C, S, S) less `mean` and over `std`; see `sslkit.zoo.frozen.normalize_pixels`."""
         return normalize_pixels(pixels, self.mean, self.std, self.name, self.scale and self.scale.range)
 
-    def clean(self, images: Images, *, resize: int | None = None, interpolation: str | None = None) -> Images:
+    def clean(
+        self, images: Images, *, resize: int | None = Reading.resize, interpolation: str | None = Reading.interpolation
+    ) -> Images:
         """Return the images as the squares that the network sees.
 
         resize: length of the shorter side before the crop; None: the model's own. Raises UserError for a size below
@@ -131,6 +134,9 @@ class Loading:
     def load(self, model: Any) -> "LoadedModel":
         """Load a model; see `load_model`."""
         return load_model(model, **vars(self))
+
+
+AS_USUAL = Loading()
 
 
 @public()

@@ -30,6 +30,7 @@ from sslkit.numerics.figures import (
 )
 from sslkit.options.members import nearest
 from sslkit.runtime.callers import process_kept
+from sslkit.runtime.context import Computing
 
 MAPS = {"tsne": "t-SNE", "umap": "UMAP"}
 MOST_LEFT_OUT = 3  # classes that the caption names
@@ -90,7 +91,7 @@ def plot_features(
     method: str = "tsne",
     n_classes: int = NAMED,
     per_class: int = 250,
-    seed: int = 0,
+    seed: int = Computing.seed,
     title: str | None = None,
 ) -> Map:
     """Draw a map as a PNG with its caption; classes and seed are also in the file's metadata.

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evaluation.features.models import LoadedModel, load_model
+from evaluation.features.models import AS_USUAL, LoadedModel, Loading
 from sslkit import zoo as zoos
 from sslkit.backbones.words import is_untrained, split_size
 from sslkit.errors import UserError
@@ -115,13 +115,11 @@ def entries_of(folder: str | Path) -> Members[zoos.ZooEntry]:
     return Members(dict(zip(names, entries, strict=True)), damaged, names)
 
 
-def load_member(
-    one: Any, image_size: int | None = None, in_chans: int | None = None, trust: str | Sequence[str] | None = ()
-) -> LoadedModel:
+def load_member(one: Any, loading: Loading = AS_USUAL) -> LoadedModel:
     """Load a member of a zoo, see `evaluation.load_model`; one that was opened before stays as it is."""
     if isinstance(one, Closed):
         return one.open()
-    return load_model(one, image_size=image_size, in_chans=in_chans, trust=trust)
+    return loading.load(one)
 
 
 def open_all(zoo: Any, load: Callable[[Any], LoadedModel], *, most: int = KEPT) -> Members[Any]:
@@ -179,20 +177,17 @@ class Failure:
         return f"{self.model}{' on ' if self.data else ''}{self.data}: {self.reason}"
 
 
-def load_zoo(
-    zoo: Any, image_size: int | None = None, trust: str | Sequence[str] | None = ()
-) -> tuple[dict[str, LoadedModel], list[Failure]]:
+def load_zoo(zoo: Any, loading: Loading = AS_USUAL) -> tuple[dict[str, LoadedModel], list[Failure]]:
     """Load the models of a zoo by name; also return those that could not be loaded.
 
-    zoo: see `evaluation.rank`. image_size, trust: see `evaluation.load_model`. Raises UserError for an empty zoo, for
-    duplicate names, and if no model can be loaded.
+    zoo: see `evaluation.rank`. Raises UserError for an empty zoo, for duplicate names, and if no model can be loaded.
     """
     in_zoo = members(zoo)
     models = {}
     failures = [Failure(name, "", reason) for name, reason in in_zoo.left_out.items()]
     for name, member in in_zoo.items():
         try:
-            models[name] = load_member(member, image_size, trust=trust)
+            models[name] = load_member(member, loading)
         except Exception as error:
             failures.append(Failure(name, "", error_line(error)))
     if not models:

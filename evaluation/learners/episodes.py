@@ -12,9 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.features.checks import whole_number
 from evaluation.features.table import Features, as_features, one_label
 from sslkit.errors import UserError
 from sslkit.files.writing import write_whole
+from sslkit.options.calls import by_keywords
+from sslkit.options.settings import MOST, setting
+from sslkit.runtime.context import Computing
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,39 +94,41 @@ class EpisodeTable:
         return table
 
 
-def draw_episodes(
-    features: Any,
-    *,
-    n_way: int = 5,
-    k_shot: int = 1,
-    n_query: int = 15,
-    episodes: int = 2000,
-    seed: int = 0,
-    on_small: str = "error",
-) -> EpisodeTable:
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """The episodes, beside the number of labelled images."""
+
+    n_way: int = setting(5, "classes of an episode", least=2, most=MOST)
+    n_query: int = setting(15, "test images of each class", least=1, most=MOST)
+    episodes: int = setting(2000, "how many are drawn", least=2, most=1_000_000)
+    on_small: str = setting(
+        "error", "classes of fewer than k_shot + n_query images: error, or drop them", choices=("error", "drop")
+    )
+
+
+@by_keywords
+def draw_episodes(features: Any, *, k_shot: int = 1, seed: int = Computing.seed, options: Drawing) -> EpisodeTable:
     """Draw episodes with numpy's PCG64, the same for the same images in any order.
 
         table = evaluation.draw_episodes(pool, n_way=5, k_shot=1)
         [evaluation.few_shot(features, table=table) for features in pools]  # of several models, the same images
 
-    n_way, k_shot, n_query: classes of an episode, and support and query images of each. seed: of the draw.
+    k_shot: labelled images of each class, the support. seed: of the draw.
     features: Features or a pair (x, y); only their ids and labels are used. No copy of a query, and no image of its
     group where there are groups, is in its support.
-    on_small: "error" or "drop" for classes of fewer than shot + query images.
-    Raises UserError for such a class (with the numbers), and for more ways than classes.
+    Raises UserError for a class that is too small (with the numbers), and for more ways than classes.
     """
-    _check_numbers(n_way=(n_way, 2), k_shot=(k_shot, 1), n_query=(n_query, 1), episodes=(episodes, 2))
-    if on_small not in ("error", "drop"):
-        raise UserError(f"on_small is {on_small!r}; known: error, drop")
+    whole_number("k_shot", k_shot, 1)
+    n_way, n_query = options.n_way, options.n_query
     features = one_label(as_features(features), "few_shot")
     order = pool_order(features)
     groups = None if features.together is None else features.together[order]
-    members, left_out = _usable(features, order, groups, (k_shot, n_query), on_small)
+    members, left_out = _usable(features, order, groups, (k_shot, n_query), options.on_small)
     if n_way > len(members):
         dropped = f" of enough images ({len(left_out)} are too small)" if left_out else ""
         raise UserError(f"n_way={n_way}, but the pool has only {len(members)} classes{dropped}")
     bits = np.random.PCG64(int.from_bytes(hashlib.sha256(f"few-shot episodes {seed}".encode()).digest(), "big"))
-    drawn = [_draw(bits, members, groups, n_way, k_shot, n_query) for _ in range(episodes)]
+    drawn = [_draw(bits, members, groups, n_way, k_shot, n_query) for _ in range(options.episodes)]
     return EpisodeTable(np.array(drawn), k_shot, seed, pool_digest(features, order), left_out)
 
 
@@ -177,9 +183,3 @@ def _draw(
             others = others[~np.isin(groups[others], groups[support])]
         images[:k_shot], images[k_shot:] = support, others[:n_query]
     return episode
-
-
-def _check_numbers(**numbers: tuple[int, int]) -> None:
-    for name, (value, least) in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise UserError(f"{name}={value!r} must be a whole number of at least {least}")

@@ -20,12 +20,11 @@ from evaluation.results.statistics import Estimate, generator, interval_of, jack
 from sslkit.data.held_out import draw_keys
 from sslkit.errors import UserError
 from sslkit.numerics import diagnostics
-from sslkit.numerics.diagnostics import ClassGeometry, Moments
+from sslkit.numerics.diagnostics import CENTROIDS, ClassGeometry, Moments
 from sslkit.options.settings import MOST, setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 
-CENTROIDS = ("mean", "unit")
 BLOCKS = 10  # of rows, for the jackknife of what has no mean over classes: ten give a standard error within a quarter
 FEWEST_CLASSES = 6  # with five, a bootstrap over classes held the mean variance of other classes in 90 to 91 %
 DRAWS = 2000  # of the bootstrap over classes: the ends of a 95 % interval stand on 50 draws each
@@ -34,7 +33,7 @@ DRAWS = 2000  # of the bootstrap over classes: the ends of a 95 % interval stand
 @dataclass(frozen=True, kw_only=True)
 class Options:
     centroid: str = setting(
-        "mean",
+        CENTROIDS[0],
         "of a class: mean, as in the printed formula of Song et al., or unit, the l2-normalised class mean, as their "
         "table requires; the other one's numbers are shown too",
         choices=CENTROIDS,

@@ -6,7 +6,7 @@ C = 1 on l2-normalised features (Tian et al. 2020, arXiv 2003.11539), 2000 episo
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ from torch import Tensor
 
 from evaluation.features.table import Features, as_features, one_label
 from evaluation.learners.episode_solvers import CLASSIFIERS, TOLERANCE, Solved, solve_episodes
-from evaluation.learners.episodes import EpisodeTable, draw_episodes
+from evaluation.learners.episodes import Drawing, EpisodeTable, draw_episodes
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import over_episodes
 from sslkit.errors import UserError
+from sslkit.numerics.logistic import STRENGTH
 from sslkit.numerics.neighbours import unit_rows
 from sslkit.options.settings import MOST, setting
 from sslkit.runtime.callers import public
@@ -30,23 +31,17 @@ NORMALIZE = ("l2", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    n_way: int = setting(5, "classes of an episode", least=2, most=MOST)
+class Options(Drawing):
     k_shot: int | Sequence[int] = setting(
         (1, 5), "labelled images of each class, one run for each value", least=1, most=MOST
     )
-    n_query: int = setting(15, "test images of each class", least=1, most=MOST)
-    episodes: int = setting(2000, "how many are drawn", least=2, most=1_000_000)
     classifier: str = setting(
         "logistic", "of the main result: logistic, ridge or nearest_centroid; all are in others", choices=CLASSIFIERS
     )
     c: float = setting(
-        1.0, "of logistic and ridge: weight of the loss beside the squared weights, as scikit-learn's C", above=0
+        STRENGTH, "of logistic and ridge: weight of the loss beside the squared weights, as scikit-learn's C", above=0
     )
     normalize: str = setting("l2", "of the features: l2 or none", choices=NORMALIZE)
-    on_small: str = setting(
-        "error", "classes of fewer than k_shot + n_query images: error, or drop them", choices=("error", "drop")
-    )
 
     @property
     def shots(self) -> list[int]:
@@ -58,8 +53,8 @@ class Options:
 
     def draw(self, features: Features, k_shot: int, seed: int) -> EpisodeTable:
         """Draw the episodes of one number of labelled images."""
-        size = {"n_way": self.n_way, "k_shot": k_shot, "n_query": self.n_query, "episodes": self.episodes}
-        return draw_episodes(features, **size, seed=seed, on_small=self.on_small)
+        drawing = {field.name: getattr(self, field.name) for field in fields(Drawing)}
+        return draw_episodes(features, k_shot=k_shot, seed=seed, **drawing)
 
 
 @public("seed")

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.datasets import LABELLED, Reading, Split
+from evaluation.datasets import LABELLED, MEASURED, Reading, Split
 from evaluation.features.checks import device_of
 from evaluation.features.extraction import LOADED
 from evaluation.features.models import LoadedModel, Loading
@@ -39,7 +39,7 @@ BLOCKS = 10  # of images, for the jackknife: ten give a standard error within a 
 class Options:
     q: int = setting(10, "augmented views of each image", least=2, most=1000)
     n_images: int = setting(1000, "largest number of images, drawn by seed and name", least=2 * BLOCKS)
-    split: str = setting("test", "split of the data whose images are measured")
+    split: str = setting(MEASURED, "split of the data whose images are measured")
     view: Mapping | None = setting(None, "changes of SimCLR's view, such as {scale:[0.8,1],jitter:0}; null: none")
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evaluation.ranking.inputs.doubts import doubts
-from evaluation.ranking.inputs.samples import as_sample
+from evaluation.ranking.inputs.samples import ON_CPU, as_sample
 from evaluation.ranking.memory import PeakMemory, return_freed_memory
 from evaluation.transferability.base import Sample, Score, check_scale, find, names, wrappers
 from sslkit.errors import UserError
@@ -106,8 +106,8 @@ def score(
     model: Any = None,
     untrained: Any = None,
     boxes: Any = None,
-    seed: int = 0,
-    device: str = "cpu",
+    seed: int = Runtime.seed,
+    device: str = ON_CPU.device,
     **options: Any,
 ) -> float:
     """Return the transferability score of a model for a task: higher is better.
@@ -150,8 +150,8 @@ def evaluate_metric(
     model: Any = None,
     untrained: Any = None,
     boxes: Any = None,
-    seed: int = 0,
-    device: str = "cpu",
+    seed: int = Runtime.seed,
+    device: str = ON_CPU.device,
     **options: Any,
 ) -> MetricResult:
     """Return the score with its cost, diagnostics and warnings.

@@ -71,7 +71,7 @@ def rank_tasks(
     check_used(specs, options.source, options.reference)
     if output.layers is not None:
         check_metric(output.layers)
-    models = open_all(zoo, lambda one: load_member(one, **vars(loading)))  # once for all tasks
+    models = open_all(zoo, lambda one: load_member(one, loading))  # once for all tasks
     for text in lines_of(models.left_out):
         say.line(text)
     truths = {} if output.truth is None else of_tasks(read_truth(output.truth), list(tasks), output.truth)

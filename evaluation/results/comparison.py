@@ -22,6 +22,7 @@ from evaluation.results.statistics import (
     sign_flip,
 )
 from sslkit.errors import UserError
+from sslkit.runtime.context import Computing
 from sslkit.terminal.say import counted
 
 LEVEL = 0.05  # of a test: the convention
@@ -99,7 +100,7 @@ class Comparison:
 
 
 def compare(
-    a: Result, b: Result, *, labels: np.ndarray | None = None, paired: bool = False, seed: int = 0
+    a: Result, b: Result, *, labels: np.ndarray | None = None, paired: bool = False, seed: int = Computing.seed
 ) -> Comparison:
     """Test two results of the same images, or of the same episodes.
 
@@ -132,7 +133,7 @@ def compare(
 
 
 def compare_all(
-    results: Sequence[Result], *, labels: np.ndarray | None = None, paired: bool = False, seed: int = 0
+    results: Sequence[Result], *, labels: np.ndarray | None = None, paired: bool = False, seed: int = Computing.seed
 ) -> list[Comparison]:
     """Compare every pair, with p adjusted for their number by Holm.
 

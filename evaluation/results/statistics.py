@@ -10,6 +10,7 @@ import numpy as np
 
 from sslkit.errors import UserError
 from sslkit.numerics.wilson import effective_rows, wilson
+from sslkit.runtime.context import Computing
 
 ROUNDING = 1e-9  # accuracies, and ends of an interval, that differ by less are equal
 CELLS = 2**22  # resampling counts in memory at once
@@ -81,7 +82,7 @@ def bootstrap_mean(
     values: np.ndarray,
     *,
     n: int = 2000,
-    seed: int = 0,
+    seed: int = Computing.seed,
     kind: str = "bootstrap over images",
     unit: str = "fraction",
 ) -> Estimate:
@@ -102,7 +103,7 @@ def bias_corrected(
     members: np.ndarray,
     *,
     fewest: int,
-    seed: int = 0,
+    seed: int = Computing.seed,
     groups: np.ndarray | None = None,
 ) -> Estimate:
     """Return a statistic of images that is no mean, as mIoU or average precision, with an interval without its bias.

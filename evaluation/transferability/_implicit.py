@@ -124,7 +124,7 @@ def prototypes(kind: str, classes: int, rng: torch.Generator) -> Tensor | None:
 
 
 def train(
-    parts: Parts, update: Update, iterations: int, rng: torch.Generator, batch_size: int = BATCH
+    parts: Parts, update: Update, iterations: int, rng: torch.Generator, batch_size: int
 ) -> Iterator[tuple[int, Probe]]:
     """Yield (step, probe) at each check: every 100 steps and the last."""
     probe = Probe(parts.x.shape[1], parts.n_classes, rng, parts.x)
@@ -151,7 +151,7 @@ def batches(rows: Tensor, size: int = BATCH) -> list[Tensor]:
     return [*parts[:-2], torch.cat(parts[-2:])] if merged else list(parts)
 
 
-def held_embedding(probe: Probe, parts: Parts, update: Update, evaluate: str, batch_size: int = BATCH) -> Tensor:
+def held_embedding(probe: Probe, parts: Parts, update: Update, evaluate: str, batch_size: int) -> Tensor:
     """Return embeddings (N_val, C) of the held-out rows after the update given by `evaluate`."""
     embedding, _ = probe.embed(parts.held_x)
     if evaluate == "none":

@@ -116,6 +116,8 @@ def fit(
         forward=lambda net, batch, step: {"loss": training.loss(net, batch, step)},
         move=lambda batch, device: batch,
         epochs=1,
+        accumulate=1,
+        clip=None,
         hooks=hooks,
         saved=training.saved,
     )

@@ -26,7 +26,7 @@ NARROW = {
 SMALLEST = 32  # pixels: up to this size the default network is the smallest
 
 
-def default(family: str, image_size: int, frames: int | None = None, *, on_cpu: bool = False) -> str:
+def default(family: str, image_size: int, frames: int | None, *, on_cpu: bool = False) -> str:
     """The name of the default network.
 
     family: "resnet" or "vit"; clips have one family. image_size: in pixels. frames: of a clip; None for images.

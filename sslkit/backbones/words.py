@@ -13,6 +13,7 @@ from typing import Any
 from sslkit.backbones import timm_allowed, wheels
 from sslkit.errors import UserError
 
+AUTO = "auto"  # in the place of the name of a network: the default one
 KINDS = ("timm", "published", "random")
 _SIZE = re.compile(r"(?P<before>[(,]\s*)image_size\s*=\s*(?P<size>[^,()]*)(?P<after>[,)])")
 _CALL = re.compile(r"(?P<name>[^:(]*)(?P<call>\(.*?\))?(?::(?P<file>.*))?", re.DOTALL)

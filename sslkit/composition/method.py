@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from sslkit import backbones
 from sslkit.backbones.published import IMAGENET
+from sslkit.backbones.words import AUTO
 from sslkit.composition import balance, step_checks
 from sslkit.composition.slow import SlowNetwork
 from sslkit.data.views.augmentation import Views, augment, view_generator
@@ -21,6 +22,7 @@ from sslkit.options.members import check_parts, key, parse
 from sslkit.options.settings import Limits, as_plain, fits
 from sslkit.regularizers.base import Regularizer
 from sslkit.runtime import distributed
+from sslkit.runtime.context import Computing
 from sslkit.runtime.device import use_seed
 from sslkit.terminal import say
 
@@ -242,14 +244,14 @@ def total(terms: Terms) -> Tensor:
 def method(
     name: str,
     *,
-    backbone: str | nn.Module = "auto",
+    backbone: str | nn.Module = AUTO,
     image_size: int = 224,
     in_chans: int = 3,
     frames: int | None = None,
     objective: Mapping[str, Any] | None = None,
     views: Mapping[str, Any] | None = None,
     normalize: tuple[tuple[float, ...], tuple[float, ...]] | None = None,
-    seed: int = 0,
+    seed: int = Computing.seed,
     **plugins: Mapping[str, Any],
 ) -> Method:
     """Build `objective+regulariser+...`: `method("byol+dsa", backbone="resnet18", image_size=32, dsa={"nu": 0.1})`.
@@ -276,7 +278,7 @@ def method(
         if not fits(value, int, Limits(least=1)):
             raise UserError(f"{option} must be a whole number, at least 1, got {format_value(value)}")
     kinds, options = check_parts(name, objective or {}, plugins)
-    if backbone == "auto":
+    if backbone == AUTO:
         backbone = backbones.default(kinds["objective"].families[0], image_size, frames)
     # The weights depend only on the seed, and the caller's random state is unchanged.
     with use_seed(seed):

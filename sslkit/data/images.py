@@ -175,9 +175,9 @@ class Images(Dataset):
         image_size: int,
         channels: int,
         fit: str,
-        interpolation: str = "bilinear",
+        interpolation: str = ImageOptions.interpolation,
         scale: Scale | None = None,
-        resize: int | None = None,
+        resize: int | None = ImageOptions.resize,
     ) -> Self:
         """The same images with other options, without listing or decoding again. Options as in `open_images`.
 

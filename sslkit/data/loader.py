@@ -24,6 +24,7 @@ from sslkit.data.sources.named import collate
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import UserError, first_line
 from sslkit.files.blocks import Parts
+from sslkit.runtime.context import Computing
 from sslkit.runtime.jobs import cores
 
 FEWEST = 256  # rows: fewer are decoded faster in order than workers start
@@ -174,7 +175,7 @@ def make_loader(
     *,
     batch_size: int,
     seed: int,
-    workers: int | str = "auto",
+    workers: int | str = Computing.workers,
     rank: int = 0,
     world_size: int = 1,
     device: str = "cpu",

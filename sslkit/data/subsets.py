@@ -9,10 +9,11 @@ import numpy as np
 
 from sslkit.data.held_out import draw_keys
 from sslkit.errors import UserError
+from sslkit.runtime.context import Computing
 
 
 def label_subset(
-    y: np.ndarray, ids: Sequence[str], classes: Sequence[str], fraction: float, seed: int = 0
+    y: np.ndarray, ids: Sequence[str], classes: Sequence[str], fraction: float, seed: int = Computing.seed
 ) -> np.ndarray:
     """Return the rows (n,) int64, ascending, that keep their labels; n = floor(fraction * N).
 
@@ -42,7 +43,7 @@ def label_subset(
     return np.sort(np.concatenate(chosen))
 
 
-def shares(sizes: Sequence[int], fraction: float, names: Sequence[str], seed: int = 0) -> np.ndarray:
+def shares(sizes: Sequence[int], fraction: float, names: Sequence[str], seed: int = Computing.seed) -> np.ndarray:
     """Return the number of images (K,) of each class: a common level, plus the remainder one by one in random order.
 
     sizes: (K,) images of each class. names: (K,) of the classes.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sslkit.errors import UserError
-from sslkit.numerics.logistic import softmax_problem
+from sslkit.numerics.logistic import STRENGTH, softmax_problem
 from sslkit.numerics.neighbours import TEMPERATURE, K, Own, neighbours, vote
 
 PROBE_TOL = 1e-3  # within 0.1 points of the optimum's accuracy
@@ -61,7 +61,7 @@ def predict(
     return labels
 
 
-def probe_accuracy(bank: Tensor, bank_y: Tensor, query: Tensor, query_y: Tensor, *, c: float = 1.0) -> float:
+def probe_accuracy(bank: Tensor, bank_y: Tensor, query: Tensor, query_y: Tensor, *, c: float = STRENGTH) -> float:
     """Accuracy of the logistic regression of `evaluation.linear_probe`, with one strength c instead of a search.
 
     Features are standardised by the bank's. Its objective is within PROBE_TOL of the optimum.

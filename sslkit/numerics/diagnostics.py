@@ -11,6 +11,8 @@ from torch import Tensor
 
 from sslkit.errors import UserError
 
+CENTROIDS = ("mean", "unit")  # of a class in `crowding`
+
 BLOCK = 4096  # rows held in float64 at once
 EPS = 2.0**-52  # float64: the error of a sum of n terms is at most n * EPS times the largest partial sum
 
@@ -24,7 +26,7 @@ class Crowding:
 
     inter: float
     intra: float
-    centroid: str = "mean"
+    centroid: str = CENTROIDS[0]
     left_out: int = 0
 
 
@@ -66,7 +68,7 @@ def class_geometry(features: Any, labels: Any, centroid: str) -> ClassGeometry:
     centroid: "mean" or "unit", see `crowding`.
     Raises UserError for another centroid, and for fewer than two such classes.
     """
-    if centroid not in ("mean", "unit"):
+    if centroid not in CENTROIDS:
         raise UserError(f"centroid is {centroid!r}; known: mean, unit")
     names, y, counts = torch.as_tensor(labels).unique(return_inverse=True, return_counts=True)
     large = counts >= 2
@@ -106,7 +108,7 @@ def unit_rows(x: Tensor) -> Tensor:
     return F.normalize(x.double(), dim=-1, eps=1e-300)
 
 
-def crowding(features: Tensor, labels: Tensor, centroid: str = "mean") -> Crowding:
+def crowding(features: Tensor, labels: Tensor, centroid: str = CENTROIDS[0]) -> Crowding:
     """Inter-class distance and intra-class variance of l2-normalised features (Song et al. 2024, section IV-A).
 
     features: (N, D). labels: (N,) integers, at least two classes with two images each.

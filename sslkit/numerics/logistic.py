@@ -19,6 +19,7 @@ from sslkit.numerics.lbfgs import Axes, Loss, begin, minimise, principal_axes, s
 from sslkit.numerics.ties import top_class
 
 BLOCK = 4096  # rows: 64 MB of 2,048 features in float64
+STRENGTH = 1.0  # c where none is given, scikit-learn's default of C
 # Of (objective - optimum) / objective, far below what moves an accuracy; an end for weak penalties, whose result says
 # that it did not converge.
 DEFAULT_TOL, DEFAULT_ITER = 1e-6, 2000
@@ -137,7 +138,7 @@ def sigmoid_problem(x: Tensor, y: Any, precision: torch.dtype) -> Problem:
 def fit_logistic(
     x: Any,
     y: Sequence,
-    c: float = 1.0,
+    c: float = STRENGTH,
     *,
     tol: float = DEFAULT_TOL,
     max_iter: int = DEFAULT_ITER,

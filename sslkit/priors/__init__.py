@@ -8,8 +8,7 @@ from torch import Tensor
 from sslkit.errors import UserError, check_one_of, nearest
 from sslkit.options import members, own_code
 from sslkit.priors.base import NetworkPrior, Prior
-
-PRECISIONS = ("float32", "bfloat16")
+from sslkit.runtime.context import PRECISIONS, Runtime
 
 
 class CallablePrior(Prior):
@@ -42,7 +41,7 @@ def find(name: str) -> type[Prior]:
 
 
 def build(
-    prior: str | Callable[[Tensor], Tensor] | Prior, *, size: int | None = None, precision: str = "float32"
+    prior: str | Callable[[Tensor], Tensor] | Prior, *, size: int | None = None, precision: str = Runtime.precision
 ) -> Prior:
     """Build the prior of a given name.
 

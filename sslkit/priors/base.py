@@ -14,6 +14,7 @@ from sslkit.data.loader import read_spaced
 from sslkit.data.resizing import centre, fit_size
 from sslkit.errors import UserError
 from sslkit.priors._structure import digest_of
+from sslkit.runtime.context import Runtime
 from sslkit.runtime.device import autocast
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class NetworkPrior(Prior):
         config: Mapping[str, Any],
         *,
         size: int | None = None,
-        precision: str = "float32",
+        precision: str = Runtime.precision,
     ) -> None:
         super().__init__(name)
         self.network = network.eval().requires_grad_(False)

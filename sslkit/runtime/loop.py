@@ -90,8 +90,8 @@ class Loop:
         forward: Callable[[nn.Module, Any, int], Mapping[str, Any]] = nn.Module.__call__,
         move: Callable[[Any, torch.device], Any],
         epochs: int,
-        accumulate: int = 1,
-        clip: float | None = None,
+        accumulate: int,
+        clip: float | None,
         around_backward: Callable[[], AbstractContextManager] = nullcontext,
         hooks: Sequence[Hook] = (),
         saved: nn.Module | None = None,
@@ -125,7 +125,7 @@ class Loop:
     def is_main(self) -> bool:
         return self.rank == 0
 
-    def run(self, checkpoint: Callable[[], Mapping[str, Any] | None] | None = None) -> None:
+    def run(self, checkpoint: Callable[[], Mapping[str, Any] | None] | None) -> None:
         """Train to the last epoch. checkpoint: reads a `state` to go on from, if there is one. Raises Misfit."""
         try:
             self.fabric.launch()

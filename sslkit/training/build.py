@@ -160,7 +160,7 @@ def check_shares(config: Config, built: Method) -> None:
 
 def _network(config: Config, objective: type, data: Data) -> str:
     """The network's name; on a CPU `auto` is a smaller one than as published, which finishes."""
-    if config.backbone != "auto":
+    if config.backbone != words.AUTO:
         return config.backbone
     frames, on_cpu = data.train.item.frames, is_cpu(config.device)
     return backbones.default(objective.families[0], data.image_size, frames, on_cpu=on_cpu)

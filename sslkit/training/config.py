@@ -7,6 +7,7 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
+from sslkit.backbones.words import AUTO
 from sslkit.data.image_options import MOST_PIXELS, DataOptions
 from sslkit.data.source_options import DataConfig
 from sslkit.data.sources.objects import as_source, name_of
@@ -105,7 +106,7 @@ class Config(Computing, DataOptions):
 
     method: str | dict = setting("byol+dsa", "objective+regulariser+...")
     backbone: str = setting(
-        "auto",
+        AUTO,
         "timm name, package.module:function, narrow_resnet, narrow_vit; for clips slow_r18, slow_r50, r3d_18 or "
         "narrow_slow; auto: by method and size, on a CPU narrow ones up to 64 pixels, then resnet18 or a tiny ViT",
     )

@@ -83,7 +83,7 @@ def _too_large(config: Config, held: float) -> Iterator[str]:
 def _shorter(config: Config, data: Data, built: Method, found: Cost, seconds: float) -> Iterator[str]:
     """The first settings that make a long run much shorter, measured."""
     recipe, size = built.backbone.recipe, data.image_size
-    small = default(built.objective.families[0], CPU_SIZE // 2)
+    small = default(built.objective.families[0], CPU_SIZE // 2, frames=None)
     if seconds < LONG or recipe.origin is not None or data.train.view_size is not None or ":" in recipe.name:
         return
     sizes = [] if size == CPU_SIZE else [{"image_size": CPU_SIZE}]

@@ -15,6 +15,7 @@ from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy
 from sslkit.numerics.wilson import independent_rows, wilson
 from sslkit.training.data import Data, too_few
 
+BATCH = 256  # images, of the features, see `Item.rows_at_once`
 MOST_ZERO = 0.01  # share of images without features: a few images of one colour may have none in a healthy network
 
 
@@ -114,11 +115,10 @@ def count_units(judged: CachedImages) -> dict[str, int]:
 
 
 @torch.no_grad()
-def features(method: Method, clean: CachedImages, *, batch_size: int = 256) -> tuple[Tensor, Tensor]:
+def features(method: Method, clean: CachedImages) -> tuple[Tensor, Tensor]:
     """Backbone features of clean images, in eval mode: (x: (N, F) float32 on the CPU, y: (N,) int64, -1 unlabelled).
 
     clean: of a row with several items, as clips of a video, the features are the mean over them.
-    batch_size: in images, see `Item.rows_at_once`.
     Unreadable images are left out, so N may be smaller than the number of rows.
     """
     images = clean.images
@@ -126,7 +126,7 @@ def features(method: Method, clean: CachedImages, *, batch_size: int = 256) -> t
     training = method.training
     method.eval()
     x, y = [], []
-    for asked, batch in clean.batches(images.item.rows_at_once(batch_size)):
+    for asked, batch in clean.batches(images.item.rows_at_once(BATCH)):
         # An unreadable image was replaced by its neighbour, which may be of the other split: leave it out.
         intact = np.flatnonzero(batch["index"].numpy() == asked)
         if len(intact):

@@ -16,7 +16,7 @@ from sslkit.backbones import builder, fitting, network_lines, published, wheels,
 from sslkit.backbones.base import Backbone, Origin, Recipe
 from sslkit.backbones.pretrained import head_names, load, no_model, normalization, timm_network
 from sslkit.backbones.weight_files import split_part
-from sslkit.backbones.words import Word
+from sslkit.backbones.words import AUTO, Word
 from sslkit.data.items import IMAGE, Item, item_of
 from sslkit.errors import UserError
 from sslkit.zoo import weights
@@ -30,7 +30,7 @@ KINDS = (
 REMEDY = "name the network of these weights, init=timm:NAME:FILE, and an image size that it takes, image_size="
 
 
-def start(word: str, *, image_size: int, in_chans: int, frames: int | None = None, backbone: str = "auto") -> Backbone:
+def start(word: str, *, image_size: int, in_chans: int, frames: int | None, backbone: str = AUTO) -> Backbone:
     """The network that `word` names, with its weights, for images of this size; `recipe.origin` says where from.
 
     word: `timm:NAME` (timm downloads the weights), `timm:NAME:FILE[:PART]` (a local file, see `pretrained.load`),
@@ -103,7 +103,7 @@ def _of_entry(word: str, image_size: int, in_chans: int, item: Item, backbone: s
 
 def _check_use(word: str, name: str, takes: int, in_chans: int, item: Item, backbone: str, own: Item = IMAGE) -> None:
     """Raises UserError for a network other than the run's, of other channels, or of clips instead of images."""
-    if backbone not in ("auto", name, name.partition(".")[0]):
+    if backbone not in (AUTO, name, name.partition(".")[0]):
         raise UserError(
             f"backbone={backbone}, but init={word} is the network {name}: leave backbone= out, or give weights of "
             f"{backbone}"

@@ -182,7 +182,7 @@ def test_vits_take_smaller_crops(name: str) -> None:
 
 
 def test_the_default_goes_with_family_and_size() -> None:
-    names = {(f, s): backbones.default(f, s) for f in ("resnet", "vit") for s in (28, 64, 224)}
+    names = {(f, s): backbones.default(f, s, frames=None) for f in ("resnet", "vit") for s in (28, 64, 224)}
     assert names["resnet", 28] == "narrow_resnet" and names["vit", 28] == "narrow_vit"
     assert names["resnet", 224] == "resnet50" and names["vit", 224] == "vit_small_patch16_224"
     for (_, size), name in names.items():

@@ -19,7 +19,7 @@ from sslkit.zoo.start import start
 
 NAME = "resnet10t"
 LOADERS: dict[str, Callable[[str], nn.Module]] = {
-    "init": lambda word: start(word, image_size=32, in_chans=3).net,
+    "init": lambda word: start(word, image_size=32, in_chans=3, frames=None).net,
     "prior": lambda word: build_prior(word).network,
     "evaluation": lambda word: load_model(word).net,
 }
@@ -67,7 +67,7 @@ def test_each_says_so_in_a_line(dino: Path, capsys, monkeypatch) -> None:
     )
     word = f"timm:{NAME}:{dino.name}"
     line += "; mean 0.485 0.456 0.406 and std 0.229 0.224 0.225 are timm's for resnet10t.c3_in1k"
-    assert start(word, image_size=32, in_chans=3).recipe.origin.notes == (line,)
+    assert start(word, image_size=32, in_chans=3, frames=None).recipe.origin.notes == (line,)
     build_prior(word)
     load_model(word)
     assert " ".join(capsys.readouterr().out.split()) == f"prior {line} weights {line}"

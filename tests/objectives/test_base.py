@@ -16,7 +16,7 @@ TAUGHT = [name for name, one in FOUND.items() if issubclass(one, WithTeacher)]
 
 
 def built(name: str, momentum: float) -> WithTeacher:
-    body = backbones.default(FOUND[name].families[0], 16)
+    body = backbones.default(FOUND[name].families[0], 16, frames=None)
     return FOUND[name](backbones.build(body, image_size=16, in_chans=1), momentum=momentum)
 
 
@@ -67,7 +67,7 @@ def one_by_one(objective: Objective, views: list[torch.Tensor]) -> dict[str, lis
 
 def made(name: str, **options: object) -> Objective:
     torch.manual_seed(0)
-    body = backbones.build(backbones.default(FOUND[name].families[0], 16), image_size=16, in_chans=1)
+    body = backbones.build(backbones.default(FOUND[name].families[0], 16, frames=None), image_size=16, in_chans=1)
     return FOUND[name](body, **options)
 
 

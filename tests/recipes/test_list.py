@@ -36,7 +36,7 @@ def test_what_is_written_by_hand_is_what_there_is() -> None:
     assert set(program.EMBEDDED) == set(builtin.NAMES)
     own = {*builder.NARROW, *clips.NAMES}
     assert own <= set(program.BACKBONES) and set(program.BACKBONES) - own == {"auto", "resnet50", "MODULE:FUNCTION"}
-    defaults = {builder.default(family, size) for family in ("resnet", "vit") for size in (32, 64, 224)}
+    defaults = {builder.default(family, size, frames=None) for family in ("resnet", "vit") for size in (32, 64, 224)}
     assert all(name in program.BACKBONES["auto"] for name in defaults)
     named = {name for sections in program.KINDS.values() for section in sections for name in section.names()}
     for sections in program.KINDS.values():

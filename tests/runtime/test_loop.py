@@ -149,17 +149,17 @@ def equal(one: nn.Module, other: nn.Module) -> bool:
 @pytest.mark.parametrize("accumulate", [1, 2, 8])
 def test_it_is_the_loop_that_anyone_would_write(accumulate: int, clip: float | None) -> None:
     loop = made([], accumulate, clip)
-    loop.run()
+    loop.run(None)
     assert equal(loop.module, written_out(accumulate, clip)) and loop.step == EPOCHS * -(-BATCHES // accumulate)
 
 
 @pytest.mark.parametrize("stop_at", [0, 3])
 def test_stopped_and_resumed_it_ends_the_same(stop_at: int) -> None:
     whole = made([Told()])
-    whole.run()
+    whole.run(None)
     stopped, saved = Told(stop_at), Saved()
     with pytest.raises(InterruptedError):
-        made([stopped, saved]).run()
+        made([stopped, saved]).run(None)
     assert stopped.said[-1] == "end" and len(saved.states) == 1
     told = Told()
     resumed = made([told])
@@ -172,7 +172,7 @@ def test_stopped_and_resumed_it_ends_the_same(stop_at: int) -> None:
 def test_it_goes_on_inside_an_epoch(accumulate: int) -> None:
     saved = SavedInside()
     whole = made([saved], accumulate)
-    whole.run()
+    whole.run(None)
     per_epoch = -(-BATCHES // accumulate)
     assert len(saved.states) == EPOCHS * per_epoch
     for step in (1, per_epoch, per_epoch + 2, EPOCHS * per_epoch):
@@ -191,12 +191,12 @@ def test_it_goes_on_inside_an_epoch(accumulate: int) -> None:
 def test_the_optimiser_goes_on_as_its_device_needs_it(fused: bool | None) -> None:
     """A run may go on where the optimiser is in one kernel, which reads the count of its steps on the device."""
     saved = Saved()
-    made([saved], fused=not fused).run()
+    made([saved], fused=not fused).run(None)
     loop = made([], fused=fused)
     loop.run(lambda: saved.states[0])
     assert all(group["fused"] is fused for group in loop.optimizer.param_groups)
     whole = made([], fused=fused)
-    whole.run()
+    whole.run(None)
     others = dict(whole.module.named_parameters())
     for name, one in loop.module.named_parameters():
         if name != "net.0.bias":  # before a batch norm: its gradient is rounding alone, which AdamW makes a step
@@ -208,13 +208,13 @@ def test_a_part_of_the_module_is_saved_and_a_loss_of_ones_own_is_trained() -> No
     loop = made([saved], module=module)
     loop.saved, loop.schedule = module.net[3], None
     loop.forward = lambda wrapped, batch, number: {"loss": 2 * wrapped(batch, number)["loss"]}
-    loop.run()
+    loop.run(None)
     assert set(saved.states[0]["module"]) == {"weight", "bias"} and saved.states[0]["schedule"] == {}
 
 
 def test_hooks_are_called_around_what_they_are_named_for() -> None:
     told = Told()
-    made([told], accumulate=3).run()
+    made([told], accumulate=3).run(None)
     epoch = ["batch 0", "batch 1", "step 0", "moved 1", "batch 2", "batch 3", "step 1", "moved 2", "batch 4"]
     assert told.said[:11] == ["begin", "epoch 0", *epoch] and told.said[-1] == "end"
 
@@ -247,7 +247,7 @@ def test_waiting_for_batches_is_measured_and_nothing_else(monkeypatch: pytest.Mo
 
     loop = made([Busy()])
     loop.load = lambda loop: Slow()
-    loop.run()
+    loop.run(None)
     assert loop.waited == EPOCHS * BATCHES * 3
 
 
@@ -259,12 +259,12 @@ def test_batches_that_end_too_early_are_an_error() -> None:
     loop = made([])
     loop.load = lambda loop: Short()
     with pytest.raises(RuntimeError, match=f"the batches ended at step {BATCHES} of {BATCHES + 1}"):
-        loop.run()
+        loop.run(None)
 
 
 def test_the_state_of_another_network_or_optimiser_is_refused() -> None:
     saved = Saved()
-    made([saved]).run()
+    made([saved]).run(None)
 
     class Other(Module):
         def __init__(self) -> None:

@@ -110,7 +110,7 @@ def made(kind: Callable[[], nn.Module], optimizer: str = "AdamW") -> tuple[Loop,
     made_of = getattr(torch.optim, optimizer)(learnt, lr=0.05, **more)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(made_of, EPOCHS * BATCHES)
     fabric = Fabric(accelerator="cpu", devices=1)
-    how = {"move": lambda batch, device: batch, "epochs": EPOCHS, "hooks": [watched]}
+    how = {"move": lambda batch, device: batch, "epochs": EPOCHS, "accumulate": 1, "clip": None, "hooks": [watched]}
     return Loop(fabric, module, made_of, schedule, lambda _: Batches(), **how), watched
 
 
@@ -133,7 +133,7 @@ def equal(one: nn.Module, other: nn.Module) -> bool:
 def test_what_networks_and_optimisers_remember_goes_on(kind: Callable[[], nn.Module], optimizer: str) -> None:
     """Counters, estimates and products that were lost or started anew: a step in the loss where a run was resumed."""
     whole, seen = made(kind, optimizer)
-    whole.run()
+    whole.run(None)
     for state in seen.states[:2]:
         resumed, watched = made(kind, optimizer)
         resumed.run(lambda state=state: copy.deepcopy(state))
@@ -144,7 +144,7 @@ def test_what_networks_and_optimisers_remember_goes_on(kind: Callable[[], nn.Mod
 def test_a_finished_run_is_not_trained_further() -> None:
     """The last checkpoint was resumed, one more step was taken, and a checkpoint of another epoch written."""
     whole, seen = made(Net)
-    whole.run()
+    whole.run(None)
     resumed, watched = made(Net)
     resumed.run(lambda: seen.states[-1])
     assert equal(resumed.module, whole.module) and not watched.states and not watched.rates
@@ -153,7 +153,7 @@ def test_a_finished_run_is_not_trained_further() -> None:
 def test_layers_that_are_frozen_in_one_part_of_the_run_only_are_refused() -> None:
     """The optimiser's state went to other weights."""
     whole, seen = made(Frozen)
-    whole.run()
+    whole.run(None)
     with pytest.raises(UserError, match="the checkpoint is of another optimiser"):
         made(Net)[0].run(lambda: seen.states[0])
 

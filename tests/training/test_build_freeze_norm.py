@@ -49,7 +49,7 @@ def test_weights_learn_and_statistics_stay(method: str, colour, resnet, capsys) 
 
 
 def test_training_uses_the_statistics_and_so_does_a_copy(resnet) -> None:
-    body = start(resnet[0], image_size=64, in_chans=3)
+    body = start(resnet[0], image_size=64, in_chans=3, frames=None)
     body.freeze_norm()
     x = torch.randn(4, 3, 64, 64)
     expected = body.eval()(x)

@@ -124,7 +124,7 @@ def successive_halving(
     check_value("steps", steps, int, least=2 ** (rounds_of(first) - 1))
     check(runtime), check_metrics(metrics)
     in_zoo = members(zoo)
-    models = open_all(in_zoo, lambda one: load_member(one, loading.image_size, trust=loading.trust))
+    models = open_all(in_zoo, lambda one: load_member(one, loading))
     _at_least_two(models, models.left_out)
     train, held = divide(_open(data, reading, options.max_images), seeds[0])
     settings = [replace(setting, mirror=reading.mirrors(train.classes, train.name)) for setting in settings]

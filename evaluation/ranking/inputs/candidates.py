@@ -21,6 +21,7 @@ from evaluation.ranking.inputs.source_heads import CLUSTER_COUNT, SOURCES, Sourc
 from evaluation.transferability.base import Sample
 from evaluation.transferability.param_count import param_count
 from sslkit.data.held_out import draw_keys
+from sslkit.data.image_options import ImageOptions
 from sslkit.data.subsets import label_subset
 from sslkit.errors import UserError
 from sslkit.options.settings import MOST, setting
@@ -58,7 +59,7 @@ def are_arrays(zoo: Any) -> bool:
 class Options:
     """The images and the inputs of a ranking, beside its models, its data and its metrics."""
 
-    split: str = setting("train", "split of the scored images")
+    split: str = setting(ImageOptions.split, "split of the scored images")
     max_images: int | str | None = setting(
         "auto",
         "images of each data set, the same number of each class, drawn by seed and names; null: all; auto: "
@@ -82,7 +83,9 @@ class Options:
     bootstrap: int = setting(
         100, "redrawn sets of images behind intervals and ties, at least 2; 0: none", least=0, most=MOST
     )
-    device: str = setting("cpu", "device of the metrics: cpu, cuda; features are extracted on a GPU if there is one")
+    device: str = setting(
+        ON_CPU.device, "device of the metrics: cpu, cuda; features are extracted on a GPU if there is one"
+    )
 
 
 def settle_images(options: Options, *, every: bool = False) -> Options:
@@ -157,7 +160,7 @@ def of_models(
     """
 
     def load(one: Any) -> LoadedModel:
-        return load_member(one, **vars(loading))
+        return load_member(one, loading)
 
     check_source(options.source, options.clusters)
     models, how = open_all(zoo, load), (reading, replace(runtime, device="auto"))

@@ -18,6 +18,7 @@ from sslkit.data.arrays import ArrayImages
 from sslkit.data.held_out import draw_keys
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.errors import UserError
+from sslkit.runtime.context import Computing
 
 PREFIX = "boxes:"  # before the name of a detection set, where a task is asked for
 BACKGROUND = "background"
@@ -29,7 +30,7 @@ NEAR, FAR = (0.1, 0.4), (0.0, 0.1)  # IoU with the objects of a box that misses 
 TRIES = 20  # positions tried for such a box: in an image full of objects there may be none
 
 
-def open_objects(source: str | Boxes, split: str, reading: Reading = AS_USUAL, *, seed: int = 0) -> Split:
+def open_objects(source: str | Boxes, split: str, reading: Reading = AS_USUAL, *, seed: int = Computing.seed) -> Split:
     """Crop the objects of a detection set, each with a near miss and a place without object, both "background".
 
     source, and root and values of the reading: see `evaluation.tasks.detection.datasets.sources.open_boxes`. The crops

@@ -18,6 +18,7 @@ from sslkit.data.arrays import ArrayImages
 from sslkit.data.held_out import draw_keys
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.errors import UserError
+from sslkit.runtime.context import Computing
 
 PREFIX = "masks:"  # before the name of a segmentation set, where a task is asked for
 GRID = 8  # cells along each side of an image: a round number
@@ -28,7 +29,9 @@ REACH = 2.5
 EACH, MOST = 8, 4000
 
 
-def open_windows(source: str | LabelMaps, split: str, reading: Reading = AS_USUAL, *, seed: int = 0) -> Split:
+def open_windows(
+    source: str | LabelMaps, split: str, reading: Reading = AS_USUAL, *, seed: int = Computing.seed
+) -> Split:
     """Cut windows about cells of the images of a segmentation set; the label is the most frequent class of the cell.
 
     source, reading: see `evaluation.tasks.segmentation.sources`. The windows are squares of `objects.SIDE` pixels.

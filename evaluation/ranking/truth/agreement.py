@@ -16,6 +16,7 @@ import numpy as np
 from evaluation.results.choice import level_scores
 from evaluation.results.statistics import generator, interval_of
 from sslkit.errors import UserError
+from sslkit.runtime.context import Computing
 
 Values = Sequence[float] | Mapping[str, float]
 
@@ -74,7 +75,7 @@ def spearman(truth: Values, scores: Values) -> float:
 
 
 def agreement(
-    truth: Values, scores: Values, *, measures: Sequence[str] | None = None, n: int = 1000, seed: int = 0
+    truth: Values, scores: Values, *, measures: Sequence[str] | None = None, n: int = 1000, seed: int = Computing.seed
 ) -> list[Agreement]:
     """Return every measure with its interval, from n bootstrap draws of the models.
 

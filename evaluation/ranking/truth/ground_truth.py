@@ -127,7 +127,7 @@ def ground_truth(
     for task, splits in tasks.items():
         if splits["test"].note:
             say(f"{task}: {splits['test'].note}")
-    models, failures = load_zoo(zoo, loading.image_size, loading.trust)
+    models, failures = load_zoo(zoo, loading)
     for failure in failures:
         say(f"cannot be loaded: {failure}")
     tuning = fine_tune.Options(**run, workers=options.workers)

@@ -14,13 +14,14 @@ from evaluation.results.choice import level_scores
 from evaluation.results.statistics import generator
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
+from sslkit.runtime.context import Computing
 
 TAU = "weighted tau (Vigna)"
 Values = Mapping[str, float]
 
 
 def over_tasks(
-    tasks: Sequence[tuple[Values, Values]], measure: str = TAU, *, n: int = 1000, seed: int = 0
+    tasks: Sequence[tuple[Values, Values]], measure: str = TAU, *, n: int = 1000, seed: int = Computing.seed
 ) -> Agreement:
     """Return the mean over tasks of a measure of agreement, with its interval over models.
 
@@ -33,7 +34,7 @@ def over_tasks(
 
 
 def difference(
-    tasks: Sequence[tuple[Values, Values, Values]], measure: str = TAU, *, n: int = 1000, seed: int = 0
+    tasks: Sequence[tuple[Values, Values, Values]], measure: str = TAU, *, n: int = 1000, seed: int = Computing.seed
 ) -> Agreement:
     """Return the mean over tasks of a metric's agreement less another's, paired on the same draws of models.
 

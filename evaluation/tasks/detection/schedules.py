@@ -46,7 +46,7 @@ class Schedule:
         rise = 1.0 if step >= self.warmup else 0.001 + 0.999 * step / self.warmup
         return rise * 0.1 ** sum(step >= drop for drop in self.drops)
 
-    def change(self, steps: int | None = None, batch_size: int | None = None, lr: float | None = None) -> "Schedule":
+    def change(self, steps: int | None, batch_size: int | None, lr: float | None) -> "Schedule":
         """Copy with other values, None to keep one: drops scale with the steps, lr with the batch size.
 
         The warm-up keeps its length, but is at most half of the steps.
@@ -119,7 +119,7 @@ def find_schedule(name: str, data: str) -> Schedule:
     full = _FULL.get(data, replace(_FULL["voc0712"], published=""))
     if name == "full":
         return full
-    short = full.change(steps=full.steps // 10)
+    short = full.change(full.steps // 10, None, None)
     return replace(short, name="short")
 
 

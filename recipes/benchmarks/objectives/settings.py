@@ -108,7 +108,7 @@ def views(name: str) -> dict[str, Any]:
 
 
 def config(
-    method: Any, source: str, *, lr: float, epochs: int, seed: int, out: Path, batch_size: int = 128, **more: Any
+    method: Any, source: str, *, lr: float, epochs: int, seed: int, out: Path, batch_size: int, **more: Any
 ) -> dict[str, Any]:
     """The config of a run without the evaluations that cost time. more: further settings; data: of its section."""
     return {

@@ -64,7 +64,7 @@ class Planes:
         """The values of pixels that have none."""
         return spans_of(self.fill, self.tagged)
 
-    def values(self, channels: int | None = None) -> list[np.ndarray]:
+    def values(self, channels: int | None) -> list[np.ndarray]:
         """The values of each plane that is read as a channel, without opacity: (H, W), or flat if some have none.
 
         Raises UnreadableImage for NaN and infinity.

@@ -88,7 +88,7 @@ class Videos(Images):
         """Frames, size and rate of a row."""
         return self.index.row(row).facts
 
-    def frame_numbers(self, row: int, seed: int = 0, epoch: int = 0) -> np.ndarray:
+    def frame_numbers(self, row: int, seed: int, epoch: int = 0) -> np.ndarray:
         """(R, T) int64: the frame numbers of a row's clips."""
         o, frames = self.options, self.index.numbers["frames"][row].item()
         if o.sampling == "random":
@@ -120,12 +120,12 @@ class Videos(Images):
         unread, numbers = [self.path(row) for row in bad], torch.from_numpy(frames)
         return self.batch(torch.from_numpy(images), index, torch.from_numpy(aspect), unread, frames=numbers)
 
-    def with_sampling(self, sampling: str, *, clips: int | None = None) -> "Videos":
+    def with_sampling(self, sampling: str, *, clips: int | None) -> "Videos":
         """The same videos with other clips, without listing or surveying again. Options as in `open_videos`."""
         return self._with(replace(self.options, sampling=sampling, clips=clips))
 
     def clean(self, size: int) -> "Videos":
-        return self.with_sampling("center").at(image_size=size, channels=3, fit="crop")
+        return self.with_sampling("center", clips=None).at(image_size=size, channels=3, fit="crop")
 
     def fixed(self, size: int) -> "Videos":
         return self.clean(size)
@@ -136,7 +136,9 @@ class Videos(Images):
             f"decoded by {self.reader.name}"
         ]
 
-    def at(self, *, image_size: int, channels: int, fit: str, interpolation: str = "bilinear") -> "Videos":
+    def at(
+        self, *, image_size: int, channels: int, fit: str, interpolation: str = VideoOptions.interpolation
+    ) -> "Videos":
         size = {"image_size": image_size, "channels": channels, "fit": fit, "interpolation": interpolation}
         return self._with(replace(self.options, **size))
 
@@ -191,17 +193,17 @@ class Videos(Images):
 
 def open_videos(
     source: str | Path,
-    split: str = "train",
+    split: str = VideoOptions.split,
     *,
-    frames: int = 16,
-    stride: int = 2,
-    clips: int | None = None,
+    frames: int = VideoOptions.frames,
+    stride: int = VideoOptions.stride,
+    clips: int | None = VideoOptions.clips,
     image_size: int = DEFAULT_SIZE,
-    sampling: str = "random",
-    fit: str = "squash",
-    interpolation: str = "bilinear",
-    on_error: str = "skip",
-    cache: str | Path | None = "runs/cache",
+    sampling: str = VideoOptions.sampling,
+    fit: str = VideoOptions.fit,
+    interpolation: str = VideoOptions.interpolation,
+    on_error: str = VideoOptions.on_error,
+    cache: str | Path | None = VideoOptions.cache,
 ) -> Videos:
     """Open one split of a set of videos as clips.
 

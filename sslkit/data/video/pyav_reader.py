@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from sslkit.data.image_options import ImageOptions
 from sslkit.data.video.damage import Damage
 from sslkit.data.video.reader import UnreadableVideo, VideoFacts, check_numbers
 from sslkit.errors import UserError
@@ -47,7 +48,12 @@ class PyAVReader:
             return _facts(stream, frame, len(timestamps), "packets", keys, numbers)
 
     def frames(
-        self, path: str, facts: VideoFacts, numbers: np.ndarray, size: tuple[int, int], interpolation: str = "bilinear"
+        self,
+        path: str,
+        facts: VideoFacts,
+        numbers: np.ndarray,
+        size: tuple[int, int],
+        interpolation: str = ImageOptions.interpolation,
     ) -> np.ndarray:
         check_numbers(numbers, facts)
         out = np.empty((len(numbers), *size, 3), dtype=np.uint8)

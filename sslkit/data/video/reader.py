@@ -49,7 +49,12 @@ class VideoReader(Protocol):
         ...
 
     def frames(
-        self, path: str, facts: VideoFacts, numbers: np.ndarray, size: tuple[int, int], interpolation: str = "bilinear"
+        self,
+        path: str,
+        facts: VideoFacts,
+        numbers: np.ndarray,
+        size: tuple[int, int],
+        interpolation: str = ImageOptions.interpolation,
     ) -> np.ndarray:
         """Frames (n, height, width, 3), uint8 RGB, upright, in the order of `numbers`.
 

@@ -18,7 +18,7 @@ def source(word: str) -> Source:
         raise UserError(f"{word} cannot be exported; in Python: net = evaluation.load_model({word!r})")
     config = _config(word)
     channels, size = config.get("input_size", (3, 224))[:2]
-    body = start(word, image_size=size, in_chans=channels)
+    body = start(word, image_size=size, in_chans=channels, frames=None)
     mean, std = body.recipe.origin.normalize
     card = {
         "backbone": {"name": word, "lines": body.recipe.lines, "image_size": size, "in_chans": channels},

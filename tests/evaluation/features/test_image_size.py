@@ -12,7 +12,7 @@ from torch import nn
 
 import evaluation
 from evaluation.embedding.table import embed
-from evaluation.features.models import load_model
+from evaluation.features.models import Loading, load_model
 from evaluation.features.using import use_it
 from evaluation.features.zoo_members import load_zoo, members
 from evaluation.ranking.choice.halving import successive_halving
@@ -80,7 +80,7 @@ def test_an_entry_is_fed_at_the_size_that_was_asked_for(
 
 def test_a_size_in_the_word_is_that_models_own_and_its_name_stays() -> None:
     zoo = ["random:narrow_resnet(image_size=16)", "random:narrow_vit"]
-    models, failures = load_zoo(zoo, 32)
+    models, failures = load_zoo(zoo, Loading(image_size=32))
     assert failures == [] and {name: one.image_size for name, one in models.items()} == {
         "random:narrow_resnet": 16,
         "random:narrow_vit": 32,

@@ -3,7 +3,7 @@
 import pytest
 
 from evaluation.features import zoo_members
-from evaluation.features.models import LoadedModel
+from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.zoo_members import Closed, Members, load_member, open_all
 from sslkit.errors import UserError
 
@@ -35,9 +35,11 @@ def test_networks_beyond_the_limit_are_closed_and_opened_again_in_their_turn() -
 
     def load(one: object) -> LoadedModel:
         opened.append(one)
-        return load_member(one, image_size=8, in_chans=1)
+        return load_member(one, Loading(image_size=8, in_chans=1))
 
-    size = sum(value.nbytes for value in load_member(names[0], 8, 1).net.state_dict().values())
+    size = sum(
+        value.nbytes for value in load_member(names[0], Loading(image_size=8, in_chans=1)).net.state_dict().values()
+    )
     found = open_all(names, load, most=size)
     assert isinstance(found[names[0]], LoadedModel) and isinstance(found[names[1]], Closed)
     again = load_member(found[names[1]])

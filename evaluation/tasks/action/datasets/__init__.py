@@ -45,7 +45,7 @@ def folds_by_name(name: str) -> tuple[int, ...]:
     return find(name).folds if name in names() else (1,)
 
 
-def open_films(source: str, split: str = "test", reading: Reading = AS_USUAL, *, fold: int = 1) -> Films:
+def open_films(source: str, split: str, reading: Reading = AS_USUAL, *, fold: int = 1) -> Films:
     """List the videos and labels of one split. Nothing is downloaded or decoded.
 
     source: a published data set, `NAME` or `NAME:ROOT` (see `names`), or `video:FOLDER`, which has a folder for each

@@ -115,7 +115,7 @@ class Entry:
     may_miss: bool = False
     name: str = ""
 
-    def open(self, root: Path, split: str, fold: int, counts: str = "raise") -> Films:
+    def open(self, root: Path, split: str, fold: int, counts: str) -> Films:
         """See `evaluation.tasks.action.datasets.open_films`."""
         check_split(self.name, split)
         if fold not in self.folds:

@@ -27,7 +27,7 @@ NAMES = ("clipart_boxes", *VOC, "coco2017")
 
 @public(*READ)
 def open_boxes(
-    source: str | Boxes, split: str = "train", *, masks: bool = True, empty: str = EMPTY[0], reading: Reading
+    source: str | Boxes, split: str = ImageOptions.split, *, masks: bool = True, empty: str = EMPTY[0], reading: Reading
 ) -> Boxes:
     """Open one split of a detection data set. Nothing is downloaded.
 

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import nn
 
 import evaluation
-from evaluation.features.models import LoadedModel, load_model
+from evaluation.features.models import LoadedModel, Loading, load_model
 from evaluation.features.zoo_members import load_zoo
 from evaluation.ranking.summary import read_truth
 from evaluation.ranking.truth import ground_truth as module
@@ -239,10 +239,12 @@ def test_all_models_take_the_size_that_is_asked_for_but_one_of_its_own_in_its_wo
         zoo.save(
             tmp_path / "zoo" / name, body.export(), {"backbone": lines, "normalize": {"mean": [0.3], "std": [0.4]}}
         )
-    models, failures = load_zoo([str(tmp_path / "zoo"), "random:narrow_resnet(image_size=24)"], 16)
+    models, failures = load_zoo([str(tmp_path / "zoo"), "random:narrow_resnet(image_size=24)"], Loading(image_size=16))
     assert {name: one.image_size for name, one in models.items()} == {"a": 16, "b": 16, "random:narrow_resnet": 24}
-    assert failures == [] and load_zoo([str(tmp_path / "zoo" / "a")], 16)[0]["a"].image_size == 16
-    controls, _ = load_zoo([f"random:{tmp_path / 'zoo' / 'a'}", f"random:{tmp_path / 'zoo' / 'a'}:1"], 16)
+    assert failures == [] and load_zoo([str(tmp_path / "zoo" / "a")], Loading(image_size=16))[0]["a"].image_size == 16
+    controls, _ = load_zoo(
+        [f"random:{tmp_path / 'zoo' / 'a'}", f"random:{tmp_path / 'zoo' / 'a'}:1"], Loading(image_size=16)
+    )
     assert {name: one.image_size for name, one in controls.items()} == {"random:a": 16, "random:a:1": 16}
 
 

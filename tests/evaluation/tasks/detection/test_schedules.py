@@ -81,14 +81,14 @@ def test_another_network_and_a_part_of_a_set_are_not_comparable(resnet50) -> Non
 
 
 def test_changes_are_in_proportion_and_marked() -> None:
-    changed = find_schedule("full", "voc07").change(steps=900, batch_size=8)
+    changed = find_schedule("full", "voc07").change(900, 8, None)
     assert changed.drops == (675, 825) and changed.lr == pytest.approx(0.01) and not changed.published
     assert changed.name == "full, 900 steps"
-    assert find_schedule("full", "voc07").change(lr=0.1).name == "full, changed"
+    assert find_schedule("full", "voc07").change(None, None, 0.1).name == "full, changed"
     assert find_schedule("short", "voc07").steps == 900
     short = find_schedule("short", "coco2017")
     assert (short.steps, short.warmup) == (9000, 1000), "the warm-up stays as long"
-    assert find_schedule("full", "coco2017").change(steps=100).warmup == 50
+    assert find_schedule("full", "coco2017").change(100, None, None).warmup == 50
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,14 @@ def test_changes_are_in_proportion_and_marked() -> None:
     [
         (lambda: find_schedule("smok", "voc07"), "did you mean 'smoke'"),
         (lambda: find_schedule("full_2x", "voc07"), "schedule=full_2x is for coco2017 only"),
-        (lambda: find_schedule("full", "voc07").change(steps=0), "steps must be a whole number, at least 1, got 0"),
-        (lambda: find_schedule("full", "voc07").change(lr=float("inf")), "lr must be a number above 0, got inf"),
+        (
+            lambda: find_schedule("full", "voc07").change(0, None, None),
+            "steps must be a whole number, at least 1, got 0",
+        ),
+        (
+            lambda: find_schedule("full", "voc07").change(None, None, float("inf")),
+            "lr must be a number above 0, got inf",
+        ),
         (lambda: Training(find_schedule("full", "voc07"), precision="half"), "no precision 'half'"),
     ],
 )
