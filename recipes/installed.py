@@ -28,12 +28,9 @@ def overview() -> str:
     column = max(map(len, files)) + 4
     lines = ["usage: sslkit COMMAND [setting=value ...]", "       sslkit --version", ""]
     lines += ["commands; begin with train, evaluate and rank"]
-    lines += [entry(name, _first_line(path), column) for name, path in files.items()]
+    texts = {name: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) for name, path in files.items()}
+    lines += [entry(name, text.splitlines()[0], column) for name, text in texts.items()]
     return "\n".join([*lines, "", "sslkit COMMAND --help lists the settings of a command with their defaults."])
-
-
-def _first_line(path: Path) -> str:
-    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ def batches(first: int) -> Iterator[tuple[Tensor, Tensor]]:
 def training(net: nn.Module, **changed) -> Training:
     group = {"params": list(net.parameters()), "lr": 0.1, "weight_decay": 0.01}
     given = {
-        "optimizer": make_optimizer("adamw", [group], momentum=0.9),
+        "optimizer": make_optimizer("adamw", [group]),
         "steps": STEPS,
         "rate": lambda step: 1 - step / STEPS,
         "batches": batches,

@@ -94,13 +94,9 @@ def _whole(source: str | Path | Images, options: ImageOptions) -> Split:
     labels = np.full(len(images), -1) if images.labels is None else images.labels
     classes = images.classes or [str(label) for label in range(int(labels.max()) + 1)]
     from_torchvision = str(images.source).startswith(PREFIX)
-    metric = _torchvision_metrics().get(images.name, "top1") if from_torchvision else "top1"
+    metrics = {entry.torchvision: entry.metric for entry in map(find, names())} if from_torchvision else {}
+    metric = metrics.get(images.name, "top1")
     return Split(images, labels, classes, ids, metric, images.name, images.split, groups)
-
-
-def _torchvision_metrics() -> dict[str, str]:
-    """The metric of each of torchvision's classes of a published set."""
-    return {entry.torchvision: entry.metric for entry in map(find, names())}
 
 
 def check_labelled(split: Split) -> None:

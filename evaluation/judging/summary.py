@@ -34,10 +34,10 @@ from sslkit.terminal import say
 
 @by_keywords
 def evaluate_models(
-    checkpoint: Any,
-    zoo: Any,
-    data: Any,
-    protocols: Any,
+    checkpoint: Any = None,
+    zoo: Any = None,
+    data: Any = None,
+    protocols: Any = None,
     *,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     out: str | Path = OUT,
@@ -74,7 +74,9 @@ def evaluate_models(
     return [result for member in done.values() for result in member.results]
 
 
-def evaluate_by_protocol(protocol: str, /, checkpoint: Any, zoo: Any, data: Any, **words: Any) -> list[Result]:
+def evaluate_by_protocol(
+    protocol: str, /, checkpoint: Any = None, zoo: Any = None, data: Any = None, **words: Any
+) -> list[Result]:
     """Call `evaluate_models` with one protocol. words: its options and the other arguments, as on a command line."""
     declared = members.options(family.find(protocol).Options)
     options = {name: words.pop(name) for name in declared if name in words}

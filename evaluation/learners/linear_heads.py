@@ -203,13 +203,13 @@ def mean_of(values: np.ndarray, y: np.ndarray, metric: str) -> float:
 def _places(n: int, grid: Grid, seed: int) -> Iterator[np.ndarray]:
     """Yield row indices (B,) for each iteration; an incomplete last batch of an epoch is dropped."""
     batches = EpochBatches(n, grid.rows_a_step(n), seed)
-    endless = (_epoch(batches, epoch) for epoch in itertools.count())
-    return map(np.array, itertools.islice(itertools.chain.from_iterable(endless), grid.iterations))
 
+    def endless() -> Iterator[list[int]]:
+        for epoch in itertools.count():
+            batches.set_epoch(epoch)
+            yield from batches
 
-def _epoch(batches: EpochBatches, epoch: int) -> list[list[int]]:
-    batches.set_epoch(epoch)
-    return list(batches)
+    return map(np.array, itertools.islice(endless(), grid.iterations))
 
 
 def _blocks(x: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:

@@ -35,17 +35,13 @@ NO_CLASSES = "several labels an image, or fractions, and no classes: not defined
 def lacking(spec: Spec, candidate: Candidate) -> list[str]:
     """Return the reasons why the metric cannot score the model; empty if it can."""
     sample = candidate.sample
-    reasons = [_lack(need, candidate) for need in spec.needs if sample.given(need) is None]
+    told = {need: f"no LEEP, no NCE: {reason}" for need, reason in candidate.lacks.items()}
+    reasons = [told.get(need) or LACKS[need] for need in spec.needs if sample.given(need) is None]
     if spec.reads_reference and "reference" in candidate.lacks:
         reasons.append(f"no PED: {candidate.lacks['reference']}")
     if sample.y is None and not (len(spec.chain) == 1 and takes_numbers(spec.metric)):
         reasons.append(f"{NO_CLASSES} {spec.name}")
     return reasons
-
-
-def _lack(need: str, candidate: Candidate) -> str:
-    reason = candidate.lacks.get(need)
-    return LACKS[need] if reason is None else f"no LEEP, no NCE: {reason}"
 
 
 def notes(

@@ -94,12 +94,12 @@ class TunedMaps(StageMaps):
     def stages(self, model: str, seed: int, subjects: Subjects) -> dict[str, View]:
         task = self.data[subjects.lab.scale]
         loaded, setting = load_member(subjects.zoo[model]), replace(subjects.settings(task)[model], seed=seed)
-        views = follow(loaded, subjects.splits(task), setting, self.shares, _test_view, subjects.lab)
+
+        def measure(stage: Stage) -> View:
+            return stage.features("test"), stage.labels("test")
+
+        views = follow(loaded, subjects.splits(task), setting, self.shares, measure, subjects.lab)
         return {percent(share): view for share, view in views.items()}
-
-
-def _test_view(stage: Stage) -> View:
-    return stage.features("test"), stage.labels("test")
 
 
 @dataclass(frozen=True, kw_only=True)

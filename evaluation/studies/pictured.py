@@ -123,17 +123,15 @@ class Bounds(Training):
             return Summary(rows, OPEN, "fewer than three networks measured")
         linear = [numbers[LINEAR] for numbers in values]
         told = {name: stats.pearsonr([numbers[name] for numbers in values], linear) for name in (*TERMS, "risk")}
-        low, high = told["bound"].confidence_interval(0.95)
+        ends = {name: correlation.confidence_interval(0.95) for name, correlation in told.items()}
+        low, high = ends["bound"]
         outcome = AGREES if high < 0 else DISAGREES if low > 0 else OPEN
-        text = "; ".join(_format_correlation(name, correlation) for name, correlation in told.items())
+        text = "; ".join(
+            f"{name} r {told[name].statistic:.2f} ({low:.2f} to {high:.2f})" for name, (low, high) in ends.items()
+        )
         return Summary(rows, outcome, f"correlation with the linear evaluation over {len(values)} networks: {text}")
 
     def draw(self, by_job: Mapping[str, Numbers], path: Path, title: str) -> None:
         scores = {name: [numbers[name] for numbers in by_job.values()] for name in (*TERMS, "risk")}
         linear = [numbers[LINEAR] for numbers in by_job.values()]
         draw_scatter(scores, {"linear evaluation": linear}, path, title, "networks")
-
-
-def _format_correlation(name: str, correlation) -> str:
-    low, high = correlation.confidence_interval(0.95)
-    return f"{name} r {correlation.statistic:.2f} ({low:.2f} to {high:.2f})"

@@ -103,17 +103,17 @@ class Subjects:
         Raises UserError if a checkpoint of the benchmark is missing.
         """
         if not self.is_small:
-            return self._opened.zoo
+            return self._files.zoo
         words = {name: (f"method={name}", f"experiment={name}", "epochs=2") for name in SMALL}
         entries = {name: str(train_entry(words[name], 0, self.lab).folder) for name in SMALL}
         return entries | {name: f"{name}(image_size=32)" for name in UNTRAINED}
 
     def tasks(self, small: Sequence[str]) -> Sequence[str]:
         """Names of data sets: these, or the benchmark's."""
-        return small if self.is_small else self._opened.datasets
+        return small if self.is_small else self._files.datasets
 
     @cached_property
-    def _opened(self) -> Benchmark:
+    def _files(self) -> Benchmark:
         root = self.lab.root
         return open_benchmark(self.benchmark, checkpoints=root / "checkpoints", root=root, download=False)
 

@@ -30,11 +30,12 @@ def best(records: Sequence[dict[str, Any]], where: str) -> int:
         )
     highest = [sound[at] for at in highest_of([records[number]["value"] for number in sound])]
     lowest = [highest[at] for at in lowest_of([records[number]["loss"] for number in highest])]
-    return max(lowest, key=lambda number: (*_penalty(records[number]), -number))
 
+    def strength(number: int) -> tuple[float, ...]:
+        record = records[number]
+        return record["weight_decay"], -record["lr"], -(record.get("head_lr") or 0.0), -number
 
-def _penalty(record: dict[str, Any]) -> tuple[float, ...]:
-    return record["weight_decay"], -record["lr"], -(record.get("head_lr") or 0.0)
+    return max(lowest, key=strength)
 
 
 def mean_record(records: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -167,7 +167,7 @@ class Runner:
             initial=len(keys) - missing,
             desc=printable(title, keep=""),
             unit="run",
-            disable=self._hidden,
+            disable=None if self.runtime.progress and rank() == 0 else True,  # None: shown on a terminal only
         ) as bar:
             if self.runtime.workers > 1 and missing > 1:
                 self._in_processes(keys, trials, bar)
@@ -179,10 +179,6 @@ class Runner:
                 return values
 
             return each_recorded(keys, self.records, run_one, NEEDS)
-
-    @property
-    def _hidden(self) -> bool | None:
-        return None if self.runtime.progress and rank() == 0 else True  # None: shown on a terminal only
 
     def _in_processes(self, keys: list[dict[str, Any]], trials: Sequence[Trial], bar: tqdm) -> None:
         workers = self.runtime.workers

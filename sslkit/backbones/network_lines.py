@@ -154,7 +154,9 @@ def _timm_network(nodes: list[ast.stmt], text: str) -> TimmNetwork:
     changes = tuple(change for node in nodes[1:] for change in _changes(node))
     if reason := timm_allowed.fault(model, arguments):
         raise ValueError(reason)
-    return TimmNetwork(model, arguments, changes, _change_lines(nodes[1:], text))
+    written = [ast.get_source_segment(text, node) or "" for node in nodes[1:]]
+    imports = ["import torch"] if any("torch." in line for line in written) else []
+    return TimmNetwork(model, arguments, changes, (*imports, *written))
 
 
 def _function_network(nodes: list[ast.stmt]) -> FunctionNetwork:
@@ -239,11 +241,6 @@ def _value(node: ast.expr) -> Any:
     if not is_small or not _is_stride(stride) or text != stem.written():
         raise ValueError(f"{text[:60]} is no layer that sslkit writes")
     return stem
-
-
-def _change_lines(nodes: Sequence[ast.stmt], text: str) -> tuple[str, ...]:
-    written = [ast.get_source_segment(text, node) or "" for node in nodes]
-    return ("import torch", *written) if any("torch." in line for line in written) else tuple(written)
 
 
 def _apply_changes(net: nn.Module, changes: Sequence[tuple[str, Any]], where: str) -> nn.Module:

@@ -87,14 +87,14 @@ def _facts(config: Config, remembered: dict[str, Any]) -> _Facts:
 
 
 def _once(remembered: dict[str, Any], settings: list[Any], make: Callable[[], Any]) -> Any:
-    key = json.dumps([_as_plain(setting) for setting in settings], sort_keys=True, default=str)
+    plain = [
+        [type(value).__name__, dataclasses.asdict(value)] if dataclasses.is_dataclass(value) else value
+        for value in settings
+    ]
+    key = json.dumps(plain, sort_keys=True, default=str)
     if key not in remembered:
         remembered[key] = make()
     return remembered[key]
-
-
-def _as_plain(part: Any) -> Any:
-    return [type(part).__name__, dataclasses.asdict(part)] if dataclasses.is_dataclass(part) else part
 
 
 def _member(config: Config, name: str, facts: _Facts) -> Member:

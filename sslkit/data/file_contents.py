@@ -151,11 +151,8 @@ class FileContents:
             for first in range(0, len(wanted), _AT_ONCE):
                 rows, those = wanted[first : first + _AT_ONCE].tolist(), islice(paths, _AT_ONCE)
                 apply = pool.map if threads > 1 else map
-                yield from zip(rows, apply(self._content_of, those), strict=True)
+                yield from zip(rows, apply(_digest, those), strict=True)
                 bar.update(len(rows))
-
-    def _content_of(self, path: bytes) -> bytes:
-        return _digest(path)
 
     @cached_property
     def _store(self) -> Store[np.ndarray]:

@@ -161,7 +161,8 @@ def minimise(
     gradient = _gradient(axes, state, weights)
     for n_iter in range(max_iter + 1):
         value = _value(state, weights)
-        gap = _bound(gradient, state.theta, penalty) / value
+        intercept = gradient[:, -1].norm() * state.theta[:, -1].norm().clamp_min(1)
+        gap = (gradient[:, :-1].square().sum() / (2 * penalty) + intercept).item() / value
         if gap <= tol or n_iter == max_iter:
             break
         if n_iter & (n_iter - 1) == 0:  # 0, 1, 2, 4, 8, ...
@@ -185,11 +186,6 @@ def _gradient(axes: Axes, state: State, weights: Tensor) -> Tensor:
 
 def _value(state: State, weights: Tensor) -> float:
     return state.loss + (weights * state.theta.square()).sum().item() / 2
-
-
-def _bound(gradient: Tensor, theta: Tensor, penalty: float) -> float:
-    intercept = gradient[:, -1].norm() * theta[:, -1].norm().clamp_min(1)
-    return (gradient[:, :-1].square().sum() / (2 * penalty) + intercept).item()
 
 
 def _curvature(state: State, axes: Axes) -> Tensor:

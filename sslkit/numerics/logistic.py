@@ -51,7 +51,9 @@ class Probe:
             raise UserError(f"this probe takes rows of {self.weight.shape[1]} features, got {np.shape(x)}")
         scores = np.empty((len(x), len(self.bias)))
         for start in range(0, len(x), BLOCK):
-            scores[start : start + BLOCK] = _float64(x[start : start + BLOCK]) @ self.weight.T + self.bias
+            rows = x[start : start + BLOCK]
+            rows = np.asarray(rows.detach().double().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64)
+            scores[start : start + BLOCK] = rows @ self.weight.T + self.bias
         return scores
 
     def predict(self, x: Any) -> np.ndarray:
@@ -244,7 +246,3 @@ def _length(y: Any) -> int:
     if isinstance(y, str | bytes) or not hasattr(y, "__len__") or getattr(y, "shape", None) == ():
         raise UserError(f"y must be one label for each row of features, not the single label {y!r}")
     return len(y)
-
-
-def _float64(x: Any) -> np.ndarray:
-    return np.asarray(x.detach().double().cpu() if isinstance(x, Tensor) else x, dtype=np.float64)

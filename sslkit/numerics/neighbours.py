@@ -151,8 +151,9 @@ def _candidates(bank: np.ndarray, order: np.ndarray, query: np.ndarray, k: int) 
     similarity, position = np.empty((len(query), 0), np.float32), np.empty((len(query), 0), np.int64)
     for start, block in _blocks(bank, order):
         cosine, at = faiss.knn(query, block, min(k, len(block)), metric=faiss.METRIC_INNER_PRODUCT)
-        merged = _sort(np.hstack([similarity, cosine]), np.hstack([position, at + start]))
-        similarity, position = (merged_part[:, :k] for merged_part in merged)
+        similarity, position = np.hstack([similarity, cosine]), np.hstack([position, at + start])
+        first = np.lexsort((position, -similarity), axis=-1)[:, :k]
+        similarity, position = (np.take_along_axis(values, first, 1) for values in (similarity, position))
     return similarity, position
 
 
@@ -170,8 +171,3 @@ def _all(
     every = np.arange(len(order))
     left_out = np.zeros((len(rows), len(order)), bool) if own is None else own.holds(rows[:, None], every)
     return among_all(query[rows], blocks, len(order), left_out, k)
-
-
-def _sort(similarity: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    falling = np.lexsort((position, -similarity), axis=-1)
-    return np.take_along_axis(similarity, falling, 1), np.take_along_axis(position, falling, 1)

@@ -14,18 +14,15 @@ SHOWN = 3  # tensor names in a message
 def mismatch(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> str:
     """What of `given` does not fit the network whose state dict is `own`, in words; empty: every tensor fits."""
     both = [name for name in own if name in given and not name.endswith("_extra_state")]  # which a module reads itself
+    # float, complex or neither; other widths of floats are converted
+    kinds = [{name: (of[name].is_floating_point(), of[name].is_complex()) for name in both} for of in (own, given)]
     faults = {
         "it lacks": [name for name in own if name not in given],
         "the network has no": [name for name in given if name not in own],
         "of another shape are": [name for name in both if own[name].shape != given[name].shape],
-        "of another kind of number are": [name for name in both if _differ(own[name], given[name])],
+        "of another kind of number are": [name for name in both if kinds[0][name] != kinds[1][name]],
     }
     return "; ".join(f"{fault} {and_more(names, SHOWN)}" for fault, names in faults.items() if names)
-
-
-def _differ(own: Tensor, given: Tensor) -> bool:
-    """Return whether one is floating-point or complex and the other is not; other float widths are converted."""
-    return own.is_floating_point() != given.is_floating_point() or own.is_complex() != given.is_complex()
 
 
 def check_finite(state: Mapping[str, Tensor], path: str | Path) -> None:

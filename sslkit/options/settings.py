@@ -83,7 +83,8 @@ class Declared:
 
         Raises UserError, with the path, the allowed values and the value, for another type or a value out of range.
         """
-        if isinstance(value, PurePath) or _is_device(value):  # YAML and JSON, which keep the settings, have neither
+        is_device = (type(value).__module__, type(value).__name__) == ("torch", "device")
+        if isinstance(value, PurePath) or is_device:  # YAML and JSON, which keep the settings, have neither
             value = str(value)
         value = as_plain(value)
         for kind in alternatives(self.kind):
@@ -131,10 +132,6 @@ def _without_paths(kind: Any) -> Any:
     """An annotation without Path, which `Declared.check` turns into text."""
     kinds = [option for option in alternatives(kind) if not (isinstance(option, type) and issubclass(option, PurePath))]
     return functools.reduce(operator.or_, kinds)
-
-
-def _is_device(value: Any) -> bool:
-    return type(value).__module__ == "torch" and type(value).__name__ == "device"
 
 
 def overlaid(settings: S, given: Mapping[str, Any], where: str = "", tree: Mapping[str, Any] | None = None) -> S:

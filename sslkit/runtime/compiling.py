@@ -112,14 +112,10 @@ def check_compiler(device: torch.device) -> None:
     try:
         with config.patch(force_disable_caches=True), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of caches that are not used
-            torch.compile(_probe, backend=BACKEND)(torch.ones(8, device=device))
+            torch.compile(lambda x: (2 * x + 1).sin(), backend=BACKEND)(torch.ones(8, device=device))
     except Exception as error:  # of torch's compiler, of triton's, or of the system's
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [first_line(error)]
         raise UserError(
             f"trainer.compile=true cannot compile here ({lines[0]}): install a C++ compiler such as g++, or "
             "leave it out"
         ) from error
-
-
-def _probe(x: Tensor) -> Tensor:
-    return (2 * x + 1).sin()

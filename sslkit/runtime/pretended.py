@@ -68,7 +68,8 @@ class Counter(TorchDispatchMode):
             return func(*args, **kwargs)
         numbers = self._numbers(func, tensors, args, kwargs)
         if func is torch.ops.aten._local_scalar_dense.default:
-            return self._guess(tensors[0]) if numbers is None else numbers
+            self.guesses += numbers is None
+            return torch.ones((), dtype=tensors[0].dtype).item() if numbers is None else numbers
         try:
             # called and not entered: entering asks each time for GPUs
             out = self.fake.__torch_dispatch__(func, types, args, kwargs)
@@ -108,10 +109,6 @@ class Counter(TorchDispatchMode):
             for result, value in zip(tree_leaves(out), tree_leaves(numbers), strict=True):
                 if isinstance(result, FakeTensor):
                     self._known[result] = value
-
-    def _guess(self, x: Tensor) -> bool | int | float:
-        self.guesses += 1
-        return torch.ones((), dtype=x.dtype).item()
 
     def _count(self, func: Any, given: Sequence[Tensor], out: Any, args: Sequence, kwargs: dict[str, Any]) -> None:
         made = [x for x in tree_leaves(out) if isinstance(x, FakeTensor)]

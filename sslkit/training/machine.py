@@ -49,7 +49,7 @@ def check_trainer(config: Config) -> None:
 def fabric_of(config: Config) -> "Fabric":
     """The run's Fabric, which is not launched yet. Raises UserError as `processes.make_fabric` does."""
     t, (kind, asked) = config.trainer, device_of(config)
-    devices = processes.devices(asked, kind, config.batch_size, t.num_nodes)
+    devices = processes.devices(asked, kind, config.batch_size, num_nodes=t.num_nodes)
     return processes.make_fabric(kind, devices, t.num_nodes, t.strategy, config.precision)
 
 

@@ -75,7 +75,8 @@ def pretrain(
     """
     module = None if isinstance(backbone, str) else backbone
     asked, dataset = parse_settings(config, settings if backbone is module else {**settings, "backbone": backbone})
-    begun = run.to_resume(asked) if asked.resume or _is_requeued(asked) else None
+    requeued = JOB in os.environ and is_requeued() and not all(map(run.is_finished, run.of_settings(asked)[:1]))
+    begun = run.to_resume(asked) if asked.resume or requeued else None
     settled = begun and begun.settled
     config = settled.config if settled else asked
     if begun and run.is_finished(begun.folder):
@@ -107,11 +108,6 @@ def warn_of_trained(module: nn.Module | None) -> None:
             "warning: this backbone object was trained by an earlier run, and this one starts from those weights: to "
             "start anew, give each run a new object or copy.deepcopy(net)"
         )
-
-
-def _is_requeued(asked: Config) -> bool:
-    """Return whether this is a job of Slurm that goes on with a run of its own."""
-    return JOB in os.environ and is_requeued() and not all(map(run.is_finished, run.of_settings(asked)[:1]))
 
 
 def _place(begun: run.Begun | None, settled: Settled, model: Method) -> tuple[Path, Path | None]:

@@ -110,7 +110,7 @@ def test_devices_and_machines_are_sruns(tasks, each, found, monkeypatch) -> None
 )
 def test_auto_takes_as_many_gpus_as_share_a_batch(found, batch_size, machines, taken, beside_gpus, monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: found)
-    assert processes.devices("auto", "auto", batch_size, machines) == taken
+    assert processes.devices("auto", "auto", batch_size, num_nodes=machines) == taken
     assert processes.count("auto", machines, "cuda", batch_size) == machines * taken
     assert processes.count("auto", machines, "cpu", batch_size) == machines
     assert processes.count(-1, 1) == found, "all of them were asked for"

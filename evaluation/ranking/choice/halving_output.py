@@ -89,13 +89,10 @@ def _round(number: int, one: Round, n: int, last: bool) -> list[str]:
         goes = "dropped" if rank >= one.kept else "chosen" if last else "kept"
         value = f"{100 * arm.value:5.1f} %" if len(arm.values) else "diverged"
         rate = arm.lrs[0] if arm.lrs else math.nan
-        text.append(f"  {value}{_sure(one, arm)}  lr {rate:<7g} {goes:<8} {arm.model}")
+        lost = f"{100 * one.regret[arm.model]:.1f}" if arm.model in one.regret else "-"
+        sure = f"  regret {lost:>4}  best {100 * one.best.get(arm.model, 0):3.0f} %" if one.best else ""
+        text.append(f"  {value}{sure}  lr {rate:<7g} {goes:<8} {arm.model}")
     return text
-
-
-def _sure(one: Round, arm: Arm) -> str:
-    lost = f"{100 * one.regret[arm.model]:.1f}" if arm.model in one.regret else "-"
-    return f"  regret {lost:>4}  best {100 * one.best.get(arm.model, 0):3.0f} %" if one.best else ""
 
 
 def next_command(found: Halving, data: Any, how: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 Both depend on the number of source classes: scores by heads of other numbers say little about the backbones.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from string import ascii_lowercase
 from typing import Any
@@ -29,7 +30,9 @@ def letters(sources: Recorded) -> dict[str, str]:
     kinds = list(dict.fromkeys(_kind(head) for head in sources.values()))
     if len(kinds) < 2:
         return {}
-    return {name: _letter(kinds.index(_kind(head))) for name, head in sources.items()}
+    letters = (letter * times for times in itertools.count(1) for letter in ascii_lowercase)
+    letter_of = dict(zip(kinds, letters, strict=False))
+    return {name: letter_of[_kind(head)] for name, head in sources.items()}
 
 
 def groups(sources: Recorded, models: Sequence[str]) -> np.ndarray:
@@ -97,8 +100,3 @@ def _kind(one: Mapping[str, Any]) -> tuple[str, str, int]:
 def _data(one: Mapping[str, Any]) -> str:
     """Return the pretraining data; of models from outside a zoo it is not known, and their number of classes counts."""
     return f"{one['data']}, {one['classes']}" if one["kind"] == OWN else one["data"]
-
-
-def _letter(number: int) -> str:
-    more, letter = divmod(number, len(ascii_lowercase))
-    return ascii_lowercase[letter] * (more + 1)

@@ -55,7 +55,9 @@ class SurveyedVideos:
         facts = self.facts(row)
         numbers = np.unique([0, facts.frames // 2, facts.frames - 1])
         try:
-            frames = self.reader.frames(str(self.films.path(row)), facts, numbers, (facts.height, facts.width))
+            frames = self.reader.frames(
+                str(self.films.path(row)), facts, numbers, (facts.height, facts.width), "bilinear"
+            )
         except UnreadableVideo:
             return None
         return digest_of_pixels(frames.reshape(-1, *frames.shape[2:]))
@@ -71,7 +73,7 @@ class SurveyedVideos:
         UnreadableVideo.
         """
         wanted, where = np.unique(numbers, return_inverse=True)
-        frames = self.reader.frames(str(self.films.path(row)), self.facts(row), wanted, size)
+        frames = self.reader.frames(str(self.films.path(row)), self.facts(row), wanted, size, "bilinear")
         return frames, where.reshape(np.shape(numbers))
 
 

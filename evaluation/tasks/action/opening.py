@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import torch
 
-from evaluation.datasets import Reading
 from evaluation.features.checks import whole_number
 from evaluation.features.models import LoadedModel
 from evaluation.protocols.base import Subject
@@ -41,7 +40,10 @@ def open_run(subject: Subject, options: Options) -> Opened:
     source = source_of(model, subject.data, options.recipe) or plan.data
     used = _folds(source, options.folds, plan.folds)
     shape = _shape(model, options.frames, options.stride)
-    films = [_list_films(source, fold, subject.reading) for fold in used]
+    films = [
+        tuple(datasets.open_films(source, split, subject.reading, fold=fold) for split in ("train", "test"))
+        for fold in used
+    ]
     mirror = subject.reading.mirrors(films[0][0].classes, films[0][0].name)
     return Opened(model, films, shape, mirror, subject.reading.on_error)
 
@@ -50,11 +52,6 @@ def plan_recipe(options: Options) -> tuple[recipes.Recipe, str]:
     """The recipe with what is changed of it, and what it is called. Raises UserError."""
     changes = {name: value for name, value in vars(options).items() if name in CHANGES}
     return recipes.change(recipes.chosen(options.protocol, options.recipe), changes)
-
-
-def _list_films(source: str, fold: int, reading: Reading) -> tuple[datasets.Films, datasets.Films]:
-    """The training and the test videos of one official split."""
-    return tuple(datasets.open_films(source, split, reading, fold=fold) for split in ("train", "test"))
 
 
 def source_of(model: LoadedModel, data: str | None, recipe: str | None) -> str | None:

@@ -42,14 +42,12 @@ def estimates(table: np.ndarray) -> tuple[Estimate, dict[str, Estimate]]:
     """
     seen, every = table[:, 1] > 0, np.ones((len(table), 1), bool)
     others = {
-        "pixel_accuracy": bias_corrected(table, _pixel_accuracy, every, fewest=1),
+        "pixel_accuracy": bias_corrected(
+            table, lambda drawn: float(drawn[:, 0].sum() / drawn[:, 1].sum()), every, fewest=1
+        ),
         "class_accuracy": bias_corrected(table, _class_accuracy, seen, fewest=FEWEST),
     }
     return bias_corrected(table, miou, seen, fewest=FEWEST), others
-
-
-def _pixel_accuracy(table: np.ndarray) -> float:
-    return float(table[:, 0].sum() / table[:, 1].sum())
 
 
 def _class_accuracy(table: np.ndarray) -> float:

@@ -57,7 +57,7 @@ def compare(method: str, scratch: Path, asked: Asked, *, deterministic: bool) ->
     broken = {**config, "out": str(scratch / "broken")}
     folder = scratch / "broken" / "run"
     _kill_after_an_epoch(start(broken), folder)
-    killed_at = _whole_epochs(folder)
+    killed_at = int(torch.load(folder / LAST, weights_only=True, map_location="cpu")["epoch"]) + 1
     wait_for(start({**broken, "resume": True}))
     first, second, resumed = (weights(scratch / name / "run") for name in ("first", "second", "broken"))
     return {"again": largest(first, second), "resumed": largest(first, resumed), "killed_at": killed_at}
@@ -103,8 +103,3 @@ def _kill_after_an_epoch(running: subprocess.Popen, folder: Path) -> None:
         raise SystemExit(f"the run in {folder} ended before it could be killed")
     running.kill()
     running.wait()
-
-
-def _whole_epochs(folder: Path) -> int:
-    state = torch.load(folder / LAST, weights_only=True, map_location="cpu")
-    return int(state["epoch"]) + 1

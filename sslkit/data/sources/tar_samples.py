@@ -131,7 +131,9 @@ class Samples:
         self._suffixes.add(parts.suffix)
         if parts.extension in _LABELS:
             self._add_label(stream, parts, offset, size)
-        elif parts.extension in _IMAGES or _begins_as_image(stream, parts, offset, size):
+        elif parts.extension in _IMAGES or (
+            parts.extension not in NOT_OPENED and looks_like_an_image(_content(stream, offset, min(size, START)))
+        ):
             self._add_image(name, parts, offset, size)
         else:
             self.left_out[kind_of(name)] += 1
@@ -224,10 +226,6 @@ class Samples:
         once = len({parts.suffix for _, parts in rows}) == len(rows)
         one_each = len({(label.kind, label.field) for label in some}) == len(some)
         return bool(rows) and once and one_each and not any(self._columns["label"][row] for row, _ in rows)
-
-
-def _begins_as_image(stream: IO[bytes], parts: Name, offset: int, size: int) -> bool:
-    return parts.extension not in NOT_OPENED and looks_like_an_image(_content(stream, offset, min(size, START)))
 
 
 def _content(stream: IO[bytes], offset: int, size: int) -> bytes:

@@ -104,7 +104,7 @@ def _cut(film: Film, out: Path, reader: VideoReader, frames: int, recolor: bool)
     for number in range(film.pieces):
         split = "train" if number < film.training_pieces else "test"
         which = np.arange(number * frames, (number + 1) * frames)
-        pictures = reader.frames(str(film.path), film.facts, which, film.size)
+        pictures = reader.frames(str(film.path), film.facts, which, film.size, "bilinear")
         pictures = recolor_pictures(pictures, film.path.stem, number) if recolor else pictures
         _encode(out / split / film.path.stem / f"{number:02d}.mp4", pictures)
 

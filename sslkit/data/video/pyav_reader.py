@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sslkit.data.image_options import ImageOptions
 from sslkit.data.video.damage import Damage
 from sslkit.data.video.reader import UnreadableVideo, VideoFacts, check_numbers
 from sslkit.errors import UserError
@@ -48,12 +47,7 @@ class PyAVReader:
             return _facts(stream, frame, len(timestamps), "packets", keys, numbers)
 
     def frames(
-        self,
-        path: str,
-        facts: VideoFacts,
-        numbers: np.ndarray,
-        size: tuple[int, int],
-        interpolation: str = ImageOptions.interpolation,
+        self, path: str, facts: VideoFacts, numbers: np.ndarray, size: tuple[int, int], interpolation: str
     ) -> np.ndarray:
         check_numbers(numbers, facts)
         out = np.empty((len(numbers), *size, 3), dtype=np.uint8)

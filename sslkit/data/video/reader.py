@@ -49,12 +49,7 @@ class VideoReader(Protocol):
         ...
 
     def frames(
-        self,
-        path: str,
-        facts: VideoFacts,
-        numbers: np.ndarray,
-        size: tuple[int, int],
-        interpolation: str = ImageOptions.interpolation,
+        self, path: str, facts: VideoFacts, numbers: np.ndarray, size: tuple[int, int], interpolation: str
     ) -> np.ndarray:
         """Frames (n, height, width, 3), uint8 RGB, upright, in the order of `numbers`.
 

@@ -40,7 +40,9 @@ def render(
     sources: Sequence[Tensor], draws: Sequence[Draw], views: Sequence[View], sizes: Sequence[int]
 ) -> list[Tensor]:
     """Each view (N, C, ..., size, size) of its source (N, C, ..., H, W). Raises CannotCompile without a compiler."""
-    reaches = [_reach(view, size) for view, size in zip(views, sizes, strict=True)]
+    reaches = [
+        min(math.ceil(4 * view.sigma[1]), size) if view.blur > 0 else 0 for view, size in zip(views, sizes, strict=True)
+    ]
     tables = to_device([table(draw, reach) for draw, reach in zip(draws, reaches, strict=True)], sources[0].device)
     each = zip(sources, tables, sizes, reaches, strict=True)
     with _compiling():
@@ -101,10 +103,6 @@ def table(draw: Draw, reach: int) -> Tensor:
     ]
     padding = torch.zeros(n, -sum(block.shape[1] for block in parts) % 4)  # rows begin where a GPU likes to read
     return torch.cat([*parts, padding], 1)
-
-
-def _reach(view: View, size: int) -> int:
-    return min(math.ceil(4 * view.sigma[1]), size) if view.blur > 0 else 0
 
 
 def _reads(length: int, size: int) -> int:

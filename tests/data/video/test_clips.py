@@ -118,7 +118,7 @@ def test_squash_says_the_aspect_and_crop_keeps_the_middle(films: Path) -> None:
     batch = cropped[5]
     assert batch["aspect"].item() == 1
     facts = cropped.facts(5)
-    whole = cropped.reader.frames(cropped.path(5), facts, np.unique(batch["frames"]), (HEIGHT, WIDTH))
+    whole = cropped.reader.frames(cropped.path(5), facts, np.unique(batch["frames"]), (HEIGHT, WIDTH), "bilinear")
     left = (WIDTH - HEIGHT) // 2
     expected = whole[:, :, left : left + HEIGHT].transpose(3, 0, 1, 2)
     assert np.array_equal(batch["images"][0].numpy(), expected)
@@ -127,7 +127,7 @@ def test_squash_says_the_aspect_and_crop_keeps_the_middle(films: Path) -> None:
 def test_upright_films_are_cropped_along_their_height(tmp_path: Path) -> None:
     write_film(tmp_path / "upright.mkv", 4, size=(96, 48))
     videos = opened(tmp_path, sampling="center", frames=2, stride=1, fit="crop", image_size=24)
-    (whole,) = videos.reader.frames(videos.path(0), videos.facts(0), np.array([1]), (48, 24))
+    (whole,) = videos.reader.frames(videos.path(0), videos.facts(0), np.array([1]), (48, 24), "bilinear")
     assert np.array_equal(videos[0]["images"][0, :, 0].numpy(), whole[12:36].transpose(2, 0, 1))
 
 

@@ -29,7 +29,7 @@ def test_pieces_have_all_frames_in_order_and_tests_come_from_the_end(tmp_path: P
         for number, path in enumerate(paths):
             facts = reader.survey(str(path))
             assert (facts.frames, facts.height, facts.width) == (5, 32, 106)
-            shown = reader.frames(str(path), facts, np.arange(5), (facts.height, facts.width))
+            shown = reader.frames(str(path), facts, np.arange(5), (facts.height, facts.width), "bilinear")
             assert numbers_in(shown).tolist() == list(range(5 * number, 5 * number + 5))
 
 
@@ -47,7 +47,9 @@ def test_recoloured_pieces_differ_in_colour_and_not_in_shape(tmp_path: Path) -> 
         out = tmp_path / str(recolor)
         cut_films([film], out, frames=4, side=64, recolor=recolor, progress=False)
         paths = sorted(out.rglob("*.mp4"), key=lambda path: path.name)
-        shown[recolor] = [reader.frames(str(p), reader.survey(str(p)), np.arange(4), (64, 64))[0] for p in paths]
+        shown[recolor] = [
+            reader.frames(str(p), reader.survey(str(p)), np.arange(4), (64, 64), "bilinear")[0] for p in paths
+        ]
     plain, changed = (np.stack([piece.mean((0, 1)) for piece in shown[recolor]]) for recolor in (False, True))
     assert np.ptp(plain, axis=0).max() < 2, "one still: all its pieces have one colour"
     assert min(np.abs(a - b).max() for a, b in combinations(changed, 2)) > 10

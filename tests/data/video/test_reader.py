@@ -62,7 +62,7 @@ def test_any_frames_of_any_film_are_those_asked_for(films: Path, name: str, read
     asked = [np.arange(N), np.array([0]), np.array([N - 1]), np.array([3, N - 2])]
     asked += [np.unique(draws.integers(0, N, count)) for count in (1, 1, 2, 3, 5, 9)]
     for numbers in asked:
-        pictures = reader.frames(path, facts, numbers, SIZE)
+        pictures = reader.frames(path, facts, numbers, SIZE, "bilinear")
         assert pictures.shape == (len(numbers), *SIZE, 3) and pictures.dtype == np.uint8
         assert numbers_in(pictures).tolist() == numbers.tolist()
 
@@ -71,9 +71,9 @@ def test_any_frames_of_any_film_are_those_asked_for(films: Path, name: str, read
 def test_a_frame_is_the_same_however_it_is_reached(films: Path, name: str, reader: VideoReader) -> None:
     path = film(films, name)
     facts = reader.survey(path)
-    whole = reader.frames(path, facts, np.arange(N), SIZE)
+    whole = reader.frames(path, facts, np.arange(N), SIZE, "bilinear")
     for number in (1, 20, 33, 47, N - 1):
-        assert np.array_equal(reader.frames(path, facts, np.array([number]), SIZE)[0], whole[number])
+        assert np.array_equal(reader.frames(path, facts, np.array([number]), SIZE, "bilinear")[0], whole[number])
 
 
 def test_most_films_need_not_be_read_from_their_start(films: Path, reader: VideoReader) -> None:
@@ -101,7 +101,7 @@ def test_a_truncated_file_gives_the_frames_before_the_break(
         plain.pop()
     assert facts.frames == len(plain)
     numbers = np.unique(np.linspace(0, facts.frames - 1, 9).astype(int))
-    shown = numbers_in(reader.frames(path, facts, numbers, SIZE))
+    shown = numbers_in(reader.frames(path, facts, numbers, SIZE, "bilinear"))
     assert shown[:-1].tolist() == numbers[:-1].tolist()
     # A B frame stands in the file behind the frame that it is shown before: the cut may have taken it alone.
     assert shown[-1] == numbers[-1] or (name, share) == ("h264-open-gop.mkv", 0.995)
@@ -112,7 +112,7 @@ def test_a_frame_cut_in_two_is_not_counted(films: Path, tmp_path: Path, reader: 
     path = str(cut(Path(film(films, "mjpeg.avi")), 0.77, tmp_path / "cut.avi"))
     facts = reader.survey(path)
     assert facts.frames == 51  # of 52 that are decoded; the last shows another number
-    assert numbers_in(reader.frames(path, facts, np.arange(51), SIZE)).tolist() == list(range(51))
+    assert numbers_in(reader.frames(path, facts, np.arange(51), SIZE, "bilinear")).tolist() == list(range(51))
 
 
 def _plainly_decoded(container: "av.container.InputContainer") -> list:
@@ -130,8 +130,8 @@ def test_a_file_that_shrinks_after_its_survey_is_refused(films: Path, tmp_path: 
     facts = reader.survey(str(whole))
     broken = str(cut(whole, 0.5, tmp_path / "broken.mkv"))
     with pytest.raises(UnreadableVideo, match=r"breaks off|lost a key frame|cannot be decoded"):
-        reader.frames(broken, facts, np.array([2, N - 1]), SIZE)
-    assert numbers_in(reader.frames(broken, facts, np.array([2]), SIZE)).tolist() == [2]
+        reader.frames(broken, facts, np.array([2, N - 1]), SIZE, "bilinear")
+    assert numbers_in(reader.frames(broken, facts, np.array([2]), SIZE, "bilinear")).tolist() == [2]
 
 
 def damaged(film: str, packet: int, to: Path) -> str:
@@ -164,7 +164,7 @@ def test_damage_in_the_middle_is_never_another_frame(
     facts, refused = reader.survey(path), []
     for number in range(facts.frames):
         try:
-            (shown,) = numbers_in(reader.frames(path, facts, np.array([number]), SIZE))
+            (shown,) = numbers_in(reader.frames(path, facts, np.array([number]), SIZE, "bilinear"))
         except UnreadableVideo as error:
             refused.append(number)
             assert "damaged" in str(error) and "header" not in str(error) and "frame" in str(error)
@@ -186,7 +186,7 @@ def threads() -> Iterator[None]:
 def test_a_flagged_frame_is_named(films: Path, tmp_path: Path, reader: VideoReader) -> None:
     path = damaged(film(films, "mpeg4-b-frames.avi"), 20, tmp_path / "damaged.avi")
     with pytest.raises(UnreadableVideo, match=r"^frame 20 is damaged"):
-        reader.frames(path, reader.survey(path), np.array([3, 20, 60]), SIZE)
+        reader.frames(path, reader.survey(path), np.array([3, 20, 60]), SIZE, "bilinear")
 
 
 def test_a_colon_in_a_relative_path_is_no_protocol(
@@ -196,7 +196,7 @@ def test_a_colon_in_a_relative_path_is_no_protocol(
     film(films, "mpeg4.avi")
     monkeypatch.chdir(tmp_path)
     path = "a:b/mpeg4.avi"
-    assert numbers_in(reader.frames(path, reader.survey(path), np.array([7]), SIZE)).tolist() == [7]
+    assert numbers_in(reader.frames(path, reader.survey(path), np.array([7]), SIZE, "bilinear")).tolist() == [7]
 
 
 def test_a_turned_film_is_set_upright(films: Path, tmp_path: Path, reader: VideoReader) -> None:
@@ -211,7 +211,7 @@ def test_a_turned_film_is_set_upright(films: Path, tmp_path: Path, reader: Video
     facts = reader.survey(str(path))
     assert (facts.height, facts.width) == (WIDTH, HEIGHT)
     assert facts.aspect == pytest.approx(HEIGHT / WIDTH)
-    upright = reader.frames(str(path), facts, np.array([9, 40]), (WIDTH, HEIGHT))
+    upright = reader.frames(str(path), facts, np.array([9, 40]), (WIDTH, HEIGHT), "bilinear")
     assert numbers_in(np.rot90(upright, axes=(1, 2))).tolist() == [9, 40]
     assert numbers_in(np.rot90(upright, -1, axes=(1, 2))).tolist() != [9, 40]
 
@@ -226,7 +226,7 @@ def test_pixels_that_are_not_square(tmp_path: Path, reader: VideoReader) -> None
 def test_small_pictures_are_antialiased(tmp_path: Path, reader: VideoReader) -> None:
     path = write_film(tmp_path / "stripes.mkv", 1, size=(64, 320))
     facts = reader.survey(str(path))
-    wide = reader.frames(str(path), facts, np.array([0]), (64, 320))
+    wide = reader.frames(str(path), facts, np.array([0]), (64, 320), "bilinear")
     for interpolation in ("bilinear", "bicubic"):
         small = reader.frames(str(path), facts, np.array([0]), (8, 40), interpolation)
         mean = wide.reshape(8, 8, 40, 8, 3).mean((1, 3))

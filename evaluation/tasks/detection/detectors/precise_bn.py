@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 
@@ -34,7 +34,8 @@ def precise_batch_norm(net: nn.Module, forward: Callable[[Any], Any], batches: I
             if any(int(layer.num_batches_tracked) != start + count for layer, start in zip(layers, used, strict=True)):
                 raise ValueError("precise batch norm needs layers that are used once in each forward pass")
             for layer, total in zip(layers, sums, strict=True):
-                total += _moments(layer)
+                mean = layer.running_mean.double()
+                total += torch.stack([mean, mean.square(), layer.running_var.double()])
     finally:
         for layer, momentum in zip(layers, before, strict=True):
             layer.momentum = momentum
@@ -42,8 +43,3 @@ def precise_batch_norm(net: nn.Module, forward: Callable[[Any], Any], batches: I
         layer.running_mean.copy_(mean / count)
         layer.running_var.copy_(var / count + square / count - (mean / count).square())
     return count
-
-
-def _moments(layer: _BatchNorm) -> Tensor:
-    mean = layer.running_mean.double()
-    return torch.stack([mean, mean.square(), layer.running_var.double()])
