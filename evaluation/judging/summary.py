@@ -34,10 +34,10 @@ from sslkit.terminal import say
 
 @by_keywords
 def evaluate_models(
-    checkpoint: Any = None,
-    zoo: Any = None,
-    data: Any = None,
-    protocols: Any = None,
+    checkpoint: Any,
+    zoo: Any,
+    data: Any,
+    protocols: Any,
     *,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     out: str | Path = OUT,
@@ -74,9 +74,7 @@ def evaluate_models(
     return [result for member in done.values() for result in member.results]
 
 
-def evaluate_by_protocol(
-    protocol: str, /, checkpoint: Any = None, zoo: Any = None, data: Any = None, **words: Any
-) -> list[Result]:
+def evaluate_by_protocol(protocol: str, /, checkpoint: Any, zoo: Any, data: Any, **words: Any) -> list[Result]:
     """Call `evaluate_models` with one protocol. words: its options and the other arguments, as on a command line."""
     declared = members.options(family.find(protocol).Options)
     options = {name: words.pop(name) for name in declared if name in words}
@@ -109,7 +107,11 @@ def _conclude(done: list[Judged], tasks: Sequence[Task], arguments: Mapping[str,
     say.lines(f"\n{table(list_rows(results))}\n")
     best = dict(zip(names, done, strict=True)).get(print_differences(results))
     for name in dict.fromkeys(task.name for task in tasks):
-        for line in family.find(name).terminal.remarks([_of_protocol(member, name) for member in done]):
+        key = family.key(name)
+        alone = [
+            replace(member, results=[result for result in member.results if result.protocol == key]) for member in done
+        ]
+        for line in family.find(name).terminal.remarks(alone):
             say.line(line)
     if told := unlike_sizes({member.model.name: member.model.image_size for member in done}):
         say.line(f"note      {told}")
@@ -126,10 +128,6 @@ def _names_apart(done: Sequence[Judged]) -> list[str]:
     """The name of each model, the folder in the place of one that two models have."""
     times = Counter(member.model.name for member in done)
     return [member.model.name if times[member.model.name] == 1 else str(member.folder) for member in done]
-
-
-def _of_protocol(member: Judged, name: str) -> Judged:
-    return replace(member, results=[result for result in member.results if result.protocol == family.key(name)])
 
 
 def _print_following(

@@ -14,6 +14,8 @@ from evaluation.ranking.inputs.benchmark import Benchmark
 from evaluation.ranking.published_ranking import means, rank_published
 from sslkit.errors import UserError
 
+OWN = {"zoo": None, "data": None}  # the models and data of the benchmark alone
+
 
 def test_each_data_set_is_ranked_against_its_published_truth(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
@@ -33,6 +35,7 @@ def test_each_data_set_is_ranked_against_its_published_truth(
         image_size=16,
         cache=tmp_path / "cache",
         pictures=False,
+        **OWN,
     )
     assert ranking.models == tuple(zoo) and ranking.truth.tolist() == [90.0, 89.0, 88.0, 87.0]
     assert set(ranking.agreement) == {"logme"}  # no source classifiers, and all of one size
@@ -45,7 +48,7 @@ def test_each_data_set_is_ranked_against_its_published_truth(
 @pytest.mark.parametrize("given", [{"zoo": ["efficientnet_lite0"]}, {"data": "digits"}, {"truth": "truth.json"}])
 def test_a_benchmark_brings_its_own_zoo_data_and_truth(given: dict, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"leave out {next(iter(given))}="):
-        rank_published("ped", tmp_path, metrics=["logme"], **given)
+        rank_published("ped", tmp_path, metrics=["logme"], **{**OWN, **given})
 
 
 def test_every_set_is_opened_and_checked_before_the_first_is_computed(
@@ -61,7 +64,7 @@ def test_every_set_is_opened_and_checked_before_the_first_is_computed(
     )
     monkeypatch.setattr("evaluation.features.extraction._extract", never)
     with pytest.raises(UserError, match="max_images=20 is less than two for each class of glyphs"):
-        rank_published("ped", tmp_path, metrics=["logme"], max_images=20, image_size=16)
+        rank_published("ped", tmp_path, metrics=["logme"], max_images=20, image_size=16, **OWN)
 
 
 def test_metrics_of_classes_rank_a_set_with_several_classes_an_image(
@@ -79,7 +82,7 @@ def test_metrics_of_classes_rank_a_set_with_several_classes_an_image(
     truth = {"voc07": {name: float(k) for k, name in enumerate(zoo)}}
     monkeypatch.setattr(published_ranking.published, "truth", lambda name: truth)
     how = {"out": tmp_path, "bootstrap": 0, "image_size": 16, "cache": None, "pictures": False}
-    (ranking,) = rank_published("ped", tmp_path, metrics=["logme", "sfda", "ped+gbc"], **how)
+    (ranking,) = rank_published("ped", tmp_path, metrics=["logme", "sfda", "ped+gbc"], **OWN, **how)
     assert np.isfinite(ranking.scores).all()
     assert "each image has the first of its classes" in capsys.readouterr().out
 
