@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from numbers import Integral
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 import torch
 
 from evaluation.features.checks import device_of
-from evaluation.ranking.inputs.references import CARD
+from evaluation.ranking.inputs.candidates import Options
+from evaluation.ranking.inputs.references import CARD, Reference
 from evaluation.ranking.inputs.samples import ON_CPU
 from evaluation.ranking.scoring import Spec, compute_score, parse
 from evaluation.transferability.base import Sample, TooFewImages, check_seed
@@ -38,12 +40,19 @@ def check_metrics(metrics: Any, *, bootstrap: int = 0, runtime: Runtime = ON_CPU
     return specs
 
 
-def check_used(specs: Sequence[Spec], source: str | None, reference: Any) -> None:
-    """Raise UserError for a source of LEEP and NCE, or a reference of PED, that no metric reads."""
+def check_ranking(metrics: Any, options: Options, runtime: Runtime) -> list[Spec]:
+    """Check metrics as `check_metrics` does, on the device of the options, and that some metric reads what is given.
+
+    Raises UserError for a source of LEEP and NCE, or a reference of PED that is not open yet, that none reads.
+    """
+    specs = check_metrics(metrics, bootstrap=options.bootstrap, runtime=replace(runtime, device=options.device))
+    source, reference = options.source, options.reference
     if source is not None and not any("source_probs" in spec.needs for spec in specs):
         raise UserError(f"source={source} is for leep and nce: metrics=[leep,nce]")
-    if reference != CARD and not any(spec.reads_reference for spec in specs):
+    is_named = not isinstance(reference, Reference) and reference != CARD
+    if is_named and not any(spec.reads_reference for spec in specs):
         raise UserError(f"reference={reference} is for ped: metrics=[ped+logme]")
+    return specs
 
 
 def truth_values(truth: Any, names: Sequence[str]) -> np.ndarray | None:

@@ -9,7 +9,7 @@ import numpy as np
 from evaluation.datasets import Reading
 from evaluation.features.models import Loading
 from evaluation.features.zoo_members import lines_of
-from evaluation.ranking.checks import check_metrics, check_used
+from evaluation.ranking.checks import check_ranking
 from evaluation.ranking.inputs.benchmark import open_benchmark, with_one_label
 from evaluation.ranking.inputs.candidates import Options, settle_images
 from evaluation.ranking.inputs.references import open_reference
@@ -52,11 +52,10 @@ def rank_published(
     if named := [word for word, value in words.items() if value]:
         raise UserError(f"benchmark={name} has its own models, data sets and truth: leave out {named[0]}=")
     runtime, options = replace(runtime, say=line), settle_images(options, every=True)
-    specs = check_metrics(metrics, bootstrap=options.bootstrap, runtime=replace(runtime, device=options.device))
+    check_ranking(metrics, options, runtime)
     benchmark = open_benchmark(name, checkpoints=asked.checkpoints, root=reading.root, download=asked.download)
     accuracies = published.truth(name)
     opened = open_tasks({task: task for task in benchmark.datasets}, options, reading, runtime.seed)
-    check_used(specs, options.source, options.reference)
     options = replace(options, reference=open_reference(options.reference, reading))
     rankings = []
     with own_folder(out, "ranks in"):

@@ -13,7 +13,7 @@ import numpy as np
 from evaluation.datasets import Reading, Split
 from evaluation.features.models import Loading
 from evaluation.features.zoo_members import Members, members
-from evaluation.ranking.checks import OF_LABELS, OF_NUMBERS, check_metrics, check_used, truth_values
+from evaluation.ranking.checks import OF_LABELS, OF_NUMBERS, check_metrics, check_ranking, truth_values
 from evaluation.ranking.consensus import consensus, within
 from evaluation.ranking.inputs.candidates import (
     SHARED,
@@ -102,42 +102,51 @@ def rank_models(
     runtime: Runtime,
 ) -> Ranking:
     """The ranking of `rank`; the device is that of the options."""
-    bootstrap, seed, say = options.bootstrap, runtime.seed, runtime.say
     runtime = replace(runtime, device=options.device)
-    specs = check_metrics(metrics, bootstrap=bootstrap, runtime=runtime)
     if are_arrays(zoo):
         check_at_hand(options, loading, reading, replace(runtime, device=Runtime.device))
+    specs = check_ranking(metrics, options, runtime)
     zoo, dataset = _check_zoo(zoo, dataset), reusable(dataset, reading.columns)
     if isinstance(dataset, Split) and options.split == Options.split:
         options = replace(options, split=dataset.split)
-    accuracies = truth_values(truth, tuple(zoo))
+    accuracies, of_reference = truth_values(truth, tuple(zoo)), ()
     if dataset is None:
         made = Members({candidate.name: candidate for candidate in of_arrays(zoo, runtime)})
     else:
-        if not isinstance(options.reference, Reference):
-            check_used(specs, options.source, options.reference)
         options = settle_images(options, every=isinstance(dataset, Split))
         options = replace(options, reference=open_reference(options.reference, reading))
         needs = {need for spec in specs for need in spec.needs}
         made = of_models(zoo, dataset, needs, options, loading, reading, runtime)
-    names, candidates = tuple(made), list(made.values())
+        if any(candidate.sample.reference is not None for candidate in made.values()):
+            of_reference = options.reference.notes()
+    candidates = list(made.values())
     if metrics is None and candidates[0].sample.y is None:
         specs = check_metrics(OF_NUMBERS if candidates[0].sample.targets.shape[1] == 1 else OF_LABELS)
     if accuracies is not None:
         accuracies = accuracies[[name in made for name in zoo]]
-    say(f"{', '.join(_names(specs))} on {len(candidates)} models")
-    with_knn = specs if KNN.name in _names(specs) else [*specs, KNN]
-    scored, failures = _score(with_knn, candidates)
+    ranking = _rank_candidates(specs, candidates, accuracies, of_reference, options.bootstrap, runtime)
+    provenance = _provenance(options, loading, reading, runtime)
+    return replace(ranking, data=data_name(dataset), left_out=made.left_out, made=provenance)
+
+
+def _rank_candidates(
+    specs: Sequence[Spec],
+    candidates: Sequence[Candidate],
+    truth: np.ndarray | None,
+    of_reference: tuple[str, ...],
+    bootstrap: int,
+    runtime: Runtime,
+) -> Ranking:
+    """Score the candidates, and compare them. truth: (M,) accuracies. of_reference: notes."""
+    names, n, seed = tuple(candidate.name for candidate in candidates), len(candidates[0].sample), runtime.seed
+    runtime.say(f"{', '.join(_names(specs))} on {len(candidates)} models")
+    scored, failures = _score(specs if KNN.name in _names(specs) else [*specs, KNN], candidates)
     accuracies_by_knn = _accuracies(scored, len(candidates))
-    measured = None if candidates[0].sample.y is not None else math.nan  # agreements are those of one class an image
     scored, failures = scored[: len(specs)], failures[: len(specs)]
-    say(f"intervals: {bootstrap} redrawn sets of images")
-    redrawn = replicates(
-        [_column(candidate) for candidate in scored], [candidate.sample for candidate in candidates], bootstrap, seed
-    )
+    runtime.say(f"intervals: {bootstrap} redrawn sets of images")
+    redrawn = replicates(list(map(_column, scored)), [candidate.sample for candidate in candidates], bootstrap, seed)
     sources = {candidate.name: to_record(candidate.source) for candidate in candidates if candidate.source is not None}
     apart = [groups(sources if "source_probs" in spec.needs else {}, names) for spec in specs]
-    n = len(candidates[0].sample)
     columns = [_in_numbers(*row, len(candidates), n) for row in zip(scored, redrawn, apart, strict=True)]
     stacked = {name: np.stack([column[name] for column in columns], 1) for name in columns[0]}
     # groups that a metric cannot compare are level
@@ -145,27 +154,24 @@ def rank_models(
     again = [
         within(group[list(scores_of[1])], drawn) for group, scores_of, drawn in zip(apart, scored, redrawn, strict=True)
     ]
-    lines_of_notes = notes(specs, candidates, [results for _, results in scored], failures)
-    unheld = {} if accuracies is None else no_agreement(specs, comparable, accuracies)
-    agreements = {} if accuracies is None else _agreements(specs, comparable, accuracies, unheld, seed)
-    if dataset is not None and any(candidate.sample.reference is not None for candidate in candidates):
-        lines_of_notes += options.reference.notes()
-    lines_of_notes += no_interval(specs, redrawn, n) if bootstrap else ()
+    unheld = {} if truth is None else no_agreement(specs, comparable, truth)
+    agreements = {} if truth is None else _agreements(specs, comparable, truth, unheld, seed)
+    told = (*notes(specs, candidates, [results for _, results in scored], failures), *of_reference)
+    told += no_interval(specs, redrawn, n) if bootstrap else ()
+    measured = None if candidates[0].sample.y is not None else math.nan  # agreements are those of one class an image
     return Ranking(
-        data=data_name(dataset),
+        data="",
         n=n,
         models=names,
         metrics=_names(specs),
         consensus=consensus(_names(specs), comparable, again, accuracies_by_knn, agreement=measured, seed=seed),
-        notes=lines_of_notes + tuple(f"{metric}: {why}" for metric, why in unheld.items()) + few_models(agreements),
-        truth=accuracies,
+        notes=told + tuple(f"{metric}: {why}" for metric, why in unheld.items()) + few_models(agreements),
+        truth=truth,
         agreement=agreements,
         details={
             spec.name: {names[m]: dict(result.diagnostics) for m, result in results.items()} for spec, results in scored
         },
-        left_out=made.left_out,
         sources=sources,
-        made=_provenance(options, loading, reading, runtime),
         **stacked,
     )
 

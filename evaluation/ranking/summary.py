@@ -14,7 +14,7 @@ from evaluation.datasets._labels import check_classes
 from evaluation.features.models import LoadedModel, Loading, name_of
 from evaluation.features.using import use_it
 from evaluation.features.zoo_members import lines_of, load_member, members, open_all
-from evaluation.ranking.checks import check_metrics, check_used, truth_values
+from evaluation.ranking.checks import check_ranking, truth_values
 from evaluation.ranking.choice.layers import FILE, OWN, best_layers, check_metric, check_task, table, write
 from evaluation.ranking.choice.rounds import count_runs
 from evaluation.ranking.inputs.candidates import Options, draw_images, settle_images
@@ -38,7 +38,7 @@ from sslkit.runtime.step_cost import FEW, LONG
 from sslkit.terminal import say
 from sslkit.terminal.say import words
 
-USUAL = {"root": "data", "seed": 0}  # of the options that the next command keeps
+USUAL = {**vars(Loading()), "root": Reading.root, "seed": Runtime.seed}  # of the options that the next command keeps
 SIZES = ((8, 200), (4, 200), (3, 100), (3, 50), (3, 20))  # first and steps of choose.py, the usual ones first
 STEPS, BATCH, RATES, SEEDS = 200, 32, 4, 3  # usual ones of choose.py
 STATISTICS = "ped-reference.npz"  # of the features of each model on a data set
@@ -67,16 +67,13 @@ def rank_tasks(
     tasks, options, runtime = _name_tasks(data), settle_images(options), replace(runtime, say=line)
     if not zoo:
         raise UserError("name the models to rank: zoo=runs/zoo, or zoo=[runs/zoo,efficientnet_lite0,timm:resnet18]")
-    specs = check_metrics(metrics, bootstrap=options.bootstrap, runtime=replace(runtime, device=options.device))
-    check_used(specs, options.source, options.reference)
+    check_ranking(metrics, options, runtime)
     if output.layers is not None:
         check_metric(output.layers)
     models = open_all(zoo, lambda one: load_member(one, loading))  # once for all tasks
     for text in lines_of(models.left_out):
         say.line(text)
-    truths = {} if output.truth is None else of_tasks(read_truth(output.truth), list(tasks), output.truth)
-    for accuracies in truths.values():
-        truth_values(accuracies, list(models))
+    truths = _read_truths(output.truth, list(tasks), list(models))
     opened = open_tasks(tasks, options, reading, runtime.seed)
     options = replace(options, reference=open_reference(options.reference, reading))
     for split in opened.values() if output.layers is not None else ():
@@ -94,23 +91,38 @@ def rank_tasks(
             if output.layers is not None:
                 _by_layers(models, split, output.layers, out / f"{file}{FILE}", reading, runtime)
         keep_reference(options.reference, models, out)
-    unusual = {"image_size": loading.image_size, "trust": loading.trust, "root": reading.root, "seed": runtime.seed}
-    unusual = {name: value for name, value in unusual.items() if value not in (None, (), USUAL.get(name))}
-    unusual |= reading.values_given
     _print_end(rankings)
     if rankings[-1].consensus.first():
-        best = rankings[-1].order[0]
-        model, member = load_member(models[best]), members(zoo)[best]
-        for text in use_it(member, model, loading.image_size, loading.trust):
-            say.line(text)
-        names = zoo if isinstance(zoo, (str, list, tuple)) else list(models)
-        say.line(f"next      {next_command(rankings[-1], names, name_of(member, model), model, unusual)}")
+        _print_next(rankings[-1], zoo, models, loading, reading, runtime)
     if empty := [ranking for ranking in rankings if np.isnan(ranking.scores).all()]:
         asked = ", ".join(empty[0].metrics)
         raise UserError(
             f"no model has a score by {asked} on {', '.join(task.data for task in empty)}: the notes say why"
         )
     return rankings
+
+
+def _read_truths(path: str | Path | None, tasks: list[str], models: list[str]) -> dict[str, Mapping[str, float]]:
+    """Return task -> {model: accuracy} of the tasks in a file, {} without one. Raises UserError for a missing model."""
+    truths = {} if path is None else of_tasks(read_truth(path), tasks, path)
+    for accuracies in truths.values():
+        truth_values(accuracies, models)
+    return truths
+
+
+def _print_next(
+    ranking: Ranking, zoo: Any, models: Mapping[str, Any], loading: Loading, reading: Reading, runtime: Runtime
+) -> None:
+    """Print how to use the first model, and the next command."""
+    asked = {"image_size": loading.image_size, "trust": loading.trust, "root": reading.root, "seed": runtime.seed}
+    unusual = {name: value for name, value in asked.items() if value not in (None, (), USUAL[name])}
+    best = ranking.order[0]
+    model, member = load_member(models[best]), members(zoo)[best]
+    for text in use_it(member, model, loading.image_size, loading.trust):
+        say.line(text)
+    names = zoo if isinstance(zoo, (str, list, tuple)) else list(models)
+    unusual |= reading.values_given
+    say.line(f"next      {next_command(ranking, names, name_of(member, model), model, unusual)}")
 
 
 def _given(options: Options, loading: Loading) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from evaluation.report.answer import answer, of_groups
 from evaluation.report.cells import dig
 from evaluation.report.costs import costs_table
 from evaluation.report.entries import sections, unit
-from evaluation.report.overview import overview
+from evaluation.report.overview import Overview, overview
 from evaluation.report.ranked import task_of
 from evaluation.report.reading import Material, Member
 from evaluation.report.study import study_tables
@@ -32,13 +32,20 @@ def page(material: Material, *, command: str, ranking_places: str) -> str:
     """
     style, script = ((TEMPLATE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     figure = overview(material)
+    template = _environment(f"{style}{figure.rules}\n", script).get_template("page.html")
+    return as_started(
+        template.render(_context(material, figure) | {"command": command, "ranking_places": ranking_places})
+    )
+
+
+def _context(material: Material, figure: Overview) -> dict[str, Any]:
+    """Return what the template names."""
     groups = judged.groups(material)  # before the problems are shown: it may add some
     unjudged = [member for member in material.members if not member.results]
-    context = {
+    return {
         "title": f"Zoo report: {material.zoo.resolve().name}",
         "summary": _summary(material),
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "command": command,
         "version": sslkit.__version__,
         "contents": _contents(material),
         "problems": material.problems,
@@ -64,14 +71,11 @@ def page(material: Material, *, command: str, ranking_places: str) -> str:
         "judge_all": _evaluate_all(unjudged),
         "without_labels": judged.without_labels(material),
         "rankings": [task_of(ranked, material) for ranked in material.rankings],
-        "ranking_places": ranking_places,
         "elsewhere": [str(ranked.path) for ranked in material.elsewhere],
         "study": [] if material.study is None else study_tables(material.study, material.study_path),
         "costs": costs_table(material),
         "words": glossary.WORDS,
     }
-    template = _environment(f"{style}{figure.rules}\n", script).get_template("page.html")
-    return as_started(template.render(context))
 
 
 def _environment(style: str, script: str) -> Any:

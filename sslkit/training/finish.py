@@ -164,17 +164,7 @@ def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:
         },
         **_init(method),
         "normalize": {"mean": list(mean), "std": list(std)},
-        "data": {
-            "source": config.data.source,
-            "images": len(train),
-            "digest": train.digest,
-            "content": train.content_digest,
-            "licence": train.licence,
-            "range": None if train.range is None else list(train.range),
-            "opacity": train.scale.opacity,
-            "fill": train.scale.fill,
-            "held_out": data.held_out if data.bank else None,
-        },
+        "data": _data(config, data),
         "seed": config.seed,
         "epochs": config.epochs,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -183,6 +173,22 @@ def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:
     }
     load = load_lines(body.recipe.lines, preprocessing(card), range=train.range)
     return {**card, "load": "\n".join(load)}
+
+
+def _data(config: Config, data: Data) -> dict[str, Any]:
+    """The training images, and how their values become bytes."""
+    train = data.train
+    return {
+        "source": config.data.source,
+        "images": len(train),
+        "digest": train.digest,
+        "content": train.content_digest,
+        "licence": train.licence,
+        "range": None if train.range is None else list(train.range),
+        "opacity": train.scale.opacity,
+        "fill": train.scale.fill,
+        "held_out": data.held_out if data.bank else None,
+    }
 
 
 def _init(method: Method) -> dict[str, Any]:

@@ -82,16 +82,7 @@ def evaluate_maps(
     learned: pixel digests of the training images, in any order. votes: no image answers for itself, so that test images
     in train do not make the result leaky.
     """
-    k, tables, digests, shown = len(opened.test.classes), [], [], []
-    for digest, features, classes in each_map(opened.model, opened.test, "test images", runtime):
-        grid = features.shape[-2:]
-        shares = scores(features.flatten(1).T, digest).T.unflatten(1, grid)
-        guess = predict(shares.float(), tuple(classes.shape))
-        tables.append(counts(classes.to(shares.device), guess, k))
-        digests.append(digest)
-        if len(shown) < SHOWN:
-            shown.append(guess.cpu().numpy())
-    table = np.stack(tables)
+    table, digests, shown = _predict_all(opened, scores, runtime)
     if runtime.out is not None and rank() == 0:
         title = f"{opened.model.name} on {opened.test.name}: {protocol}, mIoU {100 * miou(table):.1f} %"
         Path(runtime.out).mkdir(parents=True, exist_ok=True)
@@ -124,6 +115,20 @@ def evaluate_maps(
             **({"notes": opened.test.note} if opened.test.note else {}),
         },
     )
+
+
+def _predict_all(opened: Opened, scores: Scores, runtime: Runtime) -> tuple[np.ndarray, list[Any], list[np.ndarray]]:
+    """Return the counts (N, 3, K) of the test images, the digests of their pixels, and the first predicted maps."""
+    tables, digests, shown = [], [], []
+    for digest, features, classes in each_map(opened.model, opened.test, "test images", runtime):
+        grid = features.shape[-2:]
+        shares = scores(features.flatten(1).T, digest).T.unflatten(1, grid)
+        guess = predict(shares.float(), tuple(classes.shape))
+        tables.append(counts(classes.to(shares.device), guess, len(opened.test.classes)))
+        digests.append(digest)
+        if len(shown) < SHOWN:
+            shown.append(guess.cpu().numpy())
+    return np.stack(tables), digests, shown
 
 
 def terminal(protocol: str) -> Terminal:
