@@ -206,7 +206,7 @@ def _following(
 
     what: model and data. settings: other options of this command.
     """
-    usual = {"split": None, "root": "data", "image_size": None, "precision": "float32", **AS_USUAL.values}
+    usual = {"split": Files.split, "root": Reading.root, "precision": Runtime.precision, **AS_USUAL.values}
     changed = {name: value for name, value in settings.items() if value not in (usual.get(name), None)}
     more = {"neighbours": 10} if options.neighbours is None else {}
     more |= {} if options.duplicates else {"duplicates": True}

@@ -15,6 +15,7 @@ from evaluation.features.models import LoadedModel, Loading, name_of
 from evaluation.features.using import use_it
 from evaluation.features.zoo_members import lines_of, load_member, members, open_all
 from evaluation.ranking.checks import check_ranking, truth_values
+from evaluation.ranking.choice.halving import Options as Choosing
 from evaluation.ranking.choice.layers import FILE, OWN, best_layers, check_metric, check_task, table, write
 from evaluation.ranking.choice.rounds import count_runs
 from evaluation.ranking.inputs.candidates import Options, draw_images, settle_images
@@ -39,8 +40,8 @@ from sslkit.terminal import say
 from sslkit.terminal.say import words
 
 USUAL = {**vars(Loading()), "root": Reading.root, "seed": Runtime.seed}  # of the options that the next command keeps
-SIZES = ((8, 200), (4, 200), (3, 100), (3, 50), (3, 20))  # first and steps of choose.py, the usual ones first
-STEPS, BATCH, RATES, SEEDS = 200, 32, 4, 3  # usual ones of choose.py
+STEPS, BATCH, RATES, SEEDS = Choosing.steps, Choosing.batch_size, len(Choosing.lr), len(Choosing.seeds)
+SIZES = ((Choosing.first, STEPS), (4, STEPS), (3, 100), (3, 50), (3, 20))  # first and steps of choose.py
 STATISTICS = "ped-reference.npz"  # of the features of each model on a data set
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import datasets
-from evaluation.ranking.inputs import references
+from evaluation.features import models
+from evaluation.ranking.inputs import candidates
 from evaluation.ranking.inputs.regions import parts
-from evaluation.ranking.inputs.source_heads import CLUSTER_COUNT
 from evaluation.ranking.ranking import Ranking
+from evaluation.ranking.truth import ground_truth
 from evaluation.report.cells import dig
 from evaluation.results.result import Result
 from sslkit.backbones.words import is_untrained, kind_of
@@ -26,16 +27,12 @@ from sslkit.zoo.entry import CARD
 
 READ_BY = (*VALUES, *columns.OPTIONS)
 RANKED_BY = ("split", "max_images", "image_size", "bootstrap", "seed", "source", "clusters", "reference", *READ_BY)
-USUAL = {  # of those, what goes without saying
-    "split": "train",
-    "image_size": None,
-    "source": None,
-    "clusters": CLUSTER_COUNT,
-    "reference": references.CARD,
-    **datasets.AS_USUAL.values,
+DECLARED = {**vars(models.AS_USUAL), **vars(datasets.AS_USUAL), **vars(candidates.Options())}
+USUAL = {
+    name: DECLARED[name] for name in RANKED_BY if name not in ("max_images", "bootstrap", "seed", *columns.OPTIONS)
 }
 PLACES = ("method", "out", "name", "resume")  # written first, or about the location and not the run
-TRUTH = "runs/truth"  # of recipes/ground_truth.py
+TRUTH = ground_truth.Options.out
 ALONE = {  # protocols with a recipe of their own
     "action": ("action_eval", {}),
     "detection": ("detect", {"task": "boxes"}),

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from evaluation.ranking.output import Output
 from evaluation.results import OUT
 from sslkit.options.settings import setting
 
-RANKINGS = "runs/ranking"  # output folder of recipes/rank.py; it may be missing
+RANKINGS = Output.out  # it may be missing
 
 
 @dataclass(frozen=True)

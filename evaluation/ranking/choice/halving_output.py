@@ -101,8 +101,7 @@ def next_command(found: Halving, data: Any, how: Mapping[str, Any]) -> str:
     tuned = {f"fine_tune.{name}": how[name] for name in ("steps", "batch_size", "seeds", "crop")}
     tuned |= {"fine_tune.precision": how["precision"]} if how["precision"] != Options.precision else {}
     unusual = {name: how[name] for name in ("image_size", "trust") if how[name]}
-    unusual |= {"root": how["root"]} if how["root"] != "data" else {}
-    usual = {**AS_USUAL.values, "mirror": None}
+    usual = {"root": AS_USUAL.root, **AS_USUAL.values, "mirror": AS_USUAL.mirror}
     unusual |= {name: how[name] for name in usual if how[name] != usual[name]}
     asked = {"checkpoint": found.checkpoint, "data": data, "protocols": ["fine_tune"], "fine_tune.grid": grid}
     return f"python recipes/evaluate.py {words({**asked, **tuned, **unusual})}"
