@@ -42,7 +42,10 @@ def zoo_table(material: Material) -> Table:
         Column("epochs", "passes over the training images", number=True),
     ]
     places = [*(place_of(number) for number in range(1, len(material.members) + 1)), *("" for _ in outside(material))]
-    order = sorted(zip(_table_members(material), places, strict=True), key=lambda row: -_main_value(row[0], material))
+    order = sorted(
+        zip(_table_members(material), places, strict=True),
+        key=lambda row: -getattr(_main(row[0], material), "value", -1.0),
+    )
     rows = [_row(member, anchor, tasks) for member, anchor in order]
     return Table(f"Entries of {material.zoo}", columns, rows)
 
@@ -138,11 +141,6 @@ def _main(member: Member, material: Material) -> Estimate | None:
     if task:
         return result.estimate if (result := _results(member).get(task)) else None
     return of_share(dig(member.card, "after", "knn"), units_of(dig(member.card, "after") or {}))
-
-
-def _main_value(member: Member, material: Material) -> float:
-    estimate = _main(member, material)
-    return -1.0 if estimate is None else estimate.value
 
 
 def _before(member: Member) -> float | None:

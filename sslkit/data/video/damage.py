@@ -35,8 +35,6 @@ class Damage:
     def check(self) -> None:
         """Call after all decoding. Raises UnreadableVideo if damage affects a frame to be returned."""
         for number, position, shown in self._wanted if self._broken else ():
-            if any(self._reaches(broken, position, shown) for broken in self._broken):
+            keys = [key for key, when in self._keys if key <= position and when <= shown]
+            if any(broken <= position and not any(broken < key for key in keys) for broken in self._broken):
                 raise UnreadableVideo(f"frame {number} is damaged, or is predicted from damage before it")
-
-    def _reaches(self, broken: int, place: int, shown: int) -> bool:
-        return broken <= place and not any(broken < key <= place and when <= shown for key, when in self._keys)
