@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.features.checks import whole_number
 from evaluation.features.table import Features, as_features, one_label
 from sslkit.errors import UserError
 from sslkit.files.writing import write_whole
@@ -96,9 +95,10 @@ class EpisodeTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """The episodes, beside the number of labelled images."""
+    """The episodes."""
 
     n_way: int = setting(5, "classes of an episode", least=2, most=MOST)
+    k_shot: int = setting(1, "labelled images of each class, the support", least=1, most=MOST)
     n_query: int = setting(15, "test images of each class", least=1, most=MOST)
     episodes: int = setting(2000, "how many are drawn", least=2, most=1_000_000)
     on_small: str = setting(
@@ -107,19 +107,18 @@ class Drawing:
 
 
 @by_keywords
-def draw_episodes(features: Any, *, k_shot: int = 1, seed: int = Computing.seed, options: Drawing) -> EpisodeTable:
+def draw_episodes(features: Any, *, seed: int = Computing.seed, options: Drawing) -> EpisodeTable:
     """Draw episodes with numpy's PCG64, the same for the same images in any order.
 
         table = evaluation.draw_episodes(pool, n_way=5, k_shot=1)
         [evaluation.few_shot(features, table=table) for features in pools]  # of several models, the same images
 
-    k_shot: labelled images of each class, the support. seed: of the draw.
+    seed: of the draw.
     features: Features or a pair (x, y); only their ids and labels are used. No copy of a query, and no image of its
     group where there are groups, is in its support.
     Raises UserError for a class that is too small (with the numbers), and for more ways than classes.
     """
-    whole_number("k_shot", k_shot, 1)
-    n_way, n_query = options.n_way, options.n_query
+    n_way, k_shot, n_query = options.n_way, options.k_shot, options.n_query
     features = one_label(as_features(features), "few_shot")
     order = pool_order(features)
     groups = None if features.together is None else features.together[order]

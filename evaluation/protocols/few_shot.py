@@ -53,13 +53,18 @@ class Options(Drawing):
 
     def draw(self, features: Features, k_shot: int, seed: int) -> EpisodeTable:
         """Draw the episodes of one number of labelled images."""
-        drawing = {field.name: getattr(self, field.name) for field in fields(Drawing)}
-        return draw_episodes(features, k_shot=k_shot, seed=seed, **drawing)
+        drawing = {field.name: getattr(self, field.name) for field in fields(Drawing)} | {"k_shot": k_shot}
+        return draw_episodes(features, seed=seed, **drawing)
 
 
 @public("seed")
 def few_shot(
-    features: Any, *, k_shot: int = 1, table: EpisodeTable | None = None, options: Options, runtime: Runtime
+    features: Any,
+    *,
+    k_shot: int = Drawing.k_shot,
+    table: EpisodeTable | None = None,
+    options: Options,
+    runtime: Runtime,
 ) -> Result:
     """Mean accuracy over episodes, with its interval over episodes of this pool of images.
 

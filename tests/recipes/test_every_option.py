@@ -39,6 +39,7 @@ CALLS = (  # functions of declared options that no command calls
     "evaluation.datasets:open_split",
     "evaluation.features.extraction:extract",
     "evaluation.features.models:load_model",
+    "evaluation.learners.episodes:draw_episodes",
     "evaluation.tasks.detection.datasets.sources:open_boxes",
 )
 

@@ -102,7 +102,7 @@ def test_a_small_class_is_named_or_dropped(pool: Features) -> None:
     [
         ({"n_way": 7}, "n_way=7, but the pool has only 6 classes"),
         ({"n_way": 1}, "n_way must be a whole number, at least 2"),
-        ({"k_shot": 0}, "k_shot=0 must be a whole number from 1"),
+        ({"k_shot": 0}, "k_shot must be a whole number, at least 1"),
         ({"n_query": 2.5}, "n_query must be a whole number"),
         ({"episodes": 1}, "episodes must be a whole number"),
         ({"on_small": "skip"}, "on_small must be"),
