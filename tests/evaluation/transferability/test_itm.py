@@ -89,7 +89,7 @@ def test_training_is_plain_adamw(generator):
     x, y = (part for part in clusters(60, 6, 3))
     parts = _implicit.Parts(x.double(), y, x.double(), y, 3)
     found = None
-    for _, probe in _implicit.train(parts, _implicit.Update(), 40, torch.Generator().manual_seed(3)):
+    for _, probe in _implicit.train(parts, _implicit.Update(), 40, torch.Generator().manual_seed(3), _implicit.BATCH):
         found = probe.vector.clone()
     rng = torch.Generator().manual_seed(3)
     theta = _implicit.Probe(6, 3, rng, torch.empty(0, dtype=torch.float64)).vector.clone().requires_grad_()
@@ -114,7 +114,7 @@ def test_held_out_images_move_as_the_training_kernel_says(times, generator):
         residual = moved - one_hot(y[:40], 3)
         expected = expected - 0.5 / 40 * held @ known.T @ residual
         moved = moved - 0.5 / 40 * known @ known.T @ residual
-    found = _implicit.held_embedding(probe, parts, _implicit.Update(times=times), "train_kernel")
+    found = _implicit.held_embedding(probe, parts, _implicit.Update(times=times), "train_kernel", _implicit.BATCH)
     torch.testing.assert_close(found, expected)
 
 
@@ -124,7 +124,10 @@ def test_only_the_published_check_reads_held_out_labels(generator):
     changed = _implicit.Parts(parts.x, parts.y, parts.held_x, (parts.held_y + 1) % 3, 3)
     probe = _implicit.Probe(6, 3, generator, torch.empty(0, dtype=torch.float32))
     for way in ("train_kernel", "transductive", "none"):
-        found = [_implicit.held_embedding(probe, these, _implicit.Update(), way) for these in (parts, changed)]
+        found = [
+            _implicit.held_embedding(probe, these, _implicit.Update(), way, _implicit.BATCH)
+            for these in (parts, changed)
+        ]
         assert torch.equal(*found) == (way != "transductive")
 
 
@@ -136,7 +139,7 @@ def test_training_rows_among_the_held_out_move_as_in_training(generator):
     embedding, _ = probe.embed(x)
     targets = one_hot(y, 3).float()
     expected = targets + update(embedding - targets, embedding)
-    found = _implicit.held_embedding(probe, parts, update, "train_kernel")
+    found = _implicit.held_embedding(probe, parts, update, "train_kernel", _implicit.BATCH)
     torch.testing.assert_close(found, expected[:10], rtol=1e-4, atol=1e-5)
 
 
