@@ -22,6 +22,7 @@ from evaluation.tasks.action.output import hint
 from evaluation.tasks.action.protocols.action import Options, action
 from evaluation.tasks.action.recipes import RECIPES as NAMED
 from sslkit import backbones, zoo
+from sslkit.data.columns import Columns
 from sslkit.errors import UserError
 from sslkit.options import members
 from sslkit.zoo import ZooEntry
@@ -76,7 +77,7 @@ def test_help_says_every_recipe_and_setting(monkeypatch) -> None:
 def test_one_list_of_options_is_that_of_the_others(monkeypatch) -> None:
     """`action`, its protocol's `Options` and the command's settings: the same names, the same defaults."""
     monkeypatch.syspath_prepend(str(RECIPES))
-    settings = dataclasses.asdict(importlib.import_module("action_eval").SETTINGS)
+    settings = vars(importlib.import_module("action_eval").SETTINGS)
     options, of_protocol = members.options(action), members.options(Options)
     assert of_protocol == {name: options[name] for name in of_protocol}
     options = {name: value for name, value in options.items() if name != "say"}
@@ -180,7 +181,7 @@ def result(stride: int = 2) -> Result:
 
 
 def test_the_next_command_has_every_option_and_can_be_pasted(monkeypatch) -> None:
-    assert {*UNUSUAL, *TRAINED} | {"say"} == {*members.options(action), "data"}, "all of them are tried here"
+    assert {*UNUSUAL, *TRAINED} | {"say", "columns"} == {*members.options(action), "data"}, "all of them are tried here"
     model = load_model("random:narrow_slow:1", image_size=16)
     said = hint(["random:narrow_slow:1"], model, result(), {**UNUSUAL, **TRAINED})
     wanted = {"checkpoint": "random:narrow_slow:1", **UNUSUAL, "protocol": "fine_tune"}
@@ -190,6 +191,8 @@ def test_the_next_command_has_every_option_and_can_be_pasted(monkeypatch) -> Non
     )
     wanted = {"checkpoint": ["a", "random:b"], "seed": 1, "protocol": "linear"}
     assert parsed(said, monkeypatch) == wanted, "defaults are left out"
+    said = hint(["a", "random:b"], model, result(), {"columns": Columns(group="film", label=["a", "b"])})
+    assert "columns.group=film" in said and "columns.label=[a,b]" in said
 
 
 def test_the_next_command_of_an_entry_gives_its_films_and_stride_to_the_untrained_network(monkeypatch) -> None:

@@ -89,7 +89,9 @@ def test_options_stand_with_their_protocol_alone(recipe: str, monkeypatch: pytes
     of_all = {one.path: one for one in iter_settings(shared.settings_of(shared.Subjects, shared.Output))}
     own = members.declarations(command.Options)
     assert known.items() >= own.items()
-    assert all(known[name] == of_all[name] for name in command.SHARED if name not in own)
+    of_shared = [path for path in of_all if path.partition(".")[0] in command.SHARED and path not in own]
+    assert {name for name in command.SHARED if name not in own} == {path.partition(".")[0] for path in of_shared}
+    assert all(known[path] == of_all[path] for path in of_shared)
 
 
 @pytest.mark.parametrize(
