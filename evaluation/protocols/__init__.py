@@ -59,7 +59,7 @@ def module_of(name: str) -> ModuleType:
 def _own_module(name: str) -> ModuleType:
     """The module of `package.module:Options`. Raises UserError unless it is a protocol, of a name of its own."""
     module, options = own_code.module(name, FORM), name.rpartition(":")[2]
-    lacking = [part for part in ("open", "run", "beside") if not callable(getattr(module, part, None))]
+    lacking = [member for member in ("open", "run", "beside") if not callable(getattr(module, member, None))]
     if not dataclasses.is_dataclass(getattr(module, options)):
         lacking = [f"dataclass {options}"]
     if lacking:
@@ -92,8 +92,8 @@ def options_by_key(words: Sequence[str], *, every: bool = False) -> dict[str, ty
     """
     listed = " ".join(value for word in words for key, _, value in [word.partition("=")] if key == "protocols")
     prefixes = {word.lstrip("+~").partition(".")[0] for word in words}
-    known = [name for name in names() if every or name in prefixes or name in re.findall(r"\w+", listed)]
-    return {key(name): find(name).Options for name in (*known, *dict.fromkeys(own_code.NAME.findall(listed)))}
+    matching = [name for name in names() if every or name in prefixes or name in re.findall(r"\w+", listed)]
+    return {key(name): find(name).Options for name in (*matching, *dict.fromkeys(own_code.NAME.findall(listed)))}
 
 
 def function(name: str) -> Callable[..., list[Result]]:

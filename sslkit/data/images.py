@@ -205,7 +205,7 @@ class Images(Dataset):
         """The same images as a network of this size is judged on them, and as its card says."""
         return self.at(channels=self.channels, **Resizing.usual(size).of_images())
 
-    def fixed(self, size: int) -> Self:
+    def without_draws(self, size: int) -> Self:
         """The same images without a draw in each epoch, for priors and statistics. size: of the views."""
         return self
 

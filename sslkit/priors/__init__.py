@@ -69,10 +69,10 @@ def _built(prior: str | Callable[[Tensor], Tensor], size: int | None, precision:
     kind, _, rest = prior.partition(":")
     if kind not in names() and own_code.NAME.fullmatch(prior):
         where = f"there is no prior {prior!r} ({nearest(kind, names())}); as code of your own: "
-        found = own_code.find(prior, "package.module:function", where)
-        if isinstance(found, type) and issubclass(found, Prior):
-            return found.from_name(prior, size=size, precision=precision)
-        return CallablePrior(found)
+        member = own_code.find(prior, "package.module:function", where)
+        if isinstance(member, type) and issubclass(member, Prior):
+            return member.from_name(prior, size=size, precision=precision)
+        return CallablePrior(member)
     if kind not in names() or (rest and not find(kind).specified):
         raise UserError(f"there is no prior {prior!r}: {nearest(kind, names())}")
     return find(kind).from_name(prior, size=size, precision=precision)

@@ -103,12 +103,12 @@ def _open(config: Config, own: Any) -> Data:
         values |= {} if scale.fill is None else {"fill": scale.fill}
         return open_source(source, replace(options, split=split, **values)).clean(size)
 
-    return _with_judges(Data(train, None, None, size, fixed=train.fixed(size)), config, clean)
+    return _with_judges(Data(train, None, None, size, fixed=train.without_draws(size)), config, clean)
 
 
 def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> Data:
     """Add bank and query, if there are labels. clean: opens a split for evaluation."""
-    train, known = data.train, data.train.splits
+    train, splits_there = data.train, data.train.splits
     if len(train) < config.batch_size:
         lower = "at least 2 are needed" if len(train) < 2 else f"batch_size={len(train)} takes all in one step"
         raise UserError(
@@ -122,8 +122,8 @@ def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> 
     if train.labels is None or len(train.classes) < 2:
         return data
     room = Room(Path(config.cache or config.out))
-    bank = clean(known[0])
-    held_out = next((name for name in ("test", "val") if name in known), None)
+    bank = clean(splits_there[0])
+    held_out = next((name for name in ("test", "val") if name in splits_there), None)
     query = clean(held_out) if held_out else None
     if query is not None and query.labels is not None:
         if query.classes != bank.classes or not np.isin(query.labels, bank.labels).all():
@@ -131,8 +131,8 @@ def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> 
         bank, query = (cap(images, config, room=room) for images in (bank, query))
         return _drop_few_labels(replace(data, bank=bank, query=query), config)
     learned, asked = held_out_rows(bank.labels, bank.groups)
-    known = (bank.labels[rows][bank.labels[rows] >= 0] for rows in (learned, asked))
-    withheld = None if too_few(*known) else asked  # all, whatever eval.max_images is
+    labelled = (bank.labels[rows][bank.labels[rows] >= 0] for rows in (learned, asked))
+    withheld = None if too_few(*labelled) else asked  # all, whatever eval.max_images is
     bank, query = (cap(bank, config, rows, room=room) for rows in (learned, asked))
     return _drop_few_labels(replace(data, bank=bank, query=query, held_out=False, withheld=withheld), config)
 

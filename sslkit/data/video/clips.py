@@ -127,7 +127,7 @@ class Videos(Images):
     def clean(self, size: int) -> "Videos":
         return self.with_sampling("center", clips=None).at(image_size=size, channels=3, fit="crop")
 
-    def fixed(self, size: int) -> "Videos":
+    def without_draws(self, size: int) -> "Videos":
         return self.clean(size)
 
     def describe(self) -> list[str]:
