@@ -23,6 +23,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
     {
         "Method": "sslkit.composition.method:Method",
         "methods": "sslkit.objectives:names",
+        "look": "sslkit.data.manifest.look:look",
         "open_images": "sslkit.data.sources.named:open_images",
         "pretrain": "sslkit.training.pretrain:pretrain",
         "ZooEntry": "sslkit.zoo.entry:ZooEntry",

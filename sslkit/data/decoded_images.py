@@ -116,7 +116,7 @@ class DecodedImages(Images):
         """The row's image, opened by `opening` but not decoded. Raises UnreadableImage."""
         raise NotImplementedError
 
-    def _as_decided(self, row: int) -> Picture:
+    def open_row(self, row: int) -> Picture:
         """The row's image, opened, with what was decided of the whole set. Raises UnreadableImage."""
         image = apply_scale(self._open(row), self._scale)
         try:
@@ -144,7 +144,7 @@ class DecodedImages(Images):
         """
         for row in dict.fromkeys((first, *np.linspace(0, len(self) - 1, LOOKED_AT, dtype=int).tolist())):
             try:
-                with self._as_decided(row) as image:
+                with self.open_row(row) as image:
                     channels = channels_of(image)
             except UnreadableImage:  # told of when it is asked for
                 continue
@@ -159,7 +159,7 @@ class DecodedImages(Images):
         before = self.options
         self.options = replace(before, channels=channels)
         try:
-            with self._as_decided(self._first) as image:
+            with self.open_row(self._first) as image:
                 have = channels_of(image)
                 fits = image.becomes(channels) if isinstance(image, Planes) else channels in (1, 3, 4)
         finally:
@@ -206,7 +206,7 @@ class DecodedImages(Images):
         while len(self._unreadable) < count:
             candidate = self._skip_refused(row)
             try:
-                with self._as_decided(candidate) as image:
+                with self.open_row(candidate) as image:
                     self._tell_of_colour(candidate, image)
                     decode(image)
                 return candidate

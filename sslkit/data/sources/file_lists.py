@@ -48,6 +48,7 @@ def parts_of_list(file: Path, root: Path | None, kind: Kind, columns: Columns) -
     if missing := [row for row, path in enumerate(paths) if path is None]:
         raise _missing(file, base, rows, missing)
     _check_once(file, rows, paths)
+    _check_sizes(file, rows, paths)
     folder = os.path.commonpath({os.path.dirname(path) for path in paths})
     below = [path[len(os.path.join(folder, "")) :] for path in paths]
     files = chosen(Path(folder), below, kind)
@@ -156,8 +157,20 @@ def _missing(file: Path, base: str, rows: Rows, missing: Sequence[int]) -> UserE
     return UserError(
         f"{file}: {len(missing):,} of {counted(len(rows.paths), 'file')} cannot be found; the first, in line "
         f"{rows.lines[missing[0]]}, {what}: {first}. Paths are relative to {base}; for another folder write "
-        f"data={file}:FOLDER"
+        f"data={file}:FOLDER" + (f"; to write it anew {rows.head.again(file)}" if rows.head else "")
     )
+
+
+def _check_sizes(file: Path, rows: Rows, paths: Sequence[str]) -> None:
+    """Raise UserError for files that have another size than the manifest says."""
+    sizes = rows.sizes or ()
+    changed = [row for row, size in enumerate(sizes) if size is not None and os.stat(paths[row]).st_size != size]
+    if changed:
+        first = f"the first, in line {rows.lines[changed[0]]}, is {paths[changed[0]]}"
+        raise UserError(
+            f"{file}: {len(changed):,} of {counted(len(paths), 'file')} changed since it was written; {first}. Write "
+            f"it anew, {rows.head.again(file)}, or empty their cells of bytes"
+        )
 
 
 def _check_once(file: Path, rows: Rows, paths: Sequence[str]) -> None:

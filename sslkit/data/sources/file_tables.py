@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sslkit.data.columns import Columns
+from sslkit.data.manifest.head import BYTES, Head, check_columns, columns_of, head_of, kept_rows
 from sslkit.errors import UserError, first_line, nearest
 from sslkit.terminal import say
 
@@ -31,6 +32,7 @@ class Rows:
     """The rows of a list. labels, splits, groups: as written; None without such a column.
 
     lines: their numbers in the file. several: the cells of each of several columns of labels; {} for no such.
+    sizes: of a manifest, in bytes, None for a row that says none. head: of a manifest; None for another list.
     """
 
     paths: list[str]
@@ -39,6 +41,8 @@ class Rows:
     splits: list[str] | None = None
     groups: list[str] | None = None
     several: Mapping[str, list[str]] = field(default_factory=dict)
+    sizes: list[int | None] | None = None
+    head: Head | None = None
 
 
 def rows_of_table(file: Path, lines: Sequence[str], columns: Columns) -> Rows:
@@ -50,18 +54,33 @@ def rows_of_table(file: Path, lines: Sequence[str], columns: Columns) -> Rows:
 
 
 def _table(file: Path, lines: Sequence[str], wanted: Columns) -> Rows:
+    manifest = head_of(file, lines)
+    before = manifest.lines if manifest else 0
+    lines = lines[before:]
     try:
         reader = csv.reader(lines, delimiter=max(",;\t", key=lines[0].count) if lines else ",")
         head = next(reader, [])
-        rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+        rows = [(before + reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except csv.Error as error:
         raise UserError(f"{file} is no table: {error}") from error
-    columns = _columns(file, head, wanted)
+    columns = _of_manifest(file, head, wanted) if manifest else _columns(file, head, wanted)
     for number, row in rows:
         if len(row) != len(head):
             raise UserError(f"{file}, line {number} has {len(row)} cells, and its first line {len(head)}")
     cells = {what: [row[column] for _, row in rows] for what, column in columns.items()}
-    return _rows(file, [number for number, _ in rows], cells)
+    numbers = [number for number, _ in rows]
+    if manifest is None:
+        return _rows(file, numbers, cells)
+    cells, kept = kept_rows(file, cells)
+    numbers = [numbers[row] for row in kept]
+    sizes = [_size(file, number, cell) for number, cell in zip(numbers, cells.get(BYTES, ()), strict=False)]
+    return replace(_rows(file, numbers, cells), sizes=sizes or None, head=manifest)
+
+
+def _size(file: Path, line: int, cell: str) -> int | None:
+    if cell.strip() and not cell.strip().isdecimal():
+        raise UserError(f"{file}, line {line}: {cell[:40]!r} in the column {BYTES!r} is no number of bytes")
+    return int(cell) if cell.strip() else None
 
 
 def _json_lines(file: Path, lines: Sequence[str], wanted: Columns) -> Rows:
@@ -104,16 +123,9 @@ def _columns(file: Path, head: Sequence[str], wanted: Columns) -> dict[str, int]
 
     Raises UserError without paths, without a column that is wanted, and for several that may be the label.
     """
-    places: Mapping[str, int] = {_plain(name): index for index, name in reversed(list(enumerate(head)))}
+    places = _places(head)
     columns = {what: next((places[name] for name in names if name in places), None) for what, names in COLUMNS.items()}
-    named = {}
-    for option, word in wanted.of_tables:
-        if _plain(word) not in places:
-            names = [name.strip() for name in head]
-            raise UserError(f"{option}={word}: {file} has no such column: {nearest(word, names)}")
-        what = option.removeprefix("columns.")
-        what = f"{CLASS}{word}" if what == "label" and len(wanted.labels) > 1 else _OF_OPTION.get(what, what)
-        named[what] = places[_plain(word)]
+    named = _named(file, head, wanted)
     columns |= {"label": None} if wanted.label is not None else {}
     columns |= named
     if wanted.label is None and columns["label"] is None:
@@ -137,6 +149,35 @@ def _columns(file: Path, head: Sequence[str], wanted: Columns) -> dict[str, int]
         unused += f" (a column of classes is called {_column_names('label')}, or is named: columns.label={column})"
     say.warn(f"{file}: its columns are read as {description}{unused}", stacklevel=5)
     return used
+
+
+def _of_manifest(file: Path, head: Sequence[str], wanted: Columns) -> dict[str, int]:
+    """The place of each column of a manifest that is used: those that are wanted in the place of its own."""
+    check_columns(file, head)
+    columns, named = columns_of(head, CLASS), _named(file, head, wanted)
+    if wanted.label is not None:
+        columns = {what: place for what, place in columns.items() if what != "label" and not what.startswith(CLASS)}
+    if wanted.split is not None:
+        columns.pop("split")
+    return columns | named
+
+
+def _named(file: Path, head: Sequence[str], wanted: Columns) -> dict[str, int]:
+    """The place of each column that is wanted by its name. Raises UserError for one that is not there."""
+    places, named = _places(head), {}
+    for option, word in wanted.of_tables:
+        if _plain(word) not in places:
+            names = [name.strip() for name in head]
+            raise UserError(f"{option}={word}: {file} has no such column: {nearest(word, names)}")
+        what = option.removeprefix("columns.")
+        what = f"{CLASS}{word}" if what == "label" and len(wanted.labels) > 1 else _OF_OPTION.get(what, what)
+        named[what] = places[_plain(word)]
+    return named
+
+
+def _places(head: Sequence[str]) -> dict[str, int]:
+    """The first place of each name."""
+    return {_plain(name): index for index, name in reversed(list(enumerate(head)))}
 
 
 def _like_a_label(file: Path, head: Sequence[str]) -> int | None:

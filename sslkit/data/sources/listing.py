@@ -120,8 +120,9 @@ def listing(parts: Mapping[str, Part], split: str, where: str, columns: Columns)
 
 
 def _groups(parts: Mapping[str, Part], wanted: str, columns: Columns, where: str) -> np.ndarray | None:
-    if columns.group is None:
+    if columns.group is None and all(files.facts.groups is None for files in parts.values()):
         return None
+    columns = columns if columns.group else replace(columns, group="group")  # of a manifest
     check_groups(
         columns, {name: files.facts.groups or [None] * len(files.paths) for name, files in parts.items()}, where
     )

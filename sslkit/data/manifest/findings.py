@@ -1,0 +1,239 @@
+"""What is worth mending in a data set, most first: found by digests, sizes and thumbnails of 16 pixels."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from sslkit.data.manifest.survey import DIGEST, THUMBNAIL, brightness, scaled
+from sslkit.data.manifest.table import UNREADABLE, Manifest
+from sslkit.numerics.neighbours import Own, neighbours
+from sslkit.terminal.say import and_more, counted
+
+BLANK = 1.5  # levels of 255, deviation of a thumbnail's pixels: noise of a sensor averages out, drawings have more
+FEW = 5  # images of a class: fewer cannot be divided into the fifths of a selection
+FAR = 6.0  # robust deviations (of the median) of a side or its ratio, from which a size is odd: 1 of 10^9 if normal
+K = 5  # neighbours that must all agree on another label: of unlike images few do by chance
+ASKED = 20_000  # images whose labels are compared, a random draw: exact neighbours of these take a minute on two cores
+LEAVE_OUT = ("copies", "blank", "odd", "contradicted")
+_AT_SOURCE = "these images are no files of their own, so that their source is what can be corrected"
+_HAVE = {True: "have", False: "has"}
+_BY_HAND = "write a word into the column 'left out' of {out}, or correct its cells, and type data={out}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One kind of fault. kind: a word of LEAVE_OUT, or another. title: a sentence with the number.
+
+    rows: (n,) of the images, the most telling first. sets: rows that belong together, such as copies.
+    notes: of some rows, what is said below their picture. mend: what to type, with {out} for the manifest.
+    drop: the rows that leave_out=kind marks.
+    """
+
+    kind: str
+    title: str
+    mend: str
+    rows: np.ndarray
+    notes: dict[int, str] = field(default_factory=dict)
+    sets: Sequence[np.ndarray] = ()
+    drop: np.ndarray | None = None
+
+
+def find_faults(manifest: Manifest) -> list[Finding]:
+    """Return what is worth mending, in the order of how much it distorts a result."""
+    findings = [finding for find in FINDERS for finding in find(manifest)]
+    return findings if manifest.are_files else [replace(finding, mend=_AT_SOURCE) for finding in findings]
+
+
+def leave_out(manifest: Manifest, findings: Sequence[Finding], wanted: Collection[str]) -> np.ndarray:
+    """The column of the manifest (N,): why an image is left out, with the findings that are wanted."""
+    reasons = manifest.left_out.copy()
+    for finding in findings:
+        if finding.kind in wanted and finding.drop is not None:
+            for row in finding.drop[reasons[finding.drop] == ""]:
+                reasons[row] = finding.kind
+    return reasons
+
+
+def copies(manifest: Manifest) -> list[np.ndarray]:
+    """Sets of rows with the same content, each ascending; blank images are a fault of their own.
+
+    Near-copies belong here, too, once they are known.
+    """
+    readable = np.flatnonzero(~manifest.unreadable & ~_is_blank(manifest))
+    digests = np.ascontiguousarray(manifest.measures[DIGEST][readable]).view("<u8").ravel()
+    order = np.argsort(digests, kind="stable")
+    starts = np.flatnonzero(np.diff(digests[order], prepend=digests[order][:1] + 1))
+    return [np.sort(readable[some]) for some in np.split(order, starts) if len(some) > 1]
+
+
+def _by_label(manifest: Manifest) -> np.ndarray | None:
+    labels = manifest.labels
+    return labels if manifest.classes and labels.ndim == 1 else None
+
+
+def _copies(manifest: Manifest) -> Iterator[Finding]:
+    sets, splits, labels = copies(manifest), manifest.splits, _by_label(manifest)
+    across = [rows for rows in sets if len(set(splits[rows])) > 1]
+    within = [rows for rows in sets if len(set(splits[rows])) == 1]
+    if labels is not None:
+        unlike = [rows for rows in sets if len({label for label in labels[rows].tolist() if label >= 0}) > 1]
+        if unlike:
+            yield Finding(
+                "copies with two labels",
+                f"{counted(len(unlike), 'image')} and copies of them have different labels",
+                "correct the column label in {out} and type data={out}",
+                np.concatenate(unlike),
+                sets=unlike,
+            )
+    first = manifest.splits[0]
+    if across:
+        held_out = sum(int((splits[rows] != first).sum()) for rows in across if first in splits[rows])
+        total = int((splits != first).sum())
+        yield Finding(
+            "copies",
+            f"{held_out:,} of {counted(total, 'held-out image')} {_HAVE[held_out > 1]} a copy in {first}",
+            f"leave_out=copies leaves the copies in {first} out",
+            np.concatenate(across),
+            sets=across,
+            drop=np.concatenate([_all_but_one(rows, splits, first) for rows in across]),
+        )
+    if within:
+        number = sum(map(len, within)) - len(within)
+        yield Finding(
+            "copies",
+            f"{counted(number, 'image')} {'is a copy' if number == 1 else 'are copies'} of another in its split",
+            "leave_out=copies leaves all but one out",
+            np.concatenate(within),
+            sets=within,
+            drop=np.concatenate([rows[1:] for rows in within]),
+        )
+
+
+def _all_but_one(rows: np.ndarray, splits: np.ndarray, first: str) -> np.ndarray:
+    """All but one copy, which is of a held-out split: what is tested must not be learned from."""
+    keep = next((row for row in rows if splits[row] != first), rows[0])
+    return rows[rows != keep]
+
+
+def _unreadable(manifest: Manifest) -> Iterator[Finding]:
+    rows = np.flatnonzero(manifest.unreadable)
+    if len(rows):
+        reasons = {int(row): manifest.left_out[row] for row in rows}
+        counts = Counter(reason.removeprefix(UNREADABLE) for reason in reasons.values())
+        why = [f"{count:,} {reason}" for reason, count in counts.most_common()]
+        title = f"{counted(len(rows), 'file')} cannot be read, and left out: {and_more(why, 2)}"
+        yield Finding("unreadable", title, "put whole files in their place and look again", rows, reasons)
+
+
+def _is_blank(manifest: Manifest) -> np.ndarray:
+    """(N,) bool"""
+    return (brightness(manifest.measures)[1] < BLANK) & ~manifest.unreadable
+
+
+def _blank(manifest: Manifest) -> Iterator[Finding]:
+    rows = np.flatnonzero(_is_blank(manifest))
+    if len(rows):
+        mean, _ = brightness(manifest.measures)
+        notes = {int(row): f"all {mean[row]:.0f} of 255" for row in rows}
+        title = f"{counted(len(rows), 'image')} {'is' if len(rows) == 1 else 'are'} blank"
+        yield Finding("blank", title, "leave_out=blank leaves them out", rows, notes, drop=rows)
+
+
+def _kinds(manifest: Manifest) -> Iterator[Finding]:
+    """Images of another depth, or another number of channels, than nearly all."""
+    shape, readable = manifest.measures["shape"], ~manifest.unreadable
+    for column, what, option in ((3, "bits", "range=[LOW,HIGH]"), (2, "channels", "channels=3")):
+        values, counts = np.unique(shape[readable, column], return_counts=True)
+        if len(values) < 2 or (what == "channels" and set(values.tolist()) <= {1, 3}):
+            continue
+        usual = values[counts.argmax()]
+        rows = np.flatnonzero(readable & (shape[:, column] != usual))
+        notes = {int(row): f"{shape[row, column]} {what}" for row in rows}
+        others = " and ".join(str(value) for value in values if value != usual)
+        title = f"{counted(len(rows), 'image')} of {others} {what} among those of {usual}"
+        mend = f"say how they are read by {option}, or leave_out=odd"
+        yield Finding("odd", title, mend, rows, notes, drop=rows)
+
+
+def _classes(manifest: Manifest) -> Iterator[Finding]:
+    labels = _by_label(manifest)
+    if labels is None:
+        return
+    first = manifest.splits[0]
+    counts = np.bincount(labels[(labels >= 0) & (manifest.splits == first)], minlength=len(manifest.classes))
+    few = np.flatnonzero(counts < FEW)
+    if len(few):
+        named = and_more([f"{manifest.classes[label]} ({counts[label]})" for label in few])
+        title = f"{counted(len(few), 'class')} of fewer than {FEW} images in {first}: {named}"
+        rows = np.flatnonzero(np.isin(labels, few))
+        mend = "add images, or empty the cells of their label in {out} and type data={out}"
+        yield Finding("small classes", title, mend, rows, {int(row): manifest.classes[labels[row]] for row in rows})
+
+
+def _contradicted(manifest: Manifest) -> Iterator[Finding]:
+    labels = _by_label(manifest)
+    if labels is None:
+        return
+    rows = np.flatnonzero((labels >= 0) & ~manifest.unreadable & ~_is_blank(manifest))
+    if len(rows) > ASKED:
+        rows = np.sort(np.random.default_rng(0).permutation(rows)[:ASKED])
+    if len(rows) <= 2 * K or len(set(labels[rows].tolist())) < 2:
+        return
+    x = scaled(manifest.measures[THUMBNAIL][rows]).numpy()
+    digests = np.ascontiguousarray(manifest.measures[DIGEST][rows]).view("<i8").ravel()
+    similarity, near = neighbours(x, np.arange(len(rows)), x, K, Own.from_rows(digests, digests, None), rows)
+    of_near = labels[rows][near]
+    agree = (of_near == of_near[:, :1]).all(1) & (of_near[:, 0] != labels[rows])
+    wrong = np.flatnonzero(agree)[np.argsort(-similarity[agree].min(1), kind="stable")]
+    if len(wrong):
+        classes = manifest.classes
+        notes = {int(rows[i]): f"{classes[labels[rows[i]]]}; its neighbours: {classes[of_near[i, 0]]}" for i in wrong}
+        right = float((of_near == labels[rows][:, None]).mean())
+        title = (
+            f"{counted(len(wrong), 'label')} that all of {K} neighbours by thumbnails contradict (of all neighbours "
+            f"{right:.0%} have the label)"
+        )
+        yield Finding("contradicted", title, _BY_HAND, rows[wrong], notes, drop=rows[wrong])
+
+
+def _sizes(manifest: Manifest) -> Iterator[Finding]:
+    """Images whose area or ratio of sides is far from that of all others."""
+    readable = np.flatnonzero(~manifest.unreadable)
+    width, height = np.log2(np.maximum(manifest.measures["shape"][readable, :2], 1)).T
+    far = np.maximum(_far(width + height), _far(width - height))
+    order = np.argsort(-far, kind="stable")
+    rows = readable[order][far[order] > FAR]
+    if len(rows):
+        notes = {int(row): "{} x {} pixels".format(*manifest.measures["shape"][row, :2]) for row in rows}
+        title = f"{counted(len(rows), 'image')} of a size or shape unlike all others, such as {notes[int(rows[0])]}"
+        yield Finding("odd", title, "leave_out=odd leaves them out", rows, notes, drop=rows)
+
+
+def _far(values: np.ndarray) -> np.ndarray:
+    """Distance to the median in robust standard deviations, of which one is at least a quarter of a doubling."""
+    middle = np.median(values) if len(values) else 0.0
+    spread = 1.4826 * np.median(np.abs(values - middle)) if len(values) else 0.0
+    return np.abs(values - middle) / max(float(spread), 0.25)
+
+
+FINDERS: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
+    _copies,
+    _unreadable,
+    _contradicted,
+    _blank,
+    _kinds,
+    _classes,
+    _sizes,
+)
+
+
+def unusual(manifest: Manifest, most: int) -> np.ndarray:
+    """Rows of the images whose size, shape, brightness and contrast lie furthest from the median."""
+    readable = np.flatnonzero(~manifest.unreadable)
+    measures = {name: values[readable] for name, values in manifest.measures.items()}
+    width, height = np.log2(np.maximum(measures["shape"][:, :2], 1)).T
+    mean, deviation = brightness(measures)
+    far = sum(_far(values) ** 2 for values in (width + height, width - height, mean / 64, deviation / 32))
+    return readable[np.argsort(-far, kind="stable")[:most]]

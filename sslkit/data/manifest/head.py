@@ -1,0 +1,99 @@
+"""The file of a manifest as `data=` reads it: the head and the columns that a table of one's own has not.
+
+The first lines begin with `#`: the mark with the version and the source, then a decision in each. A spreadsheet may
+have quoted their cells and filled them up with empty ones.
+"""
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sslkit.errors import UserError
+from sslkit.terminal import say
+from sslkit.terminal.say import counted, words
+
+VERSION = 1  # of the form of the file: the first one
+MARK = "# sslkit manifest"
+PATH, SPLIT, LABEL, GROUP, BYTES, LEFT_OUT = "path", "split", "label", "group", "bytes", "left out"
+MEASURED = ("digest", "width", "height", "channels", "bits")
+SEVERAL = "label "  # before the name of a class of which an image may have several
+_FIRST = re.compile(rf'"?{MARK}"?[,;\t]"?([^,;\t"]*)"?[,;\t]?')
+_FILES, _MEMBERS = "files", "members"
+
+
+@dataclass(frozen=True)
+class Head:
+    """source: that the manifest was made of, as it was typed. lines: their number in the file."""
+
+    source: str
+    lines: int
+
+    def again(self, file: Path) -> str:
+        """The command that makes the manifest anew."""
+        return f"python recipes/look.py {words({'data': self.source, 'out': str(file)})}"
+
+
+def first_line(source: str, *, are_files: bool) -> list[str]:
+    """The cells of the mark. are_files: each row is a file of its own."""
+    return [MARK, str(VERSION), _FILES if are_files else _MEMBERS, source]
+
+
+def head_of(file: Path, lines: Sequence[str]) -> Head | None:
+    """The head of a manifest; None for another table.
+
+    Raises UserError for a manifest of another version, and for one whose images are no files.
+    """
+    mark = _FIRST.match(lines[0]) if lines else None
+    if mark is None:
+        return None
+    cells = next(csv.reader(lines[:1], delimiter=max(",;\t", key=lines[0].count)))
+    version, kind, source = [*cells[1:4], "", "", ""][:3]
+    head = Head(source, next((n for n, line in enumerate(lines) if not line.lstrip('"').startswith("#")), len(lines)))
+    if version != str(VERSION):
+        raise UserError(
+            f"{file} is a manifest of version {version[:20]!r}, and this sslkit reads version {VERSION}: write it "
+            f"anew, {head.again(file)}"
+        )
+    if kind != _FILES:
+        raise UserError(
+            f"{file} lists images that are no files of their own, so that none can be read from it: the data set is "
+            f"data={source}"
+        )
+    return head
+
+
+def check_columns(file: Path, head: Sequence[str]) -> None:
+    """Raises UserError for a manifest that lost a column which is read. head: the names of its columns."""
+    names = [name.strip() for name in head]
+    if missing := [name for name in (PATH, SPLIT) if name not in names]:
+        raise UserError(
+            f"{file} is a manifest, and has no column {missing[0]!r} any more; its columns are {', '.join(names)[:200]}"
+        )
+
+
+def columns_of(head: Sequence[str], class_prefix: str) -> dict[str, int]:
+    """The place of each column that is read. class_prefix: before the name of a class, in the result."""
+    names = [name.strip() for name in head]
+    places = {name: names.index(name) for name in names}
+    of_name = {name: places[name] for name in (PATH, SPLIT, LABEL, GROUP, BYTES, LEFT_OUT) if name in places}
+    several = {name: place for name, place in places.items() if name.startswith(SEVERAL)}
+    return of_name | {f"{class_prefix}{name.removeprefix(SEVERAL)}": place for name, place in several.items()}
+
+
+def kept_rows(file: Path, cells: Mapping[str, list[str]]) -> tuple[dict[str, list[str]], list[int]]:
+    """The cells of the rows that are not left out, without columns that are empty, and the places of these rows.
+
+    A line counts those that are left out. Raises UserError where all are.
+    """
+    reasons = cells.get(LEFT_OUT) or [""] * len(cells[PATH])
+    kept = [row for row, reason in enumerate(reasons) if not reason.strip()]
+    if not kept and reasons:
+        raise UserError(f"{file}: all of {counted(len(reasons), 'row')} are left out, by the column {LEFT_OUT!r}")
+    if len(kept) < len(reasons):
+        number = f"{len(reasons) - len(kept):,} of {counted(len(reasons), 'row')}"
+        say.warn(f"{file}: {number} are left out, by the column {LEFT_OUT!r}", stacklevel=6)
+    some = {what: [values[row] for row in kept] for what, values in cells.items() if what != LEFT_OUT}
+    filled = {what: values for what, values in some.items() if what == PATH or any(map(str.strip, values))}
+    return filled, kept

@@ -1,0 +1,116 @@
+"""look(data) -> Manifest: open a data set, look at every image once, and write what it is and what is wrong with it."""
+
+import os
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sslkit.data.image_options import DataOptions, FileOptions, ReadOptions
+from sslkit.data.manifest.decisions import Opened
+from sslkit.data.manifest.findings import LEAVE_OUT, Finding, find_faults, leave_out
+from sslkit.data.manifest.page import write_page
+from sslkit.data.manifest.survey import measure
+from sslkit.data.manifest.table import Manifest, check_ending, manifest_of
+from sslkit.data.sources.named import open_images, reusable, splits
+from sslkit.errors import UserError
+from sslkit.files.leases import own_file
+from sslkit.options.settings import setting
+from sslkit.runtime.callers import public
+from sslkit.runtime.context import Runtime
+from sslkit.terminal import say
+from sslkit.terminal.say import words
+
+OUT = "runs/look/{name}.csv"
+# options that are obeyed beside its own
+SHARED = (*DataOptions.__dataclass_fields__, *FileOptions.__dataclass_fields__, "workers", "cache", "progress")
+_MENDED = 3  # findings that the terminal names: more would not be read
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is written, and how the page shows the images."""
+
+    out: str | None = setting(
+        None, "file of the manifest, .csv or .parquet, and beside it the page, .html; null: runs/look/NAME.csv"
+    )
+    leave_out: list[str] | None = setting(
+        None,
+        f"what is marked as left out in the manifest, a list of {', '.join(LEAVE_OUT)}: of copies all but one, that of "
+        "a held-out split; null: what cannot be read",
+    )
+    image_size: int = setting(224, "pixels of a side of the pictures, as a network gets them", least=1, most=1024)
+
+
+@public(*SHARED)
+def look(data: Any, *, options: Options, reading: DataOptions, files: FileOptions, runtime: Runtime) -> Manifest:
+    """Look at every image of a data set once, and write a table of them and a page of what is worth mending.
+
+        manifest = sslkit.look("path/to/images", out="manifest.csv")  # and manifest.html
+        manifest.decisions[0].reason, manifest.left_out
+        images = sslkit.open_images("manifest.csv")  # corrected by hand, perhaps
+
+    data: a source, see `sslkit.open_images`; all of its splits are read.
+    A stopped call goes on where it stopped, from the blocks in the cache.
+    Raises UserError as `open_images` does, and for `out` that cannot be written.
+    """
+    out = None if options.out is None else check_ending(options.out)
+    _check_leave_out(options.leave_out)
+    opened = _open(data, options, reading, files, runtime)
+    name = opened.first.name
+    out = out or Path(OUT.format(name=re.sub(r"[^\w.+-]", "_", name)))
+    source = os.fspath(data) if isinstance(data, (str, Path)) else str(opened.first.source or name)
+    with own_file(out, "looks into"):
+        manifest = manifest_of(opened, source, [measure(images, runtime) for images in opened.splits.values()])
+        findings = find_faults(manifest)
+        manifest = replace(manifest, left_out=leave_out(manifest, findings, options.leave_out or ()))
+        manifest.write(out)
+        page = write_page(out.with_suffix(".html"), manifest, findings, opened, str(out))
+    _tell(manifest, findings, out, page)
+    return manifest
+
+
+def _check_leave_out(wanted: list[str] | None) -> None:
+    for word in wanted or ():
+        if word not in LEAVE_OUT:
+            raise UserError(f"leave_out={word}: it is a list of {', '.join(LEAVE_OUT)}")
+
+
+def _open(data: Any, options: Options, reading: DataOptions, files: FileOptions, runtime: Runtime) -> Opened:
+    """Every split, and the lines that the readers say on it."""
+    source = reusable(data, reading.columns)
+    given = {name: getattr(reading, name) for name in ReadOptions.__dataclass_fields__} | vars(files)
+    given |= {"image_size": options.image_size, "fit": "crop", "cache": runtime.cache}
+    with _lines_collected() as lines:
+        names = splits(source, runtime.cache, reading.columns)
+        opened = {split: open_images(source, split=split, **given) for split in names}
+    return Opened(opened, reading.mirror, list(dict.fromkeys(lines)))
+
+
+@contextmanager
+def _lines_collected() -> Iterator[list[str]]:
+    """The lines of warnings meanwhile, which are said at the end as they would have been."""
+    lines: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield lines
+    for warning in caught:
+        lines.append(str(warning.message))
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+
+def _tell(manifest: Manifest, findings: list[Finding], out: Path, page: Path) -> None:
+    """One paragraph, what is most worth mending, and the next command."""
+    say.line(f"data      {manifest}")
+    for number, finding in enumerate(findings[:_MENDED], start=1):
+        say.line(f"mend {number}    {finding.title}: {finding.mend.format(out=out)}")
+    if not findings:
+        say.line("mend      nothing was found that is worth it")
+    if len(findings) > _MENDED:
+        say.line(f"          {len(findings) - _MENDED} more on the page")
+    say.line(f"written   {out} and {page}")
+    data = str(out) if manifest.are_files else manifest.source
+    say.line(f"next      python recipes/train.py {words({'method': 'byol+dsa', 'data': data})}")

@@ -1,0 +1,164 @@
+"""Every image of a split is opened once: its size, depth, a thumbnail and what cannot be read, kept in the cache."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch.utils.data import Dataset
+from tqdm import tqdm
+
+from sslkit.data.decode.opening import Picture
+from sslkit.data.decode.pixels import is_deep, square, upright_size
+from sslkit.data.decode.planes import Planes
+from sslkit.data.decode.unreadable import UnreadableImage
+from sslkit.data.decoded_images import DecodedImages
+from sslkit.data.file_contents import bar_is_off
+from sslkit.data.images import Images
+from sslkit.data.loader import FEWEST, in_order, load_batches, plain_errors, workers_for
+from sslkit.data.pixel_digest import KEY
+from sslkit.data.sources.folder import FolderImages
+from sslkit.files.blocks import Blocks, Parts
+from sslkit.files.store import Store, key_of, npz_codec
+from sslkit.runtime.context import Runtime
+from sslkit.runtime.kept_arrays import compute_in_blocks
+from sslkit.runtime.waiting import Others
+
+SIDE = 16  # pixels of a thumbnail: 768 bytes an image, and enough to tell pictures apart
+BLOCK = 64  # images that are kept together: a stop loses a second
+_FORM = 1  # of what is kept: raised when it changes
+_REASON = "S160"  # letters of why an image cannot be read
+DIGEST, THUMBNAIL = "digest", "thumbnail"
+
+# of N images. shape: (N, 4) int32 width, height (upright), channels as stored, bits. bytes: (N,) int64, -1 where the
+# image is no file. digest: (N, 8) uint8, of a file's bytes, else of the pixels. thumbnail: (N, 3, SIDE, SIDE) uint8.
+# reason: (N,) bytes, why it cannot be read, or b"".
+Measures = Mapping[str, np.ndarray]
+
+
+def measure(images: Images, runtime: Runtime) -> Measures:
+    """Open every image of a split once, and return what it is.
+
+    It is kept in the cache by blocks, so that a stopped call goes on. A JPEG is decoded at a reduced scale.
+    """
+    arrays = _kept(images, runtime) if runtime.cache is not None else _computed(images, runtime)
+    return {**arrays, **_contents(images, arrays)}
+
+
+class _Measured(Dataset):
+    """The measures of rows, as a data set that worker processes read."""
+
+    def __init__(self, images: Images) -> None:
+        self.images = images
+
+    def __getitems__(self, rows: list[int]) -> dict[str, np.ndarray]:
+        if not isinstance(self.images, DecodedImages):
+            return _of_arrays(self.images, rows)
+        each = [_of_file(self.images, row) for row in rows]
+        return {name: np.stack([one[name] for one in each]) for name in each[0]}
+
+
+def _of_file(images: DecodedImages, row: int) -> dict[str, Any]:
+    shape, digest, reason = np.zeros(4, np.int32), np.zeros(8, np.uint8), b""
+    thumbnail = np.zeros((3, SIDE, SIDE), np.uint8)
+    try:
+        with images.open_row(row) as image:
+            height, width = upright_size(image)
+            shape[:] = width, height, *_planes(image)
+            if not isinstance(images, FolderImages):
+                digest = _digest(images, row)
+            pixels, _ = square(image, SIDE, images.channels, "squash", "bilinear", images.range)
+            thumbnail[:] = _three(pixels)
+    except UnreadableImage as error:
+        reason = str(error).encode(errors="replace") or b"unreadable"
+    return {"shape": shape, DIGEST: digest, THUMBNAIL: thumbnail, "reason": np.array(reason, _REASON)}
+
+
+def _digest(images: Images, row: int) -> np.ndarray:
+    return images.with_digests().__getitems__([row])[KEY].numpy().view(np.uint8)
+
+
+def _planes(image: Picture) -> tuple[int, int]:
+    """Channels as stored, and bits of each."""
+    if isinstance(image, Planes):
+        return image.count, 8 * image.itemsize if is_deep(image) else 8
+    deep = {"I;": 16, "I": 16 if image.format in ("PNG", "PPM") else 32, "F": 32}
+    bits = next((bits for mode, bits in deep.items() if image.mode.startswith(mode)), 8)
+    return len(image.getbands()) if image.mode != "P" else 3, 1 if image.mode == "1" else bits
+
+
+def _three(pixels: np.ndarray) -> np.ndarray:
+    """Three channels of pixels (C, H, W): gray three times, or the first ones."""
+    return np.repeat(pixels[:1], 3, 0) if len(pixels) < 3 else pixels[:3]
+
+
+def _of_arrays(images: Images, rows: list[int]) -> dict[str, np.ndarray]:
+    batch = images.with_digests().__getitems__(rows)
+    pixels = F.interpolate(batch["images"].float(), (SIDE, SIDE), mode="bilinear", antialias=True)
+    pixels = pixels.round().clamp(0, 255).byte().numpy()
+    height, width = images.native_size or batch["images"].shape[-2:]
+    return {
+        "shape": np.tile(np.array([width, height, images.channels, 8], np.int32), (len(rows), 1)),
+        DIGEST: batch[KEY].numpy().view(np.uint8).reshape(len(rows), 8),
+        THUMBNAIL: np.stack([_three(some) for some in pixels]),
+        "reason": np.zeros(len(rows), _REASON),
+    }
+
+
+def _contents(images: Images, arrays: Measures) -> dict[str, np.ndarray]:
+    """Size and digest of the files."""
+    if not isinstance(images, FolderImages):
+        return {"bytes": np.full(len(images), -1)}
+    sizes, contents = images.file_contents()
+    return {"bytes": sizes, DIGEST: contents[:, : arrays[DIGEST].shape[1]]}
+
+
+def _batches(images: Images, parts: Parts, runtime: Runtime) -> Iterator[tuple[Sequence[int], dict[str, np.ndarray]]]:
+    count = sum(map(len, parts))
+    workers = workers_for(images, runtime.workers, 1) if count >= FEWEST and images.decodes else 0
+    is_off = bar_is_off() if runtime.progress else True
+    with tqdm(total=count, desc=f"look {images.split}", unit="image", disable=is_off) as bar:
+        loader = load_batches(_Measured(images), parts, min(workers, len(parts)))
+        for rows, arrays in zip(parts, plain_errors(loader), strict=True):
+            yield rows, arrays
+            bar.update(len(rows))
+
+
+def _computed(images: Images, runtime: Runtime) -> Measures:
+    batches = [arrays for _, arrays in _batches(images, in_order(range(len(images)), BLOCK), runtime)]
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+
+
+def _kept(images: Images, runtime: Runtime) -> Measures:
+    path = Path(runtime.cache) / f"look-{key_of(_FORM, images.digest, images.scale)}.npz"
+    store = Store(path, f"the survey of {images.name}", npz_codec(dict, dict))
+
+    def fill(blocks: Blocks, others: Others) -> None:
+        for rows, arrays in _batches(images, blocks.left, runtime):
+            blocks.write(rows, **arrays)
+            others.check()
+
+    def publish(blocks: Blocks, whole: Path) -> None:
+        block = next(iter(blocks.read_done()))
+        names = block.keys() - {"index"}
+        empty = {name: np.empty((len(images), *block[name].shape[1:]), block[name].dtype) for name in names}
+        with whole.open("wb") as file:
+            np.savez(file, **{name: blocks.join(name, array) for name, array in empty.items()})
+
+    return compute_in_blocks(store, len(images), BLOCK, fill, publish)
+
+
+def brightness(measures: Measures) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (N,) float64 of the thumbnails' pixels, and their standard deviation in the channel where it is largest."""
+    thumbnails = measures[THUMBNAIL].reshape(len(measures[THUMBNAIL]), 3, -1)
+    parts = np.array_split(thumbnails, max(1, len(thumbnails) // 4096))
+    mean = [part.mean((1, 2), dtype=np.float64) for part in parts]
+    return np.concatenate(mean), np.concatenate([part.std(2, dtype=np.float64).max(1) for part in parts])
+
+
+def scaled(thumbnails: np.ndarray) -> torch.Tensor:
+    """(N, D) float32 of thumbnails, each with mean 0, so that brightness alone makes none alike."""
+    flat = torch.from_numpy(np.ascontiguousarray(thumbnails)).flatten(1).float()
+    return flat - flat.mean(1, keepdim=True)

@@ -1,0 +1,189 @@
+"""`Manifest`: the decisions on a data set and a row for each image of all its splits; its file is read by `data=`."""
+
+import csv
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sslkit.data.manifest import head
+from sslkit.data.manifest.decisions import Decision, Opened, decide
+from sslkit.data.manifest.survey import DIGEST, Measures
+from sslkit.data.sources.folder import FolderImages
+from sslkit.errors import UserError
+from sslkit.files.writing import write_whole
+from sslkit.terminal.say import counted
+
+PARQUET = ".parquet"
+ENDINGS = (".csv", PARQUET)
+UNREADABLE = "unreadable: "  # begins why such an image is left out
+
+
+@dataclass(frozen=True, eq=False)
+class Manifest:
+    """N images of all splits of a data set, "train" first.
+
+    name, source: of the data set, and as it was typed. are_files: each row is a file, whose path is in `paths`.
+    decisions: how the images are read, and why. remarks: further lines of the readers.
+    paths: (N,) of files, or names within the split. splits: (N,) words.
+    labels: (N,) int64 index into classes, -1 for none; several an image: (N, K) int8 of 1, -1, 0 (not known).
+    groups: (N,) int64 numbers from 0, or None. measures: of each image, see `survey.measure`.
+    left_out: (N,) why an image is not read, "" for one that is.
+    """
+
+    name: str
+    source: str
+    are_files: bool
+    decisions: Sequence[Decision]
+    remarks: Sequence[str]
+    paths: Sequence[str]
+    splits: np.ndarray
+    labels: np.ndarray
+    classes: Sequence[str]
+    groups: np.ndarray | None
+    measures: Measures
+    left_out: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __str__(self) -> str:
+        """One paragraph: what the data set is."""
+        measures, kept = self.measures, ~self.unreadable
+        splits = ", ".join(f"{count:,} {split}" for split, count in Counter(self.splits.tolist()).items())
+        shapes = np.unique(measures["shape"][kept], axis=0)
+        width, height, _, _ = np.median(measures["shape"][kept], 0).astype(int) if kept.any() else (0, 0, 0, 0)
+        one = len(np.unique(shapes[:, :2], axis=0)) == 1
+        size = f"{width} x {height} pixels" + ("" if one else ", the median of each side")
+        bits = " and ".join(map(str, np.unique(shapes[:, 3])))
+        classes = counted(len(self.classes), "class") if self.classes else "no labels"
+        groups = f", {counted(len(np.unique(self.groups)), 'group')}" if self.groups is not None else ""
+        lost = f"; {int(self.unreadable.sum()):,} cannot be read" if self.unreadable.any() else ""
+        return (
+            f"{self.name}: {counted(len(self), 'image')} ({splits}), {classes}{groups}, {size}, {bits} bits, read as "
+            f"{next(d.value for d in self.decisions if d.subject == 'channels')} channels{lost}"
+        )
+
+    @property
+    def unreadable(self) -> np.ndarray:
+        """(N,) bool"""
+        return self.measures["reason"] != b""
+
+    def write(self, out: str | Path) -> Path:
+        """Write the table, .csv or .parquet, whole or not at all. Raises UserError."""
+        path = check_ending(out)
+        with write_whole(path) as partial:
+            if path.suffix.lower() == PARQUET:
+                self._write_parquet(partial, path.parent)
+            else:
+                with partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+                    csv.writer(file).writerows([*self._head(), self._columns(), *self._rows(path.parent)])
+        return path
+
+    def _head(self) -> Iterator[list[str]]:
+        yield head.first_line(self.source, are_files=self.are_files)
+        yield from (decision.cells for decision in self.decisions)
+        yield from (["# said", remark] for remark in self.remarks)
+
+    def _columns(self) -> list[str]:
+        several = [f"{head.SEVERAL}{name}" for name in self.classes] if self.labels.ndim == 2 else [head.LABEL]
+        return [head.PATH, head.SPLIT, *several, head.GROUP, head.BYTES, *head.MEASURED, head.LEFT_OUT]
+
+    def _rows(self, folder: Path) -> Iterator[list[object]]:
+        """The cells of each row; paths are relative to the folder of the table."""
+        start = os.path.abspath(folder)
+        measures = self.measures
+        for row, path in enumerate(self.paths):
+            name = os.path.relpath(path, start).replace(os.sep, "/") if self.are_files else path
+            size = int(measures["bytes"][row])
+            shape = measures["shape"][row] if not self.unreadable[row] else ("", "", "", "")
+            group = "" if self.groups is None else int(self.groups[row])
+            about = [group, size if size >= 0 else "", measures[DIGEST][row].tobytes().hex(), *shape]
+            yield [name, self.splits[row], *self._labels_of(row), *about, self.left_out[row]]
+
+    def _labels_of(self, row: int) -> list[object]:
+        if self.labels.ndim == 2:
+            return [{1: 1, -1: 0, 0: ""}[value] for value in self.labels[row].tolist()]
+        label = int(self.labels[row])
+        return [self.classes[label] if label >= 0 else ""]
+
+    def _write_parquet(self, partial: Path, folder: Path) -> None:
+        import pyarrow
+        from pyarrow import parquet
+
+        columns = zip(*(map(str, row) for row in self._rows(folder)), strict=True)
+        table = pyarrow.table(dict(zip(self._columns(), map(list, columns), strict=True)))
+        about = {head.MARK: "\n".join("\t".join(cells) for cells in self._head())}
+        parquet.write_table(table.replace_schema_metadata(about), partial)
+
+
+def check_ending(out: str | Path) -> Path:
+    """The path of a table. Raises UserError for another ending, and for .parquet without pyarrow."""
+    path = Path(out).expanduser()
+    if path.suffix.lower() not in ENDINGS:
+        raise UserError(f"out={out} must end with .csv or .parquet")
+    if path.suffix.lower() == PARQUET:
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError as error:
+            raise UserError(f"out={out} needs the package pyarrow: pip install pyarrow, or write a .csv") from error
+    return path
+
+
+def manifest_of(opened: Opened, source: str, measures: Sequence[Measures]) -> Manifest:
+    """The manifest of opened images. source: as typed. measures: of each split."""
+    images = list(opened.splits.values())
+    first, joined = opened.first, {name: np.concatenate([part[name] for part in measures]) for name in measures[0]}
+    decisions, remarks = decide(opened)
+    are_files = all(isinstance(split, FolderImages) for split in images)
+    several = first.multi_labels is not None
+    rows = np.repeat(list(opened.splits), list(map(len, images)))
+    reasons = [reason.decode("utf-8", "replace") for reason in joined["reason"].tolist()]
+    return Manifest(
+        name=first.name,
+        source=source,
+        are_files=are_files,
+        decisions=decisions,
+        remarks=remarks,
+        paths=[path for split in images for path in _paths(split, are_files=are_files)],
+        splits=rows,
+        labels=np.concatenate([_labels(split, several=several) for split in images]),
+        classes=list(map(str, first.classes or ())),
+        groups=_groups(images),
+        measures=joined,
+        left_out=np.array([f"{UNREADABLE}{reason}" if reason else "" for reason in reasons], object),
+    )
+
+
+def _paths(images: object, *, are_files: bool) -> Iterator[str]:
+    for row in range(len(images)):
+        if are_files:
+            yield images.path(row)
+        elif hasattr(images, "image_name"):
+            yield images.image_name(row)
+        else:
+            yield f"{images.split}/{row}"
+
+
+def _labels(images: object, *, several: bool) -> np.ndarray:
+    if several:
+        return images.multi_labels
+    return np.full(len(images), -1) if images.labels is None else images.labels
+
+
+def _groups(images: Sequence[object]) -> np.ndarray | None:
+    """Numbers from 0 in the order of the rows; an image of a split without groups stands alone."""
+    if all(split.groups is None for split in images):
+        return None
+    parts, alone = [], 0
+    for split in images:
+        if split.groups is None:
+            parts += [("alone", alone + row) for row in range(len(split))]
+            alone += len(split)
+        else:
+            parts += [("group", value) for value in split.groups.tolist()]
+    number: dict[tuple[str, int], int] = {}
+    return np.array([number.setdefault(part, len(number)) for part in parts], np.int64)
