@@ -120,7 +120,7 @@ def _batches(images: Images, parts: Parts, runtime: Runtime) -> Iterator[tuple[S
     workers = workers_for(images, runtime.workers, 1) if count >= FEWEST and images.decodes else 0
     is_off = bar_is_off() if runtime.progress else True
     with tqdm(total=count, desc=f"look {images.split}", unit="image", disable=is_off) as bar:
-        loader = load_batches(_Measured(images), parts, min(workers, len(parts)))
+        loader = load_batches(_Measured(images), parts, min(workers, len(parts)), device="cpu", seed=0)
         for rows, arrays in zip(parts, plain_errors(loader), strict=True):
             yield rows, arrays
             bar.update(len(rows))
