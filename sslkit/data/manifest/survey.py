@@ -69,7 +69,7 @@ def _of_file(images: DecodedImages, row: int) -> dict[str, Any]:
             shape[:] = width, height, *_planes(image)
             if not isinstance(images, FolderImages):
                 digest = _digest(images, row)
-            pixels, _ = square(image, SIDE, images.channels, "squash", "bilinear", images.range)
+            pixels, _ = square(image, SIDE, images.channels, "squash", "bilinear", scale=images.range, resize=None)
             thumbnail[:] = _three(pixels)
     except UnreadableImage as error:
         reason = str(error).encode(errors="replace") or b"unreadable"
