@@ -117,7 +117,8 @@ def _contents(images: Images, arrays: Measures) -> dict[str, np.ndarray]:
 
 def _batches(images: Images, parts: Parts, runtime: Runtime) -> Iterator[tuple[Sequence[int], dict[str, np.ndarray]]]:
     count = sum(map(len, parts))
-    workers = workers_for(images, runtime.workers, 1) if count >= FEWEST and images.decodes else 0
+    workers = workers_for(images, runtime.workers, 1, "cpu") if count >= FEWEST and images.decodes else 0
+    workers += workers > 0 and runtime.workers == "auto"  # this process only waits, and leaves its core to another
     is_off = bar_is_off() if runtime.progress else True
     with tqdm(total=count, desc=f"look {images.split}", unit="image", disable=is_off) as bar:
         loader = load_batches(_Measured(images), parts, min(workers, len(parts)), device="cpu", seed=0)

@@ -1,0 +1,178 @@
+"""What `look` finds in a folder with planted faults, says on the terminal and shows on its page."""
+
+import re
+import warnings
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from planted_faults import plant
+
+import sslkit
+from sslkit.data.manifest import survey
+from sslkit.data.manifest.findings import LEAVE_OUT
+from sslkit.data.manifest.table import Manifest
+from sslkit.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory) -> tuple[Path, dict[str, list[str]], Manifest]:
+    root = tmp_path_factory.mktemp("planted")
+    faults = plant(root / "pictures")
+    return root, faults, look(root / "pictures")
+
+
+def look(folder: Path, out: str = "manifest.csv", **options) -> Manifest:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        about = {"out": str(folder.parent / out), "cache": str(folder.parent / "cache"), "progress": False}
+        return sslkit.look(str(folder), **about | options)
+
+
+def sections(page: Path) -> dict[str, set[str]]:
+    """The title of each finding of a page, and the names that stand in it."""
+    text = page.read_text(encoding="utf-8")
+    found = re.findall(r'<section class="finding">\s*<h3>(.*?)</h3>(.*?)</section>', text, re.S)
+    return {unescape(title): set(map(unescape, re.findall("<li>(.*?)</li>", inside))) for title, inside in found}
+
+
+TITLES = {  # words of the title of the finding that each planted fault belongs to
+    "within": "copies of another in its split",
+    "across": "held-out images have a copy in train",
+    "blank": "are blank",
+    "dark": "are blank",
+    "label": "neighbours by thumbnails contradict",
+    "16 bit": "cannot be read, and left out",  # by a file of four bands no plane is opacity, and gray is no colour then
+    "bands": "of 4 channels among those of 3",
+    "size": "of a size or shape unlike all others",
+    "unreadable": "cannot be read, and left out",
+    "small class": "of fewer than 5 images in train: dots (3)",
+}
+
+
+def test_nine_of_ten_planted_faults_stand_on_the_page(planted) -> None:
+    root, faults, _ = planted
+    found = sections(root / "manifest.html")
+    shown = total = 0
+    for fault, paths in faults.items():
+        names = set().union(*(names for title, names in found.items() if TITLES[fault] in title))
+        named = sum(any(name.endswith(path) for name in names) for path in paths)
+        assert named, fault
+        shown, total = shown + named, total + len(paths)
+    assert shown >= 0.9 * total
+    wrong = sum(map(len, found.values())) - total
+    assert wrong < 0.05 * 609 + len(faults["across"]) + len(faults["within"]), "their originals, and others"
+
+
+def test_images_of_more_bits_stand_on_the_page(tmp_path: Path) -> None:
+    faults = plant(tmp_path / "pictures", images=100)
+    for path in (*faults["bands"], *faults["unreadable"]):
+        (tmp_path / "pictures" / path).unlink()
+    look(tmp_path / "pictures")
+    (names,) = (
+        names for title, names in sections(tmp_path / "manifest.html").items() if "16 bits among those of" in title
+    )
+    assert len(names) == len(faults["16 bit"])
+
+
+def test_the_terminal_says_what_it_is_the_worst_three_and_what_to_type(planted, capsys) -> None:
+    root, _, _ = planted
+    look(root / "pictures")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "data pictures: 609 images (489 train, 120 test), 4 classes" in said
+    assert "mend 1 6 of 120 held-out images have a copy in train: leave_out=copies" in said
+    assert "mend 3" in said and "mend 4" not in said and "more on the page" in said
+    assert "next python recipes/train.py method=byol+dsa" in said
+
+
+def test_what_is_left_out_is_not_read(planted) -> None:
+    root, faults, before = planted
+    manifest = look(root / "pictures", "clean.csv", leave_out=["copies", "blank", "odd"])
+    marked = {reason for reason in manifest.left_out if reason and not reason.startswith("unreadable")}
+    assert marked == {"copies", "blank", "odd"} and before.left_out.tolist().count("") == 609 - 6
+    left_out = {Path(path).name for path, reason in zip(manifest.paths, manifest.left_out, strict=True) if reason}
+    for fault in ("blank", "dark", "bands", "size", "unreadable"):
+        assert {Path(path).name for path in faults[fault]} <= left_out
+    again = look(root / "clean.csv", "again.csv")
+    titles = " ".join(sections(root / "again.html"))
+    assert "blank" not in titles and "cop" not in titles and "channels" not in titles and "unlike" not in titles
+    assert (again.splits == "test").sum() == 120, "of a copy on both sides the held-out one stays"
+
+
+def test_the_page_is_offline_and_escaped(tmp_path: Path) -> None:
+    _plain(tmp_path / "<b>&")
+    look(tmp_path / "<b>&")
+    text = (tmp_path / "manifest.html").read_text(encoding="utf-8")
+    assert "default-src 'none'" in text and "<b>" not in text and "&lt;b&gt;&amp;" in text
+    assert not re.search(r"(src|href)=\"(?!data:)", text) and "<script" not in text
+
+
+def test_clip_art_has_copies_of_two_labels(tmp_path: Path) -> None:
+    manifest = sslkit.look("clipart", out=str(tmp_path / "clipart.csv"), cache=None, progress=False)
+    assert len(manifest) == 2368 and not manifest.are_files
+    titles = sections(tmp_path / "clipart.html")
+    assert any("copies of them have different labels" in title for title in titles)
+    with pytest.raises(UserError, match=r"images that are no files of their own.*data=clipart"):
+        sslkit.open_images(str(tmp_path / "clipart.csv"))
+
+
+def test_a_stopped_look_goes_on(tmp_path: Path, monkeypatch) -> None:
+    folder = _plain(tmp_path / "pictures", 200)
+    reads: list[int] = []
+    of_file = survey._of_file
+
+    def stop(images, row):
+        reads.append(row)
+        if len(reads) == 150:
+            raise KeyboardInterrupt
+        return of_file(images, row)
+
+    monkeypatch.setattr(survey, "_of_file", stop)
+    with pytest.raises(KeyboardInterrupt):
+        look(folder, workers=0)
+    first = len(reads)
+    manifest = look(folder, workers=0)
+    assert len(manifest) == 200 and len(reads) - first == 200 - 2 * survey.BLOCK
+    before = len(reads)
+    look(folder, workers=0)
+    assert len(reads) == before, "all is kept"
+    _save(folder / "007.png", np.random.default_rng(1))
+    look(folder, workers=0)
+    assert len(reads) == before + 200, "a changed file"
+
+
+def _plain(folder: Path, images: int = 20) -> Path:
+    """A folder of small pictures without labels."""
+    rng = np.random.default_rng(0)
+    folder.mkdir()
+    for row in range(images):
+        _save(folder / f"{row:03}.png", rng)
+    return folder
+
+
+def _save(path: Path, rng: np.random.Generator) -> None:
+    Image.fromarray(rng.integers(0, 255, (9, 9, 3), np.uint8)).save(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"out": "manifest.txt"}, "out=manifest.txt must end with .csv or .parquet"),
+        ({"leave_out": ["blur"]}, f"leave_out=blur: it is a list of {', '.join(LEAVE_OUT)}"),
+        ({"image_size": 0}, "image_size must be a whole number"),
+    ],
+)
+def test_wrong_options_end_before_anything_is_read(tmp_path: Path, options: dict, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        sslkit.look(str(tmp_path / "nowhere"), **options)
+
+
+def test_parquet_holds_the_same_table(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    _plain(tmp_path / "pictures")
+    look(tmp_path / "pictures", "manifest.parquet")
+    table = parquet.read_table(tmp_path / "manifest.parquet")
+    assert table.column_names[:4] == ["path", "split", "label", "group"] and len(table) == 20
+    assert b"# splits" in table.schema.metadata[b"# sslkit manifest"]
