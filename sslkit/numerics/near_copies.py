@@ -1,0 +1,96 @@
+"""Near-copies: how alike two unrelated items are by chance, and groups whose members are all near their representative.
+
+The groups are those of leader clustering (Hartigan, Clustering Algorithms, 1975, chapter 3): in a given order each item
+joins the nearest representative, or becomes one. No pair is listed, and no chain joins items that are not alike.
+"""
+
+from collections.abc import Callable
+from statistics import NormalDist
+from typing import Protocol
+
+import numpy as np
+
+from sslkit.errors import UserError
+
+SAMPLED = 2**20  # pairs that chance is measured on: 50,000 of them lie beyond the twentieth
+# Copies lie in the upper tail, and the end of it tells nothing of unrelated pairs; the twentieth does as long as less
+# than a few percent of all pairs are copies.
+TAIL = 0.05
+FEWEST = 32  # items: 496 pairs, 25 in the tail
+BLOCK = 1024  # items that are compared with the representatives, and with each other, at a time
+
+
+class Index(Protocol):
+    """Representatives that items are compared with. Items are named by their rows."""
+
+    def nearest(self, rows: np.ndarray) -> np.ndarray:
+        """The nearest near representative of each row: (n,) int64 its position, in the order of `add`; -1 for none."""
+
+    def compare(self, rows: np.ndarray) -> np.ndarray:
+        """(n, n) bool: which of the rows are near each other."""
+
+    def add(self, rows: np.ndarray) -> None:
+        """Add representatives."""
+
+
+def group_by_leaders(order: np.ndarray, n: int, index: Index) -> np.ndarray:
+    """Return the row (n,) int64 of each item's representative; its own row for one that no other is near, or left out.
+
+    order: rows, all different, in which they become representatives: let it depend on names, not on a listing.
+    Memory is that of the representatives and of one block.
+    """
+    leader = np.arange(n)
+    leaders: list[np.ndarray] = []
+    count = 0
+    for start in range(0, len(order), BLOCK):
+        rows = order[start : start + BLOCK]
+        position = index.nearest(rows) if count else np.full(len(rows), -1)
+        is_near = position >= 0
+        if is_near.any():
+            leader[rows[is_near]] = np.concatenate(leaders)[position[is_near]]
+        new = _lead(rows[~is_near], leader, index)
+        leaders.append(new)
+        count += len(new)
+        index.add(new)
+    return leader
+
+
+def _lead(rows: np.ndarray, leader: np.ndarray, index: Index) -> np.ndarray:
+    """Group the rows of a block among themselves in `leader`; return the new representatives."""
+    if not len(rows):
+        return rows
+    near = index.compare(rows)
+    left = np.ones(len(rows), bool)
+    new = []
+    for place, row in enumerate(rows):
+        if left[place]:
+            members = near[place] & left
+            members[place] = True
+            leader[rows[members]] = row
+            left &= ~members
+            new.append(row)
+    return np.array(new)
+
+
+def chance_similarity(similarity: Callable[[np.ndarray, np.ndarray], np.ndarray], rows: np.ndarray) -> float:
+    """Return the similarity that less than one unrelated pair of all pairs of rows is expected to exceed.
+
+    similarity: of two arrays of rows (P,), larger for more alike ones: (P,). rows: at least `FEWEST`.
+    The upper half of the similarities of sampled pairs is taken for that of a normal distribution, whose standard
+    deviation its 95th percentile gives; the level is where 1 / pairs of the distribution lies beyond.
+    Raises UserError for fewer rows.
+    """
+    n = len(rows)
+    if n < FEWEST:
+        raise UserError(f"{n} images are too few to tell copies from chance: at least {FEWEST} are needed")
+    pairs = n * (n - 1) // 2
+    if pairs <= SAMPLED:
+        first, second = np.triu_indices(n, 1)
+    else:
+        draws = np.random.default_rng(0)
+        first = draws.integers(0, n, SAMPLED)
+        second = (first + draws.integers(1, n, SAMPLED)) % n
+    values = similarity(rows[first], rows[second])
+    middle, upper = np.quantile(values, [0.5, 1 - TAIL])
+    normal = NormalDist()
+    return float(middle + (upper - middle) * normal.inv_cdf(1 - 1 / pairs) / normal.inv_cdf(1 - TAIL))

@@ -1,0 +1,117 @@
+"""Copies of clip art keep near hashes, others do not; groups have no chains and do not depend on the listing."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image, ImageEnhance, ImageOps
+
+from sslkit import open_images
+from sslkit.data.likeness import (
+    BITS,
+    count_differences,
+    group_near_copies,
+    hash_images,
+    hash_pixels,
+    is_blank,
+    near_bits,
+)
+
+
+@pytest.fixture(scope="module")
+def arts() -> list[Image.Image]:
+    images = open_images("clipart", split="train")
+    pixels = images.__getitems__(list(range(0, len(images), 17)))["images"].permute(0, 2, 3, 1).numpy()
+    return [Image.fromarray(art) for art in pixels]
+
+
+@pytest.fixture(scope="module")
+def hashes(arts) -> np.ndarray:
+    return np.stack([hash_pixels(np.asarray(art)) for art in arts])
+
+
+def jpeg(art: Image.Image) -> Image.Image:
+    file = io.BytesIO()
+    art.save(file, "jpeg", quality=75)
+    return Image.open(file).convert("RGB")
+
+
+COPIES = {
+    "jpeg": jpeg,
+    "half": lambda art: art.resize((24, 24), Image.Resampling.BICUBIC),
+    "double": lambda art: art.resize((96, 96), Image.Resampling.BICUBIC),
+    "contrast": lambda art: ImageEnhance.Contrast(art).enhance(0.7),
+    "bright": lambda art: art.point(lambda value: min(255, round(1.15 * value))),
+    "cropped": lambda art: art.crop((1, 1, 47, 47)),
+    "border": lambda art: ImageOps.expand(art, 3, "white"),
+    "mirrored": ImageOps.mirror,
+}
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_a_changed_copy_is_near(arts, hashes, kind: str) -> None:
+    copies = np.stack([hash_pixels(np.asarray(COPIES[kind](art))) for art in arts])
+    assert (count_differences(hashes, copies) <= near_bits(hashes)).mean() >= 0.9
+
+
+def test_planted_copies_are_grouped_and_few_others(arts, hashes) -> None:
+    first = group_near_copies(hashes, np.arange(len(hashes)))
+    kinds = list(COPIES.values())
+    copies = np.stack([hash_pixels(np.asarray(kinds[n % len(kinds)](art))) for n, art in enumerate(arts)])
+    both = np.concatenate([hashes, copies])
+    group = group_near_copies(both, np.arange(len(both)))
+    n = len(hashes)
+    assert (group[n:] == group[:n]).mean() >= 0.9
+    alone = first == np.arange(n)
+    assert alone.mean() > 0.9  # playing cards of one deck look alike
+
+
+def test_a_mirror_image_differs_in_no_bit(arts, hashes) -> None:
+    mirrored = np.stack([hash_pixels(np.asarray(ImageOps.mirror(art))) for art in arts])
+    assert np.median(count_differences(hashes, mirrored)) == 0 and (hashes != mirrored).any(1).all()
+
+
+def test_gray_deep_and_batched_pixels_have_the_hash_of_their_picture(arts) -> None:
+    gray = np.stack([np.asarray(art.convert("L"))[..., None] for art in arts])
+    one = hash_images(gray.transpose(0, 3, 1, 2))
+    np.testing.assert_array_equal(one, [hash_pixels(pixels) for pixels in gray])
+    deep = np.stack([hash_pixels(pixels.astype(np.uint16) * 200) for pixels in gray])
+    assert np.median(count_differences(one, deep)) <= 0.05 * BITS
+    assert hash_images(gray[:0].transpose(0, 3, 1, 2)).shape == (0, 4)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+def test_pictures_without_structure_are_blank_and_in_no_group(dtype: type) -> None:
+    noise = np.random.default_rng(0).normal(250, 2, (1500, 40, 40, 1)).clip(0, 255)
+    pages = [np.full((20, 20, 1), 7, dtype), *noise.round().astype(np.uint8)]
+    hashes = np.stack([hash_pixels(page) for page in pages])
+    assert is_blank(hashes).all()
+    assert (group_near_copies(hashes, np.arange(len(hashes))) == np.arange(len(hashes))).all()
+
+
+def test_values_that_are_not_finite_are_no_structure() -> None:
+    empty = np.full((9, 9, 1), np.nan, np.float32)
+    part = np.where(np.eye(9)[..., None] > 0, np.inf, np.arange(9.0)[:, None, None]).astype(np.float32)
+    assert is_blank(np.stack([hash_pixels(empty)])).all() and not is_blank(np.stack([hash_pixels(part)])).any()
+
+
+def test_groups_do_not_depend_on_the_order(hashes) -> None:
+    ids = np.array([f"{row:04}" for row in range(len(hashes))])
+    order = np.random.default_rng(1).permutation(len(hashes))
+    there = group_near_copies(hashes, ids, bits=24)
+    here = group_near_copies(hashes[order], ids[order], bits=24)
+    assert (ids[there][order] == ids[order][here]).all() and len(np.unique(there)) < len(ids)
+
+
+def test_a_chain_joins_no_opposites() -> None:
+    bits = np.zeros((60, 2, 128), bool)
+    bits[:, :, 90:104] = True
+    for row in range(60):
+        bits[row, :, :row] = True  # each a bit from the next, the last 59 from the first
+    hashes = np.packbits(bits, axis=2).reshape(60, -1).view(np.int64)
+    group = group_near_copies(hashes, np.arange(60), bits=8)
+    assert (count_differences(hashes, hashes[group]) <= 8).all() and len(np.unique(group)) > 3
+
+
+def test_few_pictures_have_a_threshold(hashes) -> None:
+    assert near_bits(hashes[:5]) == int(0.1 * BITS) and near_bits(hashes[:0]) == int(0.1 * BITS)
