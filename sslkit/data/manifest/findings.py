@@ -120,9 +120,8 @@ def _all_but_one(rows: np.ndarray, splits: np.ndarray, first: str) -> np.ndarray
 def _unreadable(manifest: Manifest) -> Iterator[Finding]:
     rows = np.flatnonzero(manifest.unreadable)
     if len(rows):
-        reasons = {int(row): manifest.left_out[row] for row in rows}
-        counts = Counter(reason.removeprefix(UNREADABLE) for reason in reasons.values())
-        why = [f"{count:,} {reason}" for reason, count in counts.most_common()]
+        reasons = {int(row): manifest.left_out[row].removeprefix(UNREADABLE) for row in rows}
+        why = [f"{count:,} {reason}" for reason, count in Counter(reasons.values()).most_common()]
         title = f"{counted(len(rows), 'file')} cannot be read, and left out: {and_more(why, 2)}"
         yield Finding("unreadable", title, "put whole files in their place and look again", rows, reasons)
 

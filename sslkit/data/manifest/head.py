@@ -5,15 +5,17 @@ have quoted their cells and filled them up with empty ones.
 """
 
 import csv
+import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sslkit.errors import UserError
+from sslkit.errors import UserError, first_line
 from sslkit.terminal import say
 from sslkit.terminal.say import counted, words
 
+PARQUET = ".parquet"
 VERSION = 1  # of the form of the file: the first one
 MARK = "# sslkit manifest"
 PATH, SPLIT, LABEL, GROUP, BYTES, LEFT_OUT = "path", "split", "label", "group", "bytes", "left out"
@@ -35,9 +37,35 @@ class Head:
         return f"python recipes/look.py {words({'data': self.source, 'out': str(file)})}"
 
 
-def first_line(source: str, *, are_files: bool) -> list[str]:
+def mark_cells(source: str, *, are_files: bool) -> list[str]:
     """The cells of the mark. are_files: each row is a file of its own."""
     return [MARK, str(VERSION), _FILES if are_files else _MEMBERS, source]
+
+
+def head_text(cells: Iterable[Sequence[str]]) -> str:
+    """The lines of the head as a Parquet file keeps them."""
+    return "\n".join("\t".join(line) for line in cells)
+
+
+def lines_of_parquet(file: Path) -> list[str]:
+    """A manifest in Parquet as the lines of a .csv. Raises UserError for another file, and without pyarrow."""
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError as error:
+        raise UserError(f"reading {file} needs the package pyarrow: pip install pyarrow") from error
+    try:
+        table = parquet.read_table(file)
+    except (ArrowException, OSError) as error:
+        raise UserError(f"cannot read {file}: {first_line(error)}") from error
+    head = (table.schema.metadata or {}).get(MARK.encode())
+    if head is None:
+        raise UserError(f"{file} is no manifest; of a Hugging Face data set of images write data=hf:{file.parent}")
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows(line.split("\t") for line in head.decode(errors="replace").split("\n"))
+    columns = [["" if cell is None else str(cell) for cell in column.to_pylist()] for column in table.columns]
+    writer.writerows([table.column_names, *zip(*columns, strict=True)])
+    return text.getvalue().splitlines()
 
 
 def head_of(file: Path, lines: Sequence[str]) -> Head | None:

@@ -106,8 +106,10 @@ def _pictures(
         split_images, start = images[manifest.splits[row]]
         source, aspect = ("", 1.0) if manifest.unreadable[row] else _source(split_images, row - start)
         label = _label(manifest, row) if labels else ""
+        split = ", ".join(filter(None, (str(manifest.splits[row]), label)))
         shape = "{} x {}".format(*manifest.measures["shape"][row, :2]) if shapes else ""
-        lines = [manifest.paths[row], manifest.splits[row], label, shape, (notes or {}).get(row, "")]
+        name = "/".join(Path(manifest.paths[row]).parts[-2:])
+        lines = [name, split, shape, (notes or {}).get(row, "")]
         width = round(HEIGHT * min(max(aspect, 1 / WIDEST), WIDEST))
         pictures.append(Picture(source, [printable(str(line)) for line in lines if line], width))
     return pictures

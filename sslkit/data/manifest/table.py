@@ -17,8 +17,7 @@ from sslkit.errors import UserError
 from sslkit.files.writing import write_whole
 from sslkit.terminal.say import counted
 
-PARQUET = ".parquet"
-ENDINGS = (".csv", PARQUET)
+ENDINGS = (".csv", head.PARQUET)
 UNREADABLE = "unreadable: "  # begins why such an image is left out
 
 
@@ -76,7 +75,7 @@ class Manifest:
         """Write the table, .csv or .parquet, whole or not at all. Raises UserError."""
         path = check_ending(out)
         with write_whole(path) as partial:
-            if path.suffix.lower() == PARQUET:
+            if path.suffix.lower() == head.PARQUET:
                 self._write_parquet(partial, path.parent)
             else:
                 with partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
@@ -84,7 +83,7 @@ class Manifest:
         return path
 
     def _head(self) -> Iterator[list[str]]:
-        yield head.first_line(self.source, are_files=self.are_files)
+        yield head.mark_cells(self.source, are_files=self.are_files)
         yield from (decision.cells for decision in self.decisions)
         yield from (["# said", remark] for remark in self.remarks)
 
@@ -116,7 +115,7 @@ class Manifest:
 
         columns = zip(*(map(str, row) for row in self._rows(folder)), strict=True)
         table = pyarrow.table(dict(zip(self._columns(), map(list, columns), strict=True)))
-        about = {head.MARK: "\n".join("\t".join(cells) for cells in self._head())}
+        about = {head.MARK: head.head_text(self._head())}
         parquet.write_table(table.replace_schema_metadata(about), partial)
 
 
@@ -125,7 +124,7 @@ def check_ending(out: str | Path) -> Path:
     path = Path(out).expanduser()
     if path.suffix.lower() not in ENDINGS:
         raise UserError(f"out={out} must end with .csv or .parquet")
-    if path.suffix.lower() == PARQUET:
+    if path.suffix.lower() == head.PARQUET:
         try:
             import pyarrow  # noqa: F401
         except ImportError as error:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from sslkit.data.columns import Columns
+from sslkit.data.manifest.head import PARQUET, lines_of_parquet
 from sslkit.data.sources.column_values import refuse, rows_of_splits
 from sslkit.data.sources.file_tables import TABLES, Rows, rows_of_table
 from sslkit.data.sources.label_values import Measured, classes_of
@@ -193,7 +194,8 @@ def _parse_rows(file: Path, stamp: Stamp, columns: Columns) -> Rows:
         raise UserError(f"{file} has {stamp.bytes / 2**30:.1f} GiB, which is no list of files")
     wait_for_tick(stamp.changed)
     try:
-        lines = re.split("\r\n|\n|\r", _text(regular(file).read_bytes()))
+        is_parquet = file.suffix.lower() == PARQUET
+        lines = lines_of_parquet(file) if is_parquet else re.split("\r\n|\n|\r", _text(regular(file).read_bytes()))
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror or error}") from error
     except UnicodeError as error:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sslkit.data.columns import Columns
-from sslkit.data.manifest.head import BYTES, Head, check_columns, columns_of, head_of, kept_rows
+from sslkit.data.manifest.head import BYTES, PARQUET, Head, check_columns, columns_of, head_of, kept_rows
 from sslkit.errors import UserError, first_line, nearest
 from sslkit.terminal import say
 
 JSON_LINES = ".jsonl"
-TABLES = (".csv", ".tsv", JSON_LINES)
+TABLES = (".csv", ".tsv", JSON_LINES, PARQUET)  # of the last manifests alone
 COLUMNS = {  # what a column holds: its names, in small letters and without blanks, _ and -; the first that there is
     "path": ("path", "file", "filename", "filepath", "image", "imagepath", "img", "imageid", "video", "videopath"),
     "label": ("label", "labels", "class", "classname", "target", "category"),

@@ -175,4 +175,14 @@ def test_parquet_holds_the_same_table(tmp_path: Path) -> None:
     look(tmp_path / "pictures", "manifest.parquet")
     table = parquet.read_table(tmp_path / "manifest.parquet")
     assert table.column_names[:4] == ["path", "split", "label", "group"] and len(table) == 20
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        images = sslkit.open_images(str(tmp_path / "manifest.parquet"), image_size=9)
+    assert len(images) == 20
+    with pytest.raises(UserError, match=r"other.parquet is no manifest.*data=hf:"):
+        parquet.write_table(table.replace_schema_metadata({}), tmp_path / "other.parquet")
+        sslkit.open_images(str(tmp_path / "other.parquet"))
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(UserError, match=r"cannot read .*bad.parquet"):
+        sslkit.open_images(str(tmp_path / "bad.parquet"))
     assert b"# splits" in table.schema.metadata[b"# sslkit manifest"]
