@@ -1,6 +1,7 @@
 """Where the label, the split and the group of each image are written: in columns, or in the images' names.
 
-A word with a pair of parentheses is a pattern of names, whose first pair holds the value: `^(p[0-9]+)_`.
+A word with a pair of parentheses is a pattern of names, whose first pair holds the value: `^(p[0-9]+)_`. Of splits,
+`fold:4` is a column of numbered folds, and the value of those that are held out.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ import numpy as np
 
 from sslkit.options.settings import setting
 
+_FOLD = ":"  # between a column of folds and the one that is held out
 _BYTES = 8  # of a sha256: two of 10^7 groups agree by chance in one of 400,000 data sets
 
 
@@ -28,7 +30,9 @@ class Columns:
         "parentheses, such as '^([a-z]+)_'; null: that of a usual name, or the folders",
     )
     split: str | None = setting(
-        None, "column of train, val and test, or a pattern of names; null: that of a usual name, or the folders"
+        None,
+        "column of train, val and test; or fold:4, a column of folds and the one held out as test; or a pattern of "
+        "names; null: that of a usual name, or the folders",
     )
     group: str | None = setting(
         None,
@@ -60,8 +64,24 @@ class Columns:
 
     @property
     def of_tables(self) -> list[tuple[str, str]]:
-        """Those that name columns, and are no patterns."""
-        return [(option, word) for option, word in self.given if not is_pattern(word)]
+        """Those that name columns, and are no patterns, with the columns' names."""
+        names = [(option, word) for option, word in self.given if not is_pattern(word)]
+        return [(option, self.split_column if option == "columns.split" else word) for option, word in names]
+
+    @property
+    def split_column(self) -> str | None:
+        """The column of splits, or the pattern of names."""
+        return self.split if self.split is None or is_pattern(self.split) else self.split.partition(_FOLD)[0]
+
+    @property
+    def test_fold(self) -> str | None:
+        """The value in the column of splits that is held out as test; all others are train. None: the values say it."""
+        return None if self.split is None or is_pattern(self.split) else self.split.partition(_FOLD)[2] or None
+
+    @property
+    def named_label(self) -> str | None:
+        """The only column of labels that is named, whose texts may hold several classes each."""
+        return None if len(self.labels) != 1 or is_pattern(self.labels[0]) else self.labels[0]
 
 
 NO_COLUMNS = Columns()

@@ -2,13 +2,14 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from sslkit.errors import UserError
 from sslkit.terminal import say
 
+_DIGITS = 19  # of a class that is a number
 _SHOWN = 3  # classes in a warning
 
 
@@ -16,6 +17,12 @@ def as_read(name: str) -> str:
     """The form in which names are compared: without letter case, accents in one way, blanks for underscores."""
     plain = unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
     return " ".join(plain.replace("_", " ").split())
+
+
+def in_order(classes: Collection[str]) -> list[str]:
+    """Classes by name; by value if all are whole numbers."""
+    are_numbers = all(name.isdecimal() and len(name) < _DIGITS for name in classes)
+    return sorted(classes, key=lambda name: (int(name), name) if are_numbers else name)
 
 
 def match_classes(of_splits: Mapping[str, Iterable[str]], where: str) -> dict[str, str]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sslkit.data.columns import Columns, has_value
+from sslkit.data.columns import Columns, has_value, is_pattern
+from sslkit.data.sources.class_names import list_names
 from sslkit.data.sources.split_words import split_of, usual
 from sslkit.errors import UserError, nearest
 from sslkit.terminal import say
@@ -16,6 +17,7 @@ from sslkit.terminal.say import counted
 _YES, _NO = frozenset(("1", "1.0", "true", "yes")), frozenset(("0", "0.0", "false", "no"))
 _UNDECIDED = frozenset(("-1", "-1.0"))
 _NONE = frozenset(("", "nan", "none", "null"))
+_SHOWN = 8  # folds in a message
 
 
 def pattern_of(option: str, word: str) -> re.Pattern[str]:
@@ -90,19 +92,21 @@ def check_groups(columns: Columns, of_split: Mapping[str, Sequence[Any]], where:
             say.warn(f"{where}: {remark} ({inside:,} of {counts[split].total():,} images): {word}", stacklevel=4)
 
 
-def rows_of_splits(words: Sequence[Any], rows: Sequence[str], where: str) -> dict[str, list[int]]:
+def rows_of_splits(words: Sequence[Any], rows: Sequence[str], where: str, columns: Columns) -> dict[str, list[int]]:
     """The rows of each split, "train" first, with a line on those without a word.
 
-    words: of each row. rows: their names, for messages.
-    Raises UserError for a word that is no split, and without rows of train.
+    words: of each row. rows: their names, for messages. columns: that say which fold is held out, if one is.
+    Raises UserError for a word that is no split, for a fold that no row has, and without rows of train.
     """
+    words = words if columns.test_fold is None else _splits_of_folds(words, columns, where)
     of_split: dict[str, list[int]] = {}
     for row, word in enumerate(words):
         if has_value(word):
             if (split := split_of(str(word))) is None:
+                name = "COLUMN" if columns.split is None or is_pattern(columns.split) else columns.split
                 raise UserError(
                     f"{where}, {rows[row]}: {str(word)[:80]!r} is no split: these are called train, val (or valid, "
-                    "validation, dev) and test; of numbered folds only you know which one is held out"
+                    f"validation, dev) and test; of folds, columns.split={name}:{str(word)[:80]} holds out that one"
                 )
             of_split.setdefault(split, []).append(row)
     if nowhere := len(words) - sum(map(len, of_split.values())):
@@ -110,6 +114,23 @@ def rows_of_splits(words: Sequence[Any], rows: Sequence[str], where: str) -> dic
     if "train" not in of_split:
         raise UserError(f"{where}: its splits are {', '.join(of_split) or 'empty'}, and there is none to train on")
     return usual(of_split) or {"train": of_split["train"]}
+
+
+def _splits_of_folds(values: Sequence[Any], columns: Columns, where: str) -> list[str | None]:
+    """ "test" for the fold that is held out, "train" for the others, None for a row without one."""
+    texts = [_as_number(value) if has_value(value) else None for value in values]
+    held_out = _as_number(columns.test_fold)
+    if held_out not in texts:
+        there = sorted(set(filter(None, texts)))
+        shown = f"its values are {list_names(there, _SHOWN)}" if there else "it is empty"
+        raise UserError(f"columns.split={columns.split}: no image of {where} has this value there: {shown}")
+    return [text and ("test" if text == held_out else "train") for text in texts]
+
+
+def _as_number(value: Any) -> str:
+    """A text; 4.0, as spreadsheets write 4, is that."""
+    text = str(value).strip()
+    return text.removesuffix(".0") if text.removesuffix(".0").isdecimal() else text
 
 
 def several_labels(cells: Mapping[str, Sequence[Any]], where: str) -> np.ndarray:

@@ -10,10 +10,11 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from sslkit.data.columns import Columns
+from sslkit.data.columns import Columns, has_value
 from sslkit.data.manifest.head import PARQUET, lines_of_parquet
 from sslkit.data.sources.column_values import refuse, rows_of_splits
 from sslkit.data.sources.file_tables import TABLES, Rows, rows_of_table
+from sslkit.data.sources.label_texts import separator_of
 from sslkit.data.sources.label_values import Measured, classes_of
 from sslkit.data.sources.listing import Facts, Part, divide, splits_of_paths
 from sslkit.data.sources.walk import Kind, chosen
@@ -57,7 +58,8 @@ def parts_of_list(file: Path, root: Path | None, kind: Kind, columns: Columns) -
         raise UserError(f"{file}: there are no {kind.name} among its {counted(len(paths), 'file')}: {files.others}")
     files.warn_of_others(str(file), kind)
     right = set(files.paths)
-    return _parts(file, rows, Path(folder), below, [row for row, path in enumerate(below) if path in right])
+    kept = [row for row, path in enumerate(below) if path in right]
+    return _parts(file, rows, Path(folder), below, kept, columns)
 
 
 def metadata_of(folder: Path) -> Path | None:
@@ -73,7 +75,7 @@ def facts_of_metadata(file: Path, paths: Sequence[str], columns: Columns) -> Fac
     """
     try:
         rows = _read_rows(file, columns)
-        labels = _labels(file, rows)
+        labels = _labels(file, rows, columns)
     except UserError as error:
         if columns.of_tables:
             raise
@@ -98,13 +100,15 @@ def splits_of_list(file: Path, columns: Columns) -> tuple[str, ...]:
     """The splits of a list, "train" first, without a look at its files. columns: as of `parts_of_list`."""
     rows = _read_rows(file, columns)
     if rows.splits is not None:
-        return tuple(_of_column(file, rows, range(len(rows.paths))))
+        return tuple(_of_column(file, rows, range(len(rows.paths)), columns))
     return splits_of_paths([os.path.normpath(path) for path in rows.paths], columns, str(file))
 
 
-def _parts(file: Path, rows: Rows, folder: Path, below: Sequence[str], kept: Sequence[int]) -> dict[str, Part]:
+def _parts(
+    file: Path, rows: Rows, folder: Path, below: Sequence[str], kept: Sequence[int], columns: Columns
+) -> dict[str, Part]:
     """The splits of a list. below: its paths. kept: the rows that are read."""
-    labels = _labels(file, rows)
+    labels = _labels(file, rows, columns)
     facts = Facts(labels, rows.groups, rows.several)
     usable = [below[row] for row in kept]
     if not facts and rows.splits is None:
@@ -116,16 +120,21 @@ def _parts(file: Path, rows: Rows, folder: Path, below: Sequence[str], kept: Seq
     row_of = {below[row]: row for row in kept}
     of_split = {split: [row_of[path] for path in files.paths] for split, files in by_folder.items()}
     if rows.splits is not None:
-        of_split = _of_column(file, rows, kept)
+        of_split = _of_column(file, rows, kept, columns)
     return {
         split: Part(folder, [below[row] for row in inside], facts.take(inside)) for split, inside in of_split.items()
     }
 
 
-def _labels(file: Path, rows: Rows) -> list[str | None] | None:
-    """The class of each row, None for one without; None altogether for a list without labels."""
+def _labels(file: Path, rows: Rows, columns: Columns) -> list[str | None] | None:
+    """The class of each row, None for one without; None altogether for a list without labels.
+
+    Texts of several classes, in a column that is named, stay as they are.
+    """
     if rows.labels is None:
         return None
+    if columns.named_label and separator_of(rows.labels):
+        return [label if has_value(label) else None for label in rows.labels]
     try:
         of_value = classes_of(rows.labels, str(file))
     except Measured as error:
@@ -135,9 +144,10 @@ def _labels(file: Path, rows: Rows) -> list[str | None] | None:
     return [None if of_value[value] is None else str(of_value[value]).strip() for value in rows.labels]
 
 
-def _of_column(file: Path, rows: Rows, kept: Sequence[int]) -> dict[str, list[int]]:
+def _of_column(file: Path, rows: Rows, kept: Sequence[int], columns: Columns) -> dict[str, list[int]]:
     """The rows of each split by the column of splits. Raises UserError for other words, and without rows of train."""
-    inside = rows_of_splits([rows.splits[row] for row in kept], [f"line {rows.lines[row]}" for row in kept], str(file))
+    words, names = [rows.splits[row] for row in kept], [f"line {rows.lines[row]}" for row in kept]
+    inside = rows_of_splits(words, names, str(file), columns)
     return {split: [kept[row] for row in some] for split, some in inside.items()}
 
 

@@ -84,7 +84,7 @@ def _size(file: Path, line: int, cell: str) -> int | None:
 
 
 def _json_lines(file: Path, lines: Sequence[str], wanted: Columns) -> Rows:
-    """The keys of the objects are the columns. A list is no label."""
+    """The keys of the objects are the columns. A list is a label only in a column that is named."""
     try:
         objects = {number: json.loads(line) for number, line in enumerate(lines, start=1) if line.strip()}
     except (ValueError, RecursionError) as error:
@@ -95,8 +95,9 @@ def _json_lines(file: Path, lines: Sequence[str], wanted: Columns) -> Rows:
     columns = _columns(file, head, wanted)
     cells = {what: [_cell(entry.get(head[column])) for entry in objects.values()] for what, column in columns.items()}
     rows = _rows(file, list(objects), cells)
-    if any(cell[:1] in ("[", "{") for cell in rows.labels or ()):
-        say.warn(f"{file}: its labels are lists, and not used", stacklevel=5)
+    if not wanted.named_label and any(cell[:1] in ("[", "{") for cell in rows.labels or ()):
+        remark = "its labels are lists, and not used: columns.label= with the column's name reads several an image"
+        say.warn(f"{file}: {remark}", stacklevel=5)
         return replace(rows, labels=None)
     return rows
 

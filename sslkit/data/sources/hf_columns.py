@@ -18,8 +18,8 @@ def divide_table(tables: Mapping[str, Any], columns: Columns, name: str) -> dict
         )
     table = next(iter(tables.values()))
     check_columns(table, columns, name)
-    words = _values(table, columns.split)
-    rows = rows_of_splits(words, [f"row {row}" for row in range(len(words))], name)
+    words = _values(table, columns.split_column)
+    rows = rows_of_splits(words, [f"row {row}" for row in range(len(words))], name, columns)
     return {split: table.select(some) for split, some in rows.items()}
 
 

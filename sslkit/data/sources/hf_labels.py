@@ -7,6 +7,7 @@ import numpy as np
 
 from sslkit.data.sources.column_values import several_labels
 from sslkit.data.sources.label_lists import LabelLists
+from sslkit.data.sources.label_texts import labels_in_texts
 from sslkit.data.sources.label_values import Measured, classes_of_splits
 from sslkit.errors import UserError
 from sslkit.terminal import say
@@ -49,6 +50,11 @@ def labels_of(table: Any, tables: Sequence[Any], name: str, given: Sequence[str]
         _warn_of_unusable(kinds, names, name)
         return {}
     alike = [other for other in tables if _kind(other.features.get(column)) == _kind(table.features[column])]
+    are_lists = hasattr(table.features[column], "feature")
+    if label is not None and _kind(table.features[column]) == "text" and not are_lists:
+        texts = {str(k): _column(other, column).to_pylist() for k, other in enumerate(alike)}
+        if several := labels_in_texts(_column(table, column).to_pylist(), texts, column, name):
+            return several
     try:
         of_value = classes_of_splits(
             {str(k): _count_values(_column(other, column)) for k, other in enumerate(alike)}, name
@@ -57,7 +63,7 @@ def labels_of(table: Any, tables: Sequence[Any], name: str, given: Sequence[str]
         reason = f"its column {column} holds numbers such as {error}, which are no classes, and is not used"
         say.warn(f"{name}: {reason}", stacklevel=5)
         return {}
-    return _labels_of_values(of_value, _column(table, column), several=hasattr(table.features[column], "feature"))
+    return _labels_of_values(of_value, _column(table, column), several=are_lists)
 
 
 def _column(table: Any, column: str) -> Column:

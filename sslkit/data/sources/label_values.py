@@ -88,7 +88,7 @@ def _warn_of_doubtful(names: Collection[str], where: str) -> None:
     several = {name: some for name, some in parts.items() if len(some) > 1}
     lists = [repr(name) for name, some in several.items() if name[0] == "[" or min(uses[piece] for piece in some) > 1]
     if lists:
-        remark = "looks like several classes and is read as one: several an image are read from .npz, shards: and hf:"
+        remark = "looks like several classes and is read as one: columns.label= with the column's name reads several"
         say.warn(f"{where}: {list_names(lists)} {remark}", stacklevel=4)
 
 

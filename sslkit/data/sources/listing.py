@@ -11,7 +11,7 @@ import numpy as np
 
 from sslkit.data.columns import Columns, group_numbers, is_pattern
 from sslkit.data.images import Identity, check_split
-from sslkit.data.sources.class_names import as_read, match_classes
+from sslkit.data.sources.class_names import as_read, in_order, match_classes
 from sslkit.data.sources.column_values import (
     check_groups,
     refuse,
@@ -19,11 +19,11 @@ from sslkit.data.sources.column_values import (
     several_labels,
     values_of_names,
 )
+from sslkit.data.sources.label_texts import labels_in_texts
 from sslkit.data.sources.split_words import is_unlabelled, resolve_split, split_like, split_of, usual
 from sslkit.terminal import say
 from sslkit.terminal.say import counted
 
-_DIGITS = 19  # of a class that is a number
 _PICTURES = frozenset(("image", "images", "img", "imgs", "jpegimages"))  # folders of data sets of masks
 _MASKS = frozenset(("mask", "masks", "label", "labels", "annotation", "annotations", "gt", "segmentation"))
 
@@ -105,6 +105,10 @@ def listing(parts: Mapping[str, Part], split: str, where: str, columns: Columns)
     if files.facts.several:
         several = several_labels(files.facts.several, where)
         return replace(listed, classes=list(files.facts.several), multi_labels=several)
+    if columns.named_label and files.classes is not None:
+        texts = {name: other.classes or () for name, other in parts.items()}
+        if several := labels_in_texts(files.classes, texts, columns.named_label, where):
+            return replace(listed, **several)
     names = {name: {label for label in other.classes or () if label is not None} for name, other in parts.items()}
     if not names[wanted]:
         _warn_of_missing_classes(where, wanted, [name for name in parts if names[name]])
@@ -150,7 +154,7 @@ def by_names(parts: Mapping[str, Part], columns: Columns, where: str) -> Mapping
     if "columns.split" not in values:
         return changed
     whole = join_parts(list(changed.values()))
-    of_split = rows_of_splits(values["columns.split"], names, where)
+    of_split = rows_of_splits(values["columns.split"], names, where, columns)
     return {
         split: Part(whole.folder, [whole.paths[row] for row in rows], whole.facts.take(rows))
         for split, rows in of_split.items()
@@ -177,12 +181,6 @@ def join_parts(parts: Sequence[Part]) -> Part:
         for name in columns
     }
     return Part(Path(folder), paths, Facts(together("classes"), together("groups"), several))
-
-
-def in_order(classes: Collection[str]) -> list[str]:
-    """Classes by name; by value if all are whole numbers."""
-    are_numbers = all(name.isdecimal() and len(name) < _DIGITS for name in classes)
-    return sorted(classes, key=lambda name: (int(name), name) if are_numbers else name)
 
 
 def class_folders(paths: Sequence[str], known: Collection[str] = ()) -> list[str | None] | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sslkit.data.sources.label_texts import labels_in_texts
 from sslkit.data.sources.label_values import classes_of_splits, warn_of_negative
 from sslkit.errors import UserError
 from sslkit.terminal import say
@@ -37,9 +38,12 @@ def read_array(file: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
 
 
 def labels_of(
-    file: np.lib.npyio.NpzFile, keys: dict[str, tuple[str, str]], split: str, path: Path
+    file: np.lib.npyio.NpzFile, keys: dict[str, tuple[str, str]], split: str, path: Path, named: str | None = None
 ) -> tuple[np.ndarray | None, list[str] | None]:
-    """The split's labels (N,) as positions in the classes of all splits together, or (N, K) int8 of several classes."""
+    """The split's labels (N,) as positions in the classes of all splits together, or (N, K) int8 of several classes.
+
+    named: the array of labels, if it is named, whose texts may hold several classes each.
+    """
     raw = {s: _raw_labels(file, y_key, path) for s, (_, y_key) in keys.items() if y_key in file.files}
     if split not in raw:
         return None, None
@@ -48,6 +52,10 @@ def labels_of(
         raw = {s: labels.argmax(1) for s, labels in raw.items()}
     if any(labels.ndim == 2 for labels in raw.values()):
         return _several(file, raw, split, path)
+    if named and all(labels.dtype.kind == "U" for labels in raw.values()):
+        texts = {s: labels.tolist() for s, labels in raw.items()}
+        if several := labels_in_texts(texts[split], texts, named, str(path)):
+            return several["multi_labels"], several["classes"]
     if "classes" in file.files and raw[split].dtype.kind in "iu":
         return _labels_with_names(raw[split], read_array(file, "classes", path), f"{path}: {keys[split][1]}")
     of_value = classes_of_splits({s: dict(_count_labels(labels)) for s, labels in raw.items()}, str(path))

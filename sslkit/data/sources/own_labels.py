@@ -13,6 +13,7 @@ from sslkit.data.columns import Columns, group_numbers, is_pattern
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.file_contents import bar_is_off
 from sslkit.data.sources.column_values import check_groups, refuse, several_labels
+from sslkit.data.sources.label_texts import labels_in_texts
 from sslkit.data.sources.label_values import Measured, classes_of
 from sslkit.errors import UserError
 from sslkit.terminal import say
@@ -37,7 +38,11 @@ def facts_of_dataset(dataset: Any, item: Callable[[int], Any], name: str, column
     if len(columns.labels) > 1:
         several = {word: cells[word] for word in columns.labels}
         return about | {"multi_labels": several_labels(several, name), "classes": list(several)}
-    labels, classes = labels_of(dataset, item, name, next((cells[word] for word in columns.labels), None))
+    given = next((cells[word] for word in columns.labels), None)
+    are_texts = given and all(isinstance(value, (str, NoneType)) for value in given)
+    if are_texts and (several := labels_in_texts(given, {"train": given}, columns.labels[0], name)):
+        return about | several
+    labels, classes = labels_of(dataset, item, name, given)
     return about | {"labels": labels, "classes": classes}
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from sslkit.data.columns import Columns, group_numbers, is_pattern
-from sslkit.data.sources.class_names import match_classes
+from sslkit.data.sources.class_names import in_order, match_classes
 from sslkit.data.sources.column_values import check_groups, refuse, rows_of_splits, several_labels, values_of_names
-from sslkit.data.sources.listing import in_order
+from sslkit.data.sources.label_texts import labels_in_texts
 from sslkit.data.sources.tar_index import TarIndex
 from sslkit.data.sources.tar_samples import Keys
 from sslkit.errors import UserError
@@ -19,7 +19,7 @@ def keys_of(columns: Columns, where: str) -> Keys:
     if columns.image is not None:
         refuse(Columns(image=columns.image), where, "is shards, whose images are members")
     labels = tuple(word for word in columns.labels if not is_pattern(word))
-    others = tuple(word for word in (columns.split, columns.group) if word is not None and not is_pattern(word))
+    others = tuple(word for word in (columns.split_column, columns.group) if word is not None and not is_pattern(word))
     several = labels if len(columns.labels) > 1 else ()
     return Keys(() if several else labels, tuple(dict.fromkeys((*others, *several))))
 
@@ -37,8 +37,8 @@ def values_of(index: TarIndex, columns: Columns, option: str, word: str, where: 
 
 def split_by_columns(index: TarIndex, columns: Columns, where: str) -> tuple[tuple[str, ...], np.ndarray]:
     """The splits, and that of each row, (N,) str, "" for none."""
-    words = values_of(index, columns, "columns.split", columns.split, where)
-    of_split = rows_of_splits(words, index.names, where)
+    words = values_of(index, columns, "columns.split", columns.split_column, where)
+    of_split = rows_of_splits(words, index.names, where, columns)
     split = np.full(len(index), "", dtype="U5")
     for name, rows in of_split.items():
         split[rows] = name
@@ -60,12 +60,20 @@ def groups_of(
 def labels_by_columns(
     index: TarIndex, split: np.ndarray, wanted: str, columns: Columns, where: str
 ) -> Mapping[str, Any] | None:
-    """Labels and classes as of `shard_labels.labels_of`, by a pattern, or by several keys; None for one, or no key."""
+    """Labels and classes as of `shard_labels.labels_of`, by a pattern, several keys, or one whose texts hold several.
+
+    None for another key, or none.
+    """
     rows = split == wanted
     if len(columns.labels) > 1:
         cells = {word: values_of(index, columns, "columns.label", word, where) for word in columns.labels}
         return {"multi_labels": several_labels(cells, where)[rows], "classes": list(cells)}
-    if not columns.labels or not is_pattern(columns.labels[0]):
+    if columns.named_label:
+        texts = np.array([some[0].value if some and len(some) == 1 else None for some in index.labels], object)
+        values = texts[index.label]
+        of_split = {name: values[split == name].tolist() for name in dict.fromkeys(split.tolist())}
+        return labels_in_texts(values[rows].tolist(), of_split, columns.named_label, where)
+    if not columns.labels:
         return None
     names = np.array(values_of(index, columns, "columns.label", columns.labels[0], where), object)
     of_split = {name: {value for value in names[split == name] if value} for name in dict.fromkeys(split.tolist())}

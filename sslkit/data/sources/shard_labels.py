@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from sslkit.data.sources.class_names import match_classes
+from sslkit.data.sources.class_names import in_order, match_classes
 from sslkit.data.sources.label_lists import LabelLists
 from sslkit.data.sources.label_values import for_two_classes
-from sslkit.data.sources.listing import in_order
 from sslkit.data.sources.split_words import is_unlabelled, split_like, split_of
 from sslkit.data.sources.tar_index import TarIndex
 from sslkit.data.sources.tar_labels import CAPTION, is_class, is_number

@@ -12,6 +12,7 @@ KEYS = (  # of a label in a .json; the first that is there counts
 )  # fmt: skip
 CAPTION = "a text"  # in place of the value of a .txt that is no number
 _MOST = 100  # letters of a class name
+_LONGEST = 1000  # letters that are kept of a text, which may hold the names of several classes
 _MOST_DIGITS = 18  # of a class number
 _ANY_KEY = re.compile(rb'"(?:' + "|".join(KEYS).encode() + rb')"')
 _FLOAT = re.compile(r"\d{1,18}\.\d*(?:e[+-]?\d\d)?", re.ASCII)
@@ -119,4 +120,4 @@ def _whole(word: str) -> int | None:
 
 
 def _short(text: str) -> str:
-    return text[: _MOST + 1].encode(errors="replace").decode()  # a .json may hold half of a pair of surrogates
+    return text[:_LONGEST].encode(errors="replace").decode()  # a .json may hold half of a pair of surrogates

@@ -184,7 +184,7 @@ def test_rows_that_are_no_images_or_have_no_split_are_counted(folder: Path) -> N
         (
             "a.csv",
             ["path,fold", "pictures/ant/0.png,3"],
-            "line 2: '3' is no split: .* only you know which one is held out",
+            "line 2: '3' is no split: .* columns.split=COLUMN:3 holds out that one",
         ),
         ("a.csv", ["path,split", "pictures/ant/0.png,test"], "its splits are test, and there is none to train on"),
         ("a.csv", ["path"], "names no file"),
