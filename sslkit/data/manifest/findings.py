@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sslkit.data.manifest.survey import DIGEST, THUMBNAIL, brightness, scaled
+from sslkit.data.likeness import group_near_copies
+from sslkit.data.manifest.survey import DIGEST, LIKENESS, THUMBNAIL, brightness, scaled
 from sslkit.data.manifest.table import UNREADABLE, Manifest
 from sslkit.numerics.neighbours import Own, neighbours
 from sslkit.terminal.say import and_more, counted
@@ -16,7 +17,7 @@ FEW = 5  # images of a class: fewer cannot be divided into the fifths of a selec
 FAR = 6.0  # robust deviations (of the median) of a side or its ratio, from which a size is odd: 1 of 10^9 if normal
 K = 5  # neighbours that must all agree on another label: of unlike images few do by chance
 ASKED = 20_000  # images whose labels are compared, a random draw: exact neighbours of these take a minute on two cores
-LEAVE_OUT = ("copies", "blank", "odd", "contradicted")
+LEAVE_OUT = ("copies", "near_copies", "blank", "odd", "contradicted")
 _AT_SOURCE = "these images are no files of their own, so that their source is what can be corrected"
 _HAVE = {True: "have", False: "has"}
 _BY_HAND = "write a word into the column 'left out' of {out}, or correct its cells, and type data={out}"
@@ -56,16 +57,21 @@ def leave_out(manifest: Manifest, findings: Sequence[Finding], wanted: Collectio
     return reasons
 
 
-def copies(manifest: Manifest) -> list[np.ndarray]:
-    """Sets of rows with the same content, each ascending; blank images are a fault of their own.
+def copy_numbers(manifest: Manifest) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers (N,) equal for the same content, and equal for near-copies; blank and unreadable images stand alone."""
+    alone = manifest.unreadable | _is_blank(manifest)
+    digests = np.ascontiguousarray(manifest.measures[DIGEST]).view("<u8").ravel()
+    exact = np.unique(digests, return_inverse=True)[1]
+    exact[alone] = exact.max(initial=0) + 1 + np.arange(int(alone.sum()))
+    hashes = np.where(alone[:, None], 0, manifest.measures[LIKENESS])
+    return exact, exact[group_near_copies(hashes, np.array(manifest.paths))]
 
-    Near-copies belong here, too, once they are known.
-    """
-    readable = np.flatnonzero(~manifest.unreadable & ~_is_blank(manifest))
-    digests = np.ascontiguousarray(manifest.measures[DIGEST][readable]).view("<u8").ravel()
-    order = np.argsort(digests, kind="stable")
-    starts = np.flatnonzero(np.diff(digests[order], prepend=digests[order][:1] + 1))
-    return [np.sort(readable[some]) for some in np.split(order, starts) if len(some) > 1]
+
+def _sets(numbers: np.ndarray) -> list[np.ndarray]:
+    """The rows of each number that several have, ascending."""
+    order = np.argsort(numbers, kind="stable")
+    starts = np.flatnonzero(np.diff(numbers[order]))
+    return [rows for rows in np.split(order, starts + 1) if len(rows) > 1]
 
 
 def _by_label(manifest: Manifest) -> np.ndarray | None:
@@ -74,9 +80,9 @@ def _by_label(manifest: Manifest) -> np.ndarray | None:
 
 
 def _copies(manifest: Manifest) -> Iterator[Finding]:
-    sets, splits, labels = copies(manifest), manifest.splits, _by_label(manifest)
-    across = [rows for rows in sets if len(set(splits[rows])) > 1]
-    within = [rows for rows in sets if len(set(splits[rows])) == 1]
+    exact, near = copy_numbers(manifest)
+    sets, labels = _sets(exact), _by_label(manifest)
+    yield from _across(manifest, sets, "copies", "a copy")
     if labels is not None:
         unlike = [rows for rows in sets if len({label for label in labels[rows].tolist() if label >= 0}) > 1]
         if unlike:
@@ -87,34 +93,43 @@ def _copies(manifest: Manifest) -> Iterator[Finding]:
                 np.concatenate(unlike),
                 sets=unlike,
             )
-    first = manifest.splits[0]
+    alike = [rows for rows in _sets(near) if len(np.unique(exact[rows])) > 1]
+    yield from _across(manifest, alike, "near_copies", "a near-copy")
+    yield from _within(manifest, sets, "copies", "copy")
+    yield from _within(manifest, alike, "near_copies", "near-copy")
+
+
+def _across(manifest: Manifest, sets: Sequence[np.ndarray], kind: str, what: str) -> Iterator[Finding]:
+    """Held-out images whose copy is learned from."""
+    first, splits = manifest.splits[0], manifest.splits
+    across = [rows for rows in sets if first in splits[rows] and len(set(splits[rows])) > 1]
     if across:
-        held_out = sum(int((splits[rows] != first).sum()) for rows in across if first in splits[rows])
+        held_out = sum(int((splits[rows] != first).sum()) for rows in across)
         total = int((splits != first).sum())
         yield Finding(
-            "copies",
-            f"{held_out:,} of {counted(total, 'held-out image')} {_HAVE[held_out > 1]} a copy in {first}",
-            f"leave_out=copies leaves the copies in {first} out",
+            kind,
+            f"{held_out:,} of {counted(total, 'held-out image')} {_HAVE[held_out > 1]} {what} in {first}",
+            f"leave_out={kind} leaves those in {first} out",
             np.concatenate(across),
             sets=across,
-            drop=np.concatenate([_all_but_one(rows, splits, first) for rows in across]),
+            drop=np.concatenate([rows[splits[rows] == first] for rows in across]),
         )
+
+
+def _within(manifest: Manifest, sets: Sequence[np.ndarray], kind: str, what: str) -> Iterator[Finding]:
+    """Images of one split that are copies of others."""
+    within = [rows for rows in sets if len(set(manifest.splits[rows])) == 1]
     if within:
         number = sum(map(len, within)) - len(within)
+        noun = f"is a {what} of another" if number == 1 else f"are {what.removesuffix('y')}ies of others"
         yield Finding(
-            "copies",
-            f"{counted(number, 'image')} {'is a copy' if number == 1 else 'are copies'} of another in its split",
-            "leave_out=copies leaves all but one out",
+            kind,
+            f"{counted(number, 'image')} {noun} of the same split",
+            f"leave_out={kind} leaves all but one out; group_copies=true keeps them on one side of every split",
             np.concatenate(within),
             sets=within,
             drop=np.concatenate([rows[1:] for rows in within]),
         )
-
-
-def _all_but_one(rows: np.ndarray, splits: np.ndarray, first: str) -> np.ndarray:
-    """All but one copy, which is of a held-out split: what is tested must not be learned from."""
-    keep = next((row for row in rows if splits[row] != first), rows[0])
-    return rows[rows != keep]
 
 
 def _unreadable(manifest: Manifest) -> Iterator[Finding]:

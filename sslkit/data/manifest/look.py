@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sslkit.data.image_options import DataOptions, FileOptions, ReadOptions
 from sslkit.data.manifest.decisions import Opened
-from sslkit.data.manifest.findings import LEAVE_OUT, Finding, find_faults, leave_out
+from sslkit.data.manifest.findings import LEAVE_OUT, Finding, copy_numbers, find_faults, leave_out
 from sslkit.data.manifest.page import write_page
 from sslkit.data.manifest.survey import measure
 from sslkit.data.manifest.table import Manifest, check_ending, manifest_of
@@ -39,8 +41,11 @@ class Options:
     )
     leave_out: list[str] | None = setting(
         None,
-        f"what is marked as left out in the manifest, a list of {', '.join(LEAVE_OUT)}: of copies all but one, that of "
-        "a held-out split; null: what cannot be read",
+        f"what is marked as left out in the manifest, a list of {', '.join(LEAVE_OUT)}: of copies all but one, or "
+        "those of held-out images; null: what cannot be read",
+    )
+    group_copies: bool = setting(
+        False, "write copies and near-copies as groups, which stay on one side of every split; of data without groups"
     )
     image_size: int = setting(224, "pixels of a side of the pictures, as a network gets them", least=1, most=1024)
 
@@ -66,11 +71,20 @@ def look(data: Any, *, options: Options, reading: DataOptions, files: FileOption
     with own_file(out, "looks into"):
         manifest = manifest_of(opened, source, [measure(images, runtime) for images in opened.splits.values()])
         findings = find_faults(manifest)
+        if options.group_copies:
+            manifest = replace(manifest, groups=_groups_of_copies(manifest))
         manifest = replace(manifest, left_out=leave_out(manifest, findings, options.leave_out or ()))
         manifest.write(out)
         page = write_page(out.with_suffix(".html"), manifest, findings, opened, str(out))
     _tell(manifest, findings, out, page)
     return manifest
+
+
+def _groups_of_copies(manifest: Manifest) -> np.ndarray:
+    if manifest.groups is not None:
+        raise UserError(f"group_copies=true: {manifest.name} has groups already; leave one of both out")
+    _, near = copy_numbers(manifest)
+    return np.unique(near, return_inverse=True)[1]
 
 
 def _check_leave_out(wanted: list[str] | None) -> None:

@@ -17,6 +17,7 @@ from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.file_contents import bar_is_off
 from sslkit.data.images import Images
+from sslkit.data.likeness import WORDS, hash_images
 from sslkit.data.loader import FEWEST, in_order, load_batches, plain_errors, workers_for
 from sslkit.data.pixel_digest import KEY
 from sslkit.data.sources.folder import FolderImages
@@ -26,15 +27,16 @@ from sslkit.runtime.context import Runtime
 from sslkit.runtime.kept_arrays import compute_in_blocks
 from sslkit.runtime.waiting import Others
 
+DECODED = 64  # pixels of a side that are read of each file: twice those that likeness is told by
 SIDE = 16  # pixels of a thumbnail: 768 bytes an image, and enough to tell pictures apart
 BLOCK = 64  # images that are kept together: a stop loses a second
-_FORM = 1  # of what is kept: raised when it changes
+_FORM = 2  # of what is kept: raised when it changes
 _REASON = "S160"  # letters of why an image cannot be read
-DIGEST, THUMBNAIL = "digest", "thumbnail"
+DIGEST, THUMBNAIL, LIKENESS = "digest", "thumbnail", "likeness"
 
 # of N images. shape: (N, 4) int32 width, height (upright), channels as stored, bits. bytes: (N,) int64, -1 where the
 # image is no file. digest: (N, 8) uint8, of a file's bytes, else of the pixels. thumbnail: (N, 3, SIDE, SIDE) uint8.
-# reason: (N,) bytes, why it cannot be read, or b"".
+# likeness: (N, 4) int64, see `data.likeness`. reason: (N,) bytes, why it cannot be read, or b"".
 Measures = Mapping[str, np.ndarray]
 
 
@@ -62,18 +64,20 @@ class _Measured(Dataset):
 
 def _of_file(images: DecodedImages, row: int) -> dict[str, Any]:
     shape, digest, reason = np.zeros(4, np.int32), np.zeros(8, np.uint8), b""
-    thumbnail = np.zeros((3, SIDE, SIDE), np.uint8)
+    thumbnail, likeness = np.zeros((3, SIDE, SIDE), np.uint8), np.zeros(WORDS, np.int64)
     try:
         with images.open_row(row) as image:
             height, width = upright_size(image)
             shape[:] = width, height, *_planes(image)
             if not isinstance(images, FolderImages):
                 digest = _digest(images, row)
-            pixels, _ = square(image, SIDE, images.channels, "squash", "bilinear", scale=images.range, resize=None)
-            thumbnail[:] = _three(pixels)
+            pixels, _ = square(image, DECODED, images.channels, "squash", "bilinear", scale=images.range, resize=None)
+            pixels = _three(pixels)
+            thumbnail[:], likeness[:] = _thumbnails(pixels[None])[0], hash_images(pixels[None])[0]
     except UnreadableImage as error:
         reason = str(error).encode(errors="replace") or b"unreadable"
-    return {"shape": shape, DIGEST: digest, THUMBNAIL: thumbnail, "reason": np.array(reason, _REASON)}
+    told = {"shape": shape, DIGEST: digest, THUMBNAIL: thumbnail, LIKENESS: likeness}
+    return {**told, "reason": np.array(reason, _REASON)}
 
 
 def _digest(images: Images, row: int) -> np.ndarray:
@@ -96,15 +100,21 @@ def _three(pixels: np.ndarray) -> np.ndarray:
 
 def _of_arrays(images: Images, rows: list[int]) -> dict[str, np.ndarray]:
     batch = images.with_digests().__getitems__(rows)
-    pixels = F.interpolate(batch["images"].float(), (SIDE, SIDE), mode="bilinear", antialias=True)
-    pixels = pixels.round().clamp(0, 255).byte().numpy()
+    pixels = np.stack([_three(some) for some in batch["images"].numpy()])
     height, width = images.native_size or batch["images"].shape[-2:]
     return {
         "shape": np.tile(np.array([width, height, images.channels, 8], np.int32), (len(rows), 1)),
         DIGEST: batch[KEY].numpy().view(np.uint8).reshape(len(rows), 8),
-        THUMBNAIL: np.stack([_three(some) for some in pixels]),
+        THUMBNAIL: _thumbnails(pixels),
+        LIKENESS: hash_images(pixels),
         "reason": np.zeros(len(rows), _REASON),
     }
+
+
+def _thumbnails(pixels: np.ndarray) -> np.ndarray:
+    """(N, 3, SIDE, SIDE) uint8 of pixels (N, 3, S, S)."""
+    small = F.interpolate(torch.from_numpy(np.ascontiguousarray(pixels)).float(), (SIDE, SIDE), mode="area")
+    return small.round().byte().numpy()
 
 
 def _contents(images: Images, arrays: Measures) -> dict[str, np.ndarray]:

@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -66,7 +67,7 @@ class Manifest:
             f"{next(d.value for d in self.decisions if d.subject == 'channels')} channels{lost}"
         )
 
-    @property
+    @cached_property
     def unreadable(self) -> np.ndarray:
         """(N,) bool"""
         return self.measures["reason"] != b""
