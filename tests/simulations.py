@@ -133,7 +133,11 @@ def label_maps(statistic: str, rng: np.random.Generator, count: int) -> Draws:
         right = rng.uniform(0.3, 0.95, classes)
         many = counted(rng, 4000, p / p.sum(), right)
         value, others = miou.estimates(counted(rng, n, p / p.sum(), right))
-        whole = {"miou": miou.miou, "pixel_accuracy": miou._pixel_accuracy, "class_accuracy": miou._class_accuracy}
+        whole = {
+            "miou": miou.miou,
+            "pixel_accuracy": lambda table: table[:, 0].sum() / table[:, 1].sum(),
+            "class_accuracy": miou._class_accuracy,
+        }
         yield {"miou": value, **others}[statistic].interval, whole[statistic](many)
 
 

@@ -33,9 +33,9 @@ READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     ),
     "a list of HMDB51": (
         "splits/wave_test_split1.txt",
-        lambda path: hmdb51.ENTRY.open(path.parents[1], "train", 1),
+        lambda path: hmdb51.ENTRY.open(path.parents[1], "train", 1, "raise"),
     ),
-    "a list of UCF101": ("trainlist01.txt", lambda path: ucf101.ENTRY.open(path.parent, "train", 1)),
+    "a list of UCF101": ("trainlist01.txt", lambda path: ucf101.ENTRY.open(path.parent, "train", 1, "raise")),
 }
 
 

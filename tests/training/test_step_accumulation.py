@@ -60,7 +60,7 @@ def gradients(
     module = Pretraining(method)
     loader = DataLoader(items, batch_size=ROWS)
     loader.sampler.set_epoch = lambda epoch: None
-    make_loop(config, module, lambda loop: loader, 0.0, 8, [Progress(module, config.optimizer, 8), Watched()]).run()
+    make_loop(config, module, lambda loop: loader, 0.0, 8, [Progress(module, config.optimizer, 8), Watched()]).run(None)
     return seen
 
 

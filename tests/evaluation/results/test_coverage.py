@@ -65,7 +65,6 @@ PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
     "evaluation/studies/maps.py:_cells": ("seeds",),
     "evaluation/studies/moments.py:moments": ("mean",),
     "evaluation/studies/pictured.py:Bounds.summarize": ("correlation",),
-    "evaluation/studies/pictured.py:_format_correlation": ("correlation",),
     "evaluation/studies/rankings.py:Accuracies.summarize": ("seeds",),
     "evaluation/studies/rankings.py:Ranked.cells": ("seeds",),
     "evaluation/studies/rankings.py:Shifts.cells": ("seeds",),
@@ -84,6 +83,8 @@ PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
     "evaluation/protocols/few_shot.py:solve": ("episodes",),
     "evaluation/protocols/knn.py:_judge": ("share", "class means", "share of groups"),
     "evaluation/results/over_groups.py:difference_over_groups": ("difference of groups",),
+    "sslkit/data/likeness.py:_gray": (NO_INTERVAL,),  # the spread of an image's values
+    "sslkit/numerics/near_copies.py:chance_similarity": (NO_INTERVAL,),  # a threshold
     "sslkit/numerics/wilson.py:effective_rows": ("share of groups", "class means of groups"),
     "evaluation/protocols/lidar.py:measure": ("lidar", "alignment"),
     "evaluation/protocols/linear.py:_result": ("class means",),
