@@ -13,7 +13,7 @@ from typing import Any
 from sslkit.cli.command import run_plain
 
 from sslkit.data.image_options import DataOptions, FileOptions
-from sslkit.data.manifest.look import SHARED, Options
+from sslkit.data.manifest.options import SHARED, Options
 from sslkit.errors import UserError
 from sslkit.options.calls import merge
 from sslkit.options.settings import setting

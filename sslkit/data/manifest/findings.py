@@ -10,6 +10,7 @@ from sslkit.data.likeness import group_near_copies
 from sslkit.data.manifest.survey import DIGEST, LIKENESS, THUMBNAIL, brightness, scaled
 from sslkit.data.manifest.table import UNREADABLE, Manifest
 from sslkit.numerics.neighbours import Own, neighbours
+from sslkit.terminal import say
 from sslkit.terminal.say import and_more, counted
 
 BLANK = 1.5  # levels of 255, deviation of a thumbnail's pixels: noise of a sensor averages out, drawings have more
@@ -17,7 +18,7 @@ FEW = 5  # images of a class: fewer cannot be divided into the fifths of a selec
 FAR = 6.0  # robust deviations (of the median) of a side or its ratio, from which a size is odd: 1 of 10^9 if normal
 K = 5  # neighbours that must all agree on another label: of unlike images few do by chance
 ASKED = 20_000  # images whose labels are compared, a random draw: exact neighbours of these take a minute on two cores
-LEAVE_OUT = ("copies", "near_copies", "blank", "odd", "contradicted")
+COMPARED = 250_000  # images that are compared for near-copies: the time grows with the square, to some ten minutes here
 _AT_SOURCE = "these images are no files of their own, so that their source is what can be corrected"
 _HAVE = {True: "have", False: "has"}
 _BY_HAND = "write a word into the column 'left out' of {out}, or correct its cells, and type data={out}"
@@ -25,7 +26,7 @@ _BY_HAND = "write a word into the column 'left out' of {out}, or correct its cel
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of fault. kind: a word of LEAVE_OUT, or another. title: a sentence with the number.
+    """One kind of fault. kind: a word of `options.LEAVE_OUT`, or another. title: a sentence with the number.
 
     rows: (n,) of the images, the most telling first. sets: rows that belong together, such as copies.
     notes: of some rows, what is said below their picture. mend: what to type, with {out} for the manifest.
@@ -63,6 +64,9 @@ def copy_numbers(manifest: Manifest) -> tuple[np.ndarray, np.ndarray]:
     digests = np.ascontiguousarray(manifest.measures[DIGEST]).view("<u8").ravel()
     exact = np.unique(digests, return_inverse=True)[1]
     exact[alone] = exact.max(initial=0) + 1 + np.arange(int(alone.sum()))
+    if len(manifest) > COMPARED:
+        say.warn(f"{manifest.name}: near-copies are not looked for among {len(manifest):,} images", stacklevel=4)
+        return exact, exact
     hashes = np.where(alone[:, None], 0, manifest.measures[LIKENESS])
     return exact, exact[group_near_copies(hashes, np.array(manifest.paths))]
 
@@ -195,7 +199,7 @@ def _contradicted(manifest: Manifest) -> Iterator[Finding]:
         rows = np.sort(np.random.default_rng(0).permutation(rows)[:ASKED])
     if len(rows) <= 2 * K or len(set(labels[rows].tolist())) < 2:
         return
-    x = scaled(manifest.measures[THUMBNAIL][rows]).numpy()
+    x = scaled(manifest.measures[THUMBNAIL][rows])
     digests = np.ascontiguousarray(manifest.measures[DIGEST][rows]).view("<i8").ravel()
     similarity, near = neighbours(x, np.arange(len(rows)), x, K, Own.from_rows(digests, digests, None), rows)
     of_near = labels[rows][near]
@@ -246,8 +250,7 @@ FINDERS: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
 def unusual(manifest: Manifest, most: int) -> np.ndarray:
     """Rows of the images whose size, shape, brightness and contrast lie furthest from the median."""
     readable = np.flatnonzero(~manifest.unreadable)
-    measures = {name: values[readable] for name, values in manifest.measures.items()}
-    width, height = np.log2(np.maximum(measures["shape"][:, :2], 1)).T
-    mean, deviation = brightness(measures)
+    width, height = np.log2(np.maximum(manifest.measures["shape"][readable, :2], 1)).T
+    mean, deviation = (values[readable] for values in brightness(manifest.measures))
     far = sum(_far(values) ** 2 for values in (width + height, width - height, mean / 64, deviation / 32))
     return readable[np.argsort(-far, kind="stable")[:most]]

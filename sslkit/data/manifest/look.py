@@ -5,7 +5,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,41 +13,20 @@ import numpy as np
 
 from sslkit.data.image_options import DataOptions, FileOptions, ReadOptions
 from sslkit.data.manifest.decisions import Opened
-from sslkit.data.manifest.findings import LEAVE_OUT, Finding, copy_numbers, find_faults, leave_out
+from sslkit.data.manifest.findings import Finding, copy_numbers, find_faults, leave_out
+from sslkit.data.manifest.options import LEAVE_OUT, OUT, SHARED, Options
 from sslkit.data.manifest.page import write_page
 from sslkit.data.manifest.survey import measure
 from sslkit.data.manifest.table import Manifest, check_ending, manifest_of
 from sslkit.data.sources.named import open_images, reusable, splits
 from sslkit.errors import UserError
 from sslkit.files.leases import own_file
-from sslkit.options.settings import setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
 from sslkit.terminal.say import words
 
-OUT = "runs/look/{name}.csv"
-# options that are obeyed beside its own
-SHARED = (*DataOptions.__dataclass_fields__, *FileOptions.__dataclass_fields__, "workers", "cache", "progress")
 _MENDED = 3  # findings that the terminal names: more would not be read
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What is written, and how the page shows the images."""
-
-    out: str | None = setting(
-        None, "file of the manifest, .csv or .parquet, and beside it the page, .html; null: runs/look/NAME.csv"
-    )
-    leave_out: list[str] | None = setting(
-        None,
-        f"what is marked as left out in the manifest, a list of {', '.join(LEAVE_OUT)}: of copies all but one, or "
-        "those of held-out images; null: what cannot be read",
-    )
-    group_copies: bool = setting(
-        False, "write copies and near-copies as groups, which stay on one side of every split; of data without groups"
-    )
-    image_size: int = setting(224, "pixels of a side of the pictures, as a network gets them", least=1, most=1024)
 
 
 @public(*SHARED)

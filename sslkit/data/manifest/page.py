@@ -25,6 +25,7 @@ SETS, IN_SET = 8, 6  # of copies that are shown, and of each
 HEIGHT = 112  # pixels of a picture on the page
 QUALITY = 70  # of a picture as WebP, where blocks are not seen yet
 BARS, BINS = 24, 16  # of a histogram: as many as can be read side by side
+PIXELS_OF = 5_000  # images whose pixel values are counted: four million values, more than a histogram shows
 WIDEST = 2.5  # width / height of a picture that is shown; the widest are squeezed
 
 
@@ -147,9 +148,9 @@ def _charts(manifest: Manifest) -> Iterable[Chart]:
         yield _chart_of_classes(manifest)
     yield _histogram("side in pixels (root of the area)", np.sqrt(shape[:, 0].astype(float) * shape[:, 1]))
     yield _histogram("width / height", shape[:, 0] / np.maximum(shape[:, 1], 1))
-    values = manifest.measures[THUMBNAIL][readable]
-    step = max(1, len(values) // 10_000)
-    yield _histogram("pixel values (of thumbnails, after the range)", values[::step].ravel(), ends=(0, 256))
+    some = np.flatnonzero(readable)[:: max(1, int(readable.sum()) // PIXELS_OF)]
+    values = manifest.measures[THUMBNAIL][some].ravel()
+    yield _histogram("pixel values (of thumbnails, after the range)", values, ends=(0, 256))
     if manifest.groups is not None:
         yield _histogram("images of a group", np.unique(manifest.groups, return_counts=True)[1])
 

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
+from PIL import Image
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
@@ -113,8 +112,9 @@ def _of_arrays(images: Images, rows: list[int]) -> dict[str, np.ndarray]:
 
 def _thumbnails(pixels: np.ndarray) -> np.ndarray:
     """(N, 3, SIDE, SIDE) uint8 of pixels (N, 3, S, S)."""
-    small = F.interpolate(torch.from_numpy(np.ascontiguousarray(pixels)).float(), (SIDE, SIDE), mode="area")
-    return small.round().byte().numpy()
+    pictures = (Image.fromarray(np.ascontiguousarray(some.transpose(1, 2, 0))) for some in pixels)
+    small = [picture.resize((SIDE, SIDE), Image.Resampling.BOX) for picture in pictures]
+    return np.stack([np.asarray(picture).transpose(2, 0, 1) for picture in small])
 
 
 def _contents(images: Images, arrays: Measures) -> dict[str, np.ndarray]:
@@ -169,7 +169,7 @@ def brightness(measures: Measures) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(mean), np.concatenate([part.std(2, dtype=np.float64).max(1) for part in parts])
 
 
-def scaled(thumbnails: np.ndarray) -> torch.Tensor:
+def scaled(thumbnails: np.ndarray) -> np.ndarray:
     """(N, D) float32 of thumbnails, each with mean 0, so that brightness alone makes none alike."""
-    flat = torch.from_numpy(np.ascontiguousarray(thumbnails)).flatten(1).float()
-    return flat - flat.mean(1, keepdim=True)
+    flat = thumbnails.reshape(len(thumbnails), -1).astype(np.float32)
+    return flat - flat.mean(1, keepdims=True)

@@ -12,7 +12,7 @@ from planted_faults import plant
 
 import sslkit
 from sslkit.data.manifest import survey
-from sslkit.data.manifest.findings import LEAVE_OUT
+from sslkit.data.manifest.options import LEAVE_OUT
 from sslkit.data.manifest.table import Manifest
 from sslkit.errors import UserError
 
