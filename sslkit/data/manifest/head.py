@@ -27,13 +27,18 @@ _FILES, _MEMBERS = "files", "members"
 
 @dataclass(frozen=True)
 class Head:
-    """source: that the manifest was made of, as it was typed. lines: their number in the file."""
+    """source: that the manifest was made of, as it was typed; "" for an object of Python.
+
+    lines: their number in the file.
+    """
 
     source: str
     lines: int
 
     def again(self, file: Path) -> str:
-        """The command that makes the manifest anew."""
+        """How the manifest is made anew."""
+        if not self.source:
+            return f"sslkit.look(..., out={str(file)!r})"
         return f"python recipes/look.py {words({'data': self.source, 'out': str(file)})}"
 
 
@@ -87,7 +92,7 @@ def head_of(file: Path, lines: Sequence[str]) -> Head | None:
     if kind != _FILES:
         raise UserError(
             f"{file} lists images that are no files of their own, so that none can be read from it: the data set is "
-            f"data={source}"
+            f"data={source or '...'}"
         )
     return head
 

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from sslkit.data.image_options import DataOptions, FileOptions, ReadOptions
+from sslkit.data.images import Images
 from sslkit.data.manifest.decisions import Opened
 from sslkit.data.manifest.findings import Finding, copy_numbers, find_faults, leave_out
 from sslkit.data.manifest.options import LEAVE_OUT, OUT, SHARED, Options
 from sslkit.data.manifest.page import write_page
 from sslkit.data.manifest.survey import measure
 from sslkit.data.manifest.table import Manifest, check_ending, manifest_of
-from sslkit.data.sources.named import open_images, reusable, splits
+from sslkit.data.sources.named import open_images, splits
 from sslkit.errors import UserError
 from sslkit.files.leases import own_file
 from sslkit.runtime.callers import public
@@ -46,7 +47,7 @@ def look(data: Any, *, options: Options, reading: DataOptions, files: FileOption
     opened = _open(data, options, reading, files, runtime)
     name = opened.first.name
     out = out or Path(OUT.format(name=re.sub(r"[^\w.+-]", "_", name)))
-    source = os.fspath(data) if isinstance(data, (str, Path)) else str(opened.first.source or name)
+    source = os.fspath(data) if isinstance(data, (str, Path)) else str(opened.first.source or "")
     with own_file(out, "looks into"):
         manifest = manifest_of(opened, source, [measure(images, runtime) for images in opened.splits.values()])
         findings = find_faults(manifest)
@@ -73,13 +74,18 @@ def _check_leave_out(wanted: list[str] | None) -> None:
 
 
 def _open(data: Any, options: Options, reading: DataOptions, files: FileOptions, runtime: Runtime) -> Opened:
-    """Every split, and the lines that the readers say on it."""
-    source = reusable(data, reading.columns)
+    """Every split, and the lines that the readers say on it. Raises UserError for videos."""
+    if isinstance(data, str) and data.startswith("video:"):
+        raise UserError(f"data={data} are videos, and look reads images: cut frames, or give a folder of images")
     given = {name: getattr(reading, name) for name in ReadOptions.__dataclass_fields__} | vars(files)
-    given |= {"image_size": options.image_size, "fit": "crop", "cache": runtime.cache}
+    square = {"image_size": options.image_size, "fit": "crop"}
     with _lines_collected() as lines:
-        names = splits(source, runtime.cache, reading.columns)
-        opened = {split: open_images(source, split=split, **given) for split in names}
+        names = splits(data, runtime.cache, reading.columns)
+        if isinstance(data, Images) and data.source is None:  # it cannot be opened anew
+            images = open_images(data, split=data.split, **given)
+            opened = {data.split: images.at(channels=images.channels, **square)}
+        else:
+            opened = {split: open_images(data, split=split, cache=runtime.cache, **given, **square) for split in names}
     return Opened(opened, reading.mirror, list(dict.fromkeys(lines)))
 
 
@@ -106,4 +112,5 @@ def _tell(manifest: Manifest, findings: list[Finding], out: Path, page: Path) ->
         say.line(f"          {len(findings) - _MENDED} more on the page")
     say.line(f"written   {out} and {page}")
     data = str(out) if manifest.are_files else manifest.source
-    say.line(f"next      python recipes/train.py {words({'method': 'byol+dsa', 'data': data})}")
+    if data:
+        say.line(f"next      python recipes/train.py {words({'method': 'byol+dsa', 'data': data})}")

@@ -62,9 +62,10 @@ class Manifest:
         classes = counted(len(self.classes), "class") if self.classes else "no labels"
         groups = f", {counted(len(np.unique(self.groups)), 'group')}" if self.groups is not None else ""
         lost = f"; {int(self.unreadable.sum()):,} cannot be read" if self.unreadable.any() else ""
+        channels = next(int(decision.value) for decision in self.decisions if decision.subject == "channels")
         return (
             f"{self.name}: {counted(len(self), 'image')} ({splits}), {classes}{groups}, {size}, {bits} bits, read as "
-            f"{next(d.value for d in self.decisions if d.subject == 'channels')} channels{lost}"
+            f"{counted(channels, 'channel')}{lost}"
         )
 
     @cached_property

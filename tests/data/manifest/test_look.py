@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from planted_faults import plant
 
@@ -14,6 +15,7 @@ import sslkit
 from sslkit.data.manifest import survey
 from sslkit.data.manifest.options import LEAVE_OUT
 from sslkit.data.manifest.table import Manifest
+from sslkit.data.sources.shard_writer import write_shards
 from sslkit.errors import UserError
 
 
@@ -161,6 +163,40 @@ def test_a_stopped_look_goes_on(tmp_path: Path, monkeypatch) -> None:
     _save(folder / "007.png", np.random.default_rng(1))
     look(folder, workers=0)
     assert len(reads) == before + 200, "a changed file"
+
+
+@pytest.mark.parametrize("kind", ["array", "pairs", "part", "dataset", "one file", "shards", "pages"])
+def test_every_kind_of_source_is_looked_at(tmp_path: Path, kind: str, capsys) -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (20, 9, 9, 3), np.uint8)
+    folder = _plain(tmp_path / "pictures", 3)
+    source: object = {"array": pixels, "pairs": (pixels, np.arange(20) % 2), "one file": [str(folder / "000.png")]}.get(
+        kind
+    )
+    options = {}
+    if kind == "part":
+        source = sslkit.open_images(pixels).part(np.arange(5), "some")
+    if kind == "dataset":
+        source = torch.utils.data.TensorDataset(torch.from_numpy(pixels), torch.arange(20) % 2)
+    if kind == "shards":
+        write_shards(folder, tmp_path / "shards", progress=False)
+        source = f"shards:{tmp_path / 'shards'}"
+    if kind == "pages":
+        frames = [Image.fromarray(some) for some in pixels[:4]]
+        frames[0].save(folder / "film.tif", save_all=True, append_images=frames[1:])
+        source, options = str(folder), {"pages": "all"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        manifest = sslkit.look(source, out=str(tmp_path / "manifest.csv"), cache=None, progress=False, **options)
+    images = {"part": 5, "one file": 1, "shards": 3, "pages": 7}.get(kind, 20)
+    assert len(manifest) == images and manifest.are_files is (kind == "one file")
+    assert len(set(manifest.paths)) == images and not manifest.unreadable.any()
+    assert (manifest.measures["shape"] == [9, 9, 3, 8]).all()
+    assert ("next " in capsys.readouterr().out) is (kind in ("one file", "shards", "pages"))
+
+
+def test_videos_are_refused() -> None:
+    with pytest.raises(UserError, match="data=video:films are videos, and look reads images"):
+        sslkit.look("video:films")
 
 
 def _plain(folder: Path, images: int = 20) -> Path:
