@@ -103,6 +103,7 @@ def nothing_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         "sslkit.zoo.exporting:write_whole",
         "sslkit.data.video.film_pieces:cut_films",
         "sslkit.data.sources.shard_writer:_write",
+        "sslkit.data.manifest.look:measure",
     ):
         module, _, name = place.partition(":")
         if hasattr(importlib.import_module(module), name):
@@ -130,6 +131,7 @@ def lines() -> list[Line]:
         Line("detect", ("checkpoint=zoo/a", "data=clipart_boxes", "schedule=smoke"), _settings("detect")),
         Line("action_eval", ("checkpoint=random:narrow_slow", "data=video:pictures"), _settings("action_eval")),
         Line("cut_films", ("films=[digits.npz]", "out=films"), _settings("cut_films")),
+        Line("look", ("data=pictures", "out=look.csv", "workers=0"), _settings("look")),
         Line("shards", ("folder=pictures", "out=shards"), _settings("shards")),
         Line(
             "zoo", ("methods=[simclr]", "plugins=[none]", *TINY), (*_settings("zoo"), *iter_settings(sslkit_config()))
