@@ -58,7 +58,7 @@ class _Measured(Dataset):
         if not isinstance(self.images, DecodedImages):
             return _of_arrays(self.images, rows)
         each = [_of_file(self.images, row) for row in rows]
-        return {name: np.stack([one[name] for one in each]) for name in each[0]}
+        return {name: np.stack([measures[name] for measures in each]) for name in each[0]}
 
 
 def _of_file(images: DecodedImages, row: int) -> dict[str, Any]:

@@ -56,8 +56,8 @@ class Manifest:
         splits = ", ".join(f"{count:,} {split}" for split, count in Counter(self.splits.tolist()).items())
         shapes = np.unique(measures["shape"][kept], axis=0)
         width, height, _, _ = np.median(measures["shape"][kept], 0).astype(int) if kept.any() else (0, 0, 0, 0)
-        one = len(np.unique(shapes[:, :2], axis=0)) == 1
-        size = f"{width} x {height} pixels" + ("" if one else ", the median of each side")
+        is_uniform = len(np.unique(shapes[:, :2], axis=0)) == 1
+        size = f"{width} x {height} pixels" + ("" if is_uniform else ", the median of each side")
         bits = " and ".join(map(str, np.unique(shapes[:, 3])))
         classes = counted(len(self.classes), "class") if self.classes else "no labels"
         groups = f", {counted(len(np.unique(self.groups)), 'group')}" if self.groups is not None else ""
