@@ -9,7 +9,7 @@ from typing import Any
 
 from sslkit.cli.command import run_plain
 
-from sslkit.data.sources.shard_writer import Options, write_shards
+from sslkit.data.sources.shard_options import Options
 from sslkit.errors import UserError
 from sslkit.options.calls import merge
 from sslkit.options.settings import setting
@@ -27,6 +27,8 @@ SETTINGS = merge((Own, Options))
 
 
 def main(config: dict[str, Any]) -> None:
+    from sslkit.data.sources.shard_writer import write_shards
+
     folder, out = config.pop("folder"), config.pop("out")
     for name, value in (("folder", folder), ("out", out)):
         if value is None:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sslkit.data.sources.folder import Listing, list_folder, splits_of_folder
+from sslkit.data.sources.shard_options import Options
 from sslkit.data.sources.walk import IMAGES
 from sslkit.errors import UserError
 from sslkit.files.leases import NAME, own_folder
 from sslkit.files.reading import regular
 from sslkit.files.writing import write_whole
 from sslkit.options.calls import by_keywords
-from sslkit.options.settings import setting
 
 _BAR_FROM = 1000  # images
 
@@ -26,14 +26,6 @@ class Written:
     split: str
     shards: list[Path]
     images: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """How shards are written."""
-
-    megabytes: int = setting(256, "size of a shard", least=1)
-    progress: bool = setting(True, "progress bar on a terminal")
 
 
 @by_keywords
