@@ -79,7 +79,7 @@ class Columns:
         return None if self.split is None or is_pattern(self.split) else self.split.partition(_FOLD)[2] or None
 
     @property
-    def named_label(self) -> str | None:
+    def label_column(self) -> str | None:
         """The only column of labels that is named, whose texts may hold several classes each."""
         return None if len(self.labels) != 1 or is_pattern(self.labels[0]) else self.labels[0]
 

@@ -12,7 +12,7 @@ from PIL import Image
 from sslkit.numerics.near_copies import FEWEST, chance_similarity, group_by_leaders
 
 KEY = "likeness"  # of a batch
-WORDS = 4  # int64 of a hash: two of each part
+WORDS = 4  # int64 of a hash: two of each half
 SIDE = 32  # pixels of the small picture
 # Frequencies u + v < 14: 95 % of 600 clip arts cropped by a twentieth differ in less than 0.15 of these bits, 75 % with
 # u, v < 16; with u, v < 8 unrelated ones come nearer (the spread of their distances is a quarter larger).
@@ -26,7 +26,7 @@ FEW = 0.1
 
 _v, _u = np.mgrid[:DIAGONAL, :DIAGONAL]
 _KEPT = np.nonzero((_u + _v < DIAGONAL) & (_u + _v > 0))
-BITS = len(_KEPT[0])  # of each part: 104, in 128
+BITS = len(_KEPT[0])  # of each half: 104, in 128
 _WAVES = np.cos(np.pi / SIDE * np.arange(DIAGONAL)[:, None] * (np.arange(SIDE) + 0.5))
 
 
@@ -56,7 +56,7 @@ def is_blank(hashes: np.ndarray) -> np.ndarray:
 
 
 def count_differences(hashes: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return the number of differing bits of pairs: (P,) int64, of the nearer part and orientation.
+    """Return the number of differing bits of pairs: (P,) int64, of the nearer half and orientation.
 
     hashes, others: (P, 4), or shapes that broadcast with a last axis of 4.
     """
@@ -89,7 +89,7 @@ def group_near_copies(hashes: np.ndarray, ids: np.ndarray, bits: int | None = No
 
 
 class HashIndex:
-    """Representatives among pictures: those that differ in at most `bits` bits of a part are near."""
+    """Representatives among pictures: those that differ in at most `bits` bits of a half are near."""
 
     def __init__(self, hashes: np.ndarray, bits: int) -> None:
         import faiss
@@ -101,8 +101,8 @@ class HashIndex:
         """See `sslkit.numerics.near_copies.Index`."""
         least, position = np.full(len(rows), self.bits + 1), np.full(len(rows), -1)
         for hashes in (self.hashes[rows], self.hashes[rows] ^ _MIRROR):
-            for index, part in zip(self._parts, _split(hashes), strict=True):
-                apart, at = (found[:, 0] for found in index.search(part, 1))
+            for index, half in zip(self._parts, _split(hashes), strict=True):
+                apart, at = (values[:, 0] for values in index.search(half, 1))
                 is_nearer = (apart < least) | ((apart == least) & (at < position))
                 least, position = np.where(is_nearer, apart, least), np.where(is_nearer, at, position)
         return position
@@ -119,8 +119,8 @@ class HashIndex:
 
     def add(self, rows: np.ndarray) -> None:
         """See `sslkit.numerics.near_copies.Index`."""
-        for index, part in zip(self._parts, _split(self.hashes[rows]), strict=True):
-            index.add(part)
+        for index, half in zip(self._parts, _split(self.hashes[rows]), strict=True):
+            index.add(half)
 
 
 def _split(hashes: np.ndarray) -> list[np.ndarray]:

@@ -62,10 +62,10 @@ def _lead(rows: np.ndarray, leader: np.ndarray, index: Index) -> np.ndarray:
     near = index.compare(rows)
     left = np.ones(len(rows), bool)
     new = []
-    for place, row in enumerate(rows):
-        if left[place]:
-            members = near[place] & left
-            members[place] = True
+    for position, row in enumerate(rows):
+        if left[position]:
+            members = near[position] & left
+            members[position] = True
             leader[rows[members]] = row
             left &= ~members
             new.append(row)

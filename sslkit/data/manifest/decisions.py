@@ -88,8 +88,8 @@ def _groups(opened: Opened) -> str:
 
 
 def _range(opened: Opened) -> str:
-    found = opened.first.range
-    return "8 bits as they are" if found is None else written(found)
+    limits = opened.first.range
+    return "8 bits as they are" if limits is None else written(limits)
 
 
 def _opacity(opened: Opened) -> str:
@@ -98,9 +98,9 @@ def _opacity(opened: Opened) -> str:
 
 
 def _fill(opened: Opened) -> str:
-    found = opened.first.scale.fill
+    padding = opened.first.scale.fill
     words = {None: "every pixel has a value", fill.NONE: "every pixel has a value", fill.TAGGED: "what tags name"}
-    return words[found] if found in words else f"{number(found)}, and what tags name"
+    return words[padding] if padding in words else f"{number(padding)}, and what tags name"
 
 
 def _pages(opened: Opened) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sslkit.data.likeness import group_near_copies
-from sslkit.data.manifest.survey import DIGEST, LIKENESS, THUMBNAIL, brightness, scaled
+from sslkit.data.manifest.survey import DIGEST, LIKENESS, THUMBNAIL, brightness, standardize
 from sslkit.data.manifest.table import UNREADABLE, Manifest
 from sslkit.numerics.neighbours import Own, neighbours
 from sslkit.terminal import say
@@ -190,7 +190,7 @@ def _classes(manifest: Manifest) -> Iterator[Finding]:
         yield Finding("small classes", title, mend, rows, {int(row): manifest.classes[labels[row]] for row in rows})
 
 
-def _contradicted(manifest: Manifest) -> Iterator[Finding]:
+def _contradict_neighbours(manifest: Manifest) -> Iterator[Finding]:
     labels = _by_label(manifest)
     if labels is None:
         return
@@ -199,7 +199,7 @@ def _contradicted(manifest: Manifest) -> Iterator[Finding]:
         rows = np.sort(np.random.default_rng(0).permutation(rows)[:ASKED])
     if len(rows) <= 2 * K or len(set(labels[rows].tolist())) < 2:
         return
-    x = scaled(manifest.measures[THUMBNAIL][rows])
+    x = standardize(manifest.measures[THUMBNAIL][rows])
     digests = np.ascontiguousarray(manifest.measures[DIGEST][rows]).view("<i8").ravel()
     similarity, near = neighbours(x, np.arange(len(rows)), x, K, Own.from_rows(digests, digests, None), rows)
     of_near = labels[rows][near]
@@ -239,7 +239,7 @@ def _far(values: np.ndarray) -> np.ndarray:
 FINDERS: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     _copies,
     _unreadable,
-    _contradicted,
+    _contradict_neighbours,
     _blank,
     _kinds,
     _classes,

@@ -111,22 +111,22 @@ def columns_of(head: Sequence[str], class_prefix: str) -> dict[str, int]:
     names = [name.strip() for name in head]
     places = {name: names.index(name) for name in names}
     of_name = {name: places[name] for name in (PATH, SPLIT, LABEL, GROUP, BYTES, LEFT_OUT) if name in places}
-    several = {name: place for name, place in places.items() if name.startswith(SEVERAL)}
-    return of_name | {f"{class_prefix}{name.removeprefix(SEVERAL)}": place for name, place in several.items()}
+    several = {name: column for name, column in places.items() if name.startswith(SEVERAL)}
+    return of_name | {f"{class_prefix}{name.removeprefix(SEVERAL)}": column for name, column in several.items()}
 
 
-def kept_rows(file: Path, cells: Mapping[str, list[str]]) -> tuple[dict[str, list[str]], list[int]]:
+def rows_to_read(file: Path, cells: Mapping[str, list[str]]) -> tuple[dict[str, list[str]], list[int]]:
     """The cells of the rows that are not left out, without columns that are empty, and the places of these rows.
 
     A line counts those that are left out. Raises UserError where all are.
     """
     reasons = cells.get(LEFT_OUT) or [""] * len(cells[PATH])
-    kept = [row for row, reason in enumerate(reasons) if not reason.strip()]
-    if not kept and reasons:
+    read = [row for row, reason in enumerate(reasons) if not reason.strip()]
+    if not read and reasons:
         raise UserError(f"{file}: all of {counted(len(reasons), 'row')} are left out, by the column {LEFT_OUT!r}")
-    if len(kept) < len(reasons):
-        number = f"{len(reasons) - len(kept):,} of {counted(len(reasons), 'row')}"
+    if len(read) < len(reasons):
+        number = f"{len(reasons) - len(read):,} of {counted(len(reasons), 'row')}"
         say.warn(f"{file}: {number} are left out, by the column {LEFT_OUT!r}", stacklevel=6)
-    some = {what: [values[row] for row in kept] for what, values in cells.items() if what != LEFT_OUT}
+    some = {what: [values[row] for row in read] for what, values in cells.items() if what != LEFT_OUT}
     filled = {what: values for what, values in some.items() if what == PATH or any(map(str.strip, values))}
-    return filled, kept
+    return filled, read

@@ -77,15 +77,15 @@ def _open(data: Any, options: Options, reading: DataOptions, files: FileOptions,
     """Every split, and the lines that the readers say on it. Raises UserError for videos."""
     if isinstance(data, str) and data.startswith("video:"):
         raise UserError(f"data={data} are videos, and look reads images: cut frames, or give a folder of images")
-    given = {name: getattr(reading, name) for name in ReadOptions.__dataclass_fields__} | vars(files)
+    how = {name: getattr(reading, name) for name in ReadOptions.__dataclass_fields__} | vars(files)
     square = {"image_size": options.image_size, "fit": "crop"}
     with _lines_collected() as lines:
         names = splits(data, runtime.cache, reading.columns)
         if isinstance(data, Images) and data.source is None:  # it cannot be opened anew
-            images = open_images(data, split=data.split, **given)
+            images = open_images(data, split=data.split, **how)
             opened = {data.split: images.at(channels=images.channels, **square)}
         else:
-            opened = {split: open_images(data, split=split, cache=runtime.cache, **given, **square) for split in names}
+            opened = {split: open_images(data, split=split, cache=runtime.cache, **how, **square) for split in names}
     return Opened(opened, reading.mirror, list(dict.fromkeys(lines)))
 
 

@@ -62,7 +62,7 @@ def write_page(path: Path, manifest: Manifest, findings: Sequence[Finding], open
     context = {
         "manifest": manifest,
         "out": out,
-        "findings": [_shown(finding, manifest, opened, out) for finding in findings],
+        "findings": [_show_finding(finding, manifest, opened, out) for finding in findings],
         "sample": _pictures(manifest, opened, _evenly(manifest, SAMPLE), whole=False),
         "unusual": _pictures(manifest, opened, unusual(manifest, SAMPLE), shapes=True),
         "charts": list(_charts(manifest)),
@@ -78,7 +78,7 @@ def _evenly(manifest: Manifest, most: int) -> np.ndarray:
     return readable[np.unique(np.linspace(0, len(readable) - 1, most, dtype=int))] if len(readable) else readable
 
 
-def _shown(finding: Finding, manifest: Manifest, opened: Opened, out: str) -> dict[str, Any]:
+def _show_finding(finding: Finding, manifest: Manifest, opened: Opened, out: str) -> dict[str, Any]:
     """A finding as the page shows it: its pictures in one row, or each set of copies in one."""
     sets = [rows[:IN_SET] for rows in finding.sets[:SETS]] or [finding.rows[:EXAMPLES]]
     rows = [_pictures(manifest, opened, some, notes=finding.notes, labels=not finding.notes) for some in sets]

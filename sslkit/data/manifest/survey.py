@@ -44,7 +44,7 @@ def measure(images: Images, runtime: Runtime) -> Measures:
 
     It is kept in the cache by blocks, so that a stopped call goes on. A JPEG is decoded at a reduced scale.
     """
-    arrays = _kept(images, runtime) if runtime.cache is not None else _computed(images, runtime)
+    arrays = _compute_once(images, runtime) if runtime.cache is not None else _compute(images, runtime)
     return {**arrays, **_contents(images, arrays)}
 
 
@@ -137,12 +137,12 @@ def _batches(images: Images, parts: Parts, runtime: Runtime) -> Iterator[tuple[S
             bar.update(len(rows))
 
 
-def _computed(images: Images, runtime: Runtime) -> Measures:
+def _compute(images: Images, runtime: Runtime) -> Measures:
     batches = [arrays for _, arrays in _batches(images, in_order(range(len(images)), BLOCK), runtime)]
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
-def _kept(images: Images, runtime: Runtime) -> Measures:
+def _compute_once(images: Images, runtime: Runtime) -> Measures:
     path = Path(runtime.cache) / f"look-{key_of(_FORM, images.digest, images.scale)}.npz"
     store = Store(path, f"the survey of {images.name}", npz_codec(dict, dict))
 
@@ -165,11 +165,11 @@ def brightness(measures: Measures) -> tuple[np.ndarray, np.ndarray]:
     """Mean (N,) float64 of the thumbnails' pixels, and their standard deviation in the channel where it is largest."""
     thumbnails = measures[THUMBNAIL].reshape(len(measures[THUMBNAIL]), 3, -1)
     parts = np.array_split(thumbnails, max(1, len(thumbnails) // 4096))
-    mean = [part.mean((1, 2), dtype=np.float64) for part in parts]
-    return np.concatenate(mean), np.concatenate([part.std(2, dtype=np.float64).max(1) for part in parts])
+    mean = [some.mean((1, 2), dtype=np.float64) for some in parts]
+    return np.concatenate(mean), np.concatenate([some.std(2, dtype=np.float64).max(1) for some in parts])
 
 
-def scaled(thumbnails: np.ndarray) -> np.ndarray:
+def standardize(thumbnails: np.ndarray) -> np.ndarray:
     """(N, D) float32 of thumbnails, each with mean 0, so that brightness alone makes none alike."""
     flat = thumbnails.reshape(len(thumbnails), -1).astype(np.float32)
     return flat - flat.mean(1, keepdims=True)

@@ -52,10 +52,10 @@ class Manifest:
 
     def __str__(self) -> str:
         """One paragraph: what the data set is."""
-        measures, kept = self.measures, ~self.unreadable
+        measures, readable = self.measures, ~self.unreadable
         splits = ", ".join(f"{count:,} {split}" for split, count in Counter(self.splits.tolist()).items())
-        shapes = np.unique(measures["shape"][kept], axis=0)
-        width, height, _, _ = np.median(measures["shape"][kept], 0).astype(int) if kept.any() else (0, 0, 0, 0)
+        shapes = np.unique(measures["shape"][readable], axis=0)
+        width, height, _, _ = np.median(measures["shape"][readable], 0).astype(int) if readable.any() else (0, 0, 0, 0)
         is_uniform = len(np.unique(shapes[:, :2], axis=0)) == 1
         size = f"{width} x {height} pixels" + ("" if is_uniform else ", the median of each side")
         bits = " and ".join(map(str, np.unique(shapes[:, 3])))
@@ -137,7 +137,10 @@ def check_ending(out: str | Path) -> Path:
 def manifest_of(opened: Opened, source: str, measures: Sequence[Measures]) -> Manifest:
     """The manifest of opened images. source: as typed. measures: of each split."""
     images = list(opened.splits.values())
-    first, joined = opened.first, {name: np.concatenate([part[name] for part in measures]) for name in measures[0]}
+    first, joined = (
+        opened.first,
+        {name: np.concatenate([of_split[name] for of_split in measures]) for name in measures[0]},
+    )
     decisions, remarks = decide(opened)
     are_files = all(isinstance(split, FolderImages) for split in images)
     several = first.multi_labels is not None
@@ -187,4 +190,4 @@ def _groups(images: Sequence[object]) -> np.ndarray | None:
         else:
             parts += [("group", value) for value in split.groups.tolist()]
     number: dict[tuple[str, int], int] = {}
-    return np.array([number.setdefault(part, len(number)) for part in parts], np.int64)
+    return np.array([number.setdefault(group, len(number)) for group in parts], np.int64)

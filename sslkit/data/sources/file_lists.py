@@ -58,8 +58,8 @@ def parts_of_list(file: Path, root: Path | None, kind: Kind, columns: Columns) -
         raise UserError(f"{file}: there are no {kind.name} among its {counted(len(paths), 'file')}: {files.others}")
     files.warn_of_others(str(file), kind)
     right = set(files.paths)
-    kept = [row for row, path in enumerate(below) if path in right]
-    return _parts(file, rows, Path(folder), below, kept, columns)
+    of_kind = [row for row, path in enumerate(below) if path in right]
+    return _parts(file, rows, Path(folder), below, of_kind, columns)
 
 
 def metadata_of(folder: Path) -> Path | None:
@@ -133,7 +133,7 @@ def _labels(file: Path, rows: Rows, columns: Columns) -> list[str | None] | None
     """
     if rows.labels is None:
         return None
-    if columns.named_label and separator_of(rows.labels):
+    if columns.label_column and separator_of(rows.labels):
         return [label if has_value(label) else None for label in rows.labels]
     try:
         of_value = classes_of(rows.labels, str(file))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sslkit.data.columns import Columns
-from sslkit.data.manifest.head import BYTES, PARQUET, Head, check_columns, columns_of, head_of, kept_rows
+from sslkit.data.manifest.head import BYTES, PARQUET, Head, check_columns, columns_of, head_of, rows_to_read
 from sslkit.errors import UserError, first_line, nearest
 from sslkit.terminal import say
 
@@ -71,8 +71,8 @@ def _table(file: Path, lines: Sequence[str], wanted: Columns) -> Rows:
     numbers = [number for number, _ in rows]
     if manifest is None:
         return _rows(file, numbers, cells)
-    cells, kept = kept_rows(file, cells)
-    numbers = [numbers[row] for row in kept]
+    cells, places = rows_to_read(file, cells)
+    numbers = [numbers[row] for row in places]
     sizes = [_size(file, number, cell) for number, cell in zip(numbers, cells.get(BYTES, ()), strict=False)]
     return replace(_rows(file, numbers, cells), sizes=sizes or None, head=manifest)
 
@@ -95,7 +95,7 @@ def _json_lines(file: Path, lines: Sequence[str], wanted: Columns) -> Rows:
     columns = _columns(file, head, wanted)
     cells = {what: [_cell(entry.get(head[column])) for entry in objects.values()] for what, column in columns.items()}
     rows = _rows(file, list(objects), cells)
-    if not wanted.named_label and any(cell[:1] in ("[", "{") for cell in rows.labels or ()):
+    if not wanted.label_column and any(cell[:1] in ("[", "{") for cell in rows.labels or ()):
         remark = "its labels are lists, and not used: columns.label= with the column's name reads several an image"
         say.warn(f"{file}: {remark}", stacklevel=5)
         return replace(rows, labels=None)
@@ -126,7 +126,7 @@ def _columns(file: Path, head: Sequence[str], wanted: Columns) -> dict[str, int]
     """
     places = _places(head)
     columns = {what: next((places[name] for name in names if name in places), None) for what, names in COLUMNS.items()}
-    named = _named(file, head, wanted)
+    named = _find_columns(file, head, wanted)
     columns |= {"label": None} if wanted.label is not None else {}
     columns |= named
     if wanted.label is None and columns["label"] is None:
@@ -155,15 +155,15 @@ def _columns(file: Path, head: Sequence[str], wanted: Columns) -> dict[str, int]
 def _of_manifest(file: Path, head: Sequence[str], wanted: Columns) -> dict[str, int]:
     """The place of each column of a manifest that is used: those that are wanted in the place of its own."""
     check_columns(file, head)
-    columns, named = columns_of(head, CLASS), _named(file, head, wanted)
+    columns, named = columns_of(head, CLASS), _find_columns(file, head, wanted)
     if wanted.label is not None:
-        columns = {what: place for what, place in columns.items() if what != "label" and not what.startswith(CLASS)}
+        columns = {what: index for what, index in columns.items() if what != "label" and not what.startswith(CLASS)}
     if wanted.split is not None:
         columns.pop("split")
     return columns | named
 
 
-def _named(file: Path, head: Sequence[str], wanted: Columns) -> dict[str, int]:
+def _find_columns(file: Path, head: Sequence[str], wanted: Columns) -> dict[str, int]:
     """The place of each column that is wanted by its name. Raises UserError for one that is not there."""
     places, named = _places(head), {}
     for option, word in wanted.of_tables:

@@ -105,9 +105,9 @@ def listing(parts: Mapping[str, Part], split: str, where: str, columns: Columns)
     if files.facts.several:
         several = several_labels(files.facts.several, where)
         return replace(listed, classes=list(files.facts.several), multi_labels=several)
-    if columns.named_label and files.classes is not None:
+    if columns.label_column and files.classes is not None:
         texts = {name: other.classes or () for name, other in parts.items()}
-        if several := labels_in_texts(files.classes, texts, columns.named_label, where):
+        if several := labels_in_texts(files.classes, texts, columns.label_column, where):
             return replace(listed, **several)
     names = {name: {label for label in other.classes or () if label is not None} for name, other in parts.items()}
     if not names[wanted]:

@@ -75,7 +75,7 @@ def open_npz(path: Path, options: ImageOptions) -> NpzImages:
         check_split(str(path), options.split, tuple(keys))
         values = to_nchw(_values(file, keys, options.split, path), f"{path}: {keys[options.split][0]}")
         scale = _scale(file, keys, values, options, path)
-        labels, classes = labels_of(file, keys, options.split, path, options.columns.named_label)
+        labels, classes = labels_of(file, keys, options.split, path, options.columns.label_column)
         groups = _groups(file, keys, options, path)
         used = {key for pair in keys.values() for key in pair} | {"classes", NOT_KNOWN}
         used |= {_key_of(options.columns.group, split) for split in keys} if options.columns.group else set()

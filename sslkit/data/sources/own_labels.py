@@ -38,11 +38,11 @@ def facts_of_dataset(dataset: Any, item: Callable[[int], Any], name: str, column
     if len(columns.labels) > 1:
         several = {word: cells[word] for word in columns.labels}
         return about | {"multi_labels": several_labels(several, name), "classes": list(several)}
-    given = next((cells[word] for word in columns.labels), None)
-    are_texts = given and all(isinstance(value, (str, NoneType)) for value in given)
-    if are_texts and (several := labels_in_texts(given, {"train": given}, columns.labels[0], name)):
+    values = next((cells[word] for word in columns.labels), None)
+    are_texts = values and all(isinstance(value, (str, NoneType)) for value in values)
+    if are_texts and (several := labels_in_texts(values, {"train": values}, columns.labels[0], name)):
         return about | several
-    labels, classes = labels_of(dataset, item, name, given)
+    labels, classes = labels_of(dataset, item, name, values)
     return about | {"labels": labels, "classes": classes}
 
 

@@ -68,11 +68,11 @@ def labels_by_columns(
     if len(columns.labels) > 1:
         cells = {word: values_of(index, columns, "columns.label", word, where) for word in columns.labels}
         return {"multi_labels": several_labels(cells, where)[rows], "classes": list(cells)}
-    if columns.named_label:
+    if columns.label_column:
         texts = np.array([some[0].value if some and len(some) == 1 else None for some in index.labels], object)
         values = texts[index.label]
         of_split = {name: values[split == name].tolist() for name in dict.fromkeys(split.tolist())}
-        return labels_in_texts(values[rows].tolist(), of_split, columns.named_label, where)
+        return labels_in_texts(values[rows].tolist(), of_split, columns.label_column, where)
     if not columns.labels:
         return None
     names = np.array(values_of(index, columns, "columns.label", columns.labels[0], where), object)
