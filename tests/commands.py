@@ -19,6 +19,7 @@ COMMANDS = {
     "export": ("sslkit.zoo.exporting:export",),
     "report": ("evaluation.report.write:write_report",),
     "reproduce": ("evaluation.studies.run:reproduce",),
+    "look": ("sslkit.data.manifest.look:look",),
     "shards": ("sslkit.data.sources.shard_writer:write_shards",),
     "cut_films": ("sslkit.data.video.film_pieces:cut_films",),
 }

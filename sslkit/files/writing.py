@@ -79,8 +79,12 @@ def write_csv(path: Path, lines: Iterable[Sequence[object]]) -> None:
 
 
 def _no_formula(cell: object) -> object:
-    is_name = isinstance(cell, str) and cell and not _NUMBER.fullmatch(cell)
-    return f"'{cell}" if is_name and (cell[0] in "=+-@＝＋－＠" or not cell[0].isprintable()) else cell
+    return f"'{cell}" if isinstance(cell, str) and starts_formula(cell) else cell
+
+
+def starts_formula(text: str) -> bool:
+    """Return whether a spreadsheet would run a text, which is no number."""
+    return bool(text) and not _NUMBER.fullmatch(text) and (text[0] in "=+-@＝＋－＠" or not text[0].isprintable())
 
 
 @contextmanager

@@ -42,6 +42,7 @@ from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.data.loader import EpochBatches, batches_in_order, make_loader
+from sslkit.data.manifest.survey import _Measured
 from sslkit.data.paged_images import PagedImages
 from sslkit.data.published._listed import ListedImages
 from sslkit.data.resizing import Resizing
@@ -227,6 +228,7 @@ SETS: dict[str, Callable[[Path, int], Read]] = {
     "PagedImages": lambda folder, n: paged(folder, n).__getitems__,
     "TorchvisionImages": lambda _, n: TorchvisionImages(FakeData(n, (3, 8, 8), 2), Identity("a"), OPTIONS).__getitems__,
     "Videos": lambda folder, n: videos(folder, n).__getitems__,
+    "_Measured": lambda folder, n: _Measured(files(folder, n)).__getitems__,
     "CroppedImages": lambda folder, n: CroppedImages(files(folder, n), SIMCLR, 8).__getitems__,
     "Pool": lambda _, n: (
         Pool([ArrayImages(pixels(n, 3, 2, 2), Identity("a"), ImageOptions()) for _ in range(2)]).__getitems__

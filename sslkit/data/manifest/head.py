@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sslkit.errors import UserError, first_line
+from sslkit.files.writing import starts_formula
 from sslkit.terminal import say
 from sslkit.terminal.say import counted, words
 
@@ -115,6 +116,11 @@ def columns_of(head: Sequence[str], class_prefix: str) -> dict[str, int]:
     return of_name | {f"{class_prefix}{name.removeprefix(SEVERAL)}": column for name, column in several.items()}
 
 
+def _plain(cell: str) -> str:
+    """A cell without the ' that `write_csv` puts before what a spreadsheet would run."""
+    return cell[1:] if cell[:1] == "'" and starts_formula(cell[1:]) else cell
+
+
 def rows_to_read(file: Path, cells: Mapping[str, list[str]]) -> tuple[dict[str, list[str]], list[int]]:
     """The cells of the rows that are not left out, without columns that are empty, and the places of these rows.
 
@@ -127,6 +133,6 @@ def rows_to_read(file: Path, cells: Mapping[str, list[str]]) -> tuple[dict[str, 
     if len(read) < len(reasons):
         number = f"{len(reasons) - len(read):,} of {counted(len(reasons), 'row')}"
         say.warn(f"{file}: {number} are left out, by the column {LEFT_OUT!r}", stacklevel=6)
-    some = {what: [values[row] for row in read] for what, values in cells.items() if what != LEFT_OUT}
+    some = {what: [_plain(values[row]) for row in read] for what, values in cells.items() if what != LEFT_OUT}
     filled = {what: values for what, values in some.items() if what == PATH or any(map(str.strip, values))}
     return filled, read

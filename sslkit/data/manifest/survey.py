@@ -25,6 +25,7 @@ from sslkit.files.store import Store, key_of, npz_codec
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.kept_arrays import compute_in_blocks
 from sslkit.runtime.waiting import Others
+from sslkit.terminal.say import printable
 
 DECODED = 64  # pixels of a side that are read of each file: twice those that likeness is told by
 SIDE = 16  # pixels of a thumbnail: 768 bytes an image, and enough to tell pictures apart
@@ -130,7 +131,7 @@ def _batches(images: Images, parts: Parts, runtime: Runtime) -> Iterator[tuple[S
     workers = workers_for(images, runtime.workers, 1, "cpu") if count >= FEWEST and images.decodes else 0
     workers += workers > 0 and runtime.workers == "auto"  # this process only waits, and leaves its core to another
     is_off = bar_is_off() if runtime.progress else True
-    with tqdm(total=count, desc=f"look {images.split}", unit="image", disable=is_off) as bar:
+    with tqdm(total=count, desc=printable(f"look {images.split}"), unit="image", disable=is_off) as bar:
         loader = load_batches(_Measured(images), parts, min(workers, len(parts)), device="cpu", seed=0)
         for rows, arrays in zip(parts, plain_errors(loader), strict=True):
             yield rows, arrays

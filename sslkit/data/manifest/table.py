@@ -1,6 +1,5 @@
 """`Manifest`: the decisions on a data set and a row for each image of all its splits; its file is read by `data=`."""
 
-import csv
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ from sslkit.data.manifest.decisions import Decision, Opened, decide
 from sslkit.data.manifest.survey import DIGEST, Measures
 from sslkit.data.sources.folder import FolderImages
 from sslkit.errors import UserError
-from sslkit.files.writing import write_whole
+from sslkit.files.writing import write_csv, write_whole
 from sslkit.terminal.say import counted
 
 ENDINGS = (".csv", head.PARQUET)
@@ -76,12 +75,11 @@ class Manifest:
     def write(self, out: str | Path) -> Path:
         """Write the table, .csv or .parquet, whole or not at all. Raises UserError."""
         path = check_ending(out)
-        with write_whole(path) as partial:
-            if path.suffix.lower() == head.PARQUET:
+        if path.suffix.lower() == head.PARQUET:
+            with write_whole(path) as partial:
                 self._write_parquet(partial, path.parent)
-            else:
-                with partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-                    csv.writer(file).writerows([*self._head(), self._columns(), *self._rows(path.parent)])
+        else:
+            write_csv(path, [*self._head(), self._columns(), *self._rows(path.parent)])
         return path
 
     def _head(self) -> Iterator[list[str]]:

@@ -242,3 +242,19 @@ def test_the_line_of_a_reader_is_the_reason_of_its_decision(folder: Path) -> Non
     reasons = {decision.subject: decision.reason for decision in manifest.decisions}
     assert "are scaled to 8 bits by range=[0,4095]" in reasons["range"]
     assert any("left out beside them: notes.pdf" in remark for remark in manifest.remarks)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_names_that_a_spreadsheet_would_run_are_written_so_that_it_does_not(tmp_path: Path) -> None:
+    """The ' before them is for the spreadsheet: `data=` reads the names as they were."""
+    for number, label in enumerate(["=1+1", "bee"]):
+        (tmp_path / label).mkdir()
+        Image.fromarray(np.full((8, 8, 3), 80 * number, np.uint8)).save(tmp_path / label / "a.png")
+    sslkit.look(tmp_path, out=str(tmp_path / "manifest.csv"), cache=None)
+    lines = (tmp_path / "manifest.csv").read_text().splitlines()
+    assert any(line.startswith("'=1+1/a.png,train,'=1+1,") for line in lines)
+    images = sslkit.open_images(tmp_path / "manifest.csv")
+    assert images.classes == ["=1+1", "bee"] and {images.image_name(row) for row in (0, 1)} == {
+        "=1+1/a.png",
+        "bee/a.png",
+    }
