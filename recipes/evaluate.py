@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from evaluation.judging.command_line import Output, Subjects, settings_of
-from sslkit.cli.command import one_line_errors, run_plain
+from sslkit.cli.command import run_plain
 
 from evaluation import protocols
 from sslkit.options.settings import setting
@@ -39,6 +39,5 @@ def main(config: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    with one_line_errors():
-        options = protocols.options_by_key(sys.argv[1:])
-    run_plain(main, SETTINGS, __doc__, options, partial(protocols.options_by_key, sys.argv[1:], every=True))
+    options = partial(protocols.options_by_key, sys.argv[1:])
+    run_plain(main, SETTINGS, __doc__, options, partial(options, every=True))

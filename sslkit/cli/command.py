@@ -93,18 +93,20 @@ def run_plain(
     task: Callable[[dict[str, Any]], Any],
     settings: Any,
     usage: str,
-    options: Mapping[str, type],
+    options: Mapping[str, type] | Callable[[], Mapping[str, type]],
     every: Callable[[], Mapping[str, type]] | None = None,
 ) -> None:
     """Like `run` for `settings` without a method; each value is checked against its setting's range.
 
-    options: the dataclass with the options of each part, set by part.option=value; those of part "" by option=value.
+    options: the dataclass with the options of each part, set by part.option=value; those of part "" by option=value;
+        or what gives them, and may raise UserError.
     every: gives those of all parts, if `options` has only those that the words name, for the help and for the error of
         a word that no part has.
     """
-    every = every or (lambda: options)
     prepare()
-    with one_line_errors():
+    with one_line_errors():  # the outermost one: behind it signals are ignored
+        options = options() if callable(options) else options
+        every = every or (lambda: options)
         words = _quote_words(sys.argv[1:], settings, shorten=False)
         if (section := help_group(words)) is not None:
             show(plain_help(settings, usage, every(), section))
