@@ -54,22 +54,33 @@ def head_text(cells: Iterable[Sequence[str]]) -> str:
 
 
 def lines_of_parquet(file: Path) -> list[str]:
-    """A manifest in Parquet as the lines of a .csv. Raises UserError for another file, and without pyarrow."""
+    """A manifest or a table of paths in Parquet as the lines of a .csv.
+
+    Raises UserError for one that holds images, and without pyarrow.
+    """
     try:
-        from pyarrow import ArrowException, parquet
+        from pyarrow import ArrowException, parquet, types
     except ImportError as error:
         raise UserError(f"reading {file} needs the package pyarrow: pip install pyarrow") from error
     try:
+        schema = parquet.read_schema(file)
+        images = [column.name for column in schema if types.is_struct(column.type) or types.is_binary(column.type)]
+        if images:
+            raise UserError(
+                f"{file} holds images themselves, in its column {images[0]}, and no names of files: a Hugging Face "
+                f"data set is data=hf:{file.parent}"
+            )
         table = parquet.read_table(file)
     except (ArrowException, OSError) as error:
         raise UserError(f"cannot read {file}: {first_line(error)}") from error
-    head = (table.schema.metadata or {}).get(MARK.encode())
-    if head is None:
-        raise UserError(f"{file} is no manifest; of a Hugging Face data set of images write data=hf:{file.parent}")
+    head = (schema.metadata or {}).get(MARK.encode())
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows(line.split("\t") for line in head.decode(errors="replace").split("\n"))
-    columns = [["" if cell is None else str(cell) for cell in column.to_pylist()] for column in table.columns]
+    if head is not None:
+        writer.writerows(line.split("\t") for line in head.decode(errors="replace").split("\n"))
+    columns = [
+        ["" if cell is None or cell != cell else str(cell) for cell in column.to_pylist()] for column in table.columns
+    ]
     writer.writerows([table.column_names, *zip(*columns, strict=True)])
     return text.getvalue().splitlines()
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from sslkit.data.columns import Columns, has_value, is_pattern
 from sslkit.data.sources.class_names import list_names
-from sslkit.data.sources.split_words import split_of, usual
+from sslkit.data.sources.split_words import split_by_yes_or_no, split_of, usual
 from sslkit.errors import UserError, nearest
 from sslkit.terminal import say
 from sslkit.terminal.say import counted
@@ -102,7 +102,8 @@ def rows_of_splits(words: Sequence[Any], rows: Sequence[str], where: str, column
     of_split: dict[str, list[int]] = {}
     for row, word in enumerate(words):
         if has_value(word):
-            if (split := split_of(str(word))) is None:
+            split = split_of(str(word)) or split_by_yes_or_no(columns.split_column or "", str(word))
+            if split is None:
                 name = "COLUMN" if columns.split is None or is_pattern(columns.split) else columns.split
                 raise UserError(
                     f"{where}, {rows[row]}: {str(word)[:80]!r} is no split: these are called train, val (or valid, "

@@ -1,10 +1,10 @@
 """Lists of files: paths, one a line, also with the number of a class behind; or a table of paths, labels and splits."""
 
 import codecs
-import glob
+import gzip
 import os
 import re
-import unicodedata
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -13,9 +13,10 @@ from pathlib import Path
 from sslkit.data.columns import Columns, has_value
 from sslkit.data.manifest.head import PARQUET, lines_of_parquet
 from sslkit.data.sources.column_values import refuse, rows_of_splits
-from sslkit.data.sources.file_tables import TABLES, Rows, rows_of_table
+from sslkit.data.sources.file_tables import GZIP, TABLES, Rows, ending_of, rows_of_table
 from sslkit.data.sources.label_texts import separator_of
 from sslkit.data.sources.label_values import Measured, classes_of
+from sslkit.data.sources.listed_files import find_files
 from sslkit.data.sources.listing import Facts, Part, divide, splits_of_paths
 from sslkit.data.sources.walk import Kind, chosen
 from sslkit.errors import UserError, first_line
@@ -32,7 +33,7 @@ _MOST = 2**30  # bytes of a list: some ten million paths
 
 def is_list(path: Path) -> bool:
     """Return whether a file is a list, by its ending."""
-    return path.suffix.lower() in (*TEXTS, *TABLES)
+    return ending_of(path) in (*TEXTS, *TABLES)
 
 
 def parts_of_list(file: Path, root: Path | None, kind: Kind, columns: Columns) -> dict[str, Part]:
@@ -46,9 +47,8 @@ def parts_of_list(file: Path, root: Path | None, kind: Kind, columns: Columns) -
     """
     rows = _read_rows(file, columns)
     base = os.path.abspath(file.parent if root is None else root)
-    paths = [_find_file(os.path.join(base, path)) for path in rows.paths]
-    if missing := [row for row, path in enumerate(paths) if path is None]:
-        raise _missing(file, base, rows, missing)
+    again = f"; to write it anew {rows.head.again(file)}" if rows.head else ""
+    paths = find_files(file, base, rows.paths, rows.lines, kind, again)
     _check_once(file, rows, paths)
     _check_sizes(file, rows, paths)
     folder = os.path.commonpath({os.path.dirname(path) for path in paths})
@@ -101,7 +101,10 @@ def splits_of_list(file: Path, columns: Columns) -> tuple[str, ...]:
     rows = _read_rows(file, columns)
     if rows.splits is not None:
         return tuple(_of_column(file, rows, range(len(rows.paths)), columns))
-    return splits_of_paths([os.path.normpath(path) for path in rows.paths], columns, str(file))
+    paths = [os.path.abspath(path.replace("\\", "/")) for path in rows.paths]
+    folder = os.path.join(os.path.commonpath({os.path.dirname(path) for path in paths}), "")
+    below = [path[len(folder) :] for path in paths]
+    return splits_of_paths(below, columns, str(file))
 
 
 def _parts(
@@ -151,27 +154,6 @@ def _of_column(file: Path, rows: Rows, kept: Sequence[int], columns: Columns) ->
     return {split: [kept[row] for row in some] for split, some in inside.items()}
 
 
-def _find_file(path: str) -> str | None:
-    """The file as it is on the disk, for a list of another system may write accents and separators in another way."""
-    if os.path.isfile(path):
-        return os.path.normpath(path)
-    ways = (*(unicodedata.normalize(form, path) for form in ("NFC", "NFD")), path.replace("\\", "/"))
-    return next((os.path.normpath(way) for way in ways if os.path.isfile(way)), None)
-
-
-def _missing(file: Path, base: str, rows: Rows, missing: Sequence[int]) -> UserError:
-    """The error for rows whose files are missing."""
-    first = os.path.join(base, rows.paths[missing[0]])
-    beside = sorted(glob.glob(f"{glob.escape(first)}.*"))
-    what = "is a folder" if os.path.isdir(first) else "is not there"
-    what = f"is not there, but {os.path.basename(beside[0])} is" if beside else what
-    return UserError(
-        f"{file}: {len(missing):,} of {counted(len(rows.paths), 'file')} cannot be found; the first, in line "
-        f"{rows.lines[missing[0]]}, {what}: {first}. Paths are relative to {base}; for another folder write "
-        f"data={file}:FOLDER" + (f"; to write it anew {rows.head.again(file)}" if rows.head else "")
-    )
-
-
 def _check_sizes(file: Path, rows: Rows, paths: Sequence[str]) -> None:
     """Raise UserError for files that have another size than the manifest says."""
     sizes = rows.sizes or ()
@@ -204,20 +186,31 @@ def _parse_rows(file: Path, stamp: Stamp, columns: Columns) -> Rows:
         raise UserError(f"{file} has {stamp.bytes / 2**30:.1f} GiB, which is no list of files")
     wait_for_tick(stamp.changed)
     try:
-        is_parquet = file.suffix.lower() == PARQUET
-        lines = lines_of_parquet(file) if is_parquet else re.split("\r\n|\n|\r", _text(regular(file).read_bytes()))
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
+        is_parquet = ending_of(file) == PARQUET
+        lines = lines_of_parquet(file) if is_parquet else re.split("\r\n|\n|\r", _text(_content(file)))
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
     except UnicodeError as error:
         raise UserError(f"{file} is no list of files: {first_line(error)}") from error
     if any("\0" in line for line in lines):
         raise UserError(f"{file} is no list of files: it has bytes of zero")
-    if columns.of_tables and file.suffix.lower() not in TABLES:
+    if columns.of_tables and ending_of(file) not in TABLES:
         refuse(columns, str(file), "is a list of paths, which has no columns: give a table, or a pattern of the names")
-    rows = rows_of_table(file, lines, columns) if file.suffix.lower() in TABLES else _paths(file, lines)
+    rows = rows_of_table(file, lines, columns) if ending_of(file) in TABLES else _paths(file, lines)
     if not rows.paths:
         raise UserError(f"{file} names no file")
     return rows
+
+
+def _content(file: Path) -> bytes:
+    """The bytes of a list, those that are packed where it ends in .gz. Raises OSError, EOFError and zlib.error."""
+    if file.suffix.lower() != GZIP:
+        return regular(file).read_bytes()
+    with gzip.open(regular(file)) as stream:
+        content = stream.read(_MOST + 1)
+    if len(content) > _MOST:
+        raise UserError(f"{file} unpacks to over {_MOST / 2**30:.1f} GiB, which is no list of files")
+    return content
 
 
 def _text(content: bytes) -> str:

@@ -9,18 +9,20 @@ from pathlib import Path
 
 from sslkit.data.columns import Columns
 from sslkit.data.manifest.head import BYTES, PARQUET, Head, check_columns, columns_of, head_of, rows_to_read
+from sslkit.data.sources.split_words import OF_YES_OR_NO, split_by_yes_or_no
 from sslkit.errors import UserError, first_line, nearest
 from sslkit.terminal import say
 
 JSON_LINES = ".jsonl"
-TABLES = (".csv", ".tsv", JSON_LINES, PARQUET)  # of the last manifests alone
+GZIP = ".gz"  # behind the ending of a list that is packed
+TABLES = (".csv", ".tsv", JSON_LINES, PARQUET)
+_YES_OR_NO = "split by yes or no"
 COLUMNS = {  # what a column holds: its names, in small letters and without blanks, _ and -; the first that there is
     "path": ("path", "file", "filename", "filepath", "image", "imagepath", "img", "imageid", "video", "videopath"),
     "label": ("label", "labels", "class", "classname", "target", "category"),
     "split": ("split", "set", "subset", "fold"),
-    "split by yes or no": ("istrain",),
+    _YES_OR_NO: tuple(OF_YES_OR_NO),
 }
-_OF_TRAIN = {"1": "train", "true": "train", "yes": "train", "0": "test", "false": "test", "no": "test"}  # is_train
 _LIKE_A_LABEL = re.compile(r"[_ -](label|class|category|target)$|^(label|class|category|target)[_ -](id|name|idx)$")
 _SHOWN = 4  # columns
 CLASS = "class "  # before the name of a column of yes or no
@@ -50,7 +52,12 @@ def rows_of_table(file: Path, lines: Sequence[str], columns: Columns) -> Rows:
 
     Raises UserError.
     """
-    return _json_lines(file, lines, columns) if file.suffix.lower() == JSON_LINES else _table(file, lines, columns)
+    return _json_lines(file, lines, columns) if ending_of(file) == JSON_LINES else _table(file, lines, columns)
+
+
+def ending_of(file: Path) -> str:
+    """The ending that says of which kind a list is, in small letters: `.csv` of some.csv.gz."""
+    return Path(file.name.lower().removesuffix(GZIP)).suffix
 
 
 def _table(file: Path, lines: Sequence[str], wanted: Columns) -> Rows:
@@ -113,8 +120,9 @@ def _rows(file: Path, lines: Sequence[int], cells: Mapping[str, Sequence[str]]) 
     if "" in paths:
         raise UserError(f"{file}, line {lines[paths.index('')]} names no file")
     splits = cells.get("split")
-    if splits is None and (yes_or_no := cells.get("split by yes or no")) is not None:
-        splits = [_OF_TRAIN.get(cell.strip().lower(), cell) for cell in yes_or_no]
+    name, yes_or_no = next(((what, some) for what, some in cells.items() if what in OF_YES_OR_NO), ("", ()))
+    if splits is None and yes_or_no:
+        splits = [split_by_yes_or_no(name, cell) or cell for cell in yes_or_no]
     several = {what.removeprefix(CLASS): list(values) for what, values in cells.items() if what.startswith(CLASS)}
     return Rows(paths, list(lines), cells.get("label"), splits, cells.get("group"), several)
 
@@ -132,9 +140,9 @@ def _columns(file: Path, head: Sequence[str], wanted: Columns) -> dict[str, int]
     if wanted.label is None and columns["label"] is None:
         columns["label"] = _like_a_label(file, head)
     if wanted.split is not None and "split" not in named:  # a pattern of names
-        columns |= {"split": None, "split by yes or no": None}
+        columns |= {"split": None, _YES_OR_NO: None}
     if columns["split"] is not None:
-        columns["split by yes or no"] = None
+        columns[_YES_OR_NO] = None
     if columns["path"] is None:
         raise UserError(
             f"{file}: its first line names no column of files, called {', '.join(COLUMNS['path'][:5])}; it is "
@@ -149,7 +157,7 @@ def _columns(file: Path, head: Sequence[str], wanted: Columns) -> dict[str, int]
         column = others[0].strip("'\"")
         unused += f" (a column of classes is called {_column_names('label')}, or is named: columns.label={column})"
     say.warn(f"{file}: its columns are read as {description}{unused}", stacklevel=5)
-    return used
+    return {_plain(head[index]) if what == _YES_OR_NO else what: index for what, index in used.items()}
 
 
 def _of_manifest(file: Path, head: Sequence[str], wanted: Columns) -> dict[str, int]:

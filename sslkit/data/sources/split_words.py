@@ -18,6 +18,13 @@ SPLIT_OF_WORD: dict[str, str] = {
     "heldout": "test",
     "holdout": "test",
 }
+OF_YES_OR_NO: dict[str, tuple[str, str]] = {  # a column, without _: the splits of its yes and of its no
+    "istrain": ("train", "test"),
+    "isvalid": ("val", "train"),
+    "isval": ("val", "train"),
+    "istest": ("test", "train"),
+}
+_YES_OR_NO = {"1": 0, "1.0": 0, "true": 0, "yes": 0, "0": 1, "0.0": 1, "false": 1, "no": 1}  # places in these
 _UNLABELLED = frozenset(("unlabeled", "unlabelled", "nolabel", "nolabels", "unsup", "unsupervised"))
 _PARTS = frozenset(("fold", "split"))  # of data, too, but which one is held out is not known
 _FILLERS = frozenset(("data", "dataset", "image", "images", "img", "imgs", "photos", "set", "out"))
@@ -27,6 +34,13 @@ T = TypeVar("T")
 def split_of(name: str) -> str | None:
     """The split that a folder's name, or a value in a column of splits, stands for, in any case."""
     return SPLIT_OF_WORD.get(name.strip().lower())
+
+
+def split_by_yes_or_no(column: str, value: str) -> str | None:
+    """The split that a value in a column such as is_train or is_valid stands for; None for any other."""
+    splits = OF_YES_OR_NO.get(column.lower().replace("_", ""))
+    place = _YES_OR_NO.get(value.strip().lower())
+    return None if splits is None or place is None else splits[place]
 
 
 def is_unlabelled(name: str) -> bool:

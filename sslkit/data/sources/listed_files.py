@@ -1,0 +1,77 @@
+"""The files that a list names: as they are on this disk, for lists are written on others."""
+
+import os
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from sslkit.data.sources.walk import Kind
+from sslkit.errors import UserError
+from sslkit.terminal import say
+from sslkit.terminal.say import counted
+
+
+def find_files(file: Path, base: str, names: Sequence[str], lines: Sequence[int], kind: Kind, again: str) -> list[str]:
+    """The path of each file that is named in a list.
+
+    names: relative to `base`, or absolute. Where files are missing, those of the same names with an ending, or with
+    another one, are taken; or those below `base`, if the first folders of all names are not there. A line says so.
+    lines: of the names in the list. again: the end of a message, how the list is written anew.
+    Raises UserError if some are still missing.
+    """
+    paths = [_find_file(os.path.join(base, name)) for name in names]
+    missing = [row for row, path in enumerate(paths) if path is None]
+    if not missing:
+        return paths
+    there = _below_base(base, names, missing) or _with_endings(base, names, missing, kind)
+    if there is None:
+        raise _missing(file, base, names, lines, missing, again)
+    first, number = missing[0], f"{len(missing):,} of {counted(len(names), 'path')}"
+    say.warn(f"{file}: {number} are not there as written: {names[first]} is read as {there[first]}", stacklevel=5)
+    return [there.get(row, path) for row, path in enumerate(paths)]
+
+
+def _find_file(path: str) -> str | None:
+    """The file as it is on the disk, for a list of another system may write accents and separators in another way."""
+    if os.path.isfile(path):
+        return os.path.normpath(path)
+    ways = (*(unicodedata.normalize(form, path) for form in ("NFC", "NFD")), path.replace("\\", "/"))
+    return next((os.path.normpath(way) for way in ways if os.path.isfile(way)), None)
+
+
+def _below_base(base: str, names: Sequence[str], missing: Sequence[int]) -> dict[int, str] | None:
+    """The files by row without the same first folders of all names, as of another machine; None if one is missing."""
+    parts = {row: PurePosixPath(names[row].replace("\\", "/")).parts for row in missing}
+    first = parts[missing[0]]
+    tops = next((n for n in range(1, len(first)) if os.path.isfile(os.path.join(base, *first[n:]))), None)
+    if tops is None or any(some[:tops] != first[:tops] for some in parts.values()):
+        return None
+    there = {row: _find_file(os.path.join(base, *some[tops:])) for row, some in parts.items()}
+    return None if None in there.values() else there
+
+
+def _with_endings(base: str, names: Sequence[str], missing: Sequence[int], kind: Kind) -> dict[int, str] | None:
+    """The only file of the kind by row that is called so but for its ending; None if there is not one for each."""
+    wanted = {row: os.path.join(base, names[row].replace("\\", "/")) for row in missing}
+    of_stem: dict[str, list[str]] = {}
+    for folder in {os.path.dirname(path) for path in wanted.values()}:
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            stem, ending = os.path.splitext(name)
+            if ending[1:].lower() in kind.extensions:
+                of_stem.setdefault(os.path.join(folder, stem), []).append(os.path.join(folder, name))
+    there = {row: of_stem.get(path) or of_stem.get(os.path.splitext(path)[0]) or [] for row, path in wanted.items()}
+    if any(len(some) != 1 for some in there.values()):
+        return None
+    return {row: os.path.normpath(some[0]) for row, some in there.items()}
+
+
+def _missing(
+    file: Path, base: str, names: Sequence[str], lines: Sequence[int], missing: Sequence[int], again: str
+) -> UserError:
+    first = os.path.join(base, names[missing[0]])
+    what = "is a folder" if os.path.isdir(first) else "is not there"
+    return UserError(
+        f"{file}: {len(missing):,} of {counted(len(names), 'file')} cannot be found; the first, in line "
+        f"{lines[missing[0]]}, {what}: {first}. Paths are relative to {base}; for another folder write "
+        f"data={file}:FOLDER{again}"
+    )
