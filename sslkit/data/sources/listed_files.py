@@ -60,7 +60,7 @@ def _with_endings(base: str, names: Sequence[str], missing: Sequence[int], kind:
             if ending[1:].lower() in kind.extensions:
                 of_stem.setdefault(os.path.join(folder, stem), []).append(os.path.join(folder, name))
     there = {row: of_stem.get(path) or of_stem.get(os.path.splitext(path)[0]) or [] for row, path in wanted.items()}
-    if any(len(some) != 1 for some in there.values()):
+    if any(len(some) != 1 or not os.path.isfile(some[0]) for some in there.values()):
         return None
     return {row: os.path.normpath(some[0]) for row, some in there.items()}
 

@@ -235,9 +235,9 @@ def test_parquet_holds_the_same_table(tmp_path: Path) -> None:
         warnings.simplefilter("ignore")
         images = sslkit.open_images(str(tmp_path / "manifest.parquet"), image_size=9)
     assert len(images) == 20
-    with pytest.raises(UserError, match=r"other.parquet is no manifest.*data=hf:"):
-        parquet.write_table(table.replace_schema_metadata({}), tmp_path / "other.parquet")
-        sslkit.open_images(str(tmp_path / "other.parquet"))
+    with pytest.raises(UserError, match=r"pixels.parquet holds images themselves.*data=hf:"):
+        parquet.write_table(table.append_column("image", [[b""] * 20]), tmp_path / "pixels.parquet")
+        sslkit.open_images(str(tmp_path / "pixels.parquet"))
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(UserError, match=r"cannot read .*bad.parquet"):
         sslkit.open_images(str(tmp_path / "bad.parquet"))
