@@ -14,6 +14,7 @@ import numpy as np
 from sslkit.options.settings import setting
 
 _FOLD = ":"  # between a column of folds and the one that is held out
+YES, NO = frozenset(("1", "1.0", "true", "yes")), frozenset(("0", "0.0", "false", "no"))  # cells, in small letters
 _BYTES = 8  # of a sha256: two of 10^7 groups agree by chance in one of 400,000 data sets
 
 

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from sslkit.data.columns import Columns, has_value, is_pattern
+from sslkit.data.columns import NO, YES, Columns, has_value, is_pattern
 from sslkit.data.sources.class_names import list_names
 from sslkit.data.sources.split_words import split_by_yes_or_no, split_of, usual
 from sslkit.errors import UserError, nearest
 from sslkit.terminal import say
 from sslkit.terminal.say import counted
 
-_YES, _NO = frozenset(("1", "1.0", "true", "yes")), frozenset(("0", "0.0", "false", "no"))
 _UNDECIDED = frozenset(("-1", "-1.0"))
 _NONE = frozenset(("", "nan", "none", "null"))
 _SHOWN = 8  # folds in a message
@@ -143,12 +142,12 @@ def several_labels(cells: Mapping[str, Sequence[Any]], where: str) -> np.ndarray
     matrix = np.zeros((len(next(iter(cells.values()))), len(cells)), np.int8)
     for number, (column, values) in enumerate(cells.items()):
         texts = ["" if value is None else str(value).strip().lower() for value in values]
-        if wrong := next((text for text in texts if text not in _YES | _NO | _UNDECIDED | _NONE), None):
+        if wrong := next((text for text in texts if text not in YES | NO | _UNDECIDED | _NONE), None):
             raise UserError(f"{where}: its column {column} holds {wrong!r}, and one of a class holds 1 or 0, yes or no")
-        if _UNDECIDED.intersection(texts) and _NO.intersection(texts):
+        if _UNDECIDED.intersection(texts) and NO.intersection(texts):
             raise UserError(
                 f"{where}: its column {column} holds -1, 0 and 1, and -1 may be no or not known: leave the cells of "
                 "images empty that are not known"
             )
-        matrix[:, number] = [1 if text in _YES else -1 if text in _NO | _UNDECIDED else 0 for text in texts]
+        matrix[:, number] = [1 if text in YES else -1 if text in NO | _UNDECIDED else 0 for text in texts]
     return matrix

@@ -4,6 +4,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
+from sslkit.data.columns import NO, YES
+
 SPLIT_OF_WORD: dict[str, str] = {
     "train": "train",
     "training": "train",
@@ -24,7 +26,6 @@ OF_YES_OR_NO: dict[str, tuple[str, str]] = {  # a column, without _: the splits 
     "isval": ("val", "train"),
     "istest": ("test", "train"),
 }
-_YES_OR_NO = {"1": 0, "1.0": 0, "true": 0, "yes": 0, "0": 1, "0.0": 1, "false": 1, "no": 1}  # places in these
 _UNLABELLED = frozenset(("unlabeled", "unlabelled", "nolabel", "nolabels", "unsup", "unsupervised"))
 _PARTS = frozenset(("fold", "split"))  # of data, too, but which one is held out is not known
 _FILLERS = frozenset(("data", "dataset", "image", "images", "img", "imgs", "photos", "set", "out"))
@@ -38,9 +39,9 @@ def split_of(name: str) -> str | None:
 
 def split_by_yes_or_no(column: str, value: str) -> str | None:
     """The split that a value in a column such as is_train or is_valid stands for; None for any other."""
-    splits = OF_YES_OR_NO.get(column.lower().replace("_", ""))
-    place = _YES_OR_NO.get(value.strip().lower())
-    return None if splits is None or place is None else splits[place]
+    yes, no = OF_YES_OR_NO.get(column.lower().replace("_", ""), (None, None))
+    word = value.strip().lower()
+    return yes if word in YES else no if word in NO else None
 
 
 def is_unlabelled(name: str) -> bool:
