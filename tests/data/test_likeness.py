@@ -66,6 +66,25 @@ def test_planted_copies_are_grouped_and_few_others(arts, hashes) -> None:
     assert alone.mean() > 0.9  # playing cards of one deck look alike
 
 
+@pytest.mark.parametrize(("objects", "copies"), [(12, 10), (40, 10), (200, 2), (12, 40)])
+def test_sets_that_are_mostly_copies_have_a_threshold(objects: int, copies: int) -> None:
+    images = open_images("clipart", split="train")
+    pixels = images.__getitems__(list(range(0, len(images), len(images) // objects))[:objects])["images"]
+    kinds = [lambda art: art, *COPIES.values()]
+    made = [
+        kinds[number % 9](art).rotate(number // 9, fillcolor="white")
+        for art in map(Image.fromarray, pixels.permute(0, 2, 3, 1).numpy())
+        for number in range(copies)
+    ]
+    hashes = np.stack([hash_pixels(np.asarray(art)) for art in made])
+    same = np.repeat(np.arange(objects), copies)
+    assert near_bits(hashes) >= 0.15 * BITS
+    group = group_near_copies(hashes, np.arange(len(hashes)))
+    pure = same[group] == same
+    joined = np.mean([np.bincount(group[same == one]).max() for one in range(objects)]) / copies
+    assert pure.mean() >= 0.94 and joined >= 0.75  # some drawings of a series look alike
+
+
 def test_a_mirror_image_differs_in_no_bit(arts, hashes) -> None:
     mirrored = np.stack([hash_pixels(np.asarray(ImageOps.mirror(art))) for art in arts])
     assert np.median(count_differences(hashes, mirrored)) == 0 and (hashes != mirrored).any(1).all()

@@ -52,15 +52,35 @@ def test_less_than_one_unrelated_pair_is_expected_above_the_level(n: int) -> Non
     assert np.mean(wrong) < 1.5
 
 
-def test_copies_among_the_pairs_do_not_move_the_level_below_them() -> None:
-    x = np.repeat(np.random.default_rng(0).normal(size=(40, 64)), 10, 0)
+@pytest.mark.parametrize(("objects", "copies"), [(12, 10), (40, 10), (200, 2), (4, 30)])
+def test_copies_among_the_pairs_do_not_move_the_level_below_them(objects: int, copies: int) -> None:
+    same = np.repeat(np.arange(objects), copies)
+    x = np.random.default_rng(0).normal(size=(objects, 64))[same]
     x += 0.05 * np.random.default_rng(1).normal(size=x.shape)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
-    level = chance_similarity(lambda a, b: (x[a] * x[b]).sum(1), np.arange(400))
-    same = np.repeat(np.arange(40), 10)
-    pairs = np.triu_indices(400, 1)
+    level = chance_similarity(lambda a, b: (x[a] * x[b]).sum(1), np.arange(len(x)))
+    pairs = np.triu_indices(len(x), 1)
     above = (x @ x.T)[pairs] > level
-    assert (above == (same[pairs[0]] == same[pairs[1]])).all()
+    assert (above != (same[pairs[0]] == same[pairs[1]])).sum() <= 4  # two objects of 2 copies are 4 pairs
+
+
+def test_the_level_is_that_of_the_unrelated_pairs_alone() -> None:
+    draws = np.random.default_rng(0)
+    unrelated, copies = draws.normal(0, 1, 6600), draws.normal(9, 1, 540)  # the pairs of 12 x 10
+    values = np.concatenate([unrelated, copies])
+    level = chance_similarity(lambda a, b: values, np.arange(120))
+    expected = 3.63  # of a normal distribution, beyond which 1 / 7140 of it lies
+    assert abs(level - expected) < 0.2
+
+
+def test_a_skewed_distribution_does_not_leave_its_own_tail_out() -> None:
+    values = np.random.default_rng(0).exponential(size=200 * 199 // 2)
+    level = chance_similarity(lambda a, b: values, np.arange(200))
+    assert (values > level).mean() < 0.01
+
+
+def test_equal_items_have_the_level_of_their_similarity() -> None:
+    assert chance_similarity(lambda a, b: np.ones(len(a)), np.arange(40)) == 1
 
 
 def test_too_few_items_are_an_error() -> None:
