@@ -18,6 +18,7 @@ SIDE = 32  # pixels of the small picture
 # u, v < 16; with u, v < 8 unrelated ones come nearer (the spread of their distances is a quarter larger).
 DIAGONAL = 14
 PLAIN = 24  # of 255, range of a border's line: JPEG at quality 30 adds less to a plain one
+SMALLEST = 4  # lines of what may lie within a border
 BLANK = 2.0  # of 255, standard deviation of a small picture without structure: below it lie scans of empty pages
 # Share of the bits beyond which no threshold goes: unrelated clip art begins to look alike there, at 600 of them.
 MOST = 0.19
@@ -152,13 +153,29 @@ def _gray(pixels: np.ndarray) -> np.ndarray:
 
 
 def _shrink(gray: np.ndarray) -> list[np.ndarray]:
-    """The small pictures (32, 32) float32 of the whole and of what lies within a plain border."""
-    rows, columns = (np.flatnonzero(np.ptp(gray, axis=axis) > PLAIN) for axis in (1, 0))
-    whole = _resize(gray)
-    if len(rows) < 2 or len(columns) < 2:
-        return [whole, whole]
-    inner = gray[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    """The small pictures (32, 32) float32 of the whole and of what lies within plain borders."""
+    whole, inner = _resize(gray), _trim(gray)
     return [whole, whole if inner.shape == gray.shape else _resize(inner)]
+
+
+def _trim(gray: np.ndarray) -> np.ndarray:
+    """What lies within plain borders, one in another too, as a frame around a drawing on white.
+
+    Resizing mixes a border with the line beside it, which goes too, and the ends of its own lines with another border.
+    """
+    inner = gray
+    while min(inner.shape) >= SMALLEST:
+        bounds = []
+        for spread in (np.ptp(inner[:, 1:-1], axis=1), np.ptp(inner[1:-1], axis=0)):
+            lines = np.flatnonzero(spread > PLAIN)
+            if not len(lines):
+                return inner
+            last = len(spread) - 1
+            bounds.append(slice(lines[0] + (lines[0] > 0), lines[-1] + 1 - (lines[-1] < last)))
+        outer, inner = inner, inner[tuple(bounds)]
+        if inner.shape == outer.shape:
+            break
+    return inner if inner.size else gray
 
 
 def _resize(gray: np.ndarray) -> np.ndarray:

@@ -44,6 +44,7 @@ COPIES = {
     "bright": lambda art: art.point(lambda value: min(255, round(1.15 * value))),
     "cropped": lambda art: art.crop((1, 1, 47, 47)),
     "border": lambda art: ImageOps.expand(art, 3, "white"),
+    "framed": lambda art: ImageOps.expand(ImageOps.expand(art, 2, "white"), 3, "black"),
     "mirrored": ImageOps.mirror,
 }
 
@@ -72,7 +73,7 @@ def test_sets_that_are_mostly_copies_have_a_threshold(objects: int, copies: int)
     pixels = images.__getitems__(list(range(0, len(images), len(images) // objects))[:objects])["images"]
     kinds = [lambda art: art, *COPIES.values()]
     made = [
-        kinds[number % 9](art).rotate(number // 9, fillcolor="white")
+        kinds[number % 10](art).rotate(number // 10, fillcolor="white")
         for art in map(Image.fromarray, pixels.permute(0, 2, 3, 1).numpy())
         for number in range(copies)
     ]
@@ -112,6 +113,12 @@ def test_values_that_are_not_finite_are_no_structure() -> None:
     empty = np.full((9, 9, 1), np.nan, np.float32)
     part = np.where(np.eye(9)[..., None] > 0, np.inf, np.arange(9.0)[:, None, None]).astype(np.float32)
     assert is_blank(np.stack([hash_pixels(empty)])).all() and not is_blank(np.stack([hash_pixels(part)])).any()
+
+
+@pytest.mark.parametrize("size", [(48, 1), (1, 48), (2, 2), (3, 30), (5, 5)])
+def test_the_smallest_pictures_have_a_hash(size: tuple[int, int]) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (*size, 1)).astype(np.uint8)
+    assert not is_blank(hash_pixels(pixels)[None]).any()
 
 
 def test_groups_do_not_depend_on_the_order(hashes) -> None:

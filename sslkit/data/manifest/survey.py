@@ -30,7 +30,7 @@ from sslkit.terminal.say import printable
 DECODED = 64  # pixels of a side that are read of each file: twice those that likeness is told by
 SIDE = 16  # pixels of a thumbnail: 768 bytes an image, and enough to tell pictures apart
 BLOCK = 64  # images that are kept together: a stop loses a second
-_FORM = 2  # of what is kept: raised when it changes
+_FORM = 3  # of what is kept: raised when it changes
 _REASON = "S160"  # letters of why an image cannot be read
 DIGEST, THUMBNAIL, LIKENESS = "digest", "thumbnail", "likeness"
 
