@@ -13,6 +13,7 @@ from sslkit.data.likeness import (
     group_near_copies,
     hash_images,
     hash_pixels,
+    have_copies,
     is_blank,
     near_bits,
 )
@@ -56,11 +57,11 @@ def test_a_changed_copy_is_near(arts, hashes, kind: str) -> None:
 
 
 def test_planted_copies_are_grouped_and_few_others(arts, hashes) -> None:
-    first = group_near_copies(hashes, np.arange(len(hashes)))
+    first = group_near_copies(hashes)
     kinds = list(COPIES.values())
     copies = np.stack([hash_pixels(np.asarray(kinds[n % len(kinds)](art))) for n, art in enumerate(arts)])
     both = np.concatenate([hashes, copies])
-    group = group_near_copies(both, np.arange(len(both)))
+    group = group_near_copies(both)
     n = len(hashes)
     assert (group[n:] == group[:n]).mean() >= 0.9
     alone = first == np.arange(n)
@@ -106,7 +107,7 @@ def test_pictures_without_structure_are_blank_and_in_no_group(dtype: type) -> No
     pages = [np.full((20, 20, 1), 7, dtype), *noise.round().astype(np.uint8)]
     hashes = np.stack([hash_pixels(page) for page in pages])
     assert is_blank(hashes).all()
-    assert (group_near_copies(hashes, np.arange(len(hashes))) == np.arange(len(hashes))).all()
+    assert (group_near_copies(hashes) == np.arange(len(hashes))).all()
 
 
 def test_values_that_are_not_finite_are_no_structure() -> None:
@@ -122,11 +123,10 @@ def test_the_smallest_pictures_have_a_hash(size: tuple[int, int]) -> None:
 
 
 def test_groups_do_not_depend_on_the_order(hashes) -> None:
-    ids = np.array([f"{row:04}" for row in range(len(hashes))])
     order = np.random.default_rng(1).permutation(len(hashes))
-    there = group_near_copies(hashes, ids, bits=24)
-    here = group_near_copies(hashes[order], ids[order], bits=24)
-    assert (ids[there][order] == ids[order][here]).all() and len(np.unique(there)) < len(ids)
+    there = group_near_copies(hashes, bits=24)
+    here = group_near_copies(hashes[order], bits=24)
+    assert (hashes[there][order] == hashes[order][here]).all() and len(np.unique(there)) < len(hashes)
 
 
 def test_a_chain_joins_no_opposites() -> None:
@@ -135,8 +135,27 @@ def test_a_chain_joins_no_opposites() -> None:
     for row in range(60):
         bits[row, :, :row] = True  # each a bit from the next, the last 59 from the first
     hashes = np.packbits(bits, axis=2).reshape(60, -1).view(np.int64)
-    group = group_near_copies(hashes, np.arange(60), bits=8)
+    group = group_near_copies(hashes, bits=8)
     assert (count_differences(hashes, hashes[group]) <= 8).all() and len(np.unique(group)) > 3
+
+
+@pytest.mark.parametrize("name", ["digits", "fashion_mnist", "glyphs"])
+def test_pictures_of_one_kind_are_no_copies(name: str) -> None:
+    """Shoes, and digits, are alike: without the rule of `near_bits` every tenth picture would have a near-copy."""
+    splits = [open_images(name, split=split) for split in ("train", "test")]
+    some = [images.__getitems__(list(range(0, len(images), 1 + len(images) // 1000))) for images in splits]
+    hashes = [hash_images(batch["images"].numpy()) for batch in some]
+    is_learned = np.repeat([True, False], list(map(len, hashes)))
+    assert not have_copies(group_near_copies(np.concatenate(hashes)), is_learned).any()
+
+
+def test_copies_of_pictures_of_one_kind_are_told_from_them() -> None:
+    images = open_images("fashion_mnist", split="train")
+    pixels = images.__getitems__(list(range(1000)))["images"].numpy()
+    copies = hash_images(pixels[::5, :, :, ::-1])
+    both = np.concatenate([hash_images(pixels), copies])
+    has_copy = have_copies(group_near_copies(both), np.arange(len(both)) >= 1000)
+    assert has_copy[:1000:5].all() and np.delete(has_copy[:1000], np.s_[::5]).mean() < 0.06
 
 
 def test_few_pictures_have_a_threshold(hashes) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sslkit.data.likeness import group_near_copies
+from sslkit.data.likeness import COMPARED, group_near_copies, have_copies
 from sslkit.data.manifest.survey import DIGEST, LIKENESS, THUMBNAIL, brightness, standardize
 from sslkit.data.manifest.table import UNREADABLE, Manifest
 from sslkit.numerics.neighbours import Own, neighbours
@@ -18,7 +18,6 @@ FEW = 5  # images of a class: fewer cannot be divided into the fifths of a selec
 FAR = 6.0  # robust deviations (of the median) of a side or its ratio, from which a size is odd: 1 of 10^9 if normal
 K = 5  # neighbours that must all agree on another label: of unlike images few do by chance
 ASKED = 20_000  # images whose labels are compared, a random draw: exact neighbours of these take a minute on two cores
-COMPARED = 250_000  # images that are compared for near-copies: the time grows with the square, to some ten minutes here
 _AT_SOURCE = "these images are no files of their own, so that their source is what can be corrected"
 _HAVE = {True: "have", False: "has"}
 _BY_HAND = "write a word into the column 'left out' of {out}, or correct its cells, and type data={out}"
@@ -68,7 +67,7 @@ def copy_numbers(manifest: Manifest) -> tuple[np.ndarray, np.ndarray]:
         say.warn(f"{manifest.name}: near-copies are not looked for among {len(manifest):,} images", stacklevel=4)
         return exact, exact
     hashes = np.where(alone[:, None], 0, manifest.measures[LIKENESS])
-    return exact, exact[group_near_copies(hashes, np.array(manifest.paths))]
+    return exact, exact[group_near_copies(hashes)]
 
 
 def _sets(numbers: np.ndarray) -> list[np.ndarray]:
@@ -86,7 +85,7 @@ def _by_label(manifest: Manifest) -> np.ndarray | None:
 def _copies(manifest: Manifest) -> Iterator[Finding]:
     exact, near = copy_numbers(manifest)
     sets, labels = _sets(exact), _by_label(manifest)
-    yield from _across(manifest, sets, "copies", "a copy")
+    yield from _across(manifest, sets, exact, "copies", "a copy")
     if labels is not None:
         unlike = [rows for rows in sets if len({label for label in labels[rows].tolist() if label >= 0}) > 1]
         if unlike:
@@ -98,17 +97,20 @@ def _copies(manifest: Manifest) -> Iterator[Finding]:
                 sets=unlike,
             )
     alike = [rows for rows in _sets(near) if len(np.unique(exact[rows])) > 1]
-    yield from _across(manifest, alike, "near_copies", "a near-copy")
+    yield from _across(manifest, alike, near, "near_copies", "a near-copy")
     yield from _within(manifest, sets, "copies", "copy")
     yield from _within(manifest, alike, "near_copies", "near-copy")
 
 
-def _across(manifest: Manifest, sets: Sequence[np.ndarray], kind: str, what: str) -> Iterator[Finding]:
-    """Held-out images whose copy is learned from."""
+def _across(
+    manifest: Manifest, sets: Sequence[np.ndarray], numbers: np.ndarray, kind: str, what: str
+) -> Iterator[Finding]:
+    """Held-out images whose copy is learned from. numbers: (N,) equal in a set."""
     first, splits = manifest.splits[0], manifest.splits
-    across = [rows for rows in sets if first in splits[rows] and len(set(splits[rows])) > 1]
+    has_copy = have_copies(numbers, splits == first)
+    across = [rows for rows in sets if has_copy[rows].any()]
     if across:
-        held_out = sum(int((splits[rows] != first).sum()) for rows in across)
+        held_out = sum(int(has_copy[rows].sum()) for rows in across)
         total = int((splits != first).sum())
         yield Finding(
             kind,
