@@ -63,9 +63,13 @@ class Reading(DataOptions):
     )
     cache: str | Path | None = setting(CACHE, "folder of what is computed once; null: nothing is kept")
 
-    def mirrors(self, classes: Sequence[str], name: str) -> bool:
-        """Return whether training images of a set are mirrored at random; of doubtful classes a line says it once."""
-        return is_mirrored(self.mirror, classes, name)
+    def mirrors(self, data: Any) -> bool:
+        """Return whether training images of a set are mirrored at random; of doubtful classes a line says it once.
+
+        data: with `classes` and `name`, as a `Split`.
+        """
+        written = data.images.mirror if isinstance(data, Split) else None
+        return is_mirrored(self.mirror, data.classes, data.name, written)
 
     def open(self, source: Any, split: str, *, needs_labels: bool = True, **more: Any) -> Split:
         """Open one split as `open_split` does. more: options in the place of these."""

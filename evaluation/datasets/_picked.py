@@ -14,7 +14,9 @@ class PickedImages(Images):
 
     def __init__(self, images: Images, rows: np.ndarray) -> None:
         labels = None if images.labels is None else images.labels[rows]
-        identity = Identity(images.name, images.source, images.splits, labels, images.classes, images.licence)
+        identity = Identity(
+            images.name, images.source, images.splits, labels, images.classes, images.licence, mirror=images.mirror
+        )
         sizes = {"channels": images.channels, "image_size": images.image_size, "native_size": images.native_size}
         super().__init__(identity, images.options, **sizes)
         self.images, self.rows = images, np.asarray(rows, dtype=np.int64)

@@ -191,7 +191,7 @@ def open(subject: Subject, options: Options) -> Subject:
 def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """Measure views of the images; unreadable images are left out and reported; see `lidar`."""
     split = opened.open_split(options.split)
-    if not opened.reading.mirrors(split.classes, split.name):
+    if not opened.reading.mirrors(split):
         options = replace(options, view={**(options.view or {}), "flip": 0.0})
     return [measure(opened.model, split, options, runtime)]
 

@@ -113,7 +113,7 @@ def open_task(model: LoadedModel, dataset: Any, reading: Reading = AS_USUAL) -> 
     if train.y.ndim == 1:
         unseen(test.y, train.y, first.classes, first.name)
     contradicted.warn(model, contradicted.contradiction(model, lambda most: read_spaced(train.centres.parts[0], most)))
-    digest, mirror = _digest(splits, train, test), reading.mirrors(first.classes, first.name)
+    digest, mirror = _digest(splits, train, test), reading.mirrors(first)
     return Task(model, train, test, first.classes, first.metric, first.name, digest, mirror)
 
 

@@ -1,6 +1,6 @@
 """Images decoded on demand, and the handling of unreadable ones."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, Self
@@ -14,9 +14,10 @@ from sslkit.data.decode.opening import Opening, Picture
 from sslkit.data.decode.pixels import channels_of, digest_of, square
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.sandbox import client
-from sslkit.data.decode.scale import BYTE, Scale
+from sslkit.data.decode.scale import AUTO, BYTE, Scale
 from sslkit.data.decode.survey import LOOKED_AT, scale_of, survey
 from sslkit.data.decode.unreadable import UnreadableImage
+from sslkit.data.image_options import VALUES
 from sslkit.data.images import Identity, ImageOptions, Images
 from sslkit.data.path_list import PathList
 from sslkit.data.pixel_digest import KEY
@@ -52,7 +53,8 @@ class DecodedImages(Images):
         )
         self._unreadable: dict[int, int] = {}  # rows, and one behind each from which on none has been refused
         self._has_told = self._is_gray = False  # _is_gray: as far as was looked, which nobody asked for
-        self._scale, self._is_decided = options.scale, False
+        self._known = options.scale.or_else(identity.scale)
+        self._scale, self._is_decided = self._known, False
         self._first = self._first_readable()
         if options.channels is None:
             self.channels = self._channels(self._first)
@@ -66,7 +68,7 @@ class DecodedImages(Images):
     def scale(self) -> Scale:
         """Decided when it is first asked for, or by `share_scale`, in the process that opens the images."""
         if not self._is_decided:
-            self.scale = scale_of(self, self._survey)
+            self.scale = scale_of(self, self._survey, self._known)
         return self._scale
 
     @scale.setter
@@ -75,12 +77,16 @@ class DecodedImages(Images):
 
     def share_scale(self, opened: Callable[[], Images]) -> None:
         """Decide the scale: that of other images, which are opened if these need one; what is not found there anew."""
-        requested = self.options.scale
-        is_asked = (self._survey.deep and requested.range is None) or (
-            self._survey.opaque and requested.opacity is None
-        )
-        if is_asked and (shared := requested.or_else(opened().scale)) != requested:
+        known = self._known
+        is_asked = (self._survey.deep and known.range is None) or (self._survey.opaque and known.opacity is None)
+        if is_asked and (shared := known.or_else(opened().scale)) != known:
             self.scale = shared.or_else(scale_of(self, self._survey, shared))
+
+    @property
+    def sampled(self) -> Collection[str]:
+        known, decided, whole = self._known.words(), self.scale.words(), self.options.range == AUTO
+        names = [name for name in VALUES if name in decided.keys() - known.keys() and not (whole and name == "range")]
+        return [*names, "channels"] if self.options.channels is None else names
 
     def __getstate__(self) -> dict[str, Any]:
         _ = self.scale  # before another process decides it again

@@ -3,7 +3,7 @@
 import copy
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 from torch.utils.data._utils.collate import default_collate_fn_map  # the place that torch's pages name for own types
 
 from sslkit.data.decode import fill
-from sslkit.data.decode.scale import Range, Scale
+from sslkit.data.decode.scale import UNKNOWN, Range, Scale
 from sslkit.data.image_options import ImageOptions
 from sslkit.data.items import IMAGE, Item
 from sslkit.data.resizing import Resizing
@@ -60,6 +60,7 @@ class Identity:
         known). Runs do not read them, evaluation does.
     licence: of the images, if known.
     groups: (N,) int64, equal for images that stay on one side of a split, over all splits; None: each stands alone.
+    scale, mirror: what a manifest decides of its images, where nothing is given.
     """
 
     name: str
@@ -70,6 +71,8 @@ class Identity:
     licence: str | None = None
     multi_labels: np.ndarray | None = None
     groups: np.ndarray | None = None
+    scale: Scale = UNKNOWN
+    mirror: bool | None = None
 
 
 class Batch(dict[str, Any]):
@@ -94,6 +97,7 @@ class Images(Dataset):
     decodes: True if reading a row is slow enough for worker processes.
     is_whole: False for a part of other images.
     scale: how stored values become bytes, see `sslkit.data.decode.scale`. range: that of pixels of more than 8 bits.
+    sampled: the options of reading that a sample decided. mirror: whether a mirror image keeps its class (manifests).
     workers: number of these in `loader.batches_in_order`, or "auto"; a run sets its workers.
     item: of a row. sheet: the picture of its views.
     identifies: batches also have `pixel_digest`: (n,) int64, equal for the same image, see `sslkit.data.pixel_digest`.
@@ -106,6 +110,8 @@ class Images(Dataset):
     sheet: ClassVar[type[Sheet]] = Sheet
     scale: Scale = Scale()
     identifies: bool = False
+    sampled: Collection[str] = ()
+    mirror: bool | None = None
 
     def __init__(
         self,
@@ -120,7 +126,7 @@ class Images(Dataset):
         self.source = identity.source
         self.splits = identity.splits
         self.labels = None if identity.labels is None else np.ascontiguousarray(identity.labels, dtype=np.int64)
-        self.multi_labels, self.groups = identity.multi_labels, identity.groups
+        self.multi_labels, self.groups, self.mirror = identity.multi_labels, identity.groups, identity.mirror
         self.classes = identity.classes
         self.licence = identity.licence
         self.options = options

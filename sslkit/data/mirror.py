@@ -11,16 +11,24 @@ _SIDES = {"left": "right", "right": "left"}
 _TOKEN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_A-Za-z]+")  # of turn_left, turn-left, TurnLeft
 
 
-def is_mirrored(given: bool | None, classes: Sequence[str] | None, name: str) -> bool:
+def is_mirrored(given: bool | None, classes: Sequence[str] | None, name: str, written: bool | None = None) -> bool:
     """Return whether images of a data set may be mirrored in training. One line says what its classes make doubtful.
 
     given: what the person says; None: yes, unless two classes are each other's name with left and right exchanged.
-    classes: their names, or None. name: of the data set.
+    classes: their names, or None. name: of the data set. written: in its manifest, which counts where nothing is given.
     """
-    return _decide_mirroring(given, tuple(map(str, classes or ())), name)
+    if given is not None and written not in (None, given):
+        _tell_of_both(given, name)
+    return _decide_mirroring(written if given is None else given, tuple(map(str, classes or ())), name)
 
 
 @cache  # each line once in a process
+def _tell_of_both(given: bool, name: str) -> None:
+    asked, written = (str(value).lower() for value in (given, not given))
+    say.line(f"note      the head of {name} says mirror={written}, and mirror={asked} is given, which counts")
+
+
+@cache
 def _decide_mirroring(given: bool | None, classes: tuple[str, ...], name: str) -> bool:
     sided = [label for label in classes if _SIDES.keys() & set(_tokens(label))]
     of_tokens = {_tokens(label): label for label in sided}

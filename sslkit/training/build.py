@@ -69,7 +69,7 @@ def choose(asked: Config, data: Data, module: nn.Module | None = None) -> dict[s
     if data.train.view_size is None:
         finishes = f"{CPU_SIZE} px, which a CPU finishes (as published: image_size={PUBLISHED_SIZE})"
         choices["image_size"] = Choice(data.image_size, finishes if data.image_size == CPU_SIZE else "")
-    if not is_mirrored(asked.mirror, data.train.classes, str(asked.data.source)):
+    if not is_mirrored(asked.mirror, data.train.classes, str(asked.data.source), data.train.mirror):
         choices["method.views.flip"] = Choice(0.0, "no mirror images")
     if signature(asked.method_name)["objective"].get("momentum", 0) is None:
         least, most = MOMENTA

@@ -127,7 +127,7 @@ def successive_halving(
     models = open_all(in_zoo, lambda one: load_member(one, loading))
     _at_least_two(models, models.left_out)
     train, held = divide(_open(data, reading, options.max_images), seeds[0])
-    settings = [replace(setting, mirror=reading.mirrors(train.classes, train.name)) for setting in settings]
+    settings = [replace(setting, mirror=reading.mirrors(train)) for setting in settings]
     ranked = draw_images(train, options.rank_images, seeds[0])
     ranking = rank(models, ranked, metrics, seed=seeds[0], say=say, cache=runtime.cache, progress=runtime.progress)
     _at_least_two(ranking.models, ranking.left_out)

@@ -44,7 +44,7 @@ def open_run(subject: Subject, options: Options) -> Opened:
         tuple(datasets.open_films(source, split, subject.reading, fold=fold) for split in ("train", "test"))
         for fold in used
     ]
-    mirror = subject.reading.mirrors(films[0][0].classes, films[0][0].name)
+    mirror = subject.reading.mirrors(films[0][0])
     return Opened(model, films, shape, mirror, subject.reading.on_error)
 
 

@@ -81,7 +81,7 @@ def open_trials(name: str, subject: Subject, options: Options, *, masks: bool) -
         return (train, test) if masks else (train.without_masks(), test.without_masks())
 
     train, test = subject.once(("boxes", masks, options.recipe, options.empty), read)
-    task = Opened(name, subject.model, train, test, masks, subject.reading.mirrors(train.classes, train.name))
+    task = Opened(name, subject.model, train, test, masks, subject.reading.mirrors(train))
     plan_training(task, options, Runtime())
     contradicted.warn_of_pictures(subject.model, train)
     return task

@@ -115,7 +115,7 @@ def pages_of(image: Picture) -> Pages:
     return image.pages() if isinstance(image, (ImageProxy, PlanesProxy)) else ONE_PAGE
 
 
-def scale_of(images: Opened, seen: Survey, fixed: Scale = UNKNOWN) -> Scale:
+def scale_of(images: Opened, seen: Survey, known: Scale = UNKNOWN) -> Scale:
     """The scale that a data set is read by; known: parts that are not looked for.
 
     range: for "auto" from the least to the greatest value of all images; else as of `Values.usual`, of a sample; None
@@ -124,11 +124,11 @@ def scale_of(images: Opened, seen: Survey, fixed: Scale = UNKNOWN) -> Scale:
     Warns of what was found, and of a range that has no use. Raises UserError for integers among floats.
     """
     requested = images.options.scale
-    fixed = requested.or_else(fixed)
+    fixed = requested.or_else(known)
     fixed = replace(fixed, opacity=_opacity(images, seen) if fixed.opacity is None else fixed.opacity)
     if requested.range is not None and not seen.deep and seen.images:
         _warn(scale.line_of_unused_range(requested.range, images.name))
-    if not seen.deep:
+    if not seen.deep and known.range is None:
         return replace(fixed, fill=None)
     return fixed.or_else(Scale(fill=TAGGED)) if fixed.range is not None else _measure_scale(images, seen, fixed)
 

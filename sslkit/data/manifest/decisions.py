@@ -3,15 +3,19 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from sslkit.data.decode import fill
 from sslkit.data.decode.scale import number, written
+from sslkit.data.image_options import ImageOptions
 from sslkit.data.images import Images
+from sslkit.data.manifest import head_options
 from sslkit.data.mirror import is_mirrored
 from sslkit.terminal.say import and_so_on, counted
 
+SAMPLED = "by a sample: "  # begins the reason of what all images may contradict
 _SHOWN = 6  # names of classes, and of splits, in a cell: a line of a terminal holds no more
 
 
@@ -30,23 +34,27 @@ class Opened:
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided. subject: of what. value: in words. reason: why. override: the option that decides otherwise."""
+    """What was decided. subject: of what. value: in words. reason: why.
+
+    word: the option that decides so, whose value may be corrected; of columns, the option that names another.
+    """
 
     subject: str
     value: str
     reason: str
-    override: str
+    word: str
 
     @property
     def cells(self) -> list[str]:
-        return [f"# {self.subject}", self.value, self.reason, self.override]
+        return [f"# {self.subject}", self.value, self.reason, self.word]
 
 
 @dataclass(frozen=True)
 class Rule:
     """How a decision is made. how: in words, where no line of the readers says more. said: on opening, when.
 
-    option: that overrides it. value: of an opened data set, in words.
+    option: that overrides it. value: of an opened data set, in words. chosen: what the option would be; None for the
+        options of columns.
     """
 
     subject: str
@@ -55,6 +63,7 @@ class Rule:
     option: str
     example: str
     value: Callable[[Opened], str]
+    chosen: Callable[[Opened], Any] | None = None
 
     def reasons(self, lines: Sequence[str]) -> list[str]:
         """The lines that name the option."""
@@ -63,7 +72,9 @@ class Rule:
 
     def decide(self, opened: Opened) -> Decision:
         reason = " | ".join(self.reasons(opened.lines)) or self.how
-        return Decision(self.subject, self.value(opened), reason, self.override)
+        reason = f"{SAMPLED}{reason}" if self.option in opened.first.sampled else reason
+        word = head_options.word(self.option, self.chosen(opened)) if self.chosen else self.override
+        return Decision(self.subject, self.value(opened), reason, word)
 
     @property
     def override(self) -> str:
@@ -107,14 +118,28 @@ def _pages(opened: Opened) -> str:
     return {"first": "the first of each file", "all": "each is an image"}[opened.first.options.pages]
 
 
+def _is_mirrored(opened: Opened) -> bool:
+    first = opened.first
+    return is_mirrored(opened.mirror, first.classes, first.name, first.mirror)
+
+
 def _mirror(opened: Opened) -> str:
-    keeps = is_mirrored(opened.mirror, opened.first.classes, opened.first.name)
-    return "keeps its class" if keeps else "may have another class"
+    return "keeps its class" if _is_mirrored(opened) else "may have another class"
 
 
 def _largest(opened: Opened) -> str:
     most = opened.first.options.max_pixels
     return "up to 179 million pixels" if most is None else f"up to {most:,} pixels"
+
+
+def _part_of_scale(name: str) -> Callable[[Opened], Any]:
+    """The value of an option of `VALUES`; its default for what no image has."""
+
+    def chosen(opened: Opened) -> Any:
+        value = getattr(opened.first.scale, name)
+        return getattr(ImageOptions, name) if value is None else value
+
+    return chosen
 
 
 RULES = (
@@ -149,6 +174,7 @@ RULES = (
         "channels",
         "3",
         lambda opened: str(opened.first.channels),
+        lambda opened: opened.first.channels,
     ),
     Rule(
         "range",
@@ -157,6 +183,7 @@ RULES = (
         "range",
         "[0,4095]",
         _range,
+        _part_of_scale("range"),
     ),
     Rule(
         "opacity",
@@ -165,6 +192,7 @@ RULES = (
         "opacity",
         "false",
         _opacity,
+        _part_of_scale("opacity"),
     ),
     Rule(
         "fill",
@@ -173,6 +201,7 @@ RULES = (
         "fill",
         "none",
         _fill,
+        _part_of_scale("fill"),
     ),
     Rule(
         "pages",
@@ -181,6 +210,7 @@ RULES = (
         "pages",
         "all",
         _pages,
+        lambda opened: opened.first.options.pages,
     ),
     Rule(
         "mirror",
@@ -189,6 +219,7 @@ RULES = (
         "mirror",
         "false",
         _mirror,
+        _is_mirrored,
     ),
     Rule(
         "size",
@@ -197,6 +228,7 @@ RULES = (
         "max_pixels",
         "400000000",
         _largest,
+        lambda opened: opened.first.options.max_pixels,
     ),
 )
 

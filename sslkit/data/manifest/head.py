@@ -8,39 +8,44 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from sslkit.data.manifest.head_options import parse
 from sslkit.errors import UserError, first_line
 from sslkit.files.writing import starts_formula
 from sslkit.terminal import say
 from sslkit.terminal.say import counted, words
 
 PARQUET = ".parquet"
-VERSION = 1  # of the form of the file: the first one
+VERSION = 2  # of the form of the file; of 1 the last cells of the head were examples
 MARK = "# sslkit manifest"
 PATH, SPLIT, LABEL, GROUP, BYTES, LEFT_OUT = "path", "split", "label", "group", "bytes", "left out"
 MEASURED = ("digest", "width", "height", "channels", "bits")
 SEVERAL = "label "  # before the name of a class of which an image may have several
 _FIRST = re.compile(rf'"?{MARK}"?[,;\t]"?([^,;\t"]*)"?[,;\t]?')
 _FILES, _MEMBERS = "files", "members"
+_OF_COLUMNS = "columns."  # begins the words of what the table's columns say
 
 
 @dataclass(frozen=True)
 class Head:
-    """source: that the manifest was made of, as it was typed; "" for an object of Python.
+    """The head of a manifest. source: that it was made of, as it was typed; "" for an object of Python.
 
-    lines: their number in the file.
+    lines: their number in the file. decisions: the options that it names, checked, such as {"range": [0, 4095]}.
     """
 
+    file: Path
     source: str
     lines: int
+    decisions: Mapping[str, Any]
 
-    def again(self, file: Path) -> str:
+    def again(self) -> str:
         """How the manifest is made anew."""
         if not self.source:
-            return f"sslkit.look(..., out={str(file)!r})"
-        return f"python recipes/look.py {words({'data': self.source, 'out': str(file)})}"
+            return f"sslkit.look(..., out={str(self.file)!r})"
+        return f"python recipes/look.py {words({'data': self.source, 'out': str(self.file)})}"
 
 
 def mark_cells(source: str, *, are_files: bool) -> list[str]:
@@ -88,25 +93,42 @@ def lines_of_parquet(file: Path) -> list[str]:
 def head_of(file: Path, lines: Sequence[str]) -> Head | None:
     """The head of a manifest; None for another table.
 
-    Raises UserError for a manifest of another version, and for one whose images are no files.
+    Raises UserError for a manifest of another version, for one whose images are no files, and for an option in it that
+    is none.
     """
     mark = _FIRST.match(lines[0]) if lines else None
     if mark is None:
         return None
-    cells = next(csv.reader(lines[:1], delimiter=max(",;\t", key=lines[0].count)))
-    version, kind, source = [*cells[1:4], "", "", ""][:3]
-    head = Head(source, next((n for n, line in enumerate(lines) if not line.lstrip('"').startswith("#")), len(lines)))
+    number = next((n for n, line in enumerate(lines) if not line.lstrip('"').startswith("#")), len(lines))
+    cells = list(csv.reader(lines[:number], delimiter=max(",;\t", key=lines[0].count)))
+    version, kind, source = [*cells[0][1:4], "", "", ""][:3]
+    head = Head(file, source, number, {})
     if version != str(VERSION):
         raise UserError(
             f"{file} is a manifest of version {version[:20]!r}, and this sslkit reads version {VERSION}: write it "
-            f"anew, {head.again(file)}"
+            f"anew, {head.again()}"
         )
     if kind != _FILES:
         raise UserError(
             f"{file} lists images that are no files of their own, so that none can be read from it: the data set is "
             f"data={source or '...'}"
         )
-    return head
+    return replace(head, decisions=_decisions(file, cells))
+
+
+def _decisions(file: Path, cells: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """The options in the last cells of the head. Raises UserError for a name or a value that is none."""
+    decisions = {}
+    for number, line in enumerate(cells, start=1):
+        word = line[3].strip() if len(line) > 3 and number > 1 else ""
+        name, equals, text = word.partition("=")
+        if not equals or word.startswith(_OF_COLUMNS):
+            continue
+        try:
+            decisions[name] = parse(name, text)
+        except UserError as error:
+            raise UserError(f"{file}, line {number}: {error}") from error
+    return decisions
 
 
 def check_columns(file: Path, head: Sequence[str]) -> None:

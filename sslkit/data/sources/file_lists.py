@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from sslkit.data.columns import Columns, has_value
-from sslkit.data.manifest.head import PARQUET, lines_of_parquet
+from sslkit.data.manifest.head import PARQUET, Head, lines_of_parquet
 from sslkit.data.sources.column_values import refuse, rows_of_splits
 from sslkit.data.sources.file_tables import GZIP, TABLES, Rows, ending_of, rows_of_table
 from sslkit.data.sources.label_texts import separator_of
@@ -47,7 +47,7 @@ def parts_of_list(file: Path, root: Path | None, kind: Kind, columns: Columns) -
     """
     rows = _read_rows(file, columns)
     base = os.path.abspath(file.parent if root is None else root)
-    again = f"; to write it anew {rows.head.again(file)}" if rows.head else ""
+    again = f"; to write it anew {rows.head.again()}" if rows.head else ""
     paths = find_files(file, base, rows.paths, rows.lines, kind, again)
     _check_once(file, rows, paths)
     _check_sizes(file, rows, paths)
@@ -60,6 +60,11 @@ def parts_of_list(file: Path, root: Path | None, kind: Kind, columns: Columns) -
     right = set(files.paths)
     of_kind = [row for row, path in enumerate(below) if path in right]
     return _parts(file, rows, Path(folder), below, of_kind, columns)
+
+
+def head_of_list(file: Path, columns: Columns) -> Head | None:
+    """The head of a manifest; None for another list. columns: as of `parts_of_list`."""
+    return _read_rows(file, columns).head
 
 
 def metadata_of(folder: Path) -> Path | None:
@@ -162,7 +167,7 @@ def _check_sizes(file: Path, rows: Rows, paths: Sequence[str]) -> None:
         first = f"the first, in line {rows.lines[changed[0]]}, is {paths[changed[0]]}"
         raise UserError(
             f"{file}: {len(changed):,} of {counted(len(paths), 'file')} changed since it was written; {first}. Write "
-            f"it anew, {rows.head.again(file)}, or empty their cells of bytes"
+            f"it anew, {rows.head.again()}, or empty their cells of bytes"
         )
 
 

@@ -14,9 +14,10 @@ from typing import Protocol
 
 from sslkit.data.columns import NO_COLUMNS, Columns
 from sslkit.data.images import ImageOptions
+from sslkit.data.manifest.head_options import Settled, settle
 from sslkit.data.path_list import PathList
 from sslkit.data.sources.class_names import match_classes
-from sslkit.data.sources.file_lists import is_list, parts_of_list, splits_of_list
+from sslkit.data.sources.file_lists import head_of_list, is_list, parts_of_list, splits_of_list
 from sslkit.data.sources.folder import FolderImages, list_folder, parts_of_folder, splits_of_folder
 from sslkit.data.sources.listing import Listing, Part, divide, join_parts, listing, part_of, splits_of_paths
 from sslkit.data.sources.split_words import split_of, usual
@@ -152,8 +153,21 @@ def name_of_files(text: str) -> str:
 def open_files(text: str, options: ImageOptions) -> FolderImages:
     """Images of one split of what `text` names; an image's name is its path below the folder that all share."""
     listing = list_files(text, options.split, IMAGES, options.columns)
-    identity = listing.identity(name_of_files(text), text)
-    return FolderImages(listing.folder, PathList(listing.paths), identity, options)
+    settled = _settle(text, options)
+    identity = replace(listing.identity(name_of_files(text), text), scale=settled.scale, mirror=settled.mirror)
+    return FolderImages(listing.folder, PathList(listing.paths), identity, settled.options)
+
+
+def _settle(text: str, options: ImageOptions) -> Settled:
+    """The options with what the head of a manifest decides, which counts for its own images alone."""
+    lists = [item for item in _items(text) if isinstance(item, _List)]
+    heads = list(filter(None, (head_of_list(item.path, options.columns) for item in lists)))
+    if len(heads) == 1 == len(_items(text)):
+        return settle(options, heads[0].file, heads[0].decisions)
+    for head in heads:
+        remark = "beside other images its head does not count: how all are read is decided anew"
+        say.warn(f"{head.file}: {remark}", stacklevel=1)
+    return Settled(options)
 
 
 def open_file_list(paths: Sequence[str], options: ImageOptions) -> FolderImages:

@@ -140,7 +140,7 @@ def _open_split(source: _Source, options: ImageOptions) -> Images:
     images = source.open(options)
     if not isinstance(images, DecodedImages):
         return images
-    images = of_pages(images) if options.pages == "all" else images
+    images = of_pages(images) if images.options.pages == "all" else images
     if images.split != images.splits[0]:
         images.share_scale(lambda: _open_split(source, replace(options, split=images.splits[0])))
     _ = images.scale  # said now, and decided before other processes read

@@ -3,18 +3,17 @@
 import csv
 import os
 import re
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from manifests import look, names, opened, rewrite, table, write_folder
 from PIL import Image
 
 import sslkit
 from sslkit.data.manifest.decisions import RULES
 from sslkit.data.manifest.head import MARK
-from sslkit.data.manifest.table import Manifest
 from sslkit.errors import UserError
 
 ROOT = Path(__file__).parents[3]
@@ -22,45 +21,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Twelve pictures of two classes in train and test, and a table of their patients."""
-    rng = np.random.default_rng(0)
-    for row in range(12):
-        path = tmp_path / "set" / ("test" if row % 3 == 2 else "train") / "ab"[row % 2] / f"p{row % 6}_{row}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(rng.integers(0, 255, (8 + row, 9, 3), np.uint8)).save(path)
-    return tmp_path / "set"
-
-
-def look(folder: Path, **options) -> Manifest:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        about = {"out": str(folder.parent / "manifest.csv"), "cache": str(folder.parent / "cache"), "progress": False}
-        return sslkit.look(folder, **about | options)
-
-
-def opened(source: Path, split: str = "train", **options) -> sslkit.data.images.Images:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return sslkit.open_images(str(source), split=split, image_size=8, cache=None, **options)
-
-
-def table(path: Path) -> tuple[list[list[str]], list[dict[str, str]]]:
-    lines = list(csv.reader(path.open(newline="", encoding="utf-8")))
-    start = next(n for n, cells in enumerate(lines) if not cells[0].startswith("#"))
-    return lines[:start], [dict(zip(lines[start], cells, strict=True)) for cells in lines[start + 1 :]]
-
-
-def rewrite(path: Path, change: Callable[[list[dict[str, str]]], object]) -> None:
-    """Correct the rows of a manifest as a person does in a spreadsheet."""
-    head, rows = table(path)
-    change(rows)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerows([*head, list(rows[0]), *(list(row.values()) for row in rows)])
-
-
-def names(images: sslkit.data.images.Images) -> list[str]:
-    return [Path(images.image_name(row)).name for row in range(len(images))]
+    return write_folder(tmp_path / "set")
 
 
 @pytest.mark.parametrize("out", ["manifest.csv", "other/place.csv"])
@@ -178,8 +139,8 @@ def test_what_to_type_is_in_the_line_on_changed_files(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        (f"{MARK},1", f"{MARK},2", "is a manifest of version '2', and this sslkit reads version 1: write it anew"),
-        ("1,files", "1,members", "lists images that are no files of their own"),
+        (f"{MARK},2", f"{MARK},1", "is a manifest of version '1', and this sslkit reads version 2: write it anew"),
+        ("2,files", "2,members", "lists images that are no files of their own"),
     ],
 )
 def test_another_version_and_images_in_an_archive_are_refused(
