@@ -131,12 +131,6 @@ def default_beside_others() -> list[float]:
     return first
 
 
-def threshold() -> float:
-    """The lowest one that takes no two different pieces of clip art for copies."""
-    above = load("near_duplicates/near_duplicates")["runs"]["clip art"]["distinct pairs above"]
-    return min(float(least) for least, pairs in above.items() if pairs == 0)
-
-
 def default_metrics() -> list[str]:
     """By the rule of the plan kNN, unless a combination is above it by its whole interval (the script is in LOG.md)."""
     found, fixed = load("ranking/consensus"), ("knn", "h_score_regularized", "logme")
@@ -151,7 +145,6 @@ def default_metrics() -> list[str]:
 
 
 MEASURED: dict[str, Callable[[], Any]] = {
-    "evaluation.embedding.near_duplicates:THRESHOLD": threshold,
     "evaluation.ranking.choice.beliefs:SEED_NOISE": truth.seed_noise,
     "evaluation.ranking.choice.beliefs:STEP_NOISE": noise_by_round,
     "evaluation.ranking.checks:METRICS": default_metrics,

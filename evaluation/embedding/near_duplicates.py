@@ -1,4 +1,4 @@
-"""Near-duplicates: pairs of images with the same content or with similar features, their groups, list and pictures."""
+"""Near-duplicates: images with the same content or nearly the same, in groups around one of them; list and pictures."""
 
 import hashlib
 import os
@@ -11,27 +11,24 @@ import numpy as np
 
 from evaluation.datasets._picked import PickedImages
 from evaluation.embedding.contents import Content, content_of
-from evaluation.embedding.neighbours import nearest
+from evaluation.embedding.nearness import by_chance, by_cosine
 from evaluation.embedding.sources import Part, locate
 from evaluation.embedding.table import Embedding
 from evaluation.embedding.thumbnails import shorten, thumbnails
 from evaluation.features.checks import check_value
+from sslkit.data.images import Images
+from sslkit.data.likeness import count_differences
+from sslkit.data.manifest.survey import LIKENESS, measure
 from sslkit.data.paged_images import PagedImages
 from sslkit.data.sources.folder import FolderImages
-from sslkit.errors import UserError
 from sslkit.files.writing import write_csv, write_whole
 from sslkit.numerics.figures import save_figure
-from sslkit.numerics.neighbours import unit_rows
-from sslkit.numerics.ties import pair_cosines, search_error
+from sslkit.numerics.near_copies import group_by_leaders
+from sslkit.numerics.ties import pair_cosines
+from sslkit.runtime.context import Runtime
 from sslkit.terminal.say import counted
 
-# cosine of efficientnet_lite0 at 224 pixels (recipes/benchmarks/near_duplicates); other networks need another
-THRESHOLD = 0.85
-MOST = 1_000_000  # pairs: a longer list helps nobody
-# neighbours of each image that an approximate search compares: a round number; groups of more lose pairs
-CANDIDATES = 32
-EQUAL = 1 - 1e-12  # the cosine of equal rows is 1 up to rounding
-BLOCK = 2**11  # rows of a block of cosines: one block against another is 16 MB of float32
+AUTO = "auto"  # threshold: found from the images
 SHOWN = 24  # pairs of the contact sheet
 COLUMNS = 3  # of it
 SIDE = 192  # pixels of an image in it
@@ -50,65 +47,68 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Duplicates:
-    """P pairs of rows, the most similar first; rows count on from one source to the next.
+    """P pairs of rows, an image and the one it is a copy of; rows count on from one source to the next.
 
-    rows: (P, 2) int64, the smaller first. similarity: (P,) float64 cosines. exact: (P,) bool, the same content.
-    group: (P,) int64 from 1: pairs of one group are connected. images: number of images in any pair.
+    rows: (P, 2) int64, the smaller first. similarity: (P,) float64 cosines of the features. exact: (P,) bool, the same
+    content, first; then the most similar. bits: (P,) int64 in which the hashes of the pixels differ; None where
+    features alone were compared. group: (P,) int64 from 1: all near-copies of one group are near its first image.
+    images: number of images in any pair. rule: how near-copies were told, for people.
     """
 
     rows: np.ndarray
     similarity: np.ndarray
     exact: np.ndarray
+    bits: np.ndarray | None
     group: np.ndarray
     images: int
+    rule: str
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
-def duplicates(sources: Sequence[Source], threshold: float, search: str) -> Duplicates:
-    """Find the near-duplicates within the sources and between them.
+def duplicates(sources: Sequence[Source], threshold: float | str = AUTO, runtime: Runtime | None = None) -> Duplicates:
+    """Find the images of the sources that are copies or near-copies of an earlier one.
 
-    threshold: smallest cosine of a pair. search: "exact" compares all pairs, "hnsw" and "ivf" each image with the 32
-    that an approximate search finds. Of images with the same content the first stands for all: each of the others is
-    in one pair, with the first.
-    Raises UserError for more than a million pairs.
+    threshold: smallest cosine of near-copies; "auto": by the pixels and, as far as they can tell, by the features, see
+    `evaluation.embedding.nearness.by_chance`. runtime: of the reading of the pixels; None for the usual one.
+    Of images with the same content the first stands for all: each of the others is in one pair, with the first. Of
+    near-copies, too, the first stands for a group, and all others are near it: no pairs are listed, and no chain joins
+    images that are not alike. Time grows with the number of images times the number of groups, memory with the images.
+    Raises UserError for a threshold with features that are all zeros, and for a file that has gone.
     """
-    check_value("threshold", threshold, float, above=0, most=1)
+    check_value("threshold", threshold, float | str, above=0, most=1, choices=(AUTO,))
     x = sources[0].embedding.x if len(sources) == 1 else np.concatenate([source.embedding.x for source in sources])
     first = same_content([(source.parts, source.embedding.paths) for source in sources])
-    copies = np.flatnonzero(first != np.arange(len(x)))
-    distinct = np.flatnonzero(first == np.arange(len(x)))
-    near, cosine = similar(x, distinct, threshold, search)
-    rows = np.concatenate([np.stack([first[copies], copies], 1), near])
-    similarity = np.concatenate([np.ones(len(copies)), cosine])
+    every = np.arange(len(x))
+    distinct = np.flatnonzero(first == every)
+    if threshold == AUTO:
+        hashes = np.concatenate([hash_rows(source, runtime or Runtime()) for source in sources])
+        nearness = by_chance(hashes, x, distinct)
+    else:
+        hashes, nearness = None, by_cosine(x, distinct, float(threshold))
+    leader = group_by_leaders(nearness.rows, len(x), nearness.index)
+    copies, near = np.flatnonzero(first != every), np.flatnonzero(leader != every)
+    rows = np.concatenate([np.stack([first[copies], copies], 1), np.stack([leader[near], near], 1)])
     exact = np.arange(len(rows)) < len(copies)
+    similarity = np.where(exact, 1.0, pair_cosines(x, rows[:, 0], x, rows[:, 1]))
     order = np.lexsort((rows[:, 1], rows[:, 0], -similarity, ~exact))
     rows = rows[order]
-    return Duplicates(rows, similarity[order], exact[order], _groups(rows, len(x)), len(np.unique(rows)))
+    bits = None if hashes is None else count_differences(*hashes[rows.T])
+    group = _number(leader[rows[:, 0]])
+    return Duplicates(rows, similarity[order], exact[order], bits, group, len(np.unique(rows)), nearness.rule)
 
 
-def similar(x: np.ndarray, rows: np.ndarray, threshold: float, search: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs of the given rows with a cosine of at least `threshold`: (P, 2) rows and (P,) float64 cosines.
+def hash_rows(source: Source, runtime: Runtime) -> np.ndarray:
+    """(N, 4) int64 hashes of the pixels of a source's images, see `sslkit.data.likeness`; kept in the cache."""
+    hashes = {id(part): _hash_images(part.split.images, runtime) for part in source.parts}
+    return np.stack([hashes[id(part)][row] for part, row in locate(source.parts, source.embedding.paths)])
 
-    x: (N, D). rows: (n,) rising. Rounding of the float32 search decides no pair: cosines are compared in float64.
-    """
-    if len(rows) < 2:
-        return np.empty((0, 2), np.int64), np.empty(0)
-    candidates = _all_pairs(x, rows, threshold) if search == "exact" else _approximate_pairs(x, rows, search)
-    near, cosines, total = [np.empty((0, 2), np.int64)], [np.empty(0)], 0
-    for pairs in candidates:
-        cosine = pair_cosines(x, pairs[:, 0], x, pairs[:, 1])
-        is_similar = cosine >= min(threshold, EQUAL)
-        total += is_similar.sum()
-        if total > MOST:
-            raise UserError(
-                f"more than {MOST:,} pairs have a similarity of at least threshold={threshold:g}: raise it, "
-                "or take another model: one that was not trained finds every image similar"
-            )
-        near.append(pairs[is_similar])
-        cosines.append(cosine[is_similar])
-    return np.concatenate(near), np.concatenate(cosines)
+
+def _hash_images(images: Images, runtime: Runtime) -> np.ndarray:
+    if isinstance(images, PickedImages):
+        return _hash_images(images.images, runtime)[images.rows]
+    return measure(images, runtime)[LIKENESS]
 
 
 def same_content(sources: Sequence[tuple[Sequence[Part], Sequence[str]]]) -> np.ndarray:
@@ -134,10 +134,17 @@ def write_duplicates(pairs: Duplicates, sources: Sequence[Source], path: Path) -
     """Write a CSV of the pairs, one a row. Raises UserError if it cannot be written."""
     names = list_rows(sources)
     lines = (
-        (group, "exact" if exact else "near", f"{similarity:.4f}", *names[a], *names[b])
-        for (a, b), similarity, exact, group in zip(pairs.rows, pairs.similarity, pairs.exact, pairs.group, strict=True)
+        (group, "exact" if exact else "near", f"{similarity:.4f}", differing, *names[a], *names[b])
+        for (a, b), similarity, differing, exact, group in zip(
+            pairs.rows,
+            pairs.similarity,
+            [""] * len(pairs) if pairs.bits is None else pairs.bits,
+            pairs.exact,
+            pairs.group,
+            strict=True,
+        )
     )
-    write_csv(path, [("group", "kind", "similarity", "data", "first", "other_data", "other"), *lines])
+    write_csv(path, [("group", "kind", "similarity", "bits", "data", "first", "other_data", "other"), *lines])
 
 
 def write_unique(pairs: Duplicates, source: Source, path: Path) -> int:
@@ -178,7 +185,8 @@ def contact_sheet(pairs: Duplicates, sources: Sequence[Source], path: Path) -> i
         left, right = (figure.add_subplot(half) for half in cell.subgridspec(1, 2, wspace=0.04))
         for axis, row in zip((left, right), pairs.rows[pair], strict=True):
             _draw(axis, pictures[row], names[row], len(sources) > 1)
-        kind = "same content" if pairs.exact[pair] else f"similarity {pairs.similarity[pair]:.3f}"
+        bits = "" if pairs.bits is None else f", {pairs.bits[pair]} bits"
+        kind = "same content" if pairs.exact[pair] else f"similarity {pairs.similarity[pair]:.3f}{bits}"
         left.set_title(f"{kind}, group {pairs.group[pair]}", loc="left", fontsize=9)
     shown = "" if len(chosen) == len(pairs) else f", {len(chosen)} shown from the most to the least similar"
     figure.suptitle(f"{counted(len(pairs), 'pair')}{shown}", fontsize=11, y=1 - 0.1 / figure.get_figheight(), va="top")
@@ -191,36 +199,10 @@ def list_rows(sources: Sequence[Source]) -> list[tuple[str, str]]:
     return [(source.name, str(path)) for source in sources for path in source.embedding.paths]
 
 
-def _all_pairs(x: np.ndarray, rows: np.ndarray, threshold: float) -> Iterator[np.ndarray]:
-    """Yield every pair that may reach the threshold, by blocks of the upper triangle."""
-    least = threshold - search_error(x.shape[1])
-    for start in range(0, len(rows), BLOCK):
-        some = rows[start : start + BLOCK]
-        left = unit_rows(x[some], "features", some)
-        for other in range(start, len(rows), BLOCK):
-            others = rows[other : other + BLOCK]
-            cosine = left @ unit_rows(x[others], "features", others).T
-            a, b = np.nonzero(cosine >= least)
-            pairs = np.stack([some[a], others[b]], 1)
-            yield pairs[pairs[:, 0] < pairs[:, 1]]
-
-
-def _approximate_pairs(x: np.ndarray, rows: np.ndarray, search: str) -> Iterator[np.ndarray]:
-    indices = nearest(x[rows], min(CANDIDATES, len(rows) - 1), search).indices
-    pairs = np.stack([np.repeat(np.arange(len(rows)), indices.shape[1]), indices.ravel()], 1)
-    yield np.unique(np.sort(rows[pairs], axis=1), axis=0)
-
-
-def _groups(rows: np.ndarray, n: int) -> np.ndarray:
-    """Return (P,) the number of each pair's group, from 1 in the order of the list."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    ends = rows.astype(np.int32)  # csgraph counts in 32 bits: given 64, some releases of scipy put all in one group
-    graph = coo_array((np.ones(len(rows), bool), (ends[:, 0], ends[:, 1])), shape=(n, n))
-    label = connected_components(graph, directed=False)[1][rows[:, 0]]
-    labels, first, number = np.unique(label, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[number] + 1 if len(labels) else label
+def _number(leader: np.ndarray) -> np.ndarray:
+    """The numbers of the pairs' groups (P,), from 1 in the order of the list."""
+    _, first, number = np.unique(leader, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[number] + 1
 
 
 def _contents(parts: Sequence[Part], paths: Sequence[str]) -> Iterator[Content | str]:

@@ -1,6 +1,5 @@
 """Embed every image of a source to one file, with neighbours, near-duplicates and a map beside it."""
 
-import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -8,14 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from evaluation.datasets import AS_USUAL, Reading
 from evaluation.embedding.drawing import MAPS, check_enough, draw_map
 from evaluation.embedding.file import check_out, write
 from evaluation.embedding.near_duplicates import (
-    THRESHOLD,
-    Duplicates,
+    AUTO,
     Source,
     contact_sheet,
     duplicates,
@@ -37,9 +33,6 @@ from sslkit.options.settings import setting
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
 from sslkit.terminal.say import counted, words
-
-# share of all pairs above the threshold from which it does not tell copies from other images: a round number
-CROWDED = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +58,17 @@ class Options:
 
     neighbours: int | None = setting(None, "nearest images of each image; null: no lists", least=1)
     search: str = setting(
-        "exact", "of neighbours and duplicates; hnsw, ivf: approximate, for 100,000 images and more", choices=SEARCHES
+        "exact", "of neighbours; hnsw, ivf: approximate, for 100,000 images and more", choices=SEARCHES
     )
-    duplicates: bool = setting(False, "list near-duplicates and copies, with a contact sheet")
-    threshold: float = setting(THRESHOLD, "smallest similarity (cosine) of near-duplicates", above=0, most=1)
+    duplicates: bool = setting(False, "list copies and near-copies, with a contact sheet")
+    threshold: float | str = setting(
+        AUTO,
+        "smallest similarity (cosine of the features) of near-copies; auto: by the pixels and, as far as they can "
+        "tell, by the features, found from the images",
+        above=0,
+        most=1,
+        choices=(AUTO,),
+    )
     map: str | None = setting(None, f"of all images: {', '.join(MAPS)}; null: none", choices=tuple(MAPS))
 
     def check(self, n: int, where: str) -> None:
@@ -117,7 +117,7 @@ def run(
         if options.duplicates:
             sources = [Source(data, parts, embedding)]
             sources += [Source(against, others, embed_parts(model, others, reading, runtime))] if others else []
-            _make_duplicates(options, sources, out)
+            _make_duplicates(options, sources, out, runtime)
     settings = {"split": files.split, "root": reading.root, "image_size": loading.image_size}
     settings |= {"precision": runtime.precision, **reading.values, **reading.columns.words}
     what = {"checkpoint": name_of(files.checkpoint, model), "data": data}
@@ -168,35 +168,24 @@ def _make(options: Options, embedding: Embedding, parts: Sequence[Part], out: Pa
         _tell("map", str(path))
 
 
-def _make_duplicates(options: Options, sources: Sequence[Source], out: Path) -> None:
-    pairs = duplicates(sources, options.threshold, options.search)
+def _make_duplicates(options: Options, sources: Sequence[Source], out: Path, runtime: Runtime) -> None:
+    pairs = duplicates(sources, options.threshold, runtime)
     table, sheet = beside(out, "-duplicates.csv"), beside(out, "-duplicates.png")
     write_duplicates(pairs, sources, table)
     n, exact = sum(len(source.embedding) for source in sources), int(pairs.exact.sum())
     if n_unique := write_unique(pairs, sources[0], beside(out, "-unique.txt")):
         _tell("unique", f"{counted(n_unique, 'image')} without exact copies: data={beside(out, '-unique.txt')}")
+    _tell("near", f"{pairs.rule} (threshold={options.threshold})")
     if not len(pairs):
         sheet.unlink(missing_ok=True)  # of an earlier run
-        _tell("alike", f"no two images have a similarity of at least {options.threshold:g}: {table} is empty")
+        _tell("alike", f"no image is a copy or near-copy of another: {table} is empty")
         return
     contact_sheet(pairs, sources, sheet)
     _tell(
         "alike",
-        f"{pairs.images:,} of {n:,} images in {counted(pairs.group.max(), 'group')}: "
-        f"{counted(exact, 'pair')} of the same content, "
-        f"{len(pairs) - exact:,} of a similarity of at least {options.threshold:g}: {table}, {sheet}",
+        f"{pairs.images:,} of {n:,} images in {counted(pairs.group.max(), 'group')}: {exact:,} of the same content "
+        f"as an earlier one, {len(pairs) - exact:,} near-copies: {table}, {sheet}",
     )
-    if len(pairs) - exact > CROWDED * n * (n - 1) / 2:
-        say.warning(
-            f"{100 * (len(pairs) - exact) / (n * (n - 1) / 2):.0f} % of all pairs are that similar to this model: "
-            f"the threshold is too low to tell copies from other images: try threshold={_higher(pairs, n)}"
-        )
-
-
-def _higher(pairs: Duplicates, images: int) -> float:
-    """The threshold, rounded up, above which there are no more pairs of other content than images."""
-    near = np.sort(pairs.similarity[~pairs.exact])[::-1]
-    return min(math.ceil(1e4 * near[images]) / 1e4, 0.9999) if len(near) > images else 0.9999
 
 
 def _following(

@@ -64,8 +64,8 @@ def count_differences(hashes: np.ndarray, others: np.ndarray) -> np.ndarray:
 
     hashes, others: (P, 4), or shapes that broadcast with a last axis of 4.
     """
-    apart = hashes ^ others
-    both = (np.bitwise_count(apart), np.bitwise_count(apart ^ _MIRROR))
+    apart = (hashes ^ others).view(np.uint64)  # of a negative number numpy counts the bits of its absolute value
+    both = (np.bitwise_count(apart), np.bitwise_count(apart ^ _MIRROR.view(np.uint64)))
     halves = [bits[..., start] + bits[..., start + 1] for bits in both for start in (0, 2)]
     return np.minimum.reduce(halves).astype(np.int64)
 
@@ -80,13 +80,24 @@ def near_bits(hashes: np.ndarray) -> int:
     images of digits, fashion_mnist and glyphs have a "near-copy" in train, of which none is a copy to the eye.
     """
     rows = np.flatnonzero(~is_blank(hashes))
+    most = min(chance_bits(hashes), int(MOST * BITS))
+    if len(rows) < FEWEST:
+        return most
+    within = np.bincount(_nearest_distances(hashes[rows]), minlength=most + 1).cumsum()
+    return max(bits for bits in range(most + 1) if 3 * within[bits // 2] >= 2 * within[bits])
+
+
+def chance_bits(hashes: np.ndarray) -> int:
+    """Return the most bits in which less than one unrelated pair is expected to differ, however many; see `near_bits`.
+
+    Hashes beyond a fifth of the bits are told apart by chance, but not by meaning: other evidence must agree.
+    """
+    rows = np.flatnonzero(~is_blank(hashes))
     if len(rows) < FEWEST:
         return int(FEW * BITS)
     rows = rows[np.lexsort(hashes[rows].T)]  # in an order that depends on no listing
     level = chance_similarity(lambda a, b: -count_differences(hashes[a], hashes[b]), rows)
-    most = int(np.clip(np.floor(-level), 0, int(MOST * BITS)))
-    within = np.bincount(_nearest_distances(hashes[rows]), minlength=most + 1).cumsum()
-    return max(bits for bits in range(most + 1) if 3 * within[bits // 2] >= 2 * within[bits])
+    return max(int(np.floor(-level)), 0)
 
 
 def group_near_copies(hashes: np.ndarray, bits: int | None = None) -> np.ndarray:
@@ -132,13 +143,13 @@ class HashIndex:
 
     def compare(self, rows: np.ndarray) -> np.ndarray:
         """See `sslkit.numerics.near_copies.Index`."""
+        return self.distances(rows) <= self.bits
+
+    def distances(self, rows: np.ndarray) -> np.ndarray:
+        """(n, n) differing bits of rows."""
         hashes = self.hashes[rows]
-        return np.concatenate(
-            [
-                count_differences(hashes[start : start + 64, None], hashes) <= self.bits
-                for start in range(0, len(rows), 64)
-            ]
-        )
+        starts = range(0, len(rows), 64)
+        return np.concatenate([count_differences(hashes[start : start + 64, None], hashes) for start in starts])
 
     def add(self, rows: np.ndarray) -> None:
         """See `sslkit.numerics.near_copies.Index`."""

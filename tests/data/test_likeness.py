@@ -8,7 +8,9 @@ from PIL import Image, ImageEnhance, ImageOps
 
 from sslkit import open_images
 from sslkit.data.likeness import (
+    _MIRROR,
     BITS,
+    HashIndex,
     count_differences,
     group_near_copies,
     hash_images,
@@ -81,7 +83,7 @@ def test_sets_that_are_mostly_copies_have_a_threshold(objects: int, copies: int)
     hashes = np.stack([hash_pixels(np.asarray(art)) for art in made])
     same = np.repeat(np.arange(objects), copies)
     assert near_bits(hashes) >= 0.15 * BITS
-    group = group_near_copies(hashes, np.arange(len(hashes)))
+    group = group_near_copies(hashes)
     pure = same[group] == same
     joined = np.mean([np.bincount(group[same == one]).max() for one in range(objects)]) / copies
     assert pure.mean() >= 0.94 and joined >= 0.75  # some drawings of a series look alike
@@ -127,6 +129,16 @@ def test_groups_do_not_depend_on_the_order(hashes) -> None:
     there = group_near_copies(hashes, bits=24)
     here = group_near_copies(hashes[order], bits=24)
     assert (hashes[there][order] == hashes[order][here]).all() and len(np.unique(there)) < len(hashes)
+
+
+def test_differences_are_counted_in_every_bit() -> None:
+    bits = np.random.default_rng(0).random((40, 2, 128)) < 0.5
+    bits[:, :, BITS:] = False
+    hashes = np.packbits(bits, axis=2).reshape(40, -1).view(np.int64)
+    mirrored = bits ^ np.unpackbits(_MIRROR.view(np.uint8)).astype(bool).reshape(2, 128)
+    expected = [[min((half ^ b).sum(1).min() for half in (bits[a], mirrored[a])) for b in bits] for a in range(40)]
+    assert count_differences(hashes[:, None], hashes).tolist() == expected
+    assert (HashIndex(hashes, 40).distances(np.arange(40)) == expected).all()
 
 
 def test_a_chain_joins_no_opposites() -> None:
