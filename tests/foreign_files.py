@@ -170,7 +170,8 @@ def reports(root: Path) -> list[Kind]:
 def features(root: Path) -> list[Kind]:
     x, y = _features()
     blocks = Blocks(root / "key.part", len(x), len(x), cache.WHAT)
-    blocks.write(range(len(x)), **{cache.ROWS: x, cache.KEPT: np.ones(len(x), bool), cache.DIGESTS: np.arange(len(x))})
+    identity = {cache.DIGESTS: np.arange(len(x)), cache.LIKENESS: np.zeros((len(x), 4), np.int64)}
+    blocks.write(range(len(x)), **{cache.ROWS: x, cache.KEPT: np.ones(len(x), bool), **identity})
     blocks.flush()
     with blocks.publish(root / "key") as whole:
         beside = {cache.LABELS: y, cache.IDS: np.arange(len(y)).astype(str)}

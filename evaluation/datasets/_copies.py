@@ -10,29 +10,33 @@ from dataclasses import replace
 import numpy as np
 
 from evaluation.datasets.base import Split
+from sslkit.data import likeness, pixel_digest
+from sslkit.data.columns import Columns
+from sslkit.data.copies import line_across
+from sslkit.data.likeness import WORDS
 from sslkit.data.loader import batches_in_order
-from sslkit.data.pixel_digest import KEY
 from sslkit.runtime.jobs import cores
 
 SIDE = 32  # pixels: the smallest copy of an image that is looked at only for its digest and for damage
 READ = 64  # images at a time: a few megabytes
 
 
-def digest_pixels(split: Split) -> tuple[np.ndarray, np.ndarray]:
-    """Decode all images once: (readable (N,) bool, pixel digests (N,) int64, of an unreadable image another's)."""
+def identify(split: Split) -> tuple[np.ndarray, Split]:
+    """Decode all images once: (readable (N,) bool, the split with digests and hashes)."""
     images = split.images
     if images.decodes:
         images = images.at(image_size=SIDE, channels=images.channels, fit="squash")
     readable, digests = np.zeros(len(split), bool), np.zeros(len(split), np.int64)
+    hashes = np.zeros((len(split), WORDS), np.int64)
     for rows, batch in batches_in_order(images.with_digests(), range(len(split)), READ, workers="auto"):
         readable[rows] = batch["index"].numpy() == rows  # an unreadable image is replaced by another
-        digests[rows] = batch[KEY].numpy()
-    return readable, digests
+        digests[rows], hashes[rows] = batch[pixel_digest.KEY].numpy(), batch[likeness.KEY].numpy()
+    return readable, replace(split, pixel_digests=digests, likeness=hashes)
 
 
 def with_digests(split: Split) -> Split:
     """Return the split with the digests of its images, which are read for it unless they have them."""
-    return split if split.pixel_digests is not None else replace(split, pixel_digests=digest_pixels(split)[1])
+    return split if split.pixel_digests is not None else identify(split)[1]
 
 
 def overlap(a: Split, b: Split) -> list[tuple[str, str]]:
@@ -48,8 +52,18 @@ def overlap(a: Split, b: Split) -> list[tuple[str, str]]:
 
 
 def _list_digests(split: Split) -> list[tuple[int, str]]:
-    readable, digests = digest_pixels(split)
-    return [(digest, str(name)) for digest, name in zip(digests[readable].tolist(), split.ids[readable], strict=True)]
+    readable, split = identify(split)
+    digests, names = split.pixel_digests[readable].tolist(), split.ids[readable]
+    return [(digest, str(name)) for digest, name in zip(digests, names, strict=True)]
+
+
+def near_across(train: Split, test: Split, what: str, columns: Columns, *, is_given: bool) -> str:
+    """Return the line on images of test with a near-copy in train, see `sslkit.data.copies.line_across`; "" for none.
+
+    The splits have digests. what: the images of test are.
+    """
+    sides = ((split.pixel_digests, split.likeness) for split in (train, test))
+    return line_across(*sides, what, columns, test.source, is_given=is_given)
 
 
 def same_of_shape(

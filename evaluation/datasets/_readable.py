@@ -1,11 +1,10 @@
 """Leave images that cannot be read out of a split, before anything is computed from it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from evaluation.datasets._copies import digest_pixels
+from evaluation.datasets._copies import identify
 from evaluation.datasets.base import Split
 from sslkit.runtime.distributed import rank
 from sslkit.terminal import say
@@ -15,8 +14,7 @@ SHOWN = 5  # names of unreadable images in a line: enough to see where they lie
 
 def readable(split: Split) -> Split:
     """Return the split with the digests of its images and without those that cannot be read, and warn of these."""
-    is_readable, digests = digest_pixels(split)
-    split = replace(split, pixel_digests=digests)
+    is_readable, split = identify(split)
     if is_readable.all():
         return split
     warn_of_unreadable(split.ids[~is_readable].tolist(), len(split), split.name)

@@ -27,6 +27,7 @@ class Split:
     source: what `open_split` was given, of which this may be a part; None of a split that was made otherwise.
     digest: sha256 of the list of images, their labels and the pixels' options.
     pixel_digests: (N,) int64, equal for the same image, see `sslkit.data.pixel_digest`; None before they were read.
+    likeness: (N, 4) int64, alike for near-copies, see `sslkit.data.likeness`; likewise.
     """
 
     images: Images
@@ -41,6 +42,7 @@ class Split:
     boxes: np.ndarray | None = field(default=None, repr=False)
     source: Any = field(default=None, repr=False)
     pixel_digests: np.ndarray | None = field(default=None, repr=False)
+    likeness: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def digest(self) -> str:
@@ -51,7 +53,7 @@ class Split:
 
     def take(self, rows: np.ndarray) -> "Split":
         """Select images in the given order. rows: (n,) int64. The classes keep their numbers."""
-        parts = {"groups": self.groups, "boxes": self.boxes, "pixel_digests": self.pixel_digests}
+        parts = {name: getattr(self, name) for name in ("groups", "boxes", "pixel_digests", "likeness")}
         parts = {name: None if array is None else array[rows] for name, array in parts.items()}
         return replace(self, images=PickedImages(self.images, rows), y=self.y[rows], ids=self.ids[rows], **parts)
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from sslkit.data.likeness import WORDS
 from sslkit.files.blocks import Blocks, create_npy
 from sslkit.files.store import Codec, Store
 
-FORMAT = 2  # of a folder of features: raised when an older one would be misread, which is then made again
+FORMAT = 3  # of a folder of features: raised when an older one would be misread, which is then made again
 INDEX, ROWS, LABELS, IDS, GROUPS = "index.json", "features.npy", "labels.npy", "ids.npy", "groups.npy"
-DIGESTS, KEPT = "pixel_digests.npy", "kept"
+DIGESTS, LIKENESS, KEPT = "pixel_digests.npy", "likeness.npy", "kept"
 WHAT = "the features"
 
 
@@ -25,9 +26,10 @@ def write_features(
 ) -> None:
     """Write the folder of the features in the blocks: without unreadable rows, and with labels and index."""
     mask = readable(blocks)
-    digests = blocks.join(DIGESTS, np.empty(blocks.n, np.int64))
+    read = {DIGESTS: np.empty(blocks.n, np.int64), LIKENESS: np.empty((blocks.n, WORDS), np.int64)}
+    read = {name: blocks.join(name, array) for name, array in read.items()}
     folder.mkdir()
-    for name, array in {**beside, DIGESTS: digests}.items():
+    for name, array in {**beside, **read}.items():
         array = array[mask]
         create_npy(folder / name, array.shape, array.dtype)[:] = array
     at = np.where(mask, np.cumsum(mask) - 1, -1)

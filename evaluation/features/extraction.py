@@ -22,6 +22,7 @@ from evaluation.features.cache import (
     IDS,
     KEPT,
     LABELS,
+    LIKENESS,
     ROWS,
     features_store,
     readable,
@@ -30,9 +31,9 @@ from evaluation.features.cache import (
 from evaluation.features.checks import device_of
 from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.table import Features
+from sslkit.data import likeness, pixel_digest
 from sslkit.data.image_options import ImageOptions
 from sslkit.data.loader import batches_of_parts, read_spaced
-from sslkit.data.pixel_digest import KEY
 from sslkit.errors import RunFailed, UserError
 from sslkit.files.blocks import Blocks
 from sslkit.runtime.callers import public
@@ -95,6 +96,7 @@ def features_of(model: LoadedModel, split: Split, reading: Reading, runtime: Run
         note=prepared.note,
         unreadable=_unreadable(arrays, prepared, reading.on_error),
         pixel_digests=arrays[DIGESTS],
+        likeness=arrays[LIKENESS],
     )
 
 
@@ -196,14 +198,16 @@ def _write(job: _Job, blocks: Blocks, folder: Path, doubt: str) -> None:
 def _run(job: _Job, blocks: Blocks, others: Others) -> None:
     """Extract the blocks of this rank."""
     mean, std = (torch.tensor(v, device=job.runtime.device).view(-1, 1, 1) for v in (job.model.mean, job.model.std))
-    for rows, images, is_valid, digests in _batches(job, blocks.left):
-        pixels = images.to(job.runtime.device, non_blocking=True).float().div_(255)
+    for rows, batch in _batches(job, blocks.left):
+        is_valid = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
+        pixels = batch["images"].to(job.runtime.device, non_blocking=True).float().div_(255)
         x = _features(job, pixels.sub_(mean).div_(std))
         if not np.isfinite(x[is_valid]).all():
             raise UserError(
                 f"{job.model.name} gives features that are not finite ({job.split.name}, row {rows[0]} ff.)"
             )
-        blocks.write(rows, **{ROWS: x, KEPT: is_valid, DIGESTS: digests})
+        identity = {DIGESTS: batch[pixel_digest.KEY].numpy(), LIKENESS: batch[likeness.KEY].numpy()}
+        blocks.write(rows, **{ROWS: x, KEPT: is_valid, **identity})
         others.check()
 
 
@@ -219,10 +223,8 @@ def _features(job: _Job, pixels: torch.Tensor) -> np.ndarray:
         raise UserError(f"{job.model.name} cannot take images of shape {tuple(pixels.shape)}: {reason}") from error
 
 
-def _batches(
-    job: _Job, blocks: Sequence[list[int]]
-) -> Iterator[tuple[list[int], torch.Tensor, np.ndarray, np.ndarray]]:
-    """Yield (rows, images, readable mask, pixel digests) of each block, with a progress bar on a terminal."""
+def _batches(job: _Job, blocks: Sequence[list[int]]) -> Iterator[tuple[list[int], dict[str, Any]]]:
+    """Yield the rows and the batch of each block, with a progress bar on a terminal."""
     from tqdm import tqdm
 
     label = f"features of {job.split.name} {job.split.split}, {job.model.name}"
@@ -232,8 +234,7 @@ def _batches(
         total=sum(map(len, blocks)), desc=printable(label, keep=""), unit=" images", leave=False, disable=hidden
     ) as bar:
         for rows, batch in batches_of_parts(job.split.images, blocks, **reading):
-            is_valid = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
-            yield rows, batch["images"], is_valid, batch[KEY].numpy()
+            yield rows, batch
             bar.update(len(rows))
 
 

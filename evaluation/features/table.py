@@ -28,6 +28,7 @@ class Features:
     model, data, split: names for the tables. groups: (N,) int64, equal for images that must stay together, or None.
     note: printed beside their numbers. unreadable: ids of the unreadable images, which are left out.
     pixel_digests: (N,) int64 of the images, see `sslkit.data.pixel_digest`; None for features that were given.
+    likeness: (N, 4) int64, alike for near-copies, see `sslkit.data.likeness`; likewise.
     """
 
     x: np.ndarray
@@ -43,6 +44,7 @@ class Features:
     note: str = ""
     unreadable: tuple[str, ...] = ()
     pixel_digests: np.ndarray | None = field(default=None, repr=False)
+    likeness: np.ndarray | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -64,7 +66,7 @@ class Features:
         """Select rows in the given order: (n,) int64, or (N,) bool."""
         rows = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows)
         digest = hashlib.sha256(self.digest.encode() + np.ascontiguousarray(rows, dtype=np.int64).tobytes()).hexdigest()
-        beside = {"groups": self.groups, "pixel_digests": self.pixel_digests}
+        beside = {name: getattr(self, name) for name in ("groups", "pixel_digests", "likeness")}
         beside = {name: None if array is None else array[rows] for name, array in beside.items()}
         return replace(self, x=self.x[rows], y=self.y[rows], ids=self.ids[rows], digest=digest, **beside)
 
@@ -123,6 +125,7 @@ def join_splits(first: Features, second: Features) -> Features:
     groups = None
     if first.groups is not None and second.groups is not None:  # numbered over all splits
         groups = np.concatenate([first.groups, second.groups])
+    hashes = [split.likeness for split in (first, second)]
     return replace(
         first,
         x=np.concatenate([first.x, second.x]),
@@ -134,6 +137,7 @@ def join_splits(first: Features, second: Features) -> Features:
         note="; ".join(dict.fromkeys(split.note for split in (first, second) if split.note)),
         unreadable=first.unreadable + second.unreadable,
         pixel_digests=np.concatenate([first.images, second.images]),
+        likeness=None if any(some is None for some in hashes) else np.concatenate(hashes),
     )
 
 

@@ -18,6 +18,7 @@ from evaluation.results import OUT, store, unseen
 from evaluation.results.result import Result
 from evaluation.tuning.processes import process_group
 from sslkit.data.columns import NO_COLUMNS, Columns
+from sslkit.data.copies import mend_of_near
 from sslkit.data.images import Images
 from sslkit.data.sources.named import reusable
 from sslkit.data.sources.objects import is_several
@@ -112,7 +113,7 @@ class Evaluation:
                 self.tell(*line)
             for result in protocol.run(opened, task.options, self.runtime):
                 results.append(_with_note(subject.with_notes(result), seen_note))
-                tell_once(task.source, unseen.note_of(results[-1]))
+                tell_once(task.source, _copies(subject, results[-1]))
                 if rank() == 0:
                     store.append(self.folder, results[-1])
         if pictures and results and rank() == 0:
@@ -198,6 +199,17 @@ def _seen(subject: Subject, task: Task) -> str:
     split = "train" if subject.note else subject.novel_split if task.name == "few_shot" else "test"
     judged = subject.once(("whole", split), lambda: Judged(subject.data, split, subject.reading.cache))
     return seen(subject.model.card, judged)
+
+
+def _copies(subject: Subject, result: Result) -> str:
+    """Return a note on test images that are also in train, or near-copies of some, and what mends that; "" for none."""
+    note = unseen.note_of(result)
+    if not unseen.has_near(result):
+        return note
+    mend = mend_of_near(
+        subject.reading.columns, subject.data, is_given=bool(unseen.TESTED in result.details and not subject.note)
+    )
+    return "" if mend is None else f"{note}{mend}"
 
 
 def _held_out(subject: Subject) -> str:

@@ -18,8 +18,10 @@ from evaluation.features.table import Features, as_features, one_label
 from evaluation.learners.episode_solvers import CLASSIFIERS, TOLERANCE, Solved, solve_episodes
 from evaluation.learners.episodes import Drawing, EpisodeTable, draw_episodes
 from evaluation.protocols.base import Subject, among
+from evaluation.results import unseen
 from evaluation.results.result import Result
 from evaluation.results.statistics import over_episodes
+from sslkit.data.copies import near_within
 from sslkit.errors import UserError
 from sslkit.numerics.logistic import STRENGTH
 from sslkit.numerics.neighbours import unit_rows
@@ -149,6 +151,7 @@ def _details(
         "steps": solved.steps,
         "tolerance": TOLERANCE,
         "not_converged": int((~solved.has_converged).sum()),
+        **unseen.within(near_within(features.likeness, features.together)),
     }
 
 

@@ -13,6 +13,7 @@ from evaluation.results import unseen
 from evaluation.results.class_means import mean_per_class
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, share
+from sslkit.data.copies import near_in_train
 from sslkit.errors import UserError
 from sslkit.numerics import accuracy
 from sslkit.numerics.neighbours import TEMPERATURE, K, Own
@@ -85,7 +86,7 @@ def classify(train: Any, test: Any, options: Options) -> Result:
             "temperature": float(temperature),
             "bank": len(train),
             "leave_one_out": excluded is not None,
-            **unseen.details(in_train),
+            **unseen.details(in_train, near_in_train([train.likeness], test.likeness)),
         },
         outcomes=right[k],
         groups=test.groups,

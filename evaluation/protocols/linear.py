@@ -25,6 +25,7 @@ from evaluation.results import unseen
 from evaluation.results.class_means import mean_per_class
 from evaluation.results.measures import measure
 from evaluation.results.result import Result, rows_digest
+from sslkit.data.copies import near_in_train
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say
@@ -179,7 +180,9 @@ def _result(
 ) -> Result:
     scores, converged, details = found
     test, metric = given["test"], parts.metric
-    in_train = np.isin(test.images, np.concatenate([given[name].images for name in given if name != "test"]))
+    learned = [given[name] for name in given if name != "test"]
+    near = near_in_train([features.likeness for features in learned], test.likeness)
+    in_train = np.isin(test.images, np.concatenate([features.images for features in learned]))
     y, groups = parts.test.y, unseen.take(test.groups, parts.test.rows)
     estimate, others, right = measure(scores, y, metric, groups)
     sorted_in_train = in_train[parts.test.rows]
@@ -205,7 +208,7 @@ def _result(
         converged=converged,
         leaky=parts.chosen_by == "test" or unseen.is_leaky(in_train),
         seconds=seconds,
-        details={**about, **unseen.details(in_train), **details},
+        details={**about, **unseen.details(in_train, near), **details},
         outcomes=outcomes,
         groups=None if outcomes is None else test.groups,
         paired_on="" if outcomes is None else rows_digest(test.ids, test.y),

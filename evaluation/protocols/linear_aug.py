@@ -257,7 +257,7 @@ def _result(task: Task, scores: Tensor, name: str, setting: Setting, seconds: fl
         leaky=unseen.is_leaky(task.in_train),
         seconds=seconds,
         details={
-            **unseen.details(task.in_train),
+            **unseen.details(task.in_train, task.near_in_train),
             "lr": setting.lr,
             "batch_size": setting.batch_size,
             "steps": setting.steps,

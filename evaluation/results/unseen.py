@@ -7,11 +7,12 @@ import numpy as np
 
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
+from sslkit.data.copies import line_of_near, line_within
 from sslkit.errors import UserError
 from sslkit.terminal.say import counted
 
 UNSEEN = "without images of train"  # a name in `Result.others`
-IN_TRAIN, TESTED = "in_train", "tested"  # in `Result.details`
+IN_TRAIN, TESTED, NEAR = "in_train", "tested", "near_copies"  # in `Result.details`
 FEW = 0.01  # a smaller share of the test images moves an accuracy by less than its interval: counted, not leaky
 
 
@@ -33,9 +34,18 @@ def take(groups: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
     return None if groups is None else groups[rows]
 
 
-def details(in_train: np.ndarray) -> dict[str, Any]:
-    """Return the entries of `Result.details` on test images (M,) bool that are also training images."""
-    return {IN_TRAIN: int(in_train.sum()), TESTED: len(in_train)}
+def details(in_train: np.ndarray, near: np.ndarray | None = None) -> dict[str, Any]:
+    """Return the entries of `Result.details` on test images that are also training images, or near-copies of some.
+
+    in_train: (M,) bool. near: (M,) bool; None where it is not known.
+    """
+    known = {} if near is None else {NEAR: int((near | in_train).sum())}
+    return {IN_TRAIN: int(in_train.sum()), TESTED: len(in_train), **known}
+
+
+def within(near: np.ndarray | None) -> dict[str, Any]:
+    """Return the entry of `Result.details` on images (N,) bool that are near-copies of others; {} where not known."""
+    return {} if near is None else {NEAR: int(near.sum())}
 
 
 def is_leaky(in_train: np.ndarray) -> bool:
@@ -54,8 +64,15 @@ def describe(result: Result, written: Callable[[Estimate], str]) -> str:
 
 
 def note_of(result: Result) -> str:
-    """Return a line on test images that are also training images, "" without any."""
-    count, tested = result.details.get(IN_TRAIN), result.details.get(TESTED)
-    if not count or not tested:
-        return ""
-    return f"{count:,} of {tested:,} test images of {result.data} are also training images"
+    """Return a line on test images that are also training images, or near-copies of some; "" without any."""
+    count, tested = result.details.get(IN_TRAIN, 0), result.details.get(TESTED, 0)
+    if has_near(result) and not tested:
+        return line_within(result.details[NEAR], result.details["images"], f"images of {result.data}")
+    if has_near(result):
+        return line_of_near(result.details[NEAR], count, tested, f"test images of {result.data}")
+    return f"{count:,} of {tested:,} test images of {result.data} are also training images" if count else ""
+
+
+def has_near(result: Result) -> bool:
+    """Return whether test images are near-copies of training images, beside those that are the same."""
+    return result.details.get(NEAR, 0) > result.details.get(IN_TRAIN, 0)

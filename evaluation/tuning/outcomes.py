@@ -92,7 +92,11 @@ def result_of(task: Task, records: Sequence[dict[str, Any]], names: Sequence[str
         outcomes, groups = np.array(values), None
         paired_on = hashlib.sha256(f"{test_rows} {list(names)}".encode()).hexdigest()
     fields["leaky"] = fields.get("leaky", False) or unseen.is_leaky(task.in_train)
-    fields["details"] = {**fields.get("details", {}), **unseen.details(task.in_train), "mirror": task.mirror}
+    fields["details"] = {
+        **fields.get("details", {}),
+        **unseen.details(task.in_train, task.near_in_train),
+        "mirror": task.mirror,
+    }
     return Result.from_estimate(
         estimate,
         metric=task.metric,

@@ -17,6 +17,7 @@ from evaluation.datasets.base import Split
 from evaluation.features import contradicted
 from evaluation.features.models import LoadedModel
 from evaluation.tuning.pixels import Pool
+from sslkit.data.copies import near_in_train
 from sslkit.data.held_out import held_out
 from sslkit.data.images import Images
 from sslkit.data.loader import read_spaced
@@ -30,7 +31,8 @@ class Labelled:
 
     crops: for training views (whole, squashed to a square). centres: for testing (centre squares).
     y: (N,) int64, or (N, K) int8. ids: (N,) unique names; with two splits they begin with "SPLIT/".
-    images: (N,) int64, equal for the same image. groups: (N,) int64 or None.
+    images: (N,) int64, equal for the same image. groups: (N,) int64 or None. likeness: (N, 4) int64 or None, as of
+        `Split`.
     own_val: (N,) bool, the data set's own validation images, or None where it has none.
     """
 
@@ -41,6 +43,7 @@ class Labelled:
     images: np.ndarray
     groups: np.ndarray | None = None
     own_val: np.ndarray | None = None
+    likeness: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -66,6 +69,11 @@ class Task:
     def in_train(self) -> np.ndarray:
         """(M,) bool: test images that are also training images."""
         return np.isin(self.test.images, self.train.images)
+
+    @property
+    def near_in_train(self) -> np.ndarray | None:
+        """(M,) bool: test images with a near-copy in train; None where it is not known."""
+        return near_in_train([self.train.likeness], self.test.likeness)
 
     def rows(self, chosen: np.ndarray | None = None) -> np.ndarray:
         """Return the chosen (N,) bool training rows sorted by name, so that no result depends on the listing.
@@ -145,7 +153,7 @@ def _open(dataset: Any, reading: Reading) -> dict[str, Split]:
 
 def _join(given: Mapping[str, Split], model: LoadedModel) -> Labelled:
     parts = list(given.values())
-    groups = [split.groups for split in parts]
+    groups, hashes = [split.groups for split in parts], [split.likeness for split in parts]
     return Labelled(
         crops=Pool([_whole(split.images, model) for split in parts]),
         centres=Pool([model.clean(split.images) for split in parts]),
@@ -154,6 +162,7 @@ def _join(given: Mapping[str, Split], model: LoadedModel) -> Labelled:
         images=np.concatenate([split.pixel_digests for split in parts]),
         groups=None if any(group is None for group in groups) else np.concatenate(groups),
         own_val=np.repeat([False, True], [len(split) for split in parts]) if len(parts) > 1 else None,
+        likeness=None if any(some is None for some in hashes) else np.concatenate(hashes),
     )
 
 

@@ -11,7 +11,8 @@ from sslkit.data.decode import fill, scale
 from sslkit.data.decode.fill import Fill
 from sslkit.data.decode.scale import Range, Scale
 from sslkit.data.images import Identity, ImageOptions, Images
-from sslkit.data.pixel_digest import KEY, digests_of_arrays
+from sslkit.data.likeness import hash_images
+from sslkit.data.pixel_digest import digests_of_arrays
 from sslkit.data.resizing import centre, fit_size, middle
 from sslkit.errors import UserError
 from sslkit.terminal import say
@@ -64,14 +65,14 @@ class ArrayImages(Images):
         aspect = width / height if self.fit == "squash" else 1.0
         options = self.options
         images = fit_square(images, self.image_size, self.fit, options.interpolation, options.resize)
-        more = {KEY: torch.from_numpy(self._pixel_digests(index))} if self.identifies else {}
+        more = self._identify(index) if self.identifies else {}
         return self.batch(images, index, torch.full((len(index),), aspect), [], **more)
 
-    def _pixel_digests(self, index: np.ndarray) -> np.ndarray:
+    def _identify(self, index: np.ndarray) -> dict[str, Tensor]:
         pixels = self.pixels[index]
         if pixels.shape[1] == 4 and self.scale.opacity:  # shown over white, as those of files
             pixels = convert_channels(torch.from_numpy(pixels), 3, over_white=True).numpy()
-        return digests_of_arrays(pixels)
+        return self.identities(digests_of_arrays(pixels), hash_images(pixels))
 
     def _check_channels(self, channels: int) -> None:
         have = self.pixels.shape[1]

@@ -13,6 +13,7 @@ import numpy as np
 
 from sslkit.options.settings import setting
 
+NEAR_COPIES = "near-copies"  # of the group: those that are found, see `data.near_groups`
 _FOLD = ":"  # between a column of folds and the one that is held out
 YES, NO = frozenset(("1", "1.0", "true", "yes")), frozenset(("0", "0.0", "false", "no"))  # cells, in small letters
 _BYTES = 8  # of a sha256: two of 10^7 groups agree by chance in one of 400,000 data sets
@@ -37,8 +38,8 @@ class Columns:
     )
     group: str | None = setting(
         None,
-        "column of what stays on one side of a split (patient, slide, film, object), or a pattern of names; null: each "
-        "image stands alone",
+        "column of what stays on one side of a split (patient, slide, film, object), or a pattern of names; or "
+        f"{NEAR_COPIES}, which are found by the pixels of all images; null: each image stands alone",
     )
 
     def __post_init__(self) -> None:

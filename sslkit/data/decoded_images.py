@@ -11,7 +11,7 @@ import torch
 from sslkit.data.decode.large import TooLarge
 from sslkit.data.decode.opacity import apply_scale, check_planes
 from sslkit.data.decode.opening import Opening, Picture
-from sslkit.data.decode.pixels import channels_of, digest_of, square
+from sslkit.data.decode.pixels import channels_of, identify, square
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.sandbox import client
 from sslkit.data.decode.scale import AUTO, BYTE, Scale
@@ -19,8 +19,8 @@ from sslkit.data.decode.survey import LOOKED_AT, scale_of, survey
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.image_options import VALUES
 from sslkit.data.images import Identity, ImageOptions, Images
+from sslkit.data.likeness import WORDS
 from sslkit.data.path_list import PathList
-from sslkit.data.pixel_digest import KEY
 from sslkit.errors import UserError
 from sslkit.terminal import say
 
@@ -179,18 +179,20 @@ class DecodedImages(Images):
     def __getitems__(self, rows: list[int]) -> dict[str, Any]:
         images = np.empty((len(rows), self.channels, self.image_size, self.image_size), dtype=np.uint8)
         aspect = np.empty(len(rows), dtype=np.float32)
-        digests = np.empty(len(rows) if self.identifies else 0, dtype=np.int64)
+        digests, hashes = (
+            np.empty((len(rows) if self.identifies else 0, *width), np.int64) for width in ((), (WORDS,))
+        )
         scale, options = self.range, self.options
 
         def decode(image: Picture, *, place: int) -> None:
             if self.identifies:  # first, while the image can still be decoded at its full size
-                digests[place] = digest_of(image)
+                digests[place], hashes[place] = identify(image)
             images[place], aspect[place] = square(
                 image, self.image_size, self.channels, self.fit, options.interpolation, scale, resize=options.resize
             )
 
         index, unread = self.read_rows(rows, decode)
-        more = {KEY: torch.from_numpy(digests)} if self.identifies else {}
+        more = self.identities(digests, hashes) if self.identifies else {}
         return self.batch(torch.from_numpy(images), index, torch.from_numpy(aspect), unread, **more)
 
     def read_rows(self, rows: Sequence[int], decode: Decode) -> tuple[np.ndarray, list[str]]:

@@ -14,6 +14,7 @@ import torch
 from torch.utils.data import Dataset
 from torch.utils.data._utils.collate import default_collate_fn_map  # the place that torch's pages name for own types
 
+from sslkit.data import likeness, pixel_digest
 from sslkit.data.decode import fill
 from sslkit.data.decode.scale import UNKNOWN, Range, Scale
 from sslkit.data.image_options import ImageOptions
@@ -100,7 +101,8 @@ class Images(Dataset):
     sampled: the options of reading that a sample decided. mirror: whether a mirror image keeps its class (manifests).
     workers: number of these in `loader.batches_in_order`, or "auto"; a run sets its workers.
     item: of a row. sheet: the picture of its views.
-    identifies: batches also have `pixel_digest`: (n,) int64, equal for the same image, see `sslkit.data.pixel_digest`.
+    identifies: batches also have `pixel_digest`: (n,) int64, equal for the same image, see `sslkit.data.pixel_digest`;
+        and `likeness`: (n, 4) int64, alike for near-copies, see `sslkit.data.likeness`.
     """
 
     decodes: ClassVar[bool] = True
@@ -220,10 +222,15 @@ class Images(Dataset):
         return []
 
     def with_digests(self) -> Self:
-        """The same images, whose batches have the digests of the pixels that were decoded; see `identifies`."""
+        """The same images, whose batches have digests and hashes of the pixels that were decoded; see `identifies`."""
         other = copy.copy(self)
         other.identifies = True
         return other
+
+    @staticmethod
+    def identities(digests: np.ndarray, hashes: np.ndarray) -> dict[str, torch.Tensor]:
+        """The entries of a batch for `identifies`. digests: (n,). hashes: (n, 4)."""
+        return {pixel_digest.KEY: torch.from_numpy(digests), likeness.KEY: torch.from_numpy(hashes)}
 
     def part(self, rows: np.ndarray, split: str) -> Self:
         """The images of some rows (n,) int64, in their order, as a split of this name; labels keep their numbers."""

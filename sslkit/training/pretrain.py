@@ -38,7 +38,7 @@ from sslkit.training.loading import Unreadable, load, to_device
 from sslkit.training.machine import check_trainer, compile_networks, demand, describe_computation, fabric_of
 from sslkit.training.monitor import History, Monitor
 from sslkit.training.pictures import save_views
-from sslkit.training.quick_evaluation import evaluate, of_start
+from sslkit.training.quick_evaluation import evaluate, line_of_near, of_start
 from sslkit.training.settled import Settled
 from sslkit.training.step import Pretraining, Progress, make_optimizer, make_schedule, peak_lr
 from sslkit.training.summary import announce
@@ -196,6 +196,8 @@ class Start(Hook):
                 save_views(loop.module.method, self.shown, self.folder / "views.png")
                 self.judged = evaluate(loop.module.method, self.data, self.k)
                 if self.data.bank is not None:
+                    if line := line_of_near(self.data):
+                        say.line(f"note      {line}")
                     say.line(of_start(self.judged, self.data, self.k))
 
     def batch_end(self, *_: object) -> None:

@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 from sslkit.composition.method import Method
 from sslkit.data.cached_images import CachedImages
+from sslkit.data.copies import line_across
+from sslkit.data.likeness import hash_images
+from sslkit.data.pixel_digest import digests_of_arrays
 from sslkit.errors import RunFailed, UserError
 from sslkit.numerics import diagnostics
 from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy
@@ -106,6 +109,25 @@ def evaluate(method: Method, data: Data, k: int) -> dict[str, float]:
         "n": len(query[0]),
         **count_units(data.query),
     }
+
+
+def line_of_near(data: Data) -> str:
+    """The line on held-out images with a near-copy among those that kNN and the probe learn from; "" for none.
+
+    By the pixels of the clean squares, as the network gets them; not of videos.
+    """
+    if data.bank is None or data.train.item.axes:
+        return ""
+    sides = (_identify(subset) for subset in (data.bank, data.query))
+    what = f"held-out {data.unit}" if data.held_out else f"{data.unit} that are asked for"
+    return line_across(*sides, what, data.train.options.columns, data.train.source, is_given=data.held_out)
+
+
+def _identify(clean: CachedImages) -> tuple[np.ndarray, np.ndarray]:
+    """Digests (N,) and hashes (N, 4) of the squares."""
+    squares = (batch["images"].numpy() for _, batch in clean.batches(BATCH))
+    digests, hashes = zip(*((digests_of_arrays(some), hash_images(some)) for some in squares), strict=True)
+    return np.concatenate(digests), np.concatenate(hashes)
 
 
 def count_units(judged: CachedImages) -> dict[str, int]:

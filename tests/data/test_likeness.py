@@ -7,6 +7,7 @@ import pytest
 from PIL import Image, ImageEnhance, ImageOps
 
 from sslkit import open_images
+from sslkit.data.copies import have_copies
 from sslkit.data.likeness import (
     _MIRROR,
     BITS,
@@ -15,7 +16,6 @@ from sslkit.data.likeness import (
     group_near_copies,
     hash_images,
     hash_pixels,
-    have_copies,
     is_blank,
     near_bits,
 )

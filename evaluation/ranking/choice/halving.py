@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets import Reading, Split, find_published
-from evaluation.datasets._copies import units, with_digests
+from evaluation.datasets._copies import near_across, units, with_digests
 from evaluation.datasets._readable import readable
 from evaluation.features.checks import as_list, check_value, different_seeds
 from evaluation.features.extraction import check
@@ -127,6 +127,8 @@ def successive_halving(
     models = open_all(in_zoo, lambda one: load_member(one, loading))
     _at_least_two(models, models.left_out)
     train, held = divide(_open(data, reading, options.max_images), seeds[0])
+    if line := near_across(train, held, f"held-out images of {train.name}", reading.columns, is_given=False):
+        say(line)
     settings = [replace(setting, mirror=reading.mirrors(train)) for setting in settings]
     ranked = draw_images(train, options.rank_images, seeds[0])
     ranking = rank(models, ranked, metrics, seed=seeds[0], say=say, cache=runtime.cache, progress=runtime.progress)

@@ -20,6 +20,8 @@ from evaluation.ranking.inputs.samples import ON_CPU, as_sample
 from evaluation.ranking.inputs.source_heads import CLUSTER_COUNT, SOURCES, SourceHead, check_source, source_head
 from evaluation.transferability.base import Sample
 from evaluation.transferability.param_count import param_count
+from sslkit.data.columns import NEAR_COPIES
+from sslkit.data.copies import line_within, near_within
 from sslkit.data.held_out import draw_keys
 from sslkit.data.image_options import ImageOptions
 from sslkit.data.subsets import label_subset
@@ -253,6 +255,9 @@ def _beside_untrained(candidate: Candidate, model: LoadedModel, task: Split, how
 def _notes_of(given: Any) -> tuple[str, ...]:
     """Return the notes of the data set, and that images of one group stay together."""
     notes = (given.note,) if getattr(given, "note", "") else ()
+    near = near_within(given.likeness, given.together) if isinstance(given, Features) else None
+    if near is not None and near.any():
+        notes += (f"{line_within(int(near.sum()), len(near), 'images')}; columns.group={NEAR_COPIES} keeps them apart",)
     groups = getattr(given, "groups", None)
     if groups is None or (number := len(np.unique(groups))) == len(groups):
         return notes

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evaluation.datasets import Reading, Split, find_published
+from evaluation.datasets import Reading, Split, find_published, note_of
+from evaluation.datasets._copies import near_across
 from evaluation.datasets._labels import check_classes
 from evaluation.datasets._readable import readable
 from evaluation.features.checks import as_list, different_seeds
@@ -127,6 +128,9 @@ def ground_truth(
     for task, splits in tasks.items():
         if splits["test"].note:
             say(f"{task}: {splits['test'].note}")
+        is_given = not note_of(splits["test"].source, reading.cache, reading.columns)
+        if line := near_across(**splits, what="test images", columns=reading.columns, is_given=is_given):
+            say(f"{task}: {line}")
     models, failures = load_zoo(zoo, loading)
     for failure in failures:
         say(f"cannot be loaded: {failure}")

@@ -17,6 +17,7 @@ from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.scale import Range, finite, guess_range, to_bytes
 from sslkit.data.decode.tiff import NODATA, ORIENTATION, QUARTER_TURN, is_unsigned, nodata_of, orientation_of
 from sslkit.data.decode.unreadable import as_unreadable
+from sslkit.data.likeness import hash_picture, hash_pixels
 from sslkit.data.pixel_digest import digest_of_pixels
 from sslkit.data.resizing import centre, fit_size, middle
 
@@ -136,22 +137,23 @@ def upright_size(image: Picture) -> tuple[int, int]:
     return (width, height) if _orientation(image) >= QUARTER_TURN else (height, width)
 
 
-def digest_of(image: Picture) -> int:
-    """Decode at full size and return the digest of the upright pixels, see `sslkit.data.pixel_digest`.
+def identify(image: Picture) -> tuple[int, np.ndarray]:
+    """Decode at full size and return digest and hash (4,) int64 of the upright pixels, as `Images.identifies` says.
 
-    Of at most 8 bits: the RGB values as shown, over white. Of more: the values as stored, by no range.
+    Of at most 8 bits: of the RGB values as shown, over white. Of more: of the values as stored, by no range.
     Raises UnreadableImage.
     """
     with as_unreadable(image.size):
         if isinstance(image, Planes):
             image.hold()
             shown = not image.is_deep and image.becomes(3)
-            pixels = image.pixels(3, None).numpy() if shown else image.upright_planes()
-            return digest_of_pixels(pixels.transpose(1, 2, 0))
+            pixels = (image.pixels(3, None).numpy() if shown else image.upright_planes()).transpose(1, 2, 0)
+            return digest_of_pixels(pixels), hash_pixels(pixels)
         if is_deep(image):
-            values = _values(ImageOps.exif_transpose(image) if _orientation(image) != 1 else image)
-            return digest_of_pixels(values[..., None])
-        return digest_of_pixels(np.asarray(_upright(image, 3, None)))
+            pixels = _values(ImageOps.exif_transpose(image) if _orientation(image) != 1 else image)[..., None]
+            return digest_of_pixels(pixels), hash_pixels(pixels)
+        image = _upright(image, 3, None)
+        return digest_of_pixels(np.asarray(image)), hash_picture(image)
 
 
 def rgb(image: Picture, scale: Range | None = None) -> np.ndarray:

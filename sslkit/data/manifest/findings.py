@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sslkit.data.likeness import COMPARED, group_near_copies, have_copies
+from sslkit.data.copies import have_copies
+from sslkit.data.likeness import COMPARED, group_near_copies
 from sslkit.data.manifest.survey import DIGEST, LIKENESS, THUMBNAIL, brightness, standardize
 from sslkit.data.manifest.table import UNREADABLE, Manifest
 from sslkit.numerics.neighbours import Own, neighbours

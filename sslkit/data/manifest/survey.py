@@ -16,6 +16,7 @@ from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.file_contents import bar_is_off
 from sslkit.data.images import Images
+from sslkit.data.likeness import KEY as LIKENESS
 from sslkit.data.likeness import WORDS, hash_images
 from sslkit.data.loader import FEWEST, in_order, load_batches, plain_errors, workers_for
 from sslkit.data.pixel_digest import KEY
@@ -30,9 +31,9 @@ from sslkit.terminal.say import printable
 DECODED = 64  # pixels of a side that are read of each file: twice those that likeness is told by
 SIDE = 16  # pixels of a thumbnail: 768 bytes an image, and enough to tell pictures apart
 BLOCK = 64  # images that are kept together: a stop loses a second
-_FORM = 3  # of what is kept: raised when it changes
+_FORM = 4  # of what is kept: raised when it changes
 _REASON = "S160"  # letters of why an image cannot be read
-DIGEST, THUMBNAIL, LIKENESS = "digest", "thumbnail", "likeness"
+DIGEST, THUMBNAIL = "digest", "thumbnail"
 
 # of N images. shape: (N, 4) int32 width, height (upright), channels as stored, bits. bytes: (N,) int64, -1 where the
 # image is no file. digest: (N, 8) uint8, of a file's bytes, else of the pixels. thumbnail: (N, 3, SIDE, SIDE) uint8.
@@ -106,7 +107,7 @@ def _of_arrays(images: Images, rows: list[int]) -> dict[str, np.ndarray]:
         "shape": np.tile(np.array([width, height, images.channels, 8], np.int32), (len(rows), 1)),
         DIGEST: batch[KEY].numpy().view(np.uint8).reshape(len(rows), 8),
         THUMBNAIL: _thumbnails(pixels),
-        LIKENESS: hash_images(pixels),
+        LIKENESS: batch[LIKENESS].numpy(),
         "reason": np.zeros(len(rows), _REASON),
     }
 

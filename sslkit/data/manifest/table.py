@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from sslkit.data.expected_contents import PIXELS, SHA256
 from sslkit.data.manifest import head
 from sslkit.data.manifest.decisions import Decision, Opened, decide
 from sslkit.data.manifest.survey import DIGEST, Measures
@@ -101,8 +100,7 @@ class Manifest:
             size = int(measures["bytes"][row])
             shape = measures["shape"][row] if not self.unreadable[row] else ("", "", "", "")
             group = "" if self.groups is None else int(self.groups[row])
-            digest = (SHA256 if self.are_files else PIXELS) + measures[DIGEST][row].tobytes().hex()
-            about = [group, size if size >= 0 else "", digest, *shape]
+            about = [group, size if size >= 0 else "", measures[DIGEST][row].tobytes().hex(), *shape]
             yield [name, self.splits[row], *self._labels_of(row), *about, self.left_out[row]]
 
     def _labels_of(self, row: int) -> list[object]:

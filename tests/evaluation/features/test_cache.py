@@ -13,6 +13,7 @@ from evaluation.features.cache import (
     INDEX,
     KEPT,
     LABELS,
+    LIKENESS,
     ROWS,
     WHAT,
     features_store,
@@ -23,6 +24,7 @@ from sslkit.files.blocks import Blocks
 N, WIDTH = 10, 4
 X = np.random.default_rng(0).normal(size=(N, WIDTH)).astype(np.float32)
 DIGEST = np.arange(N) - 2**62
+HASHES = np.stack([DIGEST] * 4, axis=1)
 BESIDE = {LABELS: np.arange(N), IDS: np.array([f"image {i}" for i in range(N)]), GROUPS: np.arange(N) // 2}
 
 
@@ -32,7 +34,7 @@ def blocks_of(root: Path, block: int = 3) -> Blocks:
 
 def write(blocks: Blocks, rows: list[int], lost: int | None = None) -> None:
     kept = np.array([row != lost for row in rows])
-    blocks.write(rows, **{ROWS: X[rows], KEPT: kept, DIGESTS: DIGEST[rows]})
+    blocks.write(rows, **{ROWS: X[rows], KEPT: kept, DIGESTS: DIGEST[rows], LIKENESS: HASHES[rows]})
 
 
 def filled(root: Path, lost: int | None = None) -> Path:
@@ -59,6 +61,7 @@ def test_unreadable_rows_are_left_out_of_all(tmp_path: Path) -> None:
     others = np.delete(np.arange(N), 4)
     assert (found[ROWS] == X[others]).all() and (found[LABELS] == others).all()
     assert (found[GROUPS] == others // 2).all() and (found[DIGESTS] == DIGEST[others]).all()
+    assert (found[LIKENESS] == HASHES[others]).all()
 
 
 def test_a_second_process_fills_only_what_the_first_has_not(tmp_path: Path) -> None:

@@ -1,0 +1,97 @@
+"""Near-copies across a split: counted, told in one line, and what mends it. They change no number."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sslkit.data.columns import NEAR_COPIES, Columns
+from sslkit.data.likeness import COMPARED, WORDS, group_near_copies
+from sslkit.terminal.say import words
+
+
+def have_copies(numbers: np.ndarray, is_learned: np.ndarray) -> np.ndarray:
+    """Return (N,) bool: held-out images that are copies of learned ones.
+
+    numbers: (N,) equal for copies, such as digests or groups of near-copies. is_learned: (N,) bool.
+    """
+    return ~is_learned & np.isin(numbers, numbers[is_learned])
+
+
+def near_in_train(learned: Sequence[np.ndarray | None], tested: np.ndarray | None) -> np.ndarray | None:
+    """Return (M,) bool: test images with a near-copy among the learned ones; None where that is not known.
+
+    learned, tested: hashes (N, 4), (M, 4); None where there are none. Of more than a quarter of a million images it is
+    not looked for.
+    """
+    parts = [*learned, tested]
+    if any(hashes is None for hashes in parts) or sum(map(len, parts)) > COMPARED:
+        return None
+    numbers = _number_near_copies(np.concatenate(parts).tobytes())
+    start = len(numbers) - len(tested)
+    return have_copies(numbers, np.arange(len(numbers)) < start)[start:]
+
+
+def near_within(hashes: np.ndarray | None, units: np.ndarray | None) -> np.ndarray | None:
+    """Return (N,) bool: images with a near-copy in another unit; None where that is not known, as of `near_in_train`.
+
+    hashes: (N, 4). units: (N,) equal for images that stay together; None: each stands alone.
+    """
+    if hashes is None or len(hashes) > COMPARED:
+        return None
+    numbers = _number_near_copies(hashes.tobytes())
+    units = np.arange(len(numbers)) if units is None else units
+    pairs = np.unique(np.stack([numbers, units]), axis=1)[0]
+    return np.bincount(pairs, minlength=len(numbers))[numbers] > 1
+
+
+@lru_cache(maxsize=4)  # every protocol, and every model, asks the same
+def _number_near_copies(hashes: bytes) -> np.ndarray:
+    return group_near_copies(np.frombuffer(hashes, np.int64).reshape(-1, WORDS))
+
+
+def line_of_near(near: int, exact: int, tested: int, what: str) -> str:
+    """Return a line on held-out images with a near-copy in train, of which some are exact ones. what: they are."""
+    also = f" ({exact:,} exact)" if exact else ""
+    return f"{near:,} of {tested:,} {what} {'has' if near == 1 else 'have'} a near-copy in train{also}"
+
+
+def line_within(near: int, images: int, what: str) -> str:
+    """Return a line on images that are near-copies of others which they are compared with. what: they are."""
+    are = "is a near-copy of another one" if near == 1 else "are near-copies of others"
+    return f"{near:,} of {images:,} {what} {are}, by which they are recognised"
+
+
+def mend_of_near(columns: Columns, source: Any, *, is_given: bool) -> str | None:
+    """Return what keeps near-copies on one side, to stand behind a line; None where they are.
+
+    columns, source: of the data. is_given: whether the split is the data's own.
+    """
+    if not is_given:
+        return None if columns.group == NEAR_COPIES else f"; columns.group={NEAR_COPIES} keeps them on one side"
+    if not isinstance(source, (str, Path)):
+        return ""
+    return f"; python recipes/look.py {words({'data': source, 'leave_out': ['near_copies']})} shows them, to leave out"
+
+
+def line_across(
+    learned: tuple[np.ndarray, np.ndarray],
+    tested: tuple[np.ndarray, np.ndarray],
+    what: str,
+    columns: Columns,
+    source: Any,
+    *,
+    is_given: bool,
+) -> str:
+    """Return the line on held-out images with a near-copy in train, and what mends it; "" for nothing to say.
+
+    learned, tested: digests (N,) and hashes (N, 4) of the images. Others: see `line_of_near`, `mend_of_near`.
+    """
+    (digests, hashes), (tested_digests, tested_hashes) = learned, tested
+    near, exact = near_in_train([hashes], tested_hashes), np.isin(tested_digests, digests)
+    mend = mend_of_near(columns, source, is_given=is_given)
+    if mend is None or near is None or not (near & ~exact).any():
+        return ""
+    return line_of_near(int((near | exact).sum()), int(exact.sum()), len(exact), what) + mend
