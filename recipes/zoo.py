@@ -140,18 +140,19 @@ def _end(members: Sequence["Member"], ended: Sequence["Outcome"]) -> int:
     say.lines(f"\n{sslkit.zoo.open(out)}")
     failed = sweep.failures(members, ended)
     again = ["again     the same command trains the missing members"] if failed else []
-    following = f"next      python recipes/rank.py {words({'zoo': out, 'data': _task(members)})}"
+    following = f"next      python recipes/rank.py {words({'zoo': out, **_task(members)})}"
     say.lines("\n".join(["", *failed, *again, following]))
     return 1 if failed else 0
 
 
-def _task(members: Sequence["Member"]) -> str:
+def _task(members: Sequence["Member"]) -> dict[str, Any]:
     """The data to rank the members for: those they were trained on, if these are one's own and have classes."""
     from sslkit.data.sources.builtin import NAMES
 
-    source = members[0].config.data.source
-    judged = any(entry.card.get("after") for entry in sslkit.zoo.open(members[0].config.out))
-    return source if judged and source not in NAMES else "clipart"
+    config = members[0].config
+    source = config.data.source
+    judged = any(entry.card.get("after") for entry in sslkit.zoo.open(config.out))
+    return {"data": source, **config.columns.words} if judged and source not in NAMES else {"data": "clipart"}
 
 
 if __name__ == "__main__":

@@ -13,10 +13,11 @@ from typing import Any
 
 from evaluation.datasets import Split, find, find_published
 from sslkit import objectives
+from sslkit.data.columns import NO_COLUMNS, Columns
 from sslkit.data.image_options import CACHE
 from sslkit.data.images import Images
 from sslkit.data.sources import torchvision_sets
-from sslkit.data.sources.file_sources import list_files
+from sslkit.data.sources.file_sources import is_files, list_files
 from sslkit.data.sources.folder import FolderImages
 from sslkit.data.sources.named import open_images
 from sslkit.data.sources.walk import IMAGES, Kind
@@ -37,12 +38,13 @@ _WITH_TRAIN = ("trainval", "all", "base", "novel_val", "novel_test")  # splits t
 class Judged:
     """One split of a source that networks are judged on; of a part of an opened `Split` the whole that it is of.
 
-    cache: as of `open_images`.
+    cache, columns: as of `open_images`.
     """
 
     data: Any
     split: str
     cache: str | Path | None = CACHE
+    columns: Columns = NO_COLUMNS
 
     def __post_init__(self) -> None:
         if isinstance(self.data, Split) and self.data.source is not None:
@@ -67,7 +69,7 @@ class Judged:
             return None
         for split in (self.split, "train"):
             try:
-                return open_images(self.data, split=split, cache=self.cache)
+                return open_images(self.data, split=split, cache=self.cache, columns=self.columns)
             except UserError:  # no such split
                 continue
         return None
@@ -79,24 +81,25 @@ def seen(card: Card, judged: Judged) -> str:
     They are the same if the names and contents of all files, or all pixels, are; if a published set is known by its
     name; and if files lie in the folders that the network learned from. card: of the network's entry.
     """
-    return _note(card, lambda known: _share_of_images(known, judged), "images")
+    return _note(card, lambda its: _share_of_images(its, judged), "images")
 
 
 def seen_files(card: Card, root: Path, paths: Sequence[str], kind: Kind, unit: str, content: Callable[[], str]) -> str:
     """Return a note as of `seen` on all files of a split, below `root`. unit: what they are. content: their digest."""
 
-    def share(known: Mapping[str, Any]) -> str:
+    def share(card: Card) -> str:
+        known = card.get("data", {})
         if known.get("content") and len(paths) == known.get("images") and content() == known["content"]:
             return _ALL
-        return _share_of_files(known, str(root), root, paths, kind)
+        return _share_of_files(card, (str(root), NO_COLUMNS), root, paths, kind)
 
     return _note(card, share, unit)
 
 
 def _note(card: Card, share: Callable[[Mapping[str, Any]], str], unit: str) -> str:
-    """The note of the first card in the chain of a network that knows some. share: of what a card says of its data."""
+    """The note of the first card in the chain of a network that knows some. share: of a card."""
     for source, its_card in _chain(card):
-        if number := share(its_card.get("data", {})):
+        if number := share(its_card):
             who, its = (f"the weights that it began from, {source},", "their") if source else ("the network", "its")
             return f"{who} saw {number} {unit} in {its} pretraining, {_labels(its_card)} their labels"
     return ""
@@ -119,8 +122,14 @@ def _chain(card: Card) -> Iterator[tuple[str, Card]]:
         card = entry.card
 
 
-def _share_of_images(known: Mapping[str, Any], judged: Judged) -> str:
+def columns_of(card: Card) -> Columns:
+    """The columns by which the run read its images."""
+    return Columns(**card.get("config", {}).get("columns", {}))
+
+
+def _share_of_images(card: Card, judged: Judged) -> str:
     """How many of the judged images a network saw: "these", "some of these", "3 of these 7", or ""."""
+    known = card.get("data", {})
     if judged.set_name:
         return _share_of_published(known, judged.set_name, judged.split)
     if not known.get("content") or (images := judged.images) is None:
@@ -129,7 +138,8 @@ def _share_of_images(known: Mapping[str, Any], judged: Judged) -> str:
         return _ALL
     if not isinstance(images, FolderImages):
         return ""
-    return _share_of_files(known, str(judged.data), images.root, images.names().iter_bytes(), IMAGES)
+    source = str(judged.data), judged.columns
+    return _share_of_files(card, source, images.root, images.names().iter_bytes(), IMAGES)
 
 
 def _share_of_published(known: Mapping[str, Any], name: str, split: str) -> str:
@@ -151,27 +161,32 @@ def _share_of_published(known: Mapping[str, Any], name: str, split: str) -> str:
 
 
 def _share_of_files(
-    known: Mapping[str, Any], source: str, root: Path, paths: Iterator[bytes] | Sequence[str], kind: Kind
+    card: Card, source: tuple[str, Columns], root: Path, paths: Iterator[bytes] | Sequence[str], kind: Kind
 ) -> str:
     """How many files below `root` are among those that a network learned from, if one lies in the folders of the other.
 
-    source: that is judged. "" for the network's own source, whose other splits it did not learn from.
+    source: that is judged, and its columns. "" for the network's own source, if it is divided in the same way: it did
+    not learn from the other splits.
     """
-    learned, base = clips.files_of(str(known.get("source", ""))), os.path.realpath(root)
+    learned, base = clips.files_of(str(card.get("data", {}).get("source", ""))), os.path.realpath(root)
+    columns = columns_of(card)
     folders, judged = (
         {os.path.realpath(Path(word.strip()).expanduser()) for word in text.split(",")}
-        for text in (learned, clips.files_of(source))
+        for text in (learned, clips.files_of(source[0]))
     )
-    if (
-        not learned
-        or folders == judged
-        or not any(os.path.commonpath([base, folder]) in (base, folder) for folder in folders if Path(folder).is_dir())
-    ):
+
+    def may_hold(folder: str) -> bool:
+        is_list = os.path.isfile(folder)  # of any files
+        return is_list or (os.path.isdir(folder) and os.path.commonpath([base, folder]) in (base, folder))
+
+    if not learned or (folders == judged and columns.split == source[1].split) or not any(map(may_hold, folders)):
         return ""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            listing = list_files(learned, "train", kind)
+            if not is_files(learned):
+                return ""
+            listing = list_files(learned, "train", kind, columns)
     except UserError:
         return ""
     start, files = os.path.realpath(listing.folder), {os.path.join(base, os.fsdecode(path)) for path in paths}

@@ -197,7 +197,8 @@ def _seen(subject: Subject, task: Task) -> str:
     if not subject.model.card:  # before anything is opened
         return ""
     split = "train" if subject.note else subject.novel_split if task.name == "few_shot" else "test"
-    judged = subject.once(("whole", split), lambda: Judged(subject.data, split, subject.reading.cache))
+    how = subject.reading.cache, subject.reading.columns
+    judged = subject.once(("whole", split), lambda: Judged(subject.data, split, *how))
     return seen(subject.model.card, judged)
 
 

@@ -12,7 +12,7 @@ from sslkit.composition.method import Method
 from sslkit.data.cached_images import CachedImages, Room
 from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.sources import class_names
-from sslkit.data.sources.named import ImageOptions, Images, open_source, splits
+from sslkit.data.sources.named import ImageOptions, Images, check_columns, open_source, splits
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import UserError
 from sslkit.options.members import classes
@@ -76,6 +76,7 @@ def _open_training(config: Config, own: Any) -> tuple[Images, int]:
     """The training images or videos, and the size of their views."""
     source, options = _source(config, own)
     if isinstance(source, Images) and source.source is None:  # cannot be opened again
+        check_columns(source, config.columns)
         channels = config.data.channels or source.channels
         train = source.at(image_size=source.image_size, channels=channels, fit=source.fit)
     else:

@@ -15,6 +15,7 @@ from evaluation.ranking.choice.halving import Halving, successive_halving
 from evaluation.ranking.choice.rounds import Arm, Round
 from evaluation.ranking.inputs.task_names import file_names, task_name
 from evaluation.results.names import short
+from sslkit.data.columns import Columns
 from sslkit.errors import UserError
 from sslkit.files.writing import exclusive, write_text
 from sslkit.numerics.figures import FIRST, INK, OTHERS, QUIET, SMALL, better, panel, save_figure
@@ -103,6 +104,7 @@ def next_command(found: Halving, data: Any, how: Mapping[str, Any]) -> str:
     unusual = {name: how[name] for name in ("image_size", "trust") if how[name]}
     usual = {"root": AS_USUAL.root, **AS_USUAL.values, "mirror": AS_USUAL.mirror}
     unusual |= {name: how[name] for name in usual if how[name] != usual[name]}
+    unusual |= Columns(**how["columns"]).words
     asked = {"checkpoint": found.checkpoint, "data": data, "protocols": ["fine_tune"], "fine_tune.grid": grid}
     return f"python recipes/evaluate.py {words({**asked, **tuned, **unusual})}"
 

@@ -167,7 +167,7 @@ def of_models(
     check_source(options.source, options.clusters)
     models, how = open_all(zoo, load), (reading, replace(runtime, device="auto"))
     task = draw_images(reading.open(dataset, options.split), options.max_images, runtime.seed)
-    judged = Judged(dataset, options.split, reading.cache)  # opened if a card may know its images
+    judged = Judged(dataset, options.split, reading.cache, reading.columns)  # opened if a card may know its images
 
     def candidate(name: str, one: LoadedModel | Closed) -> Candidate:
         model = one.open() if isinstance(one, Closed) else one
@@ -196,7 +196,8 @@ def _is_circular(head: SourceHead, model: LoadedModel, judged: Judged) -> bool:
     """Return whether a head was fitted to the labels of the images that are scored; test images are not fitted to."""
     if head.kind != LABELS or judged.split == "test":
         return False
-    return head.data == str(judged.data) or bool(seen({"data": model.card.get("data", {})}, judged))
+    own = {key: model.card.get(key, {}) for key in ("data", "config")}  # not of the weights that it began from
+    return head.data == str(judged.data) or bool(seen(own, judged))
 
 
 def draw_images(task: Split, max_images: int | None, seed: int) -> Split:

@@ -18,9 +18,9 @@ from evaluation.datasets._sources import test_images
 from evaluation.datasets.base import Split
 from evaluation.features.extraction import features_of
 from evaluation.features.models import LoadedModel
+from evaluation.features.seen import columns_of
 from evaluation.features.source_probs import shape_of
 from evaluation.learners.fitted_head import ROUNDS, linear_head, spherical_clusters
-from sslkit.data.columns import Columns
 from sslkit.data.held_out import draw_keys
 from sslkit.data.sources.named import open_images, splits
 from sslkit.data.subsets import label_subset
@@ -146,7 +146,7 @@ def _pretraining(entry: ZooEntry, kept: Collection[str], cache: str | Path | Non
     if source is None:
         raise UserError(f"its card does not name its pretraining data, to fit a head on: {_remedy(kept)}")
     try:
-        columns = _columns(entry.card)
+        columns = columns_of(entry.card)
         parts = splits_of(_place(source), cache, columns)
         how = {"on_error": "skip", "needs_labels": False, "cache": cache, "columns": columns}
         return open_split(_place(source), "all" if "all" in parts else parts[0], **how)
@@ -155,11 +155,6 @@ def _pretraining(entry: ZooEntry, kept: Collection[str], cache: str | Path | Non
             f"its pretraining data {source} cannot be opened, to fit a head on ({error}): put the images back, or give "
             f"{_remedy(kept)}"
         ) from error
-
-
-def _columns(card: Mapping[str, Any]) -> Columns:
-    """The columns by which the run read its images."""
-    return Columns(**card.get("config", {}).get("columns", {}))
 
 
 def _place(source: str) -> str | Path:
@@ -218,7 +213,7 @@ def _fit(
 
 def _difference(card: Mapping[str, Any], whole: Split, cache: str | Path | None) -> str:
     """Say if these are not the images of the training: another number, or another content."""
-    data, columns = card["data"], _columns(card)
+    data, columns = card["data"], columns_of(card)
     if data.get("images") not in (None, len(whole)):
         return f"; its training had {data['images']:,} images, there are {len(whole):,} now"
     source = _place(data["source"])

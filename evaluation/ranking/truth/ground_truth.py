@@ -28,6 +28,7 @@ from evaluation.tuning.estimate import announce
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import each_recorded
 from evaluation.tuning.task import open_task
+from sslkit.data.columns import Columns
 from sslkit.data.image_options import parse_range
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
@@ -124,7 +125,7 @@ def ground_truth(
     sizes |= {"image_size": loading.image_size, **read.values_given}
     settings = json.loads(json.dumps({**run, **sizes, "mirror": reading.mirror}))
     most = (options.max_images, options.max_test_images)
-    tasks = {str(task_asked): open_splits(task_asked, reading, *most) for task_asked in _as_list(data)}
+    tasks = {str(task_asked): open_splits(task_asked, reading, *most) for task_asked in _as_list(data, reading.columns)}
     for task, splits in tasks.items():
         if splits["test"].note:
             say(f"{task}: {splits['test'].note}")
@@ -247,11 +248,11 @@ class _Measurement:
         return model is None or record["weights"] == model.digest
 
 
-def _as_list(data: Any) -> list[Any]:
+def _as_list(data: Any, columns: Columns) -> list[Any]:
     tasks = list(data) if isinstance(data, (list, tuple)) else [data]
     if not tasks or None in tasks:
         raise UserError("name the tasks to fine-tune on: data=[clipart,digits]")
-    return list(map(reusable, tasks))
+    return [reusable(task, columns) for task in tasks]
 
 
 def open_splits(source: Any, reading: Reading, most: int | None, most_tested: int | None) -> dict[str, Split]:

@@ -34,23 +34,25 @@ class Head:
     """The head of a manifest. source: that it was made of, as it was typed; "" for an object of Python.
 
     lines: their number in the file. decisions: the options that it names, checked, such as {"range": [0, 4095]}.
+    columns: the words that named columns of the source.
     """
 
     file: Path
     source: str
     lines: int
     decisions: Mapping[str, Any]
+    columns: str = ""
 
     def again(self) -> str:
         """How the manifest is made anew."""
         if not self.source:
             return f"sslkit.look(..., out={str(self.file)!r})"
-        return f"python recipes/look.py {words({'data': self.source, 'out': str(self.file)})}"
+        return f"python recipes/look.py {words({'data': self.source, 'out': str(self.file)})} {self.columns}".rstrip()
 
 
-def mark_cells(source: str, *, are_files: bool) -> list[str]:
-    """The cells of the mark. are_files: each row is a file of its own."""
-    return [MARK, str(VERSION), _FILES if are_files else _MEMBERS, source]
+def mark_cells(source: str, columns: str, *, are_files: bool) -> list[str]:
+    """The cells of the mark. source, columns: see `Head`. are_files: each row is a file of its own."""
+    return [MARK, str(VERSION), _FILES if are_files else _MEMBERS, source, columns]
 
 
 def head_text(cells: Iterable[Sequence[str]]) -> str:
@@ -101,8 +103,8 @@ def head_of(file: Path, lines: Sequence[str]) -> Head | None:
         return None
     number = next((n for n, line in enumerate(lines) if not line.lstrip('"').startswith("#")), len(lines))
     cells = list(csv.reader(lines[:number], delimiter=max(",;\t", key=lines[0].count)))
-    version, kind, source = [*cells[0][1:4], "", "", ""][:3]
-    head = Head(file, source, number, {})
+    version, kind, source, columns = [*cells[0][1:5], "", "", "", ""][:4]
+    head = Head(file, source, number, {}, columns)
     if version != str(VERSION):
         raise UserError(
             f"{file} is a manifest of version {version[:20]!r}, and this sslkit reads version {VERSION}: write it "

@@ -111,6 +111,6 @@ def _tell(manifest: Manifest, findings: list[Finding], out: Path, page: Path) ->
     if len(findings) > _MENDED:
         say.line(f"          {len(findings) - _MENDED} more on the page")
     say.line(f"written   {out} and {page}")
-    data = str(out) if manifest.are_files else manifest.source
-    if data:
-        say.line(f"next      python recipes/train.py {words({'method': 'byol+dsa', 'data': data})}")
+    data = {"data": out} if manifest.are_files else {"data": manifest.source, **manifest.columns}
+    if data["data"]:
+        say.line(f"next      python recipes/train.py {words({'method': 'byol+dsa', **data})}")

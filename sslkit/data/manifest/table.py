@@ -2,10 +2,11 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from sslkit.data.manifest.survey import DIGEST, Measures
 from sslkit.data.sources.folder import FolderImages
 from sslkit.errors import UserError
 from sslkit.files.writing import write_csv, write_whole
-from sslkit.terminal.say import counted
+from sslkit.terminal.say import counted, words
 
 ENDINGS = (".csv", head.PARQUET)
 UNREADABLE = "unreadable: "  # begins why such an image is left out
@@ -25,8 +26,8 @@ UNREADABLE = "unreadable: "  # begins why such an image is left out
 class Manifest:
     """N images of all splits of a data set, "train" first.
 
-    name, source: of the data set, and as it was typed. are_files: each row is a file, whose path is in `paths`.
-    decisions: how the images are read, and why. remarks: further lines of the readers.
+    name, source, columns: of the data set, and as they were typed. are_files: each row is a file, whose path is in
+    `paths`. decisions: how the images are read, and why. remarks: further lines of the readers.
     paths: (N,) of files, or names within the split. splits: (N,) words.
     labels: (N,) int64 index into classes, -1 for none; several an image: (N, K) int8 of 1, -1, 0 (not known).
     groups: (N,) int64 numbers from 0, or None. measures: of each image, see `survey.measure`.
@@ -35,6 +36,7 @@ class Manifest:
 
     name: str
     source: str
+    columns: Mapping[str, Any]
     are_files: bool
     decisions: Sequence[Decision]
     remarks: Sequence[str]
@@ -83,7 +85,7 @@ class Manifest:
         return path
 
     def _head(self) -> Iterator[list[str]]:
-        yield head.mark_cells(self.source, are_files=self.are_files)
+        yield head.mark_cells(self.source, words(self.columns), are_files=self.are_files)
         yield from (decision.cells for decision in self.decisions)
         yield from (["# said", remark] for remark in self.remarks)
 
@@ -147,6 +149,7 @@ def manifest_of(opened: Opened, source: str, measures: Sequence[Measures]) -> Ma
     return Manifest(
         name=first.name,
         source=source,
+        columns=first.options.columns.words,
         are_files=are_files,
         decisions=decisions,
         remarks=remarks,

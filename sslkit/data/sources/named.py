@@ -88,8 +88,17 @@ def splits(source: Source, cache: str | Path | None = CACHE, columns: Columns = 
 def reusable(source: Any, columns: Columns = NO_COLUMNS) -> Any:
     """A source to be opened several times: a Dataset as its images, so that its labels are read once."""
     source = as_source(source)
+    if isinstance(source, Images):
+        check_columns(source, columns)
     is_own = isinstance(source, Dataset) and not isinstance(source, (Images, Table))
     return open_images(source, columns=columns) if is_own else source
+
+
+def check_columns(images: Images, columns: Columns) -> None:
+    """Raises UserError for columns of images that were opened by others, and cannot be opened anew."""
+    if columns.given and images.source is None and columns != images.options.columns:
+        option, word = columns.given[0]
+        raise UserError(f"{option}={word}: {images.name} was built in Python: give columns= where it is opened")
 
 
 def name_of_tables(source: str) -> str | None:

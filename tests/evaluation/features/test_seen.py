@@ -12,6 +12,7 @@ from random_entries import made
 import evaluation
 from evaluation.features.seen import Judged, seen
 from sslkit import open_images, zoo
+from sslkit.data.columns import Columns
 from sslkit.zoo.weights import sha256
 
 WITHOUT = "the network saw these images in its pretraining, without their labels"
@@ -127,6 +128,31 @@ def test_a_part_of_the_images(tmp_path: Path) -> None:
     entry = pretrained(tmp_path, tmp_path / "all" / "a")
     part = "the network saw 24 of these 48 images in its pretraining"
     assert part in seen(entry.card, Judged(str(tmp_path / "all"), "train"))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_columns_of_the_run_and_of_the_evaluation(tmp_path: Path) -> None:
+    """A network that learned from two folds has seen them where another fold is held out, also as a copy."""
+    lines = []
+    for row, path in enumerate(sorted(write_digits(tmp_path / "files", "train", 6).rglob("*.png"))):
+        lines.append(f"{path.relative_to(tmp_path)},{path.parent.name},{row % 3}")
+    table = tmp_path / "list.csv"
+    table.write_text("\n".join(["path,kind,part", *lines]))
+    how = {"label": "kind", "split": "part:0"}
+    images = open_images(table, columns=how, cache=None)
+    entry = pretrained(tmp_path, table)
+    data = {"source": str(table), "images": len(images), "content": images.content_digest}
+    entry = zoo.update(entry, data=data, config={"columns": how})
+    assert seen(entry.card, Judged(str(table), "test", None, Columns(**how))) == ""
+    assert seen(entry.card, Judged(str(table), "train", None, Columns(**how))) == WITHOUT
+    assert seen(entry.card, Judged(str(table), "test", None, Columns(label="kind", split="part:1"))) == WITHOUT
+    part = "the network saw 12 of these 18 images in its pretraining, without their labels"
+    assert seen(entry.card, Judged(str(table), "train", None)) == part
+    shutil.copytree(tmp_path / "files", tmp_path / "copy" / "files")
+    copy = Path(shutil.copy(table, tmp_path / "copy"))
+    assert seen(entry.card, Judged(str(copy), "train", None, Columns(**how))) == WITHOUT
+    found = evaluation.evaluate(entry, str(table), ["knn"], columns={**how, "split": "part:1"}, cache=None)
+    assert WITHOUT in found[0].details["notes"]
 
 
 @pytest.mark.parametrize(

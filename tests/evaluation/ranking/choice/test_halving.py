@@ -177,9 +177,10 @@ def test_the_next_command_has_the_recipe_of_the_choice(zoo: dict) -> None:
         "range": None,
         "opacity": None,
         "fill": "auto",
+        "columns": {"group": "film"},
     }
     told = next_command(found, "digits", {**how, "precision": "bfloat16"})
-    assert "fine_tune.crop=[0.5,1.0]" in told and "fine_tune.precision=bfloat16" in told
+    assert all(word in told for word in ("columns.group=film", "fine_tune.crop=[0.5,1.0]", "precision=bfloat16"))
     told = next_command(found, "digits", {**how, "precision": "float32", "range": [0, 4095]})
     assert "precision" not in told and "range=[0,4095]" in told and "opacity" not in told and "fill" not in told
     told = next_command(found, "digits", {**how, "precision": "float32", "opacity": False, "fill": -2000.0})

@@ -1,0 +1,87 @@
+"""`columns.*` are obeyed by each command that reads labels, and refused by the others, before anything is computed."""
+
+from pathlib import Path
+
+import pytest
+from commands import COMMANDS
+from patients import NAMES, picture, rows
+from random_entries import made
+
+import sslkit
+from sslkit import zoo
+from sslkit.data.columns import OPTIONS
+
+UNUSUAL = {"bild": "file_name", "Befund": "finding", "Teil": "part", "Fall": "patient"}
+WORDS = ["columns.image=bild", "columns.label=Befund", "columns.split=Teil", "columns.group=Fall"]
+FEW = ["image_size=16", "batch_size=16", "epochs=1", "eval.tsne=0", "eval.k=3", "progress=false"]
+TUNED = ["steps=2", "lr=[0.01]"]
+OBEYED = {  # a command as short as it gets, and what it says when it has read the columns
+    "train": (["method=simclr", *FEW], "intervals as of 2 images, since they come in groups"),
+    "zoo": (["methods=simclr", "plugins=none", *FEW], "python recipes/rank.py zoo=runs/zoo data=list.csv"),
+    "evaluate": (["checkpoint=zoo/a", "protocols=[knn]"], "wilson over 2 groups of images"),
+    "linear_eval": (["checkpoint=zoo/a"], "wilson over 2 groups of images"),
+    "few_shot": (
+        ["checkpoint=zoo/a", "n_way=2", "k_shot=[1]", "n_query=1", "episodes=3"],
+        None,
+    ),  # 2 groups: too few
+    "rank": (["zoo=zoo", "metrics=[logme,leep]", "bootstrap=0", "pictures=false"], "are of 8 groups"),
+    "choose": (["zoo=zoo", "metrics=[knn]", "first=2", *TUNED, "pictures=false"], "are of 6 groups"),
+    "ground_truth": (["zoo=zoo", *TUNED, "seeds=[0]"], "list.csv: a"),
+    "embed": (["checkpoint=zoo/a", "out=features.npz"], "40 images"),
+    "look": ([], "40 images (32 train, 8 test), 2 classes, 10 groups"),
+    "action_eval": (["checkpoint=random:slow_r50"], None),  # of films
+}
+REFUSED = sorted({*COMMANDS, "train", "zoo"} - OBEYED.keys() - {"shards"})  # no data set with labels of its own
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pictures with a table whose columns have no usual name, and a zoo that was trained on them."""
+    folder = tmp_path_factory.mktemp("columns")
+    for name in NAMES:
+        (folder / name).write_bytes(picture(name))
+    lines = [",".join(str(row[column]) for column in UNUSUAL.values()) for row in rows()]
+    (folder / "list.csv").write_text("\n".join([",".join(UNUSUAL), *lines]))
+    columns = dict(word.removeprefix("columns.").split("=") for word in WORDS)
+    for seed, name in enumerate("ab"):
+        entry = zoo.ZooEntry.load(made(folder / "zoo", name, "list.csv", seed=seed, images=32))
+        zoo.update(entry, config={"columns": columns})
+    return folder
+
+
+@pytest.mark.parametrize("command", [name for name, (_, said) in OBEYED.items() if said])
+def test_columns_are_obeyed_and_stand_in_the_next_command(command: str, place: Path, typed) -> None:
+    words, said = OBEYED[command]
+    done = typed(command, "data=list.csv", *words, *WORDS, cwd=place)
+    assert done.returncode == 0, done.stderr
+    text = " ".join(done.stdout.replace("\\\n", "").split())
+    assert said in text and "cannot be opened" not in text, text
+    following = text.rpartition("python recipes/")[2]
+    assert command in ("ground_truth", "look") or all(word in following for word in WORDS), following
+
+
+@pytest.mark.parametrize("command", OBEYED)
+def test_a_column_that_is_not_there_ends_in_one_line(command: str, place: Path, typed) -> None:
+    data = "data=video:list.csv" if command == "action_eval" else "data=list.csv"
+    for word in WORDS[1:]:
+        others = [other for other in WORDS if other != word]
+        done = typed(command, data, *OBEYED[command][0], *others, f"{word}x", "out=nothing.csv", cwd=place)
+        assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1, done.stderr
+        assert f"{word}x: list.csv has no such column: did you mean" in done.stderr
+        assert not (place / "nothing.csv").exists()
+
+
+@pytest.mark.parametrize("command", REFUSED)
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_command_without_columns_says_so(command: str, option: str, place: Path, typed) -> None:
+    done = typed(command, f"{option}=Befund", cwd=place)
+    assert done.returncode == 2 and f"there is no setting '{option}'" in done.stderr, done.stderr
+
+
+def test_a_manifest_is_written_anew_with_its_columns(place: Path, typed) -> None:
+    assert typed("look", "data=list.csv", *WORDS, "out=mine.csv", cwd=place).returncode == 0
+    changed = (place / "mine.csv").read_text().replace(NAMES[0], "p0_9.png", 1)
+    (place / "mine.csv").write_text(changed)
+    with pytest.raises(sslkit.UserError) as raised:
+        sslkit.open_images(str(place / "mine.csv"))
+    assert f"python recipes/look.py data=list.csv out={place}/mine.csv {' '.join(WORDS)}" in str(raised.value)
