@@ -170,5 +170,11 @@ def test_copies_of_pictures_of_one_kind_are_told_from_them() -> None:
     assert has_copy[:1000:5].all() and np.delete(has_copy[:1000], np.s_[::5]).mean() < 0.06
 
 
+def test_series_leave_a_threshold_for_copies() -> None:
+    images = open_images("clipart", split="train")  # with four decks of cards
+    pixels = images.__getitems__(list(range(len(images))))["images"].numpy()
+    assert near_bits(hash_images(pixels)) >= 3
+
+
 def test_few_pictures_have_a_threshold(hashes) -> None:
     assert near_bits(hashes[:5]) == int(0.1 * BITS) and near_bits(hashes[:0]) == int(0.1 * BITS)
