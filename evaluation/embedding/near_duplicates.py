@@ -16,16 +16,14 @@ from evaluation.embedding.sources import Part, locate
 from evaluation.embedding.table import Embedding
 from evaluation.embedding.thumbnails import shorten, thumbnails
 from evaluation.features.checks import check_value
-from sslkit.data.images import Images
 from sslkit.data.likeness import count_differences
-from sslkit.data.manifest.survey import LIKENESS, measure
 from sslkit.data.paged_images import PagedImages
 from sslkit.data.sources.folder import FolderImages
+from sslkit.errors import UserError
 from sslkit.files.writing import write_csv, write_whole
 from sslkit.numerics.figures import save_figure
 from sslkit.numerics.near_copies import group_by_leaders
 from sslkit.numerics.ties import pair_cosines
-from sslkit.runtime.context import Runtime
 from sslkit.terminal.say import counted
 
 AUTO = "auto"  # threshold: found from the images
@@ -67,15 +65,16 @@ class Duplicates:
         return len(self.rows)
 
 
-def duplicates(sources: Sequence[Source], threshold: float | str = AUTO, runtime: Runtime | None = None) -> Duplicates:
+def duplicates(sources: Sequence[Source], threshold: float | str = AUTO) -> Duplicates:
     """Find the images of the sources that are copies or near-copies of an earlier one.
 
     threshold: smallest cosine of near-copies; "auto": by the pixels and, as far as they can tell, by the features, see
-    `evaluation.embedding.nearness.by_chance`. runtime: of the reading of the pixels; None for the usual one.
+    `evaluation.embedding.nearness.by_chance`.
     Of images with the same content the first stands for all: each of the others is in one pair, with the first. Of
     near-copies, too, the first stands for a group, and all others are near it: no pairs are listed, and no chain joins
     images that are not alike. Time grows with the number of images times the number of groups, memory with the images.
-    Raises UserError for a threshold with features that are all zeros, and for a file that has gone.
+    Raises UserError for a threshold with features that are all zeros, for "auto" with features that were read from a
+    file, which has no hashes of the pixels, and for a file that has gone.
     """
     check_value("threshold", threshold, float | str, above=0, most=1, choices=(AUTO,))
     x = sources[0].embedding.x if len(sources) == 1 else np.concatenate([source.embedding.x for source in sources])
@@ -83,7 +82,7 @@ def duplicates(sources: Sequence[Source], threshold: float | str = AUTO, runtime
     every = np.arange(len(x))
     distinct = np.flatnonzero(first == every)
     if threshold == AUTO:
-        hashes = np.concatenate([hash_rows(source, runtime or Runtime()) for source in sources])
+        hashes = _hashes(sources)
         nearness = by_chance(hashes, x, distinct)
     else:
         hashes, nearness = None, by_cosine(x, distinct, float(threshold))
@@ -97,18 +96,6 @@ def duplicates(sources: Sequence[Source], threshold: float | str = AUTO, runtime
     bits = None if hashes is None else count_differences(*hashes[rows.T])
     group = _number(leader[rows[:, 0]])
     return Duplicates(rows, similarity[order], exact[order], bits, group, len(np.unique(rows)), nearness.rule)
-
-
-def hash_rows(source: Source, runtime: Runtime) -> np.ndarray:
-    """(N, 4) int64 hashes of the pixels of a source's images, see `sslkit.data.likeness`; kept in the cache."""
-    hashes = {id(part): _hash_images(part.split.images, runtime) for part in source.parts}
-    return np.stack([hashes[id(part)][row] for part, row in locate(source.parts, source.embedding.paths)])
-
-
-def _hash_images(images: Images, runtime: Runtime) -> np.ndarray:
-    if isinstance(images, PickedImages):
-        return _hash_images(images.images, runtime)[images.rows]
-    return measure(images, runtime)[LIKENESS]
 
 
 def same_content(sources: Sequence[tuple[Sequence[Part], Sequence[str]]]) -> np.ndarray:
@@ -197,6 +184,13 @@ def contact_sheet(pairs: Duplicates, sources: Sequence[Source], path: Path) -> i
 def list_rows(sources: Sequence[Source]) -> list[tuple[str, str]]:
     """Return the source and the path of each row."""
     return [(source.name, str(path)) for source in sources for path in source.embedding.paths]
+
+
+def _hashes(sources: Sequence[Source]) -> np.ndarray:
+    hashes = [source.embedding.likeness for source in sources]
+    if any(some is None for some in hashes):
+        raise UserError(f"threshold={AUTO} needs the hashes of pixels, which a file of features lacks: give a number")
+    return np.concatenate(hashes)
 
 
 def _number(leader: np.ndarray) -> np.ndarray:

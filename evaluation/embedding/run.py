@@ -117,7 +117,7 @@ def run(
         if options.duplicates:
             sources = [Source(data, parts, embedding)]
             sources += [Source(against, others, embed_parts(model, others, reading, runtime))] if others else []
-            _make_duplicates(options, sources, out, runtime)
+            _make_duplicates(options, sources, out)
     settings = {"split": files.split, "root": reading.root, "image_size": loading.image_size}
     settings |= {"precision": runtime.precision, **reading.values, **reading.columns.words}
     what = {"checkpoint": name_of(files.checkpoint, model), "data": data}
@@ -168,8 +168,8 @@ def _make(options: Options, embedding: Embedding, parts: Sequence[Part], out: Pa
         _tell("map", str(path))
 
 
-def _make_duplicates(options: Options, sources: Sequence[Source], out: Path, runtime: Runtime) -> None:
-    pairs = duplicates(sources, options.threshold, runtime)
+def _make_duplicates(options: Options, sources: Sequence[Source], out: Path) -> None:
+    pairs = duplicates(sources, options.threshold)
     table, sheet = beside(out, "-duplicates.csv"), beside(out, "-duplicates.png")
     write_duplicates(pairs, sources, table)
     n, exact = sum(len(source.embedding) for source in sources), int(pairs.exact.sum())

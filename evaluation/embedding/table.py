@@ -23,6 +23,7 @@ class Embedding:
     y: (N,) int64 index into classes, -1 without label; several labels an image: (N, K) int8 of 1, -1, 0.
     classes: names of the labels. splits: (N,) str. unreadable: names of the images that are left out.
     about: the model's name and sha256, the data's name, and the preparation of the images: mean, std, sizes, precision.
+    likeness: (N, 4) int64 hashes of the pixels, see `sslkit.data.likeness`; None where the features come from a file.
     """
 
     x: np.ndarray
@@ -32,6 +33,7 @@ class Embedding:
     splits: np.ndarray
     unreadable: tuple[str, ...]
     about: Mapping[str, Any] = field(repr=False)
+    likeness: np.ndarray | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -76,7 +78,8 @@ def embed_parts(model: LoadedModel, parts: Sequence[Part], reading: Reading, run
         unreadable += opened.names(features.unreadable)
     x = tables[0].x if len(tables) == 1 else np.concatenate([features.x for features in tables])
     splits = np.repeat([opened.split.split for opened in parts], [len(features) for features in tables])
-    return Embedding(x, np.array(paths), np.concatenate(y), classes, splits, tuple(unreadable), about)
+    likeness = np.concatenate([features.likeness for features in tables])
+    return Embedding(x, np.array(paths), np.concatenate(y), classes, splits, tuple(unreadable), about, likeness)
 
 
 def describe(model: LoadedModel, parts: Sequence[Part], runtime: Runtime) -> dict[str, Any]:

@@ -54,7 +54,7 @@ OWN = {  # trained here: half a minute each
 def main() -> None:
     parser = cli.parser(__doc__, "seeds", "table")
     parser.add_argument("--folders", nargs="*", type=Path, help="of pictures; default: the embedded clip art")
-    parser.add_argument("--zoo", type=Path, default=Path("runs/near_duplicates"), help="folder of the own networks")
+    parser.add_argument("--zoo", type=Path, default=Path("runs/near_duplicates"), help="of own networks and features")
     args = parser.parse_args()
     if not args.table:
         name = "other pictures" if args.folders else "clip art"
@@ -68,7 +68,7 @@ def one(images: list, seed: int, zoo: Path) -> dict[str, Any]:
     numbers: dict[str, Any] = {"pictures": len(images)}
     with tempfile.TemporaryDirectory() as scratch:
         write_sets(images, seed, Path(scratch))
-        runtime = Runtime(cache=Path(scratch) / "cache", workers=0, progress=False)
+        runtime = Runtime(cache=zoo / "cache", workers=0, progress=False)
         for network, (word, size) in NETWORKS.items():
             model = load_model(str(trained(word, zoo)) if word in OWN else word, image_size=size)
             for name in ("planted", "unrelated"):
@@ -82,7 +82,7 @@ def one(images: list, seed: int, zoo: Path) -> dict[str, Any]:
                     (f"{network}, {OLD}", source, OLD),
                 ):
                     if f"{key}, {name}" not in numbers:
-                        numbers[f"{key}, {name}"] = count(duplicates([compared], threshold, runtime), compared)
+                        numbers[f"{key}, {name}"] = count(duplicates([compared], threshold), compared)
     return numbers
 
 

@@ -19,8 +19,6 @@ from sslkit import open_images
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 
-QUIET = Runtime(cache=None, workers=0, progress=False)
-
 
 def source(model, folder: Path, cache: Path) -> Source:
     parts = open_parts(folder, None)
@@ -57,8 +55,8 @@ def lite0():
 
 def test_planted_copies_are_found_and_distinct_images_are_not(planted, lite0, tmp_path) -> None:
     sources = [source(lite0, folder, tmp_path / "cache") for folder in planted]
-    assert len(duplicates(sources[:1], runtime=QUIET)) == 0
-    found = duplicates(sources, runtime=QUIET)
+    assert len(duplicates(sources[:1])) == 0
+    found = duplicates(sources)
     write_duplicates(found, sources, tmp_path / "d.csv")
     with (tmp_path / "d.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -126,7 +124,7 @@ def embedded(model, pixels: np.ndarray, folder: Path) -> Source:
 def test_a_chain_of_pictures_joins_no_opposites(net, tmp_path, threshold: float | str) -> None:
     arts = open_images("clipart").pixels[[40, 900]]
     every = embedded(load_model(net, image_size=16), gradual(*arts.astype(float), 120), tmp_path)
-    found = duplicates([every], threshold, QUIET)
+    found = duplicates([every], threshold)
     assert 10 < len(found) < 120 and 1 < found.group.max() < 100
     if threshold == "auto":
         assert found.bits.max() <= 26
@@ -138,7 +136,7 @@ def test_a_chain_of_pictures_joins_no_opposites(net, tmp_path, threshold: float 
 def test_near_blank_pictures_make_no_list_of_pairs(net, tmp_path, threshold: float | str) -> None:
     pixels = np.random.default_rng(0).normal(250, 1.5, (1500, 3, 12, 12)).clip(0, 255).round().astype(np.uint8)
     every = embedded(load_model(net, image_size=12), pixels, tmp_path)
-    found = duplicates([every], threshold, QUIET)
+    found = duplicates([every], threshold)
     if threshold == "auto":
         assert len(found) == 0 and "1,500 images without structure are compared by content alone" in found.rule
     else:
@@ -155,9 +153,17 @@ def test_five_images_and_copies_of_copies_have_groups(lite0, planted, tmp_path) 
         "d": "first/05",
     }.items():
         shutil.copy(planted[0].parent / f"{file}.png", folder / f"{name}.png")
-    found = duplicates([source(lite0, folder, tmp_path / "cache")], runtime=QUIET)
+    found = duplicates([source(lite0, folder, tmp_path / "cache")])
     assert found.rows.tolist() == [[1, 2], [0, 1]] and found.group.tolist() == [1, 1] and found.images == 3
     assert "3 images are too few to measure" in found.rule
+
+
+def test_features_of_a_file_need_a_number(clipart, net, tmp_path) -> None:
+    every = source(load_model(net, image_size=16), clipart, tmp_path / "cache")
+    read = dataclasses.replace(every, embedding=dataclasses.replace(every.embedding, likeness=None))
+    with pytest.raises(UserError, match="threshold=auto needs the hashes of pixels"):
+        duplicates([read])
+    assert duplicates([read], 1.0).bits is None
 
 
 @pytest.mark.parametrize("threshold", [0, 1.5, "often", True])
