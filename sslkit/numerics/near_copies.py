@@ -79,6 +79,14 @@ def _lead(rows: np.ndarray, leader: np.ndarray, index: Index) -> np.ndarray:
 def chance_similarity(similarity: Callable[[np.ndarray, np.ndarray], np.ndarray], rows: np.ndarray) -> float:
     """Return the similarity that less than one unrelated pair of all pairs of rows is expected to exceed.
 
+    See `chance_levels`.
+    """
+    return chance_levels(similarity, rows)[1]
+
+
+def chance_levels(similarity: Callable[[np.ndarray, np.ndarray], np.ndarray], rows: np.ndarray) -> tuple[float, float]:
+    """Return the similarities that a twentieth, and that less than one, of the unrelated pairs are expected to exceed.
+
     similarity: of two arrays of rows (P,), larger for more alike ones: (P,). rows: at least `FEWEST`.
     The upper half of the similarities of sampled pairs is taken for that of a normal distribution, whose standard
     deviation its 95th percentile gives; the level is where 1 / pairs of the distribution lies beyond. Copies are pairs,
@@ -104,4 +112,4 @@ def chance_similarity(similarity: Callable[[np.ndarray, np.ndarray], np.ndarray]
     for _ in range(ROUNDS):
         middle, upper = np.quantile(values[: np.searchsorted(values, level, "right")], [0.5, 1 - TAIL])
         level = middle + (upper - middle) * deviations
-    return float(level)
+    return float(upper), float(level)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evaluation.embedding.nearness import AgreedIndex, CosineIndex, by_chance, by_cosine
-from sslkit.data.likeness import BITS, HashIndex, count_differences
+from sslkit.data.likeness import BITS, count_differences
 from sslkit.errors import UserError
 from sslkit.numerics import near_copies
 from sslkit.numerics.near_copies import FEWEST, group_by_leaders
@@ -76,13 +76,15 @@ def test_groups_by_pixels_and_features_are_those_of_all_pairs(monkeypatch, block
     monkeypatch.setattr(near_copies, "BLOCK", block)
     hashes, x, _ = objects(60, 5, 0.07)
     order = np.random.default_rng(3).permutation(300)
-    found = group_by_leaders(order, 300, AgreedIndex(HashIndex(hashes, 12), x, 20, 0.97))
+    found = group_by_leaders(order, 300, AgreedIndex(hashes, x, {6: -np.inf, 12: 0.96, 20: 0.98}))
     apart, cosine = count_differences(hashes[:, None], hashes), cosines(x)
-    by_hash, agreed = apart <= 12, (apart <= 20) & (cosine > 0.97)
-    near = np.where(by_hash, 1000.0 - apart, np.where(agreed, cosine, -np.inf))
+    steps = [apart <= 6, (apart <= 12) & (cosine > 0.96), (apart <= 20) & (cosine > 0.98)]
+    near = np.where(np.any(steps, axis=0), -apart.astype(float), -np.inf)
     np.testing.assert_array_equal(found, lead(near, order, block))
     members = np.flatnonzero(found != np.arange(300))
-    assert (agreed & ~by_hash)[members, found[members]].any() and by_hash[members, found[members]].any()
+    assert all(
+        (step & (apart > least))[members, found[members]].any() for step, least in zip(steps, (-1, 6, 12), strict=True)
+    )
 
 
 def test_no_chain_joins_opposites() -> None:
