@@ -20,6 +20,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "action_recognition": "evaluation.tasks.action.protocols.action:action",
         "compare": "evaluation.results.comparison:compare",
         "compare_all": "evaluation.results.comparison:compare_all",
+        "decide": "evaluation.results.decisions:decide",
         "crowding": "evaluation.protocols.crowding:crowding",
         "draw_episodes": "evaluation.learners.episodes:draw_episodes",
         "embed": "evaluation.embedding.table:embed",

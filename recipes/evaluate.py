@@ -7,6 +7,7 @@ python recipes/evaluate.py zoo=runs/zoo data=pets root=data
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from evaluation.judging.command_line import Output, Subjects, settings_of
 from sslkit.cli.command import run_plain
 
 from evaluation import protocols
+from sslkit.decision import NULLS
 from sslkit.options.settings import setting
 
 
@@ -24,6 +26,11 @@ class Wanted:
         None,
         f"of {', '.join(protocols.names())}, or package.module:Options of your own; null, to begin with: linear, knn, "
         "crowding; recipes/list.py protocols says what each is",
+    )
+    nulls: Sequence[str] = setting(
+        NULLS,
+        f"controls that a model must be above to be taken, a list of {', '.join(NULLS)}; beside them always the "
+        "largest class",
     )
     pictures: bool = setting(True, "bars with intervals, a map and the confusions of each data set")
 

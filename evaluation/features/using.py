@@ -5,9 +5,8 @@ from typing import Any
 
 from evaluation.features.models import LoadedModel
 from sslkit.backbones.words import is_untrained
+from sslkit.decision import USE
 from sslkit.terminal.say import columns
-
-LABEL = "use it    "
 
 
 def use_it(asked: Any, model: LoadedModel, image_size: int | None, trust: Any = ()) -> list[str]:
@@ -26,9 +25,9 @@ def use_it(asked: Any, model: LoadedModel, image_size: int | None, trust: Any = 
         call = ("net = evaluation.load_model(", ", ".join(filter(None, (repr(str(asked)), size_of))), ")")
     else:
         return []
-    blank = " " * len(LABEL)
-    line = LABEL + "".join(call)
-    long = [f"{LABEL}{call[0]}", f"{blank}    {call[1]}", f"{blank}{call[2]}"]
+    blank = " " * len(USE)
+    line = USE + "".join(call)
+    long = [f"{USE}{call[0]}", f"{blank}    {call[1]}", f"{blank}{call[2]}"]
     return [*([line] if len(line) <= columns() else long), blank + how]
 
 

@@ -11,6 +11,7 @@ from evaluation import protocols as family
 from evaluation.datasets import Reading
 from evaluation.features.extraction import check
 from evaluation.features.models import LoadedModel, Loading
+from evaluation.features.nulls import check_nulls, nulls_of
 from evaluation.features.using import use_it
 from evaluation.features.zoo_members import Members, lines_of, unlike_sizes
 from evaluation.features.zoo_members import members as members_of
@@ -19,17 +20,20 @@ from evaluation.judging.run import Evaluation, check_fits, complete_tasks, make_
 from evaluation.protocols.base import Judged, Task
 from evaluation.results import OUT, store
 from evaluation.results.bars import plot_results
-from evaluation.results.comparison import compare_all
+from evaluation.results.decisions import by_chance, decide, deciding
 from evaluation.results.result import Result
 from evaluation.results.tables import table
-from evaluation.results.verdict import by_chance, deciding, of_pairs
 from evaluation.tuning.processes import process_group
+from sslkit.decision import LABEL, NULLS
 from sslkit.errors import UserError
 from sslkit.options import members
 from sslkit.options.calls import by_keywords
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.terminal import say
+
+Shared = dict[str, dict[Hashable, Any]]  # what is open of each source, see `prepare`
+OF_FEATURES = ("linear", "knn")  # protocols by which nulls are judged: in seconds
 
 
 @by_keywords
@@ -42,6 +46,7 @@ def evaluate_models(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     out: str | Path = OUT,
     pictures: bool = False,
+    nulls: Sequence[str] = NULLS,
     loading: Loading,
     reading: Reading,
     runtime: Runtime,
@@ -49,10 +54,12 @@ def evaluate_models(
     """Evaluate one model or several and print the table; `recipes/evaluate.py` calls it.
 
     checkpoint: a model or a list, see `evaluation.load_model`; or zoo: see `evaluation.rank`. Others: see `evaluate`.
+    nulls: of `sslkit.decision.NULLS`, which are judged beside the models by the protocol that decides.
     Under torchrun rank 0 speaks and writes.
     Returns the results of all. An entry of `zoo` that is damaged, or for which a protocol fails, is left out and named.
     Raises UserError before anything is computed, and where no model is left.
     """
+    check_nulls(nulls)
     tasks = make_tasks(data, protocols, options, reading.columns)
     arguments = {**vars(loading), **vars(reading), **vars(runtime), "out": out}
     runtime = replace(runtime, out=out)
@@ -63,9 +70,11 @@ def evaluate_models(
         fits = partial(check_fits, tasks=tasks)
         asked = open_models(checkpoint, zoo, loading, check=fits)
         tasks = complete_tasks([candidate.model for candidate in asked.values()], tasks)
-        done = _evaluate_each(asked, tasks, pictures, reading, runtime)
+        shared: Shared = {}
+        done = _evaluate_each(asked, tasks, pictures, reading, runtime, shared)
+        controls = _evaluate_nulls(asked, nulls, tasks, reading, runtime, shared)
         if rank() == 0:
-            best = _conclude(list(done.values()), tasks, arguments, pictures)
+            best = _conclude(list(done.values()), controls, tasks, arguments, pictures)
             print_left_out(done.left_out)
             for told in use_it(best.asked, best.model, loading.image_size, loading.trust) if best else ():
                 say.line(told)
@@ -78,14 +87,20 @@ def evaluate_by_protocol(protocol: str, /, checkpoint: Any, zoo: Any, data: Any,
     """Call `evaluate_models` with one protocol. words: its options and the other arguments, as on a command line."""
     declared = members.options(family.find(protocol).Options)
     options = {name: words.pop(name) for name in declared if name in words}
-    return evaluate_models(checkpoint, zoo, data, [protocol], options={family.key(protocol): options}, **words)
+    return evaluate_models(
+        checkpoint, zoo, data, [protocol], options={family.key(protocol): options}, nulls=(), **words
+    )
 
 
 def _evaluate_each(
-    asked: "Members[Opened]", tasks: Sequence[Task], pictures: bool, reading: Reading, runtime: Runtime
+    asked: "Members[Opened]",
+    tasks: Sequence[Task],
+    pictures: bool,
+    reading: Reading,
+    runtime: Runtime,
+    shared: Shared,
 ) -> Members[Judged]:
-    """Open the tasks of every model, then run them. Raises UserError."""
-    shared: dict[str, dict[Hashable, Any]] = {}
+    """Open the tasks of every model, then run them. shared: what is open of the data. Raises UserError."""
     ready = asked.of_each(
         lambda _, candidate: prepare(candidate.model, tasks, reading, runtime, tell=_tell, shared=shared)
     )
@@ -98,12 +113,40 @@ def _evaluate_each(
     return ready.of_each(evaluate_member)
 
 
-def _conclude(done: list[Judged], tasks: Sequence[Task], arguments: Mapping[str, Any], pictures: bool) -> Judged | None:
-    """Print the table, the differences, and where the results are. Return the model to take, where one is named."""
+def _evaluate_nulls(
+    asked: "Members[Opened]",
+    nulls: Sequence[str],
+    tasks: Sequence[Task],
+    reading: Reading,
+    runtime: Runtime,
+    shared: Shared,
+) -> list[Result]:
+    """The results of the nulls by the protocols that decide and learn from features."""
+    decides = deciding((str(task.source), task.name) for task in tasks)
+    decisive = [task for task in tasks if task.name in OF_FEATURES and (str(task.source), task.name) in decides]
+    if not decisive or not nulls:
+        return []
+    controls = nulls_of([candidate.model for candidate in asked.values()], nulls)
+    results = []
+    for control in controls:
+        _tell("control", describe_model(control))
+        results += prepare(control, decisive, reading, runtime, tell=_tell, shared=shared).run()
+    return results
+
+
+def _conclude(
+    done: list[Judged],
+    controls: list[Result],
+    tasks: Sequence[Task],
+    arguments: Mapping[str, Any],
+    pictures: bool,
+) -> Judged | None:
+    """Print the table, the decision, and where the results are. Return the model to take, where one is named."""
     names = _names_apart(done)
     results = [
         replace(result, model=name) for name, member in zip(names, done, strict=True) for result in member.results
     ]
+    results += controls
     say.lines(f"\n{table(list_rows(results))}\n")
     best = dict(zip(names, done, strict=True)).get(print_differences(results))
     for name in dict.fromkeys(task.name for task in tasks):
@@ -230,9 +273,9 @@ def is_per_class(result: Result) -> bool:
 
 
 def print_differences(results: list[Result]) -> str:
-    """Print the verdict on every two models, a block for each protocol and data set; see `group_comparable`.
+    """Print the decision of each protocol and data set, and the tests of its first model; see `group_comparable`.
 
-    Return the model that the verdicts say to take, "" without any and where data sets have different ones.
+    Return the model that the decisions say to take, "" without any and where data sets have different ones.
     """
     pairs = group_comparable(results)
     per_class = Counter(result.data for result in {(r.data, r.model): r for r in results if is_per_class(r)}.values())
@@ -241,13 +284,14 @@ def print_differences(results: list[Result]) -> str:
     decides = deciding((group[0].data, group[0].protocol) for group in pairs)
     best, tested = set(), []
     for group in pairs:
-        comparisons, first = compare_all(group), group[0]
+        data, protocol = group[0].data, group[0].protocol
+        decision, comparisons = decide(group, (data, protocol) in decides)
         tested.append(comparisons)
-        verdict = of_pairs(group, comparisons, (first.data, first.protocol) in decides)
-        say.line(f"{first.protocol} on {first.data}, {first.metric}: {verdict}")
-        best |= {verdict.first} if verdict.decides else set()
+        say.line(f"{LABEL}{protocol} on {data}, {group[0].metric}: {decision}")
+        best |= {decision.taken} if decision.decides else set()
         for comparison in comparisons:
-            say.line(f"  {comparison.verdict}")
+            if decision.first.name in (comparison.a, comparison.b):
+                say.line(f"  {comparison.verdict}")
     if told := by_chance(tested):
         say.line(told)
     if pairs:

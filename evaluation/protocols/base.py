@@ -212,6 +212,7 @@ class Subject:
             "unreadable": lost,
             "largest_class": self._largest_class() if result.metric == "top1" else None,
             "chance": self._chance() if result.metric == "map11" else None,
+            "multiply_adds": self.model.multiply_adds,
             "source": str(self.data) if isinstance(self.data, (str, Path)) else "",  # as named, to name it again
             "columns": self.reading.columns.words,
         }

@@ -11,6 +11,7 @@ from evaluation.features.table import Features, match_labels, one_label
 from evaluation.protocols.base import Subject, Terminal
 from evaluation.results import unseen
 from evaluation.results.class_means import mean_per_class
+from evaluation.results.measures import right_by_largest
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, share
 from sslkit.data.copies import near_in_train
@@ -90,6 +91,7 @@ def classify(train: Any, test: Any, options: Options) -> Result:
         },
         outcomes=right[k],
         groups=test.groups,
+        largest=right_by_largest(test.y),
         paired_on=rows_digest(test.ids, test.y),
     )
 

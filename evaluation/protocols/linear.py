@@ -23,7 +23,7 @@ from evaluation.protocols._linear_options import LBFGS, Options, check_on_featur
 from evaluation.protocols.base import Subject, Terminal, among
 from evaluation.results import unseen
 from evaluation.results.class_means import mean_per_class
-from evaluation.results.measures import measure
+from evaluation.results.measures import measure, right_by_largest
 from evaluation.results.result import Result, rows_digest
 from sslkit.data.copies import near_in_train
 from sslkit.runtime.callers import public
@@ -211,6 +211,7 @@ def _result(
         details={**about, **unseen.details(in_train, near), **details},
         outcomes=outcomes,
         groups=None if outcomes is None else test.groups,
+        largest=None if outcomes is None else right_by_largest(test.y),
         paired_on="" if outcomes is None else rows_digest(test.ids, test.y),
     )
 

@@ -26,7 +26,7 @@ from evaluation.features.models import LoadedModel, Loading
 from evaluation.protocols.base import Subject, among
 from evaluation.results import unseen
 from evaluation.results.class_means import mean_per_class
-from evaluation.results.measures import measure
+from evaluation.results.measures import measure, right_by_largest
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import generator
 from evaluation.tuning.checkpoint import Checkpoint
@@ -267,5 +267,7 @@ def _result(task: Task, scores: Tensor, name: str, setting: Setting, seconds: fl
             "device": runtime.device.type,
         },
         outcomes=right,
+        groups=None if right is None else groups,
+        largest=None if right is None else right_by_largest(y),
         paired_on="" if right is None else rows_digest(task.test.ids, y),
     )

@@ -14,7 +14,8 @@ from scipy.special import ndtri
 
 from evaluation.results.choice import level_scores
 from evaluation.results.statistics import generator
-from evaluation.results.verdict import Verdict, list_names
+from sslkit.backbones.words import is_null
+from sslkit.decision import Candidate, Decision, Difference, list_names
 from sslkit.numerics.ties import average_ranks
 
 # Measured on models that were fine-tuned (recipes/benchmarks/ranking and constants.json). AGREEMENT: correlation of a
@@ -59,6 +60,14 @@ CHANCES = (
     f"{SPREAD} times as far apart as those of kNN (means of 7 or 11 tasks of ours). Regret: points lost in them."
 )
 NO_CHANCES = "no P(best) and no regret, as the agreement with fine-tuning"
+
+
+@dataclass(frozen=True)
+class Null:
+    """What a model must be above. differences: of each of M models to it, by leave-one-out kNN on the same images."""
+
+    candidate: Candidate
+    differences: Sequence[Difference]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,24 +116,39 @@ class Consensus:
 
     def first(self) -> list[int]:
         """Return the first model of the order, then those that share its rank; none without a consensus."""
-        if np.isnan(self.rank).all():
-            return []
-        m = int(self.order()[0])
-        return [m, *(k for k in np.flatnonzero(self.rank == self.rank[m]).tolist() if k != m)]
+        return self._level(self.order()[:1].tolist())
 
-    def verdict(self, models: Sequence[str]) -> Verdict:
+    def decision(self, models: Sequence[str], nulls: Sequence[Null] = ()) -> Decision:
         """Return which of the models (M names) to take; those that share its rank, or are in the shortlist, may be as
-        good. Without probabilities it is only the first. Raises IndexError without a consensus."""
-        m, *level = self.first()
+        good. Without probabilities it is only the first. Raises IndexError without a consensus.
+
+        nulls: what the first must be above. Models with random weights, and raw pixels, are not taken beside others.
+        """
+        order = self.order().tolist()
+        taken = [k for k in order if not is_null(models[k])] or order
+        m, *level = self._level(taken[:1])
+        tied = [k for k in dict.fromkeys([*level, *self.shortlist()]) if k != m]
+        worse = [k for k in taken if k not in (m, *tied) and not np.isnan(self.best[k])]
+        against = [(null.candidate, null.differences[m]) for null in nulls if null.candidate.name != models[m]]
+        return Decision(
+            Candidate(models[m], self._facts(m)),
+            [Candidate(models[k]) for k in tied],
+            [Candidate(models[k]) for k in worse],
+            [null for null, difference in against if difference.is_above],
+            [(null, difference) for null, difference in against if not difference.is_above],
+            decides=not np.isnan(self.best[m]),
+        )
+
+    def _level(self, first: list[int]) -> list[int]:
+        """A model, then those that share its rank; none where it has none."""
+        if not first or np.isnan(self.rank[first[0]]):
+            return []
+        return [*first, *(k for k in np.flatnonzero(self.rank == self.rank[first[0]]).tolist() if k != first[0])]
+
+    def _facts(self, m: int) -> str:
         chance = "" if np.isnan(self.best[m]) else f"{100 * self.best[m]:.0f} % to be the best"
         lost = "" if np.isnan(self.regret[m]) else f"{100 * self.regret[m]:.1f} points expected to be lost"
-        tied = list(dict.fromkeys([*level, *(other for other in self.shortlist() if other != m)]))
-        worse = [other for other in self.order().tolist() if other not in (m, *tied) and not np.isnan(self.best[other])]
-        facts = ", ".join(filter(None, (chance, lost)))
-        has_chances = not np.isnan(self.best[m])
-        return Verdict(
-            models[m], facts, [models[other] for other in tied], [models[other] for other in worse], has_chances
-        )
+        return ", ".join(filter(None, (chance, lost)))
 
 
 def consensus(

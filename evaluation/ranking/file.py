@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.ranking.consensus import Consensus
+from evaluation.ranking.consensus import Consensus, Null
 from evaluation.ranking.truth.agreement import Agreement
+from sslkit.decision import Candidate, Difference
 from sslkit.errors import UserError
 from sslkit.files.reading import regular
 from sslkit.files.writing import write_text
@@ -56,6 +57,7 @@ def _fields(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
             "consensus": _consensus(record, models),
             "data": str(record["data"]),
             "n": int(record["n"]),
+            "nulls": tuple(_null(null, len(models)) for null in record.get("nulls") or ()),
             "notes": tuple(map(str, record.get("notes") or ())),
             "sources": {str(name): _source(source) for name, source in dict(record.get("sources") or {}).items()},
             "left_out": {str(name): str(why) for name, why in dict(record.get("left_out") or {}).items()},
@@ -72,6 +74,13 @@ def _consensus(record: dict[str, Any], models: Sequence[str]) -> Consensus:
     arrays = {name: _array(saved, name, (len(models),)) for name in ("score", "rank", "best", "regret")}
     agreement = math.nan if saved["agreement"] is None else float(saved["agreement"])
     return Consensus(tuple(map(str, saved["metrics"])), **arrays, agreement=agreement)
+
+
+def _null(record: dict[str, Any], models: int) -> Null:
+    if len(record["differences"]) != models:
+        raise ValueError(f"nulls have differences of {len(record['differences'])} models, not of {models}")
+    name, fact = (str(record["candidate"][field]) for field in ("name", "fact"))
+    return Null(Candidate(name, fact), [Difference(**difference) for difference in record["differences"]])
 
 
 def _array(record: dict[str, Any], name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -95,7 +104,7 @@ def _plain(value: Any) -> Any:
     """Convert a value for JSON."""
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (Agreement, Consensus)):
+    if isinstance(value, (Agreement, Candidate, Consensus, Difference, Null)):
         return _plain(vars(value))
     if isinstance(value, (list, tuple)):
         return [_plain(entry) for entry in value]

@@ -8,7 +8,7 @@ import numpy as np
 from evaluation.ranking.inputs.task_names import task_name
 from evaluation.ranking.ranking import Ranking
 from evaluation.results.names import short, wrap
-from sslkit.backbones.words import is_untrained
+from sslkit.backbones.words import is_null
 from sslkit.errors import UserError
 from sslkit.numerics.figures import (
     FIRST,
@@ -65,11 +65,11 @@ def plot_ranking(ranking: Ranking, path: str | Path) -> Path:
         f"From above: by {_order(ranking)}. Dot: score, hollow if tied with the metric's best; line: 95 % over images. "
         "Axes of scores do not start at 0, and scores of different metrics cannot be compared."
     ]
-    if ranking.consensus.first():
-        taken = str(ranking.consensus.verdict(ranking.models))
+    if ranking.decision:
+        taken = str(ranking.decision)
         notes.insert(0, f"{taken[:1].upper()}{taken[1:]}.")
     notes += ranking.explanation
-    if any(map(is_untrained, ranking.models)):
+    if any(map(is_null, ranking.models)):
         notes.append("Gray: random weights.")
     if any(ranking.mark(m, k) for m in order for k in scored):
         notes.append("Letter: source head, see the notes of the ranking; models of one letter can be compared.")
@@ -153,7 +153,7 @@ def _order(ranking: Ranking) -> str:
 def _chances(axis: "Axes", ranking: Ranking, order: np.ndarray) -> None:
     best, regret = ranking.consensus.best[order], ranking.consensus.regret[order]
     for row, m in enumerate(order):
-        colour = REFERENCE if is_untrained(ranking.models[m]) else FIRST
+        colour = REFERENCE if is_null(ranking.models[m]) else FIRST
         axis.axhline(row, color=GUIDE, lw=0.8, zorder=0)
         axis.plot([0, 100 * best[row]], [row, row], color=colour, lw=1.4)
         axis.plot(100 * best[row], row, "o", ms=5.5, color=colour, clip_on=False)
@@ -178,7 +178,7 @@ def _scores(axis: "Axes", ranking: Ranking, k: int, order: np.ndarray) -> None:
         if np.isnan(scores[row]):
             _beside(axis, "no score", row)
             continue
-        rank, colour = ranking.ranks[m, k], REFERENCE if is_untrained(ranking.models[m]) else FIRST
+        rank, colour = ranking.ranks[m, k], REFERENCE if is_null(ranking.models[m]) else FIRST
         face = PAPER if ranking.tied[m, k] and rank > 1 else colour
         axis.plot(ends[row], [row, row], color=colour, lw=1.4, zorder=1)
         axis.plot(scores[row], row, "o", ms=5.5, mfc=face, mec=colour, mew=1.2, zorder=2)

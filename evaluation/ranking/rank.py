@@ -12,7 +12,7 @@ import numpy as np
 
 from evaluation.datasets import Reading, Split
 from evaluation.features.models import Loading
-from evaluation.features.zoo_members import Members, members
+from evaluation.features.zoo_members import Members, members, some_left
 from evaluation.ranking.checks import OF_LABELS, OF_NUMBERS, check_metrics, check_ranking, truth_values
 from evaluation.ranking.consensus import consensus, within
 from evaluation.ranking.inputs.candidates import (
@@ -29,11 +29,13 @@ from evaluation.ranking.inputs.references import Reference, open_reference
 from evaluation.ranking.inputs.source_marks import groups, to_record
 from evaluation.ranking.memory import return_freed_memory
 from evaluation.ranking.notes import few_models, lacking, no_agreement, no_interval, notes
+from evaluation.ranking.nulls import compare_nulls
 from evaluation.ranking.ranking import Ranking, intervals, ranks_of, ties_with_best
 from evaluation.ranking.resampling import Column, replicates
 from evaluation.ranking.scoring import MetricResult, Spec, of_sample, parse
 from evaluation.ranking.truth.agreement import Agreement, agreement
 from evaluation.results.result import PACKAGES
+from sslkit.backbones.words import PIXELS
 from sslkit.data.image_options import VALUES
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
@@ -109,14 +111,18 @@ def rank_models(
     zoo, dataset = _check_zoo(zoo, dataset), reusable(dataset, reading.columns)
     if isinstance(dataset, Split) and options.split == Options.split:
         options = replace(options, split=dataset.split)
-    accuracies, of_reference = truth_values(truth, tuple(zoo)), ()
+    accuracies, of_reference, nulls = truth_values(truth, tuple(zoo)), (), []
     if dataset is None:
         made = Members({candidate.name: candidate for candidate in of_arrays(zoo, runtime)})
     else:
         options = settle_images(options, every=isinstance(dataset, Split))
         options = replace(options, reference=open_reference(options.reference, reading))
         needs = {need for spec in specs for need in spec.needs}
-        made = of_models(zoo, dataset, needs, options, loading, reading, runtime)
+        controls = {PIXELS: PIXELS} if PIXELS not in zoo else {}
+        beside = Members({**zoo, **controls}, zoo.left_out, [*zoo.listed, *controls])
+        made = of_models(beside, dataset, needs, options, loading, reading, runtime)
+        nulls = [made.pop(name) for name in controls if name in made]
+        some_left(made)
         if any(candidate.sample.reference is not None for candidate in made.values()):
             of_reference = options.reference.notes()
     candidates = list(made.values())
@@ -124,7 +130,7 @@ def rank_models(
         specs = check_metrics(OF_NUMBERS if candidates[0].sample.targets.shape[1] == 1 else OF_LABELS)
     if accuracies is not None:
         accuracies = accuracies[[name in made for name in zoo]]
-    ranking = _rank_candidates(specs, candidates, accuracies, of_reference, options.bootstrap, runtime)
+    ranking = _rank_candidates(specs, candidates, nulls, accuracies, of_reference, options.bootstrap, runtime)
     provenance = _provenance(options, loading, reading, runtime)
     return replace(ranking, data=data_name(dataset), left_out=made.left_out, made=provenance)
 
@@ -132,16 +138,20 @@ def rank_models(
 def _rank_candidates(
     specs: Sequence[Spec],
     candidates: Sequence[Candidate],
+    nulls: Sequence[Candidate],
     truth: np.ndarray | None,
     of_reference: tuple[str, ...],
     bootstrap: int,
     runtime: Runtime,
 ) -> Ranking:
-    """Score the candidates, and compare them. truth: (M,) accuracies. of_reference: notes."""
+    """Score the candidates, and compare them. nulls: are scored by kNN. truth: (M,) accuracies. of_reference: notes."""
     names, n, seed = tuple(candidate.name for candidate in candidates), len(candidates[0].sample), runtime.seed
     runtime.say(f"{', '.join(_names(specs))} on {len(candidates)} models")
     scored, failures = _score(specs if KNN.name in _names(specs) else [*specs, KNN], candidates)
-    accuracies_by_knn = _accuracies(scored, len(candidates))
+    by_knn = next(results for spec, results in scored if spec.name == KNN.name)
+    accuracies_by_knn = np.array([by_knn[k].score if k in by_knn else np.nan for k in range(len(candidates))])
+    ((_, of_nulls),), _ = _score([KNN], nulls)
+    controls = {null.name: of_nulls[k] for k, null in enumerate(nulls) if k in of_nulls}
     scored, failures = scored[: len(specs)], failures[: len(specs)]
     runtime.say(f"intervals: {bootstrap} redrawn sets of images")
     redrawn = replicates(list(map(_column, scored)), [candidate.sample for candidate in candidates], bootstrap, seed)
@@ -166,6 +176,7 @@ def _rank_candidates(
         metrics=_names(specs),
         consensus=consensus(_names(specs), comparable, again, accuracies_by_knn, agreement=measured, seed=seed),
         notes=told + tuple(f"{metric}: {why}" for metric, why in unheld.items()) + few_models(agreements),
+        nulls=compare_nulls(by_knn, candidates, controls),
         truth=truth,
         agreement=agreements,
         details={
@@ -210,12 +221,6 @@ def _score(
 
 def _names(specs: Sequence[Spec]) -> tuple[str, ...]:
     return tuple(spec.name for spec in specs)
-
-
-def _accuracies(scored: Sequence[tuple[Spec, dict[int, MetricResult]]], m: int) -> np.ndarray:
-    """Return leave-one-out kNN accuracies (M,); nan for models without classes or rows."""
-    by_knn = next(results for spec, results in scored if spec.name == KNN.name)
-    return np.array([by_knn[k].score if k in by_knn else np.nan for k in range(m)])
 
 
 def _column(scored: tuple[Spec, dict[int, MetricResult]]) -> Column:

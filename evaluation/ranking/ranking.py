@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.ranking.consensus import Consensus
+from evaluation.ranking.consensus import Consensus, Null
 from evaluation.ranking.file import read_ranking, write_ranking
 from evaluation.ranking.inputs.source_marks import letters
 from evaluation.ranking.scoring import parse
 from evaluation.ranking.table import table as as_table
 from evaluation.ranking.truth.agreement import Agreement
 from evaluation.results.choice import level_scores
+from sslkit.decision import RAW, Decision
 from sslkit.errors import UserError
 from sslkit.numerics.ties import average_ranks
 from sslkit.numerics.wilson import Z95
@@ -36,6 +37,7 @@ class Ranking:
     tied: (M, K) bool: not distinguishable from the metric's best model on these images.
     consensus: one order from the metrics that score every model that any metric scores, with probabilities.
     seconds, memory: (M, K) cost of each score; shared work counts for the first metric. bytes, nan if unknown.
+    nulls: what the model to take must be above, and raw pixels, which fine-tuning may pass.
     notes: on models and metrics. truth: (M,) accuracies, or None; agreement: {metric: numbers} with it.
     left_out: name -> reason, for members of the zoo that are not ranked.
     sources: model -> kind, classes, data of its source head, where a metric reads it; ranks by such a metric are within
@@ -56,6 +58,7 @@ class Ranking:
     consensus: Consensus
     seconds: np.ndarray
     memory: np.ndarray
+    nulls: tuple[Null, ...] = ()
     notes: tuple[str, ...] = ()
     truth: np.ndarray | None = None
     agreement: Mapping[str, Sequence[Agreement]] = field(default_factory=dict)
@@ -77,6 +80,13 @@ class Ranking:
         return self.order[0]
 
     @property
+    def decision(self) -> Decision | None:
+        """Which model to take; None if no metric scores every model."""
+        if not self.consensus.first():
+            return None
+        return self.consensus.decision(self.models, [null for null in self.nulls if null.candidate.name != RAW])
+
+    @property
     def explanation(self) -> list[str]:
         """Return lines on how the probabilities come about, and on the neighbours that kNN has here."""
         lines = [self.consensus.explanation] if self.consensus.explanation else []
@@ -85,7 +95,16 @@ class Ranking:
             if metric in self.metrics and metric.partition("(")[0] == "knn" and models:
                 k = next(iter(models.values()))["k"]
                 lines.append(f"{metric}: leave-one-out {k}-NN on the {self.n:,} {about}.")
-        return lines
+        return [*lines, *self._frozen()]
+
+    def _frozen(self) -> list[str]:
+        """A line where raw pixels are as good as the first model's features; fine-tuning may go beyond both."""
+        raw = next((null for null in self.nulls if null.candidate.name == RAW), None)
+        first = self.decision and self.models.index(self.decision.first.name)
+        if raw is None or first is None or raw.differences[first].is_above:
+            return []
+        by_pixels = f"kNN of raw pixels has {raw.candidate.fact} here"
+        return [f"{by_pixels}, and that of {self.models[first]} is not above it: of use only if it is fine-tuned."]
 
     def mark(self, m: int, k: int) -> str:
         """Return the letter of the source head behind a score, "" if all have the same or the metric reads none."""

@@ -29,6 +29,7 @@ from evaluation.ranking.ranking import Ranking
 from evaluation.tuning.estimate import seconds_of_step
 from sslkit.backbones.words import split_size
 from sslkit.data.sources.named import reusable
+from sslkit.decision import LABEL
 from sslkit.errors import UserError
 from sslkit.files.leases import own_folder
 from sslkit.files.reading import regular
@@ -93,7 +94,7 @@ def rank_tasks(
                 _by_layers(models, split, output.layers, out / f"{file}{FILE}", reading, runtime)
         keep_reference(options.reference, models, out)
     _print_end(rankings)
-    if rankings[-1].consensus.first():
+    if rankings[-1].decision:
         _print_next(rankings[-1], zoo, models, loading, reading, runtime)
     if empty := [ranking for ranking in rankings if np.isnan(ranking.scores).all()]:
         asked = ", ".join(empty[0].metrics)
@@ -117,9 +118,9 @@ def _print_next(
     """Print how to use the first model, and the next command."""
     asked = {"image_size": loading.image_size, "trust": loading.trust, "root": reading.root, "seed": runtime.seed}
     unusual = {name: value for name, value in asked.items() if value not in (None, (), USUAL[name])}
-    best = ranking.order[0]
+    best = ranking.decision.first.name
     model, member = load_member(models[best]), members(zoo)[best]
-    for text in use_it(member, model, loading.image_size, loading.trust):
+    for text in use_it(member, model, loading.image_size, loading.trust) if ranking.decision.taken else ():
         say.line(text)
     names = zoo if isinstance(zoo, (str, list, tuple)) else list(models)
     unusual |= reading.values_given
@@ -232,8 +233,8 @@ def keep_reference(reference: Reference, models: Mapping[str, Any], out: Path) -
 def _print_end(rankings: Sequence[Ranking]) -> None:
     """Print the first of each task, and the left-out members."""
     for ranking in rankings:
-        if ranking.consensus.first():
-            say.line(f"best      {ranking.data}: {ranking.consensus.verdict(ranking.models)}")
+        if ranking.decision:
+            say.line(f"{LABEL}{ranking.data}: {ranking.decision}")
     for told in lines_of({name: why for ranking in rankings for name, why in ranking.left_out.items()}):
         say.line(told)
 

@@ -10,8 +10,8 @@ from evaluation.report.entries import describe_images, neighbours
 from evaluation.report.judged import Group
 from evaluation.report.reading import Material, Member, Ranked
 from evaluation.report.zoo_table import outside
-from evaluation.results.verdict import Verdict as Taken
-from evaluation.results.verdict import deciding, list_names, of_pairs, order
+from evaluation.results.decisions import deciding, order
+from sslkit.decision import Decision, list_names
 from sslkit.numerics.wilson import units_of
 from sslkit.terminal.say import counted
 
@@ -74,23 +74,24 @@ def of_groups(groups: Sequence[Group]) -> list[Verdict]:
 
 def of_group(group: Group, decides: bool = True) -> Verdict:
     """Say which model of a group is first, and to take it if the group decides, by its paired tests."""
-    verdict = of_pairs(group.results, group.pairs, decides)
+    decision = replace(group.decision, decides=decides)
     tested = f"by {group.title}, {group.results[0].n:,} {group.unit}, Holm over {counted(len(group.pairs), 'pair')}"
-    return _verdict(group.data, verdict, tested)
+    return _verdict(group.data, decision, tested)
 
 
 def of_ranking(ranked: Ranked) -> Verdict:
     """Say which model a ranking puts first, or that its metrics cannot tell."""
-    ranking, consensus = ranked.ranking, ranked.ranking.consensus
+    ranking = ranked.ranking
     data = task_name(ranking.data) or ranked.path.stem
     by = f"by the ranking of {len(ranking.models)} models with {list_names(ranking.metrics)}"
-    if not consensus.first():
+    if not ranking.decision:
         return Verdict(f"{data}: no best model.", f"No metric scores every model, {by}.", data)
-    return _verdict(data, consensus.verdict(ranking.models), f"{by}, which predicts and does not train")
+    return _verdict(data, ranking.decision, f"{by}, which predicts and does not train")
 
 
-def _verdict(data: str, found: Taken, how: str) -> Verdict:
-    return Verdict(f"{data}: {found.lead}:", "; ".join(filter(None, (found.rest, how))) + ".", data, found.first)
+def _verdict(data: str, decision: Decision, how: str) -> Verdict:
+    told = "; ".join(filter(None, (decision.rest, how)))
+    return Verdict(f"{data}: {decision.lead}:", f"{told}.", data, decision.first.name)
 
 
 def _alone(member: Member) -> Verdict:

@@ -6,9 +6,11 @@ from evaluation.judging.summary import list_rows
 from evaluation.report import commands
 from evaluation.report.cells import NOTHING, Cell, Column, Table, decimals, of_result, of_text, provenance
 from evaluation.report.reading import Material, Member
-from evaluation.results.comparison import LEVEL, Comparison, compare_all
+from evaluation.results.comparison import Comparison
+from evaluation.results.decisions import decide
 from evaluation.results.result import Result
 from evaluation.results.tables import DOWN, UP, direction, flags, notes_of
+from sslkit.decision import LEVEL, Decision
 from sslkit.errors import UserError
 from sslkit.terminal.say import counted
 
@@ -51,12 +53,13 @@ def further_table(material: Material) -> Table | None:
 
 @dataclass(frozen=True)
 class Group:
-    """Results of one protocol on the same images or episodes, at least two, and all their pairs."""
+    """Results of one protocol on the same images or episodes, at least two, and their decision with its pairs."""
 
     data: str
     protocol: str
     metric: str
     results: list[Result]
+    decision: Decision
     pairs: list[Comparison]
 
     @property
@@ -81,7 +84,7 @@ def groups(material: Material) -> list[Group]:
         if len(results) < 2 or metric == "mean_per_class":
             continue
         try:
-            compared.append(Group(data, protocol, metric, results, compare_all(results)))
+            compared.append(Group(data, protocol, metric, results, *decide(results)))
         except UserError as error:
             material.problems.append(f"{protocol} on {data} is not compared: {error}")
     return compared
@@ -89,7 +92,7 @@ def groups(material: Material) -> list[Group]:
 
 def comparison_table(group: Group) -> Table:
     """Return the pairs of a group's best model with each other one; p is adjusted for all pairs of the group."""
-    best = max(group.results, key=lambda result: result.value).model
+    best = group.decision.first.name
     pairs = [pair for pair in group.pairs if best in (pair.a, pair.b)]
     rows = [_pair(group, pair, best) for pair in pairs]
     rows.sort(key=lambda row: float(row[1].key))

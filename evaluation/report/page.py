@@ -17,7 +17,7 @@ from evaluation.report.overview import Overview, overview
 from evaluation.report.ranked import task_of
 from evaluation.report.reading import Material, Member
 from evaluation.report.study import study_tables
-from evaluation.results.verdict import by_chance
+from evaluation.results.decisions import by_chance
 from sslkit.data.items import IMAGE
 from sslkit.terminal.say import as_started, counted
 

@@ -11,7 +11,7 @@ from evaluation.results import unseen
 from evaluation.results.names import in_words, short, wrap
 from evaluation.results.result import Result
 from evaluation.results.tables import DOWN, direction, with_interval
-from sslkit.backbones.words import is_untrained
+from sslkit.backbones.words import is_null
 from sslkit.errors import UserError
 from sslkit.numerics.figures import (
     FIRST,
@@ -154,7 +154,7 @@ def _draw(axis: "Axes", title: str, rows: Sequence[Row]) -> None:
 def _bar(axis: "Axes", place: float, result: Result, scale: float) -> None:
     low, high = result.interval or (result.value, result.value)
     whisker = scale * np.array([[max(result.value - low, 0)], [max(high - result.value, 0)]])
-    colour = OTHERS if result.leaky else REFERENCE if is_untrained(result.model) else FIRST
+    colour = OTHERS if result.leaky else REFERENCE if is_null(result.model) else FIRST
     axis.barh(place, scale * result.value, color=colour, height=0.66)
     if result.interval:
         axis.errorbar(scale * result.value, place, xerr=whisker, color=INK, capsize=3, lw=1.2)
@@ -173,7 +173,7 @@ def _notes(results: Sequence[Result]) -> list[str]:
         dict.fromkeys(result.kind.replace("wilson", "Wilson") for result in results if result.interval and result.kind)
     )
     notes = [f"Lines: 95 % intervals ({'; '.join(kinds)})." if kinds else ""]
-    notes += ["Gray: random weights."] if any(is_untrained(result.model) for result in results) else []
+    notes += ["Gray: random weights, or raw pixels."] if any(is_null(result.model) for result in results) else []
     notes += ["Leaky: test images were chosen by, or trained on."] if any(result.leaky for result in results) else []
     notes += [f"{note}." for note in dict.fromkeys(map(unseen.note_of, results)) if note]
     return [" ".join(filter(None, notes))]

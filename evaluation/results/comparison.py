@@ -21,11 +21,11 @@ from evaluation.results.statistics import (
     over_groups,
     sign_flip,
 )
+from sslkit.decision import LEVEL
 from sslkit.errors import UserError
 from sslkit.runtime.context import Computing
 from sslkit.terminal.say import counted
 
-LEVEL = 0.05  # of a test: the convention
 FEW = 5  # pairs, below which there is no interval: the t of four differences is wider than any of interest
 FLIPS = 19_999  # draws of the randomisation test: its smallest p is 1 / 20,000
 
@@ -143,9 +143,15 @@ def compare_all(
     if len(results) < 2:
         raise UserError(f"compare_all needs at least 2 results, got {len(results)}")
     pairs = itertools.combinations(results, 2)
-    comparisons = [compare(a, b, labels=labels, paired=paired, seed=seed) for a, b in pairs]
-    adjusted = holm([comparison.p for comparison in comparisons])
+    return adjust([compare(a, b, labels=labels, paired=paired, seed=seed) for a, b in pairs])
+
+
+def adjust(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Return the comparisons with p adjusted for their number by Holm; one that stands alone as it is."""
     count = len(comparisons)
+    if count < 2:
+        return list(comparisons)
+    adjusted = holm([comparison.p for comparison in comparisons])
     return [
         dataclasses.replace(comparison, p_adjusted=float(p), pairs=count)
         for comparison, p in zip(comparisons, adjusted, strict=True)

@@ -37,6 +37,11 @@ def measure(
     return share(right, groups), others, right
 
 
+def right_by_largest(y: np.ndarray) -> np.ndarray:
+    """Return (N,) bool: whether always answering the largest class, the first of equal ones, is right of y (N,)."""
+    return y == np.bincount(y[y >= 0]).argmax()
+
+
 def in_top(scores: np.ndarray, y: np.ndarray, k: int) -> np.ndarray:
     """Return (N,) bool: fewer than k classes rank before the right one; the first of equal scores ranks first."""
     right = scores[np.arange(len(y)), y][:, None]

@@ -13,7 +13,7 @@ import numpy as np
 
 from evaluation.results.statistics import Estimate
 
-ARRAYS = ("outcomes", "groups")  # of rows, beside the lines of a file of results
+ARRAYS = ("outcomes", "groups", "largest")  # of rows, beside the lines of a file of results
 PACKAGES = ("sslkit", "torch", "timm", "scikit-learn", "numpy")
 
 
@@ -35,6 +35,7 @@ class Result:
     details: the choices made (c, lr, k, ...), JSON types only.
     outcomes: (n,) per image right or wrong, or per episode accuracy: for paired tests, not in the JSON.
     groups: (n,) of rows of `outcomes` that belong together; None where each stands alone.
+    largest: (n,) bool, whether the largest class of these images is right of each; None where it is not known.
     paired_on: digest of the rows of `outcomes`; results with the same digest may be compared.
     """
 
@@ -59,6 +60,7 @@ class Result:
     versions: dict[str, str] = field(default_factory=dict)
     outcomes: np.ndarray | None = field(default=None, repr=False, compare=False)
     groups: np.ndarray | None = field(default=None, repr=False, compare=False)
+    largest: np.ndarray | None = field(default=None, repr=False, compare=False)
     paired_on: str = ""
 
     @classmethod

@@ -21,7 +21,7 @@ RESULTS, OUTCOMES = "results.jsonl", "outcomes"
 SAME = ("protocol", "recipe", "metric", "model", "data", "seeds", "digests", "leaky")
 # Solver reports, which may differ in the last digits from run to run.
 MEASURED = ("tried", "objective", "gap", "gradient_norm", "n_iter", "steps", "not_converged", "note")
-MEASURED += ("values", "std", "largest_class", "chance", "near_copies")
+MEASURED += ("values", "std", "largest_class", "chance", "near_copies", "multiply_adds")
 REACHED = ("value", "loss")  # of a setting of fine-tuning
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from evaluation.results import unseen
 from evaluation.results.choice import highest_of, lowest_of
+from evaluation.results.measures import right_by_largest
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, over_seeds
 from evaluation.tuning.task import Task
@@ -84,12 +85,13 @@ def result_of(task: Task, records: Sequence[dict[str, Any]], names: Sequence[str
         right = record["right"] and unpack(record["right"], len(task.test))
         outcomes, paired_on = (None, "") if right is None else (right, test_rows)
         groups = None if right is None else task.test.groups
+        largest = None if right is None else right_by_largest(task.test.y)
     else:
         estimate = _mean(values, kind)
         extra = list(records[0]["others"])
         others = {name: _mean([record["others"][name]["value"] for record in records], kind) for name in extra}
         others |= {name: _estimate(record) for name, record in zip(names, records, strict=True)}
-        outcomes, groups = np.array(values), None
+        outcomes, groups, largest = np.array(values), None, None
         paired_on = hashlib.sha256(f"{test_rows} {list(names)}".encode()).hexdigest()
     fields["leaky"] = fields.get("leaky", False) or unseen.is_leaky(task.in_train)
     fields["details"] = {
@@ -105,6 +107,7 @@ def result_of(task: Task, records: Sequence[dict[str, Any]], names: Sequence[str
         others=others,
         outcomes=outcomes,
         groups=groups,
+        largest=largest,
         paired_on=paired_on,
         **fields,
     )

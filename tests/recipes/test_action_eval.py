@@ -118,7 +118,7 @@ def test_two_networks_are_compared_and_their_results_kept(place: Path, monkeypat
     (line,) = (line for line in said.splitlines() if line.startswith("next "))
     assert all(word in shlex.split(line) for word in ("image_size=16", "out=out", "stride=2", "protocol=fine_tune"))
     assert f"checkpoint=[{','.join(both)}]" in shlex.split(line)
-    assert "action on motion, top1: " in said and "McNemar Holm-adjusted p (1 pair) = 1.00" in said
+    assert "action on motion, top1: " in said and "McNemar Holm-adjusted p (3 pairs) = 1.00" in said
     for name in both:
         (kept,) = store.read(place / "out" / name.replace(":", "_"))
         assert kept.outcomes is not None and len(kept.outcomes) == 6

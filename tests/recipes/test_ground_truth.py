@@ -29,7 +29,7 @@ def test_what_can_be_measured_is_and_what_fails_is_said_at_the_end(place: Path, 
     done = typed("ground_truth", "zoo=[zoo]", "data=[digits]", *QUICK, cwd=place)
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     assert "1 failed" in done.stderr and "broken: " in done.stderr
-    assert "digits: sound" in done.stdout and "best      digits: sound" in done.stdout
+    assert "digits: sound" in done.stdout and "highest   digits: sound" in done.stdout
     truth = json.loads((place / "runs" / "truth" / "truth.json").read_text())
     assert list(truth) == ["digits"] and list(truth["digits"]) == ["sound"]
     again = typed("ground_truth", "zoo=zoo/sound", "data=digits", *QUICK, cwd=place)

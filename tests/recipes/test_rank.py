@@ -48,8 +48,7 @@ def test_a_zoo_is_ranked(place: Path, typed) -> None:
         "weighted tau",
         "no reference statistics",
         "(c)",
-        "best  ",
-        "use it    net = sslkit.ZooEntry.load('zoo/",
+        "decision  ",
         "next      python recipes/choose.py zoo=zoo data=digits.npz image_size=16",
     ):
         assert said in done.stdout, done.stdout

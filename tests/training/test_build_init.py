@@ -71,7 +71,7 @@ def test_a_run_from_a_file_says_so_and_starts_there(colour, resnet, monkeypatch,
     digest = hashlib.sha256(Path(word.split(":")[2]).read_bytes()).hexdigest()
     assert f"init {word}, sha256 {digest}" in said
     assert "resnet10t: 84 of 86 tensors from resnet.safetensors; left out: fc.* (2)" in said
-    assert "before pretrained" in said
+    assert "before pixels pretrained" in said
     assert seen.keys() == state.keys() - {"fc.weight", "fc.bias"}
     assert all(torch.equal(value, state[name]) for name, value in seen.items())
 

@@ -35,7 +35,14 @@ def test_a_run_leaves_all_that_is_promised(finished) -> None:
     assert any(n.startswith("events.out.tfevents") for n in names)
     assert (entry.folder / "checkpoints" / "last.ckpt").is_file()
     assert not list(entry.folder.rglob("*.part"))
-    for word in ("nearest-neighbour", "quick probe", "before     pretrained", "inter-class", "load it:", "images/s"):
+    for word in (
+        "nearest-neighbour",
+        "quick probe",
+        "before    pixels   pretrained",
+        "inter-class",
+        "load it:",
+        "images/s",
+    ):
         assert word in said
     assert "linear" not in said and "random weights" not in said
 

@@ -1,11 +1,13 @@
 """A start that is ruined says so: the accuracy before training, one that falls below it, features that are zero."""
 
+import re
+
 import pytest
 import torch
 
 import sslkit
 from sslkit.training import monitor
-from sslkit.training.quick_evaluation import harm, of_largest_class, zeros
+from sslkit.training.quick_evaluation import few_accuracy, harm, of_largest_class, shrink, zeros
 
 
 def test_what_an_accuracy_is_below() -> None:
@@ -49,3 +51,41 @@ def test_a_dead_backbone_is_said_once(epochs: int, small_run, monkeypatch, capsy
     said = " ".join(capsys.readouterr().out.split())
     assert said.count("warning: epoch 1: the features of ") == 1 == said.count("images are zero")
     assert said.count("90.0 % by always answering the largest class; training may be ruining the backbone") == 1
+
+
+def test_few_labels_are_one_of_each_class_and_the_draws_are_fixed() -> None:
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(60) % 3
+    x = torch.eye(3)[y] + 0.01 * torch.randn(60, 3, generator=generator)
+    assert few_accuracy(x[:30], y[:30], x[30:], y[30:]) == 1.0
+    noise = torch.randn(60, 3, generator=generator)
+    chance = few_accuracy(noise[:30], y[:30], noise[30:], y[30:])
+    assert 0.2 < chance < 0.5 and chance == few_accuracy(noise[:30], y[:30], noise[30:], y[30:])
+
+
+def test_few_labels_are_those_of_the_drawn_rows_alone() -> None:
+    """The mean over the draws, beside a nearest mean of one image of each class, which is that image."""
+    x, y = torch.tensor([[0.0], [10.0], [1.0], [9.0]]), torch.tensor([0, 1, 0, 1])
+    query, wanted = torch.tensor([[0.4], [9.6], [3.0], [7.0]]), torch.tensor([0, 1, 0, 1])
+    assert few_accuracy(x, y, query, wanted) == 1.0
+    assert few_accuracy(x, 1 - y, query, wanted) == 0.0
+
+
+def test_pixels_are_judged_on_the_same_images(small_run, capsys) -> None:
+    entry = sslkit.pretrain({**small_run, "epochs": 1})
+    judged = entry.card["pixels"]
+    assert set(judged) == {"knn", "probe", "few"} <= set(entry.card["after"]) and set(judged) <= set(
+        entry.card["before"]
+    )
+    said = capsys.readouterr().out
+    line = next(line for line in said.splitlines() if "nearest-neighbour accuracy" in line)
+    shown = [f"{100 * entry.card[stage]['knn']:.1f}" for stage in ("before", "pixels", "after")]
+    assert re.findall(r"([0-9.]+) %", line) == shown
+
+
+def test_pixels_of_rows_of_items_are_shrunk_by_channel() -> None:
+    pixels = torch.full((2, 3, 64, 64), 255, dtype=torch.uint8)
+    pixels[:, 0] = 0
+    assert shrink(pixels).shape == (2, 3 * 16 * 16)
+    assert torch.allclose(shrink(pixels).unflatten(1, (3, -1)).mean((0, 2)), torch.tensor([0.0, 1.0, 1.0]))
+    assert shrink(torch.zeros(2, 5, 3, 8, 8, dtype=torch.uint8)).shape == (2, 5 * 3 * 8 * 8)

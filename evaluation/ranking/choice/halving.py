@@ -22,13 +22,18 @@ from evaluation.features.zoo_members import lines_of, load_member, members, open
 from evaluation.protocols.fine_tune import SHARE, settings_of
 from evaluation.ranking.checks import check_metrics
 from evaluation.ranking.choice.elimination import tune_in_rounds
-from evaluation.ranking.choice.rounds import Round, rounds_of
+from evaluation.ranking.choice.rounds import Arm, Round, rounds_of
 from evaluation.ranking.inputs.candidates import draw_images
 from evaluation.ranking.inputs.regions import parts, recipe_for
 from evaluation.ranking.inputs.runs import SHARED, Runs
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
+from evaluation.results.comparison import compare
+from evaluation.results.decisions import LARGEST, candidate_of, difference_of
+from evaluation.results.measures import right_by_largest
+from evaluation.results.result import Result
 from sslkit.data.held_out import held_out
+from sslkit.decision import Candidate, Decision
 from sslkit.errors import UserError
 from sslkit.options.settings import MOST, MOST_SEED, setting
 from sslkit.runtime.callers import public
@@ -45,6 +50,8 @@ class Halving:
     train, held_out: numbers of images. checkpoint: the winner on a command line.
     use: the Python that loads the winner's weights before tuning, in lines.
     whole_steps: of tuning every ranked model with every rate, and with its best rate every seed.
+    right_by_largest: (N,) bool, of the held-out images by always answering their largest class; None for
+        several labels per image.
     """
 
     data: str
@@ -57,6 +64,21 @@ class Halving:
     checkpoint: str
     whole_steps: int
     use: tuple[str, ...] = ()
+    right_by_largest: np.ndarray | None = None
+
+    @property
+    def decision(self) -> Decision:
+        """Whether to take the winner: it must be above the largest class, by the paired t test on held-out images."""
+        arm, sure = self.rounds[-1].arms[0], self.probability
+        fact = f"lr {self.lr:g}" + ("" if math.isnan(sure) else f", {100 * sure:.0f} % to be the best of those tuned")
+        if arm.right is None:
+            return Decision(Candidate(self.winner, fact))
+        tuned, null = map(_result, (arm, replace(arm, model=LARGEST, right=self.right_by_largest[None])))
+        difference = difference_of(tuned, compare(tuned, null))
+        difference = replace(difference, p=min(1.0, difference.p * len(self.rounds[0].arms)))  # the best of so many
+        missed = [] if difference.is_above else [(candidate_of(null), difference)]
+        above = [candidate_of(null)] if difference.is_above else []
+        return Decision(Candidate(self.winner, fact), above=above, missed=missed)
 
     @property
     def winner(self) -> str:
@@ -151,7 +173,15 @@ def successive_halving(
         checkpoint=name_of(in_zoo[winner], chosen[winner]),
         use=tuple(use_it(in_zoo[winner], chosen[winner], loading.image_size, loading.trust)),
         whole_steps=len(ranking.models) * (len(rates) + len(seeds)) * steps,
+        right_by_largest=right_by_largest(held.y) if held.y.ndim == 1 else None,
     )
+
+
+def _result(arm: Arm) -> Result:
+    """The accuracy on held-out images, by groups of them."""
+    each = arm.by_unit
+    about = {"model": arm.model, "n": len(each), "outcomes": each, "paired_on": "held-out images"}
+    return Result("fine_tune", "", "top1", float(each.mean()), **about)
 
 
 def _at_least_two(models: Sized, left_out: Mapping[str, str]) -> None:

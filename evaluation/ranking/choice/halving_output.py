@@ -16,6 +16,7 @@ from evaluation.ranking.choice.rounds import Arm, Round
 from evaluation.ranking.inputs.task_names import file_names, task_name
 from evaluation.results.names import short
 from sslkit.data.columns import Columns
+from sslkit.decision import LABEL
 from sslkit.errors import UserError
 from sslkit.files.writing import exclusive, write_text
 from sslkit.numerics.figures import FIRST, INK, OTHERS, QUIET, SMALL, better, panel, save_figure
@@ -44,7 +45,7 @@ def choose(zoo: Any, data: Any, *, out: str | Path, pictures: bool, **how: Any) 
         if pictures:
             written.append(plot(halving, Path(out) / f"{name}.png"))
     say.line(f"written   {', '.join(map(str, written))}")
-    for line in halving.use:
+    for line in halving.use if halving.decision.taken else ():
         say.line(line)
     say.line(f"next      {next_command(halving, data, how)}")
     return halving
@@ -55,11 +56,10 @@ def lines(found: Halving) -> list[str]:
     text = []
     for number, level in enumerate(found.rounds, 1):
         text += _round(number, level, found.held_out, number == len(found.rounds))
-    sure = "" if math.isnan(found.probability) else f"; {100 * found.probability:.0f} % to be the best of those tuned"
     text += [f"note      {note}" for note in found.ranking.notes]
     text += lines_of(found.ranking.left_out)
     last = found.rounds[-1]
-    text.append(f"best      {found.data}: {found.winner}, lr {found.lr:g}{sure}")
+    text.append(f"{LABEL}{found.data}: {found.decision}")
     first, n = len(found.rounds[0].arms), len(found.ranking.models)
     if first < n and not math.isnan(found.within):
         text.append(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.results import unseen
+from evaluation.results.measures import right_by_largest
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, over_seeds
 from evaluation.tasks.action import datasets
@@ -31,6 +32,9 @@ def result_of(runs: list[Run], records: list[dict[str, Any]], planned: Recipe, d
     once = "" if first.features == FEATURES[0] else f", features of {ONCE} extracted once"
     plan = [f"{planned.protocol.replace('_', '-')}, {description}", fit_of(planned, [run.recipe for run in runs])]
     seen = f"{first.shape}{once}, {first.views}{where}"
+    largest = [
+        right_by_largest(run.test.films.y[_tested(run, record)]) for run, record in zip(runs, records, strict=True)
+    ]
     estimate, others, outcomes, paired_on = _several(runs, records) if several else _single(first, records[0])
     return Result.from_estimate(
         estimate,
@@ -44,8 +48,13 @@ def result_of(runs: list[Run], records: list[dict[str, Any]], planned: Recipe, d
         digests=_digests(runs),
         leaky=any(record["leaky"] for record in records),
         seconds=sum(record["seconds"] for record in records),
-        details={**_details(runs, records), **(spread(records) if several else {})},
+        details={
+            **_details(runs, records),
+            "largest_class": float(np.mean([right.mean() for right in largest])),
+            **(spread(records) if several else {}),
+        },
         outcomes=outcomes,
+        largest=None if several else largest[0],
         paired_on=paired_on,
     )
 
@@ -74,10 +83,15 @@ def fold_name(fold: int) -> str:
 
 def _test_digest(run: Run, record: dict[str, Any]) -> str:
     """Digest of what was judged: the films, their labels, and the clips and crops that each was judged by."""
-    films, out = run.test.films, set(record["left_out"])
-    rows = [row for row, path in enumerate(films.paths) if path not in out]
+    films, rows = run.test.films, _tested(run, record)
     tested = rows_digest(np.array([films.paths[row] for row in rows]), films.y[rows])
     return hashlib.sha256(f"{tested} {asdict(run.shape)} {asdict(run.views)}".encode()).hexdigest()
+
+
+def _tested(run: Run, record: dict[str, Any]) -> list[int]:
+    """The rows of the films that were judged."""
+    out = set(record["left_out"])
+    return [row for row, path in enumerate(run.test.films.paths) if path not in out]
 
 
 def _digests(runs: list[Run]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from evaluation.results.result import Result
 from evaluation.results.statistics import share
 from sslkit import backbones, zoo
 from sslkit.data.sources.named import open_images
+from sslkit.decision import NULLS
 from sslkit.errors import UserError
 
 CARD = {"normalize": {"mean": [0.3], "std": [0.4]}}
@@ -107,7 +108,7 @@ def test_a_zoo_is_ranked_without_its_damaged_members(place: Path, capsys: pytest
     how = {"cache": place / "cache", "out": place / "out", "pictures": False, "bootstrap": 0}
     (ranking,) = rank_tasks(str(place / "zoo"), str(place / "few.npz"), ["logme"], **how)
     assert ranking.models == ("sound", "sound2") and set(ranking.left_out) == DAMAGED
-    end = " ".join(capsys.readouterr().out.partition("\nbest")[2].split())
+    end = " ".join(capsys.readouterr().out.partition("\ndecision")[2].split())
     assert all(f"left out {name}: " in end for name in DAMAGED)
     again = evaluation.Ranking.from_json(next((place / "out").glob("*.json")))
     assert again.left_out == ranking.left_out
@@ -206,17 +207,50 @@ def test_one_line_says_which_to_take_before_the_pairs(capsys: pytest.CaptureFixt
     assert "by chance" not in capsys.readouterr().out, "of one group Holm's p says it"
 
 
+@pytest.fixture
+def bright(place: Path) -> str:
+    """Dark and bright images, which every network tells apart."""
+    rng, arrays = np.random.default_rng(0), {}
+    for split, n in (("train", 60), ("test", 40)):
+        y = np.arange(n) % 2
+        x = 200 * y[:, None, None] + rng.integers(0, 40, (n, 8, 8))
+        arrays |= {f"x_{split}": x.astype(np.uint8), f"y_{split}": y}
+    np.savez(place / "bright.npz", **arrays)
+    return str(place / "bright.npz")
+
+
 @pytest.mark.parametrize("how", ["a zoo", "a list"])
-def test_the_best_of_several_ends_with_how_to_use_it(how: str, place: Path, capsys: pytest.CaptureFixture) -> None:
+def test_the_best_of_several_ends_with_how_to_use_it(
+    how: str, place: Path, bright: str, capsys: pytest.CaptureFixture
+) -> None:
     sound = place / "zoo" / "sound"
-    asked = {"zoo": place / "zoo"} if how == "a zoo" else {"checkpoint": [str(sound), f"random:{sound}:1"]}
+    asked = {"zoo": place / "zoo"} if how == "a zoo" else {"checkpoint": [str(sound), str(place / "zoo" / "sound2")]}
     asked = {"checkpoint": None, "zoo": None, **asked}
-    where = {"out": place / "out", "cache": place / "cache", "progress": False}
-    evaluate_models(**asked, data=str(place / "few.npz"), protocols="knn", **where)
+    where = {"out": place / "out", "cache": place / "cache", "progress": False, "nulls": ()}
+    evaluate_models(**asked, data=bright, protocols="knn", **where)
     said = capsys.readouterr().out.splitlines()
-    first = next(line for line in said if line.startswith("knn on few, top1: take ")).split("take ")[1].split(":")[0]
+    first = next(line for line in said if "knn on bright, top1: take " in line).split("take ")[1].split(":")[0]
     use = "\n".join(said[next(k for k, line in enumerate(said) if line.startswith("use it    ")) :])
-    assert str(place / "zoo" / first if how == "a zoo" else first) in use.replace("\n", "")
+    assert str(place / "zoo" / first) in use.replace("\n", "")
     assert use.splitlines()[-1].startswith("next      ") or "\nnext      " in use
-    evaluate_models(str(sound), None, data=str(place / "few.npz"), protocols="knn", **where)
-    assert "use it" not in capsys.readouterr().out
+    evaluate_models(str(sound), None, data=bright, protocols="knn", **where)
+    assert "use it" not in capsys.readouterr().out, "of one model without a control nothing is decided"
+
+
+def test_no_model_is_to_be_used_that_is_not_above_its_nulls(
+    place: Path, bright: str, capsys: pytest.CaptureFixture
+) -> None:
+    where = {
+        "out": place / "out",
+        "cache": place / "cache",
+        "progress": False,
+        "zoo": None,
+        "protocols": ["linear", "knn"],
+    }
+    results = evaluate_models(str(place / "zoo" / "sound"), data=bright, nulls=NULLS, **where)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "decision linear on bright, top1: take none: sound with 100.0 % (91.2 to 100.0) is not above" in said
+    assert "use it" not in said and said.count("control ") == 2
+    assert [result.protocol for result in results] == ["linear", "knn"], "of the model that was asked for"
+    evaluate_models(str(place / "zoo" / "sound"), data=bright, nulls=["pixels"], **where)
+    assert "random:sound" not in capsys.readouterr().out

@@ -89,7 +89,7 @@ def test_without_a_measured_agreement_nothing_is_printed_but_why(metrics: tuple[
     assert np.isnan(found.best).all() and np.isnan(found.regret).all() and found.shortlist() == []
     assert found.order().tolist() == [2, 1, 0] and found.first() == [2]
     assert found.explanation == f"no P(best) and no regret, as the agreement with fine-tuning {why}"
-    assert str(found.verdict("abc")) == "c is first", "nothing says that it is the one to take"
+    assert str(found.decision("abc")) == "c is first", "nothing says that it is the one to take"
 
 
 def test_agreement_was_measured_for_one_class_an_image_only() -> None:
@@ -125,7 +125,7 @@ def test_the_same_seed_gives_the_same_probabilities() -> None:
 def test_one_model_is_the_best_for_sure() -> None:
     found = consensus(NAMES, np.ones((1, 3)), accuracies=np.array([0.4]), seed=0)
     assert found.best.tolist() == [1] and found.regret.tolist() == [0]
-    assert str(found.verdict(["a"])) == "take a: 100 % to be the best, 0.0 points expected to be lost"
+    assert str(found.decision(["a"])) == "take a: 100 % to be the best, 0.0 points expected to be lost"
 
 
 def test_the_order_is_that_of_the_regrets_where_the_consensus_ties() -> None:
@@ -136,7 +136,7 @@ def test_the_order_is_that_of_the_regrets_where_the_consensus_ties() -> None:
     assert found.rank.tolist() == [1.5, 1.5]
     assert found.best[1] > found.best[0] + 0.1 and found.regret[1] < found.regret[0] - 0.01
     assert found.order().tolist() == found.first() == [1, 0]
-    assert str(found.verdict(["a", "b"])).startswith("take b: ")
+    assert str(found.decision(["a", "b"])).startswith("take b: ")
 
 
 def test_numbers_decide_before_the_rank_and_what_no_model_has_decides_nothing() -> None:
@@ -163,5 +163,5 @@ def test_the_verdict_names_what_may_be_as_good_and_no_control_that_is_worse() ->
     even = Consensus(("knn",), -rank, rank, np.full(6, 1 / 6), nan)
     assert sharp.shortlist() == [0, 1]
     models = ["a", "b", "c", "random:d", "e", "random:f"]
-    assert str(sharp.verdict(models)) == "take a: 70 % to be the best; not told apart from b; better than c and e"
-    assert str(even.verdict(models)).endswith("; not told apart from b, c, random:d and 2 others")
+    assert str(sharp.decision(models)) == "take a: 70 % to be the best; not told apart from b; better than c and e"
+    assert str(even.decision(models)).endswith("; not told apart from b, c, random:d and 2 others")

@@ -132,7 +132,7 @@ def test_every_consumer_has_the_order_of_the_regrets(ranking: evaluation.Ranking
     tied = replace(ranking, consensus=level)
     order = ["noise 1.5", "noise 20.0", "noise 4.0", "noise 0.5"]
     assert tied.order == order and tied.best == order[0]
-    assert str(level.verdict(tied.models)).startswith(f"take {order[0]}: 40 % to be the best, 1.0 points")
+    assert str(level.decision(tied.models)).startswith(f"take {order[0]}: 40 % to be the best, 1.0 points")
     rows = [line.split("|")[1].strip() for line in tied.table("markdown").splitlines()]
     assert rows[2:6] == order
     assert json.loads(tied.to_json(tmp_path / "ranking.json").read_text())["order"] == order

@@ -13,7 +13,7 @@ from report_zoo import ENTRIES, HOSTILE, LOST, make_entry, make_zoo, write_study
 
 from evaluation.report import entries, write_report
 from evaluation.report.cells import of_bytes, of_share
-from evaluation.results.verdict import by_chance
+from evaluation.results.decisions import by_chance
 from sslkit.errors import UserError
 from sslkit.zoo import WEIGHTS
 

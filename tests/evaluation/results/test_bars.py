@@ -75,7 +75,7 @@ def test_models_stand_by_value_random_weights_are_gray_and_leaky_numbers_pale(dr
     assert axis.texts[0].get_text() == "digits: linear probe, top-1 accuracy"
     assert axis.texts[2].get_text() == "60.0 % (50.2 to 69.1)  leaky"
     below = drawn[0].get_supxlabel().replace("\n", " ")
-    assert "Gray: random weights. Leaky: test images were chosen by, or trained on." in below
+    assert "Gray: random weights, or raw pixels. Leaky: test images were chosen by, or trained on." in below
 
 
 def test_recipes_tell_bars_apart(drawn, tmp_path: Path) -> None:

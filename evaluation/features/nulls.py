@@ -1,0 +1,34 @@
+"""The nulls of a decision: raw pixels, and the networks with random weights; a model must be above them to be taken."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from evaluation.features.models import LoadedModel, load_model
+from evaluation.features.untrained import with_random_weights
+from sslkit.backbones.words import PIXELS, is_null
+from sslkit.decision import NULLS
+from sslkit.errors import UserError
+
+
+def check_nulls(nulls: Sequence[str]) -> None:
+    """Raises UserError for another word than `NULLS`."""
+    for null in nulls:
+        if null not in NULLS:
+            raise UserError(f"nulls={null}: it is a list of {', '.join(NULLS)}")
+
+
+def nulls_of(models: Sequence[LoadedModel], nulls: Sequence[str]) -> list[LoadedModel]:
+    """Return the nulls beside models, each network once; without those that were asked for themselves.
+
+    nulls: of `NULLS`. A network that cannot be built without its weights, such as a given module, has none.
+    """
+    made = []
+    trained = [model for model in models if not is_null(model.name)]
+    if "pixels" in nulls and trained:
+        made.append(load_model(PIXELS, in_chans=trained[0].in_chans))
+    for model in trained if "untrained" in nulls else ():
+        untrained = with_random_weights(model, seed=0)
+        if untrained is not None:
+            made.append(replace(untrained, name=f"random:{model.name}"))
+    asked = {model.digest for model in models}
+    return list({model.digest: model for model in reversed(made) if model.digest not in asked}.values())[::-1]

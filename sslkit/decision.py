@@ -1,0 +1,132 @@
+"""The only place that says which model to take, and whether any is worth it; all commands and pages say it so.
+
+str(decision)  # "take a: 90.1 %; not told apart from b, which is cheaper; better than c; above raw pixels (70.2 %)"
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+LEVEL = 0.05  # of a test: the convention
+MOST_NAMED = 3  # models that are named among many
+NULLS = ("pixels", "untrained")  # beside the largest class: raw pixels, and the network with random weights
+LABEL, USE = "decision  ", "use it    "  # of a terminal's lines
+RAW = "raw pixels"
+READY = "ready-made weights"
+ADVICE = f"train longer, label more, or take {READY}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model; or a null: what costs nothing, which a model must be above to be worth anything.
+
+    name: as it is said. fact: its value in words. cost: multiply-adds of an image; nan if not known.
+    """
+
+    name: str
+    fact: str = ""
+    cost: float = math.nan
+
+    def __str__(self) -> str:
+        return f"{self.name} with {self.fact}" if self.fact else self.name
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What the first model has more than another, on the same images.
+
+    value: a share. p: two-sided, after adjustment for all that were compared. n: images. detectable: the smallest
+    difference that n such images tell in 80 % of samples; None where that is not known.
+    """
+
+    value: float
+    p: float
+    n: int = 0
+    detectable: float | None = None
+
+    @property
+    def is_above(self) -> bool:
+        return self.value > 0 and self.p < LEVEL
+
+    @property
+    def needed(self) -> int | None:
+        """Images that would tell a difference of this size, to two digits; None where more are of no use."""
+        if self.value <= 0 or not self.detectable:
+            return None
+        images = self.n * (self.detectable / self.value) ** 2
+        digits = max(0, math.floor(math.log10(images)) - 1)
+        return math.ceil(images / 10**digits) * 10**digits
+
+
+@dataclass(frozen=True)
+class Decision:
+    """first: the model with the least expected regret. tied: models that may be as good. worse: the others.
+
+    above: the nulls that the first is above. missed: those it is not above, with the difference to each.
+    decides: False beside a better measure of the same data, which says what to take, and for a ranking of which nobody
+        knows whether it agrees with fine-tuning.
+    """
+
+    first: Candidate
+    tied: Sequence[Candidate] = ()
+    worse: Sequence[Candidate] = ()
+    above: Sequence[Candidate] = ()
+    missed: Sequence[tuple[Candidate, Difference]] = ()
+    decides: bool = True
+
+    @property
+    def taken(self) -> str:
+        """The name of the model to take; "" where none is."""
+        return self.first.name if self.decides and not self.missed else ""
+
+    @property
+    def lead(self) -> str:
+        if not self.decides:
+            return f"{self.first.name} is first"
+        if not self.missed:
+            return f"take {self.first.name}"
+        return "take none"
+
+    @property
+    def rest(self) -> str:
+        """All but the lead: "64 %; not told apart from b; better than c; above raw pixels (41 %)"."""
+        return "; ".join(filter(None, self._remedies() if self.decides and self.missed else self._reasons()))
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (self.lead, self.rest)))
+
+    def _reasons(self) -> list[str]:
+        tied = (
+            f"not told apart from {list_names([other.name for other in self.tied])}{self._cheaper}" if self.tied else ""
+        )
+        worse = f"better than {list_names([other.name for other in self.worse])}" if self.worse else ""
+        above = f"above {list_names(list(map(str, self.above)))}" if self.above else ""
+        return [self.first.fact, tied, worse, above]
+
+    @property
+    def _cheaper(self) -> str:
+        """Which of the models that may be as good is the cheapest, if it is cheaper than the first."""
+        cheaper = [other for other in self.tied if other.cost < self.first.cost]
+        if not cheaper:
+            return ""
+        least = min(cheaper, key=lambda other: other.cost)
+        return ", which is cheaper" if len(self.tied) == 1 else f", of which {least.name} is the cheapest"
+
+    def _remedies(self) -> list[str]:
+        null, difference = min(self.missed, key=lambda pair: pair[1].value)  # the null that is furthest ahead
+        if difference.value <= 0:
+            count = 1 + len(self.tied) + len(self.worse)
+            behind = f"none of {count} models" if count > 1 else str(self.first)
+            return [f"{behind} {'is' if count > 1 else 'is not'} above {null}", ADVICE]
+        few = f"{self.first} is not told apart from {null}"
+        if needed := difference.needed:
+            points = f"{100 * difference.value:.1f} points"
+            few += f": {difference.n:,} images do not tell {points}, about {needed:,} would"
+        return [few, ADVICE]
+
+
+def list_names(names: Sequence[str]) -> str:
+    """Return names in words; of many, the first and the number of the others."""
+    if len(names) > MOST_NAMED + 1:
+        return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} others"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -1,0 +1,47 @@
+"""Nulls beside models: raw pixels as features, and each network once with random weights."""
+
+import numpy as np
+import pytest
+import torch
+from random_entries import made
+
+import evaluation
+from evaluation.features.nulls import check_nulls, nulls_of
+from sslkit.backbones.words import is_null
+from sslkit.errors import UserError
+
+
+def test_pixels_are_the_values_of_the_image() -> None:
+    model = evaluation.load_model("pixels", image_size=8, in_chans=1)
+    pixels = torch.arange(128, dtype=torch.uint8).reshape(2, 1, 8, 8)
+    assert torch.equal(model(model.normalize(pixels)), (pixels.flatten(1) / 255 - 0.5) / 0.5)
+    assert evaluation.load_model("pixels").width == 768 and evaluation.load_model("pixels").multiply_adds == 0
+
+
+def test_neighbours_of_pixels_are_those_of_the_digits_themselves() -> None:
+    train, test = (
+        evaluation.extract("pixels", "digits", split, image_size=8, in_chans=1) for split in ("train", "test")
+    )
+    assert train.x.shape[1] == 64 and evaluation.knn(train, test, k=5).value > 0.9
+
+
+def test_each_network_is_once_beside_the_models(tmp_path) -> None:
+    models = [evaluation.load_model(made(tmp_path, name, "digits", seed=seed)) for name, seed in (("a", 1), ("b", 2))]
+    nulls = nulls_of(models, ("pixels", "untrained"))
+    assert [null.name for null in nulls] == ["pixels", "random:a"] and all(is_null(n.name) for n in nulls)
+    assert nulls[0].in_chans == models[0].in_chans and nulls[1].digest != models[0].digest
+    assert nulls_of(models, ()) == [] and [null.name for null in nulls_of(models, ("pixels",))] == ["pixels"]
+
+
+def test_what_was_asked_for_itself_is_no_second_time_beside(tmp_path) -> None:
+    model = evaluation.load_model(made(tmp_path, "a", "digits", seed=1))
+    control = evaluation.load_model(f"random:{tmp_path / 'a'}")
+    assert nulls_of([model, control], ("untrained",)) == [] and nulls_of([control], ("pixels", "untrained")) == []
+    module = evaluation.load_model(torch.nn.Sequential(torch.nn.Flatten()), image_size=8, in_chans=1)
+    assert [null.name for null in nulls_of([module], ("pixels", "untrained"))] == ["pixels"], "it cannot be built anew"
+
+
+def test_another_word_is_refused() -> None:
+    with pytest.raises(UserError, match="nulls=pixel: it is a list of pixels, untrained"):
+        check_nulls(["pixel"])
+    assert np.isfinite(evaluation.load_model("random:narrow_resnet", image_size=28).multiply_adds)

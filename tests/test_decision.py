@@ -1,0 +1,82 @@
+"""The decision: what is taken, what is not told apart, what is above nothing; and no other file gives such advice."""
+
+import ast
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from sslkit.decision import ADVICE, Candidate, Decision, Difference
+
+ROOT = Path(__file__).resolve().parents[1]
+PIXELS = Candidate("raw pixels", "30.0 %")
+# labels of a terminal's line, and a sentence that goes on with a model's name, by which a person would take one
+ADVISES = re.compile(r"(take $|take none|use it {2,}|best {2,}|decision {2,})")
+
+
+def test_a_model_that_is_above_every_null_is_taken() -> None:
+    decision = Decision(Candidate("a", "90.0 %"), [Candidate("b")], [Candidate("c"), Candidate("d")], [PIXELS])
+    assert decision.taken == "a"
+    assert str(decision) == "take a: 90.0 %; not told apart from b; better than c and d; above raw pixels with 30.0 %"
+
+
+def test_the_cheapest_of_those_that_may_be_as_good_is_named() -> None:
+    first, others = Candidate("a", cost=5.0), [Candidate("b", cost=2.0), Candidate("c", cost=1.0), Candidate("d")]
+    assert str(Decision(first, others[:1])) == "take a: not told apart from b, which is cheaper"
+    assert str(Decision(first, others)).endswith("not told apart from b, c and d, of which c is the cheapest")
+    assert "cheap" not in str(Decision(Candidate("a"), others)), "a cost that is not known is compared with none"
+
+
+@pytest.mark.parametrize("difference", [-0.02, 0.0])
+def test_none_is_taken_that_is_not_above_a_null(difference: float) -> None:
+    missed = [(PIXELS, Difference(difference, 0.5, 200, 0.1))]
+    alone = Decision(Candidate("a", "29.0 %"), missed=missed)
+    assert alone.taken == "" and str(alone) == f"take none: a with 29.0 % is not above raw pixels with 30.0 %; {ADVICE}"
+    two = Decision(Candidate("a", "29.0 %"), tied=[Candidate("b")], missed=missed)
+    assert str(two).startswith("take none: none of 2 models is above raw pixels with 30.0 %")
+
+
+def test_images_that_are_too_few_are_counted() -> None:
+    # 100 images tell 0.1; to tell a fifth of it takes 25 times as many
+    decision = Decision(Candidate("a", "32.0 %"), missed=[(PIXELS, Difference(0.02, 0.4, 100, 0.1))])
+    told = "is not told apart from raw pixels with 30.0 %: 100 images do not tell 2.0 points, about 2,500 would"
+    assert decision.taken == "" and told in str(decision)
+    assert Difference(0.02, 0.4).needed is None and Difference(-0.02, 0.4, 100, 0.1).needed is None
+
+
+def test_the_null_that_is_furthest_ahead_is_the_one_that_is_named() -> None:
+    missed = [(Candidate("the largest class"), Difference(0.01, 0.6)), (PIXELS, Difference(-0.1, 0.01))]
+    assert "is not above raw pixels" in str(Decision(Candidate("a"), missed=missed))
+
+
+def test_a_measure_beside_a_better_one_takes_nothing() -> None:
+    decision = Decision(Candidate("a", "90.0 %"), decides=False, missed=[(PIXELS, Difference(-0.1, 0.01))])
+    assert decision.taken == "" and str(decision) == "a is first: 90.0 %"
+
+
+def test_a_worse_model_is_above_nothing_and_p_alone_is_not_enough() -> None:
+    assert Difference(0.1, 0.049).is_above
+    assert not any(Difference(*pair).is_above for pair in ((-0.1, 0.001), (0.1, 0.05), (0.0, 0.0), (math.nan, 0.0)))
+
+
+def _texts(tree: ast.AST) -> list[str]:
+    """The strings of a file that are neither docstrings nor part of an error, whose remedy may say what to take."""
+    left_out = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            left_out.add(id(node.value))
+        if isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and "Error" in ast.unparse(node.func)):
+            left_out |= {id(inner) for inner in ast.walk(node)}
+    strings = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return [node.value for node in strings if id(node) not in left_out]
+
+
+def test_advice_stands_in_one_module() -> None:
+    files = [file for folder in ("sslkit", "evaluation", "recipes") for file in (ROOT / folder).rglob("*.py")]
+    advising = {
+        str(file.relative_to(ROOT))
+        for file in files
+        if any(map(ADVISES.match, _texts(ast.parse(file.read_text(encoding="utf-8")))))
+    }
+    assert len(files) > 500 and advising == {"sslkit/decision.py"}
