@@ -6,6 +6,8 @@ The mirror image's signs differ in the odd horizontal frequencies alone, so one 
 Pictures are near-copies where one of the two parts differs in few bits; how few follows from the pictures at hand.
 """
 
+from functools import cache
+
 import numpy as np
 from PIL import Image
 
@@ -30,11 +32,7 @@ FEW = 0.1
 # Pictures whose nearest other one is looked for: of ten thousand clothes (fashion_mnist) the threshold is the same.
 ASKED = 4096
 COMPARED = 250_000  # pictures that are grouped: the time grows with the square, to some ten minutes here
-
-_v, _u = np.mgrid[:DIAGONAL, :DIAGONAL]
-_KEPT = np.nonzero((_u + _v < DIAGONAL) & (_u + _v > 0))
-BITS = len(_KEPT[0])  # of each half: 104, in 128
-_WAVES = np.cos(np.pi / SIDE * np.arange(DIAGONAL)[:, None] * (np.arange(SIDE) + 0.5))
+BITS = DIAGONAL * (DIAGONAL + 1) // 2 - 1  # of each half: all such frequencies but 0, 104, in 128
 
 
 def hash_pixels(pixels: np.ndarray) -> np.ndarray:
@@ -55,9 +53,10 @@ def hash_images(images: np.ndarray) -> np.ndarray:
 
 def hash_squares(squares: np.ndarray) -> np.ndarray:
     """Hash small gray pictures (N, 2, 32, 32), whole and without border, of 0 to 255: (N, 4) int64."""
-    transformed = _WAVES @ squares @ _WAVES.T
+    waves, (v, u) = _waves(), _frequencies()
+    transformed = waves @ squares @ waves.T
     bits = np.zeros((*transformed.shape[:2], 128), bool)
-    bits[:, :, :BITS] = transformed[:, :, _KEPT[0], _KEPT[1]] > 0
+    bits[:, :, :BITS] = transformed[:, :, v, u] > 0
     bits[squares[:, 0].std((1, 2)) < BLANK] = False
     return np.packbits(bits, axis=2).reshape(len(squares), 32).view(np.int64)
 
@@ -73,7 +72,7 @@ def count_differences(hashes: np.ndarray, others: np.ndarray) -> np.ndarray:
     hashes, others: (P, 4), or shapes that broadcast with a last axis of 4.
     """
     apart = (hashes ^ others).view(np.uint64)  # of a negative number numpy counts the bits of its absolute value
-    both = (np.bitwise_count(apart), np.bitwise_count(apart ^ _MIRROR.view(np.uint64)))
+    both = (np.bitwise_count(apart), np.bitwise_count(apart ^ _mirror().view(np.uint64)))
     halves = [bits[..., start] + bits[..., start + 1] for bits in both for start in (0, 2)]
     return np.minimum.reduce(halves).astype(np.int64)
 
@@ -133,7 +132,7 @@ class HashIndex:
 
     def search(self, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Differing bits and positions (n, 4 k) of the k representatives nearest by each half and orientation."""
-        both = (self.hashes[rows], self.hashes[rows] ^ _MIRROR)
+        both = (self.hashes[rows], self.hashes[rows] ^ _mirror())
         parts = [(index, half) for hashes in both for index, half in zip(self._parts, _split(hashes), strict=True)]
         apart, at = zip(*(index.search(half, k) for index, half in parts), strict=True)
         return np.concatenate(apart, 1), np.concatenate(at, 1)
@@ -174,13 +173,25 @@ def _split(hashes: np.ndarray) -> list[np.ndarray]:
     return [np.ascontiguousarray(hashes[:, start : start + 2]).view(np.uint8) for start in (0, 2)]
 
 
+@cache
+def _frequencies() -> tuple[np.ndarray, np.ndarray]:
+    """The vertical and horizontal frequency of each bit, (104,)."""
+    v, u = np.mgrid[:DIAGONAL, :DIAGONAL]
+    return np.nonzero((u + v < DIAGONAL) & (u + v > 0))
+
+
+@cache
+def _waves() -> np.ndarray:
+    """(14, 32) cosines."""
+    return np.cos(np.pi / SIDE * np.arange(DIAGONAL)[:, None] * (np.arange(SIDE) + 0.5))
+
+
+@cache
 def _mirror() -> np.ndarray:
+    """(4,) int64, the bits of odd horizontal frequencies."""
     bits = np.zeros((2, 128), bool)
-    bits[:, :BITS] = _KEPT[1] % 2 == 1
+    bits[:, :BITS] = _frequencies()[1] % 2 == 1
     return np.packbits(bits, axis=1).reshape(-1).view(np.int64)
-
-
-_MIRROR = _mirror()
 
 
 def _gray(pixels: np.ndarray) -> np.ndarray:

@@ -103,7 +103,7 @@ def test_kept_images_change_nothing_and_are_decoded_once(files: Path, tmp_path: 
         reads[name] = sum(map(len, read))
     assert reads["kept"] == COUNT
     assert (
-        reads["plain"] == COUNT * 4 + 32
+        reads["plain"] == COUNT * 5 + 32
     )  # before, after the epoch, at the end twice the training images; and as pixels
     ours, plain = entries["kept"], entries["plain"]
     assert judged(ours.folder) == judged(plain.folder) and len(judged(plain.folder)) == 1

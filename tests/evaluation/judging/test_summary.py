@@ -90,6 +90,7 @@ def test_the_data_are_opened_once_for_all_models(place: Path, monkeypatch: pytes
         both,
         data=str(place / "few.npz"),
         protocols=["knn", "crowding"],
+        out=place / "out",
         cache=None,
         progress=False,
         zoo=None,
