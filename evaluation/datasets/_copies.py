@@ -12,7 +12,7 @@ import numpy as np
 from evaluation.datasets.base import Split
 from sslkit.data import likeness, pixel_digest
 from sslkit.data.columns import Columns
-from sslkit.data.copies import line_across
+from sslkit.data.copies import join_groups, line_across
 from sslkit.data.likeness import WORDS
 from sslkit.data.loader import batches_in_order
 from sslkit.runtime.jobs import cores
@@ -89,17 +89,9 @@ def together(images: np.ndarray, groups: np.ndarray | None) -> np.ndarray | None
 
     images: (N,) int64, equal for the same image. groups: (N,), or None. With groups and no copies these are returned.
     """
-    distinct, image = np.unique(images, return_inverse=True)
-    if len(distinct) == len(images):
+    if len(np.unique(images)) == len(images):
         return groups
-    if groups is None:
-        return image
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    places = (image, np.unique(groups, return_inverse=True)[1] + len(images))
-    graph = coo_array((np.ones(len(images), bool), places), shape=(2 * len(images),) * 2)
-    return connected_components(graph, directed=False)[1][image]
+    return images if groups is None else join_groups(images, groups)
 
 
 def units(ids: np.ndarray, images: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from sslkit.data.columns import NO_COLUMNS, Columns
 from sslkit.data.held_out import held_out
 from sslkit.data.image_options import CACHE, ImageOptions
 from sslkit.data.images import Images, check_split
+from sslkit.data.near_groups import group_images
 from sslkit.data.published import find, find_published, names, open_published
 from sslkit.data.published.base import Entry
 from sslkit.data.sources.folder import FolderImages
@@ -162,7 +163,8 @@ def _open_images(source: str | Path | Images, options: ImageOptions) -> Images:
             f"{source.name} was built in Python as its split {source.split!r}, so it has no split {options.split!r}"
         )
     size, channels = options.image_size or source.image_size, options.channels or source.channels
-    return source.at(image_size=size, channels=channels, fit=options.fit, interpolation=options.interpolation)
+    fitted = source.at(image_size=size, channels=channels, fit=options.fit, interpolation=options.interpolation)
+    return group_images(fitted, options.columns)
 
 
 def _ids(images: Images) -> np.ndarray:

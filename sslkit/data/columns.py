@@ -6,7 +6,7 @@ A word with a pair of parentheses is a pattern of names, whose first pair holds 
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,11 @@ class Columns:
         """Those that name columns, and are no patterns, with the columns' names."""
         names = [(option, word) for option, word in self.given if not is_pattern(word)]
         return [(option, self.split_column if option == "columns.split" else word) for option, word in names]
+
+    @property
+    def of_data(self) -> "Columns":
+        """Those that the data have: without groups that are found."""
+        return replace(self, group=None) if self.group == NEAR_COPIES else self
 
     @property
     def split_column(self) -> str | None:

@@ -29,7 +29,7 @@ def near_in_train(learned: Sequence[np.ndarray | None], tested: np.ndarray | Non
     parts = [*learned, tested]
     if any(hashes is None for hashes in parts) or sum(map(len, parts)) > COMPARED:
         return None
-    numbers = _number_near_copies(np.concatenate(parts).tobytes())
+    numbers = lead_near_copies(np.concatenate(parts))
     start = len(numbers) - len(tested)
     return have_copies(numbers, np.arange(len(numbers)) < start)[start:]
 
@@ -41,15 +41,37 @@ def near_within(hashes: np.ndarray | None, units: np.ndarray | None) -> np.ndarr
     """
     if hashes is None or len(hashes) > COMPARED:
         return None
-    numbers = _number_near_copies(hashes.tobytes())
+    numbers = lead_near_copies(hashes)
     units = np.arange(len(numbers)) if units is None else units
     pairs = np.unique(np.stack([numbers, units]), axis=1)[0]
     return np.bincount(pairs, minlength=len(numbers))[numbers] > 1
 
 
-@lru_cache(maxsize=4)  # every protocol, and every model, asks the same
-def _number_near_copies(hashes: bytes) -> np.ndarray:
+def lead_near_copies(hashes: np.ndarray) -> np.ndarray:
+    """Return the row (N,) int64 of the picture that each is a near-copy of, see `likeness.group_near_copies`."""
+    return _lead(hashes.tobytes())
+
+
+@lru_cache(maxsize=4)  # every protocol, every model and every split asks the same
+def _lead(hashes: bytes) -> np.ndarray:
     return group_near_copies(np.frombuffer(hashes, np.int64).reshape(-1, WORDS))
+
+
+def join_groups(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the finest groups that hold those of both: (N,), each the least number that `first` has in it.
+
+    first, second: (N,) int64, equal for images of one group.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    members = [np.unique(numbers, return_inverse=True)[1] for numbers in (first, second)]
+    places = (members[0], members[1] + len(first))
+    graph = coo_array((np.ones(len(first), bool), places), shape=(2 * len(first),) * 2)
+    joined = connected_components(graph, directed=False)[1][members[0]]
+    least = np.full(2 * len(first), np.iinfo(np.int64).max)
+    np.minimum.at(least, joined, first)
+    return least[joined]
 
 
 def line_of_near(near: int, exact: int, tested: int, what: str) -> str:

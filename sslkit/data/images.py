@@ -326,6 +326,11 @@ class Images(Dataset):
         return Batch(**fields, **more, bad=bad)
 
 
+def collate(batch: dict[str, Any]) -> dict[str, Any]:
+    """Return the batch unchanged: `Images.__getitems__` returns whole batches."""
+    return batch
+
+
 def check_split(name: str, split: str, splits: tuple[str, ...]) -> None:
     """Raises UserError unless `split` is one of `splits`."""
     if split not in splits:

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from sslkit.data.images import Images
-from sslkit.data.sources.named import collate
+from sslkit.data.images import Images, collate
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import UserError, first_line
 from sslkit.files.blocks import Parts

@@ -11,6 +11,7 @@ import numpy as np
 from sslkit.composition.method import Method
 from sslkit.data.cached_images import CachedImages, Room
 from sslkit.data.decoded_images import DecodedImages
+from sslkit.data.near_groups import group_images
 from sslkit.data.sources import class_names
 from sslkit.data.sources.named import ImageOptions, Images, check_columns, open_source, splits
 from sslkit.data.views.cropped import CroppedImages
@@ -78,7 +79,8 @@ def _open_training(config: Config, own: Any) -> tuple[Images, int]:
     if isinstance(source, Images) and source.source is None:  # cannot be opened again
         check_columns(source, config.columns)
         channels = config.data.channels or source.channels
-        train = source.at(image_size=source.image_size, channels=channels, fit=source.fit)
+        fitted = source.at(image_size=source.image_size, channels=channels, fit=source.fit)
+        train = group_images(fitted, config.columns)
     else:
         train = open_source(source, replace(options, split=splits(source, options.cache, config.columns)[0]))
     if config.resume and getattr(train, "varies", False):

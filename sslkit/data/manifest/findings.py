@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sslkit.data.copies import have_copies
-from sslkit.data.likeness import COMPARED, group_near_copies
+from sslkit.data.columns import NEAR_COPIES
+from sslkit.data.copies import have_copies, lead_near_copies
+from sslkit.data.likeness import COMPARED
 from sslkit.data.manifest.survey import DIGEST, LIKENESS, THUMBNAIL, brightness, standardize
 from sslkit.data.manifest.table import UNREADABLE, Manifest
 from sslkit.numerics.neighbours import Own, neighbours
@@ -68,7 +69,7 @@ def copy_numbers(manifest: Manifest) -> tuple[np.ndarray, np.ndarray]:
         say.warn(f"{manifest.name}: near-copies are not looked for among {len(manifest):,} images", stacklevel=4)
         return exact, exact
     hashes = np.where(alone[:, None], 0, manifest.measures[LIKENESS])
-    return exact, exact[group_near_copies(hashes)]
+    return exact, exact[lead_near_copies(hashes)]
 
 
 def _sets(numbers: np.ndarray) -> list[np.ndarray]:
@@ -132,7 +133,7 @@ def _within(manifest: Manifest, sets: Sequence[np.ndarray], kind: str, what: str
         yield Finding(
             kind,
             f"{counted(number, 'image')} {noun} of the same split",
-            f"leave_out={kind} leaves all but one out; group_copies=true keeps them on one side of every split",
+            f"leave_out={kind} leaves all but one out; columns.group={NEAR_COPIES} keeps them on one side of a split",
             np.concatenate(within),
             sets=within,
             drop=np.concatenate([rows[1:] for rows in within]),

@@ -9,12 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sslkit.data.image_options import DataOptions, FileOptions, ReadOptions
 from sslkit.data.images import Images
 from sslkit.data.manifest.decisions import Opened
-from sslkit.data.manifest.findings import Finding, copy_numbers, find_faults, leave_out
+from sslkit.data.manifest.findings import Finding, find_faults, leave_out
 from sslkit.data.manifest.options import LEAVE_OUT, OUT, SHARED, Options
 from sslkit.data.manifest.page import write_page
 from sslkit.data.manifest.survey import measure
@@ -51,20 +49,11 @@ def look(data: Any, *, options: Options, reading: DataOptions, files: FileOption
     with own_file(out, "looks into"):
         manifest = manifest_of(opened, source, [measure(images, runtime) for images in opened.splits.values()])
         findings = find_faults(manifest)
-        if options.group_copies:
-            manifest = replace(manifest, groups=_groups_of_copies(manifest))
         manifest = replace(manifest, left_out=leave_out(manifest, findings, options.leave_out or ()))
         manifest.write(out)
         page = write_page(out.with_suffix(".html"), manifest, findings, opened, str(out))
     _tell(manifest, findings, out, page)
     return manifest
-
-
-def _groups_of_copies(manifest: Manifest) -> np.ndarray:
-    if manifest.groups is not None:
-        raise UserError(f"group_copies=true: {manifest.name} has groups already; leave one of both out")
-    _, near = copy_numbers(manifest)
-    return np.unique(near, return_inverse=True)[1]
 
 
 def _check_leave_out(wanted: list[str] | None) -> None:

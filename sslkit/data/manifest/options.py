@@ -23,7 +23,4 @@ class Options:
         f"what is marked as left out in the manifest, a list of {', '.join(LEAVE_OUT)}: of copies all but one, or "
         "those of held-out images; null: what cannot be read",
     )
-    group_copies: bool = setting(
-        False, "write copies and near-copies as groups, which stay on one side of every split; of data without groups"
-    )
     image_size: int = setting(224, "pixels of a side of the pictures, as a network gets them", least=1, most=1024)

@@ -46,6 +46,8 @@ def measure(images: Images, runtime: Runtime) -> Measures:
 
     It is kept in the cache by blocks, so that a stopped call goes on. A JPEG is decoded at a reduced scale.
     """
+    # Of every size the same, and told by nothing else than names and content, so that every command shares it.
+    images = images.at(image_size=DECODED, channels=images.channels, fit="squash")
     arrays = _compute_once(images, runtime) if runtime.cache is not None else _compute(images, runtime)
     return {**arrays, **_contents(images, arrays)}
 
@@ -145,7 +147,10 @@ def _compute(images: Images, runtime: Runtime) -> Measures:
 
 
 def _compute_once(images: Images, runtime: Runtime) -> Measures:
-    path = Path(runtime.cache) / f"look-{key_of(_FORM, images.digest, images.scale)}.npz"
+    path = (
+        Path(runtime.cache)
+        / f"look-{key_of(_FORM, images.content_digest, images.channels, images.options.max_pixels, images.scale)}.npz"
+    )
     store = Store(path, f"the survey of {images.name}", npz_codec(dict, dict))
 
     def fill(blocks: Blocks, others: Others) -> None:

@@ -32,6 +32,7 @@ from sslkit.data.columns import NO_COLUMNS, Columns
 from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.image_options import CACHE
 from sslkit.data.images import ImageOptions, Images, check_split
+from sslkit.data.near_groups import group_images
 from sslkit.data.paged_images import of_pages
 from sslkit.data.published import find_published, open_published
 from sslkit.data.sources import builtin, file_sources, hf, own_arrays, own_dataset, shards, torchvision_sets
@@ -49,7 +50,7 @@ Source = str | Path | Images | Dataset | Sequence[str | Path] | np.ndarray | tor
 
 _PACKED = (".gz", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".zst")
 
-__all__ = ["ImageOptions", "Images", "collate", "is_divisible", "open_images", "splits"]
+__all__ = ["ImageOptions", "Images", "is_divisible", "open_images", "splits"]
 
 
 @by_keywords
@@ -82,7 +83,7 @@ def splits(source: Source, cache: str | Path | None = CACHE, columns: Columns = 
 
     cache, columns: as of `open_images`.
     """
-    return source.splits if isinstance(source, Images) else _find(source, cache, columns).splits()
+    return source.splits if isinstance(source, Images) else _find(source, cache, columns.of_data).splits()
 
 
 def reusable(source: Any, columns: Columns = NO_COLUMNS) -> Any:
@@ -133,11 +134,6 @@ def is_divisible(source: Source) -> bool:
     return not named and file_sources.is_files(text)
 
 
-def collate(batch: dict[str, Any]) -> dict[str, Any]:
-    """Return the batch unchanged: `Images.__getitems__` returns whole batches."""
-    return batch
-
-
 @dataclass(frozen=True)
 class _Source:
     open: Callable[[ImageOptions], Images]
@@ -146,6 +142,10 @@ class _Source:
 
 def _open_split(source: _Source, options: ImageOptions) -> Images:
     """The images of one split, all pages if these are asked for, by the range of the first split."""
+    columns, options = options.columns, replace(options, columns=options.columns.of_data)
+    if columns != options.columns:
+        every = partial(_open_one_of, source, options)
+        return group_images(every(options.split), columns, every)
     images = source.open(options)
     if not isinstance(images, DecodedImages):
         return images
@@ -156,7 +156,13 @@ def _open_split(source: _Source, options: ImageOptions) -> Images:
     return images
 
 
+def _open_one_of(source: _Source, options: ImageOptions, split: str) -> Images:
+    return _open_split(source, replace(options, split=split))
+
+
 def _reopen(images: Images, options: ImageOptions) -> Images:
+    if images.source is None:
+        images = group_images(images, options.columns)
     changes = {key: value for key, value in vars(options).items() if value != getattr(type(options), key)}
     current = replace(images.options, image_size=images.image_size, channels=images.channels)
     wanted = replace(current, **{**changes, "split": options.split})

@@ -98,15 +98,13 @@ def test_near_copies_are_groups_on_one_side_of_the_split(tmp_path: Path) -> None
         image = Image.fromarray(objects[row // 10]).resize((60 + row % 10, 60), Image.Resampling.BICUBIC)
         pixels = np.asarray(image) * (0.8 + 0.02 * (row % 10)) + rng.normal(0, 3, (60, 60 + row % 10, 3))
         Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(tmp_path / "pictures" / f"{row:03}.jpg")
-    manifest = look(tmp_path / "pictures", group_copies=True)
+    manifest = look(tmp_path / "pictures", columns={"group": "near-copies"})
     pairs = np.unique(np.stack([manifest.groups, np.arange(400) // 10]), axis=1)
     assert len(np.unique(manifest.groups)) == pairs.shape[1] <= 42, "no group has two objects"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         images = sslkit.open_images(str(tmp_path / "manifest.csv"), cache=None)
     assert len(np.unique(images.groups)) == pairs.shape[1]
-    with pytest.raises(UserError, match="group_copies=true: manifest has groups already"):
-        look(tmp_path / "manifest.csv", "again.csv", group_copies=True)
 
 
 def test_what_is_left_out_is_not_read(planted) -> None:
