@@ -1,7 +1,8 @@
-"""Write a folder of images as shards, tar files in the form of WebDataset, for data=shards:OUT.
+"""Write image files as shards, tar files in the form of WebDataset, for data=shards:OUT.
 
 python recipes/shards.py folder=path/to/images out=path/to/shards
 python recipes/shards.py folder=path/to/images out=path/to/shards megabytes=1000
+python recipes/shards.py folder=some.csv out=path/to/shards columns.label=breed columns.group=patient
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,11 @@ from sslkit.terminal.say import counted, words
 
 @dataclass
 class Own:
-    folder: str | None = setting(None, "folder of images; train, val and test in it are splits, folders below classes")
+    folder: str | None = setting(
+        None,
+        "folder of images, whose folders train, val and test are splits, and folders below classes; or several, a list "
+        "or a table of files, or a pattern",
+    )
     out: str | None = setting(None, "folder to write, new or empty")
 
 
@@ -33,10 +38,12 @@ def main(config: dict[str, Any]) -> None:
     for name, value in (("folder", folder), ("out", out)):
         if value is None:
             raise UserError(f"give {name}=, as in: python recipes/shards.py folder=path/to/images out=path/to/shards")
-    for split in write_shards(folder, out, **config):
+    written_splits = write_shards(folder, out, **config)
+    for split in written_splits:
         written = f"{counted(split.images, 'image')} in {counted(len(split.shards), 'shard')}"
         say.line(f"{split.split:<9} {written}, such as {split.shards[0]}")
-    say.line(f"next      python recipes/train.py {words({'method': 'byol+dsa', 'data': f'shards:{out}'})}")
+    data = {"method": "byol+dsa", "data": f"shards:{out}", **written_splits[0].columns}
+    say.line(f"next      python recipes/train.py {words(data)}")
 
 
 if __name__ == "__main__":

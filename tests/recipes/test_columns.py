@@ -29,9 +29,11 @@ OBEYED = {  # a command as short as it gets, and what it says when it has read t
     "ground_truth": (["zoo=zoo", *TUNED, "seeds=[0]"], "list.csv: a"),
     "embed": (["checkpoint=zoo/a", "out=features.npz"], "40 images"),
     "look": ([], "40 images (32 train, 8 test), 2 classes, 10 groups"),
+    "shards": (["out=shards"], "data=shards:shards columns.group=group"),
     "action_eval": (["checkpoint=random:slow_r50"], None),  # of films
 }
-REFUSED = sorted({*COMMANDS, "train", "zoo"} - OBEYED.keys() - {"shards"})  # no data set with labels of its own
+DATA = {"shards": "folder"}
+REFUSED = sorted({*COMMANDS, "train", "zoo"} - OBEYED.keys())  # no data set with labels of its own
 
 
 @pytest.fixture(scope="module")
@@ -52,17 +54,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("command", [name for name, (_, said) in OBEYED.items() if said])
 def test_columns_are_obeyed_and_stand_in_the_next_command(command: str, place: Path, typed) -> None:
     words, said = OBEYED[command]
-    done = typed(command, "data=list.csv", *words, *WORDS, cwd=place)
+    done = typed(command, f"{DATA.get(command, 'data')}=list.csv", *words, *WORDS, cwd=place)
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stdout.replace("\\\n", "").split())
     assert said in text and "cannot be opened" not in text, text
     following = text.rpartition("python recipes/")[2]
-    assert command in ("ground_truth", "look") or all(word in following for word in WORDS), following
+    assert command in ("ground_truth", "look", "shards") or all(word in following for word in WORDS), following
 
 
 @pytest.mark.parametrize("command", OBEYED)
 def test_a_column_that_is_not_there_ends_in_one_line(command: str, place: Path, typed) -> None:
-    data = "data=video:list.csv" if command == "action_eval" else "data=list.csv"
+    data = f"{DATA.get(command, 'data')}={'video:' if command == 'action_eval' else ''}list.csv"
     for word in WORDS[1:]:
         others = [other for other in WORDS if other != word]
         done = typed(command, data, *OBEYED[command][0], *others, f"{word}x", "out=nothing.csv", cwd=place)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from sslkit.data.columns import Columns
 from sslkit.options.settings import setting
 
 
@@ -11,3 +12,4 @@ class Options:
 
     megabytes: int = setting(256, "size of a shard", least=1)
     progress: bool = setting(True, "progress bar on a terminal")
+    columns: Columns = Columns()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from odd_disks import read_only
+from patients import COLUMNS, SOURCES
 from PIL import Image
 from tars import DIGITS, picture, tar
 
@@ -288,3 +289,48 @@ def test_names_of_images_do_not_depend_on_the_place(tmp_path: Path) -> None:
         images = open_images(f"shards:{tmp_path}/{place}/*/0.tar", image_size=8, cache=None)
         names.append([images.image_name(row) for row in range(len(images))])
     assert names == [["a/0.tar/x.png", "b/0.tar/x.png"]] * 2
+
+
+GIVEN = {"one": COLUMNS, "several": {"label": ["edema", "fracture"], "split": "part", "group": "patient"}}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", ["folder", "table"])
+@pytest.mark.parametrize("given", GIVEN)
+def test_labels_and_groups_of_columns_come_back(name: str, given: str, tmp_path: Path) -> None:
+    """Patient 3 has no cell for fractures: not known."""
+    (tmp_path / "mine").mkdir()
+    source = SOURCES[name](tmp_path / "mine")
+    written = write_shards(source, tmp_path / "shards", columns=GIVEN[given])
+    assert [(part.split, part.images) for part in written] == [("train", 32), ("test", 8)]
+    words = {"columns.group": "group", **({"columns.label": ["edema", "fracture"]} if given == "several" else {})}
+    assert written[0].columns == words
+    columns = {option.removeprefix("columns."): value for option, value in words.items()}
+    for split in ("train", "test"):
+        before = open_images(source, split=split, columns=GIVEN[given], cache=None)
+        after = open_images(f"shards:{tmp_path}/shards", split=split, columns=columns, cache=None)
+        assert [after.content(row) for row in range(len(after))] == [before.content(row) for row in range(len(before))]
+        assert after.classes == before.classes and after.splits == before.splits
+        for facts in ("labels", "multi_labels"):
+            assert np.array_equal(getattr(after, facts), getattr(before, facts))
+        same = [images.groups[:, None] == images.groups for images in (before, after)]
+        assert np.array_equal(*same)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_groups_of_class_folders_and_several_labels_in_texts_come_back(tmp_path: Path) -> None:
+    for row in range(6):
+        path = tmp_path / "mine" / ("cat" if row % 2 else "dog") / f"p{row // 2}_{row}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (4, 4), row).save(path)
+    write_shards(tmp_path / "mine", tmp_path / "a", columns={"group": "(p[0-9])_"})
+    images = open_images(f"shards:{tmp_path}/a", columns={"group": "group"}, cache=None)
+    assert images.classes == ["cat", "dog"] and len(set(images.groups.tolist())) == 3
+    names = sorted(path.relative_to(tmp_path) for path in (tmp_path / "mine").rglob("*.png"))
+    lines = [f"{name},{text}" for name, text in zip(names, ["a|b", "a", "b", "", "b|c", "c"], strict=True)]
+    (tmp_path / "list.csv").write_text("\n".join(["path,kinds", *lines]))
+    (written,) = write_shards(tmp_path / "list.csv", tmp_path / "b", columns={"label": "kinds"})
+    assert written.columns == {}
+    before = open_images(tmp_path / "list.csv", columns={"label": "kinds"}, cache=None)
+    after = open_images(f"shards:{tmp_path}/b", cache=None)
+    assert after.classes == ["a", "b", "c"] and after.multi_labels.tolist() == before.multi_labels.tolist()
