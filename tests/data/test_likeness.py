@@ -9,9 +9,9 @@ from PIL import Image, ImageEnhance, ImageOps
 from sslkit import open_images
 from sslkit.data.copies import have_copies
 from sslkit.data.likeness import (
-    _MIRROR,
     BITS,
     HashIndex,
+    _mirror,
     count_differences,
     group_near_copies,
     hash_images,
@@ -135,7 +135,7 @@ def test_differences_are_counted_in_every_bit() -> None:
     bits = np.random.default_rng(0).random((40, 2, 128)) < 0.5
     bits[:, :, BITS:] = False
     hashes = np.packbits(bits, axis=2).reshape(40, -1).view(np.int64)
-    mirrored = bits ^ np.unpackbits(_MIRROR.view(np.uint8)).astype(bool).reshape(2, 128)
+    mirrored = bits ^ np.unpackbits(_mirror().view(np.uint8)).astype(bool).reshape(2, 128)
     expected = [[min((half ^ b).sum(1).min() for half in (bits[a], mirrored[a])) for b in bits] for a in range(40)]
     assert count_differences(hashes[:, None], hashes).tolist() == expected
     assert (HashIndex(hashes, 40).distances(np.arange(40)) == expected).all()
