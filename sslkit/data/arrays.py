@@ -12,7 +12,7 @@ from sslkit.data.decode.fill import Fill
 from sslkit.data.decode.scale import Range, Scale
 from sslkit.data.images import Identity, ImageOptions, Images
 from sslkit.data.likeness import hash_images
-from sslkit.data.pixel_digest import digests_of_arrays
+from sslkit.data.pixel_digest import digests_of_arrays, identities
 from sslkit.data.resizing import centre, fit_size, middle
 from sslkit.errors import UserError
 from sslkit.terminal import say
@@ -72,7 +72,7 @@ class ArrayImages(Images):
         pixels = self.pixels[index]
         if pixels.shape[1] == 4 and self.scale.opacity:  # shown over white, as those of files
             pixels = convert_channels(torch.from_numpy(pixels), 3, over_white=True).numpy()
-        return self.identities(digests_of_arrays(pixels), hash_images(pixels))
+        return identities(digests_of_arrays(pixels), hash_images(pixels))
 
     def _check_channels(self, channels: int) -> None:
         have = self.pixels.shape[1]

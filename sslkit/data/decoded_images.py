@@ -21,6 +21,7 @@ from sslkit.data.image_options import VALUES
 from sslkit.data.images import Identity, ImageOptions, Images
 from sslkit.data.likeness import WORDS
 from sslkit.data.path_list import PathList
+from sslkit.data.pixel_digest import identities
 from sslkit.errors import UserError
 from sslkit.terminal import say
 
@@ -192,7 +193,7 @@ class DecodedImages(Images):
             )
 
         index, unread = self.read_rows(rows, decode)
-        more = self.identities(digests, hashes) if self.identifies else {}
+        more = identities(digests, hashes) if self.identifies else {}
         return self.batch(torch.from_numpy(images), index, torch.from_numpy(aspect), unread, **more)
 
     def read_rows(self, rows: Sequence[int], decode: Decode) -> tuple[np.ndarray, list[str]]:

@@ -14,7 +14,6 @@ import torch
 from torch.utils.data import Dataset
 from torch.utils.data._utils.collate import default_collate_fn_map  # the place that torch's pages name for own types
 
-from sslkit.data import likeness, pixel_digest
 from sslkit.data.decode import fill
 from sslkit.data.decode.scale import UNKNOWN, Range, Scale
 from sslkit.data.image_options import ImageOptions
@@ -227,11 +226,6 @@ class Images(Dataset):
         other.identifies = True
         return other
 
-    @staticmethod
-    def identities(digests: np.ndarray, hashes: np.ndarray) -> dict[str, torch.Tensor]:
-        """The entries of a batch for `identifies`. digests: (n,). hashes: (n, 4)."""
-        return {pixel_digest.KEY: torch.from_numpy(digests), likeness.KEY: torch.from_numpy(hashes)}
-
     def part(self, rows: np.ndarray, split: str) -> Self:
         """The images of some rows (n,) int64, in their order, as a split of this name; labels keep their numbers."""
         other = self._copy()
@@ -324,11 +318,6 @@ class Images(Dataset):
         label = torch.full((len(index),), -1) if self.labels is None else torch.from_numpy(self.labels[index])
         fields = {"images": images, "index": torch.from_numpy(index), "label": label, "aspect": aspect}
         return Batch(**fields, **more, bad=bad)
-
-
-def collate(batch: dict[str, Any]) -> dict[str, Any]:
-    """Return the batch unchanged: `Images.__getitems__` returns whole batches."""
-    return batch
 
 
 def check_split(name: str, split: str, splits: tuple[str, ...]) -> None:

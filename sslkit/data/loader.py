@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from sslkit.data.images import Images, collate
+from sslkit.data.images import Images
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.errors import UserError, first_line
 from sslkit.files.blocks import Parts
@@ -30,6 +30,11 @@ FEWEST = 256  # rows: fewer are decoded faster in order than workers start
 _MOST_WORKERS = {"cpu": 8, "cuda": 32}  # beside a GPU the cores do nothing else; beyond this, a disk is the limit
 _SOCKET_LETTERS = 107 if sys.platform == "linux" else 103  # of the path of a socket, by the system
 Item = TypeVar("Item")
+
+
+def collate(batch: dict[str, Any]) -> dict[str, Any]:
+    """Return the batch unchanged: `Images.__getitems__` returns whole batches."""
+    return batch
 
 
 def order_of(n: int, seed: int, epoch: int) -> torch.Tensor:

@@ -7,6 +7,10 @@ compares these digests, and nothing else.
 import hashlib
 
 import numpy as np
+import torch
+from torch import Tensor
+
+from sslkit.data import likeness
 
 KEY = "pixel_digest"  # of a batch
 _BYTES = 8  # of a sha256: two of 10^7 different images agree in one of 400,000 data sets
@@ -24,6 +28,11 @@ def digest_of_pixels(pixels: np.ndarray) -> int:
     digest = hashlib.sha256(repr((pixels.shape, str(pixels.dtype))).encode())
     digest.update(np.ascontiguousarray(pixels))
     return int.from_bytes(digest.digest()[:_BYTES], "little", signed=True)
+
+
+def identities(digests: np.ndarray, hashes: np.ndarray) -> dict[str, Tensor]:
+    """Return the entries of a batch for `Images.identifies`. digests: (n,). hashes: (n, 4) of `data.likeness`."""
+    return {KEY: torch.from_numpy(digests), likeness.KEY: torch.from_numpy(hashes)}
 
 
 def digests_of_arrays(images: np.ndarray) -> np.ndarray:

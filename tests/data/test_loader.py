@@ -9,8 +9,8 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 from sslkit.data import loader as loader_module
-from sslkit.data.images import Images, collate
-from sslkit.data.loader import EpochBatches, ResumableLoader, make_loader, order_of, plain_errors
+from sslkit.data.images import Images
+from sslkit.data.loader import EpochBatches, ResumableLoader, collate, make_loader, order_of, plain_errors
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 

@@ -13,8 +13,7 @@ from evaluation.features.models import LoadedModel
 from evaluation.tasks.action.classifier import normalize
 from evaluation.tasks.action.reading import FilmViews
 from evaluation.tuning.loop import Diverged
-from sslkit.data.images import collate
-from sslkit.data.loader import plain_errors, workers_for
+from sslkit.data.loader import collate, plain_errors, workers_for
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.device import autocast
 

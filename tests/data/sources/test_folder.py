@@ -13,7 +13,7 @@ from named_pipes import pipe
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from sslkit.data.images import collate
+from sslkit.data.loader import collate
 from sslkit.data.path_list import PathList
 from sslkit.data.sources.named import open_images, splits
 from sslkit.errors import UserError

@@ -10,7 +10,8 @@ from PIL import Image
 from torch.utils.data import DataLoader, Subset
 
 from sslkit.data.arrays import ArrayImages, convert_channels, to_nchw
-from sslkit.data.images import Identity, ImageOptions, collate
+from sslkit.data.images import Identity, ImageOptions
+from sslkit.data.loader import collate
 from sslkit.data.sources import builtin
 from sslkit.data.sources.named import Images, open_images, splits
 from sslkit.errors import UserError

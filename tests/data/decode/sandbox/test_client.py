@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 
 from sslkit.data.decode.opening import kind_of
 from sslkit.data.decode.sandbox import client
-from sslkit.data.images import collate
+from sslkit.data.loader import collate
 from sslkit.data.sources.named import open_images
 
 GRAYS = (10, 100, 200, 250)

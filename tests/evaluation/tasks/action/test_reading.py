@@ -16,7 +16,7 @@ from evaluation.tasks.action.crops import Sizes, crop_places, short_side
 from evaluation.tasks.action.datasets import open_films
 from evaluation.tasks.action.films import SurveyedVideos, survey
 from evaluation.tasks.action.reading import ClipShape, EvalViews, FilmViews, Schedule, TrainingClips
-from sslkit.data.images import collate
+from sslkit.data.loader import collate
 from sslkit.errors import UserError
 
 SHAPE = ClipShape(length=4, stride=3, sizes=Sizes(crop=42, short=(48, 60), test=48))
