@@ -28,6 +28,7 @@ from sslkit.training.data import Data, cap
 from sslkit.training.monitor import History
 from sslkit.training.quick_evaluation import evaluate, evaluate_pixels, features
 from sslkit.training.summary import summary
+from sslkit.training.view_retrieval import measure_views
 from sslkit.zoo.entry import CARD, ZooEntry, newest, preprocessing, save, update
 from sslkit.zoo.heads import LABELS, PROTOTYPES, Head
 from sslkit.zoo.loading import load_lines
@@ -42,6 +43,7 @@ def finish(
     folder: Path,
     *,
     before: dict[str, float],
+    views: dict[str, dict[str, float]],
     history: History,
     unreadable: set[str],
     computed: dict[str, Any],
@@ -62,6 +64,7 @@ def finish(
             "after": evaluate(method, data, config.eval.k),
             "pixels": evaluate_pixels(data, config.eval.k),
         },
+        "the views": lambda: {"views": {"before": views, "after": measure_views(method, data)}},
         "the diagnostics": lambda: _diagnose(training()[0]),
         "the source head": lambda: _keep_head(entry, config, method),
         "loss.png": lambda: plot_terms(history.rows, history.terms, folder / "loss.png", judged),

@@ -42,6 +42,7 @@ from sslkit.training.quick_evaluation import evaluate, line_of_near, of_start
 from sslkit.training.settled import Settled
 from sslkit.training.step import Pretraining, Progress, make_optimizer, make_schedule, peak_lr
 from sslkit.training.summary import announce
+from sslkit.training.view_retrieval import measure_views
 from sslkit.zoo.entry import ZooEntry
 
 _TRAINED: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # module objects that were given as backbone
@@ -169,7 +170,7 @@ def _train(settled: Settled, data: Data, method: Method, folder: Path, checkpoin
         return None
     with explain_failures(demand(config, data), folder, loop):
         content.wait()
-        seen = {"before": start.judged, "history": history, "unreadable": unreadable.paths}
+        seen = {"before": start.judged, "views": start.views, "history": history, "unreadable": unreadable.paths}
         return finish(
             config, data, method, folder, **seen, computed=describe_computation(loop, config), asked=settled.asked
         )
@@ -189,12 +190,14 @@ class Start(Hook):
     init: str | None
     content: same_data.Content
     judged: dict[str, float] | None = None
+    views: dict[str, dict[str, float]] | None = None
 
     def begin(self, loop: Loop) -> None:
         with together("the evaluation of the first weights"):
             if loop.is_main and self.judged is None:
                 save_views(loop.module.method, self.shown, self.folder / "views.png")
                 self.judged = evaluate(loop.module.method, self.data, self.k)
+                self.views = measure_views(loop.module.method, self.data)
                 if self.data.bank is not None:
                     if line := line_of_near(self.data):
                         say.line(f"note      {line}")
@@ -204,14 +207,14 @@ class Start(Hook):
         self.content.known()  # ends a resumed run whose images are found to be others
 
     def state(self) -> dict[str, Any]:
-        return {"judged": self.judged, **self.content.state(), "init": self.init}
+        return {"judged": self.judged, "views": self.views, **self.content.state(), "init": self.init}
 
     def restore(self, state: dict[str, Any]) -> None:
         if processes.is_main():  # `Prepare` compares the processes
             self.content.check(state, self.folder)
         if state.get("init") != self.init:
             raise UserError(f"the weights of init= have changed since {self.folder} was started: start a new run")
-        self.judged = state["judged"]
+        self.judged, self.views = state["judged"], state["views"]
 
 
 @dataclass

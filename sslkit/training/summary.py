@@ -24,6 +24,7 @@ from sslkit.training.machine import compile_hint, describe_share, reading
 from sslkit.training.quick_evaluation import harm, of_largest_class
 from sslkit.training.settled import Settled
 from sslkit.training.step import images_of_step, peak_lr
+from sslkit.training.view_retrieval import describe as describe_views
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
 
 # optimiser steps of a run, up to which a note says so: a round number; the rate has then hardly been at its peak
@@ -216,6 +217,8 @@ def _results(card: Mapping[str, Any], data: Data) -> list[str]:
         lines.append(f"  {'quick probe of 1 label a class (20 draws)':<41} {few}   {100 * after['few']:6.1f} %")
         for key, name in (("inter", "inter-class distance"), ("intra", "intra-class variance")):
             lines.append(f"  {name + ' (class means)':<41} {before[key]:8.3f} {'':8}   {after[key]:10.3f}")
+    views = card.get("views")
+    lines += describe_views(views["before"], views["after"]) if views else []
     if "diagnostics" in card:
         rank = card["diagnostics"]["rankme"]
         lines.append(f"  {'effective rank of the features (RankMe)':<41} {'':8} {'':8}   {rank:10.1f}")

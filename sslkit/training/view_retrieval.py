@@ -1,0 +1,115 @@
+"""What a run without labels has learned: how often the other view of an image is found among those of all images."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sslkit.composition.method import Method
+from sslkit.data.cached_images import CachedImages
+from sslkit.data.views.augmentation import augment, view_generator
+from sslkit.data.views.recipe import SIMCLR, ViewRecipe
+from sslkit.errors import RunFailed
+from sslkit.numerics import diagnostics
+from sslkit.numerics.wilson import wilson, with_interval
+from sslkit.training.data import Data
+from sslkit.training.quick_evaluation import BATCH, shrink
+
+MOST = 1000  # images, evenly spaced: an interval of three points; finding one of few is easy, so compare at one number
+FEWEST = 20  # images: of fewer the first answer is right too often by chance
+# Two views of SimCLR, unmirrored: a mirrored one is another image where left and right differ.
+VIEWS = ViewRecipe(SIMCLR.replace(flip=0.0).views[:1] * 2)
+
+
+def measure_views(method: Method, data: Data) -> dict[str, dict[str, float]]:
+    """{"network": ..., "pixels": ...} with each `found`, `alignment`, `uniformity` and `n` of `compare_views`.
+
+    Of training images without labels, the same ones and the same views at every call; {} for others, for videos, and
+    for fewer than 20 images that can be read.
+    """
+    if data.bank is not None or data.train.item.axes:
+        return {}
+    rows = np.unique(np.linspace(0, len(data.train) - 1, min(len(data.train), MOST)).astype(int))
+    views = _views(CachedImages(data.train.clean(data.image_size), rows), data.image_size)
+    if len(views[0]) < FEWEST:
+        return {}
+    embeds = {"network": lambda some: _embed(method, some), "pixels": lambda some: shrink((255 * some).to(torch.uint8))}
+    return {name: compare_views(*(_in_batches(embed, some) for some in views)) for name, embed in embeds.items()}
+
+
+def compare_views(first: Tensor, second: Tensor) -> dict[str, float]:
+    """Compare the features (N, D) of two views of N images.
+
+    found: the share of first views whose nearest second view by cosine is that of the same image; a tie is not right.
+    alignment: mean squared distance of the two views of an image; uniformity: of the first views (Wang & Isola 2020,
+    arXiv 2005.10242). n: N.
+    """
+    one, other = (diagnostics.unit_rows(x) for x in (first, second))
+    similarity = one @ other.T
+    own = similarity.diagonal().clone()
+    similarity.fill_diagonal_(-torch.inf)
+    return {
+        "found": (own > similarity.amax(1)).double().mean().item(),
+        "alignment": diagnostics.alignment(first, second),
+        "uniformity": diagnostics.uniformity(first),
+        "n": len(first),
+    }
+
+
+def _views(clean: CachedImages, size: int) -> tuple[Tensor, Tensor]:
+    """Two views (N, C, S, S) of the images that can be read."""
+    recipe, parts = VIEWS.at(size), []
+    for step, (asked, batch) in enumerate(clean.batches(BATCH)):
+        drawn = augment(batch["images"], recipe, size, view_generator(0, 0, step))
+        is_intact = torch.from_numpy(batch["index"].numpy() == asked)
+        parts.append(tuple(view[is_intact] for view in drawn))
+    first, second = zip(*parts, strict=True)
+    return torch.cat(first), torch.cat(second)
+
+
+@torch.no_grad()
+def _embed(method: Method, views: Tensor) -> Tensor:
+    device, training = next(method.parameters()).device, method.training
+    method.eval()
+    x = method.backbone(method.normalize_pixels(views.to(device))).float().cpu()
+    method.train(training)
+    if not x.isfinite().all():
+        raise RunFailed("the backbone's features are not finite")
+    return x
+
+
+def _in_batches(embed: Callable[[Tensor], Tensor], views: Tensor) -> Tensor:
+    return torch.cat([embed(some) for some in views.split(BATCH)])
+
+
+def describe(before: Mapping[str, Mapping[str, float]], after: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """The lines of a summary: the numbers before and after training, and of raw pixels, and whether the run learned."""
+    if not before or not after:
+        return []
+    start, pixels, end = before["network"], after["pixels"], after["network"]
+    judged_on = f"on {end['n']:,} training images, without labels"
+    value, _, ends = with_interval(end["found"], end["n"]).partition(" ")
+    found = " ".join(f"{100 * numbers['found']:6.1f} %" for numbers in (start, pixels))
+    lines = [
+        f"  {judged_on:<41}   before    pixels   pretrained",
+        f"  {'other view of an image found among all':<41} {found}   {value:>8} {ends}",
+    ]
+    for key, name in (
+        ("alignment", "distance of two views (squared)"),
+        ("uniformity", "uniformity (lower: more spread)"),
+    ):
+        lines.append(f"  {name:<41} {start[key]:8.3f} {pixels[key]:8.3f}   {end[key]:10.3f}")
+    return [*lines, f"  {_verdict(start['found'], pixels['found'], end)}"]
+
+
+def _verdict(start: float, pixels: float, end: Mapping[str, float]) -> str:
+    """Whether training has raised the share beyond its interval, above the first weights and raw pixels."""
+    low, high = wilson(end["found"], end["n"])
+    if start > high:
+        return "training has made views of one image harder to find: fewer are found than before it"
+    if start >= low:
+        return "training has not changed how well views of one image are found: nothing shows that it learned"
+    if pixels >= low:
+        return "the network finds more views than before training, and no more than raw pixels do: train longer"
+    return "the network has learned to find views of one image: more than before training, and than raw pixels"

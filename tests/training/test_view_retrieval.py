@@ -1,0 +1,82 @@
+"""Without labels: the other view of an image is looked for among all, before and after training, and by raw pixels."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import sslkit
+from sslkit.training.view_retrieval import compare_views, describe
+
+
+def test_found_is_counted_as_by_hand() -> None:
+    generator = torch.Generator().manual_seed(0)
+    first = torch.randn(50, 8, generator=generator)
+    second = first + 0.8 * torch.randn(50, 8, generator=generator)
+    right = 0
+    for row in range(50):
+        one = first[row].numpy()
+        cosines = [one @ other / np.linalg.norm(one) / np.linalg.norm(other) for other in second.numpy()]
+        right += int(np.argmax(cosines)) == row
+    measured = compare_views(first, second)
+    assert 0.2 < measured["found"] < 1 and measured["found"] == right / 50 and measured["n"] == 50
+    unit = [x / x.norm(dim=1, keepdim=True) for x in (first, second)]
+    assert measured["alignment"] == pytest.approx((unit[0] - unit[1]).square().sum(1).mean().item(), rel=1e-6)
+
+
+def test_a_collapsed_network_finds_none() -> None:
+    assert compare_views(torch.ones(30, 4), torch.ones(30, 4))["found"] == 0, "a tie is no answer"
+
+
+@pytest.fixture
+def flat(tmp_path) -> dict:
+    images = sslkit.open_images("clipart", split="train")
+    for row in range(48):
+        pixels = images.__getitems__([row])["images"][0].numpy()
+        (tmp_path / "photos").mkdir(exist_ok=True)
+        Image.fromarray(pixels.transpose(1, 2, 0)).save(tmp_path / "photos" / f"{row:02d}.png")
+    more = {"batch_size": 16, "image_size": 32, "workers": 0, "progress": False, "out": str(tmp_path / "zoo")}
+    return {"method": "simclr", "data": {"source": str(tmp_path / "photos")}, "device": "cpu", "epochs": 1, **more}
+
+
+def test_a_run_on_a_flat_folder_says_whether_it_learned(flat, capsys) -> None:
+    entry = sslkit.pretrain(flat)
+    views = entry.card["views"]
+    assert entry.card["after"] == {} and views["before"]["network"]["n"] == views["after"]["network"]["n"] == 48
+    assert views["before"]["pixels"] == views["after"]["pixels"], "the same images and views at both times"
+    assert views["before"]["network"] != views["after"]["network"]
+    said = " ".join(capsys.readouterr().out.split())
+    assert "on 48 training images, without labels" in said and "other view of an image found among all" in said
+    assert any(said_so in said for said_so in ("nothing shows that it learned", "train longer", "has learned to find"))
+
+
+def test_the_measure_changes_no_weight(flat, monkeypatch) -> None:
+    whole = sslkit.pretrain(flat, name="whole")
+    for module in ("pretrain", "finish"):
+        monkeypatch.setattr(f"sslkit.training.{module}.measure_views", lambda *_: {})
+    without = sslkit.pretrain(flat, name="without")
+    ours, others = whole.state_dict(), without.state_dict()
+    assert without.card["views"] == {"before": {}, "after": {}} and all(torch.equal(ours[k], others[k]) for k in ours)
+
+
+def test_a_labelled_run_has_its_accuracies_instead(small_run) -> None:
+    card = sslkit.pretrain({**small_run, "epochs": 1}).card
+    assert card["views"] == {"before": {}, "after": {}} and card["after"]["knn"] > 0
+
+
+@pytest.mark.parametrize(
+    ("start", "pixels", "end", "said"),
+    [
+        (0.5, 0.1, 0.3, "fewer are found than before it"),
+        (0.3, 0.1, 0.31, "nothing shows that it learned"),
+        (0.1, 0.5, 0.4, "no more than raw pixels do"),
+        (0.1, 0.2, 0.5, "has learned to find views"),
+    ],
+)
+def test_the_sentence_follows_from_the_interval(start: float, pixels: float, end: float, said: str) -> None:
+    about = {"alignment": 0.1, "uniformity": -1.0, "n": 400}
+    before, after = (
+        {"network": {"found": share, **about}, "pixels": {"found": pixels, **about}} for share in (start, end)
+    )
+    assert said in describe(before, after)[-1]
+    assert describe({}, after) == [] == describe(before, {})
