@@ -130,7 +130,7 @@ def _evaluate_nulls(
     results = []
     for control in controls:
         _tell("control", describe_model(control))
-        results += prepare(control, decisive, reading, runtime, tell=_tell, shared=shared).run()
+        results += prepare(control, decisive, reading, runtime, tell=_said_before, shared=shared).run()
     return results
 
 
@@ -297,6 +297,10 @@ def print_differences(results: list[Result]) -> str:
     if pairs:
         say.line("")
     return best.pop() if len(best) == 1 else ""
+
+
+def _said_before(label: str, text: str) -> None:
+    """What is said of a control's data was said of the models'."""
 
 
 def _tell(label: str, text: str) -> None:
