@@ -11,7 +11,7 @@ from sslkit.data.images import Images
 from sslkit.data.likeness import COMPARED, is_blank
 from sslkit.data.manifest.survey import LIKENESS, measure
 from sslkit.data.published import find_published
-from sslkit.data.sources.column_values import check_groups, refuse
+from sslkit.data.sources.column_values import check_groups, refuse, refuse_found_groups
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 
@@ -30,7 +30,7 @@ def group_images(images: Images, columns: Columns, open_split: Callable[[str], I
     if find_published(images):
         refuse(columns, images.name, "is published with its own splits and labels; ./NAME is a folder")
     if images.item.axes:
-        refuse(columns, images.name, "are videos, and the pixels of images are compared")
+        refuse_found_groups(columns, f"{images.name} are videos")
     splits = {images.split: images}
     if open_split is not None:
         splits = {split: images if split == images.split else open_split(split) for split in images.splits}

@@ -16,6 +16,7 @@ import sslkit
 from sslkit.data import near_groups
 from sslkit.data.columns import Columns
 from sslkit.data.manifest import head, survey
+from sslkit.data.sources.shard_writer import write_shards
 from sslkit.errors import UserError
 
 NEAR = {"group": "near-copies"}
@@ -106,6 +107,8 @@ def test_what_cannot_be_grouped_is_refused(coins: Path, monkeypatch) -> None:
     images.name, images.source = "pets", "pets:data"
     with pytest.raises(UserError, match=r"columns.group=near-copies: pets is published with its own splits"):
         near_groups.group_images(images, Columns(**NEAR))
+    with pytest.raises(UserError, match="shards are copies of the files, and near-copies are found where images are"):
+        write_shards(coins, coins.parent / "shards", columns=NEAR, progress=False)
     monkeypatch.setattr(near_groups, "COMPARED", 59)
     with pytest.raises(UserError, match=re.escape("near-copies: coins has 60 images, and 59 are compared at most")):
         opened(str(coins))

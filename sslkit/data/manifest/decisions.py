@@ -161,7 +161,7 @@ RULES = (
     ),
     Rule(
         "groups",
-        "a column that is named, or that of a manifest",
+        "a column that is named, near-copies by pixels, or that of a manifest",
         "how many stand on both sides of a split; a column that is empty or differs for every image",
         "columns.group",
         "COLUMN",

@@ -63,6 +63,12 @@ def refuse(columns: Columns, where: str, what: str) -> None:
         raise UserError(f"{option}={word}: {where} {what}")
 
 
+def refuse_found_groups(columns: Columns, where: str) -> None:
+    """Raises UserError for groups that are found by pixels, where only names and tables are read."""
+    if columns != columns.of_data:
+        raise UserError(f"columns.group={columns.group}: {where}, and near-copies are found where images are read")
+
+
 def check_groups(columns: Columns, of_split: Mapping[str, Sequence[Any]], where: str) -> None:
     """Look at the values of the groups in all splits. of_split: of each image, "train" first.
 

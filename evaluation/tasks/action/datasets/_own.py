@@ -6,6 +6,7 @@ import numpy as np
 
 from evaluation.tasks.action.datasets.base import Films, Listing, check_split, present
 from sslkit.data.columns import Columns
+from sslkit.data.sources.column_values import refuse_found_groups
 from sslkit.data.sources.file_sources import list_files, name_of_files
 from sslkit.data.sources.walk import VIDEOS
 from sslkit.data.video import clips
@@ -21,6 +22,7 @@ def open_own(source: str, split: str, columns: Columns) -> Films:
     without test or val, for less than two classes, and for test classes that are not in train.
     """
     check_split(source, split)
+    refuse_found_groups(columns, f"{source} are videos")
     splits = clips.splits_of_videos(source, columns)
     if "train" not in splits or (split != "train" and len(splits) < 2):
         raise UserError(f"{source} has no train and test (or val) videos: {_LAYOUT}")
