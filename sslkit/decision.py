@@ -49,13 +49,13 @@ class Difference:
         return self.value > 0 and self.p < LEVEL
 
     @property
-    def needed(self) -> int | None:
+    def images_to_tell(self) -> int | None:
         """Images that would tell a difference of this size, to two digits; None where more are of no use."""
         if self.value <= 0 or not self.detectable:
             return None
-        images = self.n * (self.detectable / self.value) ** 2
-        digits = max(0, math.floor(math.log10(images)) - 1)
-        return math.ceil(images / 10**digits) * 10**digits
+        count = self.n * (self.detectable / self.value) ** 2
+        digits = max(0, math.floor(math.log10(count)) - 1)
+        return math.ceil(count / 10**digits) * 10**digits
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,9 @@ class Decision:
             behind = f"none of {count} models" if count > 1 else str(self.first)
             return [f"{behind} {'is' if count > 1 else 'is not'} above {null}", ADVICE]
         few = f"{self.first} is not told apart from {null}"
-        if needed := difference.needed:
+        if images := difference.images_to_tell:
             points = f"{100 * difference.value:.1f} points"
-            few += f": {difference.n:,} images do not tell {points}, about {needed:,} would"
+            few += f": {difference.n:,} images do not tell {points}, about {images:,} would"
         return [few, ADVICE]
 
 

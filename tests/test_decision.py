@@ -42,7 +42,7 @@ def test_images_that_are_too_few_are_counted() -> None:
     decision = Decision(Candidate("a", "32.0 %"), missed=[(PIXELS, Difference(0.02, 0.4, 100, 0.1))])
     told = "is not told apart from raw pixels with 30.0 %: 100 images do not tell 2.0 points, about 2,500 would"
     assert decision.taken == "" and told in str(decision)
-    assert Difference(0.02, 0.4).needed is None and Difference(-0.02, 0.4, 100, 0.1).needed is None
+    assert Difference(0.02, 0.4).images_to_tell is None and Difference(-0.02, 0.4, 100, 0.1).images_to_tell is None
 
 
 def test_the_null_that_is_furthest_ahead_is_the_one_that_is_named() -> None:

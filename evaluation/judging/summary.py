@@ -130,7 +130,7 @@ def _evaluate_nulls(
     results = []
     for control in controls:
         _tell("control", describe_model(control))
-        results += prepare(control, decisive, reading, runtime, tell=_said_before, shared=shared).run()
+        results += prepare(control, decisive, reading, runtime, tell=_stay_silent, shared=shared).run()
     return results
 
 
@@ -299,7 +299,7 @@ def print_differences(results: list[Result]) -> str:
     return best.pop() if len(best) == 1 else ""
 
 
-def _said_before(label: str, text: str) -> None:
+def _stay_silent(label: str, text: str) -> None:
     """What is said of a control's data was said of the models'."""
 
 

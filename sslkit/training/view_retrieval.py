@@ -1,6 +1,6 @@
 """What a run without labels has learned: how often the other view of an image is found among those of all images."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -35,7 +35,10 @@ def measure_views(method: Method, data: Data) -> dict[str, dict[str, float]]:
     if len(views[0]) < FEWEST:
         return {}
     embeds = {"network": lambda some: _embed(method, some), "pixels": lambda some: shrink((255 * some).to(torch.uint8))}
-    return {name: compare_views(*(_in_batches(embed, some) for some in views)) for name, embed in embeds.items()}
+    return {
+        name: compare_views(*(torch.cat([embed(some) for some in of_all.split(BATCH)]) for of_all in views))
+        for name, embed in embeds.items()
+    }
 
 
 def compare_views(first: Tensor, second: Tensor) -> dict[str, float]:
@@ -45,12 +48,11 @@ def compare_views(first: Tensor, second: Tensor) -> dict[str, float]:
     alignment: mean squared distance of the two views of an image; uniformity: of the first views (Wang & Isola 2020,
     arXiv 2005.10242). n: N.
     """
-    one, other = (diagnostics.unit_rows(x) for x in (first, second))
-    similarity = one @ other.T
-    own = similarity.diagonal().clone()
+    similarity = diagnostics.unit_rows(first) @ diagnostics.unit_rows(second).T
+    same = similarity.diagonal().clone()
     similarity.fill_diagonal_(-torch.inf)
     return {
-        "found": (own > similarity.amax(1)).double().mean().item(),
+        "found": (same > similarity.amax(1)).double().mean().item(),
         "alignment": diagnostics.alignment(first, second),
         "uniformity": diagnostics.uniformity(first),
         "n": len(first),
@@ -79,10 +81,6 @@ def _embed(method: Method, views: Tensor) -> Tensor:
     return x
 
 
-def _in_batches(embed: Callable[[Tensor], Tensor], views: Tensor) -> Tensor:
-    return torch.cat([embed(some) for some in views.split(BATCH)])
-
-
 def describe(before: Mapping[str, Mapping[str, float]], after: Mapping[str, Mapping[str, float]]) -> list[str]:
     """The lines of a summary: the numbers before and after training, and of raw pixels, and whether the run learned."""
     if not before or not after:
@@ -90,10 +88,10 @@ def describe(before: Mapping[str, Mapping[str, float]], after: Mapping[str, Mapp
     start, pixels, end = before["network"], after["pixels"], after["network"]
     judged_on = f"on {end['n']:,} training images, without labels"
     value, _, ends = with_interval(end["found"], end["n"]).partition(" ")
-    found = " ".join(f"{100 * numbers['found']:6.1f} %" for numbers in (start, pixels))
+    shares = " ".join(f"{100 * numbers['found']:6.1f} %" for numbers in (start, pixels))
     lines = [
         f"  {judged_on:<41}   before    pixels   pretrained",
-        f"  {'other view of an image found among all':<41} {found}   {value:>8} {ends}",
+        f"  {'other view of an image found among all':<41} {shares}   {value:>8} {ends}",
     ]
     for key, name in (
         ("alignment", "distance of two views (squared)"),

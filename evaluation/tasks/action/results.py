@@ -33,7 +33,7 @@ def result_of(runs: list[Run], records: list[dict[str, Any]], planned: Recipe, d
     plan = [f"{planned.protocol.replace('_', '-')}, {description}", fit_of(planned, [run.recipe for run in runs])]
     seen = f"{first.shape}{once}, {first.views}{where}"
     largest = [
-        right_by_largest(run.test.films.y[_tested(run, record)]) for run, record in zip(runs, records, strict=True)
+        right_by_largest(run.test.films.y[_rows_tested(run, record)]) for run, record in zip(runs, records, strict=True)
     ]
     estimate, others, outcomes, paired_on = _several(runs, records) if several else _single(first, records[0])
     return Result.from_estimate(
@@ -83,12 +83,12 @@ def fold_name(fold: int) -> str:
 
 def _test_digest(run: Run, record: dict[str, Any]) -> str:
     """Digest of what was judged: the films, their labels, and the clips and crops that each was judged by."""
-    films, rows = run.test.films, _tested(run, record)
+    films, rows = run.test.films, _rows_tested(run, record)
     tested = rows_digest(np.array([films.paths[row] for row in rows]), films.y[rows])
     return hashlib.sha256(f"{tested} {asdict(run.shape)} {asdict(run.views)}".encode()).hexdigest()
 
 
-def _tested(run: Run, record: dict[str, Any]) -> list[int]:
+def _rows_tested(run: Run, record: dict[str, Any]) -> list[int]:
     """The rows of the films that were judged."""
     out = set(record["left_out"])
     return [row for row, path in enumerate(run.test.films.paths) if path not in out]
