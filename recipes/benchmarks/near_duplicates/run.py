@@ -117,9 +117,7 @@ def count(pairs: Duplicates, source: Source) -> dict[str, Any]:
 
 def table(runs: dict[str, Any]) -> str:
     """Markdown: mean and deviation over draws of copies found of 60 and of wrong pairs, by set and network."""
-    lines = [
-        ["pictures", "told by", f"found of {COPIES}", "wrong", "unrelated", f"{OLD}: found", "wrong", "unrelated"]
-    ]
+    lines = [["pictures", "told by", f"found of {COPIES}", "wrong", "unrelated", f"{OLD}: found", "wrong", "unrelated"]]
     for name in sorted({key.partition(" | ")[0] for key in runs}):
         rows = of(runs, name).values()
         for network in (PIXELS, *NETWORKS):
