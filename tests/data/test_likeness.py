@@ -12,6 +12,7 @@ from sslkit.data.likeness import (
     BITS,
     HashIndex,
     _mirror,
+    count_bits,
     count_differences,
     group_near_copies,
     hash_images,
@@ -178,3 +179,9 @@ def test_series_leave_a_threshold_for_copies() -> None:
 
 def test_few_pictures_have_a_threshold(hashes) -> None:
     assert near_bits(hashes[:5]) == int(0.1 * BITS) and near_bits(hashes[:0]) == int(0.1 * BITS)
+
+
+def test_bits_are_counted_as_by_hand_also_of_the_sign() -> None:
+    words = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, (50, 3)).view(np.uint64)
+    words[0] = 0, 2**64 - 1, 2**63
+    assert count_bits(words).tolist() == [[bin(word).count("1") for word in row] for row in words.tolist()]
