@@ -185,3 +185,10 @@ def test_bits_are_counted_as_by_hand_also_of_the_sign() -> None:
     words = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, (50, 3)).view(np.uint64)
     words[0] = 0, 2**64 - 1, 2**63
     assert count_bits(words).tolist() == [[bin(word).count("1") for word in row] for row in words.tolist()]
+
+
+def test_differences_are_the_same_without_numpy_2(monkeypatch) -> None:
+    hashes = np.random.default_rng(0).integers(-(2**62), 2**62, (40, 4))
+    ours = count_differences(hashes[:, None], hashes)
+    monkeypatch.delattr(np, "bitwise_count", raising=False)
+    assert (count_differences(hashes[:, None], hashes) == ours).all()
