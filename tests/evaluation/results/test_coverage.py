@@ -84,7 +84,7 @@ PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
     "evaluation/protocols/knn.py:_judge": ("share", "class means", "share of groups"),
     "evaluation/results/over_groups.py:difference_over_groups": ("difference of groups",),
     "sslkit/data/likeness.py:_gray": (NO_INTERVAL,),  # the spread of an image's values
-    "sslkit/numerics/near_copies.py:chance_similarity": (NO_INTERVAL,),  # a threshold
+    "sslkit/numerics/near_copies.py:chance_levels": (NO_INTERVAL,),  # a threshold
     "sslkit/numerics/wilson.py:effective_rows": ("share of groups", "class means of groups"),
     "evaluation/protocols/lidar.py:measure": ("lidar", "alignment"),
     "evaluation/protocols/linear.py:_result": ("class means",),
