@@ -97,7 +97,10 @@ def _without_opacity(image: Picture) -> Picture:
 
 
 def check_planes(image: Picture, channels: int) -> None:
-    """Raises UnreadableImage for an image that lacks the last of the channels, where that is no opacity."""
+    """Raises UnreadableImage for an image that lacks the last of the channels, where that is no opacity.
+
+    Gray becomes colours, as everywhere.
+    """
     have = image.count if isinstance(image, Planes) else len(image.getbands())
-    if have < channels:
+    if have < channels and channels > 3:
         raise UnreadableImage(f"it has {have} channels, which cannot become data.channels={channels}")

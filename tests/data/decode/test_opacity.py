@@ -238,3 +238,18 @@ def test_the_share_is_of_what_is_visible() -> None:
     empty = Opacity()
     empty.add(np.zeros((2, 2), np.uint16))
     assert empty.is_shown, "a picture under an empty opacity is shown"
+
+
+def test_gray_images_beside_four_planes_keep_their_place(tmp_path: Path) -> None:
+    """Files whose fourth plane is no opacity decide for the set; gray files of 16 bits are read as three channels."""
+    rng = np.random.default_rng(0)
+    for row in range(8):
+        Image.fromarray(rng.integers(0, 255, (16, 16, 3), dtype=np.uint8)).save(tmp_path / f"c{row}.png")
+        Image.fromarray(rng.integers(0, 255, (16, 16, 4), dtype=np.uint8), "RGBA").save(tmp_path / f"f{row}.png")
+        Image.fromarray(rng.integers(0, 4000, (16, 16)).astype(np.uint16)).save(tmp_path / f"g{row}.png")
+    with pytest.warns(UserWarning):
+        images = open_images(str(tmp_path), image_size=16)
+    assert images.scale.opacity is False and images.channels == 3
+    rows = [row for row in range(len(images)) if images.image_name(row).startswith("g")]
+    batch = images.__getitems__(rows)
+    assert batch["index"].tolist() == rows and (batch["images"][:, 0] == batch["images"][:, 1]).all()
