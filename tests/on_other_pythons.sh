@@ -29,6 +29,7 @@ sample=(
   tests/data/sources/test_torchvision_sets.py                         # torchvision.datasets
   tests/data/sources/test_shards.py                                   # fsspec, filelock
   tests/data/sources/test_hf.py                                       # datasets, pyarrow
+  tests/data/test_likeness.py                                 # numpy 1 and 2: bits of integers
   tests/data/video/test_reader.py                             # av: seeking, damage
   tests/data/test_video_scars.py                              # av in forked workers (17.0.0 hung)
   tests/data/video/test_film_pieces.py                              # av: encoding
