@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from sslkit.data.expected_contents import Expected
 from sslkit.data.path_list import PathList
 from sslkit.errors import UserError
 from sslkit.files.stamps import Stamp, stamp_of, wait_for_tick
@@ -50,26 +51,29 @@ class FileContents:
     """The files `paths` below `root`.
 
     cache: folder of the file that remembers digests; None reads every file anew.
+    expected: what a manifest says of the contents, which are compared when they are known.
     Copies of one object share what was found. Safe in threads.
     """
 
-    def __init__(self, root: Path, paths: PathList, cache: str | Path | None) -> None:
+    def __init__(self, root: Path, paths: PathList, cache: str | Path | None, expected: Expected | None = None) -> None:
         self.root = root
         self.paths = paths
         self.cache = cache
+        self.expected = expected
         self._lock = threading.RLock()
         self._stamps: np.ndarray | None = None
         self._content: bytes | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"root": self.root, "paths": self.paths, "cache": self.cache}
+        return {name: getattr(self, name) for name in ("root", "paths", "cache", "expected")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)
 
     def take(self, rows: np.ndarray) -> "FileContents":
         """Some of the files (n,) int64, in their order."""
-        return FileContents(self.root, self.paths.take(rows), self.cache)
+        expected = self.expected and self.expected.take(rows)
+        return FileContents(self.root, self.paths.take(rows), self.cache, expected)
 
     def update_listing(self, digest: Any) -> None:
         """Feed names and sizes to a hashlib object. Raises UserError for a file that has gone."""
@@ -87,11 +91,22 @@ class FileContents:
         digest.update(self.contents())
 
     def contents(self) -> bytes:
-        """16 bytes of the sha256 of each file, one after the other; see `update_content`."""
+        """16 bytes of the sha256 of each file, one after the other; see `update_content`.
+
+        Raises UserError if a manifest says otherwise.
+        """
         with self._lock:
             if self._content is None:
-                self._content = self._read_contents()["content"].tobytes()
+                contents = self._read_contents()["content"]
+                if self.expected is not None:
+                    self.expected.check(contents, self.paths)
+                self._content = contents.tobytes()
             return self._content
+
+    def check_known(self) -> None:
+        """Compare what is known without reading with what is expected. Raises UserError if they differ."""
+        if self.expected is not None and len(stored := self._load_rows()):
+            self.expected.check(self._recall(stored)[0]["content"], self.paths)
 
     def stamps(self) -> np.ndarray:
         """(N,) of `Stamp` as fields, asked for once."""
@@ -115,17 +130,21 @@ class FileContents:
                 raise UserError(f"cannot read {os.fsdecode(start + path)}: {error.strerror}; remove it") from error
         return np.frombuffer(numbers, np.dtype(STAMP))
 
-    def _read_contents(self) -> np.ndarray:
-        """(N,) of _ROW, with the content: remembered, or read now and remembered."""
+    def _recall(self, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(N,) of _ROW, with the content that is stored under the file's stamp, and (N,) bool: whether it is."""
         rows = np.zeros(len(self.paths), _ROW)
         rows[list(Stamp._fields)] = self.stamps()
         rows["name"] = np.fromiter(map(_name, self.paths.iter_bytes()), "<u8", len(rows))
-        stored = self._load_rows()
         position = np.minimum(np.searchsorted(stored["name"], rows["name"]), max(0, len(stored) - 1))
         old = np.zeros(len(rows), bool)
         if len(stored):
             old = np.logical_and.reduce([stored[name][position] == rows[name] for name in ("name", *Stamp._fields)])
             rows["content"][old] = stored["content"][position[old]]
+        return rows, old
+
+    def _read_contents(self) -> np.ndarray:
+        """(N,) of _ROW, with the content: remembered, or read now and remembered."""
+        rows, old = self._recall(self._load_rows())
         new = np.flatnonzero(~old)
         wait_for_tick(rows["changed"][new])
         saved = time.monotonic()

@@ -75,8 +75,16 @@ class Content:
         return {"listing": self.images.listing, "digest": self._digest if self.known() else None}
 
     def known(self) -> bool:
-        """Return whether all files are read. Raises UserError if a resumed run was begun with other images."""
-        if self._reader.is_alive() or self._digest is None:
+        """Return whether all files are read.
+
+        Raises UserError if a resumed run was begun with other images, if a manifest has another content of one, and for
+        one that has gone.
+        """
+        if self._reader.is_alive():
+            return False
+        if self._error is not None:
+            raise self._error
+        if self._digest is None:
             return False
         if self._begun is not None:
             digest, folder = self._begun
@@ -104,14 +112,12 @@ class Content:
             self.images.__dict__["digest"], _ASSUMED[self.images] = state["digest"], self.wait
 
     def wait(self) -> None:
-        """Wait until the files are read. Raises UserError for one that has gone, and as `known` does."""
+        """Wait until the files are read. Raises UserError as `known` does."""
         if self._reader.is_alive():
             self._reader.join(_PATIENCE)
             if self._reader.is_alive():
                 say.line(f"reading {self.images.name} once, to know its content")
                 self._reader.join()
-        if self._error is not None:
-            raise self._error
         self.known()
 
     def _compute_digest(self, images: Images) -> None:

@@ -21,8 +21,8 @@ from sslkit.terminal.say import counted, words
 PARQUET = ".parquet"
 VERSION = 2  # of the form of the file; of 1 the last cells of the head were examples
 MARK = "# sslkit manifest"
-PATH, SPLIT, LABEL, GROUP, BYTES, LEFT_OUT = "path", "split", "label", "group", "bytes", "left out"
-MEASURED = ("digest", "width", "height", "channels", "bits")
+PATH, SPLIT, LABEL, GROUP, BYTES, DIGEST, LEFT_OUT = "path", "split", "label", "group", "bytes", "digest", "left out"
+MEASURED = (DIGEST, "width", "height", "channels", "bits")
 SEVERAL = "label "  # before the name of a class of which an image may have several
 _FIRST = re.compile(rf'"?{MARK}"?[,;\t]"?([^,;\t"]*)"?[,;\t]?')
 _FILES, _MEMBERS = "files", "members"
@@ -146,7 +146,7 @@ def columns_of(head: Sequence[str], class_prefix: str) -> dict[str, int]:
     """The place of each column that is read. class_prefix: before the name of a class, in the result."""
     names = [name.strip() for name in head]
     places = {name: names.index(name) for name in names}
-    of_name = {name: places[name] for name in (PATH, SPLIT, LABEL, GROUP, BYTES, LEFT_OUT) if name in places}
+    of_name = {name: places[name] for name in (PATH, SPLIT, LABEL, GROUP, BYTES, DIGEST, LEFT_OUT) if name in places}
     several = {name: column for name, column in places.items() if name.startswith(SEVERAL)}
     return of_name | {f"{class_prefix}{name.removeprefix(SEVERAL)}": column for name, column in several.items()}
 

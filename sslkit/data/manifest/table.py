@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sslkit.data.expected_contents import PIXELS, SHA256
 from sslkit.data.manifest import head
 from sslkit.data.manifest.decisions import Decision, Opened, decide
 from sslkit.data.manifest.survey import DIGEST, Measures
@@ -102,7 +103,8 @@ class Manifest:
             size = int(measures["bytes"][row])
             shape = measures["shape"][row] if not self.unreadable[row] else ("", "", "", "")
             group = "" if self.groups is None else int(self.groups[row])
-            about = [group, size if size >= 0 else "", measures[DIGEST][row].tobytes().hex(), *shape]
+            digest = (SHA256 if self.are_files else PIXELS) + measures[DIGEST][row].tobytes().hex()
+            about = [group, size if size >= 0 else "", digest, *shape]
             yield [name, self.splits[row], *self._labels_of(row), *about, self.left_out[row]]
 
     def _labels_of(self, row: int) -> list[object]:

@@ -117,9 +117,9 @@ def _parts(
 ) -> dict[str, Part]:
     """The splits of a list. below: its paths. kept: the rows that are read."""
     labels = _labels(file, rows, columns)
-    facts = Facts(labels, rows.groups, rows.several)
+    facts = Facts(labels, rows.groups, rows.several, rows.digests)
     usable = [below[row] for row in kept]
-    if not facts and rows.splits is None:
+    if not facts and rows.splits is None and rows.digests is None:
         return divide(folder, usable, str(file))
     by_folder = divide(folder, usable, "")
     if labels is None and not rows.several:

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Protocol
 
 from sslkit.data.columns import NO_COLUMNS, Columns
+from sslkit.data.expected_contents import Expected
 from sslkit.data.images import ImageOptions
+from sslkit.data.manifest.head import Head
 from sslkit.data.manifest.head_options import Settled, settle
 from sslkit.data.path_list import PathList
 from sslkit.data.sources.class_names import match_classes
@@ -153,15 +155,19 @@ def name_of_files(text: str) -> str:
 def open_files(text: str, options: ImageOptions) -> FolderImages:
     """Images of one split of what `text` names; an image's name is its path below the folder that all share."""
     listing = list_files(text, options.split, IMAGES, options.columns)
-    settled = _settle(text, options)
-    identity = replace(listing.identity(name_of_files(text), text), scale=settled.scale, mirror=settled.mirror)
-    return FolderImages(listing.folder, PathList(listing.paths), identity, settled.options)
-
-
-def _settle(text: str, options: ImageOptions) -> Settled:
-    """The options with what the head of a manifest decides, which counts for its own images alone."""
     lists = [item for item in _items(text) if isinstance(item, _List)]
     heads = list(filter(None, (head_of_list(item.path, options.columns) for item in lists)))
+    settled = _settle(text, options, heads)
+    identity = replace(listing.identity(name_of_files(text), text), scale=settled.scale, mirror=settled.mirror)
+    expected = None
+    if listing.digests is not None:
+        file = str(heads[0].file) if len(heads) == 1 else text
+        expected = Expected.of_cells(listing.digests, file, heads[0].again())
+    return FolderImages(listing.folder, PathList(listing.paths), identity, settled.options, expected)
+
+
+def _settle(text: str, options: ImageOptions, heads: Sequence[Head]) -> Settled:
+    """The options with what the head of a manifest decides, which counts for its own images alone."""
     if len(heads) == 1 == len(_items(text)):
         return settle(options, heads[0].file, heads[0].decisions)
     for head in heads:

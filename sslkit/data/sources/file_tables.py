@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sslkit.data.columns import Columns
-from sslkit.data.manifest.head import BYTES, PARQUET, Head, check_columns, columns_of, head_of, rows_to_read
+from sslkit.data.expected_contents import BYTES as LENGTH
+from sslkit.data.expected_contents import SHA256
+from sslkit.data.manifest.head import BYTES, DIGEST, PARQUET, Head, check_columns, columns_of, head_of, rows_to_read
 from sslkit.data.sources.split_words import OF_YES_OR_NO, split_by_yes_or_no
 from sslkit.errors import UserError, first_line, nearest
 from sslkit.terminal import say
@@ -25,6 +27,7 @@ COLUMNS = {  # what a column holds: its names, in small letters and without blan
 }
 _LIKE_A_LABEL = re.compile(r"[_ -](label|class|category|target)$|^(label|class|category|target)[_ -](id|name|idx)$")
 _SHOWN = 4  # columns
+_HEX = re.compile(f"{SHA256}([0-9a-fA-F]{{{2 * LENGTH}}})")
 CLASS = "class "  # before the name of a column of yes or no
 _OF_OPTION = {"image": "path"}  # columns.image
 
@@ -34,7 +37,7 @@ class Rows:
     """The rows of a list. labels, splits, groups: as written; None without such a column.
 
     lines: their numbers in the file. several: the cells of each of several columns of labels; {} for no such.
-    sizes: of a manifest, in bytes, None for a row that says none. head: of a manifest; None for another list.
+    sizes, digests: of a manifest, in bytes, None for a row that says none. head: of a manifest; None for another list.
     """
 
     paths: list[str]
@@ -44,6 +47,7 @@ class Rows:
     groups: list[str] | None = None
     several: Mapping[str, list[str]] = field(default_factory=dict)
     sizes: list[int | None] | None = None
+    digests: list[bytes | None] | None = None
     head: Head | None = None
 
 
@@ -81,13 +85,25 @@ def _table(file: Path, lines: Sequence[str], wanted: Columns) -> Rows:
     cells, places = rows_to_read(file, cells)
     numbers = [numbers[row] for row in places]
     sizes = [_size(file, number, cell) for number, cell in zip(numbers, cells.get(BYTES, ()), strict=False)]
-    return replace(_rows(file, numbers, cells), sizes=sizes or None, head=manifest)
+    digests = [_digest(file, number, cell) for number, cell in zip(numbers, cells.get(DIGEST, ()), strict=False)]
+    return replace(_rows(file, numbers, cells), sizes=sizes or None, digests=digests or None, head=manifest)
 
 
 def _size(file: Path, line: int, cell: str) -> int | None:
     if cell.strip() and not cell.strip().isdecimal():
         raise UserError(f"{file}, line {line}: {cell[:40]!r} in the column {BYTES!r} is no number of bytes")
     return int(cell) if cell.strip() else None
+
+
+def _digest(file: Path, line: int, cell: str) -> bytes | None:
+    if not cell.strip():
+        return None
+    if not (match := _HEX.fullmatch(cell.strip())):
+        raise UserError(
+            f"{file}, line {line}: {cell[:40]!r} in the column {DIGEST!r} is no {SHA256} with {2 * LENGTH} letters of "
+            "0 to 9 and a to f: empty the cell, or remove the column"
+        )
+    return bytes.fromhex(match[1])
 
 
 def _json_lines(file: Path, lines: Sequence[str], wanted: Columns) -> Rows:

@@ -13,6 +13,7 @@ import numpy as np
 from sslkit.data.columns import NO_COLUMNS, Columns, is_pattern
 from sslkit.data.decode.opening import Picture, open_picture
 from sslkit.data.decoded_images import DecodedImages
+from sslkit.data.expected_contents import Expected
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.path_list import PathList
@@ -28,11 +29,19 @@ __all__ = ["FolderImages", "Listing", "list_folder", "open_folder", "splits_of_f
 
 
 class FolderImages(DecodedImages):
-    """The images below `root`, in the order of their relative paths."""
+    """The images below `root`, in the order of their relative paths. expected: what a manifest says of their files."""
 
-    def __init__(self, root: Path, paths: PathList, identity: Identity, options: ImageOptions) -> None:
+    def __init__(
+        self,
+        root: Path,
+        paths: PathList,
+        identity: Identity,
+        options: ImageOptions,
+        expected: Expected | None = None,
+    ) -> None:
         self.root = root
-        self._files = FileContents(root, paths, options.cache)
+        self._files = FileContents(root, paths, options.cache, expected)
+        self._files.check_known()
         super().__init__(identity, options)
 
     def __len__(self) -> int:

@@ -33,7 +33,7 @@ class Listing:
     """The files of a split. folder: of the split. paths: relative to it, sorted. splits: of the source.
 
     labels: (N,) int64, -1 for none, and classes: their names; None without classes. multi_labels: (N, K) int8 of sets
-    with several classes an image, as of `data.images.Identity`. groups: (N,) int64, or None.
+    with several classes an image, as of `data.images.Identity`. groups: (N,) int64, or None. digests: as of `Facts`.
     """
 
     folder: Path
@@ -43,6 +43,7 @@ class Listing:
     classes: list[str] | None = None
     multi_labels: np.ndarray | None = None
     groups: np.ndarray | None = None
+    digests: Sequence[bytes | None] | None = None
 
     def identity(self, name: str, source: "str | Path | None") -> Identity:
         """The metadata of its images. source: to open another split."""
@@ -55,11 +56,13 @@ class Facts:
     """What is known of N files: their classes and groups, None for a file without, or None altogether.
 
     several: the cells of each column of labels, where each class has one; {} for no such.
+    digests: of a manifest, see `data.expected_contents`.
     """
 
     classes: Sequence[str | None] | None = None
     groups: Sequence[str | None] | None = None
     several: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    digests: Sequence[bytes | None] | None = None
 
     def __bool__(self) -> bool:
         return self.classes is not None or self.groups is not None or bool(self.several)
@@ -70,7 +73,8 @@ class Facts:
         def some(values: Sequence[Any] | None) -> list[Any] | None:
             return values and [None if row is None else values[row] for row in rows]
 
-        return Facts(some(self.classes), some(self.groups), {name: some(cells) for name, cells in self.several.items()})
+        several = {name: some(cells) for name, cells in self.several.items()}
+        return Facts(some(self.classes), some(self.groups), several, some(self.digests))
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,8 @@ def listing(parts: Mapping[str, Part], split: str, where: str, columns: Columns)
     wanted = resolve_split(split, parts)
     check_split(where, wanted, tuple(parts))
     files = parts[wanted]
-    listed = Listing(files.folder, files.paths, tuple(parts), groups=_groups(parts, wanted, columns, where))
+    groups = _groups(parts, wanted, columns, where)
+    listed = Listing(files.folder, files.paths, tuple(parts), groups=groups, digests=files.facts.digests)
     if files.facts.several:
         several = several_labels(files.facts.several, where)
         return replace(listed, classes=list(files.facts.several), multi_labels=several)
@@ -169,7 +174,7 @@ def join_parts(parts: Sequence[Part]) -> Part:
         start = os.path.relpath(os.path.abspath(files.folder), folder)
         paths += files.paths if start == "." else [os.path.join(start, path) for path in files.paths]
 
-    def together(name: str) -> list[str | None] | None:
+    def together(name: str) -> list[Any] | None:
         every = [getattr(files.facts, name) for files in parts]
         if all(values is None for values in every):
             return None
@@ -180,7 +185,7 @@ def join_parts(parts: Sequence[Part]) -> Part:
         name: [v for files in parts for v in files.facts.several.get(name) or [None] * len(files.paths)]
         for name in columns
     }
-    return Part(Path(folder), paths, Facts(together("classes"), together("groups"), several))
+    return Part(Path(folder), paths, Facts(together("classes"), together("groups"), several, together("digests")))
 
 
 def class_folders(paths: Sequence[str], known: Collection[str] = ()) -> list[str | None] | None:
