@@ -41,6 +41,11 @@ class Columns:
         "column of what stays on one side of a split (patient, slide, film, object), or a pattern of names; or "
         f"{NEAR_COPIES}, which are found by the pixels of all images; null: each image stands alone",
     )
+    where: str | None = setting(
+        None,
+        "the rows of a table that are read, such as 'class != blur and width >= 64'; also in (a, b), or, not, "
+        "parentheses; null: all",
+    )
 
     def __post_init__(self) -> None:
         if isinstance(self.label, list):
@@ -53,7 +58,7 @@ class Columns:
 
     @property
     def given(self) -> list[tuple[str, str]]:
-        """The options that are given, with their words."""
+        """The options of columns and patterns that are given, with their words."""
         labels = (("columns.label", word) for word in self.labels)
         others = ((f"columns.{name}", getattr(self, name)) for name in ("image", "split", "group"))
         return [*labels, *((option, word) for option, word in others if word is not None)]
@@ -74,6 +79,11 @@ class Columns:
     def of_data(self) -> "Columns":
         """Those that the data have: without groups that are found."""
         return replace(self, group=None) if self.group == NEAR_COPIES else self
+
+    @property
+    def needs_table(self) -> list[tuple[str, str]]:
+        """The options that only a table can answer, with their words."""
+        return [*self.of_tables, *([("columns.where", self.where)] if self.where is not None else [])]
 
     @property
     def split_column(self) -> str | None:

@@ -39,6 +39,22 @@ def test_a_run_from_a_manifest_is_one_of_its_images(digits: Path, typed) -> None
     assert sslkit.ZooEntry.load(where / "zoo" / "run").card["data"]["images"] == 29
 
 
+def test_a_filter_is_typed_kept_and_printed(digits: Path, typed) -> None:
+    where, chosen = digits.parent, "number < 30 or split == test"
+    paths = [path.relative_to(where) for path in sorted(digits.rglob("*.png"))]  # those of test first
+    rows = [f"{path},{path.parts[2]},{path.parts[1]},{number}" for number, path in enumerate(paths)]
+    (where / "some.csv").write_text("\n".join(["path,class,split,number", *rows]))
+    run = ("train", *TINY, "data=some.csv", "out=zoo", "name=run")
+    done = typed(*run, f"columns.where={chosen}", cwd=where)
+    assert done.returncode == 0, done.stderr
+    said = " ".join((done.stdout + done.stderr).split())
+    assert said.count(f"""'columns.where="{chosen}"'""") == 2, "to evaluate it, and to train again"
+    card = sslkit.ZooEntry.load(where / "zoo" / "run").card
+    assert card["data"]["images"] == 20 and card["config"]["columns"]["where"] == chosen
+    done = typed(*run, "columns.where=class in (0, '1') and split != val", "resume=true", cwd=where)
+    assert done.returncode == 2 and "columns.where" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

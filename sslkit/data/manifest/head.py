@@ -151,7 +151,7 @@ def columns_of(head: Sequence[str], class_prefix: str) -> dict[str, int]:
     return of_name | {f"{class_prefix}{name.removeprefix(SEVERAL)}": column for name, column in several.items()}
 
 
-def _plain(cell: str) -> str:
+def unescape(cell: str) -> str:
     """A cell without the ' that `write_csv` puts before what a spreadsheet would run."""
     return cell[1:] if cell[:1] == "'" and starts_formula(cell[1:]) else cell
 
@@ -168,6 +168,6 @@ def rows_to_read(file: Path, cells: Mapping[str, list[str]]) -> tuple[dict[str, 
     if len(read) < len(reasons):
         number = f"{len(reasons) - len(read):,} of {counted(len(reasons), 'row')}"
         say.warn(f"{file}: {number} are left out, by the column {LEFT_OUT!r}", stacklevel=6)
-    some = {what: [_plain(values[row]) for row in read] for what, values in cells.items() if what != LEFT_OUT}
+    some = {what: [unescape(values[row]) for row in read] for what, values in cells.items() if what != LEFT_OUT}
     filled = {what: values for what, values in some.items() if what == PATH or any(map(str.strip, values))}
     return filled, read

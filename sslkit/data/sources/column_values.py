@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sslkit.data.columns import NO, YES, Columns, has_value, is_pattern
+from sslkit.data.row_filter import OPTION, Cells, rows_kept
 from sslkit.data.sources.class_names import list_names
 from sslkit.data.sources.split_words import split_by_yes_or_no, split_of, usual
 from sslkit.errors import UserError, nearest
@@ -58,8 +59,8 @@ def check_names(columns: Columns, known: Collection[str], where: str, kind: str 
 
 def refuse(columns: Columns, where: str, what: str) -> None:
     """Raises UserError for columns of a source that has none. what: its kind, and how they would be given."""
-    if columns.given:
-        option, word = columns.given[0]
+    if given := columns.given or columns.needs_table:
+        option, word = given[0]
         raise UserError(f"{option}={word}: {where} {what}")
 
 
@@ -67,6 +68,28 @@ def refuse_found_groups(columns: Columns, where: str) -> None:
     """Raises UserError for groups that are found by pixels, where only names and tables are read."""
     if columns != columns.of_data:
         raise UserError(f"columns.group={columns.group}: {where}, and near-copies are found where images are read")
+
+
+def refuse_filter(columns: Columns, where: str) -> None:
+    """Raises UserError for a filter of rows of what is no table."""
+    if columns.where is not None:
+        raise UserError(
+            f"{OPTION}={columns.where!r}: {where} is no table, whose rows it would choose: name a table of its files, "
+            "as .csv, .jsonl or Parquet, or as recipes/look.py writes one"
+        )
+
+
+def filter_rows(columns: Columns, cells: Cells, count: int, where: str) -> list[int]:
+    """The rows of a table that are read, with a line on those that are not. cells: of a column by its name.
+
+    Raises UserError for a column that is not there, and for a filter that keeps none.
+    """
+    if columns.where is None:
+        return list(range(count))
+    rows = rows_kept(columns.where, cells, where)
+    left = f"{count - len(rows):,} of {counted(count, 'row')} left out" if len(rows) < count else "no row is left out"
+    say.warn(f"{where}: {OPTION}={columns.where!r}: {left}", stacklevel=6)
+    return rows
 
 
 def check_groups(columns: Columns, of_split: Mapping[str, Sequence[Any]], where: str) -> None:

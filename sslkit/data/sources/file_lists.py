@@ -82,7 +82,7 @@ def facts_of_metadata(file: Path, paths: Sequence[str], columns: Columns) -> Fac
         rows = _read_rows(file, columns)
         labels = _labels(file, rows, columns)
     except UserError as error:
-        if columns.of_tables:
+        if columns.needs_table:
             raise
         say.warn(f"{error}; it is not used", stacklevel=6)
         return None
@@ -199,7 +199,7 @@ def _parse_rows(file: Path, stamp: Stamp, columns: Columns) -> Rows:
         raise UserError(f"{file} is no list of files: {first_line(error)}") from error
     if any("\0" in line for line in lines):
         raise UserError(f"{file} is no list of files: it has bytes of zero")
-    if columns.of_tables and ending_of(file) not in TABLES:
+    if columns.needs_table and ending_of(file) not in TABLES:
         refuse(columns, str(file), "is a list of paths, which has no columns: give a table, or a pattern of the names")
     rows = rows_of_table(file, lines, columns) if ending_of(file) in TABLES else _paths(file, lines)
     if not rows.paths:

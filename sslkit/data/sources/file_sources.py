@@ -254,7 +254,7 @@ def _expand(text: str) -> Path:
 
 def check_no_table(columns: Columns, where: str) -> None:
     """Raises UserError for columns of files that no table describes."""
-    for option, word in columns.of_tables:
+    for option, word in columns.needs_table:
         raise UserError(
             f"{option}={word}: no table describes the files of {where}: name the table, data=some.csv, put a "
             "metadata.csv beside them, or give a pattern of their names, whose value is in parentheses: '^([a-z]+)_'"

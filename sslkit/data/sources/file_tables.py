@@ -3,14 +3,26 @@
 import csv
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sslkit.data.columns import Columns
 from sslkit.data.expected_contents import BYTES as LENGTH
 from sslkit.data.expected_contents import SHA256
-from sslkit.data.manifest.head import BYTES, DIGEST, PARQUET, Head, check_columns, columns_of, head_of, rows_to_read
+from sslkit.data.manifest.head import (
+    BYTES,
+    DIGEST,
+    PARQUET,
+    Head,
+    check_columns,
+    columns_of,
+    head_of,
+    rows_to_read,
+    unescape,
+)
+from sslkit.data.row_filter import OPTION
+from sslkit.data.sources.column_values import filter_rows
 from sslkit.data.sources.split_words import OF_YES_OR_NO, split_by_yes_or_no
 from sslkit.errors import UserError, first_line, nearest
 from sslkit.terminal import say
@@ -78,6 +90,9 @@ def _table(file: Path, lines: Sequence[str], wanted: Columns) -> Rows:
     for number, row in rows:
         if len(row) != len(head):
             raise UserError(f"{file}, line {number} has {len(row)} cells, and its first line {len(head)}")
+    as_read = unescape if manifest else str
+    kept = _filter(file, head, columns, wanted, lambda column: [as_read(row[column]) for _, row in rows], len(rows))
+    rows = [rows[row] for row in kept]
     cells = {what: [row[column] for _, row in rows] for what, column in columns.items()}
     numbers = [number for number, _ in rows]
     if manifest is None:
@@ -116,13 +131,43 @@ def _json_lines(file: Path, lines: Sequence[str], wanted: Columns) -> Rows:
         raise UserError(f"{file} is no table of JSON objects, one a line")
     head = list(dict.fromkeys(key for entry in objects.values() for key in entry))
     columns = _columns(file, head, wanted)
-    cells = {what: [_cell(entry.get(head[column])) for entry in objects.values()] for what, column in columns.items()}
-    rows = _rows(file, list(objects), cells)
+
+    def cells_of(column: int) -> list[str]:
+        return [_cell(entry.get(head[column])) for entry in objects.values()]
+
+    kept = _filter(file, head, columns, wanted, cells_of, len(objects))
+    objects = {number: objects[number] for number in map(list(objects).__getitem__, kept)}
+    rows = _rows(file, list(objects), {what: cells_of(column) for what, column in columns.items()})
     if not wanted.label_column and any(cell[:1] in ("[", "{") for cell in rows.labels or ()):
         remark = "its labels are lists, and not used: columns.label= with the column's name reads several an image"
         say.warn(f"{file}: {remark}", stacklevel=5)
         return replace(rows, labels=None)
     return rows
+
+
+def _filter(
+    file: Path,
+    head: Sequence[str],
+    columns: Mapping[str, int],
+    wanted: Columns,
+    cells_of: Callable[[int], list[str]],
+    count: int,
+) -> list[int]:
+    """The rows that `columns.where` keeps. columns: the places of those that are used. cells_of: a place's cells.
+
+    A column is named as in the first line, or by a usual name of what is read from it.
+    """
+    used = {name: columns[what] for what, names in COLUMNS.items() if what in columns for name in names}
+    of_classes = {_plain(what.removeprefix(CLASS)): place for what, place in columns.items() if what.startswith(CLASS)}
+    places = {**used, **of_classes, **_places(head)}
+
+    def cells(name: str) -> list[str]:
+        if _plain(name) not in places:
+            there = [column.strip() for column in head]
+            raise UserError(f"{OPTION}={wanted.where!r}: {file} has no column {name!r}: {nearest(name, there)}")
+        return cells_of(places[_plain(name)])
+
+    return filter_rows(wanted, cells, count, str(file))
 
 
 def _cell(value: object) -> str:

@@ -88,9 +88,9 @@ class FolderImages(DecodedImages):
 
 
 def splits_of_folder(root: Path, columns: Columns = NO_COLUMNS) -> tuple[str, ...]:
-    if columns.split is None:
+    if columns.split is None and columns.where is None:
         return tuple(split_folders(root))
-    if not is_pattern(columns.split):
+    if _is_by_table(columns):
         return splits_of_list(_table(root, columns), columns)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is said when the images are opened
@@ -124,7 +124,7 @@ def list_folder(root: Path, split: str, kind: Kind, columns: Columns = NO_COLUMN
     columns: those of a metadata.csv or metadata.jsonl in it, or patterns of the files' names.
     Raises UserError when there are none, or no such split.
     """
-    if columns.split is not None:
+    if columns.split is not None or columns.where is not None:
         return listing(parts_of_folder(root, kind, columns), split, name_of(root, root), columns)
     folders = split_folders(root)
     wanted = resolve_split(split, folders)
@@ -139,7 +139,7 @@ def parts_of_folder(
 
     wanted: the splits that must have files, and of which it is said what is left out; None: all.
     """
-    if columns.split is not None and not is_pattern(columns.split):
+    if _is_by_table(columns):
         return parts_of_list(_table(root, columns), None, kind, columns)
     folders = split_folders(root)
     if len(folders) > 1:
@@ -152,11 +152,16 @@ def parts_of_folder(
     return parts
 
 
+def _is_by_table(columns: Columns) -> bool:
+    """Return whether the table beside the images says which are read, and as what split."""
+    return columns.where is not None or (columns.split is not None and not is_pattern(columns.split))
+
+
 def _table(folder: Path, columns: Columns) -> Path:
     """The metadata beside the images. Raises UserError if there is none, whose columns are given."""
     if table := metadata_of(folder):
         return table
-    option, word = columns.of_tables[0]
+    option, word = columns.needs_table[0]
     raise UserError(
         f"{option}={word}: there is no {' or '.join(METADATA)} in {folder}: name the table, data=some.csv, or give a "
         "pattern of the files' names, whose value is in parentheses: '^([a-z]+)_'"

@@ -23,7 +23,7 @@ from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.file_contents import FileContents, bar_is_off, remember_digest
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.path_list import PathList
-from sslkit.data.sources.hf_columns import check_columns, divide_table, groups_of, image_column
+from sslkit.data.sources.hf_columns import check_columns, divide_table, filter_tables, groups_of, image_column
 from sslkit.data.sources.hf_labels import labels_of
 from sslkit.data.sources.split_words import resolve_split, split_of, usual
 from sslkit.errors import UserError, first_line
@@ -118,6 +118,7 @@ def splits_of_hf(source: str, cache: str | Path | None, columns: Columns) -> tup
 def _tables(source: str, cache: str | Path | None, columns: Columns) -> dict[str, Any]:
     """The table of each split, "train" first."""
     name, tables = name_of_hf(source), _load(_parse_source(source), cache)
+    tables = filter_tables(tables, columns, name)
     if columns.split is not None:
         return divide_table(tables, columns, name)
     splits = _usual(tables)

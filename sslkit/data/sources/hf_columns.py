@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from sslkit.data.columns import Columns, group_numbers, is_pattern
-from sslkit.data.sources.column_values import check_groups, check_names, rows_of_splits
-from sslkit.errors import UserError
+from sslkit.data.row_filter import OPTION
+from sslkit.data.sources.column_values import check_groups, check_names, filter_rows, rows_of_splits
+from sslkit.errors import UserError, nearest
 
 
 def divide_table(tables: Mapping[str, Any], columns: Columns, name: str) -> dict[str, Any]:
@@ -21,6 +22,37 @@ def divide_table(tables: Mapping[str, Any], columns: Columns, name: str) -> dict
     words = _values(table, columns.split_column)
     rows = rows_of_splits(words, [f"row {row}" for row in range(len(words))], name, columns)
     return {split: table.select(some) for split, some in rows.items()}
+
+
+def filter_tables(tables: Mapping[str, Any], columns: Columns, name: str) -> dict[str, Any]:
+    """The rows of each table that are read; a table without any is left out. Raises UserError as `filter_rows` does."""
+    if columns.where is None or not all(hasattr(table, "__len__") for table in tables.values()):  # streamed: refused
+        return dict(tables)
+
+    def cells(column: str) -> list[Any]:
+        for table in tables.values():
+            if column not in table.features:
+                raise UserError(
+                    f"{OPTION}={columns.where!r}: {name} has no column {column!r}: {nearest(column, table.features)}"
+                )
+        return [value for table in tables.values() for value in _texts(table, column)]
+
+    lengths = list(map(len, tables.values()))
+    kept = np.zeros(sum(lengths), bool)
+    kept[filter_rows(columns, cells, len(kept), name)] = True
+    parts = np.split(kept, np.cumsum(lengths)[:-1])
+    return {
+        split: table.select(np.flatnonzero(part))
+        for (split, table), part in zip(tables.items(), parts, strict=True)
+        if part.any()
+    }
+
+
+def _texts(table: Any, column: str) -> list[Any]:
+    """The values of a column; of one of classes their names."""
+    names = getattr(table.features[column], "names", None)
+    values = _values(table, column)
+    return [names[value] if names and value is not None and value >= 0 else value for value in values]
 
 
 def groups_of(tables: Mapping[str, Any], split: str, columns: Columns, name: str) -> np.ndarray | None:

@@ -228,7 +228,7 @@ def _splits_of_own(dataset: Dataset, columns: Columns) -> tuple[str, ...]:
 
 
 def _tables(dataset: Table, columns: Columns) -> dict[str, Any]:
-    tables = {"train": dataset.table}
+    tables = hf.filter_tables({"train": dataset.table}, columns, "table")
     return tables if columns.split is None else hf.divide_table(tables, columns, "table")
 
 

@@ -12,7 +12,7 @@ from sslkit.data.decode import scale
 from sslkit.data.decode.scale import Scale
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.sources.class_names import list_names
-from sslkit.data.sources.column_values import check_groups, refuse
+from sslkit.data.sources.column_values import check_groups, refuse, refuse_filter
 from sslkit.data.sources.npz_labels import DAMAGED, NOT_KNOWN, labels_of, read_array
 from sslkit.errors import UserError, nearest
 from sslkit.files.reading import stand_in_of
@@ -128,6 +128,7 @@ def _load(path: Path) -> np.lib.npyio.NpzFile:
 
 def _keys(file: np.lib.npyio.NpzFile, path: Path, columns: Columns) -> dict[str, tuple[str, str]]:
     """The keys of the images and labels of each split. Raises UserError without images, and for other columns."""
+    refuse_filter(columns, str(path))
     if columns.split or columns.image or len(columns.labels) > 1 or any(is_pattern(word) for _, word in columns.given):
         refuse(columns, str(path), "is read by its arrays x_train, x_test and the like: columns.label, .group name one")
     keys = {}

@@ -7,7 +7,14 @@ import numpy as np
 
 from sslkit.data.columns import Columns, group_numbers, is_pattern
 from sslkit.data.sources.class_names import in_order, match_classes
-from sslkit.data.sources.column_values import check_groups, refuse, rows_of_splits, several_labels, values_of_names
+from sslkit.data.sources.column_values import (
+    check_groups,
+    refuse,
+    refuse_filter,
+    rows_of_splits,
+    several_labels,
+    values_of_names,
+)
 from sslkit.data.sources.label_texts import labels_in_texts
 from sslkit.data.sources.tar_index import TarIndex
 from sslkit.data.sources.tar_samples import Keys
@@ -16,6 +23,7 @@ from sslkit.errors import UserError
 
 def keys_of(columns: Columns, where: str) -> Keys:
     """The keys that the index needs. Raises UserError for a column of images."""
+    refuse_filter(columns, where)
     if columns.image is not None:
         refuse(Columns(image=columns.image), where, "is shards, whose images are members")
     labels = tuple(word for word in columns.labels if not is_pattern(word))
