@@ -13,6 +13,7 @@ from sslkit.data.columns import OPTIONS
 
 UNUSUAL = {"bild": "file_name", "Befund": "finding", "Teil": "part", "Fall": "patient"}
 WORDS = ["columns.image=bild", "columns.label=Befund", "columns.split=Teil", "columns.group=Fall"]
+CHOSEN = "columns.where=Befund != other"
 FEW = ["image_size=16", "batch_size=16", "epochs=1", "eval.tsne=0", "eval.k=3", "progress=false"]
 TUNED = ["steps=2", "lr=[0.01]"]
 OBEYED = {  # a command as short as it gets, and what it says when it has read the columns
@@ -54,12 +55,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("command", [name for name, (_, said) in OBEYED.items() if said])
 def test_columns_are_obeyed_and_stand_in_the_next_command(command: str, place: Path, typed) -> None:
     words, said = OBEYED[command]
-    done = typed(command, f"{DATA.get(command, 'data')}=list.csv", *words, *WORDS, cwd=place)
+    done = typed(command, f"{DATA.get(command, 'data')}=list.csv", *words, *WORDS, CHOSEN, cwd=place)
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stdout.replace("\\\n", "").split())
     assert said in text and "cannot be opened" not in text, text
     following = text.rpartition("python recipes/")[2]
-    assert command in ("ground_truth", "look", "shards") or all(word in following for word in WORDS), following
+    assert command in ("ground_truth", "look", "shards") or all(word in following for word in (*WORDS, CHOSEN[:14])), (
+        following
+    )
 
 
 @pytest.mark.parametrize("command", OBEYED)
@@ -71,6 +74,9 @@ def test_a_column_that_is_not_there_ends_in_one_line(command: str, place: Path, 
         assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1, done.stderr
         assert f"{word}x: list.csv has no such column: did you mean" in done.stderr
         assert not (place / "nothing.csv").exists()
+    done = typed(command, data, *OBEYED[command][0], *WORDS, "columns.where=Fal == p0", "out=nothing.csv", cwd=place)
+    assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert "columns.where='Fal == p0': list.csv has no column 'Fal': did you mean 'Fall'?" in done.stderr
 
 
 @pytest.mark.parametrize("command", REFUSED)
