@@ -131,7 +131,7 @@ def line_of_near(data: Data) -> str:
     if data.bank is None or data.train.item.axes:
         return ""
     sides = (_identify(subset) for subset in (data.bank, data.query))
-    what = f"held-out {data.unit}" if data.held_out else f"{data.unit} that are asked for"
+    what = f"held-out {data.unit}" if data.held_out else f"{data.unit} of the quick evaluation"
     return line_across(*sides, what, data.train.options.columns, data.train.source, is_given=data.held_out)
 
 

@@ -94,6 +94,20 @@ def test_groups_of_the_data_are_joined(coins: Path, tmp_path: Path) -> None:
     assert np.unique(joined.groups, return_counts=True)[1].tolist() == [2 * SHOTS] * (OBJECTS // 2)
 
 
+def test_pages_of_a_file_stay_together(coins: Path, tmp_path: Path) -> None:
+    """A film of two objects joins these."""
+    files = sorted(coins.rglob("*.jpg"))
+    near = groups_by_name(opened(str(coins)))
+    unlike = next(file for file in files if near[file.name] != near[files[0].name])
+    first, *others = [Image.open(file).resize((60, 60)) for file in (files[0], unlike)]
+    shutil.copytree(coins, tmp_path / "films")
+    first.save(tmp_path / "films" / "heads" / "film.tif", save_all=True, append_images=others)
+    images = opened(str(tmp_path / "films"), pages="all")
+    assert len(images) == OBJECTS * SHOTS + 2
+    assert sorted(np.unique(images.groups, return_counts=True)[1])[-1] == 2 * SHOTS + 2
+    assert len(np.unique(images.groups)) == OBJECTS - 1
+
+
 def test_blank_images_stand_alone(tmp_path: Path) -> None:
     for row in range(40):
         Image.new("L", (20, 20), 200).save(tmp_path / f"{row}.png")

@@ -16,7 +16,7 @@ def test_quick_accuracies(group: str | None, tmp_path: Path, capsys) -> None:
     config |= {"batch_size": 64, "device": "cpu", "workers": 0, "out": str(tmp_path), "cache": str(tmp_path / "cache")}
     entry = sslkit.pretrain({**config, "columns.group": group})
     said, before = " ".join(capsys.readouterr().out.split()), entry.card["before"]
-    told = "note 80 of 80 images that are asked for have a near-copy in train; columns.group=near-copies keeps them on"
+    told = "note 80 of 80 images of the quick evaluation have a near-copy in train; columns.group=near-copies"
     if group is None:
         assert said.index(told) < said.index("before 20-NN") and before["probe"] > 0.9
         return

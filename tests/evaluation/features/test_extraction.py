@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 import torch.multiprocessing as mp
+from coins import write_coins
 from forks import ended, exit_code, started
 from odd_disks import lockless
 from PIL import Image
@@ -24,8 +25,12 @@ import sslkit
 from evaluation.features import cache, extraction
 from evaluation.features.models import load_model
 from sslkit.data import file_contents
+from sslkit.data.decode import pixels as decoding
+from sslkit.data.likeness import count_differences
+from sslkit.data.manifest.survey import LIKENESS, measure
 from sslkit.errors import UserError
 from sslkit.files import blocks, writing
+from sslkit.runtime.context import Runtime
 
 
 class Counting(nn.Module):
@@ -46,6 +51,20 @@ class Counting(nn.Module):
 
 def of_digits(net: nn.Module, **how) -> evaluation.Features:
     return evaluation.extract(load_model(net, image_size=8, in_chans=1), "digits", "test", **how)
+
+
+def test_hashes_of_near_copies_are_kept_with_the_features(tmp_path: Path, monkeypatch) -> None:
+    """Of files nearly those of `look`, which decodes JPEG at a reduced scale."""
+    folder = write_coins(tmp_path / "coins", objects=6, shots=4)
+    model, how = load_model(Counting(3), image_size=8, in_chans=3), {"cache": tmp_path / "cache", "workers": 0}
+    found = evaluation.extract(model, str(folder), "train", **how)
+    images = evaluation.open_split(str(folder), "train", cache=None).images
+    surveyed = measure(images, Runtime(cache=None))[LIKENESS]
+    differing = count_differences(found.likeness, surveyed)
+    assert len(found.likeness) == len(images) and np.median(differing) <= 2 and differing.max() <= 10
+    monkeypatch.setattr(decoding, "hash_picture", None)
+    assert (evaluation.extract(model, str(folder), "train", **how).likeness == found.likeness).all()
+    assert (found.take(np.arange(3)).likeness == found.likeness[:3]).all()
 
 
 def test_features_are_those_of_a_plain_loop(tmp_path: Path) -> None:
