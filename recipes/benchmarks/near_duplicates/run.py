@@ -105,12 +105,12 @@ def count(pairs: Duplicates, source: Source) -> dict[str, Any]:
         for kind in KINDS
     }
     wrong = number[pairs.rows[:, 0]] != number[pairs.rows[:, 1]]
-    listed = [[names[row] for row in pair] for pair in pairs.rows[wrong][:12]]
+    listed = [" ".join(names[row] for row in pair) for pair in pairs.rows[wrong][:12]]
     return {
         "found": int(sum(found.values())),
-        "by kind": {kind: int(copies) for kind, copies in found.items()},
+        "by kind": ", ".join(f"{kind} {copies}" for kind, copies in found.items()),
         "wrong": int(wrong.sum()),
-        "first wrong": listed,
+        "first wrong": ", ".join(listed),
         "rule": pairs.rule,
     }
 
