@@ -168,13 +168,15 @@ def _kinds(manifest: Manifest) -> Iterator[Finding]:
     shape, readable = manifest.measures["shape"], ~manifest.unreadable
     for column, what, option in ((3, "bits", "range=[LOW,HIGH]"), (2, "channels", "channels=3")):
         values, counts = np.unique(shape[readable, column], return_counts=True)
-        if len(values) < 2 or (what == "channels" and set(values.tolist()) <= {1, 3}):
+        usual = int(values[counts.argmax()]) if len(values) else 0
+        alike = {1, 3} if what == "channels" and usual in (1, 3) else {usual}  # gray and colours become each other
+        others = [value for value in values.tolist() if value not in alike]
+        if not others:
             continue
-        usual = values[counts.argmax()]
-        rows = np.flatnonzero(readable & (shape[:, column] != usual))
+        rows = np.flatnonzero(readable & np.isin(shape[:, column], others))
         notes = {int(row): f"{shape[row, column]} {what}" for row in rows}
-        others = " and ".join(str(value) for value in values if value != usual)
-        title = f"{counted(len(rows), 'image')} of {others} {what} among those of {usual}"
+        kinds = " and ".join(map(str, others))
+        title = f"{counted(len(rows), 'image')} of {kinds} {what} among those of {usual}"
         mend = f"say how they are read by {option}, or leave_out=odd"
         yield Finding("odd", title, mend, rows, notes, drop=rows)
 
