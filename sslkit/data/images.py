@@ -19,6 +19,7 @@ from sslkit.data.decode.scale import UNKNOWN, Range, Scale
 from sslkit.data.image_options import ImageOptions
 from sslkit.data.items import IMAGE, Item
 from sslkit.data.resizing import Resizing
+from sslkit.data.sources.column_values import check_labels
 from sslkit.data.views.sheet import Sheet
 from sslkit.errors import UserError
 from sslkit.options.members import nearest
@@ -130,6 +131,8 @@ class Images(Dataset):
         self.multi_labels, self.groups, self.mirror = identity.multi_labels, identity.groups, identity.mirror
         self.classes = identity.classes
         self.licence = identity.licence
+        if options.split == self.splits[0]:
+            check_labels(options.columns, self.labels, self.multi_labels, self.classes, self.name)
         self.options = options
         self.split = options.split
         self.fit = options.fit

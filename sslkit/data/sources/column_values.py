@@ -120,6 +120,39 @@ def check_groups(columns: Columns, of_split: Mapping[str, Sequence[Any]], where:
             say.warn(f"{where}: {remark} ({inside:,} of {counts[split].total():,} images): {word}", stacklevel=4)
 
 
+def check_labels(
+    columns: Columns,
+    labels: np.ndarray | None,
+    multi_labels: np.ndarray | None,
+    classes: Sequence[str] | None,
+    where: str,
+) -> None:
+    """Look at the labels that named columns, or a pattern, give the images that are learned from.
+
+    labels (N,), multi_labels (N, K), classes: of these images, as of `data.images.Identity`. A line says where all are
+    of one class, or each is of another, and which classes none has. Raises UserError where none has a class.
+    """
+    if not columns.labels:
+        return
+    word = f"columns.label={columns.label if isinstance(columns.label, str) else list_names(columns.labels)}"
+    matrix = multi_labels if labels is None else None
+    known = (matrix != 0).any(1) if matrix is not None else np.zeros(0, bool) if labels is None else labels >= 0
+    if not known.any():
+        raise UserError(f"{word}: no image of {where} that is learned from has a class there")
+    if matrix is not None:
+        images = (matrix == 1).sum(0)
+    else:
+        images = np.bincount(labels[known], minlength=len(classes))
+        if len(labels) > 1 and images.max() == 1:
+            say.warn(f"{where}: {word} differs for every image, so that no two are of one class", stacklevel=4)
+    for name, count in zip(classes, images.tolist(), strict=True):
+        if count == known.sum() > 1:
+            say.warn(f"{where}: {word} is {name} for all of {counted(count, 'image')} with a label", stacklevel=4)
+    if missing := [name for name, count in zip(classes, images.tolist(), strict=True) if not count]:
+        number = f"{len(missing):,} of {counted(len(classes), 'class')}"
+        say.warn(f"{where}: {word}: no image of train has {number}: {list_names(missing)}", stacklevel=4)
+
+
 def rows_of_splits(words: Sequence[Any], rows: Sequence[str], where: str, columns: Columns) -> dict[str, list[int]]:
     """The rows of each split, "train" first, with a line on those without a word.
 

@@ -231,6 +231,11 @@ def _paths(file: Path, lines: Sequence[str]) -> Rows:
         if line:
             numbers.append(number)
             paths.append(line)
+    if paths and paths[0] == str(len(paths) - 2):  # behind it the names of columns, and so many rows
+        raise UserError(
+            f"{file} begins with a count and is a table between blanks: write it with commas, tail -n +2 {file} | "
+            "tr -s ' ' ',' > list.csv, and give data=list.csv"
+        )
     if not paths or not all(map(_NUMBERED.fullmatch, paths)):
         return Rows(paths, numbers)
     say.warn(f"{file}: its lines are read as paths and the numbers of their classes", stacklevel=5)

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from sslkit.data.sources.walk import Kind
+from sslkit.data.sources.walk import Kind, walk
 from sslkit.errors import UserError
 from sslkit.terminal import say
 from sslkit.terminal.say import counted
@@ -14,8 +14,9 @@ from sslkit.terminal.say import counted
 def find_files(file: Path, base: str, names: Sequence[str], lines: Sequence[int], kind: Kind, again: str) -> list[str]:
     """The path of each file that is named in a list.
 
-    names: relative to `base`, or absolute. Where files are missing, those of the same names with an ending, or with
-    another one, are taken; or those below `base`, if the first folders of all names are not there. A line says so.
+    names: relative to `base`, or absolute. Where files are missing, those below `base` are taken, if the first folders
+    of all names are not there; or those of the same names in another folder below, or with another ending. A line says
+    so.
     lines: of the names in the list. again: the end of a message, how the list is written anew.
     Raises UserError if some are still missing.
     """
@@ -23,9 +24,9 @@ def find_files(file: Path, base: str, names: Sequence[str], lines: Sequence[int]
     missing = [row for row, path in enumerate(paths) if path is None]
     if not missing:
         return paths
-    there = _below_base(base, names, missing) or _with_endings(base, names, missing, kind)
-    if there is None:
-        raise _missing(file, base, names, lines, missing, again)
+    there = _below_base(base, names, missing) or _anywhere(base, names, missing, kind)
+    if left := [row for row in missing if row not in there]:
+        raise _missing(file, base, names, lines, left, again)
     first, number = missing[0], f"{len(missing):,} of {counted(len(names), 'path')}"
     say.warn(f"{file}: {number} are not there as written: {names[first]} is read as {there[first]}", stacklevel=5)
     return [there.get(row, path) for row, path in enumerate(paths)]
@@ -50,19 +51,22 @@ def _below_base(base: str, names: Sequence[str], missing: Sequence[int]) -> dict
     return None if None in there.values() else there
 
 
-def _with_endings(base: str, names: Sequence[str], missing: Sequence[int], kind: Kind) -> dict[int, str] | None:
-    """The only file of the kind by row that is called so but for its ending; None if there is not one for each."""
-    wanted = {row: os.path.join(base, names[row].replace("\\", "/")) for row in missing}
+def _anywhere(base: str, names: Sequence[str], missing: Sequence[int], kind: Kind) -> dict[int, str]:
+    """The only file of the kind by row, in its folder or else below `base`, that is called so, with any ending."""
     of_stem: dict[str, list[str]] = {}
-    for folder in {os.path.dirname(path) for path in wanted.values()}:
-        for name in os.listdir(folder) if os.path.isdir(folder) else ():
-            stem, ending = os.path.splitext(name)
-            if ending[1:].lower() in kind.extensions:
-                of_stem.setdefault(os.path.join(folder, stem), []).append(os.path.join(folder, name))
-    there = {row: of_stem.get(path) or of_stem.get(os.path.splitext(path)[0]) or [] for row, path in wanted.items()}
-    if any(len(some) != 1 or not os.path.isfile(some[0]) for some in there.values()):
-        return None
-    return {row: os.path.normpath(some[0]) for row, some in there.items()}
+    for path in walk(Path(base), kind).paths:
+        of_stem.setdefault(os.path.splitext(os.path.basename(path))[0], []).append(path)
+    there: dict[int, str] = {}
+    for row in missing:
+        name = names[row].replace("\\", "/")
+        for stem in (name, os.path.splitext(name)[0]):
+            some = of_stem.get(os.path.basename(stem), ())
+            some = [path for path in some if f"/{os.path.splitext(path)[0]}".endswith(f"/{os.path.normpath(stem)}")]
+            some = [path for path in some if path.endswith(f"/{name}")] or some
+            some = [path for path in some if os.path.dirname(path) == os.path.dirname(name)] or some
+            if len(some) == 1 and os.path.isfile(os.path.join(base, some[0])):
+                there.setdefault(row, os.path.normpath(os.path.join(base, some[0])))
+    return there
 
 
 def _missing(

@@ -1,6 +1,8 @@
 """`columns.label`, `.split` and `.group` of every source: columns, keys, arrays, attributes, patterns of names."""
 
+import json
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from patients import COLUMNS, LABELS, NAMES, PATIENTS, SOURCES, of_folder, patient_of, picture, split_of
+from tars import tar
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
 import evaluation
@@ -136,6 +139,77 @@ def test_groups_that_say_nothing(tmp_path: Path) -> None:
         open_images(file, columns={"group": "same"})
     with pytest.warns(UserWarning, match="columns.group=slide differs for every image, so that no two belong together"):
         assert len(set(open_images(file, columns={"group": "slide"}).groups)) == 3
+
+
+LABELS_OF_SIX = {  # of four images of train, and two of test
+    "same": (["x"] * 4, ["x"] * 2, "columns.label=kind is x for all of 4 images with a label"),
+    "different": ([*"abcd"], [*"ab"], "columns.label=kind differs for every image, so that no two are of one class"),
+    "only in test": ([*"abab"], [*"az"], "columns.label=kind: no image of train has 1 of 3 classes: z"),
+    "empty": ([""] * 4, [""] * 2, None),
+    "usual": ([*"abab"], [*"ab"], ""),
+}
+
+
+@pytest.mark.parametrize("kind", ["table", "hf", "shards", "npz", "dataset", "pattern", "parquet"])
+@pytest.mark.parametrize("given", LABELS_OF_SIX)
+def test_labels_that_say_nothing(given: str, kind: str, tmp_path: Path) -> None:
+    train, test, message = LABELS_OF_SIX[given]
+    if kind == "dataset" and given == "only in test":
+        pytest.skip("a Dataset is one split")
+    source, columns = labelled(kind, train, test, tmp_path)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        if message is None:
+            with pytest.raises(UserError, match=r"columns\.label=.*(has a class there|matches none of)") as raised:
+                open_images(source, image_size=8, columns=columns, cache=None)
+            assert "\n" not in str(raised.value)
+            return
+        open_images(source, image_size=8, columns=columns, cache=None)
+    texts = [str(warning.message).partition(": ")[2] for warning in said]
+    texts = [text.replace(columns["label"], "kind") for text in texts if text.startswith("columns.label=")]
+    assert texts == ([message] if message else [])
+
+
+def labelled(kind: str, train: list[str], test: list[str], folder: Path) -> tuple[Any, dict[str, str]]:
+    """Six images with these labels in a column called kind, or in their names, and the words that name it."""
+    columns = {"label": "kind", "split": "part"}
+    labels, splits = [*train, *test], ["train"] * len(train) + ["test"] * len(test)
+    if kind in ("npz", "dataset"):
+        pixels = np.random.default_rng(0).integers(0, 255, (6, 8, 8, 3), np.uint8)
+        cut = {"x_train": pixels[:4], "x_test": pixels[4:], "kind_train": train, "kind_test": test}
+        np.savez(folder / "some.npz", **cut)
+        own = Scans()
+        own.kind = [*train, *test]
+        return (Subset(own, range(4)) if kind == "dataset" else folder / "some.npz"), {"label": "kind"}
+    names = [f"{row}{label or 'none'}.png" for row, label in enumerate(labels)]
+    table = {"path": names, "kind": labels, "part": splits}
+    for name in names:
+        (folder / name).write_bytes(picture(name))
+    if kind == "pattern":
+        return write_table(folder, table), {"label": "^[0-9]([a-z])[.]", "split": "part"}
+    if kind == "parquet":
+        parquet, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+        parquet.write_table(pa.table(table), folder / "list.parquet")
+        return folder / "list.parquet", columns
+    if kind == "hf":
+        datasets = pytest.importorskip("datasets")
+        images = [{"bytes": picture(name), "path": None} for name in names]
+        features = {"image": datasets.Image(), **{name: datasets.Value("string") for name in ("kind", "part")}}
+        rows = {"image": images, "kind": labels, "part": splits}
+        return datasets.Dataset.from_dict(rows, features=datasets.Features(features)), columns
+    if kind == "shards":
+        entries = {}
+        for name, label, split in zip(names, labels, splits, strict=True):
+            entries[name] = picture(name)
+            entries[name.replace(".png", ".json")] = json.dumps({"kind": label, "part": split}).encode()
+        return f"shards:{tar(folder / 'all.tar', entries)}", columns
+    return write_table(folder, table), columns
+
+
+def write_table(folder: Path, table: dict[str, list[str]]) -> Path:
+    lines = [",".join(table), *(",".join(row) for row in zip(*table.values(), strict=True))]
+    (folder / "list.csv").write_text("\n".join(lines))
+    return folder / "list.csv"
 
 
 @pytest.mark.filterwarnings("ignore:.*its columns are read as")

@@ -105,7 +105,7 @@ def test_names_with_another_ending_unless_two_files_are_meant(tmp_path: Path) ->
     source = table(tmp_path, "path,label", "a.JPG,x", "b.JPG,y")
     assert names(read(source)[0]) == ["a.png", "b.png"]
     pictures(tmp_path, "b.webp")
-    with pytest.raises(UserError, match=r"2 of 2 files cannot be found; the first, in line 2, is not there"):
+    with pytest.raises(UserError, match=r"1 of 2 files cannot be found; the first, in line 3, is not there"):
         read(source)
 
 
