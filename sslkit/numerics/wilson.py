@@ -39,7 +39,7 @@ def effective_rows(values: np.ndarray, groups: np.ndarray, weights: np.ndarray |
     weights = np.full(len(values), 1 / len(values)) if weights is None else weights
     p = float(weights @ values)
     between = float(np.square(np.bincount(member, weights * (values - p))).sum()) * count / (count - 1)
-    rows = min(p * (1 - p) / between, len(values)) if np.ptp(values) else count
+    rows = count if not np.ptp(values) else min(p * (1 - p) / between, len(values)) if between else len(values)
     return rows * (Z95 / float(stdtrit(count - 1, 0.975))) ** 2
 
 

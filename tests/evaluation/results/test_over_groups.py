@@ -22,6 +22,8 @@ def test_images_that_repeat_their_group_add_nothing() -> None:
     factor = (Z95 / stats.t.ppf(0.975, 29)) ** 2
     assert effective_rows(np.repeat(right, 10), groups) == pytest.approx(29 * factor)
     assert effective_rows(np.ones(300), groups) == pytest.approx(30 * factor)
+    alike = np.tile([1.0, 1.0, 0.0, 1.0], 2)  # as often right in both groups: no variance between them
+    assert effective_rows(alike, np.repeat([0, 1], 4)) == pytest.approx(8 * (Z95 / 12.706) ** 2, rel=1e-3)
     estimate = share(np.repeat(right, 10), groups)
     assert estimate.interval == pytest.approx(wilson(right.mean(), 29 * factor))
     assert (estimate.n, estimate.kind) == (300, "wilson over 30 groups of images")
