@@ -7,7 +7,7 @@ have quoted their cells and filled them up with empty ones.
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from sslkit.data.manifest.head_options import parse
 from sslkit.errors import UserError, first_line
 from sslkit.files.writing import starts_formula
 from sslkit.terminal import say
-from sslkit.terminal.say import counted, words
+from sslkit.terminal.say import and_more, counted, words
 
 PARQUET = ".parquet"
 VERSION = 2  # of the form of the file; of 1 the last cells of the head were examples
@@ -140,6 +140,17 @@ def check_columns(file: Path, head: Sequence[str]) -> None:
         raise UserError(
             f"{file} is a manifest, and has no column {missing[0]!r} any more; its columns are {', '.join(names)[:200]}"
         )
+
+
+def warn_of_unknown(file: Path, head: Sequence[str], used: Collection[str]) -> None:
+    """Name the columns of a manifest that nothing reads, in a line. used: those that an option names."""
+    known = {PATH, SPLIT, LABEL, GROUP, BYTES, LEFT_OUT, *MEASURED, *used}
+    names = [name.strip() for name in head]
+    if unknown := [name for name in names if name not in known and not name.startswith(SEVERAL)]:
+        how = f"columns.label={unknown[0]} and the like name one, and columns.where= chooses rows by it"
+        say.warn(f"{file}: its {counted(len(unknown), 'column')} {and_more(unknown)} are not read: {how}", stacklevel=6)
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"{file} has two columns {twice!r}: remove or rename one")
 
 
 def columns_of(head: Sequence[str], class_prefix: str) -> dict[str, int]:

@@ -20,6 +20,7 @@ from sslkit.data.manifest.head import (
     head_of,
     rows_to_read,
     unescape,
+    warn_of_unknown,
 )
 from sslkit.data.row_filter import OPTION
 from sslkit.data.sources.column_values import filter_rows
@@ -225,6 +226,7 @@ def _of_manifest(file: Path, head: Sequence[str], wanted: Columns) -> dict[str, 
     """The place of each column of a manifest that is used: those that are wanted in the place of its own."""
     check_columns(file, head)
     columns, named = columns_of(head, CLASS), _find_columns(file, head, wanted)
+    warn_of_unknown(file, head, [head[place].strip() for place in named.values()])
     if wanted.label is not None:
         columns = {what: index for what, index in columns.items() if what != "label" and not what.startswith(CLASS)}
     if wanted.split is not None:

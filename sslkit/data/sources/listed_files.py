@@ -10,6 +10,8 @@ from sslkit.errors import UserError
 from sslkit.terminal import say
 from sslkit.terminal.say import counted
 
+_SHOWN = 3  # files that are missing, in a message
+
 
 def find_files(file: Path, base: str, names: Sequence[str], lines: Sequence[int], kind: Kind, again: str) -> list[str]:
     """The path of each file that is named in a list.
@@ -74,8 +76,11 @@ def _missing(
 ) -> UserError:
     first = os.path.join(base, names[missing[0]])
     what = "is a folder" if os.path.isdir(first) else "is not there"
+    others = [names[row] for row in missing[1:_SHOWN]]
+    then = f" (then {', '.join(others)})" if others else ""
+    few = "It is of another data set, or its files were moved. " if 2 * len(missing) > len(names) > 1 else ""
     return UserError(
         f"{file}: {len(missing):,} of {counted(len(names), 'file')} cannot be found; the first, in line "
-        f"{lines[missing[0]]}, {what}: {first}. Paths are relative to {base}; for another folder write "
+        f"{lines[missing[0]]}, {what}: {first}{then}. {few}Paths are relative to {base}; for another folder write "
         f"data={file}:FOLDER{again}"
     )
