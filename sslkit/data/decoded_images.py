@@ -105,6 +105,10 @@ class DecodedImages(Images):
         """The names of all rows, whose endings tell the kind of file; None if there are none."""
         return None
 
+    def stamps_digest(self) -> str | None:
+        """What changes whenever a file does, without reading one; None where that is not known."""
+        return None
+
     def path(self, row: int) -> str:
         """The name of a row in messages."""
         raise NotImplementedError

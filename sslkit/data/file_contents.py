@@ -115,6 +115,17 @@ class FileContents:
                 self._stamps = self._read_stamps()
             return self._stamps
 
+    def stamps_digest(self) -> str:
+        """sha256 (hex) of the names and stamps: a changed file has another one. Raises UserError for one that has gone.
+
+        Waits a moment for files that were changed just now, see `stamps.wait_for_tick`.
+        """
+        wait_for_tick(self.stamps()["changed"])
+        digest = hashlib.sha256(os.fsencode(self.root.resolve()))
+        self.update_listing(digest)
+        digest.update(self.stamps().tobytes())
+        return digest.hexdigest()
+
     @property
     def _start(self) -> bytes:
         return os.path.join(os.fsencode(self.root), b"")

@@ -51,6 +51,9 @@ class PagedImages(DecodedImages):
         of_files = self.images.names()
         return None if of_files is None else of_files.take(self.rows)
 
+    def stamps_digest(self) -> str | None:
+        return self.images.stamps_digest()
+
     def path(self, row: int) -> str:
         return self.images.path(int(self.rows[row])) + self._page(row)
 

@@ -67,6 +67,9 @@ class FolderImages(DecodedImages):
         """Bytes of `content`. Raises OSError."""
         return os.stat(self.path(row)).st_size
 
+    def stamps_digest(self) -> str:
+        return self._files.stamps_digest()
+
     def file_contents(self) -> tuple[np.ndarray, np.ndarray]:
         """Bytes (N,) int64 of the files, and of each the first 16 bytes (N, 16) uint8 of its sha256."""
         return self._files.stamps()["bytes"], np.frombuffer(self._files.contents(), np.uint8).reshape(-1, 16)
