@@ -8,16 +8,30 @@ from typing import Any
 import numpy as np
 
 from sslkit.data.columns import NEAR_COPIES, Columns
-from sslkit.data.likeness import COMPARED, WORDS, group_near_copies
+from sslkit.data.likeness import COMPARED, WORDS, HashIndex, group_near_copies, is_blank, near_bits
 from sslkit.terminal.say import words
 
 
-def have_copies(numbers: np.ndarray, is_learned: np.ndarray) -> np.ndarray:
-    """Return (N,) bool: held-out images that are copies of learned ones.
+def nearest_across(hashes: np.ndarray, is_learned: np.ndarray) -> np.ndarray:
+    """Return the row (N,) int64 of the nearest near-copy of each picture on the other side of a split; -1 for none.
 
-    numbers: (N,) equal for copies, such as digests or groups of near-copies. is_learned: (N,) bool.
+    hashes: (N, 4). is_learned: (N,) bool. Near are those within `likeness.near_bits`.
     """
-    return ~is_learned & np.isin(numbers, numbers[is_learned])
+    return _pair(hashes.tobytes(), is_learned.tobytes())
+
+
+@lru_cache(maxsize=4)  # every protocol and every model asks the same
+def _pair(hashes: bytes, is_learned: bytes) -> np.ndarray:
+    pictures, side = np.frombuffer(hashes, np.int64).reshape(-1, WORDS), np.frombuffer(is_learned, bool)
+    is_told, nearest, bits = ~is_blank(pictures), np.full(len(side), -1), near_bits(pictures)
+    for is_asked in (side, ~side):
+        asked, others = (np.flatnonzero(rows & is_told) for rows in (is_asked, ~is_asked))
+        if len(asked) and len(others):
+            index = HashIndex(pictures, bits)
+            index.add(others)
+            position = index.nearest(asked)
+            nearest[asked] = np.where(position >= 0, others[position], -1)
+    return nearest
 
 
 def near_in_train(learned: Sequence[np.ndarray | None], tested: np.ndarray | None) -> np.ndarray | None:
@@ -29,9 +43,8 @@ def near_in_train(learned: Sequence[np.ndarray | None], tested: np.ndarray | Non
     parts = [*learned, tested]
     if any(hashes is None for hashes in parts) or sum(map(len, parts)) > COMPARED:
         return None
-    numbers = lead_near_copies(np.concatenate(parts))
-    start = len(numbers) - len(tested)
-    return have_copies(numbers, np.arange(len(numbers)) < start)[start:]
+    start = sum(map(len, learned))
+    return nearest_across(np.concatenate(parts), np.arange(start + len(tested)) < start)[start:] >= 0
 
 
 def near_within(hashes: np.ndarray | None, units: np.ndarray | None) -> np.ndarray | None:

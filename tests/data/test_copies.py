@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sslkit.data.columns import Columns
-from sslkit.data.copies import join_groups, line_across, mend_of_near, near_in_train, near_within
+from sslkit.data.copies import join_groups, line_across, mend_of_near, near_in_train, near_within, nearest_across
 
 BASE = np.random.default_rng(0).integers(-(2**62), 2**62, (64, 4))  # unrelated hashes
 NEAR = BASE ^ 1  # a bit in each word
@@ -14,6 +14,12 @@ def test_test_images_with_a_near_copy_in_train_are_told() -> None:
     tested = np.concatenate([NEAR[:5], BASE[60:]])
     assert near_in_train([BASE[:30], BASE[30:60]], tested).tolist() == [True] * 5 + [False] * 4
     assert near_in_train([BASE, None], tested) is None is near_in_train([BASE], None)
+
+
+def test_the_nearest_on_the_other_side_is_told_to_both() -> None:
+    hashes = np.concatenate([BASE, NEAR[:3], np.zeros((2, 4), np.int64)])
+    other = nearest_across(hashes, np.arange(69) < 64)
+    assert other[:3].tolist() == [64, 65, 66] and other[64:].tolist() == [0, 1, 2, -1, -1] and (other[3:64] < 0).all()
 
 
 def test_near_copies_of_one_unit_are_none_of_others() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sslkit.data.columns import NEAR_COPIES
-from sslkit.data.copies import have_copies, lead_near_copies
+from sslkit.data.copies import lead_near_copies, nearest_across
 from sslkit.data.likeness import COMPARED
 from sslkit.data.manifest.survey import DIGEST, LIKENESS, THUMBNAIL, brightness, standardize
 from sslkit.data.manifest.table import UNREADABLE, Manifest
@@ -21,6 +21,7 @@ FAR = 6.0  # robust deviations (of the median) of a side or its ratio, from whic
 K = 5  # neighbours that must all agree on another label: of unlike images few do by chance
 ASKED = 20_000  # images whose labels are compared, a random draw: exact neighbours of these take a minute on two cores
 _AT_SOURCE = "these images are no files of their own, so that their source is what can be corrected"
+_NO_ROWS = np.empty(0, np.int64)
 _HAVE = {True: "have", False: "has"}
 _BY_HAND = "write a word into the column 'left out' of {out}, or correct its cells, and type data={out}"
 
@@ -59,17 +60,22 @@ def leave_out(manifest: Manifest, findings: Sequence[Finding], wanted: Collectio
     return reasons
 
 
-def copy_numbers(manifest: Manifest) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers (N,) equal for the same content, and equal for near-copies; blank and unreadable images stand alone."""
+def copy_numbers(manifest: Manifest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Numbers (N,) equal for the same content, and for near-copies, and rows of near-copies on the other side.
+
+    The last: (N,) of the nearest one that is not the same, see `nearest_across`; the first split is learned from. Blank
+    and unreadable images stand alone.
+    """
     alone = manifest.unreadable | _is_blank(manifest)
     digests = np.ascontiguousarray(manifest.measures[DIGEST]).view("<u8").ravel()
     exact = np.unique(digests, return_inverse=True)[1]
     exact[alone] = exact.max(initial=0) + 1 + np.arange(int(alone.sum()))
     if len(manifest) > COMPARED:
         say.warn(f"{manifest.name}: near-copies are not looked for among {len(manifest):,} images", stacklevel=4)
-        return exact, exact
+        return exact, exact, np.full(len(manifest), -1)
     hashes = np.where(alone[:, None], 0, manifest.measures[LIKENESS])
-    return exact, exact[lead_near_copies(hashes)]
+    other = nearest_across(hashes, manifest.splits == manifest.splits[0])
+    return exact, exact[lead_near_copies(hashes)], np.where(exact[other] == exact, -1, other)
 
 
 def _sets(numbers: np.ndarray) -> list[np.ndarray]:
@@ -85,9 +91,11 @@ def _by_label(manifest: Manifest) -> np.ndarray | None:
 
 
 def _copies(manifest: Manifest) -> Iterator[Finding]:
-    exact, near = copy_numbers(manifest)
+    exact, near, other = copy_numbers(manifest)
     sets, labels = _sets(exact), _by_label(manifest)
-    yield from _across(manifest, sets, exact, "copies", "a copy")
+    splits = manifest.splits
+    both = [rows for rows in sets if splits[0] in splits[rows] and len(set(splits[rows])) > 1]
+    yield from _across(manifest, both, np.concatenate([*both, _NO_ROWS]), "copies", "a copy")
     if labels is not None:
         unlike = [rows for rows in sets if len({label for label in labels[rows].tolist() if label >= 0}) > 1]
         if unlike:
@@ -99,28 +107,28 @@ def _copies(manifest: Manifest) -> Iterator[Finding]:
                 sets=unlike,
             )
     alike = [rows for rows in _sets(near) if len(np.unique(exact[rows])) > 1]
-    yield from _across(manifest, alike, near, "near_copies", "a near-copy")
+    asked = np.flatnonzero((other >= 0) & (splits != splits[0]))
+    pairs = [np.append(row, asked[other[asked] == row]) for row in np.unique(other[asked])]
+    yield from _across(manifest, pairs, np.flatnonzero(other >= 0), "near_copies", "a near-copy")
     yield from _within(manifest, sets, "copies", "copy")
     yield from _within(manifest, alike, "near_copies", "near-copy")
 
 
 def _across(
-    manifest: Manifest, sets: Sequence[np.ndarray], numbers: np.ndarray, kind: str, what: str
+    manifest: Manifest, sets: Sequence[np.ndarray], rows: np.ndarray, kind: str, what: str
 ) -> Iterator[Finding]:
-    """Held-out images whose copy is learned from. numbers: (N,) equal in a set."""
-    first, splits = manifest.splits[0], manifest.splits
-    has_copy = have_copies(numbers, splits == first)
-    across = [rows for rows in sets if has_copy[rows].any()]
-    if across:
-        held_out = sum(int(has_copy[rows].sum()) for rows in across)
-        total = int((splits != first).sum())
+    """Held-out images whose copy is learned from. rows: of all images with a copy on the other side."""
+    first = manifest.splits[0]
+    is_learned = manifest.splits == first
+    if len(rows):
+        held_out, total = int((~is_learned[rows]).sum()), int((~is_learned).sum())
         yield Finding(
             kind,
             f"{held_out:,} of {counted(total, 'held-out image')} {_HAVE[held_out > 1]} {what} in {first}",
             f"leave_out={kind} leaves those in {first} out",
-            np.concatenate(across),
-            sets=across,
-            drop=np.concatenate([rows[splits[rows] == first] for rows in across]),
+            np.concatenate(sets),
+            sets=sets,
+            drop=rows[is_learned[rows]],
         )
 
 
