@@ -120,7 +120,7 @@ def _across(
     """Held-out images whose copy is learned from. rows: of all images with a copy on the other side."""
     first = manifest.splits[0]
     is_learned = manifest.splits == first
-    if len(rows):
+    if sets:
         held_out, total = int((~is_learned[rows]).sum()), int((~is_learned).sum())
         yield Finding(
             kind,
