@@ -9,6 +9,7 @@ import numpy as np
 from sslkit.data.columns import NEAR_COPIES
 from sslkit.data.copies import lead_near_copies, nearest_across
 from sslkit.data.likeness import COMPARED
+from sslkit.data.manifest.sampled import contradictions
 from sslkit.data.manifest.survey import DIGEST, LIKENESS, THUMBNAIL, brightness, standardize
 from sslkit.data.manifest.table import UNREADABLE, Manifest
 from sslkit.numerics.neighbours import Own, neighbours
@@ -189,6 +190,12 @@ def _kinds(manifest: Manifest) -> Iterator[Finding]:
         yield Finding("odd", title, mend, rows, notes, drop=rows)
 
 
+def _contradict_sample(manifest: Manifest) -> Iterator[Finding]:
+    for found in contradictions(manifest):
+        mend = f"look again with {found.option}, or write it into the head of {{out}}"
+        yield Finding("sampled", found.title, mend, found.rows, dict(found.notes))
+
+
 def _classes(manifest: Manifest) -> Iterator[Finding]:
     labels = _by_label(manifest)
     if labels is None:
@@ -253,6 +260,7 @@ def _far(values: np.ndarray) -> np.ndarray:
 FINDERS: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
     _copies,
     _unreadable,
+    _contradict_sample,
     _contradict_neighbours,
     _blank,
     _kinds,

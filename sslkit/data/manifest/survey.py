@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 from tqdm import tqdm
 
 from sslkit.data.decode.opening import Picture
-from sslkit.data.decode.pixels import is_deep, square, upright_size
+from sslkit.data.decode.pixels import is_deep, square, upright_size, values_of
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.decoded_images import DecodedImages
@@ -31,13 +31,14 @@ from sslkit.terminal.say import printable
 DECODED = 64  # pixels of a side that are read of each file: twice those that likeness is told by
 SIDE = 16  # pixels of a thumbnail: 768 bytes an image, and enough to tell pictures apart
 BLOCK = 64  # images that are kept together: a stop loses a second
-_FORM = 4  # of what is kept: raised when it changes
+_FORM = 5  # of what is kept: raised when it changes
 _REASON = "S160"  # letters of why an image cannot be read
-DIGEST, THUMBNAIL = "digest", "thumbnail"
+DIGEST, THUMBNAIL, ENDS = "digest", "thumbnail", "ends"
 
 # of N images. shape: (N, 4) int32 width, height (upright), channels as stored, bits. bytes: (N,) int64, -1 where the
 # image is no file. digest: (N, 8) uint8, of a file's bytes, else of the pixels. thumbnail: (N, 3, SIDE, SIDE) uint8.
-# likeness: (N, 4) int64, see `data.likeness`. reason: (N,) bytes, why it cannot be read, or b"".
+# ends: (N, 2) float64, the least and the greatest value of more than 8 bits, else NaN. likeness: (N, 4) int64, see
+# `data.likeness`. reason: (N,) bytes, why it cannot be read, or b"".
 Measures = Mapping[str, np.ndarray]
 
 
@@ -68,23 +69,37 @@ class _Measured(Dataset):
 def _of_file(images: DecodedImages, row: int) -> dict[str, Any]:
     shape, digest, reason = np.zeros(4, np.int32), np.zeros(8, np.uint8), b""
     thumbnail, likeness = np.zeros((3, SIDE, SIDE), np.uint8), np.zeros(WORDS, np.int64)
+    ends = np.full(2, np.nan)
     try:
         with images.open_row(row) as image:
             height, width = upright_size(image)
             shape[:] = width, height, *_planes(image)
             if not isinstance(images, FolderImages):
                 digest = _digest(images, row)
+            ends[:] = _ends(image, images.channels)
             pixels, _ = square(image, DECODED, images.channels, "squash", "bilinear", scale=images.range, resize=None)
             pixels = _three(pixels)
             thumbnail[:], likeness[:] = _thumbnails(pixels[None])[0], hash_images(pixels[None])[0]
     except UnreadableImage as error:
         reason = str(error).encode(errors="replace") or b"unreadable"
-    told = {"shape": shape, DIGEST: digest, THUMBNAIL: thumbnail, LIKENESS: likeness}
+    told = {"shape": shape, DIGEST: digest, THUMBNAIL: thumbnail, LIKENESS: likeness, ENDS: ends}
     return {**told, "reason": np.array(reason, _REASON)}
 
 
 def _digest(images: Images, row: int) -> np.ndarray:
     return images.with_digests().__getitems__([row])[KEY].numpy().view(np.uint8)
+
+
+def _ends(image: Picture, channels: int) -> tuple[float, float]:
+    """The least and the greatest value of an image of more than 8 bits, of the pixels that have one; else NaN."""
+    if not is_deep(image):
+        return np.nan, np.nan
+    if isinstance(image, Planes):
+        image.hold()  # for the picture, too
+    values = [plane for plane in values_of(image, channels) if plane.size]
+    if not values:
+        return np.nan, np.nan
+    return float(min(plane.min() for plane in values)), float(max(plane.max() for plane in values))
 
 
 def _planes(image: Picture) -> tuple[int, int]:
@@ -110,6 +125,7 @@ def _of_arrays(images: Images, rows: list[int]) -> dict[str, np.ndarray]:
         DIGEST: batch[KEY].numpy().view(np.uint8).reshape(len(rows), 8),
         THUMBNAIL: _thumbnails(pixels),
         LIKENESS: batch[LIKENESS].numpy(),
+        ENDS: np.full((len(rows), 2), np.nan),
         "reason": np.zeros(len(rows), _REASON),
     }
 
