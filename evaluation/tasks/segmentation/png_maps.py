@@ -26,6 +26,7 @@ from sslkit.data.image_options import CACHE
 from sslkit.data.images import check_split
 from sslkit.data.path_list import PathList
 from sslkit.data.published.voc07 import CLASSES as VOC_CLASSES
+from sslkit.data.sources.split_words import split_of
 from sslkit.errors import UserError
 
 VOC_COUNTS = {"train": 1464, "test": 1449}
@@ -91,7 +92,7 @@ def open_ade20k(split: str, root: Path, counts: str) -> LabelMaps:
 
     counts, errors: as in `open_voc12`. The classes are named after objectInfo150.txt, where it is there.
     """
-    split = {"val": "test", "validation": "test"}.get(split, split)
+    split = "test" if split_of(split) == "val" else split
     check_split("ade20k", split, tuple(ADE_COUNTS))
     folder_name = "training" if split == "train" else "validation"
     published = Published("ade20k", "ADE20K", "http://sceneparsing.csail.mit.edu/ (ADEChallengeData2016.zip)")

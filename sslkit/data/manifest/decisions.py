@@ -154,7 +154,8 @@ RULES = (
     Rule(
         "labels",
         "the data set's own, a column of a usual name, or the folders",
-        "which column of a table, and one that tells nothing; folders that look like splits, or lie inside one folder",
+        "which column of a table, and one that tells nothing; metadata with others than the folders; folders that look "
+        "like splits, or lie inside one folder",
         "columns.label",
         "COLUMN",
         _labels,

@@ -4,13 +4,14 @@ import codecs
 import gzip
 import os
 import re
+import warnings
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from sslkit.data.columns import Columns, has_value
+from sslkit.data.columns import NO_COLUMNS, Columns, has_value
 from sslkit.data.manifest.head import PARQUET, Head, lines_of_parquet
 from sslkit.data.sources.column_values import refuse, rows_of_splits
 from sslkit.data.sources.file_tables import GZIP, TABLES, Rows, ending_of, rows_of_table
@@ -18,6 +19,7 @@ from sslkit.data.sources.label_texts import separator_of
 from sslkit.data.sources.label_values import Measured, classes_of
 from sslkit.data.sources.listed_files import find_files
 from sslkit.data.sources.listing import Facts, Part, divide, splits_of_paths
+from sslkit.data.sources.split_words import split_of
 from sslkit.data.sources.walk import Kind, chosen
 from sslkit.errors import UserError, first_line
 from sslkit.files.reading import regular
@@ -99,6 +101,29 @@ def facts_of_metadata(file: Path, paths: Sequence[str], columns: Columns) -> Fac
     if missing:
         say.warn(f"{file}: it has no {what} of {missing:,} of {counted(len(paths), 'file')}", stacklevel=6)
     return facts if missing < len(paths) else None
+
+
+def compare_with_metadata(file: Path, paths: Sequence[str], classes: Sequence[str | None], split: str) -> None:
+    """Say whether a table beside images has other labels or splits than their folders, which count.
+
+    paths, classes: of the images of a split, by their folders. Other names of the same classes are no others.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            rows = _parse_rows.__wrapped__(file, stamp_of(file.stat()), NO_COLUMNS)  # its lines are not said by this
+            labels = _labels(file, rows, NO_COLUMNS)
+    except UserError:  # no table of files: it is counted with what is left out
+        return
+    row_of = {os.path.normpath(path): row for row, path in enumerate(rows.paths)}
+    there = [(row_of[path], name) for path, name in zip(paths, classes, strict=True) if path in row_of]
+    pairs = {(labels[row], name) for row, name in there if labels and labels[row] is not None}
+    words = {split_of(rows.splits[row]) for row, _ in there if rows.splits} - {None, split}
+    others = ["labels"] if any(len(set(some)) < len(pairs) for some in zip(*pairs, strict=True)) else []
+    others += ["splits"] if words and words | {split} != {"val", "test"} else []
+    if others:
+        remark = f"its {' and '.join(others)} are not those of the folders, which count; data={file} reads its own"
+        say.warn(f"{file}: {remark}", stacklevel=6)
 
 
 def splits_of_list(file: Path, columns: Columns) -> tuple[str, ...]:

@@ -17,7 +17,14 @@ from sslkit.data.expected_contents import Expected
 from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.path_list import PathList
-from sslkit.data.sources.file_lists import METADATA, facts_of_metadata, metadata_of, parts_of_list, splits_of_list
+from sslkit.data.sources.file_lists import (
+    METADATA,
+    compare_with_metadata,
+    facts_of_metadata,
+    metadata_of,
+    parts_of_list,
+    splits_of_list,
+)
 from sslkit.data.sources.listing import Facts, Listing, Part, by_names, class_folders, listing, part_of
 from sslkit.data.sources.split_words import SPLIT_OF_WORD, resolve_split, split_of, usual
 from sslkit.data.sources.walk import IMAGES, VIDEOS, Found, Kind, is_usual, kind_of, walk
@@ -151,7 +158,7 @@ def parts_of_folder(
     for name, folder in folders.items():
         train_classes = set(filter(None, parts["train"].classes or ())) if parts else ()
         is_asked = wanted is None or name in wanted
-        parts[name] = _part(root, folder, kind, columns, train_classes, is_asked=is_asked)
+        parts[name] = _part(root, name, folder, kind, columns, train_classes, is_asked=is_asked)
     return parts
 
 
@@ -188,7 +195,9 @@ def name_of(root: Path, folder: Path) -> str:
     return name if below == "." else f"{name}/{below}"
 
 
-def _part(root: Path, folder: Path, kind: Kind, columns: Columns, known: Collection[str], *, is_asked: bool) -> Part:
+def _part(
+    root: Path, split: str, folder: Path, kind: Kind, columns: Columns, known: Collection[str], *, is_asked: bool
+) -> Part:
     """The files of a split. known: classes of train.
 
     is_asked: raise UserError if there are none, and warn of what is left out.
@@ -201,10 +210,13 @@ def _part(root: Path, folder: Path, kind: Kind, columns: Columns, known: Collect
     table = metadata_of(folder) or (_table(root, columns) if columns.of_tables else metadata_of(root))
     by_folder = class_folders(paths, known)
     facts = None
-    if table is not None and (columns.of_tables or not by_folder):
+    if table is not None:
         below = os.path.relpath(folder, table.parent)
         named = paths if below == "." else [os.path.join(below, path) for path in paths]
-        facts = facts_of_metadata(table, named, columns)
+        if columns.of_tables or not by_folder:
+            facts = facts_of_metadata(table, named, columns)
+        elif is_asked:
+            compare_with_metadata(table, named, by_folder, split)
     if facts and (facts.classes or facts.several):
         split_files = Part(folder, paths, facts)
     else:

@@ -23,7 +23,14 @@ from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.file_contents import FileContents, bar_is_off, remember_digest
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.path_list import PathList
-from sslkit.data.sources.hf_columns import check_columns, divide_table, filter_tables, groups_of, image_column
+from sslkit.data.sources.hf_columns import (
+    check_columns,
+    divide_table,
+    filter_tables,
+    groups_of,
+    image_column,
+    warn_of_other_splits,
+)
 from sslkit.data.sources.hf_labels import labels_of
 from sslkit.data.sources.split_words import resolve_split, split_of, usual
 from sslkit.errors import UserError, first_line
@@ -123,7 +130,9 @@ def _tables(source: str, cache: str | Path | None, columns: Columns) -> dict[str
         return divide_table(tables, columns, name)
     splits = _usual(tables)
     _warn_of_splits(name, splits, tables)
-    return {split: tables[original] for split, original in splits.items()}
+    tables = {split: tables[original] for split, original in splits.items()}
+    warn_of_other_splits(tables, name)
+    return tables
 
 
 def open_hf(source: str, options: ImageOptions) -> HfImages:

@@ -8,7 +8,10 @@ import numpy as np
 from sslkit.data.columns import Columns, group_numbers, is_pattern
 from sslkit.data.row_filter import OPTION
 from sslkit.data.sources.column_values import check_groups, check_names, filter_rows, rows_of_splits
+from sslkit.data.sources.file_tables import COLUMNS
+from sslkit.data.sources.split_words import split_of
 from sslkit.errors import UserError, nearest
+from sslkit.terminal import say
 
 
 def divide_table(tables: Mapping[str, Any], columns: Columns, name: str) -> dict[str, Any]:
@@ -22,6 +25,18 @@ def divide_table(tables: Mapping[str, Any], columns: Columns, name: str) -> dict
     words = _values(table, columns.split_column)
     rows = rows_of_splits(words, [f"row {row}" for row in range(len(words))], name, columns)
     return {split: table.select(some) for split, some in rows.items()}
+
+
+def warn_of_other_splits(tables: Mapping[str, Any], name: str) -> None:
+    """Say whether a column of a usual name has other splits than those that are read. tables: by these."""
+    for split, table in tables.items():
+        columns = getattr(table, "features", None) or () if hasattr(table, "__len__") else ()  # streamed: refused
+        column = next((column for column in columns if column.lower() in COLUMNS["split"]), None)
+        words = {split_of(str(word)) for word in _values(table, column)} if column else set()
+        if (others := words - {None, split}) and others | {split} != {"val", "test"}:
+            read = f"columns.split={column} reads it" if len(tables) == 1 else "its own splits are read"
+            say.warn(f"{name}: its column {column} says other splits; {read}", stacklevel=5)
+            return
 
 
 def filter_tables(tables: Mapping[str, Any], columns: Columns, name: str) -> dict[str, Any]:
