@@ -4,7 +4,7 @@ import copy
 import hashlib
 import os
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -15,7 +15,8 @@ from torch.utils.data import Dataset
 from torch.utils.data._utils.collate import default_collate_fn_map  # the place that torch's pages name for own types
 
 from sslkit.data.decode import fill
-from sslkit.data.decode.scale import UNKNOWN, Range, Scale
+from sslkit.data.decode.scale import Range, Scale
+from sslkit.data.identity import Identity
 from sslkit.data.image_options import ImageOptions
 from sslkit.data.items import IMAGE, Item
 from sslkit.data.resizing import Resizing
@@ -48,32 +49,6 @@ def join_paths(source: Any) -> Any:
         name = next(word for word in words if "," in word)
         raise UserError(f"{name!r} has a comma, and cannot be one of several: rename it, or list its files in a .txt")
     return ",".join(words)
-
-
-@dataclass(frozen=True)
-class Identity:
-    """The metadata of a set of images.
-
-    source: the argument of `open_images`, to open another split.
-    splits: of the source.
-    labels: (N,) int64, -1 for unlabelled rows, or None. classes: their names, in label order.
-    multi_labels: (N, K) int8 of sets with several classes an image, and labels is then None: 1 (yes), -1 (no), 0 (not
-        known). Runs do not read them, evaluation does.
-    licence: of the images, if known.
-    groups: (N,) int64, equal for images that stay on one side of a split, over all splits; None: each stands alone.
-    scale, mirror: what a manifest decides of its images, where nothing is given.
-    """
-
-    name: str
-    source: "str | Path | None" = None
-    splits: tuple[str, ...] = ("train",)
-    labels: np.ndarray | None = None
-    classes: list[str] | None = None
-    licence: str | None = None
-    multi_labels: np.ndarray | None = None
-    groups: np.ndarray | None = None
-    scale: Scale = UNKNOWN
-    mirror: bool | None = None
 
 
 class Batch(dict[str, Any]):
@@ -128,7 +103,8 @@ class Images(Dataset):
         self.source = identity.source
         self.splits = identity.splits
         self.labels = None if identity.labels is None else np.ascontiguousarray(identity.labels, dtype=np.int64)
-        self.multi_labels, self.groups, self.mirror = identity.multi_labels, identity.groups, identity.mirror
+        self.multi_labels, self.mirror = identity.multi_labels, identity.mirror
+        self.groups, self.group_values = identity.groups, identity.group_values
         self.classes = identity.classes
         self.licence = identity.licence
         if options.split == self.splits[0]:
@@ -237,6 +213,7 @@ class Images(Dataset):
         other.labels = None if self.labels is None else self.labels[rows]
         other.multi_labels = None if self.multi_labels is None else self.multi_labels[rows]
         other.groups = None if self.groups is None else self.groups[rows]
+        other.group_values = None if self.group_values is None else [self.group_values[row] for row in rows]
         other._take(rows)
         return other
 

@@ -42,7 +42,8 @@ def group_images(images: Images, columns: Columns, open_split: Callable[[str], I
         )
     numbers = _number(splits, columns)
     grouped = images._copy()
-    grouped.groups, grouped.options = numbers[images.split], replace(images.options, columns=columns)
+    grouped.groups, grouped.group_values = numbers[images.split], None
+    grouped.options = replace(images.options, columns=columns)
     return grouped
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sslkit.data.columns import has_value
 from sslkit.data.expected_contents import PIXELS, SHA256
 from sslkit.data.manifest import head
 from sslkit.data.manifest.decisions import Decision, Opened, decide
@@ -31,7 +32,9 @@ class Manifest:
     `paths`. decisions: how the images are read, and why. remarks: further lines of the readers.
     paths: (N,) of files, or names within the split. splits: (N,) words.
     labels: (N,) int64 index into classes, -1 for none; several an image: (N, K) int8 of 1, -1, 0 (not known).
-    groups: (N,) int64 numbers from 0, or None. measures: of each image, see `survey.measure`.
+    groups: (N,) int64 numbers from 0, or None. group_names: (N,) in the table: values of the source where these are
+        known, "" for an image that stands alone; else the numbers.
+    measures: of each image, see `survey.measure`.
     left_out: (N,) why an image is not read, "" for one that is.
     """
 
@@ -46,6 +49,7 @@ class Manifest:
     labels: np.ndarray
     classes: Sequence[str]
     groups: np.ndarray | None
+    group_names: Sequence[str] | None
     measures: Measures
     left_out: np.ndarray
 
@@ -102,7 +106,7 @@ class Manifest:
             name = os.path.relpath(path, start).replace(os.sep, "/") if self.are_files else path
             size = int(measures["bytes"][row])
             shape = measures["shape"][row] if not self.unreadable[row] else ("", "", "", "")
-            group = "" if self.groups is None else int(self.groups[row])
+            group = "" if self.groups is None else self.group_names[row]
             digest = (SHA256 if self.are_files else PIXELS) + measures[DIGEST][row].tobytes().hex()
             about = [group, size if size >= 0 else "", digest, *shape]
             yield [name, self.splits[row], *self._labels_of(row), *about, self.left_out[row]]
@@ -146,6 +150,7 @@ def manifest_of(opened: Opened, source: str, measures: Sequence[Measures]) -> Ma
     decisions, remarks = decide(opened)
     are_files = all(isinstance(split, FolderImages) for split in images)
     several = first.multi_labels is not None
+    groups = _groups(images)
     rows = np.repeat(list(opened.splits), list(map(len, images)))
     reasons = [reason.decode("utf-8", "replace") for reason in joined["reason"].tolist()]
     return Manifest(
@@ -159,7 +164,8 @@ def manifest_of(opened: Opened, source: str, measures: Sequence[Measures]) -> Ma
         splits=rows,
         labels=np.concatenate([_labels(split, several=several) for split in images]),
         classes=list(map(str, first.classes or ())),
-        groups=_groups(images),
+        groups=groups,
+        group_names=None if groups is None else _names_of_groups(images, groups),
         measures=joined,
         left_out=np.array([f"{UNREADABLE}{reason}" if reason else "" for reason in reasons], object),
     )
@@ -179,6 +185,13 @@ def _labels(images: object, *, several: bool) -> np.ndarray:
     if several:
         return images.multi_labels
     return np.full(len(images), -1) if images.labels is None else images.labels
+
+
+def _names_of_groups(images: Sequence[object], groups: np.ndarray) -> list[str]:
+    if any(split.groups is not None and split.group_values is None for split in images):
+        return list(map(str, groups.tolist()))
+    cells = [value for split in images for value in split.group_values or [None] * len(split)]
+    return [str(value).strip() if has_value(value) else "" for value in cells]
 
 
 def _groups(images: Sequence[object]) -> np.ndarray | None:

@@ -33,7 +33,8 @@ class Listing:
     """The files of a split. folder: of the split. paths: relative to it, sorted. splits: of the source.
 
     labels: (N,) int64, -1 for none, and classes: their names; None without classes. multi_labels: (N, K) int8 of sets
-    with several classes an image, as of `data.images.Identity`. groups: (N,) int64, or None. digests: as of `Facts`.
+    with several classes an image, as of `data.images.Identity`. groups: (N,) int64, or None, and their
+    values. digests: as of `Facts`.
     """
 
     folder: Path
@@ -44,11 +45,12 @@ class Listing:
     multi_labels: np.ndarray | None = None
     groups: np.ndarray | None = None
     digests: Sequence[bytes | None] | None = None
+    group_values: Sequence[str | None] | None = None
 
     def identity(self, name: str, source: "str | Path | None") -> Identity:
         """The metadata of its images. source: to open another split."""
         about = {"classes": self.classes, "multi_labels": self.multi_labels, "groups": self.groups}
-        return Identity(name, source, self.splits, self.labels, **about)
+        return Identity(name, source, self.splits, self.labels, **about, group_values=self.group_values)
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,8 @@ def listing(parts: Mapping[str, Part], split: str, where: str, columns: Columns)
     check_split(where, wanted, tuple(parts))
     files = parts[wanted]
     groups = _groups(parts, wanted, columns, where)
-    listed = Listing(files.folder, files.paths, tuple(parts), groups=groups, digests=files.facts.digests)
+    about = {"digests": files.facts.digests, "group_values": files.facts.groups}
+    listed = Listing(files.folder, files.paths, tuple(parts), groups=groups, **about)
     if files.facts.several:
         several = several_labels(files.facts.several, where)
         return replace(listed, classes=list(files.facts.several), multi_labels=several)

@@ -37,6 +37,8 @@ def test_data_takes_a_manifest_back(folder: Path, out: str) -> None:
         assert (after[0]["images"] == before[0]["images"]).all()
         same = np.equal.outer(before.groups, before.groups)
         assert (np.equal.outer(after.groups, after.groups) == same).all()
+    _, rows = table(folder.parent / out)
+    assert [row["group"] for row in rows] == [Path(row["path"]).name[:2] for row in rows], "values, not their numbers"
 
 
 def test_a_row_says_what_its_file_is(folder: Path) -> None:
