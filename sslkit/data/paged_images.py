@@ -33,7 +33,7 @@ class PagedImages(DecodedImages):
         several = None if images.multi_labels is None else images.multi_labels[rows]
         groups = _numbers_of_files(images)[rows] if images.groups is None else images.groups[rows]
         identity = (images.name, images.source, images.splits, labels, images.classes, images.licence, several, groups)
-        super().__init__(Identity(*identity, images._known, images.mirror), images.options)
+        super().__init__(Identity(*identity, scale=images._known, mirror=images.mirror), images.options)
 
     @property
     def options(self) -> ImageOptions:
