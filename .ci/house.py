@@ -23,10 +23,10 @@ CONTEXT = ("device", "root", "counts", "cache", "workers", "batch_size", "precis
 
 # What may stand in the source; a number is raised by hand, with its reason in the commit, and lowered when it falls.
 BUDGET = {
-    "lines of code": 81_230,
-    "lines of detection, segmentation, action, video": 8_070,
+    "lines of code": 83_800,
+    "lines of detection, segmentation, action, video": 8_090,
     "signatures that repeat a declared default": 12,
-    "private functions of under four lines that are called once": 16,
+    "private functions of under four lines that are called once": 18,
     "functions named by a participle": 11,
     "assignments to a word without a meaning": 23,
 }

@@ -83,13 +83,21 @@ class LoadedModel:
 
     @cached_property
     def multiply_adds(self) -> int:
-        """Of an image or clip, in matrix products and convolutions."""
-        from torch.utils.flop_counter import FlopCounterMode
+        """Of an image or clip, in convolutions and linear layers; products within attention are not counted."""
+        counts = [0]
 
+        def count(layer: nn.Module, _: Any, out: Tensor) -> None:
+            counts[0] += out.numel() * layer.weight[0].numel()
+
+        kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+        hooks = [layer.register_forward_hook(count) for layer in self.net.modules() if isinstance(layer, kinds)]
         item = torch.zeros(1, *self.backbone.input_shape(self.image_size))
-        with FlopCounterMode(display=False) as counter:
+        try:
             self(item.to(next(self.net.parameters(), item).device))
-        return counter.get_total_flops() // 2
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return counts[0]
 
     @property
     def item(self) -> Item:

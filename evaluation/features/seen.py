@@ -88,8 +88,8 @@ def seen_files(card: Card, root: Path, paths: Sequence[str], kind: Kind, unit: s
     """Return a note as of `seen` on all files of a split, below `root`. unit: what they are. content: their digest."""
 
     def share(card: Card) -> str:
-        known = card.get("data", {})
-        if known.get("content") and len(paths) == known.get("images") and content() == known["content"]:
+        record = card.get("data", {})
+        if record.get("content") and len(paths) == record.get("images") and content() == record["content"]:
             return _ALL
         return _share_of_files(card, (str(root), NO_COLUMNS), root, paths, kind)
 
@@ -129,12 +129,12 @@ def columns_of(card: Card) -> Columns:
 
 def _share_of_images(card: Card, judged: Judged) -> str:
     """How many of the judged images a network saw: "these", "some of these", "3 of these 7", or ""."""
-    known = card.get("data", {})
+    record = card.get("data", {})
     if judged.set_name:
-        return _share_of_published(known, judged.set_name, judged.split)
-    if not known.get("content") or (images := judged.images) is None:
+        return _share_of_published(record, judged.set_name, judged.split)
+    if not record.get("content") or (images := judged.images) is None:
         return ""
-    if len(images) == known.get("images") and images.content_digest == known["content"]:
+    if len(images) == record.get("images") and images.content_digest == record["content"]:
         return _ALL
     if not isinstance(images, FolderImages):
         return ""

@@ -39,8 +39,8 @@ def details(in_train: np.ndarray, near: np.ndarray | None = None) -> dict[str, A
 
     in_train: (M,) bool. near: (M,) bool; None where it is not known.
     """
-    known = {} if near is None else {NEAR: int((near | in_train).sum())}
-    return {IN_TRAIN: int(in_train.sum()), TESTED: len(in_train), **known}
+    near_count = {} if near is None else {NEAR: int((near | in_train).sum())}
+    return {IN_TRAIN: int(in_train.sum()), TESTED: len(in_train), **near_count}
 
 
 def within(near: np.ndarray | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from sslkit.data.columns import NEAR_COPIES, Columns
 from sslkit.data.likeness import COMPARED, WORDS, HashIndex, group_near_copies, is_blank, near_bits
+from sslkit.terminal import say
 from sslkit.terminal.say import words
 
 
@@ -34,14 +35,23 @@ def _pair(hashes: bytes, is_learned: bytes) -> np.ndarray:
     return nearest
 
 
+def are_too_many(images: int) -> bool:
+    """Return whether near-copies among so many images are not looked for, as the time grows with the square; say so."""
+    if images > COMPARED:
+        say.warn(
+            f"near-copies are not looked for among {images:,} images: {COMPARED:,} are compared at most", stacklevel=4
+        )
+    return images > COMPARED
+
+
 def near_in_train(learned: Sequence[np.ndarray | None], tested: np.ndarray | None) -> np.ndarray | None:
     """Return (M,) bool: test images with a near-copy among the learned ones; None where that is not known.
 
     learned, tested: hashes (N, 4), (M, 4); None where there are none. Of more than a quarter of a million images it is
-    not looked for.
+    not looked for, which a line says.
     """
     parts = [*learned, tested]
-    if any(hashes is None for hashes in parts) or sum(map(len, parts)) > COMPARED:
+    if any(hashes is None for hashes in parts) or are_too_many(sum(map(len, parts))):
         return None
     start = sum(map(len, learned))
     return nearest_across(np.concatenate(parts), np.arange(start + len(tested)) < start)[start:] >= 0
@@ -52,7 +62,7 @@ def near_within(hashes: np.ndarray | None, units: np.ndarray | None) -> np.ndarr
 
     hashes: (N, 4). units: (N,) equal for images that stay together; None: each stands alone.
     """
-    if hashes is None or len(hashes) > COMPARED:
+    if hashes is None or are_too_many(len(hashes)):
         return None
     numbers = lead_near_copies(hashes)
     units = np.arange(len(numbers)) if units is None else units

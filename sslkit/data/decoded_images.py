@@ -78,15 +78,15 @@ class DecodedImages(Images):
 
     def share_scale(self, opened: Callable[[], Images]) -> None:
         """Decide the scale: that of other images, which are opened if these need one; what is not found there anew."""
-        known = self._known
-        is_asked = (self._survey.deep and known.range is None) or (self._survey.opaque and known.opacity is None)
-        if is_asked and (shared := known.or_else(opened().scale)) != known:
+        settled = self._known
+        is_asked = (self._survey.deep and settled.range is None) or (self._survey.opaque and settled.opacity is None)
+        if is_asked and (shared := settled.or_else(opened().scale)) != settled:
             self.scale = shared.or_else(scale_of(self, self._survey, shared))
 
     @property
-    def sampled(self) -> Collection[str]:
-        known, decided, whole = self._known.words(), self.scale.words(), self.options.range == AUTO
-        names = [name for name in VALUES if name in decided.keys() - known.keys() and not (whole and name == "range")]
+    def from_sample(self) -> Collection[str]:
+        settled, decided, whole = self._known.words(), self.scale.words(), self.options.range == AUTO
+        names = [name for name in VALUES if name in decided.keys() - settled.keys() and not (whole and name == "range")]
         return [*names, "channels"] if self.options.channels is None else names
 
     def __getstate__(self) -> dict[str, Any]:

@@ -73,7 +73,8 @@ class Images(Dataset):
     decodes: True if reading a row is slow enough for worker processes.
     is_whole: False for a part of other images.
     scale: how stored values become bytes, see `sslkit.data.decode.scale`. range: that of pixels of more than 8 bits.
-    sampled: the options of reading that a sample decided. mirror: whether a mirror image keeps its class (manifests).
+    from_sample: the options of reading that a sample decided.
+    mirror: whether a mirror image keeps its class (manifests).
     workers: number of these in `loader.batches_in_order`, or "auto"; a run sets its workers.
     item: of a row. sheet: the picture of its views.
     identifies: batches also have `pixel_digest`: (n,) int64, equal for the same image, see `sslkit.data.pixel_digest`;
@@ -87,7 +88,7 @@ class Images(Dataset):
     sheet: ClassVar[type[Sheet]] = Sheet
     scale: Scale = Scale()
     identifies: bool = False
-    sampled: Collection[str] = ()
+    from_sample: Collection[str] = ()
     mirror: bool | None = None
 
     def __init__(

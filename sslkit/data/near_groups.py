@@ -58,7 +58,7 @@ def _number(splits: dict[str, Images], columns: Columns) -> dict[str, np.ndarray
     ends = np.cumsum(list(map(len, every)))[:-1]
     if any(images.groups is not None for images in every):
         parts = zip(every, np.split(numbers, ends), strict=True)
-        numbers = join_groups(numbers, np.concatenate([own if i.groups is None else i.groups for i, own in parts]))
+        numbers = join_groups(numbers, np.concatenate([near if i.groups is None else i.groups for i, near in parts]))
     told = np.array([f"that of {name}" for name in names], object)
     of_number = dict(zip(numbers.tolist(), told, strict=True))
     words = np.array([of_number[number] for number in numbers.tolist()], object)

@@ -39,7 +39,7 @@ class _Reader:
 
     text: str
     tokens: list[_Token] = field(default_factory=list)
-    place: int = 0
+    position: int = 0
 
     def __post_init__(self) -> None:
         end = 0
@@ -55,7 +55,7 @@ class _Reader:
 
     @property
     def kind(self) -> str:
-        return self.tokens[self.place].kind if self.place < len(self.tokens) else ""
+        return self.tokens[self.position].kind if self.position < len(self.tokens) else ""
 
     def fault(self, what: str) -> UserError:
         return UserError(f"{OPTION}={self.text!r}: {what}; a filter is columns compared with values, {_EXAMPLE}")
@@ -63,20 +63,20 @@ class _Reader:
     def take(self, *kinds: str) -> str:
         """The text of the next token. Raises UserError if it is of none of these kinds."""
         if self.kind not in kinds:
-            after = f" after {self.tokens[self.place - 1].text!r}" if self.place else ""
-            there = f"{self.tokens[self.place].text!r}" if self.kind else "it ends"
+            after = f" after {self.tokens[self.position - 1].text!r}" if self.position else ""
+            there = f"{self.tokens[self.position].text!r}" if self.kind else "it ends"
             wanted = {("word", "quoted"): "a name or a value", (")",): "a closing parenthesis"}
             raise self.fault(f"{there}{after}, where {wanted.get(kinds, ' or '.join(kinds))} is meant")
-        self.place += 1
-        return self.tokens[self.place - 1].text
+        self.position += 1
+        return self.tokens[self.position - 1].text
 
     def alternatives(self) -> Keep:
-        return self._joined("or", self._conditions, any)
+        return self._join("or", self._conditions, any)
 
     def _conditions(self) -> Keep:
-        return self._joined("and", self._condition, all)
+        return self._join("and", self._condition, all)
 
-    def _joined(self, word: str, read: Callable[[], Keep], join: Callable[[Any], bool]) -> Keep:
+    def _join(self, word: str, read: Callable[[], Keep], join: Callable[[Any], bool]) -> Keep:
         parts = [read()]
         while self.kind == word:
             self.take(word)
@@ -89,7 +89,7 @@ class _Reader:
         if self.kind == "not":
             self.take("not")
             inverted = self._condition()
-            return lambda cells: [not kept for kept in inverted(cells)]
+            return lambda cells: [not is_kept for is_kept in inverted(cells)]
         if self.kind == "(":
             self.take("(")
             inside = self.alternatives()
@@ -132,7 +132,7 @@ def parse_filter(text: str) -> Keep:
     reader = _Reader(text)
     keep = reader.alternatives()
     if reader.kind:
-        raise reader.fault(f"{reader.tokens[reader.place].text!r} where and, or, or the end is meant")
+        raise reader.fault(f"{reader.tokens[reader.position].text!r} where and, or, or the end is meant")
     return keep
 
 
@@ -141,10 +141,10 @@ def rows_kept(text: str, cells: Cells, where: str) -> list[int]:
 
     Raises UserError for a filter that keeps none.
     """
-    kept = parse_filter(text)(cells)
-    rows = [row for row, is_kept in enumerate(kept) if is_kept]
+    mask = parse_filter(text)(cells)
+    rows = [row for row, is_kept in enumerate(mask) if is_kept]
     if not rows:
-        raise UserError(f"{OPTION}={text!r} leaves all of {len(kept):,} rows of {where} out")
+        raise UserError(f"{OPTION}={text!r} leaves all of {len(mask):,} rows of {where} out")
     return rows
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from sslkit.data import copies
 from sslkit.data.columns import Columns
 from sslkit.data.copies import join_groups, line_across, mend_of_near, near_in_train, near_within, nearest_across
 
@@ -59,3 +60,12 @@ def test_joined_groups_are_the_finest_that_hold_both() -> None:
     order = np.array([5, 2, 0, 4, 1, 3])
     again = join_groups(np.array([7, 7, -3, 5, 9, 5])[order], np.array([1, 2, 2, 3, 4, 5])[order])
     assert again.tolist() == joined[order].tolist()
+
+
+def test_more_than_can_be_compared_is_said(monkeypatch) -> None:
+    monkeypatch.setattr(copies, "COMPARED", 5)
+    hashes = np.random.default_rng(0).integers(-(2**62), 2**62, (4, 4))
+    with pytest.warns(UserWarning, match="not looked for among 8 images: 5 are compared at most"):
+        assert copies.near_in_train([hashes], hashes) is None
+    with pytest.warns(UserWarning, match="not looked for among 8 images"):
+        assert copies.near_within(np.concatenate([hashes, hashes]), None) is None

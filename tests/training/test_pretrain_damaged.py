@@ -101,7 +101,8 @@ def fail(*_: object, **__: object) -> None:
 PARTS = {  # what is made at the end: its name, and what makes it
     "metrics.csv": "History.write",
     "the evaluation": "evaluate",
-    "the diagnostics": "_diagnosed",
+    "the views": "measure_views",
+    "the diagnostics": "_diagnose",
     "the source head": "_keep_head",
     "loss.png": "plot_terms",
     "embedding.png": "_picture",

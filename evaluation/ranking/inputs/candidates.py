@@ -196,8 +196,8 @@ def _is_circular(head: SourceHead, model: LoadedModel, judged: Judged) -> bool:
     """Return whether a head was fitted to the labels of the images that are scored; test images are not fitted to."""
     if head.kind != LABELS or judged.split == "test":
         return False
-    own = {key: model.card.get(key, {}) for key in ("data", "config")}  # not of the weights that it began from
-    return head.data == str(judged.data) or bool(seen(own, judged))
+    origin = {key: model.card.get(key, {}) for key in ("data", "config")}  # not of the weights that it began from
+    return head.data == str(judged.data) or bool(seen(origin, judged))
 
 
 def draw_images(task: Split, max_images: int | None, seed: int) -> Split:

@@ -70,7 +70,7 @@ def one(images: list, seed: int, zoo: Path) -> dict[str, Any]:
         write_sets(images, seed, Path(scratch))
         runtime = Runtime(cache=zoo / "cache", workers=0, progress=False)
         for network, (word, size) in NETWORKS.items():
-            model = load_model(str(trained(word, zoo)) if word in OWN else word, image_size=size)
+            model = load_model(str(train_own(word, zoo)) if word in OWN else word, image_size=size)
             for name in ("planted", "unrelated"):
                 parts = open_parts(Path(scratch) / name, None)
                 embedding = embed_parts(model, parts, Reading(cache=runtime.cache), runtime)
@@ -86,7 +86,7 @@ def one(images: list, seed: int, zoo: Path) -> dict[str, Any]:
     return numbers
 
 
-def trained(word: str, zoo: Path) -> Path:
+def train_own(word: str, zoo: Path) -> Path:
     if not (zoo / word).exists():
         sslkit.pretrain(**OWN[word], out=zoo, name=word)
     return zoo / word
@@ -100,15 +100,15 @@ def count(pairs: Duplicates, source: Source) -> dict[str, Any]:
     first[pairs.rows[:, 1]] = pairs.rows[:, 0]
     first = first[first]  # of a copy of a copy
     at = {name: row for row, name in enumerate(names)}
-    found = {
+    copies_found = {
         kind: sum(first[at[name]] == first[at[name.partition("-")[0]]] for name in names if name.endswith(f"-{kind}"))
         for kind in KINDS
     }
     wrong = number[pairs.rows[:, 0]] != number[pairs.rows[:, 1]]
     listed = [" ".join(names[row] for row in pair) for pair in pairs.rows[wrong][:12]]
     return {
-        "found": int(sum(found.values())),
-        "by kind": ", ".join(f"{kind} {copies}" for kind, copies in found.items()),
+        "found": int(sum(copies_found.values())),
+        "by kind": ", ".join(f"{kind} {copies}" for kind, copies in copies_found.items()),
         "wrong": int(wrong.sum()),
         "first wrong": ", ".join(listed),
         "rule": pairs.rule,

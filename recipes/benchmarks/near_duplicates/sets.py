@@ -66,12 +66,12 @@ def leave_series_out(pictures: Iterator[Picture]) -> list[Image.Image]:
     folders: dict[str, int] = {}
     images, hashes, numbers = [], np.empty((0, 4), np.int64), np.empty(0, np.int64)
     for folder, image in pictures:
-        one, number = hash_pixels(np.asarray(image))[None], folders.setdefault(folder, len(folders))
-        apart = count_differences(hashes, one)
-        if is_blank(one)[0] or ((apart <= SERIES) & (numbers == number)).any() or (apart == 0).any():
+        hashed, number = hash_pixels(np.asarray(image))[None], folders.setdefault(folder, len(folders))
+        apart = count_differences(hashes, hashed)
+        if is_blank(hashed)[0] or ((apart <= SERIES) & (numbers == number)).any() or (apart == 0).any():
             continue
         images.append(image)
-        hashes, numbers = np.concatenate([hashes, one]), np.append(numbers, number)
+        hashes, numbers = np.concatenate([hashes, hashed]), np.append(numbers, number)
     return images
 
 

@@ -167,18 +167,18 @@ def _measure_scale(images: Opened, seen: Survey, fixed: Scale) -> Scale:
 
     The cache keeps it for every command that opens the same files: of 256 images of 16 bits it takes seconds.
     """
-    store = _kept_scale(images, seen, fixed)
+    store = _scale_store(images, seen, fixed)
     if (measured := store.read()) is None:
         measured = _measure(images, seen, fixed)
         with suppress(UserError):  # a folder that cannot be written forgets it
             store.write(measured)
-    found, line = measured
+    decided, line = measured
     if line:
         _warn(line)
-    return found
+    return decided
 
 
-def _kept_scale(images: Opened, seen: Survey, fixed: Scale) -> Store[tuple[Scale, str]]:
+def _scale_store(images: Opened, seen: Survey, fixed: Scale) -> Store[tuple[Scale, str]]:
     """The file that remembers a scale and its line: by the files' stamps, and by all options that it depends on."""
     options = images.options
     stamps = images.stamps_digest() if options.cache is not None else None
@@ -194,8 +194,8 @@ def _read_scale(path: Path) -> tuple[Scale, str]:
 
 
 def _write_scale(path: Path, measured: tuple[Scale, str]) -> None:
-    found, line = measured
-    path.write_text(json.dumps([found.range, found.opacity, found.fill, line]), encoding="utf-8")
+    decided, line = measured
+    path.write_text(json.dumps([decided.range, decided.opacity, decided.fill, line]), encoding="utf-8")
 
 
 _SCALE = Codec(_read_scale, _write_scale)

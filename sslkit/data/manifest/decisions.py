@@ -72,7 +72,7 @@ class Rule:
 
     def decide(self, opened: Opened) -> Decision:
         reason = " | ".join(self.reasons(opened.lines)) or self.how
-        reason = f"{SAMPLED}{reason}" if self.option in opened.first.sampled else reason
+        reason = f"{SAMPLED}{reason}" if self.option in opened.first.from_sample else reason
         word = head_options.word(self.option, self.chosen(opened)) if self.chosen else self.override
         return Decision(self.subject, self.value(opened), reason, word)
 

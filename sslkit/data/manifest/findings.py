@@ -7,13 +7,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sslkit.data.columns import NEAR_COPIES
-from sslkit.data.copies import lead_near_copies, nearest_across
-from sslkit.data.likeness import COMPARED
+from sslkit.data.copies import are_too_many, lead_near_copies, nearest_across
 from sslkit.data.manifest.sampled import contradictions
 from sslkit.data.manifest.survey import DIGEST, LIKENESS, THUMBNAIL, brightness, standardize
 from sslkit.data.manifest.table import UNREADABLE, Manifest
 from sslkit.numerics.neighbours import Own, neighbours
-from sslkit.terminal import say
 from sslkit.terminal.say import and_more, counted
 
 BLANK = 1.5  # levels of 255, deviation of a thumbnail's pixels: noise of a sensor averages out, drawings have more
@@ -71,8 +69,7 @@ def copy_numbers(manifest: Manifest) -> tuple[np.ndarray, np.ndarray, np.ndarray
     digests = np.ascontiguousarray(manifest.measures[DIGEST]).view("<u8").ravel()
     exact = np.unique(digests, return_inverse=True)[1]
     exact[alone] = exact.max(initial=0) + 1 + np.arange(int(alone.sum()))
-    if len(manifest) > COMPARED:
-        say.warn(f"{manifest.name}: near-copies are not looked for among {len(manifest):,} images", stacklevel=4)
+    if are_too_many(len(manifest)):
         return exact, exact, np.full(len(manifest), -1)
     hashes = np.where(alone[:, None], 0, manifest.measures[LIKENESS])
     other = nearest_across(hashes, manifest.splits == manifest.splits[0])
@@ -191,9 +188,9 @@ def _kinds(manifest: Manifest) -> Iterator[Finding]:
 
 
 def _contradict_sample(manifest: Manifest) -> Iterator[Finding]:
-    for found in contradictions(manifest):
-        mend = f"look again with {found.option}, or write it into the head of {{out}}"
-        yield Finding("sampled", found.title, mend, found.rows, dict(found.notes))
+    for contradiction in contradictions(manifest):
+        mend = f"look again with {contradiction.option}, or write it into the head of {{out}}"
+        yield Finding("sampled", contradiction.title, mend, contradiction.rows, dict(contradiction.notes))
 
 
 def _classes(manifest: Manifest) -> Iterator[Finding]:

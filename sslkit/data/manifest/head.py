@@ -144,9 +144,9 @@ def check_columns(file: Path, head: Sequence[str]) -> None:
 
 def warn_of_unknown(file: Path, head: Sequence[str], used: Collection[str]) -> None:
     """Name the columns of a manifest that nothing reads, in a line. used: those that an option names."""
-    known = {PATH, SPLIT, LABEL, GROUP, BYTES, LEFT_OUT, *MEASURED, *used}
+    expected = {PATH, SPLIT, LABEL, GROUP, BYTES, LEFT_OUT, *MEASURED, *used}
     names = [name.strip() for name in head]
-    if unknown := [name for name in names if name not in known and not name.startswith(SEVERAL)]:
+    if unknown := [name for name in names if name not in expected and not name.startswith(SEVERAL)]:
         how = f"columns.label={unknown[0]} and the like name one, and columns.where= chooses rows by it"
         say.warn(f"{file}: its {counted(len(unknown), 'column')} {and_more(unknown)} are not read: {how}", stacklevel=6)
     if twice := next((name for name in names if names.count(name) > 1), None):

@@ -62,11 +62,11 @@ def settle(options: ImageOptions, file: Path, decisions: Mapping[str, Any]) -> S
     What becomes of stored values stays open to the model that reads them, see `Images.at`: it is no option.
     """
     usual = {name: value for name, value in decisions.items() if value != getattr(_Declared, name)}
-    given = {name for name in (*VALUES, *OF_FILES) if getattr(options, name) != getattr(_USUAL, name)}
-    for name in (name for name in usual if name in given and usual[name] != getattr(options, name)):
+    asked_for = {name for name in (*VALUES, *OF_FILES) if getattr(options, name) != getattr(_USUAL, name)}
+    for name in (name for name in usual if name in asked_for and usual[name] != getattr(options, name)):
         asked = word(name, getattr(options, name))
         say.warn(f"{file}: its head says {word(name, usual[name])}, and {asked} is given, which counts", stacklevel=1)
-    missing = {name: value for name, value in usual.items() if name not in given}
+    missing = {name: value for name, value in usual.items() if name not in asked_for}
     of_values = {name: missing[name] for name in VALUES if name in missing}
     options = replace(options, **{name: missing[name] for name in OF_FILES if name in missing})
     return Settled(options, ImageOptions(**of_values).scale if of_values else UNKNOWN, usual.get("mirror"))

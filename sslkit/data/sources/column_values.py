@@ -59,8 +59,8 @@ def check_names(columns: Columns, known: Collection[str], where: str, kind: str 
 
 def refuse(columns: Columns, where: str, what: str) -> None:
     """Raises UserError for columns of a source that has none. what: its kind, and how they would be given."""
-    if given := columns.given or columns.needs_table:
-        option, word = given[0]
+    if named := columns.given or columns.needs_table:
+        option, word = named[0]
         raise UserError(f"{option}={word}: {where} {what}")
 
 
@@ -136,17 +136,17 @@ def check_labels(
         return
     word = f"columns.label={columns.label if isinstance(columns.label, str) else list_names(columns.labels)}"
     matrix = multi_labels if labels is None else None
-    known = (matrix != 0).any(1) if matrix is not None else np.zeros(0, bool) if labels is None else labels >= 0
-    if not known.any():
+    has_label = (matrix != 0).any(1) if matrix is not None else np.zeros(0, bool) if labels is None else labels >= 0
+    if not has_label.any():
         raise UserError(f"{word}: no image of {where} that is learned from has a class there")
     if matrix is not None:
         images = (matrix == 1).sum(0)
     else:
-        images = np.bincount(labels[known], minlength=len(classes))
+        images = np.bincount(labels[has_label], minlength=len(classes))
         if len(labels) > 1 and images.max() == 1:
             say.warn(f"{where}: {word} differs for every image, so that no two are of one class", stacklevel=4)
     for name, count in zip(classes, images.tolist(), strict=True):
-        if count == known.sum() > 1:
+        if count == has_label.sum() > 1:
             say.warn(f"{where}: {word} is {name} for all of {counted(count, 'image')} with a label", stacklevel=4)
     if missing := [name for name, count in zip(classes, images.tolist(), strict=True) if not count]:
         number = f"{len(missing):,} of {counted(len(classes), 'class')}"

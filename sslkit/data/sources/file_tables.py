@@ -92,8 +92,8 @@ def _table(file: Path, lines: Sequence[str], wanted: Columns) -> Rows:
         if len(row) != len(head):
             raise UserError(f"{file}, line {number} has {len(row)} cells, and its first line {len(head)}")
     as_read = unescape if manifest else str
-    kept = _filter(file, head, columns, wanted, lambda column: [as_read(row[column]) for _, row in rows], len(rows))
-    rows = [rows[row] for row in kept]
+    chosen = _filter(file, head, columns, wanted, lambda column: [as_read(row[column]) for _, row in rows], len(rows))
+    rows = [rows[row] for row in chosen]
     cells = {what: [row[column] for _, row in rows] for what, column in columns.items()}
     numbers = [number for number, _ in rows]
     if manifest is None:
@@ -136,8 +136,8 @@ def _json_lines(file: Path, lines: Sequence[str], wanted: Columns) -> Rows:
     def cells_of(column: int) -> list[str]:
         return [_cell(entry.get(head[column])) for entry in objects.values()]
 
-    kept = _filter(file, head, columns, wanted, cells_of, len(objects))
-    objects = {number: objects[number] for number in map(list(objects).__getitem__, kept)}
+    chosen = _filter(file, head, columns, wanted, cells_of, len(objects))
+    objects = {number: objects[number] for number in map(list(objects).__getitem__, chosen)}
     rows = _rows(file, list(objects), {what: cells_of(column) for what, column in columns.items()})
     if not wanted.label_column and any(cell[:1] in ("[", "{") for cell in rows.labels or ()):
         remark = "its labels are lists, and not used: columns.label= with the column's name reads several an image"
@@ -159,7 +159,7 @@ def _filter(
     A column is named as in the first line, or by a usual name of what is read from it.
     """
     used = {name: columns[what] for what, names in COLUMNS.items() if what in columns for name in names}
-    of_classes = {_plain(what.removeprefix(CLASS)): place for what, place in columns.items() if what.startswith(CLASS)}
+    of_classes = {_plain(what.removeprefix(CLASS)): at for what, at in columns.items() if what.startswith(CLASS)}
     places = {**used, **of_classes, **_places(head)}
 
     def cells(name: str) -> list[str]:
@@ -226,7 +226,7 @@ def _of_manifest(file: Path, head: Sequence[str], wanted: Columns) -> dict[str, 
     """The place of each column of a manifest that is used: those that are wanted in the place of its own."""
     check_columns(file, head)
     columns, named = columns_of(head, CLASS), _find_columns(file, head, wanted)
-    warn_of_unknown(file, head, [head[place].strip() for place in named.values()])
+    warn_of_unknown(file, head, [head[at].strip() for at in named.values()])
     if wanted.label is not None:
         columns = {what: index for what, index in columns.items() if what != "label" and not what.startswith(CLASS)}
     if wanted.split is not None:

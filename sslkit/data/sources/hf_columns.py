@@ -53,13 +53,13 @@ def filter_tables(tables: Mapping[str, Any], columns: Columns, name: str) -> dic
         return [value for table in tables.values() for value in _texts(table, column)]
 
     lengths = list(map(len, tables.values()))
-    kept = np.zeros(sum(lengths), bool)
-    kept[filter_rows(columns, cells, len(kept), name)] = True
-    parts = np.split(kept, np.cumsum(lengths)[:-1])
+    mask = np.zeros(sum(lengths), bool)
+    mask[filter_rows(columns, cells, len(mask), name)] = True
+    parts = np.split(mask, np.cumsum(lengths)[:-1])
     return {
-        split: table.select(np.flatnonzero(part))
-        for (split, table), part in zip(tables.items(), parts, strict=True)
-        if part.any()
+        split: table.select(np.flatnonzero(rows))
+        for (split, table), rows in zip(tables.items(), parts, strict=True)
+        if rows.any()
     }
 
 

@@ -99,8 +99,8 @@ class _Beside:
             facts[_LABEL] = listing.classes[listing.labels[row]] if listing.labels[row] >= 0 else None
         if listing.multi_labels is not None:
             cells = dict(zip(listing.classes, listing.multi_labels[row].tolist(), strict=True))
-            known = [name for name, value in cells.items() if value == 1] if any(cells.values()) else None
-            facts |= {name: {1: 1, -1: 0}.get(cells[name]) for name in self.apart} if self.apart else {_LABEL: known}
+            present = [name for name, value in cells.items() if value == 1] if any(cells.values()) else None
+            facts |= {name: {1: 1, -1: 0}.get(cells[name]) for name in self.apart} if self.apart else {_LABEL: present}
         if listing.groups is not None:
             facts[_GROUP] = str(int(listing.groups[row]))
         return ".json", json.dumps(facts).encode()
