@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets import Reading, Split
-from evaluation.features.models import Loading
+from evaluation.features.models import PIXELS_SIDE, Loading
 from evaluation.features.zoo_members import Members, members, some_left
 from evaluation.ranking.checks import OF_LABELS, OF_NUMBERS, check_metrics, check_ranking, truth_values
 from evaluation.ranking.consensus import consensus, within
@@ -118,7 +118,8 @@ def rank_models(
         options = settle_images(options, every=isinstance(dataset, Split))
         options = replace(options, reference=open_reference(options.reference, reading))
         needs = {need for spec in specs for need in spec.needs}
-        controls = {PIXELS: PIXELS} if PIXELS not in zoo else {}
+        # of their own size: features of 224 x 224 pixels would fill the memory
+        controls = {PIXELS: f"{PIXELS}(image_size={PIXELS_SIDE})"} if PIXELS not in zoo else {}
         beside = Members({**zoo, **controls}, zoo.left_out, [*zoo.listed, *controls])
         made = of_models(beside, dataset, needs, options, loading, reading, runtime)
         nulls = [made.pop(name) for name in controls if name in made]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import evaluation
+from evaluation.ranking.inputs import candidates
 from evaluation.ranking.ranking import Ranking
 from evaluation.results.statistics import mcnemar
 
@@ -52,6 +53,17 @@ def test_raw_pixels_are_measured_beside_the_models_and_said_where_they_are_as_go
     assert any("kNN of raw pixels has " in line for line in ranking.explanation)
     again = Ranking.from_json(ranking.to_json(tmp_path / "ranking.json"))
     assert again.nulls == ranking.nulls and str(again.decision) == str(ranking.decision)
+
+
+def test_raw_pixels_have_their_own_size_whatever_the_models_have(monkeypatch) -> None:
+    sizes = []
+    whole = candidates.features_of
+    monkeypatch.setattr(
+        candidates, "features_of", lambda model, *rest: sizes.append(model.image_size) or whole(model, *rest)
+    )
+    how = {"image_size": 32, "max_images": 40, "bootstrap": 0, "cache": None, "progress": False}
+    evaluation.rank(["random:narrow_resnet"], "digits", ["knn"], **how)
+    assert sizes == [32, 16]
 
 
 def test_a_metric_of_numbers_has_no_nulls() -> None:
