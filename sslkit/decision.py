@@ -65,6 +65,7 @@ class Decision:
     above: the nulls that the first is above. missed: those it is not above, with the difference to each.
     decides: False beside a better measure of the same data, which says what to take, and for a ranking of which nobody
         knows whether it agrees with fine-tuning.
+    leaky: test images were trained on, or chose the first.
     """
 
     first: Candidate
@@ -73,6 +74,7 @@ class Decision:
     above: Sequence[Candidate] = ()
     missed: Sequence[tuple[Candidate, Difference]] = ()
     decides: bool = True
+    leaky: bool = False
 
     @property
     def taken(self) -> str:
@@ -101,7 +103,8 @@ class Decision:
         )
         worse = f"better than {list_names([other.name for other in self.worse])}" if self.worse else ""
         above = f"above {list_names(list(map(str, self.above)))}" if self.above else ""
-        return [self.first.fact, tied, worse, above]
+        leaks = "beware: test images were trained on, or chose it" if self.leaky else ""
+        return [self.first.fact, tied, worse, above, leaks]
 
     @property
     def _cheaper(self) -> str:

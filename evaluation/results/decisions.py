@@ -66,6 +66,7 @@ def decide(results: Sequence[Result], decides: bool = True) -> tuple[Decision, l
         [null for null, difference in against if difference.is_above],
         [(null, difference) for null, difference in against if not difference.is_above],
         decides,
+        first.leaky,
     )
     return decision, compared
 

@@ -34,6 +34,14 @@ def test_every_model_is_compared_with_every_null_and_p_is_after_holm_over_all() 
     assert decision.taken == "b" and str(decision).endswith("and the largest class with 10.0 %")
 
 
+def test_a_first_that_is_leaky_says_so() -> None:
+    leaky = result("a", first(90), first(20), leaky=True)
+    assert str(decide([leaky, result("pixels", first(60))])[0]).endswith(
+        "; beware: test images were trained on, or chose it"
+    )
+    assert "beware" not in str(decide([result("a", first(90), first(20))])[0])
+
+
 def test_nulls_alone_are_compared_with_the_largest_class() -> None:
     decision, _ = decide([result("pixels", first(60), first(20)), result("random:x", first(58))])
     assert decision.taken == "raw pixels" and [other.name for other in decision.tied] == ["random:x"]
