@@ -145,6 +145,9 @@ class _Looked:
     def names(self) -> PathList:
         return self.paths
 
+    def stamps_digest(self) -> str:
+        return FileContents(self.root, self.paths, self.options.cache).stamps_digest()
+
     def _open(self, row: int) -> Picture:
         return open_picture(self.path(row), Opening())
 
