@@ -1,6 +1,6 @@
 """The only place that says which model to take, and whether any is worth it; all commands and pages say it so.
 
-str(decision)  # "take a: 90.1 %; not told apart from b, which is cheaper; better than c; above raw pixels (70.2 %)"
+str(decision)  # "take a: 90.1 %; not told apart from b, which is cheaper; better than c; above raw pixels with 70.2 %"
 """
 
 import math
@@ -91,7 +91,7 @@ class Decision:
 
     @property
     def rest(self) -> str:
-        """All but the lead: "64 %; not told apart from b; better than c; above raw pixels (41 %)"."""
+        """All but the lead: "64 %; not told apart from b; better than c; above raw pixels with 41 %"."""
         return "; ".join(filter(None, self._remedies() if self.decides and self.missed else self._reasons()))
 
     def __str__(self) -> str:

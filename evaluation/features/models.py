@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from evaluation.datasets import Reading
+from evaluation.features.cost import count_multiply_adds
 from evaluation.features.digest import weights_digest
 from evaluation.features.pooling import pool, split_pooling
 from evaluation.features.ranges import as_trained
@@ -83,21 +84,8 @@ class LoadedModel:
 
     @cached_property
     def multiply_adds(self) -> int:
-        """Of an image or clip, in convolutions and linear layers; products within attention are not counted."""
-        counts = [0]
-
-        def count(layer: nn.Module, _: Any, out: Tensor) -> None:
-            counts[0] += out.numel() * layer.weight[0].numel()
-
-        kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-        hooks = [layer.register_forward_hook(count) for layer in self.net.modules() if isinstance(layer, kinds)]
-        item = torch.zeros(1, *self.backbone.input_shape(self.image_size))
-        try:
-            self(item.to(next(self.net.parameters(), item).device))
-        finally:
-            for hook in hooks:
-                hook.remove()
-        return counts[0]
+        """The cost of an image or clip, see `count_multiply_adds`."""
+        return count_multiply_adds(self.net, self.backbone.input_shape(self.image_size))
 
     @property
     def item(self) -> Item:

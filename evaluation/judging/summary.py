@@ -302,7 +302,7 @@ def print_differences(results: list[Result]) -> str:
 
 
 def _stay_silent(label: str, text: str) -> None:
-    """What is said of a control's data was said of the models'."""
+    """Print nothing: the lines on the data were printed for the models."""
 
 
 def _tell(label: str, text: str) -> None:

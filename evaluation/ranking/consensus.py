@@ -64,7 +64,10 @@ NO_CHANCES = "no P(best) and no regret, as the agreement with fine-tuning"
 
 @dataclass(frozen=True)
 class Null:
-    """What a model must be above. differences: of each of M models to it, by leave-one-out kNN on the same images."""
+    """A control that a model must be above.
+
+    differences: of each of M models to it, by leave-one-out kNN on the same images.
+    """
 
     candidate: Candidate
     differences: Sequence[Difference]

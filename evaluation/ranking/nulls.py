@@ -1,4 +1,4 @@
-"""What a ranked model must be above: the largest class and raw pixels, by leave-one-out kNN on the ranked images."""
+"""Controls of a ranking: the largest class and raw pixels, by leave-one-out kNN on the ranked images."""
 
 from collections.abc import Mapping, Sequence
 

@@ -106,7 +106,7 @@ class DecodedImages(Images):
         return None
 
     def stamps_digest(self) -> str | None:
-        """What changes whenever a file does, without reading one; None where that is not known."""
+        """A text that changes whenever a file does, without reading one; None where that is not known."""
         return None
 
     def path(self, row: int) -> str:

@@ -68,7 +68,7 @@ class Halving:
 
     @property
     def decision(self) -> Decision:
-        """Whether to take the winner: it must be above the largest class, by the paired t test on held-out images."""
+        """The decision on the winner: taken if above the largest class, by the paired t test on held-out images."""
         arm, sure = self.rounds[-1].arms[0], self.probability
         fact = f"lr {self.lr:g}" + ("" if math.isnan(sure) else f", {100 * sure:.0f} % to be the best of those tuned")
         if arm.right is None:

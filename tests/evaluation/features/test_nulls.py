@@ -43,14 +43,3 @@ def test_what_was_asked_for_itself_is_no_second_time_beside(tmp_path) -> None:
 def test_another_word_is_refused() -> None:
     with pytest.raises(UserError, match="nulls=pixel: it is a list of pixels, untrained"):
         check_nulls(["pixel"])
-
-
-def test_multiply_adds_are_those_that_torch_counts() -> None:
-    from torch.utils.flop_counter import FlopCounterMode
-
-    for word, size in (("random:narrow_resnet", 28), ("random:resnet10t", 64)):
-        model = evaluation.load_model(word, image_size=size)
-        with FlopCounterMode(display=False) as counter:
-            model(torch.zeros(1, 3, size, size))
-        assert model.multiply_adds == counter.get_total_flops() // 2 > 10**6
-    assert not any(layer._forward_hooks for layer in model.net.modules())
