@@ -9,6 +9,7 @@ from sslkit.backbones.timm_allowed import MAX_CHANNELS, MAX_SIZE
 from sslkit.data.resizing import MODES
 from sslkit.errors import UserError
 from sslkit.files import reading
+from sslkit.zoo.classifier import LINKS
 
 # Beyond these limits one input would fill the memory, and a file of a few bytes could ask for it.
 MAX_FRAMES = 1024
@@ -105,6 +106,24 @@ SCHEMA: dict[str, Any] = _object(
             classes=_field("integer", "a number of classes, at least 2", minimum=2),
             data=_field("string", "the name or path of the data"),
             made=_field("string", "how it was made, in words"),
+        ),
+    ),
+    classifier=_object(
+        "the classifier: classes, link and data",
+        *("classes", "link", "data"),
+        classes=_field("array", "the classes' names", items=_field("string", "a name"), minItems=1),
+        link=_field("string", f"one of {', '.join(LINKS)}", enum=list(LINKS)),
+        data=_field("string", "the name or path of the data"),
+        made=_field("string", "how it was made, in words"),
+        measured=_object(
+            "its accuracy: metric, value, n",
+            *("metric", "value", "n"),
+            metric=_field("string", "the metric's name"),
+            value=_NUMBER,
+            low=_NUMBER,
+            high=_NUMBER,
+            n=_count("a number of images", 2**62),
+            images=_field("string", "which images, in words"),
         ),
     ),
     missing=_field("array", "parts of the entry that are still to be made", items=_field("string", "a name")),

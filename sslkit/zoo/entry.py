@@ -14,7 +14,9 @@ from sslkit.errors import UserError
 from sslkit.files.reading import escape
 from sslkit.files.writing import write_text, write_whole
 from sslkit.zoo import card as cards
+from sslkit.zoo import classifier as classifiers
 from sslkit.zoo import heads, weights
+from sslkit.zoo.classifier import Classifier
 
 if TYPE_CHECKING:  # a table of the zoo needs no torch
     from torch import Tensor, nn
@@ -111,6 +113,31 @@ class ZooEntry:
         heads.write(self.folder, head, weights.sha256(self.folder / WEIGHTS))
         heads_of_card = cards.read_card(self.folder / CARD).get("source_heads", {})
         return update(self, source_heads={**heads_of_card, head.name: head.recipe})
+
+    def classifier(self) -> Classifier:
+        """What turns the features of the backbone into classes or numbers.
+
+        Raises UserError for an entry that has none, and for a classifier that is damaged or of another backbone.
+        """
+        about = self.card.get(classifiers.NAME)
+        if about is None:
+            raise UserError(
+                f"{self.folder} has no classifier: sslkit finetune checkpoint={self.folder} data=... makes it"
+            )
+        layers, (classes, link) = self.head(classifiers.NAME), (about["classes"], about["link"])
+        classifiers.check(classes, layers[-1].out_features, str(self.folder / CARD))
+        about = {name: value for name, value in about.items() if name not in ("classes", "link")}
+        return Classifier(layers, tuple(classes), link, about)
+
+    def keep_classifier(self, classifier: Classifier) -> ZooEntry:
+        """Keep a classifier beside the weights, its classes in the card, and return the entry with the new card.
+
+        Raises UserError if it cannot be written.
+        """
+        classifiers.check(list(classifier.classes), classifier.layers[-1].out_features, str(self.folder))
+        head = heads.Head.from_layers(classifiers.NAME, classifier.layers, {})
+        heads.write(self.folder, head, weights.sha256(self.folder / WEIGHTS))
+        return update(self, **{classifiers.NAME: classifier.of_card()})
 
     def random_network(self, *, trust: str | Sequence[str] | None = ()) -> nn.Module:
         """The network of the card, with random weights from torch's generator. trust, and errors: as in `backbone`."""
