@@ -121,9 +121,7 @@ class ZooEntry:
         """
         about = self.card.get(classifiers.NAME)
         if about is None:
-            raise UserError(
-                f"{self.folder} has no classifier: sslkit finetune checkpoint={self.folder} data=... makes it"
-            )
+            raise UserError(f"{self.folder} has no classifier: make an entry that has one with recipes/finetune.py")
         layers, (classes, link) = self.head(classifiers.NAME), (about["classes"], about["link"])
         classifiers.check(classes, layers[-1].out_features, str(self.folder / CARD))
         about = {name: value for name, value in about.items() if name not in ("classes", "link")}

@@ -43,7 +43,7 @@ def test_predictions_are_shares_of_classes_or_numbers() -> None:
 
 
 def test_an_entry_without_one_says_what_makes_it(entry: zoo.ZooEntry) -> None:
-    with pytest.raises(UserError, match="has no classifier: sslkit finetune checkpoint="):
+    with pytest.raises(UserError, match="has no classifier: make an entry that has one"):
         entry.classifier()
 
 
