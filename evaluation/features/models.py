@@ -18,6 +18,7 @@ from evaluation.features.ranges import as_trained
 from sslkit import backbones
 from sslkit.backbones import published, words
 from sslkit.backbones.base import Backbone, Recipe
+from sslkit.backbones.network_lines import TimmNetwork
 from sslkit.backbones.pretrained import take_classifier, timm_network
 from sslkit.backbones.weight_files import split_part as parted_file
 from sslkit.backbones.wheels import WHEELS
@@ -34,7 +35,7 @@ from sslkit.runtime.callers import public
 from sslkit.runtime.device import use_seed
 from sslkit.terminal import say
 from sslkit.zoo import exporting
-from sslkit.zoo.entry import CARD, ZooEntry
+from sslkit.zoo.entry import CARD, ZooEntry, resizing_of
 from sslkit.zoo.frozen import normalize_pixels
 
 PIXELS_SIDE = 16  # of the images whose values are features: 768 in colour, as many as a network has
@@ -53,6 +54,7 @@ class LoadedModel:
     are, also where another pooling is no entry; {} for others.
     classifier: the linear layer of its pretraining task on these features, for timm's models and the wheels; else
     None. It is not part of the digest.
+    source: the word or the folder that named the weights; "" for a module.
     """
 
     backbone: Backbone = field(repr=False)
@@ -65,6 +67,7 @@ class LoadedModel:
     entry: ZooEntry | None = None
     card: Mapping[str, Any] = field(default_factory=dict, repr=False)
     classifier: nn.Module | None = field(default=None, repr=False)
+    source: str = ""
 
     @property
     def net(self) -> nn.Module:
@@ -187,7 +190,7 @@ def load_model(model: Any, *, loading: Loading) -> LoadedModel:
     if word.kind == "published":
         return _as_asked(_of_published(text, word, image_size or 224), image_size, in_chans)
     if word.kind == words.PIXELS:
-        return _load(_wrap(nn.Flatten(), text, image_size or PIXELS_SIDE, in_chans or 3), text)
+        return _load(_wrap(nn.Flatten(), Recipe(text), image_size or PIXELS_SIDE, in_chans or 3), text, source=text)
     if word.kind == "random":
         return _of_random(text, word, image_size, in_chans, trust)
     if exporting.is_export(path := Path(text).expanduser()):
@@ -251,9 +254,11 @@ def _of_entry(
     if in_chans not in (None, body["in_chans"]):
         raise UserError(f"{entry.folder} takes images of {body['in_chans']} channels, not {in_chans}")
     size = image_size or body["image_size"]
-    backbone = _wrap(entry.backbone(trust=trust), body["name"], size, body["in_chans"], item_of(body.get("frames")))
-    body = {"entry": entry, "card": entry.card, "scale": entry.scale}
-    return _load(backbone, entry.folder.name, (norm["mean"], norm["std"]), **body)
+    recipe = Recipe(body["name"], body["lines"], body.get("stem", Recipe.stem))
+    backbone = _wrap(entry.backbone(trust=trust), recipe, size, body["in_chans"], item_of(body.get("frames")))
+    about = {"entry": entry, "card": entry.card, "scale": entry.scale, "source": str(entry.folder)}
+    how = {"resizing": resizing_of(entry.card, size)}
+    return _load(backbone, entry.folder.name, (norm["mean"], norm["std"]), **how, **about)
 
 
 def _of_export(path: Path) -> LoadedModel:
@@ -262,21 +267,23 @@ def _of_export(path: Path) -> LoadedModel:
     frozen = exporting.load(path)
     about = frozen.about
     resizing = Resizing(about.image_size, about.crop_pct, about.interpolation, about.crop_mode)
-    backbone = _wrap(
-        frozen.net.requires_grad_(True), about.name, about.image_size, about.in_chans, item_of(about.frames)
-    )
-    return _load(backbone, about.name, (about.mean, about.std), resizing=resizing, scale=Scale(about.range))
+    recipe = Recipe(about.name, list(about.lines))
+    net = frozen.net.requires_grad_(True)
+    backbone = _wrap(net, recipe, about.image_size, about.in_chans, item_of(about.frames))
+    more = {"resizing": resizing, "scale": Scale(about.range), "source": str(path)}
+    return _load(backbone, about.name, (about.mean, about.std), **more)
 
 
 def _of_module(model: nn.Module, image_size: int | None, in_chans: int | None) -> LoadedModel:
     if isinstance(model, Method):
         return _as_asked(_load(copy.deepcopy(model.backbone), model.name, model.normalize), image_size, in_chans)
-    item = IMAGE
+    item, recipe = IMAGE, None
     if isinstance(model, Backbone):
         image_size, in_chans, item = image_size or model.image_size, in_chans or model.in_chans, model.item
-        model = model.net
+        model, recipe = model.net, model.recipe
     name = type(model).__name__
-    return _load(_wrap(copy.deepcopy(model), name, image_size or 224, in_chans or 3, item), name)
+    recipe = replace(recipe or Recipe(name), name=name)
+    return _load(_wrap(copy.deepcopy(model), recipe, image_size or 224, in_chans or 3, item), name)
 
 
 def _of_timm(text: str, word: Word, *, image_size: int | None) -> LoadedModel:
@@ -287,11 +294,12 @@ def _of_timm(text: str, word: Word, *, image_size: int | None) -> LoadedModel:
         say.line(f"weights   {made.line}")
     classifier = take_classifier(net, config["input_size"])
     resizing = Resizing.of_timm(config, image_size)
-    backbone = _wrap(net, name, resizing.image_size, config["input_size"][0])
+    recipe = Recipe(name, TimmNetwork(word.name, {"num_classes": 0, **word.arguments}).lines())
+    backbone = _wrap(net, recipe, resizing.image_size, config["input_size"][0])
     normalize = config["mean"], config["std"]
     path, piece = parted_file(word.file)
     called = text if text in WHEELS else ":".join(filter(None, (name, path.stem, piece)))
-    return _load(backbone, called, normalize, resizing=resizing, classifier=classifier)
+    return _load(backbone, called, normalize, resizing=resizing, classifier=classifier, source=text)
 
 
 def _of_published(text: str, word: Word, image_size: int) -> LoadedModel:
@@ -299,7 +307,8 @@ def _of_published(text: str, word: Word, image_size: int) -> LoadedModel:
     if not file:
         raise UserError(f"model {text}: write published:NAME:FILE, with one of {', '.join(published.CHECKPOINTS)}")
     net = published.network(name, Path(file).expanduser())
-    return _load(_wrap(net, "resnet50", image_size, 3), name, published.find(name).normalize)
+    recipe = Recipe("resnet50", TimmNetwork("resnet50", {"num_classes": 0}).lines())
+    return _load(_wrap(net, recipe, image_size, 3), name, published.find(name).normalize, source=text)
 
 
 def _of_random(
@@ -311,7 +320,8 @@ def _of_random(
     with use_seed(int(seed or 0)):
         if Path(name).expanduser().is_dir():
             return _of_untrained(ZooEntry.load(_entry_folder(name)), seed, image_size, in_chans, trust)
-        return _load(backbones.build(name, image_size=image_size or 224, in_chans=in_chans or 3), text)
+        made = backbones.build(name, image_size=image_size or 224, in_chans=in_chans or 3)
+        return _load(made, text, source=text)
 
 
 def _of_untrained(
@@ -319,13 +329,14 @@ def _of_untrained(
 ) -> LoadedModel:
     net = entry.random_network(trust=trust)
     trained = _of_entry(entry, image_size, in_chans, trust)
-    backbone = _wrap(net, trained.backbone.recipe.name, trained.image_size, trained.in_chans, trained.item)
+    backbone = _wrap(net, trained.backbone.recipe, trained.image_size, trained.in_chans, trained.item)
     name = f"random:{entry.folder.name}{':' if seed else ''}{seed}"
-    return _load(backbone, name, (trained.mean, trained.std), scale=trained.scale)
+    how = {"resizing": trained.resizing, "scale": trained.scale, "source": f"random:{entry.folder}"}
+    return _load(backbone, name, (trained.mean, trained.std), **how)
 
 
-def _wrap(net: nn.Module, name: str, image_size: int, in_chans: int, item: Item = IMAGE) -> Backbone:
-    return Backbone(net, Recipe(name), image_size=image_size, in_chans=in_chans, item=item)
+def _wrap(net: nn.Module, recipe: Recipe, image_size: int, in_chans: int, item: Item = IMAGE) -> Backbone:
+    return Backbone(net, recipe, image_size=image_size, in_chans=in_chans, item=item)
 
 
 def _load(

@@ -196,6 +196,8 @@ def _share_of_files(
 
 def _labels(card: Card) -> str:
     """ "with" for a method that learns from labels, "without" for others."""
+    if "labels" in card:
+        return "with" if card["labels"] else "without"
     try:
         return "with" if objectives.find(parse(card["method"])[0]).needs_labels else "without"
     except (UserError, KeyError):  # of another version, or of one's own code

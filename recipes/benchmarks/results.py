@@ -15,7 +15,7 @@ from evaluation.studies.cells import Cell, measure_cells, missing_cells
 from sslkit.files.writing import write_text
 from sslkit.runtime.jobs import processor
 from sslkit.terminal import say
-from sslkit.training.finish import commit
+from sslkit.zoo.provenance import commit
 
 FOLDER = Path(__file__).parent
 CONSTANTS = FOLDER / "constants.json"

@@ -1,9 +1,6 @@
 """The end of a run: evaluate the backbone, write the zoo entry and the pictures, print the next steps."""
 
-import datetime
-import importlib.metadata
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,8 +29,7 @@ from sslkit.training.view_retrieval import measure_views
 from sslkit.zoo.entry import CARD, ZooEntry, newest, preprocessing, save, update
 from sslkit.zoo.heads import LABELS, PROTOTYPES, Head
 from sslkit.zoo.loading import load_lines
-
-PACKAGES = ("sslkit", "torch", "torchvision", "timm", "pytorch-lightning", "numpy", "faiss-cpu")
+from sslkit.zoo.provenance import provenance
 
 
 def finish(
@@ -173,9 +169,7 @@ def make_card(config: Config, data: Data, method: Method) -> dict[str, Any]:
         "data": _data(config, data),
         "seed": config.seed,
         "epochs": config.epochs,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": commit(),
-        "versions": {name: _version(name) for name in PACKAGES},
+        **provenance(),
     }
     load = load_lines(body.recipe.lines, preprocessing(card), range=train.range)
     return {**card, "load": "\n".join(load)}
@@ -230,27 +224,3 @@ def _picture(
         plot_embedding(x[keep], y[keep], classes, folder / "embedding.png", seed=config.seed, title=title, note=note)
     except NoMap as error:  # of these features there is none, now or later
         say.warn(f"embedding.png could not be drawn: {error}", stacklevel=2)
-
-
-def commit() -> str | None:
-    """The commit of the checkout that sslkit runs from, with "+" if files were changed since.
-
-    None for an installed package, also one inside another project's checkout, and without git.
-    """
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():  # a file in a worktree
-        return None
-    words = ["describe", "--always", "--dirty=+", "--abbrev=40", "--exclude=*"]  # the whole hash, and no tag
-    try:
-        described = subprocess.run(["git", "-C", root, *words], capture_output=True, text=True, check=False)
-    except OSError:
-        return None
-    return described.stdout.strip() or None
-
-
-@cache
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -40,6 +40,11 @@ _INPUT = {
     "frames": _count("the frames of a clip", MAX_FRAMES),
     "stride": _count("the frames from one frame of a clip to the next", MAX_FRAMES),
 }
+_RESIZING = {
+    "crop_pct": _field("number", "a share above 0 and up to 1", exclusiveMinimum=0, maximum=1),
+    "interpolation": _field("string", "bilinear or bicubic", enum=["bilinear", "bicubic"]),
+    "crop_mode": _field("string", "center or squash", enum=list(MODES)),
+}
 _MEASURED = dict.fromkeys(("knn", "probe", "inter", "intra", "n", "units"), _NUMBER)
 
 SCHEMA: dict[str, Any] = _object(
@@ -67,6 +72,12 @@ SCHEMA: dict[str, Any] = _object(
     ),
     load=_field("string", "Python that loads the backbone"),
     normalize=_object("mean and std of the pixels", "mean", "std", mean=_CHANNELS, std=_CHANNELS),
+    resizing=_field(
+        "object",
+        "how pictures become squares, where not as usual: crop_pct, interpolation, crop_mode",
+        properties=dict(_RESIZING),
+        additionalProperties=False,
+    ),
     data=_object(
         "the training data: source and more",
         "source",
@@ -146,9 +157,7 @@ EXPORT: dict[str, Any] = _object(
     width=_field("integer", "the number of features", minimum=1),
     mean=_CHANNELS,
     std=_CHANNELS,
-    crop_pct=_field("number", "a share above 0 and up to 1", exclusiveMinimum=0, maximum=1),
-    interpolation=_field("string", "bilinear or bicubic", enum=["bilinear", "bicubic"]),
-    crop_mode=_field("string", "center or squash", enum=list(MODES)),
+    **_RESIZING,
     range=_RANGE,
     **_INPUT,
 )

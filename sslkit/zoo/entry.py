@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,8 +177,13 @@ def preprocessing(card: Mapping[str, Any]) -> dict[str, Any]:
         "input_size": item_of(body.get("frames")).shape(body["in_chans"], size),
         "mean": tuple(card["normalize"]["mean"]),
         "std": tuple(card["normalize"]["std"]),
-        **Resizing.usual(size).of_card(),
+        **resizing_of(card, size).of_card(),
     }
+
+
+def resizing_of(card: Mapping[str, Any], image_size: int) -> Resizing:
+    """How pictures become the squares of a card's network: as the card says, else as usual."""
+    return replace(Resizing.usual(image_size), **card.get("resizing", {}))
 
 
 def save(folder: str | Path, state: dict[str, Tensor], card: dict[str, Any]) -> ZooEntry:

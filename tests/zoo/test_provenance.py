@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sslkit.training import finish
+from sslkit.zoo import provenance
 
 AS_SOMEONE = ("-c", "user.name=someone", "-c", "user.email=someone@example.org")
 
@@ -27,20 +27,20 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def installed_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finish, "__file__", str(folder / "sslkit" / "training" / "finish.py"))
+    monkeypatch.setattr(provenance, "__file__", str(folder / "sslkit" / "zoo" / "provenance.py"))
 
 
 def test_the_commit_is_that_of_the_clone(checkout: Path, monkeypatch) -> None:
     installed_in(checkout, monkeypatch)
-    assert finish.commit() == git(checkout, "rev-parse", "HEAD")
+    assert provenance.commit() == git(checkout, "rev-parse", "HEAD")
 
 
 def test_an_edited_clone_is_marked(checkout: Path, monkeypatch) -> None:
     installed_in(checkout, monkeypatch)
     (checkout / "tracked.txt").write_text("edited")
-    assert finish.commit() == git(checkout, "rev-parse", "HEAD") + "+"
+    assert provenance.commit() == git(checkout, "rev-parse", "HEAD") + "+"
 
 
 def test_an_environment_inside_another_project_has_no_commit(checkout: Path, monkeypatch) -> None:
     installed_in(checkout / ".venv" / "lib" / "site-packages", monkeypatch)
-    assert finish.commit() is None
+    assert provenance.commit() is None

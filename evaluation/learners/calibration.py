@@ -1,0 +1,76 @@
+"""Calibration of a classifier by one temperature (Guo et al. 2017, arXiv 1706.04599), and how well calibrated it is.
+
+beta = inverse_temperature(scores, y)  # on held-out images; the probabilities of beta * scores are as sure as right
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from torch import Tensor, nn
+
+BETAS = (1e-3, 1e3)  # bounds of the search, wider than any network of ours needs
+HALVINGS = 60  # of the search, to the last digit of a float64
+BINS = 15  # of confidence, as there
+
+
+def inverse_temperature(scores: np.ndarray, y: np.ndarray) -> float:
+    """Return the factor of the scores with the lowest negative log-likelihood.
+
+    scores: (N, K) of held-out images. y: (N,) int64, or (N, K) of 1, -1, 0 (does not count).
+    Of a label only the share (N + 1) / (N + 2) counts for its class (Platt 1999), or images that are all right would
+    make every prediction certain.
+    """
+    scores = scores.astype(np.float64)
+    slope = _softmax_slope(scores, y) if y.ndim == 1 else _sigmoid_slope(scores[y != 0], y[y != 0])
+    low, high = np.log(BETAS)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if slope(np.exp(middle)) > 0 else (middle, high)
+    return float(np.exp((low + high) / 2))
+
+
+def _softmax_slope(scores: np.ndarray, y: np.ndarray) -> Callable[[float], float]:
+    """The derivative of the smoothed mean negative log-likelihood by the factor: it rises."""
+    n, k = scores.shape
+    share = (n + 1) / (n + 2)
+    right = scores[np.arange(n), y]
+    wanted = float((share * right + (1 - share) * (scores.sum(1) - right) / max(k - 1, 1)).mean())
+    return lambda beta: float((softmax(beta * scores) * scores).sum(1).mean()) - wanted
+
+
+def _sigmoid_slope(scores: np.ndarray, y: np.ndarray) -> Callable[[float], float]:
+    share = (len(y) + 1) / (len(y) + 2)
+    wanted = float((np.where(y > 0, share, 1 - share) * scores).mean()) if len(y) else 0.0
+    return lambda beta: float((scores / (1 + np.exp(-np.clip(beta * scores, -500, 500)))).mean()) - wanted
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Return probabilities (N, K) of scores (N, K)."""
+    powers = np.exp(scores - scores.max(1, keepdims=True))
+    return powers / powers.sum(1, keepdims=True)
+
+
+def calibration_error(scores: np.ndarray, y: np.ndarray) -> float:
+    """Return the expected calibration error: the mean distance of accuracy and confidence over bins of confidence.
+
+    Of one class an image, of the most probable class; of several, of every class that counts.
+    """
+    if y.ndim == 1:
+        probabilities = softmax(scores.astype(np.float64))
+        sure, right = probabilities.max(1), probabilities.argmax(1) == y
+    else:
+        yes = 1 / (1 + np.exp(-np.clip(scores[y != 0].astype(np.float64), -500, 500)))
+        sure, right = np.maximum(yes, 1 - yes), (yes > 0.5) == (y[y != 0] > 0)
+    bins = np.minimum((sure * BINS).astype(int), BINS - 1)
+    return float(np.abs(np.bincount(bins, right - sure, BINS)).sum() / len(sure))
+
+
+def scale_outputs(layer: nn.Linear, factor: float) -> nn.Linear:
+    """Return the layer with its outputs times a factor."""
+    scaled = nn.utils.skip_init(nn.Linear, layer.in_features, layer.out_features)
+    bias: Tensor = layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias
+    scaled.weight, scaled.bias = (
+        nn.Parameter((values.detach().double() * factor).float().cpu(), requires_grad=False)
+        for values in (layer.weight, bias)
+    )
+    return scaled.eval()

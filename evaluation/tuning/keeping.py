@@ -1,0 +1,111 @@
+"""A network and the classifier of its features, kept as a zoo entry that predicts."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.features.models import LoadedModel
+from sslkit.backbones import network_lines
+from sslkit.backbones.base import Backbone
+from sslkit.data.images import Images
+from sslkit.errors import UserError
+from sslkit.numerics.state_dicts import mismatch
+from sslkit.zoo import weights
+from sslkit.zoo.classifier import Classifier
+from sslkit.zoo.entry import WEIGHTS, ZooEntry, preprocessing, save
+from sslkit.zoo.loading import load_lines
+from sslkit.zoo.provenance import provenance
+
+
+def check_keepable(model: LoadedModel) -> None:
+    """Check that an entry can hold the model's network, before it is tuned.
+
+    A module of one's own can be kept: its entry is loaded with the module, `entry.backbone(module)`.
+    Raises UserError for networks of clips, raw pixels, and features that the network does not return itself.
+    """
+    lines = model.backbone.recipe.lines
+    if model.item.axes:
+        raise UserError(f"{model.name} uses {model.item.about}, and a kept model predicts images")
+    if not lines and model.source:
+        raise UserError(
+            f"{model.name} cannot be kept: its features are not those that a network returns itself; name the network "
+            "without @ behind it, or another one than raw pixels"
+        )
+    network = network_lines.parse(lines)  # None of one's own code
+    told = network and mismatch(network.build(model.name).state_dict(), model.net.state_dict())
+    if told:
+        raise UserError(f"{model.name} cannot be kept: its weights are not those of the network by its name ({told})")
+
+
+def keep_model(
+    folder: str | Path,
+    model: LoadedModel,
+    backbone: Backbone,
+    classifier: Classifier,
+    *,
+    data: Mapping[str, Any],
+    config: Mapping[str, Any],
+    epochs: float,
+    seed: int = 0,
+) -> ZooEntry:
+    """Write an entry with the weights of `backbone`, its card and its classifier, and return it.
+
+    model: that was tuned, or whose features are classified; `check_keepable` has passed. backbone: the same network,
+        tuned or not. data: see `data_of`. config: the settings of the tuning. epochs: over the images; 0 for features
+        as they were.
+    The entry reads pictures as the model does: size, crop, interpolation, mean, std and the range of stored values.
+    Raises UserError if it cannot be written.
+    """
+    recipe = model.backbone.recipe
+    card = {
+        "format": 1,
+        "method": model.card.get("method") or model.source or model.name,
+        "config": dict(config),
+        "backbone": {
+            "name": recipe.name,
+            "lines": list(recipe.lines),
+            "stem": recipe.stem,
+            "width": model.width,
+            "image_size": model.image_size,
+            "in_chans": model.in_chans,
+        },
+        "resizing": model.resizing.of_card(),
+        **init_of(model),
+        "normalize": {"mean": list(model.mean), "std": list(model.std)},
+        "data": dict(data),
+        "seed": seed,
+        "epochs": epochs,
+        **provenance(),
+    }
+    if epochs:
+        card["labels"] = True
+    elif "labels" in model.card:
+        card["labels"] = model.card["labels"]
+    card["load"] = "\n".join(load_lines(recipe.lines, preprocessing(card), range=data.get("range")))
+    return save(folder, backbone.export(), card).keep_classifier(classifier)
+
+
+def init_of(model: LoadedModel) -> dict[str, Any]:
+    """Return the card's field on the weights that a model was loaded from; empty for a module."""
+    if not model.source:
+        return {}
+    digest = weights.sha256(model.entry.folder / WEIGHTS) if model.entry else model.digest
+    return {"init": {"source": model.source, "sha256": digest}}
+
+
+def data_of(source: str, parts: Sequence[Images]) -> dict[str, Any]:
+    """Return the card's field on the images that were learned from.
+
+    source: as it was named. parts: the images of each split, as the network sees them.
+    """
+    first = parts[0]
+    data = {
+        "source": source,
+        "images": sum(map(len, parts)),
+        "digest": first.digest,
+        "licence": first.licence,
+        "range": None if first.range is None else list(first.range),
+        "opacity": first.scale.opacity,
+        "fill": first.scale.fill,
+    }
+    return data | ({"content": first.content_digest} if len(parts) == 1 else {})
