@@ -32,6 +32,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "instance_segmentation": "evaluation.tasks.detection.protocols.segmentation:segmentation",
         "knn": "evaluation.protocols.knn:knn",
         "lidar": "evaluation.protocols.lidar:lidar",
+        "view_retrieval": "evaluation.protocols.view_retrieval:view_retrieval",
         "linear_on_views": "evaluation.protocols.linear_aug:linear_on_views",
         "linear_probe": "evaluation.protocols.linear:linear_probe",
         "load_model": "evaluation.features.models:load_model",

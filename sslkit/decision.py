@@ -14,6 +14,7 @@ LABEL, USE = "decision  ", "use it    "  # of a terminal's lines
 RAW = "raw pixels"
 READY = "ready-made weights"
 ADVICE = f"train longer, label more, or take {READY}"
+UNLABELLED = "measured without labels, which does not say what is best for a task"
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Decision:
     decides: False beside a better measure of the same data, which says what to take, and for a ranking of which nobody
         knows whether it agrees with fine-tuning.
     leaky: test images were trained on, or chose the first.
+    has_labels: False for a measure without labels, which decides nothing, and says what it is above and what not.
     """
 
     first: Candidate
@@ -75,6 +77,7 @@ class Decision:
     missed: Sequence[tuple[Candidate, Difference]] = ()
     decides: bool = True
     leaky: bool = False
+    has_labels: bool = True
 
     @property
     def taken(self) -> str:
@@ -83,6 +86,8 @@ class Decision:
 
     @property
     def lead(self) -> str:
+        if not (self.has_labels or self.tied or self.worse):
+            return self.first.name
         if not self.decides:
             return f"{self.first.name} is first"
         if not self.missed:
@@ -103,8 +108,10 @@ class Decision:
         )
         worse = f"better than {list_names([other.name for other in self.worse])}" if self.worse else ""
         above = f"above {list_names(list(map(str, self.above)))}" if self.above else ""
+        missed = f"not above {list_names([str(null) for null, _ in self.missed])}" if self.missed else ""
+        unlabelled = () if self.has_labels else (missed, UNLABELLED)
         leaks = "beware: test images were trained on, or chose it" if self.leaky else ""
-        return [self.first.fact, tied, worse, above, leaks]
+        return [self.first.fact, tied, worse, above, *unlabelled, leaks]
 
     @property
     def _cheaper(self) -> str:

@@ -31,6 +31,7 @@ PROTOCOLS = {  # the function of each protocol in Python, of features or a model
     "knn": "evaluation.protocols.knn:knn",
     "knn_seg": "evaluation.tasks.segmentation.protocols.knn_seg:knn_seg",
     "lidar": "evaluation.protocols.lidar:lidar",
+    "view_retrieval": "evaluation.protocols.view_retrieval:view_retrieval",
     "linear": "evaluation.protocols.linear:linear_probe",
     "linear_aug": "evaluation.protocols.linear_aug:linear_on_views",
     "linear_seg": "evaluation.tasks.segmentation.protocols.linear_seg:linear_seg",

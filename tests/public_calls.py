@@ -107,6 +107,7 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
     "few_shot": lambda: evaluation.few_shot(features("test"), n_way=3, k_shot=1, n_query=2, episodes=10),
     "draw_episodes": lambda: evaluation.draw_episodes(features("test"), n_way=3, k_shot=1, n_query=2, episodes=5),
     "lidar": lambda: evaluation.lidar(ENTRY, splits()[0], q=2, n_images=20, device="cpu"),
+    "view_retrieval": lambda: evaluation.view_retrieval(ENTRY, splits()[0], n_images=20, device="cpu"),
     "linear_on_views": lambda: evaluation.linear_on_views(ENTRY, *splits(), epochs=1, device="cpu", progress=False),
     "fine_tune": lambda: evaluation.fine_tune(
         ENTRY, DIGITS, grid={"lr": [0.01]}, extend=False, steps=2, seeds=[0, 1], out="tuned", workers=2, **QUICK

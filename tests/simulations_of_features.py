@@ -9,15 +9,16 @@ import torch
 from simulations import Draws, Interval
 
 from evaluation.protocols.crowding import crowding
-from evaluation.protocols.lidar import _blocks, _lidar, alignment_by_image
+from evaluation.protocols.lidar import alignment_by_image, estimate_lidar
 from evaluation.ranking.inputs.samples import as_sample
 from evaluation.ranking.ranking import intervals, ranks_of
 from evaluation.ranking.resampling import Column, of_part, replicates
 from evaluation.ranking.scoring import parse
 from evaluation.ranking.truth.agreement import agreement
 from evaluation.ranking.truth.paired_agreement import difference, over_tasks
-from evaluation.results.statistics import bootstrap_mean, jackknife
+from evaluation.results.statistics import bootstrap_mean, share
 from evaluation.transferability.base import Sample
+from sslkit.numerics.view_retrieval import find_other_views
 
 SIZES = ((40, 6, 16), (100, 6, 32), (200, 20, 32))  # images, classes, features
 METRICS = ("knn", "leep", "sfda", "concept_variation", "h_score")
@@ -73,7 +74,7 @@ def _features(
 def lidar(rng: np.random.Generator, count: int) -> Draws:
     def numbers(rng: np.random.Generator, n: int, q: int, width: int) -> tuple[float, Interval]:
         x = _views(rng, n, q, width)
-        found = jackknife(_lidar(x), [_lidar(x[~block]) for block in _blocks(n)], kind="", n=n, unit="rank")
+        found = estimate_lidar(x)
         return found.value, found.interval
 
     yield from _with_expectation(numbers, ((20, 10, 16), (30, 5, 32), (100, 5, 32)), rng, count)
@@ -86,6 +87,16 @@ def alignment(rng: np.random.Generator, count: int) -> Draws:
         return found.value, found.interval
 
     yield from _with_expectation(numbers, ((20, 10, 16), (30, 5, 32), (100, 5, 32)), rng, count)
+
+
+def view_recall(rng: np.random.Generator, count: int) -> Draws:
+    """Images whose other view is found in a third to nine tenths: they are looked for among each other."""
+
+    def numbers(rng: np.random.Generator, n: int, q: int, width: int) -> tuple[float, Interval]:
+        found = share(find_other_views(*_views(rng, n, q, width).unbind(1)).numpy())
+        return found.value, found.interval
+
+    yield from _with_expectation(numbers, ((40, 2, 16), (100, 2, 32), (300, 2, 24)), rng, count)
 
 
 def _views(rng: np.random.Generator, n: int, q: int, width: int) -> torch.Tensor:

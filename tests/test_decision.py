@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sslkit.decision import ADVICE, Candidate, Decision, Difference
+from sslkit.decision import ADVICE, UNLABELLED, Candidate, Decision, Difference
 
 ROOT = Path(__file__).resolve().parents[1]
 PIXELS = Candidate("raw pixels", "30.0 %")
@@ -53,6 +53,15 @@ def test_the_null_that_is_furthest_ahead_is_the_one_that_is_named() -> None:
 def test_a_measure_beside_a_better_one_takes_nothing() -> None:
     decision = Decision(Candidate("a", "90.0 %"), decides=False, missed=[(PIXELS, Difference(-0.1, 0.01))])
     assert decision.taken == "" and str(decision) == "a is first: 90.0 %"
+
+
+def test_a_measure_without_labels_takes_nothing_and_says_what_is_above_what() -> None:
+    missed = [(Candidate("random:a", "40.0 %"), Difference(0.01, 0.5))]
+    alone = Decision(Candidate("a", "41.0 %"), above=[PIXELS], missed=missed, decides=False, has_labels=False)
+    above = "above raw pixels with 30.0 %; not above random:a with 40.0 %"
+    assert alone.taken == "" and str(alone) == f"a: 41.0 %; {above}; {UNLABELLED}"
+    two = Decision(Candidate("a", "41.0 %"), [Candidate("b")], decides=False, has_labels=False)
+    assert str(two) == f"a is first: 41.0 %; not told apart from b; {UNLABELLED}"
 
 
 def test_a_worse_model_is_above_nothing_and_p_alone_is_not_enough() -> None:

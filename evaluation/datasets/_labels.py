@@ -10,6 +10,10 @@ from sslkit.errors import UserError
 FEWEST = 2  # classes, for a classifier
 
 
+class NoLabels(UserError):
+    """No image of a split has a label."""
+
+
 def check_labels(split: Split, protocol: str, *, several: bool = False) -> None:
     """Check that every image has a label. Raises UserError, also for several labels per image unless `several`."""
     where = f"{split.name} ({split.split})"

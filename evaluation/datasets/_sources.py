@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.datasets._labels import check_classes
+from evaluation.datasets._labels import NoLabels, check_classes
 from evaluation.datasets._picked import PickedImages
 from evaluation.datasets.base import Split, row_ids
 from sslkit.data.arrays import ArrayImages
@@ -101,13 +101,14 @@ def _whole(source: str | Path | Images, options: ImageOptions) -> Split:
 
 
 def check_labelled(split: Split) -> None:
-    """Raises UserError if no image of the split has a label."""
+    """Raises NoLabels if no image of the split has a label."""
     if not (split.y >= (0 if split.y.ndim == 1 else 1)).any():
-        raise UserError(
+        raise NoLabels(
             f"{split.name} has no labels in its split {split.split!r}, which evaluation needs: a folder gets them "
             "from at least two class folders with images, a list of files from its column label, a .npz file from "
             "y_test (y_train, y), shards from .cls, .json or .txt members, a Hugging Face data set from a column of "
-            "classes, a Dataset from its targets, an array from a pair, (images, labels)"
+            "classes, a Dataset from its targets, an array from a pair, (images, labels); the protocols view_retrieval "
+            "and lidar need none"
         )
 
 

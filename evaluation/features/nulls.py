@@ -1,10 +1,10 @@
-"""The nulls of a decision: raw pixels, and the networks with random weights; a model must be above them to be taken."""
+"""The nulls of a decision: raw pixels, and the networks as they were before training; a model must be above them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from evaluation.features.models import LoadedModel, load_model
-from evaluation.features.untrained import with_random_weights
+from evaluation.features.untrained import with_first_weights, with_random_weights
 from sslkit.backbones.words import PIXELS, is_null
 from sslkit.decision import NULLS
 from sslkit.errors import UserError
@@ -20,15 +20,17 @@ def check_nulls(nulls: Sequence[str]) -> None:
 def nulls_of(models: Sequence[LoadedModel], nulls: Sequence[str]) -> list[LoadedModel]:
     """Return the nulls beside models, each network once; without those that were asked for themselves.
 
-    nulls: of `NULLS`. A network that cannot be built without its weights, such as a given module, has none.
+    nulls: of `NULLS`. Untrained is the network with the weights that it began from, if a run started from given ones
+    which still lie there, else with random weights; one that cannot be built, such as a given module, has none.
     """
     made = []
     trained = [model for model in models if not is_null(model.name)]
     if "pixels" in nulls and trained:
         made.append(load_model(PIXELS, in_chans=trained[0].in_chans))
     for model in trained if "untrained" in nulls else ():
-        untrained = with_random_weights(model, seed=0)
-        if untrained is not None:
+        if (started := with_first_weights(model)) is not None:
+            made.append(started)
+        elif (untrained := with_random_weights(model, seed=0)) is not None:
             made.append(replace(untrained, name=f"random:{model.name}"))
     asked = {model.digest for model in models}
     return list({model.digest: model for model in reversed(made) if model.digest not in asked}.values())[::-1]

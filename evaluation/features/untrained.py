@@ -1,4 +1,4 @@
-"""untrained: the same network with random weights, for metrics that compare a model with it."""
+"""untrained: the same network with random weights, or those that it began from, to compare a model with it."""
 
 from dataclasses import replace
 
@@ -8,9 +8,10 @@ from evaluation.features.digest import weights_digest
 from evaluation.features.models import LoadedModel
 from evaluation.features.pooling import LayerPooling, TokenPooling
 from sslkit import backbones
-from sslkit.backbones.words import is_untrained
+from sslkit.backbones import words
 from sslkit.errors import UserError
 from sslkit.runtime.device import use_seed
+from sslkit.zoo.start import start
 
 
 def with_random_weights(model: LoadedModel, seed: int) -> LoadedModel | None:
@@ -29,6 +30,28 @@ def with_random_weights(model: LoadedModel, seed: int) -> LoadedModel | None:
     return replace(model, backbone=backbone, entry=None, card={}, classifier=None, **named)
 
 
+def with_first_weights(model: LoadedModel) -> LoadedModel | None:
+    """Return the network of an entry with the weights that its run was given (init=), its name with `words.START`.
+
+    None for a run from random weights, for weights that have gone or changed, and for those that timm would download.
+    """
+    source = model.card.get("init", {}).get("source")
+    if source is None or model.entry is None:
+        return None
+    sizes = {"image_size": model.image_size, "in_chans": model.in_chans, "frames": model.item.frames}
+    try:
+        asked = words.parse(source, f"init={source}")
+        if asked.kind == "timm" and not asked.file:
+            return None
+        backbone = start(source, **sizes).eval()
+    except UserError:
+        return None
+    if backbone.recipe.origin.sha256 != model.card["init"].get("sha256"):
+        return None
+    named = {"name": f"{words.START}{source}", "digest": weights_digest(backbone.net)}
+    return replace(model, backbone=backbone, entry=None, card={}, classifier=None, **named)
+
+
 def _network(model: LoadedModel) -> nn.Module | None:
     import timm
 
@@ -40,7 +63,7 @@ def _network(model: LoadedModel) -> nn.Module | None:
     backbone = model.backbone
     if isinstance(backbone.net, (TokenPooling, LayerPooling)):
         return None
-    if backbone.recipe.name in backbones.NARROW or is_untrained(model.name):
+    if backbone.recipe.name in backbones.NARROW or words.is_untrained(model.name):
         try:
             return backbones.build(backbone.recipe.name, image_size=backbone.image_size, in_chans=backbone.in_chans).net
         except UserError:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import protocols as family
-from evaluation.datasets import Reading, Split
+from evaluation.datasets import AS_USUAL, Reading, Split
+from evaluation.datasets._labels import NoLabels
 from evaluation.features.extraction import check
 from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.seen import Judged, seen
@@ -17,7 +18,6 @@ from evaluation.protocols.base import Subject, Task
 from evaluation.results import OUT, store, unseen
 from evaluation.results.result import Result
 from evaluation.tuning.processes import process_group
-from sslkit.data.columns import NO_COLUMNS, Columns
 from sslkit.data.copies import mend_of_near
 from sslkit.data.images import Images
 from sslkit.data.sources.named import reusable
@@ -36,7 +36,9 @@ SUITE = {
     "glyphs": ("few_shot",),
 }
 DEFAULT = ("linear", "knn", "crowding")  # of data that are named
+WITHOUT_LABELS = ("view_retrieval",)  # of those without any
 Tell = Callable[[str, str], None]
+Shared = dict[str, dict[Hashable, Any]]  # what is open of each source, see `prepare`
 
 
 @public()
@@ -62,16 +64,18 @@ def evaluate(
     data: one source or a list, see `evaluation.open_split`; None: the embedded suite, clothes and clip art for
         accuracy, letters of kept-back scripts for few-shot.
     protocols: names, or `package.module:Options` of your own; default linear, knn and crowding, in the suite few_shot
-        too.
+        too; view_retrieval of data without labels.
     options: of protocols, {"few_shot": {"k_shot": 5}, ...}. say: called with a line when something is done.
     pictures: also draw evaluation.png, and a map and the confusions of each data set whose images are classified.
     Raises UserError for unknown names, options and data before anything is extracted.
     """
-    tasks = make_tasks(data, protocols, options, reading.columns)
+    shared: Shared = {}
+    tasks = make_tasks(data, protocols, options, reading, shared)
     loaded, runtime = loading.load(model), replace(runtime, out=out)
     check(runtime)
     with process_group(runtime):
-        ready = prepare(loaded, complete_tasks([loaded], tasks), reading, runtime, tell=lambda label, text: say(text))
+        tasks = complete_tasks([loaded], tasks)
+        ready = prepare(loaded, tasks, reading, runtime, tell=lambda label, text: say(text), shared=shared)
         return ready.run(pictures)
 
 
@@ -131,10 +135,14 @@ def make_tasks(
     data: Any,
     protocols: Sequence[str] | None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    columns: Columns = NO_COLUMNS,
+    reading: Reading = AS_USUAL,
+    shared: Shared | None = None,
 ) -> list[Task]:
-    """The protocols on their sources in the order in which they are run, with checked options. Raises UserError."""
-    plan = list_pairs(data, protocols, columns)
+    """The protocols on their sources in the order in which they are run, with checked options. Raises UserError.
+
+    shared: see `prepare`; where no protocol is named, the test images are opened to see whether they have labels.
+    """
+    plan = list_pairs(data, protocols, reading, shared)
     keys = {name: family.key(name) for _, name in plan}
     for name in (options or {}).keys() - keys.values():
         family.find(name)
@@ -160,7 +168,7 @@ def prepare(
     runtime: Runtime,
     *,
     tell: Tell,
-    shared: dict[str, dict[Hashable, Any]] | None = None,
+    shared: Shared | None = None,
 ) -> Evaluation:
     """Open and check all that `evaluate` needs; nothing is written or computed. Raises UserError.
 
@@ -218,8 +226,11 @@ def _held_out(subject: Subject) -> str:
     return f"{subject.data} has no test images of its own; {subject.note}" if subject.note else ""
 
 
-def list_pairs(data: Any, protocols: Sequence[str] | None, columns: Columns = NO_COLUMNS) -> list[tuple[Any, str]]:
-    """(source, protocol) pairs in the order in which they are run. columns: of the sources, see `open_images`."""
+def list_pairs(
+    data: Any, protocols: Sequence[str] | None, reading: Reading = AS_USUAL, shared: Shared | None = None
+) -> list[tuple[Any, str]]:
+    """(source, protocol) pairs in the order in which they are run. reading, shared: see `make_tasks`."""
+    shared = {} if shared is None else shared
     protocols = [protocols] if isinstance(protocols, str) else protocols
     if protocols is not None and not len(protocols):
         raise UserError("protocols=[] names nothing to do; leave it out for the usual ones")
@@ -232,11 +243,25 @@ def list_pairs(data: Any, protocols: Sequence[str] | None, columns: Columns = NO
         wanted = protocols or embedded
         pairs = [(source, name) for source, fitting in SUITE.items() for name in fitting if name in wanted]
         return pairs + [(family.find(name).terminal.usual, name) for name in wanted if name not in embedded]
-    sources = [reusable(source, columns) for source in (data if is_several(data) else [data])]
+    sources = [reusable(source, reading.columns) for source in (data if is_several(data) else [data])]
     named = {str(source): source for source in sources}
     if alike := [source for source in sources if isinstance(source, Images) and named[str(source)] is not source]:
         raise UserError(f"two data sets are called {alike[0]}: evaluate them one after the other")
-    return [(source, name) for source in sources for name in (protocols or DEFAULT)]
+    return [
+        (source, name)
+        for source in sources
+        for name in (protocols or _usual(Subject(None, source, reading, shared.setdefault(str(source), {}))))
+    ]
+
+
+def _usual(subject: Subject) -> tuple[str, ...]:
+    """The protocols of data where none is named. subject: without a model."""
+    try:
+        if subject.entry is None and "test" in subject.splits:  # published sets have labels
+            subject.open_split("test")
+    except NoLabels:
+        return WITHOUT_LABELS
+    return DEFAULT
 
 
 def results_folder(model: LoadedModel, out: str | Path) -> Path:

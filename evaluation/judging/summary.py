@@ -1,7 +1,7 @@
 """Terminal output of an evaluation: a line for each protocol as it goes, one table, and what differs."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from evaluation.features.using import use_it
 from evaluation.features.zoo_members import Members, lines_of, unlike_sizes
 from evaluation.features.zoo_members import members as members_of
 from evaluation.judging.following import following
-from evaluation.judging.run import Evaluation, check_fits, complete_tasks, make_tasks, prepare
+from evaluation.judging.run import Evaluation, Shared, check_fits, complete_tasks, make_tasks, prepare
 from evaluation.protocols.base import Judged, Task
 from evaluation.results import OUT, store
 from evaluation.results.bars import plot_results
@@ -33,8 +33,7 @@ from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.terminal import say
 
-Shared = dict[str, dict[Hashable, Any]]  # what is open of each source, see `prepare`
-OF_FEATURES = ("linear", "knn")  # protocols by which nulls are judged: in seconds
+QUICK = ("linear", "knn", "view_retrieval")  # protocols by which nulls are judged: in seconds
 
 
 @by_keywords
@@ -61,7 +60,8 @@ def evaluate_models(
     Raises UserError before anything is computed, and where no model is left.
     """
     check_nulls(nulls)
-    tasks = make_tasks(data, protocols, options, reading.columns)
+    shared: Shared = {}
+    tasks = make_tasks(data, protocols, options, reading, shared)
     arguments = {**vars(loading), **vars(reading), **vars(runtime), "out": out}
     runtime = replace(runtime, out=out)
     check(runtime)
@@ -71,7 +71,6 @@ def evaluate_models(
         fits = partial(check_fits, tasks=tasks)
         asked = open_models(checkpoint, zoo, loading, check=fits)
         tasks = complete_tasks([candidate.model for candidate in asked.values()], tasks)
-        shared: Shared = {}
         done = _evaluate_each(asked, tasks, pictures, reading, runtime, shared)
         controls = _evaluate_nulls(asked, nulls, tasks, reading, runtime, shared)
         if rank() == 0:
@@ -122,9 +121,9 @@ def _evaluate_nulls(
     runtime: Runtime,
     shared: Shared,
 ) -> list[Result]:
-    """The results of the nulls by the protocols that decide and learn from features."""
+    """The results of the nulls by the quick ones of the protocols that decide."""
     decides = deciding((str(task.source), task.name) for task in tasks)
-    decisive = [task for task in tasks if task.name in OF_FEATURES and (str(task.source), task.name) in decides]
+    decisive = [task for task in tasks if task.name in QUICK and (str(task.source), task.name) in decides]
     if not decisive or not nulls:
         return []
     controls = nulls_of([candidate.model for candidate in asked.values()], nulls)

@@ -10,7 +10,7 @@ import numpy as np
 
 from evaluation import datasets
 from evaluation.datasets import Reading
-from evaluation.datasets._labels import check_classes, check_labels, occurring_classes
+from evaluation.datasets._labels import NoLabels, check_classes, check_labels, occurring_classes
 from evaluation.datasets.base import Split
 from evaluation.features.extraction import features_of
 from evaluation.features.models import LoadedModel, Loading
@@ -25,6 +25,8 @@ from sslkit.runtime.context import Runtime
 
 TUNED = ("mirror", "out", "device", "save_seconds", "progress")  # shared options of protocols that train a network
 NOVEL = ("novel_test", "novel", "all", "test", "train")  # where few-shot looks for classes that were not trained on
+ANY = "labelled or not"  # images, in a key of what is shared
+ALL = "no image has a label: all are measured"  # in the place of a note on held-out images
 T = TypeVar("T")
 
 
@@ -130,6 +132,21 @@ class Subject:
         """Return one split, opened once: its labels are known before anything is extracted."""
         return self.once(("split", split), lambda: self.reading.open(self.data, split))
 
+    def open_unlabelled(self, split: str) -> Split:
+        """Return one split for a measure that needs no labels, opened once, with the images that have none.
+
+        Of a source without any label and without images that are set apart it is all of them.
+        """
+
+        def read() -> Split:
+            try:
+                return self.reading.open(self.data, split, needs_labels=False)
+            except NoLabels:
+                whole = self.reading.open(self.data, "all", needs_labels=False)
+                return replace(whole, note=ALL)
+
+        return self.once(("split", f"{split}, {ANY}"), read)
+
     def features(self, split: str, runtime: Runtime) -> Features:
         """Return the features of a split; they are extracted once for all protocols."""
         if split not in self._features:
@@ -165,6 +182,8 @@ class Subject:
     @property
     def note(self) -> str:
         """Return the note on held-out test images, if the source has no test images of its own."""
+        if any(getattr(split, "note", "") == ALL for split in self.shared.values()):
+            return ""
         return "" if self.entry else datasets.note_of(self.data, self.reading.cache, self.reading.columns)
 
     @property

@@ -175,14 +175,15 @@ def _spectrum(x: np.ndarray, alpha_ranks: tuple[int, int]) -> dict[str, Estimate
 def _pairs(features: Features, seed: int) -> dict[str, Estimate]:
     """uniformity, and silhouette if these rows have two classes, one of them with two images."""
     z = diagnostics.unit_rows(torch.from_numpy(features.x))
-    estimates = {"uniformity": _uniformity(z)}
+    estimates = {"uniformity": estimate_uniformity(z)}
     classes = len(np.unique(features.y))
     if 2 <= classes < len(features):
         estimates["silhouette"] = _silhouette(z.numpy(), features.y, seed)
     return estimates
 
 
-def _uniformity(z: torch.Tensor) -> Estimate:
+def estimate_uniformity(z: torch.Tensor) -> Estimate:
+    """Return the uniformity of unit rows (N, D) with its interval, the jackknife over 10 blocks of rows."""
     parts = z.tensor_split(BLOCKS)
     logs = diagnostics.log_potentials(parts)
     rows_left = [[g for g in range(BLOCKS) if g != left_out] for left_out in range(BLOCKS)]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from evaluation.datasets import LABELLED, MEASURED, Reading, Split
@@ -19,7 +20,7 @@ from evaluation.features.extraction import LOADED
 from evaluation.features.models import LoadedModel, Loading
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
-from evaluation.results.statistics import bootstrap_mean, jackknife
+from evaluation.results.statistics import Estimate, bootstrap_mean, jackknife
 from sslkit.data.held_out import draw_keys
 from sslkit.data.images import Images
 from sslkit.data.loader import batches_in_order
@@ -33,13 +34,14 @@ from sslkit.runtime.context import Runtime
 
 BATCH = 32  # images whose views are drawn together; changing it changes the draws of a seed
 BLOCKS = 10  # of images, for the jackknife: ten give a standard error within a quarter
+SPLIT = "split of the data whose images are measured; all, where none has a label and none is set apart"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     q: int = setting(10, "augmented views of each image", least=2, most=1000)
     n_images: int = setting(1000, "largest number of images, drawn by seed and name", least=2 * BLOCKS)
-    split: str = setting(MEASURED, "split of the data whose images are measured")
+    split: str = setting(MEASURED, SPLIT)
     view: Mapping | None = setting(None, "changes of SimCLR's view, such as {scale:[0.8,1],jitter:0}; null: none")
 
     @property
@@ -56,12 +58,14 @@ class ViewFeatures:
     """Features of augmented views.
 
     x: (n * q, D) float32, the q views of an image in consecutive rows. groups: (n * q,) int64 index of the image.
-    ids: (n,) names of the images. unreadable: names of drawn images that could not be read.
+    ids, rows: (n,) names of the images, and their rows in the split. unreadable: names of drawn images that could not
+    be read.
     """
 
     x: np.ndarray
     groups: np.ndarray
     ids: np.ndarray
+    rows: np.ndarray
     unreadable: list[str]
 
 
@@ -69,22 +73,22 @@ class ViewFeatures:
 def lidar(model: Any, data: Any, *, options: Options, loading: Loading, reading: Reading, runtime: Runtime) -> Result:
     """LiDAR of a backbone on one split, an effective rank between 1 and the width; alignment in `others`.
 
-    model: see `evaluation.load_model`. data: see `evaluation.open_split`; an opened `Split` is taken as it is.
+    model: see `evaluation.load_model`. data: any source, also without labels; an opened `Split` is taken as it is.
     Raises UserError as `view_features` does. LiDAR is at most n_images - 1 and grows with q: only compare models at
     equal q, n_images and kind of view. If n_images is at most the number of features, it limits the rank, which is
     noted in `recipe`: on 60 clip-art images a random network had a higher rank than a pretrained one.
     Intervals: the jackknife over 10 blocks of images, and the bootstrap over images for alignment.
     """
-    split = data if isinstance(data, Split) else reading.open(data, options.split)
-    return measure(loading.load(model), split, options, runtime)
+    loaded = loading.load(model)
+    split = data if isinstance(data, Split) else Subject(loaded, data, reading).open_unlabelled(options.split)
+    return measure(loaded, split, options, runtime)
 
 
 def measure(model: LoadedModel, split: Split, options: Options, runtime: Runtime) -> Result:
     """LiDAR and alignment of a loaded model; see `lidar`."""
     start = time.perf_counter()
-    views = view_features(model, split, options, runtime)
+    views = view_features(model, split, options.recipe, options.n_images, runtime)
     x, n = torch.from_numpy(views.x).double().unflatten(0, (-1, options.q)), len(views.ids)
-    without = [_lidar(x[~mask]) for mask in _blocks(n)]
     aligned = bootstrap_mean(alignment_by_image(x).numpy(), seed=runtime.seed, unit="squared distance")
     view = {
         name: list(value) if isinstance(value, tuple) else value
@@ -92,7 +96,7 @@ def measure(model: LoadedModel, split: Split, options: Options, runtime: Runtime
     }
     details = {"q": options.q, "images": n, "width": x.shape[2], "view": view, "unreadable": views.unreadable}
     return Result.from_estimate(
-        jackknife(_lidar(x), without, kind="jackknife over images", n=n, unit="rank"),
+        estimate_lidar(x),
         protocol="lidar",
         recipe=_recipe(options.q, n, model.width),
         metric="lidar",
@@ -107,25 +111,28 @@ def measure(model: LoadedModel, split: Split, options: Options, runtime: Runtime
 
 
 @torch.inference_mode()
-def view_features(model: LoadedModel, split: Split, options: Options, runtime: Runtime) -> ViewFeatures:
-    """Extract features of q augmented views of some images of a split.
+def view_features(
+    model: LoadedModel, split: Split, recipe: ViewRecipe, n_images: int, runtime: Runtime, *, size: int | None = None
+) -> ViewFeatures:
+    """Extract features of the q augmented views of a recipe, of some images of a split.
 
-    The images are drawn by (seed, name), at most all. The views are adapted to the model's size (`ViewRecipe.at`). The
-    network is moved to the runtime's device.
+    The images are drawn by (seed, name), at most n_images. The views are drawn at `size` pixels, None: the model's
+    own (`ViewRecipe.at`), and scaled to those. The network is moved to the runtime's device.
     Raises UserError for fewer than 20 images, and features that are not finite.
     """
-    q, n_images = options.q, options.n_images
+    q, size = len(recipe.views), size or model.image_size
     if min(n_images, len(split)) < 2 * BLOCKS:
-        raise UserError(f"lidar needs views of at least {2 * BLOCKS} images, got {min(n_images, len(split))}")
+        raise UserError(f"views of at least {2 * BLOCKS} images are needed, got {min(n_images, len(split))}")
     rows = np.argsort(draw_keys(split.ids, runtime.seed, "views"), kind="stable")[:n_images]
-    forward, views = _forward(model, runtime), options.recipe
-    parts = [(mask, forward(v)) for mask, v in _views(_whole_images(split, model), rows, views, model, runtime.seed)]
+    forward, images = _forward(model, runtime), _whole_images(split, model, size)
+    parts = [(mask, forward(views)) for mask, views in _views(images, rows, recipe.at(size), size, runtime.seed)]
     x = np.concatenate([features for _, features in parts])
     readable = np.concatenate([mask for mask, _ in parts])
     if not np.isfinite(x).all():
         raise UserError(f"{model.name} returns features that are not finite: the model may have diverged")
     unreadable = [str(name) for name in split.ids[rows[~readable]]]
-    return ViewFeatures(x, np.repeat(np.arange(readable.sum()), q), split.ids[rows[readable]], unreadable)
+    rows = rows[readable]
+    return ViewFeatures(x, np.repeat(np.arange(len(rows)), q), split.ids[rows], rows, unreadable)
 
 
 def alignment_by_image(x: Tensor) -> Tensor:
@@ -143,6 +150,13 @@ def _recipe(q: int, n: int, width: int) -> str:
     return f"{q} views of each of {n} images{limited}"
 
 
+def estimate_lidar(x: Tensor) -> Estimate:
+    """Return LiDAR of views (n, q, D) with its interval, the jackknife over 10 blocks of images."""
+    n = len(x)
+    without = [_lidar(x[~mask]) for mask in _blocks(n)]
+    return jackknife(_lidar(x), without, kind="jackknife over images", n=n, unit="rank")
+
+
 def _lidar(x: Tensor) -> float:
     n, q, _ = x.shape
     return diagnostics.lidar(x.flatten(0, 1), torch.arange(n).repeat_interleave(q))
@@ -153,22 +167,21 @@ def _blocks(n: int) -> Iterator[np.ndarray]:
         yield np.isin(np.arange(n), block)
 
 
-def _whole_images(split: Split, model: LoadedModel) -> Images:
-    """Images to crop views from: arrays unchanged, files decoded somewhat larger than the views."""
+def _whole_images(split: Split, model: LoadedModel, size: int) -> Images:
+    """Images to crop views of a size from: arrays unchanged, files decoded somewhat larger than the views."""
     native = split.images.native_size
-    size = max(native) if native is not None else round(model.image_size * 8 / 7)
+    size = max(native) if native is not None else round(size * 8 / 7)
     return model.with_scale(split.images, image_size=size, channels=model.in_chans, fit="squash")
 
 
 def _views(
-    images: Images, rows: np.ndarray, recipe: ViewRecipe, model: LoadedModel, seed: int
+    images: Images, rows: np.ndarray, recipe: ViewRecipe, size: int, seed: int
 ) -> Iterator[tuple[np.ndarray, Tensor]]:
     """Yield per batch: readable rows, (B,) bool, and their views (kept * q, C, S, S)."""
-    recipe = recipe.at(model.image_size)
     for step, (asked, batch) in enumerate(batches_in_order(images, rows, BATCH)):
         readable = batch["index"].numpy() == asked  # unreadable images are replaced by a neighbour
         draws = view_generator(seed, 0, step)
-        views = augment(batch["images"], recipe, model.image_size, draws, aspect=batch["aspect"])
+        views = augment(batch["images"], recipe, size, draws, aspect=batch["aspect"])
         yield readable, torch.stack(list(views), 1)[torch.from_numpy(readable)].flatten(0, 1)
 
 
@@ -176,21 +189,33 @@ def _forward(model: LoadedModel, runtime: Runtime) -> Callable[[Tensor], np.ndar
     device = device_of(runtime.device)
     backbone = model.backbone.to(device)
     mean, std = (torch.tensor(value, device=device).view(-1, 1, 1) for value in (model.mean, model.std))
-    return lambda views: backbone((views.to(device) - mean) / std).float().cpu().numpy()
+
+    def forward(views: Tensor) -> np.ndarray:
+        views = views.to(device)
+        if views.shape[-1] != model.image_size:
+            sides = (model.image_size, model.image_size)
+            views = F.interpolate(views, size=sides, mode="bilinear", antialias=True)
+        return backbone((views - mean) / std).float().cpu().numpy()
+
+    return forward
+
+
+def check_count(split: Split, protocol: str) -> None:
+    """Check the number of images before views are drawn. Raises UserError."""
+    if len(split) < 2 * BLOCKS:
+        raise UserError(f"{protocol} needs at least {2 * BLOCKS} images, {split.name} ({split.split}) has {len(split)}")
 
 
 def open(subject: Subject, options: Options) -> Subject:
     """Check the views and the number of images before feature extraction. Raises UserError."""
     options.recipe.at(subject.model.image_size)
-    test = subject.open_split(subject.require_split(options.split))
-    if len(test) < 2 * BLOCKS:
-        raise UserError(f"lidar needs at least {2 * BLOCKS} images, {test.name} ({test.split}) has {len(test)}")
+    check_count(subject.open_unlabelled(subject.require_split(options.split)), "lidar")
     return subject
 
 
 def run(opened: Subject, options: Options, runtime: Runtime) -> list[Result]:
     """Measure views of the images; unreadable images are left out and reported; see `lidar`."""
-    split = opened.open_split(options.split)
+    split = opened.open_unlabelled(options.split)
     if not opened.reading.mirrors(split):
         options = replace(options, view={**(options.view or {}), "flip": 0.0})
     return [measure(opened.model, split, options, runtime)]

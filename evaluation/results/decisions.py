@@ -14,11 +14,12 @@ import numpy as np
 from evaluation.results.comparison import Comparison, adjust, compare
 from evaluation.results.result import Result
 from evaluation.results.tables import value_of, with_interval
-from sslkit.backbones.words import PIXELS, is_null
+from sslkit.backbones.words import PIXELS, START, is_null
 from sslkit.decision import LEVEL, RAW, Candidate, Decision, Difference
 from sslkit.errors import UserError
 
 BEST_FIRST = ("fine_tune", "linear", "knn")  # protocols, of which the first on a data set says which model to take
+WITHOUT_LABELS = ("view_retrieval", "lidar")  # protocols that say something where no other does
 LARGEST = "the largest class"
 GUESS = "a guess"  # of an episode's classes
 
@@ -32,7 +33,9 @@ def deciding(compared: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
 
 
 def order(protocol: str) -> tuple[int, str]:
-    """Return a sort key of protocols, those that decide first."""
+    """Return a sort key of protocols, those that decide first, and last those that need no labels."""
+    if protocol in WITHOUT_LABELS:
+        return len(BEST_FIRST) + 1 + WITHOUT_LABELS.index(protocol), protocol
     return BEST_FIRST.index(protocol) if protocol in BEST_FIRST else len(BEST_FIRST), protocol
 
 
@@ -43,7 +46,7 @@ def decide(results: Sequence[Result], decides: bool = True) -> tuple[Decision, l
 
     results: with `outcomes` on the same rows; those of `pixels` and `random:NAME` are nulls, and so is always answering
     the largest class. Each model is compared with the others and with each null; p is after Holm over all of these.
-    decides: False beside a better protocol on the same data.
+    decides: False beside a better protocol on the same data; a measure without labels never does.
     Raises UserError for results that cannot be paired, see `evaluation.compare`, and for none.
     """
     if not results:
@@ -59,14 +62,16 @@ def decide(results: Sequence[Result], decides: bool = True) -> tuple[Decision, l
     tests = {id(other): between[frozenset((id(first), id(other)))] for other in (*others, *nulls)}
     is_tied = {id(other): tests[id(other)].decisive_p >= LEVEL for other in others}
     against = [(candidate_of(null), difference_of(first, tests[id(null)])) for null in nulls]
+    has_labels = first.protocol not in WITHOUT_LABELS
     decision = Decision(
         candidate_of(first),
         [candidate_of(other) for other in others if is_tied[id(other)]],
         [candidate_of(other) for other in others if not is_tied[id(other)]],
         [null for null, difference in against if difference.is_above],
         [(null, difference) for null, difference in against if not difference.is_above],
-        decides,
+        decides and has_labels,
         first.leaky,
+        has_labels,
     )
     return decision, compared
 
@@ -90,6 +95,7 @@ def largest_class(result: Result) -> list[Result]:
 def candidate_of(result: Result) -> Candidate:
     """Return a model, or a null, as a decision names it."""
     name = RAW if result.model == PIXELS else result.model
+    name = f"its start {name.removeprefix(START)}" if name.startswith(START) else name
     fact = with_interval(result.estimate) if is_null(result.model) else value_of(result)
     return Candidate(name, fact, result.details.get("multiply_adds", math.nan))
 

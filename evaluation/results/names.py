@@ -13,6 +13,7 @@ PROTOCOLS = {
     "linear_seg": "linear segmentation",
     "knn_seg": "nearest-neighbour segmentation",
     "crowding": "class geometry",
+    "view_retrieval": "finding the other view",
 }
 METRICS = {
     "top1": "top-1 accuracy",
@@ -23,6 +24,7 @@ METRICS = {
     "miou": "mean IoU",
     "inter_class_distance": "distance between class means",
     "lidar": "LiDAR, effective rank",
+    "recall_at_1": "recall at 1",
 }
 
 

@@ -109,8 +109,7 @@ class Bounds(Training):
 
     def numbers(self, entry: sslkit.ZooEntry, name: str, seed: int, lab: Lab) -> Numbers:
         split = open_split(self.judged_on[lab.scale], "test", root=lab.root)
-        asked = Options(q=2, n_images=min(self.images, len(split)))
-        views = view_features(load_model(entry), split, asked, lab.runtime)
+        views = view_features(load_model(entry), split, Options(q=2).recipe, self.images, lab.runtime)
         label = dict(zip(split.ids.tolist(), split.y.tolist(), strict=True))
         bound = risk_bound(views.x[0::2], views.x[1::2], [label[image_id] for image_id in views.ids.tolist()])
         linear = measure_columns(entry, {LINEAR: self.columns[LINEAR]}, self.judged_on, lab)

@@ -16,6 +16,7 @@ from sslkit.errors import UserError
 AUTO = "auto"  # in the place of the name of a network: the default one
 KINDS = ("timm", "published", "random")
 PIXELS = "pixels"  # the images themselves, without a network
+START = "start:"  # before the name of weights that a network began from, as a control
 _SIZE = re.compile(r"(?P<before>[(,]\s*)image_size\s*=\s*(?P<size>[^,()]*)(?P<after>[,)])")
 _CALL = re.compile(r"(?P<name>[^:(]*)(?P<call>\(.*?\))?(?::(?P<file>.*))?", re.DOTALL)
 
@@ -75,8 +76,10 @@ def is_untrained(text: str) -> bool:
 
 
 def is_null(text: str) -> bool:
-    """Return whether a word, or the name of a model, is of random weights or of raw pixels: a control."""
-    return text == PIXELS or is_untrained(text)
+    """Return whether a word, or the name of a model, is of random weights, raw pixels, or the start of another model:
+    a control.
+    """
+    return text == PIXELS or is_untrained(text) or text.startswith(START)
 
 
 def split_size(text: str) -> tuple[str, int | None]:

@@ -9,21 +9,16 @@ from torch import Tensor
 from sslkit.composition.method import Method
 from sslkit.data.cached_images import CachedImages
 from sslkit.data.views.augmentation import augment, view_generator
-from sslkit.data.views.recipe import SIMCLR, ViewRecipe
+from sslkit.data.views.recipe import PAIR
 from sslkit.errors import RunFailed
-from sslkit.numerics import diagnostics
+from sslkit.numerics.view_retrieval import FEWEST, MOST, compare_views
 from sslkit.numerics.wilson import wilson, with_interval
 from sslkit.training.data import Data
 from sslkit.training.quick_evaluation import BATCH, shrink
 
-MOST = 1000  # images, evenly spaced: an interval of three points; finding one of few is easy, so compare at one number
-FEWEST = 20  # images: of fewer the first answer is right too often by chance
-# Two views of SimCLR, unmirrored: a mirrored one is another image where left and right differ.
-VIEWS = ViewRecipe(SIMCLR.replace(flip=0.0).views[:1] * 2)
-
 
 def measure_views(method: Method, data: Data) -> dict[str, dict[str, float]]:
-    """{"network": ..., "pixels": ...} with each `found`, `alignment`, `uniformity` and `n` of `compare_views`.
+    """{"network": ..., "pixels": ...} with each the numbers of `compare_views`.
 
     Of training images without labels, the same ones and the same views at every call; {} for others, for videos, and
     for fewer than 20 images that can be read.
@@ -41,27 +36,9 @@ def measure_views(method: Method, data: Data) -> dict[str, dict[str, float]]:
     }
 
 
-def compare_views(first: Tensor, second: Tensor) -> dict[str, float]:
-    """Compare the features (N, D) of two views of N images.
-
-    found: the share of first views whose nearest second view by cosine is that of the same image; a tie is not right.
-    alignment: mean squared distance of the two views of an image; uniformity: of the first views (Wang & Isola 2020,
-    arXiv 2005.10242). n: N.
-    """
-    similarity = diagnostics.unit_rows(first) @ diagnostics.unit_rows(second).T
-    same = similarity.diagonal().clone()
-    similarity.fill_diagonal_(-torch.inf)
-    return {
-        "found": (same > similarity.amax(1)).double().mean().item(),
-        "alignment": diagnostics.alignment(first, second),
-        "uniformity": diagnostics.uniformity(first),
-        "n": len(first),
-    }
-
-
 def _views(clean: CachedImages, size: int) -> tuple[Tensor, Tensor]:
     """Two views (N, C, S, S) of the images that can be read."""
-    recipe, parts = VIEWS.at(size), []
+    recipe, parts = PAIR.at(size), []
     for step, (asked, batch) in enumerate(clean.batches(BATCH)):
         drawn = augment(batch["images"], recipe, size, view_generator(0, 0, step))
         is_intact = torch.from_numpy(batch["index"].numpy() == asked)
@@ -96,6 +73,7 @@ def describe(before: Mapping[str, Mapping[str, float]], after: Mapping[str, Mapp
     for key, name in (
         ("alignment", "distance of two views (squared)"),
         ("uniformity", "uniformity (lower: more spread)"),
+        ("lidar", "effective rank of images by views (LiDAR)"),
     ):
         lines.append(f"  {name:<41} {start[key]:8.3f} {pixels[key]:8.3f}   {end[key]:10.3f}")
     return [*lines, f"  {_verdict(start['found'], pixels['found'], end)}"]

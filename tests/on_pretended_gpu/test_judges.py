@@ -30,6 +30,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "linear_aug": {"epochs": 1, "batch_size": 16},
     "linear_seg": {"patches": 500, "max_iter": 3},
     "segmentation": {"schedule": "smoke", "steps": 1, "batch_size": 2},
+    "view_retrieval": {"n_images": 20},
     "semi_supervised": {"fraction": 2, "draws": 1, "epochs": 1},
 }
 LONG = {"action", "detection", "segmentation", "linear_seg", "semi_supervised"}

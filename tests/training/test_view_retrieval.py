@@ -6,7 +6,8 @@ import torch
 from PIL import Image
 
 import sslkit
-from sslkit.training.view_retrieval import compare_views, describe
+from sslkit.numerics.view_retrieval import compare_views
+from sslkit.training.view_retrieval import describe
 
 
 def test_found_is_counted_as_by_hand() -> None:
@@ -74,7 +75,7 @@ def test_a_labelled_run_has_its_accuracies_instead(small_run) -> None:
     ],
 )
 def test_the_sentence_follows_from_the_interval(start: float, pixels: float, end: float, said: str) -> None:
-    about = {"alignment": 0.1, "uniformity": -1.0, "n": 400}
+    about = {"alignment": 0.1, "uniformity": -1.0, "lidar": 5.0, "n": 400}
     before, after = (
         {"network": {"found": share, **about}, "pixels": {"found": pixels, **about}} for share in (start, end)
     )

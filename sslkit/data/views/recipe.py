@@ -167,6 +167,8 @@ def _format_value(value: float | tuple[float, float]) -> str:
 _OPTIONS = [field.name for field in fields(View) if field.name != "size"]
 
 SIMCLR = ViewRecipe((View(), View()))
+# To find one by the other; unmirrored: a mirrored one is another image where left and right differ.
+PAIR = ViewRecipe((View(flip=0.0),) * 2)
 _BYOL = View(brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1)
 BYOL = ViewRecipe((replace(_BYOL, blur=1.0), replace(_BYOL, blur=0.1, solarize=0.2)))
 _MOCO = View(scale=(0.2, 1.0), brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)

@@ -8,6 +8,8 @@ import evaluation
 from evaluation.features.nulls import check_nulls, nulls_of
 from sslkit.backbones.words import is_null
 from sslkit.errors import UserError
+from sslkit.zoo import weights
+from sslkit.zoo.entry import WEIGHTS, ZooEntry, save, update
 
 
 def test_pixels_are_the_values_of_the_image() -> None:
@@ -38,6 +40,27 @@ def test_what_was_asked_for_itself_is_no_second_time_beside(tmp_path) -> None:
     assert nulls_of([model, control], ("untrained",)) == [] and nulls_of([control], ("pixels", "untrained")) == []
     module = evaluation.load_model(torch.nn.Sequential(torch.nn.Flatten()), image_size=8, in_chans=1)
     assert [null.name for null in nulls_of([module], ("pixels", "untrained"))] == ["pixels"], "it cannot be built anew"
+
+
+def test_the_null_of_a_run_from_given_weights_is_its_start(tmp_path) -> None:
+    first, second = (ZooEntry.load(made(tmp_path, name, "digits", seed=seed)) for name, seed in (("a", 1), ("b", 2)))
+    digest = weights.sha256(first.folder / WEIGHTS)
+    init = {"source": str(first.folder), "sha256": digest, "notes": []}
+    entry = save(tmp_path / "c", second.state_dict(), {**second.card, "init": init})
+    [null] = nulls_of([evaluation.load_model(entry)], ("untrained",))
+    assert null.name == f"start:{first.folder}" and is_null(null.name)
+    images = torch.rand(2, 1, 28, 28)
+    assert (
+        torch.equal(null(images), evaluation.load_model(first)(images))
+        and null.mean == evaluation.load_model(entry).mean
+    )
+    for other in (
+        {**init, "sha256": "0" * 64},
+        {**init, "source": str(tmp_path / "gone")},
+        {**init, "source": "timm:resnet18"},
+    ):
+        changed = update(entry, init=other)
+        assert [null.name for null in nulls_of([evaluation.load_model(changed)], ("untrained",))] == ["random:c"]
 
 
 def test_another_word_is_refused() -> None:

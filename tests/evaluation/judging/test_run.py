@@ -32,6 +32,7 @@ SMALL = {  # options that make a protocol short enough for a test
     "fine_tune": {"grid": "itm", "steps": 2},
     "semi_supervised": {"fraction": 4, "draws": 2, "epochs": 1},
     "lidar": {"q": 2, "n_images": 40},
+    "view_retrieval": {"n_images": 40},
     "linear_aug": {"epochs": 1},
     "action": {"features": "once", "epochs": 1, "frames": 4, "clips": 1, "crops": 1},
     "detection": {"schedule": "smoke", "steps": 1, "batch_size": 2, "trials": 2},

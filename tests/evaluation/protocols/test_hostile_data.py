@@ -24,13 +24,14 @@ SMALL = {
     "fine_tune": {"grid": {"lr": [0.01]}, "steps": 2},
     "semi_supervised": {"fraction": 4, "draws": 1, "epochs": 1},
     "lidar": {"q": 2, "n_images": 40},
+    "view_retrieval": {"n_images": 40},
     "linear_aug": {"epochs": 1},
     "action": {"features": "once", "epochs": 1, "frames": 4, "stride": 2, "clips": 1, "crops": 1},
     "detection": {"schedule": "smoke", "steps": 1, "batch_size": 2},
     "segmentation": {"schedule": "smoke", "steps": 1, "batch_size": 2},
 }
 KINDS = {"action": "films", "detection": "boxes", "segmentation": "boxes", "linear_seg": "maps", "knn_seg": "maps"}
-WITHOUT_TRAIN = ("few_shot", "crowding", "lidar")  # protocols that learn from no training images
+WITHOUT_TRAIN = ("few_shot", "crowding", "lidar", "view_retrieval")  # protocols that learn from no training images
 VOTING = ("knn", "knn_seg")  # whose neighbours are never the image itself
 ON_VIEWS = ("fine_tune", "semi_supervised", "linear_aug", "lidar", "action", "detection", "segmentation")
 COPIES, NEW = 6, 4  # test images that are training images, and others

@@ -35,7 +35,7 @@ def model() -> LoadedModel:
 
 
 def test_the_value_is_the_shared_formula_on_true_groups(model: LoadedModel, split: Split) -> None:
-    views = view_features(model, split, Options(q=4, n_images=60), Runtime())
+    views = view_features(model, split, Options(q=4).recipe, 60, Runtime())
     assert views.x.shape == (240, 12) and (views.groups == np.repeat(np.arange(60), 4)).all()
     found = lidar(model, split, q=4, n_images=60)
     x, groups = torch.from_numpy(views.x), torch.from_numpy(views.groups)
@@ -57,7 +57,7 @@ def test_alignment_is_the_mean_over_all_pairs_of_views() -> None:
 
 
 def test_views_that_change_nothing_are_the_clean_image(model: LoadedModel, split: Split) -> None:
-    views = view_features(model, split, Options(q=2, n_images=30, view=STILL), Runtime())
+    views = view_features(model, split, Options(q=2, view=STILL).recipe, 30, Runtime())
     rows = [list(split.ids).index(name) for name in views.ids]
     pixels = torch.from_numpy(split.images.pixels[rows]).float() / 255
     clean = model.backbone((pixels - model.mean[0]) / model.std[0]).detach().numpy()
@@ -70,9 +70,9 @@ def test_the_same_images_and_views_whatever_the_order_of_the_listing(model: Load
     order = np.random.default_rng(0).permutation(len(split))
     images = type(split.images)(split.images.pixels[order], _identity(split, order), split.images.options)
     shuffled = replace(split, images=images, y=split.y[order], ids=split.ids[order])
-    one, other = (view_features(model, s, Options(q=3, n_images=40), Runtime(seed=5)) for s in (split, shuffled))
+    one, other = (view_features(model, s, Options(q=3).recipe, 40, Runtime(seed=5)) for s in (split, shuffled))
     assert (one.ids == other.ids).all() and (one.x == other.x).all()
-    assert (view_features(model, split, Options(q=3, n_images=40), Runtime(seed=6)).ids != one.ids).any()
+    assert (view_features(model, split, Options(q=3).recipe, 40, Runtime(seed=6)).ids != one.ids).any()
 
 
 def _identity(split: Split, order: np.ndarray):
@@ -84,7 +84,7 @@ def _identity(split: Split, order: np.ndarray):
 def test_views_of_one_image_are_nearer_than_images(model: LoadedModel, split: Split) -> None:
     gentle = {"scale": (0.8, 1.0), "flip": 0.0, "jitter": 0.0, "grayscale": 0.0, "blur": 0.0}
     x = (
-        torch.from_numpy(view_features(model, split, Options(q=4, n_images=50, view=gentle), Runtime()).x)
+        torch.from_numpy(view_features(model, split, Options(q=4, view=gentle).recipe, 50, Runtime()).x)
         .double()
         .unflatten(0, (50, 4))
     )
@@ -121,7 +121,9 @@ def forty(root: Path) -> Path:
 
 
 def test_unreadable_images_are_left_out_and_named(model: LoadedModel, tmp_path: Path) -> None:
-    found = view_features(model, open_split(str(forty(tmp_path)), "all", on_error="skip"), Options(q=2), Runtime())
+    found = view_features(
+        model, open_split(str(forty(tmp_path)), "all", on_error="skip"), Options(q=2).recipe, 1000, Runtime()
+    )
     assert [Path(name).name for name in found.unreadable] == ["04.png"]
     assert found.x.shape == (78, 12) and found.groups.max() == 38
 
@@ -179,3 +181,25 @@ def test_features_that_are_not_finite_are_refused(split: Split) -> None:
 
     with pytest.raises(UserError, match="not finite"):
         lidar(load_model(Broken(), image_size=8, in_chans=1), split, q=2, n_images=30)
+
+
+def test_a_flat_folder_without_labels_is_measured_as_a_whole(model: LoadedModel, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for i in range(30):
+        Image.fromarray(rng.integers(0, 256, (8, 8), np.uint8)).save(tmp_path / f"{i:02}.png")
+    subject = Subject(model, tmp_path, Reading(mirror=True))
+    [result] = run(open(subject, Options(q=2)), Options(q=2), Runtime())
+    assert result.n == 30 and subject.with_notes(result).details["notes"] == "no image has a label: all are measured"
+    assert subject.note == "", "no fifth is held out"
+    with pytest.raises(UserError, match="lidar needs at least 20 images"):
+        for path in sorted(tmp_path.glob("*.png"))[:15]:
+            path.unlink()
+        open(Subject(model, tmp_path), Options())
+
+
+def test_views_of_another_size_are_scaled_for_the_network(model: LoadedModel, split: Split) -> None:
+    own, scaled = (
+        view_features(model, split, Options(q=2, view=STILL).recipe, 20, Runtime(), size=size).x for size in (8, 16)
+    )
+    assert own.shape == scaled.shape and not np.array_equal(own, scaled)
+    assert np.corrcoef(own.ravel(), scaled.ravel())[0, 1] > 0.9, "the same images"

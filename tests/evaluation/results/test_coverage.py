@@ -44,6 +44,7 @@ SLOW: dict[str, Callable] = {
     **{name: partial(of_features.of_rows, name) for name in OVER_ROWS},
     "lidar": of_features.lidar,
     "alignment": of_features.alignment,
+    "view recall": of_features.view_recall,
     **{name: partial(of_features.agreements, name) for name in FEWEST},
     "scores": partial(of_features.scores, False),
     "ranks": partial(of_features.scores, True),
@@ -78,7 +79,7 @@ PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
     "evaluation/tasks/action/results.py:_several": ("seeds",),
     "evaluation/protocols/crowding.py:_over_classes": OVER_CLASSES,
     "evaluation/protocols/crowding.py:_spectrum.estimate": ("rankme", "alpha_req"),
-    "evaluation/protocols/crowding.py:_uniformity": ("uniformity",),
+    "evaluation/protocols/crowding.py:estimate_uniformity": ("uniformity",),
     "evaluation/tasks/detection/results.py:_result": ("seeds",),
     "evaluation/protocols/few_shot.py:solve": ("episodes",),
     "evaluation/protocols/knn.py:_judge": ("share", "class means", "share of groups"),
@@ -86,7 +87,9 @@ PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
     "sslkit/data/likeness.py:_gray": (NO_INTERVAL,),  # the spread of an image's values
     "sslkit/numerics/near_copies.py:chance_levels": (NO_INTERVAL,),  # a threshold
     "sslkit/numerics/wilson.py:effective_rows": ("share of groups", "class means of groups"),
-    "evaluation/protocols/lidar.py:measure": ("lidar", "alignment"),
+    "evaluation/protocols/lidar.py:estimate_lidar": ("lidar",),
+    "evaluation/protocols/lidar.py:measure": ("alignment",),
+    "evaluation/protocols/view_retrieval.py:measure": ("view recall", "alignment"),
     "evaluation/protocols/linear.py:_result": ("class means",),
     "evaluation/protocols/linear_aug.py:_result": ("class means",),
     "evaluation/ranking/truth/agreement.py:with_interval": (*FEWEST, "tau over tasks", "difference over tasks"),
