@@ -35,7 +35,6 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "view_retrieval": "evaluation.protocols.view_retrieval:view_retrieval",
         "linear_on_views": "evaluation.protocols.linear_aug:linear_on_views",
         "linear_probe": "evaluation.protocols.linear:linear_probe",
-        "load_model": "evaluation.features.models:load_model",
         "object_detection": "evaluation.tasks.detection.protocols.detection:detection",
         "open_split": "evaluation.datasets:open_split",
         "semi_supervised": "evaluation.protocols.semi_supervised:semi_supervised",
@@ -66,4 +65,5 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "tables": "evaluation.results.tables",
         "transferability": "evaluation.transferability",
     },
+    {"load_model": "sslkit.load"},
 )

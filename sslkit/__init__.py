@@ -3,7 +3,7 @@
     import sslkit, evaluation
 
     entry = sslkit.pretrain(method="simclr", data="path/to/images", epochs=100)  # a folder in runs/zoo
-    net = entry.backbone()  # a torch module, images to features; later sslkit.ZooEntry.load("runs/zoo/NAME").backbone()
+    model = sslkit.load("runs/zoo/NAME")  # a torch module: pixels to features, model.features("path/to/images")
     print(sslkit.zoo.open("runs/zoo"))  # a table of all entries
     evaluation.evaluate("runs/zoo/NAME", data="path/to/labelled/images")  # linear probe, kNN, ... with intervals
     evaluation.rank("runs/zoo", "path/to/labelled/images")  # which entry to take
@@ -23,6 +23,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
     {
         "Method": "sslkit.composition.method:Method",
         "methods": "sslkit.objectives:names",
+        "load": "sslkit.models.loading:load",
         "look": "sslkit.data.manifest.look:look",
         "open_images": "sslkit.data.sources.named:open_images",
         "pretrain": "sslkit.training.pretrain:pretrain",
@@ -42,14 +43,14 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "zoo": "sslkit.zoo",
     },
     {
-        "load": "sslkit.ZooEntry.load",
+        "load_model": "sslkit.load",
         "export": "sslkit.zoo.export",
         "train": "sslkit.pretrain",
         **{
             name: f"evaluation.{name}"
             for name in (
                 *("compare", "embed", "evaluate", "extract", "few_shot", "fine_tune", "knn", "linear_probe"),
-                *("load_model", "metrics", "rank", "score"),
+                *("metrics", "rank", "score"),
             )
         },
     },

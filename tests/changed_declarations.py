@@ -155,7 +155,7 @@ def surfaces(functions: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     calls = {path: _call_of(pkgutil.resolve_name(path)) for path in paths}
     calls |= {f"protocol {name}": _call_of(protocols.function(name)) for name in families}
     calls |= {"open_images": _call_of(sslkit.open_images), "extract": _call_of(evaluation.extract)}
-    calls |= {"open_split": _call_of(evaluation.open_split), "load_model": _call_of(evaluation.load_model)}
+    calls |= {"open_split": _call_of(evaluation.open_split), "load": _call_of(sslkit.load)}
     calls |= {"draw_episodes": _call_of(evaluation.draw_episodes)}
     declared = {name: _shown(iter_settings(one)) for name, one in settings.items()}
     declared |= {f"protocol {name}": _shown(members.declarations(kind).values()) for name, kind in families.items()}

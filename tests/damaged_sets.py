@@ -150,7 +150,7 @@ def _of_a_detector(path: Path) -> Kind:
 def _of_films(path: Path, root: Path) -> Kind:
     from motion_films import write_motions
 
-    from evaluation.features.models import load_model
+    import sslkit
     from evaluation.tasks.action import training
     from evaluation.tasks.action.classifier import build_classifier
     from evaluation.tasks.action.crops import Sizes
@@ -163,7 +163,7 @@ def _of_films(path: Path, root: Path) -> Kind:
 
     films_of = survey(open_films(f"video:{write_motions(root / 'motion', train=2, test=1)}", "train"), on_error="skip")
     clips = TrainingClips(films_of, ClipShape(4, 2, Sizes.for_size(16)), seed=0)
-    model = load_model(backbones.build("narrow_slow", image_size=16, in_chans=3, frames=4))
+    model = sslkit.load(backbones.build("narrow_slow", image_size=16, in_chans=3, frames=4))
     recipe = replace(RECIPES["paper_ucf101"], epochs=3, batch_size=2)
     options = Runtime(device=torch.device("cpu"), workers=0, progress=False)
 

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
-from evaluation.features.models import LoadedModel, load_model
 from evaluation.tasks.detection.datasets.boxes import Boxes
 from evaluation.tasks.detection.datasets.clipart_boxes import open_clipart_boxes
 from evaluation.tasks.detection.detectors.sizes import Sizes
 from evaluation.tasks.detection.schedules import Schedule, find_schedule
+from sslkit.models.loading import load
+from sslkit.models.model import Model
 
 SMALL = Sizes(
     sides=(96,),
@@ -19,9 +20,9 @@ SMALL = Sizes(
 )
 
 
-def narrow(in_chans: int = 3) -> LoadedModel:
+def narrow(in_chans: int = 3) -> Model:
     """A ResNet of basic blocks with a stem for small images."""
-    return load_model("random:narrow_resnet", image_size=28, in_chans=in_chans)
+    return load("random:narrow_resnet", image_size=28, in_chans=in_chans)
 
 
 def images(n: int = 8, split: str = "train") -> Boxes:

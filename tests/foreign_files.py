@@ -54,7 +54,7 @@ def entries(root: Path) -> list[Kind]:
     return [
         Kind("entry", files, lambda: sslkit.ZooEntry.load(one.folder).backbone()),
         Kind("zoo", files, table),
-        Kind("judged entry", files, lambda: evaluation.load_model(one.folder)),
+        Kind("judged entry", files, lambda: sslkit.load(one.folder)),
     ]
 
 
@@ -63,7 +63,7 @@ def exports(root: Path) -> list[Kind]:
     for to in exporting.names():
         path = sslkit.zoo.export(one, to)
         files = tuple(path.iterdir()) if path.is_dir() else (path, *path.parent.glob(f"{path.stem}*.json"))
-        found.append(Kind(f"export {to}", files, lambda path=path: sslkit.zoo.load(path)))
+        found.append(Kind(f"export {to}", files, lambda path=path: sslkit.load(path)))
     return found
 
 
@@ -73,7 +73,7 @@ def weights(root: Path) -> list[Kind]:
     safetensors.torch.save_file(state, root / "w.safetensors")
     torch.save(state, root / "w.pth")
     return [
-        Kind(path.name, (path,), lambda path=path: evaluation.load_model(f"timm:resnet10t:{path}"))
+        Kind(path.name, (path,), lambda path=path: sslkit.load(f"timm:resnet10t:{path}"))
         for path in (root / "w.safetensors", root / "w.pth")
     ]
 

@@ -26,7 +26,7 @@ IMPORTED = [
     "matplotlib.pyplot",
     "sslkit.training.pretrain",
     "lightly.loss",
-    "evaluation.features.models",
+    "sslkit.models.loading",
 ]
 
 

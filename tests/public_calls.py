@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 import evaluation
+import sslkit
 
 ENTRY, DIGITS = "entry", "digits.npz"
 QUICK = {"cache": "cache", "progress": False, "device": "cpu"}
@@ -96,7 +97,7 @@ def embedded() -> None:
 
 
 FUNCTIONS: dict[str, Callable[[], Any]] = {
-    "load_model": lambda: evaluation.load_model(ENTRY),
+    "load": lambda: sslkit.load(ENTRY),
     "open_split": splits,
     "extract": both,
     "evaluate": lambda: evaluation.evaluate(ENTRY, DIGITS, ["linear", "knn", "crowding"], pictures=True, **QUICK),

@@ -16,10 +16,11 @@ import sslkit
 
 PACKAGES = (sslkit, evaluation, sslkit.zoo)
 SHOWN = [  # what a person types first, each with an example
-    *("sslkit." + name for name in ("method", "Method", "pretrain", "ZooEntry", "open_images", "lightning_module")),
-    *("sslkit.zoo." + name for name in ("export", "load", "open")),
+    *("sslkit." + name for name in ("method", "Method", "pretrain", "load", "ZooEntry", "open_images")),
+    "sslkit.lightning_module",
+    *("sslkit.zoo." + name for name in ("export", "open")),
     *("evaluation." + name for name in ("evaluate", "linear_probe", "knn", "few_shot", "rank", "score", "embed")),
-    *("evaluation." + name for name in ("extract", "load_model", "open_split", "compare", "weighted_tau")),
+    *("evaluation." + name for name in ("extract", "open_split", "compare", "weighted_tau")),
 ]
 
 
@@ -67,7 +68,7 @@ def test_names_in_docstrings_are_found_after_the_import_alone() -> None:
 
 
 def test_names_of_evaluation_are_told_where_they_are_looked_for() -> None:
-    for name in ("evaluate", "rank", "score", "load", "train"):
+    for name in ("evaluate", "rank", "score", "load_model", "train"):
         with pytest.raises(AttributeError, match=rf"^module 'sslkit' has no attribute '{name}': it is ") as error:
             getattr(sslkit, name)
         package, *path = str(error.value).rpartition(" ")[2].split(".")
@@ -79,6 +80,6 @@ def test_names_of_evaluation_are_told_where_they_are_looked_for() -> None:
 
 
 def test_help_begins_with_what_a_person_needs() -> None:
-    for word in ("sslkit.pretrain(", "ZooEntry.load(", "evaluation.evaluate(", "evaluation.rank(", "training.config"):
+    for word in ("sslkit.pretrain(", "sslkit.load(", "evaluation.evaluate(", "evaluation.rank(", "training.config"):
         assert word in sslkit.__doc__
     ast.parse(examples(sslkit.__doc__))

@@ -28,6 +28,7 @@ FLOORS = (
     "sslkit/objectives/",
     "sslkit/regularizers/",
     "sslkit/composition/",
+    "sslkit/models/",
     "sslkit/training/",
     "sslkit/cli/",
     "sslkit/__init__.py",

@@ -53,7 +53,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(DataOptions):
-    """How the images of a source are read, for every split of it; see `open_split`, and `LoadedModel.clean`."""
+    """How the images of a source are read, for every split of it; see `open_split`, and `Model.clean`."""
 
     resize: int | None = setting(
         None, "pixels of the shorter side before the crop; null: the model's own", least=1, most=2 * MOST_PIXELS

@@ -22,12 +22,12 @@ from evaluation.embedding.neighbours import SEARCHES, check_k, nearest, write_ne
 from evaluation.embedding.sources import Part, open_parts
 from evaluation.embedding.table import Embedding, describe, embed_parts
 from evaluation.features.extraction import check
-from evaluation.features.models import Loading, name_of
 from evaluation.features.plots import check_umap
 from sslkit.data import columns
 from sslkit.data.image_options import VALUES
 from sslkit.errors import UserError
 from sslkit.files.leases import own_file
+from sslkit.models.loading import Loading, name_of
 from sslkit.options.calls import by_keywords
 from sslkit.options.settings import setting
 from sslkit.runtime.context import Runtime

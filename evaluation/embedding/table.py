@@ -9,7 +9,8 @@ import numpy as np
 from evaluation.datasets import Reading
 from evaluation.embedding.sources import Part, merge_classes, open_parts
 from evaluation.features.extraction import LABELLED, LOADED, check, features_of
-from evaluation.features.models import LoadedModel, Loading
+from sslkit.models.loading import Loading
+from sslkit.models.model import Model
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 
@@ -57,7 +58,7 @@ def embed(
         embedding = evaluation.embed("runs/zoo/NAME", "path/to/images")
         embedding.x, embedding.paths  # (N, D) float32, (N,) str
 
-    model: see `evaluation.load_model`. source: see `evaluation.open_split`; labels are not needed.
+    model: see `sslkit.load`. source: see `evaluation.open_split`; labels are not needed.
     split: None for all splits.
     A stopped call goes on where it stopped, from the blocks in the cache. Unreadable images are left out and named.
     Raises UserError for a model or source that cannot be opened, and if no image can be read.
@@ -66,7 +67,7 @@ def embed(
     return embed_parts(loading.load(model), open_parts(source, split, reading), reading, runtime)
 
 
-def embed_parts(model: LoadedModel, parts: Sequence[Part], reading: Reading, runtime: Runtime) -> Embedding:
+def embed_parts(model: Model, parts: Sequence[Part], reading: Reading, runtime: Runtime) -> Embedding:
     """Extract the features of open splits; see `embed`."""
     about = describe(model, parts, runtime)
     tables = [features_of(model, opened.split, reading, runtime) for opened in parts]
@@ -82,7 +83,7 @@ def embed_parts(model: LoadedModel, parts: Sequence[Part], reading: Reading, run
     return Embedding(x, np.array(paths), np.concatenate(y), classes, splits, tuple(unreadable), about, likeness)
 
 
-def describe(model: LoadedModel, parts: Sequence[Part], runtime: Runtime) -> dict[str, Any]:
+def describe(model: Model, parts: Sequence[Part], runtime: Runtime) -> dict[str, Any]:
     """Return what an `Embedding` says about its model, data and preparation. Raises UserError for videos."""
     images = [model.clean(opened.split.images) for opened in parts]
     return {

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from evaluation.features.models import LoadedModel
 from sslkit.backbones import norm_statistics
 from sslkit.data.loader import evenly
+from sslkit.models.model import Model
 
 
-def contradiction(model: LoadedModel, pixels: Callable[[int], Tensor]) -> str:
+def contradiction(model: Model, pixels: Callable[[int], Tensor]) -> str:
     """Return what the weights seem to expect, see `norm_statistics.contradiction`; "" for entries and for clips.
 
     pixels: reads at most so many images (N, C, S, S) uint8. "" for images that the network cannot take, of which its
@@ -26,7 +26,7 @@ def contradiction(model: LoadedModel, pixels: Callable[[int], Tensor]) -> str:
         return ""
 
 
-def warn_of_pictures(model: LoadedModel, data: Any) -> None:
+def warn_of_pictures(model: Model, data: Any) -> None:
     """Warn, as for features, of images that are not made squares, as those of a detection set.
 
     data: N images, of which `data.pixels[row]` is (3, H, W) uint8. Nothing is said of networks of other channels.
@@ -45,6 +45,6 @@ def warn_of_pictures(model: LoadedModel, data: Any) -> None:
         warn(model, contradiction(model, pixels))
 
 
-def warn(model: LoadedModel, said: str) -> None:
+def warn(model: Model, said: str) -> None:
     """Warn of a contradiction, if there is one."""
     norm_statistics.warn(model.name, said)

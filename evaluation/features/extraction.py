@@ -29,13 +29,14 @@ from evaluation.features.cache import (
     write_features,
 )
 from evaluation.features.checks import device_of
-from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.table import Features
 from sslkit.data import likeness, pixel_digest
 from sslkit.data.image_options import ImageOptions
 from sslkit.data.loader import batches_of_parts, read_spaced
 from sslkit.errors import RunFailed, UserError
 from sslkit.files.blocks import Blocks
+from sslkit.models.loading import Loading
+from sslkit.models.model import Model
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.device import autocast
@@ -59,7 +60,7 @@ def extract(
         train = evaluation.extract("runs/zoo/NAME", "digits", "train")
         train.x, train.y  # (N, D) float32, (N,) int64
 
-    model: see `evaluation.load_model`. dataset, split: see `evaluation.open_split`.
+    model: see `sslkit.load`. dataset, split: see `evaluation.open_split`.
     The key of the cache is the sha256 of the network (see `digest.weights_digest`), transform, list of images, labels,
     ids, groups, split and precision, so that different features have different keys. Features are stored as float32.
     With several ranks each extracts its share and all get all rows; the cache must be on a shared disk.
@@ -70,7 +71,7 @@ def extract(
     return features_of(loaded, reading.open(dataset, split), reading, runtime)
 
 
-def features_of(model: LoadedModel, split: Split, reading: Reading, runtime: Runtime) -> Features:
+def features_of(model: Model, split: Split, reading: Reading, runtime: Runtime) -> Features:
     """Return the features of an open split; see `extract`."""
     prepared, transform = _prepare(split, model, reading)
     job = _Job(model, prepared, transform, _settle_runtime(model, runtime))
@@ -109,13 +110,13 @@ def check(runtime: Runtime) -> None:
 class _Job:
     """Model, split and transform of an extraction, and the runtime with its device and batch size settled."""
 
-    model: LoadedModel
+    model: Model
     split: Split
     transform: dict[str, Any]
     runtime: Runtime
 
 
-def _prepare(split: Split, model: LoadedModel, reading: Reading) -> tuple[Split, dict]:
+def _prepare(split: Split, model: Model, reading: Reading) -> tuple[Split, dict]:
     """Return the split with its images at the model's size, and a description of the transform."""
     images = model.clean(split.images, resize=reading.resize, interpolation=reading.interpolation)
     transform = {
@@ -138,7 +139,7 @@ def _key(job: _Job) -> str:
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
 
-def _settle_runtime(model: LoadedModel, runtime: Runtime) -> Runtime:
+def _settle_runtime(model: Model, runtime: Runtime) -> Runtime:
     """Return the runtime with a device, and a batch size: on the CPU 16 to 32 images of 224 pixels are fastest."""
     if runtime.device != "auto":
         device = device_of(runtime.device)

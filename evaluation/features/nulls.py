@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.untrained import with_first_weights, with_random_weights
 from sslkit.backbones.words import PIXELS, is_null
 from sslkit.decision import NULLS
 from sslkit.errors import UserError
+from sslkit.models.loading import load
+from sslkit.models.model import Model
 
 
 def check_nulls(nulls: Sequence[str]) -> None:
@@ -17,7 +18,7 @@ def check_nulls(nulls: Sequence[str]) -> None:
             raise UserError(f"nulls={null}: it is a list of {', '.join(NULLS)}")
 
 
-def nulls_of(models: Sequence[LoadedModel], nulls: Sequence[str]) -> list[LoadedModel]:
+def nulls_of(models: Sequence[Model], nulls: Sequence[str]) -> list[Model]:
     """Return the nulls beside models, each network once; without those that were asked for themselves.
 
     nulls: of `NULLS`. Untrained is the network with the weights that it began from, if a run started from given ones
@@ -26,7 +27,7 @@ def nulls_of(models: Sequence[LoadedModel], nulls: Sequence[str]) -> list[Loaded
     made = []
     trained = [model for model in models if not is_null(model.name)]
     if "pixels" in nulls and trained:
-        made.append(load_model(PIXELS, in_chans=trained[0].in_chans))
+        made.append(load(PIXELS, in_chans=trained[0].in_chans))
     for model in trained if "untrained" in nulls else ():
         if (started := with_first_weights(model)) is not None:
             made.append(started)

@@ -4,9 +4,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from evaluation.features.models import LoadedModel
 from evaluation.features.table import Features
 from sslkit.errors import UserError
+from sslkit.models.model import Model
 
 ROWS = 4096  # per block of logits: 16 MB of float32 for 1,000 classes
 
@@ -18,15 +18,15 @@ def shape_of(head: nn.Module) -> tuple[int, int]:
 
 
 @torch.inference_mode()
-def source_probs(model: LoadedModel, features: Features, head: nn.Module | None = None) -> np.ndarray:
+def source_probs(model: Model, features: Features, head: nn.Module | None = None) -> np.ndarray:
     """Return the probabilities (N, S) float32 of the model's S source classes; rows sum to 1.
 
     Computes the softmax of a head on the features, without a second forward pass, for LEEP and NCE.
     features: rows from `evaluation.extract` with this model. head: layers from these to the logits, such as those of
-        `evaluation.ranking.inputs.source_heads`; None: `model.classifier`.
+        `evaluation.ranking.inputs.source_heads`; None: `model.source_head`.
     Raises UserError for a model without classifier, and for features of another model or width.
     """
-    head = model.classifier if head is None else head
+    head = model.source_head if head is None else head
     if head is None:
         raise UserError(
             f"{model.name} has no source classifier, which source_probs (leep, nce) need: use a timm model or a "

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 from torch import nn
 
-from evaluation.features.digest import weights_digest
-from evaluation.features.models import LoadedModel
-from evaluation.features.pooling import LayerPooling, TokenPooling
 from sslkit import backbones
 from sslkit.backbones import words
 from sslkit.errors import UserError
+from sslkit.models.digest import weights_digest
+from sslkit.models.model import Model
+from sslkit.models.pooling import LayerPooling, TokenPooling
 from sslkit.runtime.device import use_seed
 from sslkit.zoo.start import start
 
 
-def with_random_weights(model: LoadedModel, seed: int) -> LoadedModel | None:
+def with_random_weights(model: Model, seed: int) -> Model | None:
     """Return the model's network with random weights and the same preparation of images; None if it cannot be built.
 
     Zoo entries without code of their own and timm's networks can be built; a given module and another pooling cannot.
@@ -27,10 +27,10 @@ def with_random_weights(model: LoadedModel, seed: int) -> LoadedModel | None:
     sizes = {"image_size": trained.image_size, "in_chans": trained.in_chans, "item": trained.item}
     backbone = backbones.Backbone(net, trained.recipe, **sizes).eval()
     named = {"name": f"untrained {model.name}", "digest": weights_digest(net)}
-    return replace(model, backbone=backbone, entry=None, card={}, classifier=None, **named)
+    return replace(model, backbone=backbone, entry=None, card={}, source_head=None, classifier=None, **named)
 
 
-def with_first_weights(model: LoadedModel) -> LoadedModel | None:
+def with_first_weights(model: Model) -> Model | None:
     """Return the network of an entry with the weights that its run was given (init=), its name with `words.START`.
 
     None for a run from random weights, for weights that have gone or changed, and for those that timm would download.
@@ -49,10 +49,10 @@ def with_first_weights(model: LoadedModel) -> LoadedModel | None:
     if backbone.recipe.origin.sha256 != model.card["init"].get("sha256"):
         return None
     named = {"name": f"{words.START}{source}", "digest": weights_digest(backbone.net)}
-    return replace(model, backbone=backbone, entry=None, card={}, classifier=None, **named)
+    return replace(model, backbone=backbone, entry=None, card={}, source_head=None, classifier=None, **named)
 
 
-def _network(model: LoadedModel) -> nn.Module | None:
+def _network(model: Model) -> nn.Module | None:
     import timm
 
     if model.entry is not None:

@@ -6,10 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evaluation.features.models import AS_USUAL, LoadedModel, Loading
 from sslkit import zoo as zoos
 from sslkit.backbones.words import is_untrained, split_size
 from sslkit.errors import UserError
+from sslkit.models.loading import AS_USUAL, Loading
+from sslkit.models.model import Model
 from sslkit.runtime.distributed import world_size
 from sslkit.zoo.exporting import is_export
 
@@ -22,7 +23,7 @@ KEPT = 4 * 2**30
 class Closed:
     """A member of a zoo that was opened once and is not kept in memory. open(): load it again."""
 
-    open: Callable[[], LoadedModel]
+    open: Callable[[], Model]
 
 
 class Members(dict[str, M]):
@@ -115,14 +116,14 @@ def entries_of(folder: str | Path) -> Members[zoos.ZooEntry]:
     return Members(dict(zip(names, entries, strict=True)), damaged, names)
 
 
-def load_member(one: Any, loading: Loading = AS_USUAL) -> LoadedModel:
-    """Load a member of a zoo, see `evaluation.load_model`; one that was opened before stays as it is."""
+def load_member(one: Any, loading: Loading = AS_USUAL) -> Model:
+    """Load a member of a zoo, see `sslkit.load`; one that was opened before stays as it is."""
     if isinstance(one, Closed):
         return one.open()
     return loading.load(one)
 
 
-def open_all(zoo: Any, load: Callable[[Any], LoadedModel], *, most: int = KEPT) -> Members[Any]:
+def open_all(zoo: Any, load: Callable[[Any], Model], *, most: int = KEPT) -> Members[Any]:
     """Open every member once, so that an error comes first, and return them by name.
 
     The first ones, of up to `most` bytes of weights together, stay open; the others are `Closed`, to be opened again
@@ -133,7 +134,7 @@ def open_all(zoo: Any, load: Callable[[Any], LoadedModel], *, most: int = KEPT) 
     def open_member(_: str, one: Any) -> Any:
         nonlocal left
         model = load(one)
-        if not isinstance(one, LoadedModel):
+        if not isinstance(one, Model):
             left -= sum(value.nbytes for value in model.net.state_dict().values())
         return model if left >= 0 else Closed(partial(load, one))
 
@@ -156,8 +157,8 @@ def _members_of(one: Any) -> Members[Any]:
                 f"{one} is a folder of entries, and the size is that of one model: give image_size= for all"
             )
         return entries_of(folder)
-    if isinstance(one, (LoadedModel, zoos.ZooEntry)):
-        return Members({one.name if isinstance(one, LoadedModel) else one.folder.name: one})
+    if isinstance(one, (Model, zoos.ZooEntry)):
+        return Members({one.name if isinstance(one, Model) else one.folder.name: one})
     if folder is not None:
         named = _folder_of(word)
         is_folder = named.expanduser().is_dir()
@@ -177,7 +178,7 @@ class Failure:
         return f"{self.model}{' on ' if self.data else ''}{self.data}: {self.reason}"
 
 
-def load_zoo(zoo: Any, loading: Loading = AS_USUAL) -> tuple[dict[str, LoadedModel], list[Failure]]:
+def load_zoo(zoo: Any, loading: Loading = AS_USUAL) -> tuple[dict[str, Model], list[Failure]]:
     """Load the models of a zoo by name; also return those that could not be loaded.
 
     zoo: see `evaluation.rank`. Raises UserError for an empty zoo, for duplicate names, and if no model can be loaded.

@@ -8,8 +8,8 @@ from sslkit.cli.command import run_plain
 
 from evaluation import protocols
 from evaluation.datasets import Reading
-from evaluation.features.models import Loading
 from evaluation.results import OUT
+from sslkit.models.loading import Loading
 from sslkit.options.calls import merge
 from sslkit.options.settings import setting
 from sslkit.runtime.context import Runtime

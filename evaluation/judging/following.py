@@ -6,13 +6,13 @@ from typing import Any
 
 from evaluation import protocols as family
 from evaluation.features.extraction import CROPPED, LABELLED, LOADED
-from evaluation.features.models import name_of
 from evaluation.protocols.base import Judged, Task, defaults_of_all
 from evaluation.results import OUT
 from sslkit.backbones.wheels import WHEELS
 from sslkit.data import columns
 from sslkit.data.columns import NO_COLUMNS
 from sslkit.data.image_options import VALUES
+from sslkit.models.loading import name_of
 from sslkit.terminal.say import words
 
 BY_PLACES = ("linear_seg", "knn_seg")  # protocols on masks

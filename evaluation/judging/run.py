@@ -11,7 +11,6 @@ from evaluation import protocols as family
 from evaluation.datasets import AS_USUAL, Reading, Split
 from evaluation.datasets._labels import NoLabels
 from evaluation.features.extraction import check
-from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.seen import Judged, seen
 from evaluation.judging.pictures import draw
 from evaluation.protocols.base import Subject, Task
@@ -24,6 +23,8 @@ from sslkit.data.sources.named import reusable
 from sslkit.data.sources.objects import is_several
 from sslkit.errors import UserError
 from sslkit.files.writing import name_of
+from sslkit.models.loading import Loading
+from sslkit.models.model import Model
 from sslkit.options import members
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime, silent
@@ -60,7 +61,7 @@ def evaluate(
         results = evaluation.evaluate("runs/zoo/NAME", "path/to/images", ["linear", "knn"])
         print(evaluation.table(results))
 
-    model: see `evaluation.load_model`.
+    model: see `sslkit.load`.
     data: one source or a list, see `evaluation.open_split`; None: the embedded suite, clothes and clip art for
         accuracy, letters of kept-back scripts for few-shot.
     protocols: names, or `package.module:Options` of your own; default linear, knn and crowding, in the suite few_shot
@@ -150,19 +151,19 @@ def make_tasks(
     return [Task(name, source, chosen[name]) for source, name in plan]
 
 
-def check_fits(model: LoadedModel, tasks: Sequence[Task]) -> None:
+def check_fits(model: Model, tasks: Sequence[Task]) -> None:
     """Check that every protocol can judge the network, which `open` checks too. Raises UserError."""
     for task in tasks:
         family.find(task.name).terminal.fits(model, task.options)
 
 
-def complete_tasks(models: Sequence[LoadedModel], tasks: Sequence[Task]) -> list[Task]:
+def complete_tasks(models: Sequence[Model], tasks: Sequence[Task]) -> list[Task]:
     """The tasks, completed by what the models agree on."""
     return [family.find(task.name).terminal.agreed(models, task) for task in tasks]
 
 
 def prepare(
-    model: LoadedModel,
+    model: Model,
     tasks: Sequence[Task],
     reading: Reading,
     runtime: Runtime,
@@ -264,7 +265,7 @@ def _usual(subject: Subject) -> tuple[str, ...]:
     return DEFAULT
 
 
-def results_folder(model: LoadedModel, out: str | Path) -> Path:
+def results_folder(model: Model, out: str | Path) -> Path:
     """Return the folder of a model's results: its zoo entry, or a folder of its name where that cannot be written."""
     if model.entry and os.access(model.entry.folder, os.W_OK):
         return model.entry.folder

@@ -10,7 +10,6 @@ from typing import Any
 from evaluation import protocols as family
 from evaluation.datasets import Reading
 from evaluation.features.extraction import check
-from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.nulls import check_nulls, nulls_of
 from evaluation.features.using import use_it
 from evaluation.features.zoo_members import Members, lines_of, unlike_sizes
@@ -27,6 +26,8 @@ from evaluation.tuning.processes import process_group
 from sslkit.backbones.words import is_untrained
 from sslkit.decision import LABEL, NULLS
 from sslkit.errors import UserError
+from sslkit.models.loading import Loading
+from sslkit.models.model import Model
 from sslkit.options import members
 from sslkit.options.calls import by_keywords
 from sslkit.runtime.context import Runtime
@@ -53,7 +54,7 @@ def evaluate_models(
 ) -> list[Result]:
     """Evaluate one model or several and print the table; `recipes/evaluate.py` calls it.
 
-    checkpoint: a model or a list, see `evaluation.load_model`; or zoo: see `evaluation.rank`. Others: see `evaluate`.
+    checkpoint: a model or a list, see `sslkit.load`; or zoo: see `evaluation.rank`. Others: see `evaluate`.
     nulls: of `sslkit.decision.NULLS`, which are judged beside the models by the protocol that decides.
     Under torchrun rank 0 speaks and writes.
     Returns the results of all. An entry of `zoo` that is damaged, or for which a protocol fails, is left out and named.
@@ -204,7 +205,7 @@ class Opened:
     """A model and what it was asked for by: a zoo entry, or the word of a command line."""
 
     asked: Any
-    model: LoadedModel
+    model: Model
 
 
 def open_models(
@@ -212,7 +213,7 @@ def open_models(
     zoo: Any,
     loading: Loading,
     *,
-    check: Callable[[LoadedModel], None] = lambda model: None,
+    check: Callable[[Model], None] = lambda model: None,
 ) -> Members[Opened]:
     """Open every model that is asked for, before anything is computed; entries of a zoo that are damaged are left out.
 
@@ -251,7 +252,7 @@ def choose_models(checkpoint: Any, zoo: Any) -> Members[Any]:
     return Members({str(number): name for number, name in enumerate(checkpoints)})
 
 
-def describe_model(model: LoadedModel) -> str:
+def describe_model(model: Model) -> str:
     size = sum(p.numel() for p in model.net.parameters()) / 1e6
     return f"{model.name}: {size:.2f} M parameters, {model.width} features, {model.item.about} of {model.image_size} px"
 

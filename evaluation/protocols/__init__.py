@@ -17,11 +17,11 @@ from typing import Any
 
 from evaluation import tasks
 from evaluation.datasets import Reading
-from evaluation.features.models import Loading
 from evaluation.protocols.base import Protocol, Subject, Terminal
 from evaluation.results.result import Result
 from evaluation.tuning.processes import process_group
 from sslkit.errors import UserError
+from sslkit.models.loading import Loading
 from sslkit.options import members, own_code
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime

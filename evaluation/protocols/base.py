@@ -13,7 +13,6 @@ from evaluation.datasets import Reading
 from evaluation.datasets._labels import NoLabels, check_classes, check_labels, occurring_classes
 from evaluation.datasets.base import Split
 from evaluation.features.extraction import features_of
-from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.table import Features, join_splits
 from evaluation.results.measures import chance
 from evaluation.results.result import Result
@@ -21,6 +20,8 @@ from evaluation.tuning.task import open_splits
 from sslkit.data.published.base import Entry
 from sslkit.data.sources.class_names import refuse_classes
 from sslkit.errors import UserError
+from sslkit.models.loading import Loading
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 
 TUNED = ("mirror", "out", "device", "save_seconds", "progress")  # shared options of protocols that train a network
@@ -47,7 +48,7 @@ class Judged:
     """
 
     asked: Any
-    model: LoadedModel
+    model: Model
     folder: Path
     results: list[Result]
 
@@ -68,8 +69,8 @@ class Terminal:
 
     usual: str | None = "fashion_mnist"
     classifies: bool = False
-    fits: Callable[[LoadedModel, Any], None] = lambda model, options: None
-    agreed: Callable[[Sequence[LoadedModel], Task], Task] = lambda models, task: task
+    fits: Callable[[Model, Any], None] = lambda model, options: None
+    agreed: Callable[[Sequence[Model], Task], Task] = lambda models, task: task
     plan: Callable[[Any, Task, Runtime], list[tuple[str, str]]] = lambda opened, task, runtime: [
         ("", f"{task.name} on {task.source}")
     ]
@@ -116,7 +117,7 @@ class Subject:
     shared: what `once` opened of the data, one mapping for all models that are judged on them.
     """
 
-    model: LoadedModel
+    model: Model
     data: Any
     reading: Reading = Reading()
     shared: dict[Hashable, Any] = field(default_factory=dict, repr=False)

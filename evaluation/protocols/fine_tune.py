@@ -14,7 +14,6 @@ import numpy as np
 from evaluation.datasets import LABELLED, Reading
 from evaluation.features.checks import as_list, different_seeds
 from evaluation.features.extraction import LOADED
-from evaluation.features.models import Loading
 from evaluation.protocols.base import TUNED, Subject, among
 from evaluation.results.result import Result
 from evaluation.tuning.classifier import Setting
@@ -32,6 +31,7 @@ from evaluation.tuning.outcomes import (
 from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import Runner, Trial, open_runner
 from sslkit.errors import UserError
+from sslkit.models.loading import Loading
 from sslkit.options.members import nearest
 from sslkit.options.settings import MOST, MOST_SEED, setting
 from sslkit.runtime.callers import public
@@ -114,7 +114,7 @@ def fine_tune(
     Images: random resized crop, mirrored at random, batch normalisation in training mode; tests on centre crops. No run
     is stopped early.
 
-    model: see `evaluation.load_model`. dataset: see `evaluation.open_split`; or a mapping {"train": Split,
+    model: see `sslkit.load`. dataset: see `evaluation.open_split`; or a mapping {"train": Split,
         "test": Split, "val": Split (optional)}.
     With 20 held-out images, one of which is 5 points, a single fold chooses rates whose test accuracies differ by
     several points (recipes/benchmarks); five take five times the steps of the grid.

@@ -17,7 +17,6 @@ from torch import Tensor
 from evaluation.datasets import LABELLED, MEASURED, Reading, Split
 from evaluation.features.checks import device_of
 from evaluation.features.extraction import LOADED
-from evaluation.features.models import LoadedModel, Loading
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate, bootstrap_mean, jackknife
@@ -27,6 +26,8 @@ from sslkit.data.loader import batches_in_order
 from sslkit.data.views.augmentation import augment, view_generator
 from sslkit.data.views.recipe import SIMCLR, ViewRecipe
 from sslkit.errors import UserError
+from sslkit.models.loading import Loading
+from sslkit.models.model import Model
 from sslkit.numerics import diagnostics
 from sslkit.options.settings import setting
 from sslkit.runtime.callers import public
@@ -73,7 +74,7 @@ class ViewFeatures:
 def lidar(model: Any, data: Any, *, options: Options, loading: Loading, reading: Reading, runtime: Runtime) -> Result:
     """LiDAR of a backbone on one split, an effective rank between 1 and the width; alignment in `others`.
 
-    model: see `evaluation.load_model`. data: any source, also without labels; an opened `Split` is taken as it is.
+    model: see `sslkit.load`. data: any source, also without labels; an opened `Split` is taken as it is.
     Raises UserError as `view_features` does. LiDAR is at most n_images - 1 and grows with q: only compare models at
     equal q, n_images and kind of view. If n_images is at most the number of features, it limits the rank, which is
     noted in `recipe`: on 60 clip-art images a random network had a higher rank than a pretrained one.
@@ -84,7 +85,7 @@ def lidar(model: Any, data: Any, *, options: Options, loading: Loading, reading:
     return measure(loaded, split, options, runtime)
 
 
-def measure(model: LoadedModel, split: Split, options: Options, runtime: Runtime) -> Result:
+def measure(model: Model, split: Split, options: Options, runtime: Runtime) -> Result:
     """LiDAR and alignment of a loaded model; see `lidar`."""
     start = time.perf_counter()
     views = view_features(model, split, options.recipe, options.n_images, runtime)
@@ -112,7 +113,7 @@ def measure(model: LoadedModel, split: Split, options: Options, runtime: Runtime
 
 @torch.inference_mode()
 def view_features(
-    model: LoadedModel, split: Split, recipe: ViewRecipe, n_images: int, runtime: Runtime, *, size: int | None = None
+    model: Model, split: Split, recipe: ViewRecipe, n_images: int, runtime: Runtime, *, size: int | None = None
 ) -> ViewFeatures:
     """Extract features of the q augmented views of a recipe, of some images of a split.
 
@@ -167,7 +168,7 @@ def _blocks(n: int) -> Iterator[np.ndarray]:
         yield np.isin(np.arange(n), block)
 
 
-def _whole_images(split: Split, model: LoadedModel, size: int) -> Images:
+def _whole_images(split: Split, model: Model, size: int) -> Images:
     """Images to crop views of a size from: arrays unchanged, files decoded somewhat larger than the views."""
     native = split.images.native_size
     size = max(native) if native is not None else round(size * 8 / 7)
@@ -185,7 +186,7 @@ def _views(
         yield readable, torch.stack(list(views), 1)[torch.from_numpy(readable)].flatten(0, 1)
 
 
-def _forward(model: LoadedModel, runtime: Runtime) -> Callable[[Tensor], np.ndarray]:
+def _forward(model: Model, runtime: Runtime) -> Callable[[Tensor], np.ndarray]:
     device = device_of(runtime.device)
     backbone = model.backbone.to(device)
     mean, std = (torch.tensor(value, device=device).view(-1, 1, 1) for value in (model.mean, model.std))

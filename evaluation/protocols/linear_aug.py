@@ -22,7 +22,6 @@ from evaluation.datasets import Reading
 from evaluation.datasets._readable import readable
 from evaluation.datasets.base import Split
 from evaluation.features.extraction import LOADED
-from evaluation.features.models import LoadedModel, Loading
 from evaluation.protocols.base import Subject, among
 from evaluation.results import unseen
 from evaluation.results.class_means import mean_per_class
@@ -39,6 +38,8 @@ from evaluation.tuning.recorded import checkpoint_of
 from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import of_model
 from sslkit.errors import UserError
+from sslkit.models.loading import Loading
+from sslkit.models.model import Model
 from sslkit.numerics.schedules import cosine
 from sslkit.options.members import nearest
 from sslkit.options.settings import MOST, setting
@@ -103,7 +104,7 @@ def linear_on_views(
 ) -> Result:
     """The test set's metric of a linear layer that saw augmented views of the training images, after the last epoch.
 
-    model: see `evaluation.load_model`; its weights and running statistics stay as they are. train, test: open splits.
+    model: see `sslkit.load`; its weights and running statistics stay as they are. train, test: open splits.
     val: a further split to learn from. The recipes are those of the module. The seed is that of the layer's start, the
     order and the views. Below `out` is a checkpoint, from which the same call goes on after a stop; it is deleted at
     the end. Under torchrun all processes share every batch. Nothing is chosen, so no images are held out.
@@ -114,9 +115,7 @@ def linear_on_views(
     return _on_views(loading.load(model), splits, options, runtime, reading)
 
 
-def _on_views(
-    model: LoadedModel, given: dict[str, Split], options: Options, runtime: Runtime, reading: Reading
-) -> Result:
+def _on_views(model: Model, given: dict[str, Split], options: Options, runtime: Runtime, reading: Reading) -> Result:
     """Train and test the layer; see `linear_on_views`."""
     start = time.perf_counter()
     chosen = _chosen(options.recipe, options.epochs)

@@ -15,7 +15,6 @@ import numpy as np
 from evaluation.datasets import LABELLED, Reading
 from evaluation.features.checks import as_list
 from evaluation.features.extraction import LOADED
-from evaluation.features.models import Loading
 from evaluation.protocols.base import TUNED, Subject
 from evaluation.protocols.fine_tune import NOTHING_CHOSEN, SELECT, Runs
 from evaluation.results.result import Result
@@ -34,6 +33,7 @@ from evaluation.tuning.task import Task, open_task
 from evaluation.tuning.trials import Runner, Trial, open_runner
 from sslkit.data.subsets import label_subset, list_digest
 from sslkit.errors import UserError
+from sslkit.models.loading import Loading
 from sslkit.options.settings import MOST, setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime

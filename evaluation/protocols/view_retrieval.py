@@ -13,7 +13,6 @@ import torch
 
 from evaluation.datasets import LABELLED, MEASURED, Reading, Split
 from evaluation.features.extraction import LOADED
-from evaluation.features.models import LoadedModel, Loading
 from evaluation.protocols import lidar
 from evaluation.protocols.base import Subject, Task, Terminal, among
 from evaluation.protocols.crowding import estimate_uniformity
@@ -21,6 +20,8 @@ from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import bootstrap_mean, share
 from sslkit.data.image_options import MOST_PIXELS
 from sslkit.data.views.recipe import PAIR
+from sslkit.models.loading import Loading
+from sslkit.models.model import Model
 from sslkit.numerics import diagnostics
 from sslkit.numerics.view_retrieval import FEWEST, MOST, find_other_views
 from sslkit.options.settings import setting
@@ -52,7 +53,7 @@ def view_retrieval(
 
         evaluation.view_retrieval("runs/zoo/NAME", "path/to/photos").others["uniformity"]
 
-    model: see `evaluation.load_model`. data: any source, also without labels; an opened `Split` is taken as it is.
+    model: see `sslkit.load`. data: any source, also without labels; an opened `Split` is taken as it is.
     Two views of SimCLR, unmirrored, of each image. Others: alignment, uniformity of the first views, LiDAR of both.
     Compare at equal numbers of images only. It says whether features know an image again, not what a task gains.
     Raises UserError as `evaluation.protocols.lidar.view_features` does.
@@ -62,7 +63,7 @@ def view_retrieval(
     return measure(loaded, split, options, runtime)
 
 
-def measure(model: LoadedModel, split: Split, options: Options, runtime: Runtime) -> Result:
+def measure(model: Model, split: Split, options: Options, runtime: Runtime) -> Result:
     """Measure a loaded model; see `view_retrieval`."""
     start = time.perf_counter()
     size = options.size or model.image_size
@@ -107,7 +108,7 @@ def beside(result: Result) -> tuple[str, ...]:
     return among(result, *BESIDE)
 
 
-def _agree(models: Sequence[LoadedModel], task: Task) -> Task:
+def _agree(models: Sequence[Model], task: Task) -> Task:
     """The task with the size of the views, one for all networks, so that all see the same."""
     size = task.options.size or max(model.image_size for model in models)
     return replace(task, options=replace(task.options, size=size))

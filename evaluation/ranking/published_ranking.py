@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets import Reading
-from evaluation.features.models import Loading
 from evaluation.features.zoo_members import lines_of
 from evaluation.ranking.checks import check_ranking
 from evaluation.ranking.inputs.benchmark import open_benchmark, with_one_label
@@ -20,6 +19,7 @@ from evaluation.ranking.summary import finish, keep_reference, line, open_tasks
 from evaluation.ranking.truth import published
 from sslkit.errors import UserError
 from sslkit.files.leases import own_folder
+from sslkit.models.loading import Loading
 from sslkit.options.calls import by_keywords
 from sslkit.runtime.context import Runtime
 from sslkit.terminal import say

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets import Reading, Split
-from evaluation.features.models import PIXELS_SIDE, Loading
 from evaluation.features.zoo_members import Members, members, some_left
 from evaluation.ranking.checks import OF_LABELS, OF_NUMBERS, check_metrics, check_ranking, truth_values
 from evaluation.ranking.consensus import consensus, within
@@ -39,6 +38,7 @@ from sslkit.backbones.words import PIXELS
 from sslkit.data.image_options import VALUES
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
+from sslkit.models.loading import PIXELS_SIDE, Loading
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime, silent
 
@@ -75,7 +75,7 @@ def rank(
         print(ranking.table())
         ranking.best  # the name of the first model
 
-    zoo: a folder of zoo entries, a list of models (`evaluation.load_model`), a mapping of names to models; or a mapping
+    zoo: a folder of zoo entries, a list of models (`sslkit.load`), a mapping of names to models; or a mapping
         of names to Features or pairs (x, y) of the same images, without dataset and what is for models and data sets.
     dataset: see `evaluation.open_split`; an open split is taken as it is.
     metrics: of `evaluation.metrics()`, with options in brackets: `ped(lam=0.3)+logme`. None: `knn`, or `logme` for

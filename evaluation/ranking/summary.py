@@ -11,7 +11,6 @@ import torch
 
 from evaluation.datasets import Reading, Split
 from evaluation.datasets._labels import check_classes
-from evaluation.features.models import LoadedModel, Loading, name_of
 from evaluation.features.using import use_it
 from evaluation.features.zoo_members import lines_of, load_member, members, open_all
 from evaluation.ranking.checks import check_ranking, truth_values
@@ -33,6 +32,8 @@ from sslkit.decision import LABEL
 from sslkit.errors import UserError
 from sslkit.files.leases import own_folder
 from sslkit.files.reading import regular
+from sslkit.models.loading import Loading, name_of
+from sslkit.models.model import Model
 from sslkit.options.calls import by_keywords
 from sslkit.options.members import nearest
 from sslkit.runtime.context import Runtime
@@ -239,7 +240,7 @@ def _print_end(rankings: Sequence[Ranking]) -> None:
         say.line(told)
 
 
-def next_command(ranking: Ranking, zoo: Any, best: str, model: LoadedModel, kept: Mapping[str, Any]) -> str:
+def next_command(ranking: Ranking, zoo: Any, best: str, model: Model, kept: Mapping[str, Any]) -> str:
     """Return the command that tunes the first models on the task, or that judges the best where it is the only one.
 
     zoo, best: on a command line. model: the best. kept: options of this command that the next one needs too.
@@ -262,7 +263,7 @@ def _words(zoo: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     return {"words": words_found} if words_found else {}
 
 
-def _size(model: LoadedModel, n: int) -> dict[str, int]:
+def _size(model: Model, n: int) -> dict[str, int]:
     """Return the options of choose.py with which it takes at most about half an hour on this CPU."""
     if torch.cuda.is_available() or STEPS * BATCH * model.image_size**2 < FEW:
         return {}

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import datasets
-from evaluation.features import models
 from evaluation.ranking.inputs import candidates
 from evaluation.ranking.inputs.regions import parts
 from evaluation.ranking.ranking import Ranking
@@ -19,6 +18,7 @@ from sslkit.data.image_options import VALUES
 from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.torchvision_sets import PREFIX
 from sslkit.errors import UserError
+from sslkit.models import loading as models
 from sslkit.options.members import signature
 from sslkit.options.settings import leaves
 from sslkit.terminal.say import words

@@ -11,7 +11,6 @@ from scipy import stats
 import sslkit
 from evaluation.datasets import open_split
 from evaluation.features.extraction import extract
-from evaluation.features.models import load_model
 from evaluation.protocols.lidar import Options, view_features
 from evaluation.studies.claims import AGREES, DISAGREES, OPEN, Numbers, Summary
 from evaluation.studies.drawing import draw_class_maps, draw_scatter, draw_sweeps
@@ -109,7 +108,7 @@ class Bounds(Training):
 
     def numbers(self, entry: sslkit.ZooEntry, name: str, seed: int, lab: Lab) -> Numbers:
         split = open_split(self.judged_on[lab.scale], "test", root=lab.root)
-        views = view_features(load_model(entry), split, Options(q=2).recipe, self.images, lab.runtime)
+        views = view_features(sslkit.load(entry), split, Options(q=2).recipe, self.images, lab.runtime)
         label = dict(zip(split.ids.tolist(), split.y.tolist(), strict=True))
         bound = risk_bound(views.x[0::2], views.x[1::2], [label[image_id] for image_id in views.ids.tolist()])
         linear = measure_columns(entry, {LINEAR: self.columns[LINEAR]}, self.judged_on, lab)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from scipy import stats
 
+import sslkit
 from evaluation.datasets import Reading
-from evaluation.features.models import load_model
 from evaluation.ranking.truth.ground_truth import open_splits
 from evaluation.results.statistics import Estimate
 from evaluation.studies.claims import AGREES, DISAGREES, OPEN, Cell, Numbers, Summary, outcome
@@ -45,7 +45,7 @@ class Sources(Study):
         train, test = (source.features_of(split) for split in (splits["train"], splits["test"]))
         probs = source.probabilities(train.x)
         head = fit_logistic(train.x, train.y, PENALTY)
-        tuned = follow(load_model(source.entry), splits, self.tuned[lab.scale], (1,), Stage.accuracy, lab)[1]
+        tuned = follow(sslkit.load(source.entry), splits, self.tuned[lab.scale], (1,), Stage.accuracy, lab)[1]
         scores = {name: score_subset(metric, train, probs) for name, metric in SCORES.items()}
         on_source = {ON_SOURCE: source.entry.card["after"]["probe"]}
         return {**scores, **on_source, MEASURES[0]: float((head.predict(test.x) == test.y).mean()), MEASURES[1]: tuned}

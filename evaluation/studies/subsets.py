@@ -10,10 +10,10 @@ import torch
 from scipy import stats
 from sklearn.metrics import f1_score
 
+import sslkit
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
 from evaluation.features.extraction import extract
-from evaluation.features.models import load_model
 from evaluation.ranking.scoring import score
 from evaluation.results.statistics import over_seeds
 from evaluation.studies.claims import Cell, Claim, Numbers, Summary, by_row, evaluate_claims
@@ -123,7 +123,7 @@ class Convergence(Subsets):
         splits = {name: model.subset(name, rows, chosen) for name, rows in (("train", learn), ("test", judge))}
         train, setting = model.train.take(learn), replace(self.tuned[model.lab.scale], seed=number)
         probs = model.probabilities(train.x)
-        loaded, scratch = load_model(model.entry), load_model(f"random:{model.entry.folder}:{number}")
+        loaded, scratch = sslkit.load(model.entry), sslkit.load(f"random:{model.entry.folder}:{number}")
         accuracies = follow(loaded, splits, setting, self.shares, Stage.accuracy, model.lab)
         reference = follow(scratch, splits, setting, (1,), Stage.accuracy, model.lab)[1]
         numbers = {percent(share): accuracy - reference for share, accuracy in accuracies.items()}

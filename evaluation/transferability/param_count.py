@@ -7,6 +7,7 @@ from torch import nn
 
 from evaluation.transferability.base import Sample, Score
 from sslkit.errors import UserError
+from sslkit.models.model import Model
 
 NEEDS = ("model",)
 TAKES_NUMBERS = True
@@ -15,14 +16,14 @@ TAKES_NUMBERS = True
 def param_count(model: Any) -> int:
     """Count all parameters, also frozen ones; shared ones count once, buffers do not count.
 
-    model: an nn.Module, an object with one as `net` (evaluation.features.models.LoadedModel), or the number itself.
+    model: an nn.Module, what `sslkit.load` returns, of which the classifiers do not count, or the number itself.
     """
-    network = getattr(model, "net", model) if not isinstance(model, nn.Module) else model
+    network = model.net if isinstance(model, Model) else model
     if isinstance(network, nn.Module):
         return sum(parameter.numel() for parameter in network.parameters())
     if isinstance(model, Integral) and not isinstance(model, bool) and model > 0:
         return int(model)
-    raise UserError(f"model must be an nn.Module, a LoadedModel or its number of parameters, not {model!r}")
+    raise UserError(f"model must be an nn.Module, a Model or its number of parameters, not {model!r}")
 
 
 def score(sample: Sample) -> Score:

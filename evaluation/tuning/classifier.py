@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from evaluation.features.checks import whole_number
-from evaluation.features.models import LoadedModel
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.loop import Diverged, State, Training, dropout_seed, fit
 from evaluation.tuning.optimizers import OPTIMIZERS, make_optimizer
@@ -23,6 +22,7 @@ from sslkit.data.loader import EpochBatches
 from sslkit.data.views.augmentation import augment, view_generator
 from sslkit.data.views.recipe import View, ViewRecipe
 from sslkit.errors import UserError
+from sslkit.models.model import Model
 from sslkit.numerics.schedules import cosine
 from sslkit.options.members import nearest
 from sslkit.runtime.context import PRECISIONS
@@ -83,7 +83,7 @@ class Setting:
 
 
 def train_classifier(
-    model: LoadedModel,
+    model: Model,
     pixels: Pixels,
     y: Tensor,
     setting: Setting,
@@ -129,7 +129,7 @@ def _watch(
         yield batch
 
 
-def with_head(model: LoadedModel, classes: int) -> nn.Sequential:
+def with_head(model: Model, classes: int) -> nn.Sequential:
     """Return a copy of the network with all weights trainable, and a linear head of zeros."""
     backbone = copy.deepcopy(model.backbone).requires_grad_(True)
     head = nn.utils.skip_init(nn.Linear, model.width, classes)
@@ -171,9 +171,7 @@ def classification_loss(scores: Tensor, target: Tensor) -> Tensor:
     return (each * counts).sum() / counts.sum().clamp_min(1)
 
 
-def training_batches(
-    model: LoadedModel, pixels: Pixels, setting: Setting, first: int = 0
-) -> Iterator[tuple[Tensor, Tensor]]:
+def training_batches(model: Model, pixels: Pixels, setting: Setting, first: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield this rank's normalised views (B, C, S, S) of each step from `first` on, and their images' indices (B,).
 
     The order of an epoch is a function of (seed, epoch), the crops of (seed, epoch, step); an incomplete last batch
@@ -199,7 +197,7 @@ def training_batches(
 class Normalize:
     """Normalise pixels in [0, 1] (B, C, S, S) for the network; mean and std are sent to the device once."""
 
-    def __init__(self, model: LoadedModel, pixels: Pixels) -> None:
+    def __init__(self, model: Model, pixels: Pixels) -> None:
         device = pixels.device
         self.mean, self.std = (torch.tensor(values, device=device)[:, None, None] for values in (model.mean, model.std))
 
@@ -208,7 +206,7 @@ class Normalize:
 
 
 @torch.inference_mode()
-def predict(net: nn.Module, model: LoadedModel, pixels: Pixels, precision: str) -> Tensor:
+def predict(net: nn.Module, model: Model, pixels: Pixels, precision: str) -> Tensor:
     """Return scores (n, K) float32 on the CPU of the centre crops of n images; each rank computes its part of them.
 
     Raises Diverged if a score is NaN or infinite.

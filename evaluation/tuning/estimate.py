@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 
 from evaluation.features.checks import device_of
-from evaluation.features.models import LoadedModel
 from evaluation.tuning.classifier import classification_loss, with_head
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import world_size
 from sslkit.runtime.step_cost import FEW, measure_step
@@ -15,7 +15,7 @@ from sslkit.terminal.say import counted, lasting
 CLASSES = 10  # of the measured head, a small part of a step
 
 
-def seconds_of_step(model: LoadedModel, batch_size: int) -> float:
+def seconds_of_step(model: Model, batch_size: int) -> float:
     """Measure a step on the CPU, without reading images."""
     net = with_head(model, CLASSES).cpu().train()
     shape = (batch_size, model.in_chans, model.image_size, model.image_size)
@@ -25,7 +25,7 @@ def seconds_of_step(model: LoadedModel, batch_size: int) -> float:
     return cost.seconds * batch_size
 
 
-def announce(work: Sequence[tuple[LoadedModel, int]], runs: int, batch_size: int, runtime: Runtime) -> None:
+def announce(work: Sequence[tuple[Model, int]], runs: int, batch_size: int, runtime: Runtime) -> None:
     """Say how long fine-tuning takes; nothing on a GPU, of few small images, or where processes share a step.
 
     work: the models, each with its number of steps. runs: of all models.

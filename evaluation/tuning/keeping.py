@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.features.models import LoadedModel
 from sslkit.backbones import network_lines
 from sslkit.backbones.base import Backbone
 from sslkit.data.images import Images
 from sslkit.errors import UserError
+from sslkit.models.model import Model
 from sslkit.numerics.state_dicts import mismatch
 from sslkit.zoo import weights
 from sslkit.zoo.classifier import Classifier
@@ -17,7 +17,7 @@ from sslkit.zoo.loading import load_lines
 from sslkit.zoo.provenance import provenance
 
 
-def check_keepable(model: LoadedModel) -> None:
+def check_keepable(model: Model) -> None:
     """Check that an entry can hold the model's network, before it is tuned.
 
     A module of one's own can be kept: its entry is loaded with the module, `entry.backbone(module)`.
@@ -39,7 +39,7 @@ def check_keepable(model: LoadedModel) -> None:
 
 def keep_model(
     folder: str | Path,
-    model: LoadedModel,
+    model: Model,
     backbone: Backbone,
     classifier: Classifier,
     *,
@@ -85,7 +85,7 @@ def keep_model(
     return save(folder, backbone.export(), card).keep_classifier(classifier)
 
 
-def init_of(model: LoadedModel) -> dict[str, Any]:
+def init_of(model: Model) -> dict[str, Any]:
     """Return the card's field on the weights that a model was loaded from; empty for a module."""
     if not model.source:
         return {}

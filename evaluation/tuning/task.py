@@ -15,7 +15,6 @@ from evaluation.datasets._labels import check_classes
 from evaluation.datasets._readable import readable
 from evaluation.datasets.base import Split
 from evaluation.features import contradicted
-from evaluation.features.models import LoadedModel
 from evaluation.tuning.pixels import Pool
 from sslkit.data.copies import near_in_train
 from sslkit.data.held_out import held_out
@@ -23,6 +22,7 @@ from sslkit.data.images import Images
 from sslkit.data.loader import read_spaced
 from sslkit.data.sources.class_names import renumber, unseen
 from sslkit.errors import UserError
+from sslkit.models.model import Model
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class Task:
     digest: sha256 of all images and labels, as the splits were opened. mirror: training images at random.
     """
 
-    model: LoadedModel
+    model: Model
     train: Labelled
     test: Labelled
     classes: Sequence[str]
@@ -103,7 +103,7 @@ class Task:
         return out
 
 
-def open_task(model: LoadedModel, dataset: Any, reading: Reading = AS_USUAL) -> Task:
+def open_task(model: Model, dataset: Any, reading: Reading = AS_USUAL) -> Task:
     """Open the splits of a data set for a model.
 
     dataset: any source of `evaluation.datasets.open_split`, or a mapping of "train", "test" and optionally "val" to
@@ -151,7 +151,7 @@ def _open(dataset: Any, reading: Reading) -> dict[str, Split]:
     return {split: reading.open(dataset, split) for split in wanted}
 
 
-def _join(given: Mapping[str, Split], model: LoadedModel) -> Labelled:
+def _join(given: Mapping[str, Split], model: Model) -> Labelled:
     parts = list(given.values())
     groups, hashes = [split.groups for split in parts], [split.likeness for split in parts]
     return Labelled(
@@ -173,7 +173,7 @@ def _names(given: Mapping[str, Split]) -> np.ndarray:
     return np.array([f"{name}/{row}" for name, split in given.items() for row in split.ids])
 
 
-def _whole(images: Images, model: LoadedModel) -> Images:
+def _whole(images: Images, model: Model) -> Images:
     """Return the images for crops: arrays unchanged, files decoded a little larger than the crops."""
     size = round(model.image_size * 8 / 7) if images.native_size is None else max(images.native_size)
     how = {"channels": model.in_chans, "fit": "squash", "interpolation": model.resizing.interpolation}

@@ -18,7 +18,6 @@ import torch
 from tqdm import tqdm
 
 from evaluation.features.checks import whole_number
-from evaluation.features.models import LoadedModel
 from evaluation.results import unseen
 from evaluation.results.measures import measure
 from evaluation.results.records import Records
@@ -32,6 +31,7 @@ from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks, open_folder
 from evaluation.tuning.task import Task
 from sslkit.errors import RunFailed, UserError
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime, silent
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.runtime.jobs import GRACE
@@ -74,7 +74,7 @@ def key(task: Task, trial: Trial) -> dict[str, Any]:
     }
 
 
-def of_model(model: LoadedModel) -> dict[str, Any]:
+def of_model(model: Model) -> dict[str, Any]:
     """Return the entries of a key for a model and the preparation of its images."""
     prepared = [*astuple(model.resizing), list(model.mean), list(model.std)]
     return {"model": model.name, "weights": model.digest, "input": prepared}

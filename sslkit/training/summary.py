@@ -1,25 +1,23 @@
 """The lines of a run: what is trained and every automatic choice, and at the end results and next steps."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sslkit import backbones
 from sslkit.composition.method import Method
-from sslkit.data.sources.builtin import NAMES
-from sslkit.data.sources.own_dataset import PREFIX as OWN
 from sslkit.numerics.wilson import units_of, wilson, with_interval
 from sslkit.options import members
-from sslkit.options.members import parse, signature
-from sslkit.options.settings import leaves
+from sslkit.options.members import parse
 from sslkit.runtime import processes
 from sslkit.runtime.hardware import precision
 from sslkit.terminal import say
-from sslkit.terminal.say import columns, counted, printable, words
+from sslkit.terminal.say import counted, printable, words
 from sslkit.training.build import batches, steps
 from sslkit.training.config import Config
 from sslkit.training.data import Data
+from sslkit.training.following import following, gentler_settings
 from sslkit.training.machine import compile_hint, describe_share, reading
 from sslkit.training.quick_evaluation import harm, of_largest_class
 from sslkit.training.settled import Settled
@@ -29,10 +27,6 @@ from sslkit.zoo.entry import WEIGHTS, ZooEntry
 
 # optimiser steps of a run, up to which a note says so: a round number; the rate has then hardly been at its peak
 FEW_STEPS = 100
-GENTLE = 3e-5  # learning rate for given weights: "Start from weights" of recipes/README.md
-LONGER = 100  # epochs of the run that is proposed, where these are not more: as short as published runs are
-OF_ONE_RUN = ("method", "data.source", "epochs", "name", "resume")  # not taken over by it as they are
-BELOW = " " * 14  # a label of the last lines
 PICTURES = ("views.png", "loss.png", "embedding.png")
 
 
@@ -160,7 +154,7 @@ def _few(config: Config, data: Data) -> list[str]:
 
 def _harsh(config: Config, method: Method, asked: Config) -> list[str]:
     """A note on the usual learning rate where weights are given."""
-    gentler = words(_gentler(method.backbone.net.state_dict(), asked))
+    gentler = words(gentler_settings(method.backbone.net.state_dict(), asked))
     if asked.optimizer.lr is not None or config.optimizer.lr is None or not gentler:
         return []
     return [f"note      learning rate {config.optimizer.lr:g} is for random weights; for given ones try {gentler}"]
@@ -182,7 +176,7 @@ def summary(entry: ZooEntry, data: Data, asked: Config, elapsed: float) -> str:
         k = card["config"]["eval"]["k"]
         lines += ["", f"  {k}-NN {100 * after['knn']:.1f} % is worse than {low[0]}"]
     if worse := _find_losses(card):
-        gentler = _gentler(entry.state_dict(), asked)
+        gentler = gentler_settings(entry.state_dict(), asked)
         ways = ", ".join(filter(None, (words(gentler), "more epochs")))
         lines += ["", f"  worse than before training, beyond the interval: {', '.join(worse)}", f"  try       {ways}"]
     if paths := card.get("unreadable"):
@@ -194,7 +188,7 @@ def summary(entry: ZooEntry, data: Data, asked: Config, elapsed: float) -> str:
     pictures = [name for name in PICTURES if (folder / name).is_file()]
     lines += [f"  pictures  {', '.join(pictures)}"] if pictures else []
     lines += [f"  curves    metrics.csv, or: tensorboard --logdir {folder.parent}", ""]
-    return "\n".join([*lines, *_following(entry, data, asked, gentler)])
+    return "\n".join([*lines, *following(entry, data, asked, gentler)])
 
 
 def _results(card: Mapping[str, Any], data: Data) -> list[str]:
@@ -234,63 +228,3 @@ def _find_losses(card: Mapping[str, Any]) -> list[str]:
         for key, name in (names.items() if after else ())
         if before[key] > wilson(after[key], units_of(after))[1]
     ]
-
-
-def _gentler(weights: Iterable[str], asked: Config) -> dict[str, Any]:
-    """Settings that change given weights less; none for a random start. weights: names of the tensors."""
-    if not asked.init:
-        return {}
-    has_norm = any(name.endswith("running_mean") for name in weights)
-    rate = {} if asked.optimizer.lr is not None and asked.optimizer.lr <= GENTLE else {"optimizer.lr": GENTLE}
-    return {**rate, **({"freeze_norm": True} if has_norm and not asked.freeze_norm else {})}
-
-
-def _following(entry: ZooEntry, data: Data, asked: Config, gentler: Mapping[str, Any]) -> list[str]:
-    """How to load the entry, to judge it on the run's data, and to train again: for longer, or on own images.
-
-    gentler: settings for the next run, where this one has harmed the given weights.
-    """
-    card, folder = entry.card, str(entry.folder)
-    maker, source = card["backbone"]["name"], str(card["data"]["source"])
-    trust = {"trust": maker} if ":" in maker else {}  # for user code
-    data_word = {} if source in NAMES or source.startswith(OWN) else {"data": source, **asked.columns.words}
-    judged = {"checkpoint": folder, **data_word, **trust}
-    if recipe := data.train.item.evaluated_by:
-        judge = f"evaluate:   python recipes/{recipe} {words(judged)}"
-    elif data.train.multi_labels is not None:
-        judge = f"evaluate:   python recipes/evaluate.py {words({**judged, 'protocols': 'linear'})}"
-    elif data.bank is None and data_word:  # without classes there is nothing to judge by
-        shown = {**judged, "out": f"{folder}/features.npz", "neighbours": 10, "map": "tsne"}
-        judge = f"look at it: python recipes/embed.py {words(shown)}"
-    else:
-        judge = (
-            f"evaluate:   python recipes/evaluate.py {words(judged if data.bank else {'checkpoint': folder, **trust})}"
-        )
-    argument = f"trust={maker!r}" if trust else ""
-    load = f"  load it:    net = sslkit.ZooEntry.load({folder!r}).backbone({argument})"
-    if len(load) > columns():  # as Python reads it
-        load = f"  load it:    net = sslkit.ZooEntry.load(\n{BELOW}  {folder!r}\n{BELOW}).backbone({argument})"
-    return [load, f"  {judge}", f"  next:       python recipes/train.py {again(asked, data, gentler)}"]
-
-
-def again(asked: Config, data: Data, gentler: Mapping[str, Any]) -> str:
-    """The words of the next run: on one's own images, or, if these were, longer and with the same settings.
-
-    gentler: settings that replace them.
-    """
-    source, options, epochs = asked.data.source, {**_given(asked), **gentler}, max(LONGER, 4 * asked.epochs)
-    if source in NAMES or source.startswith(OWN):
-        source, epochs = "PATH/TO/YOUR/IMAGES", LONGER
-        fits_any = {path: not str(value).startswith("features:") for path, value in options.items()}
-        options = {path: value for path, value in options.items() if path.startswith("method.") and fits_any[path]}
-    return words({"method": asked.method_name, "data": source, "epochs": epochs, **options})
-
-
-def _given(asked: Config) -> dict[str, Any]:
-    """The settings, by their path, that are not the defaults."""
-    usual, ours = dict(leaves(Config().to_dict())), dict(leaves(asked.to_dict()))
-    changed = {path: ours[path] for path in usual if path in ours and ours[path] != usual[path]}
-    options = {f"method.{path}": value for path, value in leaves(signature(asked.method_name))}
-    chosen = {f"method.{path}": value for path, value in leaves(asked.method_options())}
-    changed |= {path: value for path, value in chosen.items() if value is not None and value != options.get(path)}
-    return {path: value for path, value in changed.items() if path not in OF_ONE_RUN}

@@ -6,7 +6,7 @@ its pictures; an export goes to exports/.
 
 for entry in sslkit.zoo.open("runs/zoo"): ...       # print(sslkit.zoo.open("runs/zoo")) is a table
 path = sslkit.zoo.export("runs/zoo/NAME", to="hf")  # or "timm", "torchvision", "onnx"
-net = sslkit.zoo.load(path)                         # frozen, with net.image_size, net.mean, net.std
+model = sslkit.load(path)                           # an entry or an export, with model.image_size, model.mean, ...
 """
 
 from sslkit import lazy
@@ -19,10 +19,10 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "Zoo": "sslkit.zoo.table:Zoo",
         "ZooEntry": "sslkit.zoo.entry:ZooEntry",
         "export": "sslkit.zoo.exporting:export",
-        "load": "sslkit.zoo.exporting:load",
         "load_lines": "sslkit.zoo.loading:load_lines",
         "open": "sslkit.zoo.table:open",
         "save": "sslkit.zoo.entry:save",
         "update": "sslkit.zoo.entry:update",
     },
+    {"load": "sslkit.load"},
 )

@@ -145,7 +145,7 @@ SCHEMA: dict[str, Any] = _object(
     "then": {"required": ["method", "backbone", "normalize", "data", "config", "epochs", "date"]},
 }
 
-# The metadata of exported weights: `sslkit.zoo.frozen.About` as JSON.
+# The metadata of exported weights: `sslkit.zoo.about.About` as JSON.
 EXPORT: dict[str, Any] = _object(
     "a JSON object",
     *("format", "name", "method", "lines", "width", "image_size", "in_chans", "mean", "std", "crop_pct"),

@@ -52,7 +52,7 @@ class ZooEntry:
         missing = [name for name in (CARD, WEIGHTS) if not (folder / name).is_file()]
         if missing:
             if is_ready_made(str(folder)):
-                raise UserError(f"{folder} is no zoo entry; in Python: net = evaluation.load_model({str(folder)!r})")
+                raise UserError(f"{folder} is no zoo entry; in Python: model = sslkit.load({str(folder)!r})")
             raise UserError(f"{folder} is no zoo entry: {' and '.join(missing)} missing; {_instead(folder)}")
         return cls(folder, cards.read_card(folder / CARD))
 
@@ -145,7 +145,10 @@ class ZooEntry:
             raise UserError(f"{self.folder / CARD} has no field backbone, the description of the network")
         lines = self.card["backbone"]["lines"]
         if not lines:
-            raise UserError(f"{self.folder} was trained from a module object: pass one, entry.backbone(module)")
+            raise UserError(
+                f"{self.folder} was trained from a module object: give one like it, in Python: "
+                f"model = sslkit.load({str(self.folder)!r}, backbone=module)"
+            )
         return network_lines.build(lines, str(self.folder / CARD), trust)
 
 

@@ -225,7 +225,7 @@ def test_it_is_said_where_weights_and_images_meet(resnet: nn.Module, tmp_path: P
     for _ in range(2):
         (said,) = warned(lambda: evaluation.extract(word, data, "train", **how))
         assert said.startswith("resnet10t:weights: its batch normalisation contradicts") and "0 to 255" in said
-    (said,) = warned(lambda: open_task(evaluation.load_model(word, image_size=SIDE), data))
+    (said,) = warned(lambda: open_task(sslkit.load(word, image_size=SIDE), data))
     assert "0 to 255" in said
     images = sslkit.open_images(data, image_size=SIDE)
     assert len(warned(lambda: build(f"timm:resnet10t:{file}", size=SIDE).check(images))) == 1
@@ -239,7 +239,7 @@ def test_it_is_said_where_weights_and_images_meet(resnet: nn.Module, tmp_path: P
 def test_pictures_of_detection_are_looked_at_too(resnet: nn.Module) -> None:
     """A network of one's own: wide pictures, less the mean and std that are usual for three channels."""
     wide = nn.functional.interpolate(pieces(16, seed=1).float(), (SIDE, 2 * SIDE)).byte()
-    model = evaluation.load_model(resnet, image_size=SIDE)
+    model = sslkit.load(resnet, image_size=SIDE)
     assert warned(lambda: contradicted.warn_of_pictures(model, Wide(wide))) == []
     dark = replace(model, mean=(0, 0, 0), std=(1, 1, 1))
     (said,) = warned(lambda: contradicted.warn_of_pictures(dark, Wide(wide)))

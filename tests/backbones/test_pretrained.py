@@ -10,7 +10,7 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from evaluation.features.models import load_model
+import sslkit
 from sslkit.backbones.pretrained import timm_network
 from sslkit.backbones.words import Word
 from sslkit.errors import UserError
@@ -21,7 +21,7 @@ NAME = "resnet10t"
 LOADERS: dict[str, Callable[[str], nn.Module]] = {
     "init": lambda word: start(word, image_size=32, in_chans=3, frames=None).net,
     "prior": lambda word: build_prior(word).network,
-    "evaluation": lambda word: load_model(word).net,
+    "evaluation": lambda word: sslkit.load(word).net,
 }
 
 
@@ -69,14 +69,14 @@ def test_each_says_so_in_a_line(dino: Path, capsys, monkeypatch) -> None:
     line += "; mean 0.485 0.456 0.406 and std 0.229 0.224 0.225 are timm's for resnet10t.c3_in1k"
     assert start(word, image_size=32, in_chans=3, frames=None).recipe.origin.notes == (line,)
     build_prior(word)
-    load_model(word)
+    sslkit.load(word)
     assert " ".join(capsys.readouterr().out.split()) == f"prior {line} weights {line}"
-    teacher, student = load_model(word), load_model(f"{word}:student")
+    teacher, student = sslkit.load(word), sslkit.load(f"{word}:student")
     assert (teacher.name, student.name) == (f"{NAME}:checkpoint", f"{NAME}:checkpoint:student")
     assert teacher.digest != student.digest
 
 
-@pytest.mark.parametrize("load", [build_prior, load_model])
+@pytest.mark.parametrize("load", [build_prior, sslkit.load])
 def test_mean_and_std_are_those_of_a_tag_which_is_said(load: Callable[[str], Any], tmp_path: Path, capsys) -> None:
     """A file does not say them, and the tags of resnet18d differ: one has Inception's."""
     torch.save(timm.create_model("resnet18d", num_classes=0).state_dict(), tmp_path / "w.pth")
@@ -117,7 +117,7 @@ def test_what_one_refuses_all_refuse(loader: str, state, tmp_path: Path) -> None
 def test_evaluation_keeps_a_classifier_of_any_classes(classes: int, tmp_path: Path) -> None:
     net = timm.create_model(NAME, num_classes=classes).eval()
     torch.save({"state_dict": net.state_dict()}, tmp_path / "w.pth")
-    model, x = load_model(f"timm:{NAME}:{tmp_path / 'w.pth'}"), torch.rand(2, 3, 64, 64)
+    model, x = sslkit.load(f"timm:{NAME}:{tmp_path / 'w.pth'}"), torch.rand(2, 3, 64, 64)
     if not classes:
         assert model.classifier is None
         return
@@ -129,7 +129,7 @@ def test_the_projector_of_a_self_supervised_file_is_no_classifier(tmp_path: Path
     """MoCo v1's `fc` has the form of a classifier, of 128 classes."""
     net = timm.create_model(NAME, num_classes=128)
     torch.save({"state_dict": {f"module.encoder_q.{n}": v for n, v in net.state_dict().items()}}, tmp_path / "w.pth")
-    assert load_model(f"timm:{NAME}:{tmp_path / 'w.pth'}").classifier is None
+    assert sslkit.load(f"timm:{NAME}:{tmp_path / 'w.pth'}").classifier is None
 
 
 def test_the_tries_of_the_hub_are_one_line(caplog, monkeypatch) -> None:

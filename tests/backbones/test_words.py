@@ -6,7 +6,7 @@ import pytest
 import timm
 import torch
 
-import evaluation
+import sslkit
 from sslkit.backbones.words import Word, parse, split_size
 from sslkit.errors import UserError
 from sslkit.zoo.start import start
@@ -43,7 +43,7 @@ def test_weights_that_fit_another_number_of_heads_need_it_said(tmp_path: Path) -
     state = timm.create_model(VIT, num_classes=0).state_dict()
     file = tmp_path / "moco.pth"
     torch.save({"state_dict": {f"module.base_encoder.{name}": value for name, value in state.items()}}, file)
-    for load in (evaluation.load_model, lambda word: start(word, image_size=224, in_chans=3, frames=None)):
+    for load in (sslkit.load, lambda word: start(word, image_size=224, in_chans=3, frames=None)):
         with pytest.raises(UserError, match=rf"MoCo v3's, whose ViT-S has 12 heads .* timm:{VIT}\(num_heads=12\):FILE"):
             load(f"timm:{VIT}:{file}")
         assert load(f"timm:{VIT}(num_heads=12):{file}").net.blocks[0].attn.num_heads == 12

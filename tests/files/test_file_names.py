@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 import sslkit
-from evaluation.features.models import load_model
 from evaluation.judging.run import results_folder
 from sslkit import backbones
 from sslkit.errors import UserError
@@ -53,7 +52,7 @@ def test_a_name_of_ones_own_and_the_usual_one() -> None:
 def test_results_stay_below_out(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    model = load_model(backbones.build("narrow_resnet", image_size=28, in_chans=1))
+    model = sslkit.load(backbones.build("narrow_resnet", image_size=28, in_chans=1))
     for name in ("..", ".", "../../x", ""):
         folder = results_folder(replace(model, name=name), tmp_path / "out")
         assert folder.resolve().parent == tmp_path / "out"

@@ -13,9 +13,10 @@ from pretended_device import Pretended
 
 import evaluation
 from evaluation import protocols
-from evaluation.features.models import LoadedModel, load_model
 from sslkit import backbones
 from sslkit.data.sources.named import open_images
+from sslkit.models.loading import load
+from sslkit.models.model import Model
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -53,16 +54,16 @@ def digits(tmp_path_factory) -> Path:
     return path
 
 
-def judged(name: str, digits: Path, tmp_path: Path) -> tuple[LoadedModel, Any]:
+def judged(name: str, digits: Path, tmp_path: Path) -> tuple[Model, Any]:
     """A model and data for a protocol."""
     if name == "action":
         body = backbones.build("narrow_slow", image_size=16, in_chans=3, frames=4)
-        return load_model(body), f"video:{write_motions(tmp_path / 'films', train=4)}"
+        return load(body), f"video:{write_motions(tmp_path / 'films', train=4)}"
     if name in ("detection", "segmentation"):
         return narrow(3), {"train": images(4), "test": images(2, "test")}
     if name.endswith("_seg"):
-        return load_model("random:narrow_vit", image_size=16), {"train": images(12), "test": images(6, "test")}
-    return load_model("random:narrow_resnet", image_size=8, in_chans=1), digits
+        return load("random:narrow_vit", image_size=16), {"train": images(12), "test": images(6, "test")}
+    return load("random:narrow_resnet", image_size=8, in_chans=1), digits
 
 
 @pytest.mark.parametrize(("name", "device"), ON_DEVICES)

@@ -13,7 +13,7 @@ import pytest
 from motion_films import write_motions
 from unfolded import unfolded
 
-from evaluation.features.models import load_model
+import sslkit
 from evaluation.judging.summary import evaluate_by_protocol
 from evaluation.results import OUT, store
 from evaluation.results.records import read_records
@@ -127,7 +127,7 @@ def test_two_networks_are_compared_and_their_results_kept(place: Path, monkeypat
 def test_networks_of_other_clips_get_no_verdict(place: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(place)
     options = {"epochs": 1, "frames": 4, "clips": 1, "crops": 1, "features": "once", "workers": 0, "progress": False}
-    both = [load_model(f"random:narrow_slow:{size}", image_size=size) for size in (16, 20)]
+    both = [sslkit.load(f"random:narrow_slow:{size}", image_size=size) for size in (16, 20)]
     judge(both, data="video:motion", out="sizes", cache=None, **options)
     said = unfolded(capsys.readouterr().out)
     assert "no verdict between networks of other clips (" in said and "McNemar" not in said
@@ -182,7 +182,7 @@ def result(stride: int = 2) -> Result:
 
 def test_the_next_command_has_every_option_and_can_be_pasted(monkeypatch) -> None:
     assert {*UNUSUAL, *TRAINED} | {"say", "columns"} == {*members.options(action), "data"}, "all of them are tried here"
-    model = load_model("random:narrow_slow:1", image_size=16)
+    model = sslkit.load("random:narrow_slow:1", image_size=16)
     said = hint(["random:narrow_slow:1"], model, result(), {**UNUSUAL, **TRAINED})
     wanted = {"checkpoint": "random:narrow_slow:1", **UNUSUAL, "protocol": "fine_tune"}
     assert parsed(said, monkeypatch) == wanted, "those of the linear recipe are not for the other protocol"
@@ -197,7 +197,7 @@ def test_the_next_command_has_every_option_and_can_be_pasted(monkeypatch) -> Non
 
 def test_the_next_command_of_an_entry_gives_its_films_and_stride_to_the_untrained_network(monkeypatch) -> None:
     entry = ZooEntry(Path("my zoo/byol+dsa,0"), {"data": {"source": "video:own films"}})
-    model = dataclasses.replace(load_model("random:narrow_slow", image_size=16), entry=entry)
+    model = dataclasses.replace(sslkit.load("random:narrow_slow", image_size=16), entry=entry)
     both = ["my zoo/byol+dsa,0", "random:my zoo/byol+dsa,0"]
     said = hint(both[:1], model, result(stride=3), {})
     assert parsed(said, monkeypatch) == {"checkpoint": both, "data": "video:own films", "stride": 3}

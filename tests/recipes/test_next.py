@@ -3,7 +3,6 @@
 import re
 import shlex
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -12,8 +11,9 @@ from evaluation.judging.following import following
 from evaluation.judging.run import make_tasks
 from evaluation.protocols.base import Judged
 from sslkit.data.sources.named import open_images
+from sslkit.terminal.say import words as typed_words
 from sslkit.training.config import Config
-from sslkit.training.summary import again
+from sslkit.training.following import next_run
 
 SHORT = ("batch_size=16", "epochs=1", "eval.tsne=0", "eval.k=3", "workers=0", "image_size=16")
 
@@ -63,7 +63,8 @@ def test_train_names_the_folder_and_its_settings_and_evaluate_takes_its_command(
 def test_after_embedded_images_the_options_that_fit_any_images_are_repeated() -> None:
     def told(**guide: object) -> list[str]:
         method = {"name": "mae+guide", "guide": guide}
-        return again(Config.from_mapping({"method": method, "data": "digits"}), SimpleNamespace(clips=None), {}).split()
+        asked = Config.from_mapping({"method": method, "data": "digits"})
+        return typed_words(next_run(asked, {})).split()
 
     usual = ["method=mae+guide", "data=PATH/TO/YOUR/IMAGES", "epochs=100"]
     assert told() == told(prior="features:rows.npy") == usual

@@ -12,9 +12,10 @@ from torch import nn
 
 import evaluation
 from evaluation.datasets import Split
-from evaluation.features.models import LoadedModel, load_model
 from evaluation.ranking.truth.ground_truth import DETAILS, TRUTH
 from sslkit.errors import UserError
+from sslkit.models.loading import load
+from sslkit.models.model import Model
 
 BENCHMARKS = Path(__file__).parents[2] / "recipes" / "benchmarks"
 WIDTHS = {"a": 3, "b": 9, "c": 27, "d": 81, "e": 100}
@@ -30,10 +31,10 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return study
 
 
-def network(width: int) -> LoadedModel:
+def network(width: int) -> Model:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(width)
-        return load_model(nn.Sequential(nn.Flatten(), nn.Linear(64, width)), image_size=8, in_chans=1)
+        return load(nn.Sequential(nn.Flatten(), nn.Linear(64, width)), image_size=8, in_chans=1)
 
 
 ZOO = {name: network(width) for name, width in WIDTHS.items()}  # the wider the more parameters

@@ -14,7 +14,6 @@ from sklearn.datasets import load_digits
 
 import evaluation
 import sslkit
-from evaluation.features.models import load_model
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 from sslkit.runtime.loop import Hook, Loop
@@ -104,7 +103,7 @@ def test_a_resumed_run_keeps_its_range(run, tmp_path) -> None:
 
 
 def test_evaluation_reads_as_in_training(entry, scans) -> None:
-    model = load_model(entry)
+    model = sslkit.load(entry)
     images = open_images(scans, split="test", image_size=8)
     with pytest.warns(UserWarning, match=r"read by range=\[0,8191\], as in the training of .*, not by its own, \[0"):
         clean = model.clean(images)
@@ -120,7 +119,7 @@ def test_evaluation_reads_as_in_training(entry, scans) -> None:
 def test_evaluation_reads_as_the_user_says(entry, scans) -> None:
     given = open_images(scans, split="test", image_size=8, range=[0, 4095])
     with pytest.warns(UserWarning, match=r"read by range=\[0,4095\], as given, and .* was trained with \[0,8191\]"):
-        assert load_model(entry).clean(given).range == (0, 4095)
+        assert sslkit.load(entry).clean(given).range == (0, 4095)
 
 
 def test_features_and_embeddings_are_of_that_range(entry, scans, tmp_path) -> None:
@@ -133,11 +132,11 @@ def test_features_and_embeddings_are_of_that_range(entry, scans, tmp_path) -> No
 
 
 def test_other_models_read_by_the_range_of_the_data(scans) -> None:
-    assert load_model("random:narrow_resnet", in_chans=1).clean(open_images(scans)).range == (0, 4095)
+    assert sslkit.load("random:narrow_resnet", in_chans=1).clean(open_images(scans)).range == (0, 4095)
 
 
 def test_an_untrained_copy_reads_as_the_entry(entry) -> None:
-    assert load_model(f"random:{entry.folder}").scale.range == (0, 8191)
+    assert sslkit.load(f"random:{entry.folder}").scale.range == (0, 8191)
 
 
 def test_an_export_knows_the_range(entry, tmp_path) -> None:
@@ -231,8 +230,8 @@ def test_a_run_keeps_what_its_fourth_plane_is(of_bands) -> None:
 def test_evaluation_reads_the_fourth_plane_as_the_training_did(of_bands, tmp_path) -> None:
     root = save_bands(tmp_path / "snow", 255)
     with pytest.warns(UserWarning) as record:
-        clean = load_model(of_bands).clean(open_images(root, image_size=8))
+        clean = sslkit.load(of_bands).clean(open_images(root, image_size=8))
     assert clean.scale.opacity is False
     assert "read by opacity=false, as in the training of x, not by its own, true" in str(record[-1].message)
     with pytest.warns(UserWarning, match="read by opacity=true, as given, and x was trained with false"):
-        assert load_model(of_bands).clean(open_images(root, opacity=True)).scale.opacity is True
+        assert sslkit.load(of_bands).clean(open_images(root, opacity=True)).scale.opacity is True

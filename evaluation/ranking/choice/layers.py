@@ -15,8 +15,6 @@ import torch
 
 from evaluation.datasets import Reading, Split
 from evaluation.features.extraction import features_of
-from evaluation.features.models import LoadedModel, at_pooling
-from evaluation.features.pooling import POOLINGS, layers
 from evaluation.features.zoo_members import load_member
 from evaluation.ranking.inputs.samples import ON_CPU, as_sample
 from evaluation.ranking.resampling import half, of_part
@@ -25,6 +23,9 @@ from evaluation.results.choice import level_scores
 from evaluation.transferability.base import Sample
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text
+from sslkit.models.loading import at_pooling
+from sslkit.models.model import Model
+from sslkit.models.pooling import POOLINGS, layers
 from sslkit.runtime.context import Runtime
 from sslkit.terminal.tables import align
 
@@ -126,7 +127,7 @@ def of_samples(
     return Layers(name, tuple(names), whole, float(picked.mean()), float(own_scores.mean()), better)
 
 
-def _readable(model: LoadedModel) -> tuple[str, ...]:
+def _readable(model: Model) -> tuple[str, ...]:
     """Return the poolings and layers that the network has, beside its own features."""
     readable = []
     for layer in (*layers(model.backbone), *POOLINGS):

@@ -28,7 +28,7 @@ ITM_SETS = ("caltech101", "cars", "cifar100", "cifar10", "dtd", "aircraft", "flo
 class Member:
     """One model of a benchmark.
 
-    title: name in `evaluation.published`. kind: prefix of the file for `evaluation.load_model`. files: possible file
+    title: name in `evaluation.published`. kind: prefix of the file for `sslkit.load`. files: possible file
     names in the folder of checkpoints. origin: source of the file. timm: weights that timm can download, or "".
     """
 
@@ -43,7 +43,7 @@ class Member:
 class Benchmark:
     """A benchmark with all of its files.
 
-    zoo: title of each model -> argument of `evaluation.load_model`. datasets: names in `evaluation.datasets`, to be
+    zoo: title of each model -> argument of `sslkit.load`. datasets: names in `evaluation.datasets`, to be
     opened below `root`.
     """
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from evaluation.datasets import Reading, Split
 from evaluation.features.extraction import CROPPED, LABELLED, LOADED, features_of
-from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.seen import Judged, seen
 from evaluation.features.source_probs import source_probs
 from evaluation.features.table import Features
@@ -26,6 +25,8 @@ from sslkit.data.held_out import draw_keys
 from sslkit.data.image_options import ImageOptions
 from sslkit.data.subsets import label_subset
 from sslkit.errors import UserError
+from sslkit.models.loading import Loading
+from sslkit.models.model import Model
 from sslkit.options.settings import MOST, setting
 from sslkit.runtime.context import Runtime
 from sslkit.zoo.heads import LABELS
@@ -153,7 +154,7 @@ def of_models(
 ) -> Members[Candidate]:
     """Make candidates from models, by name: features are extracted, or read from the cache.
 
-    zoo: a folder of zoo entries, or a list of arguments of `evaluation.load_model` and folders of entries; or a
+    zoo: a folder of zoo entries, or a list of arguments of `sslkit.load` and folders of entries; or a
         mapping of names to such models.
     needs: inputs of the metrics beside features, of "source_probs" and "untrained", the features of the same networks
         with random weights. options.reference: as `open_reference` opens it. runtime: with the device of the metrics.
@@ -161,7 +162,7 @@ def of_models(
     out. Raises UserError if none is left, and for an explicitly named model that cannot be opened.
     """
 
-    def load(one: Any) -> LoadedModel:
+    def load(one: Any) -> Model:
         return load_member(one, loading)
 
     check_source(options.source, options.clusters)
@@ -169,10 +170,10 @@ def of_models(
     task = draw_images(reading.open(dataset, options.split), options.max_images, runtime.seed)
     judged = Judged(dataset, options.split, reading.cache, reading.columns)  # opened if a card may know its images
 
-    def candidate(name: str, one: LoadedModel | Closed) -> Candidate:
+    def candidate(name: str, one: Model | Closed) -> Candidate:
         model = one.open() if isinstance(one, Closed) else one
         head, lacks = None, {}
-        if "source_probs" in needs and (model.entry or model.classifier):
+        if "source_probs" in needs and (model.entry or model.source_head):
             head = _try(lacks, "source_probs", lambda: source_head(model, options.source, options.clusters, *how))
             if head is not None and _is_circular(head, model, judged):
                 head, lacks["source_probs"] = None, CIRCULAR
@@ -192,7 +193,7 @@ def of_models(
     return candidates
 
 
-def _is_circular(head: SourceHead, model: LoadedModel, judged: Judged) -> bool:
+def _is_circular(head: SourceHead, model: Model, judged: Judged) -> bool:
     """Return whether a head was fitted to the labels of the images that are scored; test images are not fitted to."""
     if head.kind != LABELS or judged.split == "test":
         return False
@@ -228,7 +229,7 @@ def _try(lacks: dict[str, str], what: str, make: Callable[[], Any]) -> Any:
 
 def _candidate(
     name: str,
-    model: LoadedModel,
+    model: Model,
     features: Features,
     boxes: np.ndarray | None,
     head: SourceHead | None,
@@ -240,7 +241,7 @@ def _candidate(
     return Candidate(name, as_sample(features, **inputs, runtime=runtime), _notes_of(features))
 
 
-def _beside_untrained(candidate: Candidate, model: LoadedModel, task: Split, how: tuple[Reading, Runtime]) -> Candidate:
+def _beside_untrained(candidate: Candidate, model: Model, task: Split, how: tuple[Reading, Runtime]) -> Candidate:
     """Add the features of the network with random weights, if it can be built, of the same images."""
     twin = with_random_weights(model, seed=0)
     if twin is None:

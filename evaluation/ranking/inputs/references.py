@@ -17,11 +17,11 @@ import numpy as np
 from evaluation.datasets import AS_USUAL, Reading, note_of, splits_of
 from evaluation.datasets.base import Split
 from evaluation.features.extraction import features_of
-from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import Members
 from sslkit.errors import UserError, first_line
 from sslkit.files.reading import regular
 from sslkit.files.writing import write_whole
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 from sslkit.terminal.say import and_more
 
@@ -43,7 +43,7 @@ class Reference:
     table: Mapping[str, Statistics] = field(default_factory=dict)
     found: dict[str, tuple[tuple[Any, ...], Statistics]] = field(default_factory=dict, repr=False)
 
-    def statistics_of(self, name: str, model: LoadedModel, reading: Reading, runtime: Runtime) -> Statistics | None:
+    def statistics_of(self, name: str, model: Model, reading: Reading, runtime: Runtime) -> Statistics | None:
         """Return mean (D,) and std (D,) of a model's features; None for the task's own.
 
         Raises UserError for a model that the file lacks, and for statistics of another number of features.

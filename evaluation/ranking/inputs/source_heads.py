@@ -17,7 +17,6 @@ from evaluation.datasets import AS_USUAL, Reading, find_published, open_split, s
 from evaluation.datasets._sources import test_images
 from evaluation.datasets.base import Split
 from evaluation.features.extraction import features_of
-from evaluation.features.models import LoadedModel
 from evaluation.features.seen import columns_of
 from evaluation.features.source_probs import shape_of
 from evaluation.learners.fitted_head import ROUNDS, linear_head, spherical_clusters
@@ -26,6 +25,7 @@ from sslkit.data.sources.named import open_images, splits
 from sslkit.data.subsets import label_subset
 from sslkit.errors import UserError
 from sslkit.files.writing import exclusive
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 from sslkit.zoo.entry import ZooEntry
 from sslkit.zoo.heads import CLUSTERS, FOLDER, LABELS, PROTOTYPES, Head, path
@@ -59,7 +59,7 @@ class SourceHead:
 
 
 def source_head(
-    model: LoadedModel,
+    model: Model,
     source: str | None,
     clusters: int,
     reading: Reading = AS_USUAL,
@@ -102,10 +102,10 @@ def check_source(source: Any, clusters: Any) -> None:
         raise UserError(f"clusters={clusters!r} must be a whole number, at least 2")
 
 
-def _own(model: LoadedModel) -> SourceHead:
-    if model.classifier is None:
+def _own(model: Model) -> SourceHead:
+    if model.source_head is None:
         raise UserError("no source classifier, and no entry of a zoo whose pretraining data could give one")
-    return SourceHead(model.classifier, OWN, "its own training", "the classifier that it came with")
+    return SourceHead(model.source_head, OWN, "its own training", "the classifier that it came with")
 
 
 def _heads_of(entry: ZooEntry) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def _remedy(kept: Collection[str]) -> str:
     return " or ".join(f"source={word}" for word in (*others, NONE))
 
 
-def _load_head(model: LoadedModel, entry: ZooEntry, name: str) -> SourceHead:
+def _load_head(model: Model, entry: ZooEntry, name: str) -> SourceHead:
     recipe, layers = entry.card["source_heads"][name], entry.head(name)
     width, _ = shape_of(layers)
     if width != model.width:
@@ -162,7 +162,7 @@ def _place(source: str) -> str | Path:
     return Path(source) if find_published(source) else source
 
 
-def _fit_once(model: LoadedModel, name: str, fitted: Callable[[], tuple[Head, SourceHead]]) -> SourceHead:
+def _fit_once(model: Model, name: str, fitted: Callable[[], tuple[Head, SourceHead]]) -> SourceHead:
     """Fit a head and keep it in the entry, unless another process has just done so; others wait.
 
     In a folder that cannot be written the head is fitted, used and not kept.
@@ -181,7 +181,7 @@ def _fit_once(model: LoadedModel, name: str, fitted: Callable[[], tuple[Head, So
 
 
 def _fit(
-    model: LoadedModel,
+    model: Model,
     whole: Split,
     name: str,
     clusters: int,

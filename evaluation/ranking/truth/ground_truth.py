@@ -16,7 +16,6 @@ from evaluation.datasets._labels import check_classes
 from evaluation.datasets._readable import readable
 from evaluation.features.checks import as_list, different_seeds
 from evaluation.features.extraction import check
-from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.zoo_members import Failure, error_line, load_zoo
 from evaluation.protocols import fine_tune
 from evaluation.protocols.fine_tune import runs_of, settings_of, tune_grid
@@ -33,6 +32,8 @@ from sslkit.data.image_options import parse_range
 from sslkit.data.sources.named import reusable
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text
+from sslkit.models.loading import Loading
+from sslkit.models.model import Model
 from sslkit.options.settings import MOST, MOST_SEED, setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime, silent
@@ -152,7 +153,7 @@ class _Measurement:
     options: of `fine_tune`. reading: of the tasks.
     """
 
-    models: Mapping[str, LoadedModel]
+    models: Mapping[str, Model]
     tasks: Mapping[str, Mapping[str, Split]]
     reading: Reading
     records: Records
@@ -195,7 +196,7 @@ class _Measurement:
         if not done:
             self.write()
 
-    def _measure(self, model: LoadedModel, splits: Mapping[str, Split], options: fine_tune.Options) -> dict[str, Any]:
+    def _measure(self, model: Model, splits: Mapping[str, Split], options: fine_tune.Options) -> dict[str, Any]:
         return _record(tune_grid(open_task(model, splits, self.reading), options, self.runtime), splits)
 
     def highest(self, task: str, count: int) -> list[str]:
@@ -263,7 +264,7 @@ def open_splits(source: Any, reading: Reading, most: int | None, most_tested: in
     return {"train": readable(draw_images(train, most, 0)), "test": readable(draw_images(test, most_tested, 0))}
 
 
-def _key(name: str, model: LoadedModel, task: str, splits: Mapping[str, Split], settings: Mapping) -> dict[str, Any]:
+def _key(name: str, model: Model, task: str, splits: Mapping[str, Split], settings: Mapping) -> dict[str, Any]:
     """Return everything a result depends on."""
     return {
         "model": name,

@@ -6,8 +6,8 @@ from collections import OrderedDict
 import torch
 from torch import Tensor, nn
 
-from evaluation.features.models import LoadedModel
 from evaluation.results.statistics import generator
+from sslkit.models.model import Model
 from sslkit.runtime.device import to_device_of
 
 
@@ -27,7 +27,7 @@ class Detached(nn.Module):
         return self.backbone(clips)
 
 
-def build_classifier(model: LoadedModel, protocol: str, classes: int, *, dropout: float, seed: int) -> nn.Sequential:
+def build_classifier(model: Model, protocol: str, classes: int, *, dropout: float, seed: int) -> nn.Sequential:
     """Build `backbone`, `dropout`, `head`: normalised clips (B, C, T, S, S) -> (B, classes).
 
     protocol: "linear" freezes the backbone and its running statistics, "fine_tune" trains a copy of it.
@@ -48,7 +48,7 @@ def trained_part(net: nn.Sequential) -> nn.Module:
     return net.head if isinstance(net.backbone, Detached) else net
 
 
-def normalize(pixels: Tensor, model: LoadedModel) -> Tensor:
+def normalize(pixels: Tensor, model: Model) -> Tensor:
     """Normalise clips (B, C, T, S, S) in [0, 1] by the model's mean and standard deviation."""
     numbers = torch.tensor([model.mean, model.std], dtype=pixels.dtype)
     mean, std = to_device_of(numbers, pixels).view(2, -1, 1, 1, 1)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import torch
 
 from evaluation.features.checks import whole_number
-from evaluation.features.models import LoadedModel
 from evaluation.protocols.base import Subject
 from evaluation.tasks.action import datasets, recipes
 from evaluation.tasks.action.crops import Sizes
 from evaluation.tasks.action.options import Options
 from evaluation.tasks.action.reading import ClipShape, EvalViews
 from sslkit.errors import UserError
+from sslkit.models.model import Model
 
 CHANGES = ("epochs", "batch_size", "lr", "weight_decay", "dropout")  # of a recipe
 
@@ -24,7 +24,7 @@ class Opened:
     mirror: training clips at random. on_error: a video that cannot be decoded: "skip" or "raise".
     """
 
-    model: LoadedModel
+    model: Model
     films: list[tuple[datasets.Films, datasets.Films]]
     shape: ClipShape
     mirror: bool = True
@@ -54,7 +54,7 @@ def plan_recipe(options: Options) -> tuple[recipes.Recipe, str]:
     return recipes.change(recipes.chosen(options.protocol, options.recipe), changes)
 
 
-def source_of(model: LoadedModel, data: str | None, recipe: str | None) -> str | None:
+def source_of(model: Model, data: str | None, recipe: str | None) -> str | None:
     """The videos that are asked for, or without a recipe those that a zoo entry was pretrained on; else None."""
     if data or recipe:
         return data
@@ -62,7 +62,7 @@ def source_of(model: LoadedModel, data: str | None, recipe: str | None) -> str |
     return source if source.startswith("video:") else None
 
 
-def check_clips(model: LoadedModel) -> None:
+def check_clips(model: Model) -> None:
     """Raises UserError for a network of images."""
     if not model.item.axes:
         raise UserError(
@@ -87,13 +87,12 @@ def _check(options: Options, protocol: str) -> None:
         raise UserError("features=once is for protocol=linear: fine-tuning changes the features")
 
 
-def _shape(model: LoadedModel, frames: int | None, stride: int | None) -> ClipShape:
+def _shape(model: Model, frames: int | None, stride: int | None) -> ClipShape:
     """Raises UserError for a network of images."""
     check_clips(model)
     (usual,) = model.item.axes
     length = whole_number("frames", usual if frames is None else frames, 1)
-    stride_of_card = model.entry.card["backbone"].get("stride") if model.entry else None
-    step = whole_number("stride", stride_of_card or max(64 // length, 1) if stride is None else stride, 1)
+    step = whole_number("stride", model.stride or max(64 // length, 1) if stride is None else stride, 1)
     shape = ClipShape(length, step, Sizes.for_size(model.image_size))
     if not model.backbone.convolutional:
         _try(model, length, shape.sizes.test)
@@ -101,7 +100,7 @@ def _shape(model: LoadedModel, frames: int | None, stride: int | None) -> ClipSh
 
 
 @torch.no_grad()
-def _try(model: LoadedModel, length: int, size: int) -> None:
+def _try(model: Model, length: int, size: int) -> None:
     """Raises UserError for a network that cannot take the test crops, which are larger than what it was trained on."""
     try:
         model.net(torch.zeros(1, model.in_chans, length, size, size))

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evaluation.features.models import LoadedModel, name_of
 from evaluation.protocols.base import Judged, Task, Terminal, defaults_of_all
 from evaluation.results import OUT
 from evaluation.results.result import Result
@@ -13,12 +12,14 @@ from evaluation.tasks.action.options import SHARED, Options
 from evaluation.tasks.action.recipes import RECIPES
 from evaluation.tasks.action.recipes import chosen as recipe_of
 from sslkit.data.columns import NO_COLUMNS
+from sslkit.models.loading import name_of
+from sslkit.models.model import Model
 from sslkit.terminal.say import words
 
 OF_ONE_PROTOCOL = {"protocol", "recipe", "epochs", "batch_size", "lr", "weight_decay", "dropout", "features"}
 
 
-def agreed(models: Sequence[LoadedModel], task: Task) -> Task:
+def agreed(models: Sequence[Model], task: Task) -> Task:
     """The task with films and stride that were not asked for, where the zoo entries among the models agree on them.
 
     They hold for the models beside the entries too, such as the same network untrained.
@@ -51,7 +52,7 @@ def following(judged: Sequence[Judged], task: Task, place: Mapping[str, Any]) ->
     return hint(names, first.model, first.results[0], {"data": task.source, **vars(task.options), **shared})
 
 
-def hint(names: list[str], first: LoadedModel, result: Result, options: Mapping[str, Any]) -> str:
+def hint(names: list[str], first: Model, result: Result, options: Mapping[str, Any]) -> str:
     """The next command to type, as a shell takes it: beside an untrained network, then the other protocol.
 
     names: of all models on a command line. first, result: the first of them, and what it got. options: data, `Options`

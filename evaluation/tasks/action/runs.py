@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.features.models import LoadedModel
 from evaluation.results import unseen
 from evaluation.results.measures import measure
 from evaluation.results.records import Records
@@ -23,6 +22,7 @@ from evaluation.tuning.loop import Diverged, State
 from evaluation.tuning.outcomes import pack
 from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks
 from sslkit.errors import UserError
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
 from sslkit.runtime.waiting import from_first
@@ -39,7 +39,7 @@ class Run:
     features: "live", clips are drawn and augmented at every step; "once", see `cached`.
     """
 
-    model: LoadedModel
+    model: Model
     train: SurveyedVideos
     test: SurveyedVideos
     recipe: Recipe

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from evaluation.features.models import LoadedModel
 from evaluation.tasks.action.classifier import normalize
 from evaluation.tasks.action.reading import FilmViews
 from evaluation.tuning.loop import Diverged
 from sslkit.data.loader import collate, plain_errors, workers_for
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.device import autocast
 
@@ -30,7 +30,7 @@ class FilmScores:
 
 
 @torch.inference_mode()
-def score_films(net: nn.Sequential, model: LoadedModel, views: FilmViews, runtime: Runtime) -> FilmScores:
+def score_films(net: nn.Sequential, model: Model, views: FilmViews, runtime: Runtime) -> FilmScores:
     """Mean softmax over all views of each video. Raises Diverged for NaN or infinite scores."""
     rows, means, unreadable = [], [], {}
     for row, features, reason in view_features(net.backbone, model, views, runtime):
@@ -47,7 +47,7 @@ def score_films(net: nn.Sequential, model: LoadedModel, views: FilmViews, runtim
 
 @torch.inference_mode()
 def view_features(
-    backbone: nn.Module, model: LoadedModel, views: FilmViews, runtime: Runtime, title: str = "testing"
+    backbone: nn.Module, model: Model, views: FilmViews, runtime: Runtime, title: str = "testing"
 ) -> Iterator[tuple[int, Tensor | None, str]]:
     """Yield per video: its row, the features (V, width) float32 of its views, on the device, and "".
 
@@ -66,7 +66,7 @@ def view_features(
         yield film["row"], _features(backbone, model, film["views"], runtime), film["reason"]
 
 
-def _features(backbone: nn.Module, model: LoadedModel, views: Tensor | None, runtime: Runtime) -> Tensor | None:
+def _features(backbone: nn.Module, model: Model, views: Tensor | None, runtime: Runtime) -> Tensor | None:
     if views is None:
         return None
     parts = []

@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from evaluation.features.models import LoadedModel
 from evaluation.tasks.action.classifier import normalize, trained_part
 from evaluation.tasks.action.reading import Schedule, TrainingClips
 from evaluation.tasks.action.recipes import Recipe
@@ -16,6 +15,7 @@ from evaluation.tuning.loop import State, Training, dropout_seed, fit
 from evaluation.tuning.optimizers import groups_by_decay, make_optimizer
 from sslkit.data.loader import load_batches, plain_errors, workers_for
 from sslkit.data.views.augmentation import augment, view_generator
+from sslkit.models.model import Model
 from sslkit.numerics.schedules import cosine
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
@@ -34,7 +34,7 @@ def clip_optimizer(part: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
 
 def train(
     net: nn.Sequential,
-    model: LoadedModel,
+    model: Model,
     clips: TrainingClips,
     recipe: Recipe,
     runtime: Runtime,
@@ -73,7 +73,7 @@ def train(
     return state
 
 
-def _augment(pixels: Tensor, model: LoadedModel, recipe: Recipe, seed: int, at: tuple[int, int]) -> Tensor:
+def _augment(pixels: Tensor, model: Model, recipe: Recipe, seed: int, at: tuple[int, int]) -> Tensor:
     """One normalised view of each clip (B, C, T, S, S) uint8. at: the epoch and its step."""
     drawn, ranks = view_generator(seed, *at), {"rank": rank(), "world_size": world_size()}
     (views,) = augment(pixels[:, None], recipe.view, pixels.shape[-1], drawn, **ranks)

@@ -6,7 +6,6 @@ from typing import Any
 from evaluation.datasets import AS_USUAL, Reading
 from evaluation.features import contradicted
 from evaluation.features.checks import check_value, device_of, whole_number
-from evaluation.features.models import LoadedModel
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tasks.detection.batches import readers
@@ -24,6 +23,7 @@ from evaluation.tasks.detection.trials import Bench
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import open_folder
 from sslkit.errors import UserError
+from sslkit.models.model import Model
 from sslkit.options.settings import MOST_SEED
 from sslkit.runtime.context import Runtime
 
@@ -33,7 +33,7 @@ class Opened:
     """Checked model and data of the trials of protocol `name`. mirror: training images at random."""
 
     name: str
-    model: LoadedModel
+    model: Model
     train: Boxes
     test: Boxes
     masks: bool

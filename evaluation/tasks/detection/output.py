@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.features.models import LoadedModel, name_of
 from evaluation.protocols.base import Judged, Task, Terminal, defaults_of_all
 from evaluation.results import OUT
 from evaluation.tasks.detection.detectors.detector import check_fit
@@ -11,6 +10,8 @@ from evaluation.tasks.detection.measure import Opened, plan_training
 from evaluation.tasks.detection.options import SHARED, Options
 from evaluation.tasks.detection.recipes import TASKS, USUAL, source_of
 from evaluation.tasks.detection.results import describe
+from sslkit.models.loading import name_of
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import world_size
 from sslkit.terminal.say import words
@@ -18,7 +19,7 @@ from sslkit.terminal.say import words
 UNTOLD = ("progress", "workers", "save_seconds", "device")  # they change no number
 
 
-def fits(model: LoadedModel, options: Options) -> None:
+def fits(model: Model, options: Options) -> None:
     """Check that a detector can be built on the network. Raises UserError."""
     check_fit(model, options.resolve_recipe().arch)
 
@@ -60,7 +61,7 @@ def following(judged: Sequence[Judged], task: Task, place: Mapping[str, Any]) ->
     return hint([entry.model for entry in judged], [entry.asked for entry in judged], words_told)
 
 
-def hint(models: list[LoadedModel], sources: Sequence[Any], plan: Mapping[str, Any]) -> str:
+def hint(models: list[Model], sources: Sequence[Any], plan: Mapping[str, Any]) -> str:
     """The next command to type: beside the same network untrained, over more seeds, or all on one page; "" for none.
 
     sources: what the models were asked for by. plan: every option; those that are usual are left out.

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.features.models import LoadedModel
 from evaluation.results import unseen
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate, over_seeds
@@ -14,6 +13,7 @@ from evaluation.tasks.detection.datasets.boxes import Boxes
 from evaluation.tasks.detection.datasets.sources import VOC
 from evaluation.tasks.detection.training import Training
 from evaluation.tasks.detection.trials import Bench
+from sslkit.models.model import Model
 
 # Of each family the number that stands first, and those beside it.
 FAMILIES = {
@@ -47,7 +47,7 @@ def seed_name(seed: int) -> str:
     return f"seed {seed}"
 
 
-def describe(training: Training, model: LoadedModel, train: Boxes, test: Boxes) -> str:
+def describe(training: Training, model: Model, train: Boxes, test: Boxes) -> str:
     """ "C4 Faster R-CNN, schedule smoke, not comparable to published numbers"."""
     schedule = training.schedule
     kind = f"{TITLES[training.arch]} {'Mask' if training.masks else 'Faster'} R-CNN"
@@ -59,7 +59,7 @@ def describe(training: Training, model: LoadedModel, train: Boxes, test: Boxes) 
     return f"{kind}{frozen}, schedule {schedule.name}{precision}, {standing}"
 
 
-def comparable(training: Training, model: LoadedModel, train: Boxes, test: Boxes) -> bool:
+def comparable(training: Training, model: Model, train: Boxes, test: Boxes) -> bool:
     """Return whether this follows a published schedule: its task, a ResNet-50 C4, float32, all images of the sets.
 
     What torchvision does in another way than detectron2 is named in `evaluation.tasks.detection.detectors.c4`.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from evaluation.features.models import LoadedModel
 from evaluation.tasks.detection.batches import training_batches
 from evaluation.tasks.detection.datasets.boxes import Boxes
 from evaluation.tasks.detection.detectors.detector import build_detector
@@ -19,6 +18,7 @@ from evaluation.tuning import loop
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.optimizers import groups_by_decay, make_optimizer
 from sslkit.errors import UserError
+from sslkit.models.model import Model
 from sslkit.options.members import nearest
 from sslkit.runtime.context import PRECISIONS, Runtime
 from sslkit.runtime.device import generators_restored, seed_generators, seed_of
@@ -68,7 +68,7 @@ class Trained:
 
 
 def train_detector(
-    model: LoadedModel,
+    model: Model,
     data: Boxes,
     training: Training,
     runtime: Runtime,

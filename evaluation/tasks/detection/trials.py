@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from evaluation.features.models import LoadedModel
 from evaluation.results.records import Records, run_id
 from evaluation.tasks.detection.datasets.boxes import Boxes
 from evaluation.tasks.detection.pictures import draw_predictions
@@ -20,6 +19,7 @@ from evaluation.tasks.detection.training import Trained, Training, train_detecto
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.recorded import checkpoint_of, each_recorded
 from sslkit.files.writing import write_whole
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.terminal.say import printable
@@ -32,7 +32,7 @@ class Bench:
     """A model, a set's two splits, and the runtime of the trials of protocol `name`, with a device and a folder."""
 
     name: str
-    model: LoadedModel
+    model: Model
     train: Boxes
     test: Boxes
     runtime: Runtime

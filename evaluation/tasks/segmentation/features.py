@@ -10,11 +10,11 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 from evaluation.features.checks import device_of
-from evaluation.features.models import LoadedModel
 from evaluation.results.statistics import generator
 from evaluation.tasks.segmentation.label_maps import IGNORED, LabelMaps
 from sslkit.data.pixel_digest import digest_of_pixels
 from sslkit.errors import UserError
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
 from sslkit.terminal.say import printable
@@ -43,7 +43,7 @@ class Patches:
         return Patches(*(column[rows] for column in vars(self).values()))
 
 
-def check_network(model: LoadedModel, protocol: str) -> tuple[int, int]:
+def check_network(model: Model, protocol: str) -> tuple[int, int]:
     """Rows and columns of the network's last map. Raises UserError for one without a map, or with a single place."""
     if model.item.axes:
         raise UserError(f"{protocol} evaluates networks for images, and {model.name} takes {model.item.name}s")
@@ -58,7 +58,7 @@ def check_network(model: LoadedModel, protocol: str) -> tuple[int, int]:
     return grid
 
 
-def place_features(model: LoadedModel, pixels: Tensor) -> Tensor:
+def place_features(model: Model, pixels: Tensor) -> Tensor:
     """(B, C, S, S) normalised -> (B, F, h, w), for a ViT after the norm that its pooled features get."""
     places, _ = model.backbone.feature_map(pixels)
     if model.backbone.is_vit:
@@ -66,7 +66,7 @@ def place_features(model: LoadedModel, pixels: Tensor) -> Tensor:
     return places.float()
 
 
-def prepare(image: Tensor, model: LoadedModel) -> Tensor:
+def prepare(image: Tensor, model: Model) -> Tensor:
     """(3, H, W) uint8 -> (C, S, S), squeezed to the network's square and normalised."""
     pixels = image.float() / 255
     if model.in_chans == 1:
@@ -94,9 +94,7 @@ def class_shares(classes: Tensor, count: int, grid: tuple[int, int]) -> tuple[np
     return share.astype(np.float32), (total / np.maximum(pixels, 1)).astype(np.float32)
 
 
-def each_map(
-    model: LoadedModel, images: LabelMaps, what: str, runtime: Runtime
-) -> Iterator[tuple[int, Tensor, Tensor]]:
+def each_map(model: Model, images: LabelMaps, what: str, runtime: Runtime) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Yield pixel digest, features (F, h, w) on the device, and label map (H, W) of each image, with a progress bar.
 
     Raises UserError for features that are not finite.
@@ -127,7 +125,7 @@ class _Prepared(torch.utils.data.Dataset):
     """Normalised images with their label maps and pixel digests."""
 
     images: LabelMaps
-    model: LoadedModel
+    model: Model
 
     def __len__(self) -> int:
         return len(self.images)
@@ -137,7 +135,7 @@ class _Prepared(torch.utils.data.Dataset):
         return prepare(image, self.model), classes, digest_of_pixels(image.permute(1, 2, 0).numpy())
 
 
-def patches_of(model: LoadedModel, images: LabelMaps, most: int, runtime: Runtime) -> Patches:
+def patches_of(model: Model, images: LabelMaps, most: int, runtime: Runtime) -> Patches:
     """The patches of all images; of each image as many at random that there are at most `most`.
 
     Patches without a pixel that counts are left out. Raises UserError if none is left.

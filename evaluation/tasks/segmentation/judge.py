@@ -12,7 +12,6 @@ from torch import Tensor
 from evaluation.datasets import READ, Reading
 from evaluation.features import contradicted
 from evaluation.features.extraction import LOADED
-from evaluation.features.models import LoadedModel
 from evaluation.protocols.base import Judged, Subject, Task, Terminal
 from evaluation.results import unseen
 from evaluation.results.result import Result
@@ -23,6 +22,7 @@ from evaluation.tasks.segmentation.pictures import SHOWN, draw_maps
 from evaluation.tasks.segmentation.sources import open_label_maps
 from sslkit.data.sources.column_values import refuse
 from sslkit.errors import UserError
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
 
@@ -36,7 +36,7 @@ SHARED = (*LOADED, *READ, "seed", "device", "workers", "out", "progress")  # opt
 class Opened:
     """Checked model and data. grid: rows and columns of the map that is judged."""
 
-    model: LoadedModel
+    model: Model
     train: LabelMaps
     test: LabelMaps
     grid: tuple[int, int]
@@ -134,7 +134,7 @@ def _predict_all(opened: Opened, scores: Scores, runtime: Runtime) -> tuple[np.n
 def terminal(protocol: str) -> Terminal:
     """The terminal of a protocol on label maps."""
 
-    def fits(model: LoadedModel, options: Any) -> None:
+    def fits(model: Model, options: Any) -> None:
         check_network(model, protocol)
 
     def plan(opened: Opened, task: Task, runtime: Runtime) -> list[tuple[str, str]]:

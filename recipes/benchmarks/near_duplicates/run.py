@@ -31,7 +31,6 @@ from evaluation.datasets import Reading
 from evaluation.embedding.near_duplicates import AUTO, Duplicates, Source, duplicates
 from evaluation.embedding.sources import open_parts
 from evaluation.embedding.table import embed_parts
-from evaluation.features.models import load_model
 from sslkit.runtime.context import Runtime
 from sslkit.terminal.tables import markdown
 
@@ -70,7 +69,7 @@ def one(images: list, seed: int, zoo: Path) -> dict[str, Any]:
         write_sets(images, seed, Path(scratch))
         runtime = Runtime(cache=zoo / "cache", workers=0, progress=False)
         for network, (word, size) in NETWORKS.items():
-            model = load_model(str(train_own(word, zoo)) if word in OWN else word, image_size=size)
+            model = sslkit.load(str(train_own(word, zoo)) if word in OWN else word, image_size=size)
             for name in ("planted", "unrelated"):
                 parts = open_parts(Path(scratch) / name, None)
                 embedding = embed_parts(model, parts, Reading(cache=runtime.cache), runtime)

@@ -28,7 +28,6 @@ from sslkit.cli.process import keep_freed_memory
 
 import evaluation
 from evaluation.datasets import Split, open_split
-from evaluation.features.models import LoadedModel
 from evaluation.features.zoo_members import load_zoo
 from evaluation.ranking.inputs.candidates import draw_images
 from evaluation.ranking.scoring import needs, parse
@@ -37,6 +36,7 @@ from evaluation.ranking.truth.ground_truth import at_an_end
 from evaluation.results.records import Records
 from evaluation.tuning.recorded import each_recorded
 from sslkit.errors import UserError
+from sslkit.models.model import Model
 
 OUT = results.path_of("ranking/study")
 PED = ("ped+logme", "ped+sfda", "ped+gbc")
@@ -119,7 +119,7 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
 def compute_cells(
     opened: Mapping[str, Split],
     usable_models: Mapping[str, Sequence[str]],
-    models: Mapping[str, LoadedModel],
+    models: Mapping[str, Model],
     args: Any,
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """{task: {metric: {scores, seconds, notes, reliability}}}, and a line for each failure."""
@@ -140,7 +140,7 @@ def compute_cells(
 
 
 def compute_cell_once(
-    records: Records, task: str, zoo: Mapping[str, LoadedModel], split: Split, metric: str, args: Any
+    records: Records, task: str, zoo: Mapping[str, Model], split: Split, metric: str, args: Any
 ) -> dict[str, Any]:
     """The cell of a metric on these images, computed once. Raises UserError."""
     identities = [[name, model.digest, model.image_size] for name, model in zoo.items()]
@@ -150,7 +150,7 @@ def compute_cell_once(
 
 
 def reliability(
-    records: Records, task: str, zoo: Mapping[str, LoadedModel], split: Split, metric: str, args: Any
+    records: Records, task: str, zoo: Mapping[str, Model], split: Split, metric: str, args: Any
 ) -> float | None:
     """Spearman's correlation over models of the scores on one half of the images with those on the other.
 
@@ -174,7 +174,7 @@ def halves(split: Split) -> tuple[Split, Split]:
     return split.take(np.sort(order[::2])), split.take(np.sort(order[1::2]))
 
 
-def describe(model: LoadedModel) -> dict[str, Any]:
+def describe(model: Model) -> dict[str, Any]:
     """Identity of a model, and what is known of it without an image."""
     method = model.entry.card.get("method") if model.entry is not None else None
     return {
@@ -184,14 +184,14 @@ def describe(model: LoadedModel) -> dict[str, Any]:
         "parameters": sum(p.numel() for p in model.net.parameters()),
         "width": model.width,
         "trained": "with labels"
-        if model.classifier is not None or str(method).startswith("supervised")
+        if model.source_head is not None or str(method).startswith("supervised")
         else "no"
         if method is None
         else "without labels",
     }
 
 
-def cell_of(zoo: Mapping[str, LoadedModel], split: Split, metric: str, args: Any) -> dict[str, Any]:
+def cell_of(zoo: Mapping[str, Model], split: Split, metric: str, args: Any) -> dict[str, Any]:
     """Scores and seconds by model, without models that the metric cannot score."""
     how = {"split": split.split, "cache": args.cache, "seed": args.seed, "progress": False}
     ranking = evaluation.rank(zoo, split, [metric], bootstrap=0, **how)

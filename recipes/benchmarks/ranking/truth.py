@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from results import FOLDER
 
-from evaluation.features.models import LoadedModel
 from evaluation.ranking.summary import read_truth
 from evaluation.ranking.truth.ground_truth import DETAILS, TRUTH
 from sslkit.errors import UserError
+from sslkit.models.model import Model
 
 RECORDS = FOLDER / "ranking" / "results" / "truth.jsonl.gz"  # of all runs of fine-tuning of the study
 FEWEST = 3  # smallest number of models with ground truth for a task
@@ -51,7 +51,7 @@ def runs_of(record: Mapping[str, Any], settings: Mapping[str, Any]) -> int:
     return len(record["grid"]) * settings.get("folds", 1) + len(record["values"])
 
 
-def usable(task: str, truth: Mapping[str, float], details: Mapping, models: Mapping[str, LoadedModel]) -> list[str]:
+def usable(task: str, truth: Mapping[str, float], details: Mapping, models: Mapping[str, Model]) -> list[str]:
     """The models of a task with ground truth of their current weights. Raises UserError for fewer than three."""
     records = details.get("results", {}).get(task, {})
     measured = [name for name in models if name in truth]

@@ -10,11 +10,13 @@ from sslkit.files.writing import write_text, write_whole, write_whole_folder
 from sslkit.options import members
 from sslkit.options.settings import setting
 from sslkit.runtime.callers import public
-from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry, is_ready_made
+from sslkit.zoo.entry import CARD, ZooEntry, is_ready_made
 
 if TYPE_CHECKING:  # they load torch, which a table of the zoo does without
+    from torch import nn
+
+    from sslkit.zoo.about import About
     from sslkit.zoo.exporting.base import Source, Target
-    from sslkit.zoo.frozen import Frozen
 
 
 def names() -> tuple[str, ...]:
@@ -82,30 +84,16 @@ def lines(path: str | Path) -> list[str]:
     """
     path = Path(path)
     target = _owner(path)
-    return target.lines(target.load(path).about, path.as_posix())
+    return target.lines(target.load(path)[1], path.as_posix())
 
 
-def load(path: str | Path, *, trust: str | Sequence[str] | None = ()) -> "Frozen":
-    """A frozen network from an entry's folder, an export of `export`, or timm's folder of the Hugging Face hub.
+def load(path: Path) -> "tuple[nn.Module, About]":
+    """The network of an export, or of timm's folder of the Hugging Face hub, in eval mode, and its metadata.
 
-        net = sslkit.zoo.load("runs/zoo/NAME")
-        features = net(net.normalize(pixels))  # uint8 or floats in [0, 1] (N, C, S, S) -> (N, net.width)
-
-    See `sslkit.zoo.frozen.Frozen`. Nothing in the files is executed, and no connection is opened.
-    trust: "package.module:function", or several: functions of your own that may make the network of an entry's card;
-    they are called.
-    Raises UserError for any other path, and for a card that names code which is not trusted.
+    Nothing in the files is executed, and no connection is opened. Raises UserError for any other path.
     """
-    path = Path(path).expanduser()
-    folder = path.parent if path.name == WEIGHTS else path
-    if (folder / CARD).is_file():
-        from sslkit.zoo.exporting.base import about_entry
-        from sslkit.zoo.frozen import Frozen
-
-        entry = ZooEntry.load(folder)
-        net = entry.backbone(trust=trust)
-        return Frozen(net, about_entry(entry, net))
-    return _owner(path).load(path)
+    net, about = _owner(path).load(path)
+    return net.eval(), about
 
 
 def is_export(path: Path) -> bool:

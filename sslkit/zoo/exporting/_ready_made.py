@@ -15,7 +15,7 @@ from sslkit.zoo.start import start
 def source(word: str) -> Source:
     """Return the network that a word of `init=` names, with its weights. Raises UserError as `start` does."""
     if words.kind_of(word) not in ("timm", "published") or "@" in word:
-        raise UserError(f"{word} cannot be exported; in Python: net = evaluation.load_model({word!r})")
+        raise UserError(f"{word} cannot be exported; in Python: model = sslkit.load({word!r})")
     config = _config(word)
     channels, size = config.get("input_size", (3, 224))[:2]
     body = start(word, image_size=size, in_chans=channels, frames=None)

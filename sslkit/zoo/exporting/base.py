@@ -12,8 +12,8 @@ from sslkit.backbones import network_lines
 from sslkit.backbones.network_lines import TimmNetwork
 from sslkit.data.items import item_of
 from sslkit.errors import UserError
+from sslkit.zoo.about import About
 from sslkit.zoo.entry import CARD, ZooEntry, preprocessing
-from sslkit.zoo.frozen import About, Frozen
 
 CONTRACT = "Target"
 
@@ -92,7 +92,7 @@ class Target:
         """
         return None
 
-    def load(self, path: Path) -> Frozen:
+    def load(self, path: Path) -> tuple[nn.Module, About]:
         """The network of a path of this format. Raises UserError for a damaged file."""
         raise NotImplementedError
 
@@ -134,7 +134,7 @@ def network_of(about: About, path: Path) -> TimmNetwork:
     return network
 
 
-def load_weights(about: About, state: dict[str, Tensor], path: Path) -> Frozen:
+def load_weights(about: About, state: dict[str, Tensor], path: Path) -> tuple[nn.Module, About]:
     """The network of `about`, with the weights of `path`. Raises UserError if they do not fit."""
     net = network_of(about, path).build(str(path))
     try:
@@ -142,7 +142,7 @@ def load_weights(about: About, state: dict[str, Tensor], path: Path) -> Frozen:
     except RuntimeError as error:
         reason = " ".join(str(error).split()[:30])
         raise UserError(f"the weights in {path} do not fit the network of its metadata: {reason}") from error
-    return Frozen(net, about)
+    return (net, about)
 
 
 def pretrained_cfg(about: About) -> dict[str, object]:

@@ -22,9 +22,9 @@ from sslkit.backbones.words import Word
 from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 from sslkit.files import reading
+from sslkit.zoo.about import About
 from sslkit.zoo.entry import is_ready_made
 from sslkit.zoo.exporting.base import Source, Target, about_card, load_weights, network_of, pretrained_cfg
-from sslkit.zoo.frozen import About, Frozen
 from sslkit.zoo.loading import TIMM_TRANSFORM, load_lines, picture_lines
 from sslkit.zoo.table import NOTES, measure
 
@@ -64,12 +64,12 @@ class HuggingFace(Target):
                 return None
         return path
 
-    def load(self, path: Path) -> Frozen:
+    def load(self, path: Path) -> tuple[nn.Module, About]:
         config = _config_of(path)
         if not _is_ours(config):
             return _of_timm(path, config)
         about = About.from_content(config[KEY], path / CONFIG)
-        return load_weights(about, read_weights(path / WEIGHTS, "sslkit.zoo.load"), path)
+        return load_weights(about, read_weights(path / WEIGHTS, "sslkit.load"), path)
 
     def _config(self, source: Source) -> dict[str, Any]:
         about, network = source.about, source.network
@@ -98,7 +98,7 @@ def _weights_of(folder: Path) -> Path:
     return older if older.is_file() and not (folder / WEIGHTS).is_file() else folder / WEIGHTS
 
 
-def _of_timm(path: Path, given: Any) -> Frozen:
+def _of_timm(path: Path, given: Any) -> tuple[nn.Module, About]:
     """The network of a folder in timm's format that others made. Raises UserError for other formats."""
     name = given.get("architecture") if isinstance(given, dict) else None
     if not isinstance(name, str):
@@ -107,7 +107,7 @@ def _of_timm(path: Path, given: Any) -> Frozen:
             f"{path / CONFIG} describes no network of timm"
             + (f" but transformers' {kind}" if kind else "")
             + f": name the network of timm with these weights, timm:NAME:{_weights_of(path)}, or load it by its own "
-            "library and give the module in Python, evaluation.load_model(module)"
+            "library and give the module in Python, sslkit.load(module)"
         )
     arguments = given.get("model_args") or {}
     if fault := timm_allowed.fault(name, arguments):
@@ -123,7 +123,7 @@ def _of_timm(path: Path, given: Any) -> Frozen:
         "normalize": {"mean": config["mean"], "std": config["std"]},
     }
     about = about_card(card, path.resolve().name, width)
-    return Frozen(made.net, dataclasses.replace(about, **Resizing.of_timm(config, None).of_card()))
+    return (made.net, dataclasses.replace(about, **Resizing.of_timm(config, None).of_card()))
 
 
 def _is_ours(config: Any) -> bool:

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from sslkit.errors import UserError, first_line
+from sslkit.zoo.about import About
 from sslkit.zoo.exporting.base import Source, Target, pretrained_cfg
-from sslkit.zoo.frozen import About, Frozen
 from sslkit.zoo.loading import numpy_transform, picture_lines
 
 KEY = "sslkit"
@@ -62,7 +62,7 @@ class Onnx(Target):
     def owns(self, path: Path) -> bool:
         return path.is_file() and path.suffix == self.suffix
 
-    def load(self, path: Path) -> Frozen:
+    def load(self, path: Path) -> tuple[nn.Module, About]:
         _check_whole(path)
         network = OnnxNetwork(path)
         session = network.session
@@ -72,7 +72,7 @@ class Onnx(Target):
         names = [[value.name for value in values] for values in (session.get_inputs(), session.get_outputs())]
         if names != [["images"], ["features"]]:
             raise UserError(f"{path} was not exported by sslkit: it does not turn images into features")
-        return Frozen(network, About.from_json(text, path))
+        return (network, About.from_json(text, path))
 
 
 class OnnxNetwork(nn.Module):

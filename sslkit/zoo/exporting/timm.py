@@ -5,11 +5,13 @@ Its header holds sslkit's description of the network and the lines that load it.
 
 from pathlib import Path
 
+from torch import nn
+
 from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
 from sslkit.zoo import weights
+from sslkit.zoo.about import About
 from sslkit.zoo.exporting.base import Source, Target, load_weights, network_of, pretrained_cfg
-from sslkit.zoo.frozen import About, Frozen
 from sslkit.zoo.loading import load_lines
 
 KEY = "sslkit"
@@ -30,8 +32,8 @@ class Timm(Target):
     def owns(self, path: Path) -> bool:
         return path.is_file() and path.suffix == self.suffix and KEY in header(path)
 
-    def load(self, path: Path) -> Frozen:
-        return load_weights(About.from_json(header(path)[KEY], path), read_weights(path, "sslkit.zoo.load"), path)
+    def load(self, path: Path) -> tuple[nn.Module, About]:
+        return load_weights(About.from_json(header(path)[KEY], path), read_weights(path, "sslkit.load"), path)
 
 
 def header(path: Path) -> dict[str, str]:

@@ -8,13 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
 from sslkit.files import reading
 from sslkit.zoo import weights
+from sslkit.zoo.about import About
 from sslkit.zoo.exporting.base import Source, Target, load_weights, network_of, pretrained_cfg
-from sslkit.zoo.frozen import About, Frozen
 from sslkit.zoo.loading import picture_lines, torchvision_transform
 
 # timm and torchvision have these under the same name, with the same tensors.
@@ -72,8 +73,8 @@ class Torchvision(Target):
                 return None
         return side
 
-    def load(self, path: Path) -> Frozen:
-        state = read_weights(path, "sslkit.zoo.load")
+    def load(self, path: Path) -> tuple[nn.Module, About]:
+        state = read_weights(path, "sslkit.load")
         side = path.with_suffix(".json")
         if not side.is_file():
             raise UserError(

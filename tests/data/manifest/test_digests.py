@@ -118,7 +118,7 @@ def test_every_command_tells_it(manifest: Path, tmp_path: Path) -> None:
     """Extraction by its key, a training by the thread that reads the content, and look."""
     exchanged(manifest)
     told = "2 of .* files have another content"
-    model = evaluation.load_model("random:narrow_resnet", image_size=16)
+    model = sslkit.load("random:narrow_resnet", image_size=16)
     with pytest.raises(UserError, match=told):
         evaluation.extract(model, str(manifest), split="train", cache=tmp_path / "store", progress=False)
     content = same_data.Content(opened(manifest), read=True)

@@ -103,9 +103,9 @@ def test_what_is_refused(folder: Path, tmp_path: Path, picture) -> None:
 
 
 def test_fine_tuning_learns_from_the_rest(folder: Path) -> None:
-    from evaluation.features.models import load_model
+    import sslkit
 
-    task = open_task(load_model("random:narrow_resnet", image_size=16), str(folder))
+    task = open_task(sslkit.load("random:narrow_resnet", image_size=16), str(folder))
     assert set(task.test.ids) == set(open_split(folder).ids) and len(task.train) == 15
 
 

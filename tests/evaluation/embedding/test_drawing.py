@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import sslkit
 from evaluation.datasets import Reading
 from evaluation.embedding import drawing
 from evaluation.embedding.drawing import build_legend, draw_map, map_to_plane, snap_to_grid
 from evaluation.embedding.sources import open_parts
 from evaluation.embedding.table import embed_parts
 from evaluation.embedding.thumbnails import shorten, thumbnails
-from evaluation.features.models import load_model
 from sslkit.errors import UserError
 from sslkit.numerics.figures import class_styles
 from sslkit.runtime.context import Runtime
@@ -26,7 +26,7 @@ def parts(clipart):
 @pytest.fixture
 def embedding(parts, net, tmp_path):
     return embed_parts(
-        load_model(net, image_size=16),
+        sslkit.load(net, image_size=16),
         parts,
         Reading(cache=tmp_path / "cache"),
         Runtime(cache=tmp_path / "cache", workers=0, progress=False),

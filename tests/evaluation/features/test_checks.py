@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import evaluation
+import sslkit
 from evaluation.features.checks import device_of
-from evaluation.features.models import load_model
 from evaluation.ranking.truth.ground_truth import ground_truth
 from sslkit.errors import UserError
 
@@ -29,7 +29,7 @@ def test_a_device_that_is_not_there_is_refused(name: object) -> None:
 @pytest.mark.parametrize("given", [{"image_size": 0}, {"image_size": -1}, {"image_size": 10**9}, {"in_chans": 0}])
 def test_sizes_of_images_have_a_range(given: dict) -> None:
     with pytest.raises(UserError, match="must be a whole number"):
-        load_model("random:narrow_resnet", **given)
+        sslkit.load("random:narrow_resnet", **given)
 
 
 WRONG = [

@@ -9,6 +9,7 @@ import pytest
 from report_zoo import make_entry
 
 import evaluation
+import sslkit
 from evaluation import protocols
 from evaluation.protocols.base import Subject
 from evaluation.ranking.inputs.candidates import draw_images
@@ -24,6 +25,7 @@ from evaluation.tuning.recorded import each_recorded
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
 from sslkit.files.writing import write_whole
+from sslkit.models.model import Model
 from sslkit.options import members
 
 CONTENTS = {
@@ -40,8 +42,8 @@ CONTENTS = {
 
 
 @pytest.fixture
-def model() -> evaluation.features.models.LoadedModel:
-    return evaluation.load_model("random:narrow_resnet", image_size=8, in_chans=1)
+def model() -> Model:
+    return sslkit.load("random:narrow_resnet", image_size=8, in_chans=1)
 
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
@@ -237,7 +239,7 @@ def test_a_looping_link_is_one_error(tmp_path: Path, model: object) -> None:
     loop.symlink_to("loop")
     small = draw_images(evaluation.open_split("digits", "test"), 40, 0)
     for use in (
-        lambda: evaluation.load_model(str(loop)),
+        lambda: sslkit.load(str(loop)),
         lambda: evaluation.open_split(str(loop), "test"),
         lambda: evaluation.rank(str(loop), "digits", ["logme"]),
         lambda: evaluation.extract(model, small, "test", cache=loop),

@@ -23,7 +23,6 @@ from torch import Tensor, nn
 import evaluation
 import sslkit
 from evaluation.features import cache, extraction
-from evaluation.features.models import load_model
 from sslkit.data import file_contents
 from sslkit.data.decode import pixels as decoding
 from sslkit.data.likeness import count_differences
@@ -50,13 +49,13 @@ class Counting(nn.Module):
 
 
 def of_digits(net: nn.Module, **how) -> evaluation.Features:
-    return evaluation.extract(load_model(net, image_size=8, in_chans=1), "digits", "test", **how)
+    return evaluation.extract(sslkit.load(net, image_size=8, in_chans=1), "digits", "test", **how)
 
 
 def test_hashes_of_near_copies_are_kept_with_the_features(tmp_path: Path, monkeypatch) -> None:
     """Of files nearly those of `look`, which decodes JPEG at a reduced scale."""
     folder = write_coins(tmp_path / "coins", objects=6, shots=4)
-    model, how = load_model(Counting(3), image_size=8, in_chans=3), {"cache": tmp_path / "cache", "workers": 0}
+    model, how = sslkit.load(Counting(3), image_size=8, in_chans=3), {"cache": tmp_path / "cache", "workers": 0}
     found = evaluation.extract(model, str(folder), "train", **how)
     images = evaluation.open_split(str(folder), "train", cache=None).images
     surveyed = measure(images, Runtime(cache=None))[LIKENESS]
@@ -94,7 +93,7 @@ def test_anything_that_changes_the_features_changes_the_key(tmp_path: Path) -> N
     net, other = Counting(), Counting()
     with torch.no_grad():
         other.conv.bias[0] += 1e-3
-    loaded = load_model(net, image_size=8, in_chans=1)
+    loaded = sslkit.load(net, image_size=8, in_chans=1)
     found = [
         of_digits(net, cache=tmp_path),
         of_digits(other, cache=tmp_path),
@@ -102,7 +101,7 @@ def test_anything_that_changes_the_features_changes_the_key(tmp_path: Path) -> N
         of_digits(net, cache=tmp_path, resize=10),
         of_digits(net, cache=tmp_path, resize=10, interpolation="bilinear"),
         evaluation.extract(loaded, "digits", "train", cache=tmp_path),
-        evaluation.extract(load_model(net, image_size=12, in_chans=1), "digits", "test", cache=tmp_path),
+        evaluation.extract(sslkit.load(net, image_size=12, in_chans=1), "digits", "test", cache=tmp_path),
     ]
     assert len({features.digest for features in found}) == len(found)
     assert of_digits(net, cache=tmp_path, batch_size=7).digest == found[0].digest
@@ -215,7 +214,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_an_unreadable_image_is_left_out_of_features_and_labels(folder: Path, capsys) -> None:
-    loaded = load_model(Counting(3), image_size=32)
+    loaded = sslkit.load(Counting(3), image_size=32)
     found = evaluation.extract(loaded, folder, "all", cache=None, batch_size=5, workers=0)
     assert "1 of 12 images of images cannot be read and are left out: cat/03.png" in capsys.readouterr().out
     assert len(found.x) == len(found.y) == len(found.ids) == 11 and "cat/03.png" not in found.ids.tolist()
@@ -226,7 +225,7 @@ def test_an_unreadable_image_is_left_out_of_features_and_labels(folder: Path, ca
 
 
 def test_a_cache_remembers_what_could_not_be_read(folder: Path, tmp_path: Path, capsys) -> None:
-    loaded = load_model(Counting(3), image_size=32)
+    loaded = sslkit.load(Counting(3), image_size=32)
     for _ in range(2):
         found = evaluation.extract(loaded, folder, "all", cache=tmp_path / "cache", workers=0)
         assert found.unreadable == ("cat/03.png",) and "1 of 12 images" in capsys.readouterr().out
@@ -235,7 +234,7 @@ def test_a_cache_remembers_what_could_not_be_read(folder: Path, tmp_path: Path, 
 
 
 def test_large_images_are_resized_and_cut_small_ones_are_not(folder: Path) -> None:
-    loaded = load_model(Counting(3), image_size=224)
+    loaded = sslkit.load(Counting(3), image_size=224)
     assert loaded.resizing.resize == 256
     with pytest.raises(UserError, match="resize=100 is less than the crop of 224 pixels"):
         evaluation.extract(loaded, folder, cache=None, resize=100)
@@ -275,7 +274,7 @@ def test_bad_input_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="device=cuda, but torch sees no GPU"):
         of_digits(Counting(), cache=None, device="cuda")
     with pytest.raises(UserError, match="digits has no split 'tset'"):
-        evaluation.extract(load_model(Counting(), image_size=8, in_chans=1), "digits", "tset", cache=None)
+        evaluation.extract(sslkit.load(Counting(), image_size=8, in_chans=1), "digits", "tset", cache=None)
 
 
 def test_images_of_more_than_8_bits_are_read_by_the_range_that_is_given(tmp_path: Path) -> None:
@@ -285,7 +284,7 @@ def test_images_of_more_than_8_bits_are_read_by_the_range_that_is_given(tmp_path
             path = tmp_path / kind / f"class{row % 2}" / f"{row:02}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(values).save(path)
-    model = load_model("random:narrow_resnet", image_size=8, in_chans=1)
+    model = sslkit.load("random:narrow_resnet", image_size=8, in_chans=1)
 
     def features(kind: str, **how: object) -> np.ndarray:
         return evaluation.extract(model, tmp_path / kind, "all", cache=None, workers=0, progress=False, **how).x
@@ -315,7 +314,7 @@ def test_opacity_and_fill_are_read_as_given(tmp_path: Path) -> None:
             path = tmp_path / kind / f"class{row % 2}" / f"{row:02}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(values.astype(np.uint16 if kind in ("holes", "black") else np.uint8)).save(path)
-    model = load_model("random:narrow_resnet", image_size=8, in_chans=1)
+    model = sslkit.load("random:narrow_resnet", image_size=8, in_chans=1)
 
     def features(kind: str, **how: object) -> np.ndarray:
         return evaluation.extract(model, tmp_path / kind, "all", cache=None, workers=0, progress=False, **how).x
@@ -334,7 +333,7 @@ def test_opacity_and_fill_are_read_as_given(tmp_path: Path) -> None:
 
 def test_ids_and_groups_are_those_of_this_split(tmp_path: Path) -> None:
     """They come from the cache, too."""
-    net, split = load_model(Counting(), image_size=8, in_chans=1), evaluation.open_split("digits", "test")
+    net, split = sslkit.load(Counting(), image_size=8, in_chans=1), evaluation.open_split("digits", "test")
     plain = evaluation.extract(net, split, "test", cache=tmp_path)
     own = replace(split, groups=np.arange(len(split.y)) // 2, ids=np.char.add("own ", split.ids))
     found = evaluation.extract(net, own, "test", cache=tmp_path)

@@ -12,7 +12,6 @@ from torch import nn
 
 import evaluation
 from evaluation.embedding.table import embed
-from evaluation.features.models import Loading, load_model
 from evaluation.features.using import use_it
 from evaluation.features.zoo_members import load_zoo, members
 from evaluation.ranking.choice.halving import successive_halving
@@ -20,6 +19,7 @@ from evaluation.ranking.truth.ground_truth import ground_truth
 from sslkit import backbones
 from sslkit.backbones.words import split_size
 from sslkit.errors import UserError
+from sslkit.models.loading import Loading, load
 
 TUNING = {"lr": [1e-2, 1e-3], "seeds": [0], "batch_size": 8, "mirror": False, "progress": False, "device": "cpu"}
 COMMANDS: dict[str, Callable] = {
@@ -86,12 +86,12 @@ def test_a_size_in_the_word_is_that_models_own_and_its_name_stays() -> None:
         "random:narrow_vit": 32,
     }
     (line, _) = use_it(zoo[0], models["random:narrow_resnet"], 32)
-    assert f"load_model({zoo[0]!r})" in line
+    assert f"sslkit.load({zoo[0]!r})" in line
 
 
 def test_a_size_of_an_entry_and_of_a_folder_of_entries(entry: Path) -> None:
     word = f"{entry}(image_size=36)"
-    assert list(members([word])) == ["small"] and load_model(word).image_size == 36
+    assert list(members([word])) == ["small"] and load(word).image_size == 36
     with pytest.raises(UserError, match="is a folder of entries, and the size is that of one model"):
         members([f"{entry.parent}(image_size=36)"])
 
@@ -106,4 +106,4 @@ def test_a_path_of_such_a_name_is_no_word(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("size", ["x", "-3", "3.5", ""])
 def test_a_size_that_is_no_whole_number_is_refused(size: str) -> None:
     with pytest.raises(UserError, match=r"image_size is in pixels, a whole number: NAME\(image_size=64\)"):
-        load_model(f"random:narrow_resnet(image_size={size})")
+        load(f"random:narrow_resnet(image_size={size})")

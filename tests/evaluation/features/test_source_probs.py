@@ -11,13 +11,14 @@ from torch import nn
 import evaluation
 from evaluation.datasets import open_split
 from evaluation.features import Features
-from evaluation.features.digest import weights_digest
-from evaluation.features.models import LoadedModel, load_model
 from evaluation.features.source_probs import source_probs
 from sslkit.backbones import words
 from sslkit.backbones.pretrained import take_classifier, timm_network
 from sslkit.backbones.words import Word
 from sslkit.errors import UserError
+from sslkit.models.digest import weights_digest
+from sslkit.models.loading import load
+from sslkit.models.model import Model
 
 
 def made(name: str, folder: Path, **options: object) -> str:
@@ -30,7 +31,7 @@ def made(name: str, folder: Path, **options: object) -> str:
     return f"timm:{name}:{folder / f'{name}.pth'}"
 
 
-def pixels(model: LoadedModel, n: int) -> torch.Tensor:
+def pixels(model: Model, n: int) -> torch.Tensor:
     """Real images as the network takes them, by the transform in plain torch."""
     split = open_split("clipart", "test")
     images = model.clean(split.images)
@@ -52,16 +53,16 @@ def lite0() -> str:
 
 
 @pytest.fixture(scope="module")
-def resnet18(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, LoadedModel]:
+def resnet18(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Model]:
     """A local file of random weights, and what is loaded from it."""
     text = made("resnet18", tmp_path_factory.mktemp("resnet18"))
-    return text, load_model(text)
+    return text, load(text)
 
 
 @pytest.mark.parametrize("name", ["resnet18", "vit_tiny_patch16_224", "mobilenetv3_small_050"])
 def test_classifier_of_features_is_the_whole_network(name: str, resnet18: tuple, tmp_path: Path) -> None:
     text = resnet18[0] if name == "resnet18" else made(name, tmp_path)
-    model = resnet18[1] if name == "resnet18" else load_model(text)
+    model = resnet18[1] if name == "resnet18" else load(text)
     assert model.classifier.in_features == model.width and not model.classifier.training
     x = pixels(model, 3)
     with torch.no_grad():
@@ -72,7 +73,7 @@ def test_classifier_of_features_is_the_whole_network(name: str, resnet18: tuple,
 
 def test_real_weights_from_extracted_features(lite0: str, tmp_path: Path) -> None:
     split = open_split("clipart", "test").take(np.arange(6))
-    model = load_model("efficientnet_lite0")
+    model = load("efficientnet_lite0")
     features = evaluation.extract(model, split, "test", cache=None, workers=0, progress=False)
     probs = source_probs(model, features)
     assert probs.shape == (6, 1000) and probs.dtype == np.float32
@@ -134,7 +135,7 @@ def features(n: int, width: int, **more: object) -> Features:
 
 
 def test_rows_in_blocks_against_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = load_model("random:narrow_resnet", image_size=28, in_chans=1)
+    model = load("random:narrow_resnet", image_size=28, in_chans=1)
     classifier = nn.Linear(model.width, 7)
     nn.init.normal_(classifier.weight)
     object.__setattr__(model, "classifier", classifier)
@@ -150,8 +151,8 @@ def test_rows_in_blocks_against_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_has_no_source_probabilities_is_refused(resnet18: tuple) -> None:
-    bare = load_model("random:narrow_resnet", image_size=28, in_chans=1)
-    assert bare.classifier is None and load_model(nn.Flatten(), image_size=8).classifier is None
+    bare = load("random:narrow_resnet", image_size=28, in_chans=1)
+    assert bare.classifier is None and load(nn.Flatten(), image_size=8).classifier is None
     with pytest.raises(UserError, match=r"random:narrow_resnet has no source classifier, .*such as nleep"):
         source_probs(bare, features(3, bare.width))
     model = resnet18[1]
@@ -164,4 +165,4 @@ def test_what_has_no_source_probabilities_is_refused(resnet18: tuple) -> None:
 def test_a_file_without_classifier_has_none(tmp_path: Path) -> None:
     net = timm.create_model("resnet18", pretrained=False, num_classes=0)
     torch.save(net.state_dict(), tmp_path / "bare.pth")
-    assert load_model(f"timm:resnet18:{tmp_path / 'bare.pth'}").classifier is None
+    assert load(f"timm:resnet18:{tmp_path / 'bare.pth'}").classifier is None

@@ -3,9 +3,10 @@
 import pytest
 
 from evaluation.features import zoo_members
-from evaluation.features.models import LoadedModel, Loading
 from evaluation.features.zoo_members import Closed, Members, load_member, open_all
 from sslkit.errors import UserError
+from sslkit.models.loading import Loading
+from sslkit.models.model import Model
 
 
 def length(name: str, model: str) -> int:
@@ -33,7 +34,7 @@ def test_networks_beyond_the_limit_are_closed_and_opened_again_in_their_turn() -
     names = [f"random:narrow_resnet:{seed}" for seed in range(3)]
     opened = []
 
-    def load(one: object) -> LoadedModel:
+    def load(one: object) -> Model:
         opened.append(one)
         return load_member(one, Loading(image_size=8, in_chans=1))
 
@@ -41,7 +42,7 @@ def test_networks_beyond_the_limit_are_closed_and_opened_again_in_their_turn() -
         value.nbytes for value in load_member(names[0], Loading(image_size=8, in_chans=1)).net.state_dict().values()
     )
     found = open_all(names, load, most=size)
-    assert isinstance(found[names[0]], LoadedModel) and isinstance(found[names[1]], Closed)
+    assert isinstance(found[names[0]], Model) and isinstance(found[names[1]], Closed)
     again = load_member(found[names[1]])
     assert again.name == names[1] and again.image_size == 8 and opened == [*names, names[1]]
     with pytest.raises(UserError, match="no model 'nowhere'"):

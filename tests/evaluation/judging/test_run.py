@@ -14,8 +14,8 @@ from PIL import Image
 from random_entries import made
 
 import evaluation
+import sslkit
 from evaluation import protocols
-from evaluation.features.models import load_model
 from evaluation.judging import run
 from evaluation.protocols import knn
 from evaluation.protocols.base import Subject
@@ -60,7 +60,7 @@ def data(tmp_path_factory) -> str:
 
 @pytest.fixture
 def model():
-    return load_model("random:narrow_resnet", image_size=8, in_chans=1)
+    return sslkit.load("random:narrow_resnet", image_size=8, in_chans=1)
 
 
 @pytest.mark.parametrize("name", protocols.names())
@@ -70,9 +70,9 @@ def test_every_protocol_gives_results_that_json_keeps(name: str, data: str, mode
         data = {split: replace(clipart_boxes(3, split), name="six") for split in ("train", "test")}
     if name in ("linear_seg", "knn_seg"):
         data = {split: replace(clipart_boxes(6, split), name="six") for split in ("train", "test")}
-        model = load_model("random:narrow_resnet", image_size=32, in_chans=1)
+        model = sslkit.load("random:narrow_resnet", image_size=32, in_chans=1)
     if name == "action":
-        data, model = f"video:{write_motions(tmp_path / 'six')}", load_model("random:narrow_slow", image_size=16)
+        data, model = f"video:{write_motions(tmp_path / 'six')}", sslkit.load("random:narrow_slow", image_size=16)
     protocol = protocols.find(name)
     options = protocol.Options(**SMALL.get(name, {}))
     results = protocol.run(protocol.open(Subject(model, data), options), options, runtime)
@@ -182,7 +182,7 @@ def test_a_mistake_costs_no_extraction(data: str, model, tmp_path: Path) -> None
 
 def test_random_features_are_told_apart_from_pixels(data: str, model) -> None:
     """Two models on the same images: the comparison is paired."""
-    other = load_model("random:narrow_resnet:1", image_size=8, in_chans=1)
+    other = sslkit.load("random:narrow_resnet:1", image_size=8, in_chans=1)
     results = []
     for one in (model, other):
         results += knn.run(Subject(one, data), knn.Options(), Runtime(cache=None, progress=False))
@@ -210,7 +210,7 @@ def test_val_is_learned_from_and_what_is_left_out_is_in_the_result(tmp_path: Pat
     folder = picture_folder(tmp_path / "pictures", {"train": 20, "val": 10, "test": 12})
     twin = next(folder.glob("train/*/05.png"))
     (folder / "test" / twin.parent.name / "05.png").write_bytes(twin.read_bytes())
-    model = load_model("random:narrow_resnet", image_size=32, in_chans=3)
+    model = sslkit.load("random:narrow_resnet", image_size=32, in_chans=3)
     how = {"cache": tmp_path / "cache", "progress": False, "workers": 0}
     train = Subject(model, str(folder)).train(Runtime(**how))
     assert len(train) == 60 and len(set(train.ids.tolist())) == 60

@@ -13,8 +13,8 @@ from evaluation.judging.command_line import Subjects, settings_of
 from sslkit.cli.help import plain_help
 
 import evaluation
+import sslkit
 from evaluation import protocols
-from evaluation.features.models import load_model
 from evaluation.judging import run
 from evaluation.judging.summary import list_rows
 from evaluation.protocols.base import Protocol, Subject, Task, Terminal, defaults_of_all
@@ -162,7 +162,7 @@ def test_a_new_file_is_found_shown_and_run(counted: None, tmp_path: Path, monkey
     ]
     assert {"device", "cache", "seed"} <= own.keys() and "how often each is counted" in function.__doc__
     few_digits(tmp_path)
-    model = load_model("random:narrow_resnet", image_size=8, in_chans=1)
+    model = sslkit.load("random:narrow_resnet", image_size=8, in_chans=1)
     how = {"out": tmp_path / "out", "cache": None, "progress": False}
     said: list[str] = []
     [result] = evaluation.evaluate(
@@ -201,7 +201,7 @@ def few_digits(folder: Path) -> Path:
 
 
 def test_a_protocol_from_outside_is_run_by_its_name(outside: str, tmp_path: Path) -> None:
-    data, model = few_digits(tmp_path), load_model("random:narrow_resnet", image_size=8, in_chans=1)
+    data, model = few_digits(tmp_path), sslkit.load("random:narrow_resnet", image_size=8, in_chans=1)
     how = {"out": tmp_path / "out", "cache": None, "progress": False}
     options = {"counted": {"times": 3, "kind": "classes", "minus": 1}}
     found, known = evaluation.evaluate(model, data, [outside, "knn"], options=options, **how)

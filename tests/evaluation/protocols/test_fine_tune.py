@@ -18,7 +18,6 @@ from tqdm import tqdm
 
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
-from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols import fine_tune as module
 from evaluation.protocols.base import Subject
 from evaluation.protocols.fine_tune import GRIDS, beyond, fine_tune, settings_of
@@ -30,6 +29,8 @@ from sslkit.data.arrays import ArrayImages
 from sslkit.data.held_out import held_out
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.errors import UserError
+from sslkit.models.loading import load
+from sslkit.models.model import Model
 
 TRAIN, TEST = open_split("digits", "train"), open_split("digits", "test")
 GRID = {"lr": [0.3, 1e-4, 0.03], "weight_decay": [0.0, 1e-3]}
@@ -45,8 +46,8 @@ def network() -> torch.nn.Module:
         return torch.nn.Sequential(*layers, torch.nn.Flatten())
 
 
-def model() -> LoadedModel:
-    return load_model(network(), image_size=8, in_chans=1)
+def model() -> Model:
+    return load(network(), image_size=8, in_chans=1)
 
 
 def some(split: Split, rows: np.ndarray) -> Split:
@@ -138,7 +139,7 @@ def test_another_seed_adds_one_run_and_anything_else_a_new_grid(tmp_path: Path) 
     other = model()
     with torch.no_grad():
         other.net[0].weight.mul_(1.1)
-    other = load_model(other.net, image_size=8, in_chans=1)
+    other = load(other.net, image_size=8, in_chans=1)
     fine_tune(other, few(), grid=grid, out=tmp_path, **QUICK)
     assert len(lines(tmp_path)) == 13
 

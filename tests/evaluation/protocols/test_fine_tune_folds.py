@@ -9,17 +9,18 @@ from torch import nn
 
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
-from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.fine_tune import fine_tune
 from sslkit.errors import UserError
+from sslkit.models.loading import load
+from sslkit.models.model import Model
 
 QUICK = {"steps": 20, "batch_size": 32, "crop": (0.6, 1.0), "mirror": False, "progress": False, "device": "cpu"}
 GRID = {"lr": [0.3, 1e-5]}
 
 
 @pytest.fixture
-def model() -> LoadedModel:
-    return load_model(nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU()), image_size=8, in_chans=1)
+def model() -> Model:
+    return load(nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU()), image_size=8, in_chans=1)
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def data() -> dict[str, Split]:
     return {"train": train.take(rows), "test": test.take(np.arange(100))}
 
 
-def test_the_mean_over_the_folds_decides(model: LoadedModel, data: dict, tmp_path: Path) -> None:
+def test_the_mean_over_the_folds_decides(model: Model, data: dict, tmp_path: Path) -> None:
     one = fine_tune(model, data, grid=GRID, out=tmp_path, **QUICK)
     five = fine_tune(model, data, grid=GRID, folds=5, out=tmp_path, **QUICK)
     lines = [json.loads(line) for line in (tmp_path / "fine_tune.jsonl").read_text().splitlines()]
@@ -43,7 +44,7 @@ def test_the_mean_over_the_folds_decides(model: LoadedModel, data: dict, tmp_pat
     assert five.seconds == pytest.approx(sum(line["seconds"] for line in lines))
 
 
-def test_folds_that_cannot_be_had_are_one_line(model: LoadedModel, data: dict) -> None:
+def test_folds_that_cannot_be_had_are_one_line(model: Model, data: dict) -> None:
     few = data["train"].take(np.concatenate([np.flatnonzero(data["train"].y == label)[:3] for label in range(10)]))
     with pytest.raises(UserError, match=r"no class has 4 labelled images.*fewer folds"):
         fine_tune(model, {"train": few, "test": data["test"]}, grid=GRID, folds=5, **QUICK)

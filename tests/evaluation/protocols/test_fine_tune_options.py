@@ -11,22 +11,23 @@ from PIL import Image
 
 import evaluation.protocols.fine_tune as module
 from evaluation.datasets import Reading
-from evaluation.features.models import LoadedModel, load_model
 from evaluation.judging.run import evaluate
 from evaluation.protocols.base import Subject
 from evaluation.protocols.fine_tune import fine_tune
 from evaluation.results.result import Result
+from sslkit.models.loading import load
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 
 QUICK = {"steps": 5, "batch_size": 32, "crop": (0.6, 1.0), "mirror": False, "progress": False, "device": "cpu"}
 
 
-def model() -> LoadedModel:
+def model() -> Model:
     """4 features of a digit."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         layers = [torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()]
-        return load_model(torch.nn.Sequential(*layers), image_size=8, in_chans=1)
+        return load(torch.nn.Sequential(*layers), image_size=8, in_chans=1)
 
 
 def lines(folder: Path) -> list[dict]:

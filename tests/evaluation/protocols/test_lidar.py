@@ -11,10 +11,11 @@ from torch import nn
 
 from evaluation.datasets import Reading, open_split
 from evaluation.datasets.base import Split
-from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.base import Subject
 from evaluation.protocols.lidar import Options, alignment_by_image, lidar, open, run, view_features
 from sslkit.errors import UserError
+from sslkit.models.loading import load
+from sslkit.models.model import Model
 from sslkit.numerics import diagnostics
 from sslkit.runtime.context import Runtime
 
@@ -27,14 +28,14 @@ def split() -> Split:
 
 
 @pytest.fixture(scope="module")
-def model() -> LoadedModel:
+def model() -> Model:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         net = nn.Sequential(nn.Flatten(), nn.Linear(64, 12))
-    return load_model(net, image_size=8, in_chans=1)
+    return load(net, image_size=8, in_chans=1)
 
 
-def test_the_value_is_the_shared_formula_on_true_groups(model: LoadedModel, split: Split) -> None:
+def test_the_value_is_the_shared_formula_on_true_groups(model: Model, split: Split) -> None:
     views = view_features(model, split, Options(q=4).recipe, 60, Runtime())
     assert views.x.shape == (240, 12) and (views.groups == np.repeat(np.arange(60), 4)).all()
     found = lidar(model, split, q=4, n_images=60)
@@ -45,7 +46,7 @@ def test_the_value_is_the_shared_formula_on_true_groups(model: LoadedModel, spli
 
 
 def test_fewer_images_than_features_are_said_to_limit_the_rank(split: Split) -> None:
-    wide = load_model(nn.Flatten(), image_size=8, in_chans=1)  # 64 features
+    wide = load(nn.Flatten(), image_size=8, in_chans=1)  # 64 features
     assert "limited by the images" in lidar(wide, split, q=2, n_images=64).recipe
     assert lidar(wide, split, q=2, n_images=65).recipe == "2 views of each of 65 images"
 
@@ -56,7 +57,7 @@ def test_alignment_is_the_mean_over_all_pairs_of_views() -> None:
     assert alignment_by_image(x).mean().item() == pytest.approx(np.mean(pairs), rel=1e-10)
 
 
-def test_views_that_change_nothing_are_the_clean_image(model: LoadedModel, split: Split) -> None:
+def test_views_that_change_nothing_are_the_clean_image(model: Model, split: Split) -> None:
     views = view_features(model, split, Options(q=2, view=STILL).recipe, 30, Runtime())
     rows = [list(split.ids).index(name) for name in views.ids]
     pixels = torch.from_numpy(split.images.pixels[rows]).float() / 255
@@ -66,7 +67,7 @@ def test_views_that_change_nothing_are_the_clean_image(model: LoadedModel, split
     assert lidar(model, split, q=2, n_images=30, view=STILL).others["alignment"].value == pytest.approx(0, abs=1e-6)
 
 
-def test_the_same_images_and_views_whatever_the_order_of_the_listing(model: LoadedModel, split: Split) -> None:
+def test_the_same_images_and_views_whatever_the_order_of_the_listing(model: Model, split: Split) -> None:
     order = np.random.default_rng(0).permutation(len(split))
     images = type(split.images)(split.images.pixels[order], _identity(split, order), split.images.options)
     shuffled = replace(split, images=images, y=split.y[order], ids=split.ids[order])
@@ -81,7 +82,7 @@ def _identity(split: Split, order: np.ndarray):
     return Identity("shuffled", None, ("test",), split.y[order], list(split.classes))
 
 
-def test_views_of_one_image_are_nearer_than_images(model: LoadedModel, split: Split) -> None:
+def test_views_of_one_image_are_nearer_than_images(model: Model, split: Split) -> None:
     gentle = {"scale": (0.8, 1.0), "flip": 0.0, "jitter": 0.0, "grayscale": 0.0, "blur": 0.0}
     x = (
         torch.from_numpy(view_features(model, split, Options(q=4, view=gentle).recipe, 50, Runtime()).x)
@@ -94,7 +95,7 @@ def test_views_of_one_image_are_nearer_than_images(model: LoadedModel, split: Sp
     assert mild.interval[1] < wild.interval[0]
 
 
-def test_another_split_is_measured_as_the_protocol_measures_it(model: LoadedModel) -> None:
+def test_another_split_is_measured_as_the_protocol_measures_it(model: Model) -> None:
     options, reading = Options(q=2, n_images=20, split="train"), Reading(mirror=True)
     subject = Subject(model, "digits", reading)
     [result] = run(open(subject, options), options, Runtime())
@@ -104,7 +105,7 @@ def test_another_split_is_measured_as_the_protocol_measures_it(model: LoadedMode
         open(subject, replace(options, split="val"))
 
 
-def test_the_global_generator_is_left_alone(model: LoadedModel, split: Split) -> None:
+def test_the_global_generator_is_left_alone(model: Model, split: Split) -> None:
     before = torch.random.get_rng_state()
     lidar(model, split, q=2, n_images=30)
     assert (torch.random.get_rng_state() == before).all()
@@ -120,7 +121,7 @@ def forty(root: Path) -> Path:
     return root
 
 
-def test_unreadable_images_are_left_out_and_named(model: LoadedModel, tmp_path: Path) -> None:
+def test_unreadable_images_are_left_out_and_named(model: Model, tmp_path: Path) -> None:
     found = view_features(
         model, open_split(str(forty(tmp_path)), "all", on_error="skip"), Options(q=2).recipe, 1000, Runtime()
     )
@@ -128,7 +129,7 @@ def test_unreadable_images_are_left_out_and_named(model: LoadedModel, tmp_path: 
     assert found.x.shape == (78, 12) and found.groups.max() == 38
 
 
-def test_the_protocol_reads_as_extraction_does(model: LoadedModel, tmp_path: Path) -> None:
+def test_the_protocol_reads_as_extraction_does(model: Model, tmp_path: Path) -> None:
     forty(tmp_path / "test"), forty(tmp_path / "train")
     (result,) = run(Subject(model, tmp_path), Options(q=2), Runtime())
     assert [Path(name).name for name in result.details["unreadable"]] == ["04.png"] and result.n == 39
@@ -137,7 +138,7 @@ def test_the_protocol_reads_as_extraction_does(model: LoadedModel, tmp_path: Pat
 
 
 def test_the_protocol_opens_a_published_set_with_the_counts_asked_for(
-    model: LoadedModel, split: Split, monkeypatch: pytest.MonkeyPatch
+    model: Model, split: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
     monkeypatch.setattr(
@@ -148,7 +149,7 @@ def test_the_protocol_opens_a_published_set_with_the_counts_asked_for(
     assert asked == ["raise", "warn"]
 
 
-def test_the_protocol_runs_where_it_is_told(model: LoadedModel, split: Split) -> None:
+def test_the_protocol_runs_where_it_is_told(model: Model, split: Split) -> None:
     if torch.cuda.is_available():
         run(Subject(model, split), Options(q=2, n_images=20), Runtime(device="cuda"))
         assert next(model.net.parameters()).is_cuda
@@ -169,7 +170,7 @@ def test_the_protocol_runs_where_it_is_told(model: LoadedModel, split: Split) ->
         ({"view": "simclr"}, "view must be a mapping or null, got 'simclr'"),
     ],
 )
-def test_bad_input_is_refused(model: LoadedModel, split: Split, options: dict, message: str) -> None:
+def test_bad_input_is_refused(model: Model, split: Split, options: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         lidar(model, split, **options)
 
@@ -180,10 +181,10 @@ def test_features_that_are_not_finite_are_refused(split: Split) -> None:
             return x.flatten(1).sqrt()  # of negative numbers, once normalised
 
     with pytest.raises(UserError, match="not finite"):
-        lidar(load_model(Broken(), image_size=8, in_chans=1), split, q=2, n_images=30)
+        lidar(load(Broken(), image_size=8, in_chans=1), split, q=2, n_images=30)
 
 
-def test_a_flat_folder_without_labels_is_measured_as_a_whole(model: LoadedModel, tmp_path: Path) -> None:
+def test_a_flat_folder_without_labels_is_measured_as_a_whole(model: Model, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for i in range(30):
         Image.fromarray(rng.integers(0, 256, (8, 8), np.uint8)).save(tmp_path / f"{i:02}.png")
@@ -197,7 +198,7 @@ def test_a_flat_folder_without_labels_is_measured_as_a_whole(model: LoadedModel,
         open(Subject(model, tmp_path), Options())
 
 
-def test_views_of_another_size_are_scaled_for_the_network(model: LoadedModel, split: Split) -> None:
+def test_views_of_another_size_are_scaled_for_the_network(model: Model, split: Split) -> None:
     own, scaled = (
         view_features(model, split, Options(q=2, view=STILL).recipe, 20, Runtime(), size=size).x for size in (8, 16)
     )

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from evaluation import protocols
 from evaluation.datasets import open_split
 from evaluation.datasets.base import Split
-from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols import linear_aug as module
 from evaluation.protocols.base import Subject
 from evaluation.protocols.linear_aug import RECIPES, layer_training, linear_on_views
@@ -21,6 +20,8 @@ from evaluation.tuning.classifier import Setting
 from evaluation.tuning.loop import Diverged, fit
 from evaluation.tuning.task import open_task
 from sslkit.errors import UserError
+from sslkit.models.loading import load
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 
 
@@ -37,8 +38,8 @@ class Pixels(nn.Module):
 
 
 @pytest.fixture
-def model() -> LoadedModel:
-    return load_model(Pixels(), image_size=8, in_chans=1)
+def model() -> Model:
+    return load(Pixels(), image_size=8, in_chans=1)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import torch
 import evaluation.protocols.semi_supervised as module
 from evaluation.datasets import Reading, open_split
 from evaluation.datasets.base import Split
-from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.base import Subject
 from evaluation.protocols.semi_supervised import semi_supervised
 from evaluation.results.result import Result, rows_digest
@@ -20,6 +19,8 @@ from sslkit.data.held_out import held_out
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.data.subsets import label_subset, list_digest
 from sslkit.errors import UserError
+from sslkit.models.loading import load
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 
 TRAIN, TEST = open_split("digits", "train"), open_split("digits", "test")
@@ -28,12 +29,12 @@ QUICK = {"epochs": 6, "batch_size": 32, "draws": 2, "lrs": (0.3, 0.01), "head_lr
 QUICK |= {"mirror": False, "progress": False, "device": "cpu"}
 
 
-def model() -> LoadedModel:
+def model() -> Model:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         convolution = torch.nn.Conv2d(1, 6, 3, bias=False)
         layers = [convolution, torch.nn.BatchNorm2d(6), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(2)]
-        return load_model(torch.nn.Sequential(*layers, torch.nn.Flatten()), image_size=8, in_chans=1)
+        return load(torch.nn.Sequential(*layers, torch.nn.Flatten()), image_size=8, in_chans=1)
 
 
 def lines(folder: Path) -> list[dict]:

@@ -11,7 +11,6 @@ from torch import nn
 
 import evaluation
 from evaluation.datasets import Reading
-from evaluation.features.models import load_model
 from evaluation.judging import run as judging
 from evaluation.judging.summary import evaluate_models
 from evaluation.protocols.base import Subject, Task
@@ -20,6 +19,7 @@ from evaluation.results.decisions import decide, deciding
 from sslkit.data.sources.named import open_images
 from sslkit.decision import UNLABELLED
 from sslkit.errors import UserError
+from sslkit.models.loading import load
 from sslkit.runtime.context import Runtime
 
 
@@ -37,7 +37,7 @@ def flat(tmp_path: Path) -> Path:
 def network(size: int = 16) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return load_model(nn.Sequential(nn.Flatten(), nn.Linear(3 * size * size, 30)), image_size=size)
+        return load(nn.Sequential(nn.Flatten(), nn.Linear(3 * size * size, 30)), image_size=size)
 
 
 def test_the_value_is_the_share_of_what_is_found(flat: Path) -> None:
@@ -51,7 +51,7 @@ def test_the_value_is_the_share_of_what_is_found(flat: Path) -> None:
 
 
 def test_all_networks_and_pixels_see_the_same_views(flat: Path) -> None:
-    models = [network(16), network(24), load_model("pixels")]
+    models = [network(16), network(24), load("pixels")]
     task = terminal.agreed(models, Task("view_retrieval", flat, Options()))
     assert task.options.size == 24
     split = Subject(models[0], flat).open_unlabelled("test")

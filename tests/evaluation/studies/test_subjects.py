@@ -7,7 +7,6 @@ import pytest
 from torch import nn
 
 from evaluation.datasets import Reading
-from evaluation.features.models import LoadedModel, load_model
 from evaluation.ranking.truth.ground_truth import open_splits
 from evaluation.studies import maps, subjects
 from evaluation.studies.claims import Claim
@@ -16,6 +15,8 @@ from evaluation.studies.stages import Curves, Stages
 from evaluation.studies.study import Lab
 from evaluation.studies.subjects import Stage, Subjects, follow, percent
 from evaluation.tuning.classifier import Setting
+from sslkit.models.loading import load
+from sslkit.models.model import Model
 
 SETTING = Setting(lr=1e-2, optimizer="adamw", steps=4, batch_size=8, crop=(0.5, 1.0), mirror=False)
 
@@ -30,12 +31,12 @@ def lab(tmp_path: Path) -> Lab:
 
 
 @pytest.fixture
-def nets(monkeypatch: pytest.MonkeyPatch) -> dict[str, LoadedModel]:
+def nets(monkeypatch: pytest.MonkeyPatch) -> dict[str, Model]:
     """Three networks in place of the small zoo, each tuned by SETTING."""
     layers = {
         name: nn.Sequential(nn.Flatten(), nn.Linear(64, width)) for name, width in zip("abc", (3, 4, 5), strict=True)
     }
-    models = {name: load_model(net, image_size=8, in_chans=1) for name, net in layers.items()}
+    models = {name: load(net, image_size=8, in_chans=1) for name, net in layers.items()}
     monkeypatch.setattr(Subjects, "zoo", models)
     monkeypatch.setattr(Subjects, "splits", lambda self, task: open_splits("digits", Reading(), 60, 60))
     monkeypatch.setattr(Subjects, "truth", lambda self, task: {"a": 0.3, "b": 0.2, "c": 0.1})
@@ -44,7 +45,7 @@ def nets(monkeypatch: pytest.MonkeyPatch) -> dict[str, LoadedModel]:
     return models
 
 
-def test_one_run_is_measured_at_all_shares(nets: dict[str, LoadedModel], lab: Lab) -> None:
+def test_one_run_is_measured_at_all_shares(nets: dict[str, Model], lab: Lab) -> None:
     model, splits = nets["a"], open_splits("digits", Reading(), 60, 60)
     found = follow(model, splits, SETTING, (0, 0.1, 0.5, 1), lambda stage: stage.features("test"), lab)
     assert list(found) == [0, 0.1, 0.5, 1] and found[0].shape == (60, 3)
@@ -53,7 +54,7 @@ def test_one_run_is_measured_at_all_shares(nets: dict[str, LoadedModel], lab: La
     assert whole == follow(model, splits, SETTING, (0.25, 0.5, 1), Stage.accuracy, lab)[1]
 
 
-def test_ranks_and_curves_during_fine_tuning(nets: dict[str, LoadedModel], lab: Lab, tmp_path: Path) -> None:
+def test_ranks_and_curves_during_fine_tuning(nets: dict[str, Model], lab: Lab, tmp_path: Path) -> None:
     metrics = dict.fromkeys(
         (f"LogME after {percent(0)}", f"LogME after {percent(1)}", f"accuracy after {percent(1)}"), ""
     )
@@ -67,7 +68,7 @@ def test_ranks_and_curves_during_fine_tuning(nets: dict[str, LoadedModel], lab: 
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_maps_stand_beside_the_results(nets: dict[str, LoadedModel], lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maps_stand_beside_the_results(nets: dict[str, Model], lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maps, "tsne", lambda z, seed: (z[:, :2], 0.0))
     one = TunedMaps(
         caption="Figure.",

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import evaluation
-from evaluation.features.models import load_model
+import sslkit
 from evaluation.features.untrained import with_random_weights
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
@@ -86,7 +86,7 @@ def test_a_ranking_extracts_the_untrained_networks_and_notes_those_that_it_canno
 
 
 def test_an_untrained_network_has_other_weights_and_the_same_images() -> None:
-    model = load_model("random:resnet10t:3", image_size=32)
+    model = sslkit.load("random:resnet10t:3", image_size=32)
     one, again = with_random_weights(model, seed=0), with_random_weights(model, seed=0)
     assert one.digest == again.digest != model.digest
     assert (one.image_size, one.mean, one.resizing, one.width) == (32, model.mean, model.resizing, model.width)

@@ -5,7 +5,7 @@ import pytest
 from torch import nn
 
 import evaluation
-from evaluation.features.models import load_model
+import sslkit
 from sslkit.errors import UserError
 
 Y = [0, 1, 1]
@@ -19,7 +19,7 @@ def test_a_network_by_hand() -> None:
 
 
 def test_a_loaded_model_and_a_number() -> None:
-    model = load_model("random:narrow_resnet", image_size=28, in_chans=1)
+    model = sslkit.load("random:narrow_resnet", image_size=28, in_chans=1)
     expected = sum(np.prod(tuple(part.shape)) for part in dict(model.net.named_parameters()).values())
     assert evaluation.score("param_count", None, Y, model=model) == expected > 1e4
     assert evaluation.score("param_count", None, Y, model=23_508_032) == 23_508_032
@@ -28,7 +28,7 @@ def test_a_loaded_model_and_a_number() -> None:
 
 @pytest.mark.parametrize("wrong", ["resnet50", 0, -3, True, 2.5])
 def test_what_has_no_parameters_to_count(wrong: object) -> None:
-    with pytest.raises(UserError, match=r"must be an nn\.Module, a LoadedModel or its number of parameters"):
+    with pytest.raises(UserError, match=r"must be an nn\.Module, a Model or its number of parameters"):
         evaluation.score("param_count", None, Y, model=wrong)
 
 

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from evaluation.features.models import LoadedModel, Loading, load_model
 from evaluation.tuning.classifier import (
     Setting,
     classification_loss,
@@ -24,6 +23,8 @@ from sslkit import open_images
 from sslkit.data.images import Images
 from sslkit.data.views.augmentation import augment, view_generator
 from sslkit.errors import UserError
+from sslkit.models.loading import Loading, load
+from sslkit.models.model import Model
 from sslkit.numerics.schedules import cosine
 
 CPU = torch.device("cpu")
@@ -38,15 +39,15 @@ def network(dropout: float = 0.0) -> nn.Module:
         return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten())
 
 
-def loaded(dropout: float = 0.0) -> LoadedModel:
-    return load_model(network(dropout), image_size=8, in_chans=1)
+def loaded(dropout: float = 0.0) -> Model:
+    return load(network(dropout), image_size=8, in_chans=1)
 
 
 def pixels(rows: np.ndarray = ROWS, images: Images = DIGITS, resident: bool | None = None) -> Pixels:
     return Pixels(Pool([images]), rows, CPU, resident)
 
 
-def tuned(model: LoadedModel, setting: Setting, given: Pixels | None = None) -> dict[str, Tensor]:
+def tuned(model: Model, setting: Setting, given: Pixels | None = None) -> dict[str, Tensor]:
     y = torch.from_numpy(DIGITS.labels[ROWS])
     return train_classifier(
         model, given or pixels(), y, setting, classes=10, progress=False, checkpoint=None
@@ -174,7 +175,7 @@ def test_images_are_mirrored_only_if_asked_for(mirror: bool) -> None:
 
 
 def test_scores_are_those_of_centre_crops_in_eval_mode() -> None:
-    model = inspect.unwrap(load_model)(network(), loading=Loading(image_size=6, in_chans=1))
+    model = inspect.unwrap(load)(network(), loading=Loading(image_size=6, in_chans=1))
     net = train_classifier(
         model,
         pixels(),

@@ -11,12 +11,13 @@ from random_entries import made
 from torch import nn
 
 from evaluation.datasets import Split, open_split
-from evaluation.features.models import LoadedModel, load_model
 from evaluation.learners.calibration import scale_outputs
 from evaluation.tuning.classifier import Setting, predict, train_classifier
 from evaluation.tuning.keeping import check_keepable, data_of, keep_model
 from evaluation.tuning.pixels import Pixels, Pool
 from sslkit.errors import UserError
+from sslkit.models.loading import load
+from sslkit.models.model import Model
 from sslkit.zoo import ZooEntry
 from sslkit.zoo.classifier import SOFTMAX, Classifier
 from sslkit.zoo.exporting.base import about_entry
@@ -33,7 +34,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Split:
     return open_split(folder, "train")
 
 
-def tuned(model: LoadedModel, split: Split, folder: Path) -> tuple[ZooEntry, torch.Tensor]:
+def tuned(model: Model, split: Split, folder: Path) -> tuple[ZooEntry, torch.Tensor]:
     """The entry of a network tuned for two steps, and its outputs for the clean images."""
     pixels = Pixels(
         Pool([split.images.at(image_size=32, channels=model.in_chans, fit="squash")]), np.arange(len(split)), CPU
@@ -52,7 +53,7 @@ def tuned(model: LoadedModel, split: Split, folder: Path) -> tuple[ZooEntry, tor
 
 def outputs_of(entry: ZooEntry, split: Split) -> torch.Tensor:
     """What the entry says of a split, each picture prepared as its card says."""
-    model = load_model(entry)
+    model = load(entry)
     pixels = Pixels(Pool([model.clean(split.images)]), np.arange(len(split)), CPU)
     return predict(nn.Sequential(entry.backbone(), entry.classifier().layers), model, pixels, "float32")
 
@@ -65,9 +66,9 @@ def test_an_entry_predicts_as_the_tuned_network_did(source: str, photos: Split, 
     if source == "entry":
         words["entry"] = made(tmp_path, "gray", "clothes")
     if source == "timm":
-        torch.save(load_model("random:resnet10t").net.state_dict(), tmp_path / "w.pt")
+        torch.save(load("random:resnet10t").net.state_dict(), tmp_path / "w.pt")
         words["timm"] = f"timm:resnet10t:{tmp_path / 'w.pt'}"
-    model = load_model(words[source], image_size=None if source == "entry" else 32)
+    model = load(words[source], image_size=None if source == "entry" else 32)
     model = replace(model, resizing=replace(model.resizing, crop_pct=0.8, interpolation="bilinear"))
     check_keepable(model)
     entry, scores = tuned(model, photos, tmp_path / "kept")
@@ -80,7 +81,7 @@ def test_an_entry_predicts_as_the_tuned_network_did(source: str, photos: Split, 
 
 def test_an_own_module_is_kept_without_lines(photos: Split, tmp_path: Path) -> None:
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    model = load_model(module, image_size=32)
+    model = load(module, image_size=32)
     check_keepable(model)
     entry, _ = tuned(model, photos, tmp_path / "kept")
     assert entry.card["backbone"]["lines"] == [] and "init" not in entry.card
@@ -92,4 +93,4 @@ def test_an_own_module_is_kept_without_lines(photos: Split, tmp_path: Path) -> N
 @pytest.mark.parametrize("word", ["pixels", "random:vit_tiny_patch16_224@mean"])
 def test_features_that_no_entry_holds_are_refused_before_anything_is_tuned(word: str) -> None:
     with pytest.raises(UserError, match="cannot be kept"):
-        check_keepable(load_model(word, image_size=32))
+        check_keepable(load(word, image_size=32))

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from tuning_steps import CPU, STEPS, batches, network, training
 
 from evaluation.datasets import open_split
-from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.fine_tune import fine_tune
 from evaluation.protocols.linear_aug import linear_on_views
 from evaluation.results.records import read_records
@@ -23,6 +22,8 @@ from evaluation.tuning.pixels import Pixels, Pool
 from evaluation.tuning.processes import process_group
 from sslkit import open_images
 from sslkit.errors import UserError
+from sslkit.models.loading import load
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import SyncBatchNorm, gather_objects, rank
 
@@ -31,11 +32,11 @@ def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-def convolution() -> LoadedModel:
+def convolution() -> Model:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         layers = [nn.Conv2d(1, 6, 3, bias=False), nn.BatchNorm2d(6), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten()]
-        return load_model(nn.Sequential(*layers), image_size=8, in_chans=1)
+        return load(nn.Sequential(*layers), image_size=8, in_chans=1)
 
 
 def tuned(labels: np.ndarray, checkpoint: Checkpoint | None = None) -> tuple[dict[str, Tensor], Tensor, int]:

@@ -12,19 +12,20 @@ from torch import nn
 
 from evaluation.datasets import Reading, open_split
 from evaluation.datasets.base import Split
-from evaluation.features.models import LoadedModel, Loading, load_model
 from evaluation.tuning.task import open_task
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.decode.scale import Scale
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.errors import UserError
+from sslkit.models.loading import Loading, load
+from sslkit.models.model import Model
 
 TRAIN, TEST = open_split("digits", "train"), open_split("digits", "test")
 
 
-def model(size: int = 8) -> LoadedModel:
-    """A network of squares of `size` pixels, also of fewer than `load_model` allows."""
-    net, unchecked = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten()), inspect.unwrap(load_model)
+def model(size: int = 8) -> Model:
+    """A network of squares of `size` pixels, also of fewer than `sslkit.load` allows."""
+    net, unchecked = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten()), inspect.unwrap(load)
     return unchecked(net, loading=Loading(image_size=size, in_chans=1))
 
 
@@ -102,7 +103,7 @@ def test_files_are_cut_whole_and_judged_as_features_are(tmp_path: Path) -> None:
             for number in range(3):
                 flat = Image.fromarray(np.full((60, 40, 3), 80 * number, np.uint8))
                 flat.save(tmp_path / split / name / f"{number}.png")
-    wide = load_model(nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten()), image_size=70)
+    wide = load(nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten()), image_size=70)
     task = open_task(wide, tmp_path)
     assert task.train.crops.image_size == 80 and task.test.centres.image_size == 70
     assert task.test.centres.parts[0].options.resize == wide.resizing.resize == 80
@@ -143,7 +144,7 @@ def test_files_of_one_name_in_two_splits_stay_two_images(tmp_path: Path) -> None
             for number in range(3):
                 colour = (40 * number, 90 * ["train", "val", "test"].index(split), 99 * (name == "a"))
                 Image.new("RGB", (20, 20), colour).save(tmp_path / split / name / f"{number}.png")
-    task = open_task(load_model(nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten()), image_size=16), tmp_path)
+    task = open_task(load(nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten()), image_size=16), tmp_path)
     wanted = [f"{split}/{name}/{number}.png" for split in ("train", "val") for name in "ab" for number in range(3)]
     assert sorted(task.train.ids) == wanted and "a/0.png" in task.test.ids
     everything = np.ones(12, bool)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from torch import nn
 
+import sslkit
 from evaluation.datasets import open_split
-from evaluation.features.models import load_model
 from evaluation.tuning import trials
 from evaluation.tuning.classifier import Setting
 from evaluation.tuning.task import Task, open_task
@@ -19,7 +19,7 @@ from sslkit.runtime.context import Runtime
 
 @pytest.fixture
 def task() -> Task:
-    model = load_model(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), image_size=8, in_chans=1)
+    model = sslkit.load(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), image_size=8, in_chans=1)
     return open_task(model, {split: open_split("digits", split) for split in ("train", "test")})
 
 

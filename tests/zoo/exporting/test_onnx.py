@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+import sslkit
 from sslkit import zoo
 from sslkit.errors import UserError
 
@@ -65,16 +66,17 @@ def test_a_network_that_timm_does_not_make(entry_of, monkeypatch) -> None:
     x = torch.randn(3, 1, 8, 8)
     trust = "own_network:function"
     expected = entry.backbone(trust=trust)(x)
-    torch.testing.assert_close(zoo.load(zoo.export(entry, to="onnx", trust=trust))(x), expected, rtol=1e-5, atol=1e-5)
-    assert torch.equal(zoo.load(entry.folder, trust=trust)(x), expected)
+    written = sslkit.load(zoo.export(entry, to="onnx", trust=trust))
+    torch.testing.assert_close(written.net(x), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(sslkit.load(entry.folder, trust=trust).net(x), expected)
     for to in ("timm", "hf", "torchvision"):
         with pytest.raises(UserError, match=r"own_network:function, not by timm; possible for this network: onnx$"):
             zoo.export(entry, to=to, trust=trust)
 
 
 def test_a_loaded_file_can_be_copied_and_pickled(entry_of) -> None:
-    net = zoo.load(zoo.export(entry_of("narrow_resnet", 28, 1), to="onnx"))
-    x = torch.randn(2, 1, 28, 28)
+    net = sslkit.load(zoo.export(entry_of("narrow_resnet", 28, 1), to="onnx"))
+    x = torch.rand(2, 1, 28, 28)
     for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
         assert torch.equal(other(x), net(x)) and not other.net.training
 
@@ -106,7 +108,7 @@ def test_missing_packages_are_one_line(entry_of, exported, monkeypatch) -> None:
     with pytest.raises(UserError, match=r'onnx and onnxscript: pip install "sslkit\[onnx\]"$'):
         zoo.export(entry, to="onnx")
     with pytest.raises(UserError, match=r'onnxruntime: pip install "sslkit\[onnx\]"$'):
-        zoo.load(path)
+        sslkit.load(path)
 
 
 @pytest.mark.parametrize("place", ["weight", "constant", "branch"])
@@ -126,7 +128,7 @@ def test_tensors_in_other_files_are_refused(place: str, exported, tmp_path, no_s
     path = tmp_path / "x.onnx"
     path.write_bytes(proto.SerializeToString())
     with pytest.raises(UserError, match=r"x\.onnx keeps tensors in other files"):
-        zoo.load(path)
+        sslkit.load(path)
 
 
 def test_a_graph_of_other_names_is_refused(exported, tmp_path) -> None:
@@ -139,7 +141,7 @@ def test_a_graph_of_other_names_is_refused(exported, tmp_path) -> None:
     proto.graph.output[0].name = "other"
     (tmp_path / "x.onnx").write_bytes(proto.SerializeToString())
     with pytest.raises(UserError, match="does not turn images into features"):
-        zoo.load(tmp_path / "x.onnx")
+        sslkit.load(tmp_path / "x.onnx")
     (tmp_path / "x.onnx").write_bytes(b"junk")
     with pytest.raises(UserError, match="is no whole onnx file"):
-        zoo.load(tmp_path / "x.onnx")
+        sslkit.load(tmp_path / "x.onnx")

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torchvision
 
+import sslkit
 from sslkit import zoo
 from sslkit.errors import UserError
 from sslkit.zoo import exporting
@@ -55,10 +56,10 @@ def test_the_file_beside_it(entry_of, tmp_path: Path) -> None:
     state = torch.load(path, weights_only=True)
     torch.save({key: value + 1 for key, value in state.items()}, path)
     with pytest.raises(UserError, match=r"is about another file than byol-entry-torchvision\.pth"):
-        zoo.load(path)
+        sslkit.load(path)
     path.with_suffix(".json").unlink()
     with pytest.raises(UserError, match=r"needs byol-entry-torchvision\.json beside it"):
-        zoo.load(path)
+        sslkit.load(path)
 
 
 def test_another_file_beside_it_is_not_replaced(entry_of, tmp_path: Path) -> None:
@@ -87,5 +88,5 @@ def test_pickles_that_are_no_state_dicts_are_refused_and_not_run(content: str, t
     else:
         torch.save({"a": 1} if content == "numbers" else torch.zeros(3), path)
     with pytest.raises(UserError, match=r"x\.pth is no state dict of tensors"):
-        zoo.load(path)
+        sslkit.load(path)
     assert not (tmp_path / "owned").exists()

@@ -11,7 +11,6 @@ from typing import Any
 
 from evaluation.datasets import Reading
 from evaluation.features.checks import device_of
-from evaluation.features.models import Loading
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tasks.action import datasets, recipes
@@ -25,6 +24,7 @@ from evaluation.tasks.action.runs import Run, done
 from evaluation.tasks.action.seen import seen_films
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import open_folder
+from sslkit.models.loading import Loading
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime, silent
 
@@ -46,7 +46,7 @@ def action(
 ) -> Result:
     """Accuracy on whole test videos, top-1 and top-5, of a classifier trained by a named recipe.
 
-    model: see `evaluation.load_model`; a network of clips. data: see `datasets.open_films`; None:
+    model: see `sslkit.load`; a network of clips. data: see `datasets.open_films`; None:
         the recipe's own, or without a recipe the folder of videos that a zoo entry was pretrained on.
     What is given beside a recipe replaces its own: a rate that is not given goes with the batch size, warm-up with the
     epochs, and the result's recipe says what was changed. clips, crops, rule: see `EvalViews` in reading.py.

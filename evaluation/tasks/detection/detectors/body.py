@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from evaluation.features.models import LoadedModel
 from sslkit.data.views.color import LUMA
 from sslkit.errors import UserError
+from sslkit.models.model import Model
 
 STAGES = ("layer1", "layer2", "layer3", "layer4")
 TRAINABLE = ("full", "frozen")
@@ -42,7 +42,7 @@ class Fixed(nn.Module):
         return self.inner(x)
 
 
-def resnet_body(model: LoadedModel) -> ResNetBody:
+def resnet_body(model: Model) -> ResNetBody:
     """Copy the model's ResNet (timm or torchvision, basic or bottleneck blocks, any stem).
 
     Raises UserError for another network, and for inputs without exactly one or three channels.
@@ -53,7 +53,7 @@ def resnet_body(model: LoadedModel) -> ResNetBody:
     return ResNetBody(net, channels, strides)
 
 
-def check_resnet(model: LoadedModel) -> None:
+def check_resnet(model: Model) -> None:
     """Raises UserError unless the network is a ResNet for images of one or three channels."""
     check_images(model)
     if not is_resnet(model.net):
@@ -71,7 +71,7 @@ def is_resnet(net: nn.Module) -> bool:
     return isinstance(net, (ResNet, TorchvisionResNet)) and all(hasattr(net, stage) for stage in STAGES)
 
 
-def check_images(model: LoadedModel) -> None:
+def check_images(model: Model) -> None:
     """Raises UserError for a video network, and for a network of neither RGB nor gray images."""
     if model.item.axes:
         raise UserError(

@@ -20,10 +20,10 @@ from torchvision.models.detection.faster_rcnn import FastRCNNPredictor
 from torchvision.models.detection.mask_rcnn import MaskRCNNPredictor
 from torchvision.ops import roi_align
 
-from evaluation.features.models import LoadedModel
 from evaluation.tasks.detection.detectors.body import Fixed, check_resnet, resnet_body
 from evaluation.tasks.detection.detectors.c4_heads import C4Heads
 from evaluation.tasks.detection.detectors.sizes import Sizes
+from sslkit.models.model import Model
 
 POOLED = 14  # side, in cells, of a region pooled from layer3's map; layer4 halves it
 MASK_WIDTH = 256  # channels, as published (He et al. 2017, Mask R-CNN)
@@ -44,7 +44,7 @@ class SingleMapRoIAlign(nn.Module):
         return roi_align(features["0"], boxes, self.output_size, self.scale, sampling_ratio=0, aligned=True)
 
 
-def build(model: LoadedModel, classes: int, *, masks: bool, trainable: str, sizes: Sizes) -> FasterRCNN:
+def build(model: Model, classes: int, *, masks: bool, trainable: str, sizes: Sizes) -> FasterRCNN:
     """Build Faster R-CNN, or Mask R-CNN whose mask head shares layer4 with the box head.
 
     classes: number of object classes, without the background. Other arguments: `evaluation.detection.build_detector`.

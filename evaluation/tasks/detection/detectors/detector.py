@@ -3,10 +3,11 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from evaluation.features.models import LoadedModel, load_model
 from evaluation.tasks.detection.detectors.body import check_trainable
 from evaluation.tasks.detection.detectors.sizes import Sizes
 from sslkit.errors import UserError, format_value
+from sslkit.models.loading import load
+from sslkit.models.model import Model
 from sslkit.options.members import nearest
 from sslkit.runtime.device import seed_of, use_seed
 
@@ -28,7 +29,7 @@ def build_detector(
 ) -> "FasterRCNN":
     """Build a torchvision detector, in training mode, on a copy of a model's network; the model is not changed.
 
-    model: see `evaluation.load_model`; a ResNet for "c4" and "fpn", a plain ViT for "vit_pyramid". Its mean and
+    model: see `sslkit.load`; a ResNet for "c4" and "fpn", a plain ViT for "vit_pyramid". Its mean and
         standard deviation normalise the images, which the detector resizes itself.
     classes: number of object classes, without the background; labels are 1 to classes.
     masks: Mask R-CNN instead of Faster R-CNN.
@@ -46,7 +47,7 @@ def build_detector(
         raise UserError(
             f"classes, the number of object classes, must be a whole number, at least 1, got {format_value(classes)}"
         )
-    loaded = load_model(model)
+    loaded = load(model)
     check_fit(loaded, arch)
     build = importlib.import_module(f"evaluation.tasks.detection.detectors.{arch}").build
     with use_seed(seed_of("detector", seed)):
@@ -54,7 +55,7 @@ def build_detector(
     return detector.train()
 
 
-def check_fit(model: LoadedModel, arch: str) -> None:
+def check_fit(model: Model, arch: str) -> None:
     """Raises UserError for an unknown arch and for a network that does not fit it; nothing is built."""
     if arch not in ARCHITECTURES:
         raise UserError(f"there is no arch {arch!r}: {nearest(str(arch), ARCHITECTURES)}")

@@ -9,10 +9,10 @@ from torchvision.models.detection.backbone_utils import BackboneWithFPN
 from torchvision.models.detection.faster_rcnn import TwoMLPHead
 from torchvision.ops import MultiScaleRoIAlign
 
-from evaluation.features.models import LoadedModel
 from evaluation.tasks.detection.detectors.body import STAGES, Fixed, check_resnet, resnet_body
 from evaluation.tasks.detection.detectors.c4 import box_predictor, mask_predictor
 from evaluation.tasks.detection.detectors.sizes import Sizes
+from sslkit.models.model import Model
 
 # channels of the pyramid, of the box head and of the mask head, as published and as torchvision's
 WIDTH, HIDDEN, MASK_HIDDEN = 256, 1024, 256
@@ -20,7 +20,7 @@ LEVELS = tuple(map(str, range(len(STAGES))))
 check = check_resnet
 
 
-def build(model: LoadedModel, classes: int, *, masks: bool, trainable: str, sizes: Sizes) -> FasterRCNN:
+def build(model: Model, classes: int, *, masks: bool, trainable: str, sizes: Sizes) -> FasterRCNN:
     """Build Faster or Mask R-CNN with a pyramid of five levels; see `evaluation.detection.build_detector`."""
     body = resnet_body(model)
     pyramid = BackboneWithFPN(body.net, dict(zip(STAGES, LEVELS, strict=True)), list(body.channels), WIDTH)
@@ -30,7 +30,7 @@ def build(model: LoadedModel, classes: int, *, masks: bool, trainable: str, size
 
 
 def on_pyramid(
-    pyramid: BackboneWithFPN, model: LoadedModel, classes: int, *, masks: bool, sizes: Sizes, divisor: int = 32
+    pyramid: BackboneWithFPN, model: Model, classes: int, *, masks: bool, sizes: Sizes, divisor: int = 32
 ) -> FasterRCNN:
     """Build torchvision's heads on the levels "0" to "3" and "pool" of a pyramid of WIDTH channels.
 

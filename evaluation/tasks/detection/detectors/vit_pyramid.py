@@ -14,11 +14,11 @@ from torchvision.models.convnext import LayerNorm2d
 from torchvision.models.detection import FasterRCNN
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 
-from evaluation.features.models import LoadedModel
 from evaluation.tasks.detection.detectors.body import Fixed, check_images
 from evaluation.tasks.detection.detectors.fpn import LEVELS, WIDTH, on_pyramid
 from evaluation.tasks.detection.detectors.sizes import Sizes
 from sslkit.errors import UserError
+from sslkit.models.model import Model
 
 STRIDES = (4, 8, 16, 32)  # pixels, of a ResNet's pyramid too (Li et al. 2022, ViTDet)
 
@@ -52,7 +52,7 @@ class SimplePyramid(nn.Module):
         return OrderedDict(zip(names, maps, strict=True))
 
 
-def check(model: LoadedModel) -> None:
+def check(model: Model) -> None:
     """Raises UserError unless the network is a plain ViT with patches of 1, 2, 4, 8, 16 or 32 pixels."""
     check_images(model)
     if not model.backbone.is_vit:
@@ -65,7 +65,7 @@ def check(model: LoadedModel) -> None:
         raise UserError(f"{model.name} has patches of {patch} pixels: arch=vit_pyramid needs 1, 2, 4, 8, 16 or 32")
 
 
-def build(model: LoadedModel, classes: int, *, masks: bool, trainable: str, sizes: Sizes) -> FasterRCNN:
+def build(model: Model, classes: int, *, masks: bool, trainable: str, sizes: Sizes) -> FasterRCNN:
     """Build Faster or Mask R-CNN on a plain ViT (`mae` entries, timm's vit_* and deit_*); see `build_detector`.
 
     Raises UserError as `check` does.

@@ -6,7 +6,6 @@ Sources: Song et al. 2024 (table VII), He et al. 2020 (MoCo, arXiv 1911.05722) a
 from typing import Any
 
 from evaluation.datasets import Reading
-from evaluation.features.models import Loading
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.results.unseen import UNSEEN
@@ -14,6 +13,7 @@ from evaluation.tasks.detection.measure import Opened, measure_trials, open_tria
 from evaluation.tasks.detection.options import SHARED, Options
 from evaluation.tasks.detection.output import TERMINAL
 from evaluation.tasks.detection.results import seed_name
+from sslkit.models.loading import Loading
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 
@@ -32,7 +32,7 @@ def detection(
 
         results = evaluation.object_detection("runs/zoo/NAME", "clipart_boxes", schedule="smoke")
 
-    model: see `evaluation.load_model`: a ResNet, or a plain ViT for arch="vit_pyramid". It is copied.
+    model: see `sslkit.load`: a ResNet, or a plain ViT for arch="vit_pyramid". It is copied.
         Images of colour become gray (luma) for a network of one channel.
     data: see `evaluation.detection.open_boxes`, or {"train": Boxes, "test": Boxes}; None: the recipe's.
     Another number of steps, images or another rate than the schedule's is marked so. Below `out` are

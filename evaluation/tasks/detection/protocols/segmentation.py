@@ -6,13 +6,13 @@ Sources: Song et al. 2024 (table VII), He et al. 2017 (arXiv 1703.06870), and Mo
 from typing import Any
 
 from evaluation.datasets import Reading
-from evaluation.features.models import Loading
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tasks.detection.measure import Opened, measure_trials, open_trials, run_trials
 from evaluation.tasks.detection.options import SHARED, Options
 from evaluation.tasks.detection.output import TERMINAL
 from evaluation.tasks.detection.protocols import detection
+from sslkit.models.loading import Loading
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 

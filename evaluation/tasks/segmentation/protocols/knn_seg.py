@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from evaluation.datasets import Reading
-from evaluation.features.models import Loading
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.tasks.segmentation import judge
 from evaluation.tasks.segmentation.features import Patches, patches_of
 from sslkit.errors import UserError
+from sslkit.models.loading import Loading
 from sslkit.numerics.neighbours import Own, neighbours
 from sslkit.options.settings import MOST, setting
 from sslkit.runtime.callers import public

@@ -16,13 +16,13 @@ from torch.nn.functional import log_softmax
 
 from evaluation.datasets import Reading
 from evaluation.features.checks import device_of
-from evaluation.features.models import Loading
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import generator
 from evaluation.tasks.segmentation import judge
 from evaluation.tasks.segmentation.features import Patches, patches_of
 from sslkit.errors import UserError
+from sslkit.models.loading import Loading
 from sslkit.numerics.lbfgs import Axes, Loss, State, begin, minimise, principal_axes
 from sslkit.options.settings import MOST, setting
 from sslkit.runtime.callers import public
@@ -53,7 +53,7 @@ def linear_seg(
 ) -> Result:
     """Mean intersection over union of a linear classifier of patches.
 
-    model: see `evaluation.load_model`; a ViT, or any network of timm with a feature map. data: see
+    model: see `sslkit.load`; a ViT, or any network of timm with a feature map. data: see
         `evaluation.tasks.segmentation.sources`, or {"train": ..., "test": ...}. Images are squeezed to a square.
     The penalty is chosen by the cross-entropy of a fifth of the training images, and the classifier fitted to all.
     Raises UserError for a network without a feature map and for data without classes of pixels.

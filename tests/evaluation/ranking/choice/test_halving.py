@@ -14,7 +14,6 @@ import torch
 from PIL import Image
 
 from evaluation.datasets import open_split
-from evaluation.features.models import LoadedModel, load_model
 from evaluation.protocols.fine_tune import settings_of
 from evaluation.ranking.choice import elimination
 from evaluation.ranking.choice.beliefs import Beliefs, beliefs
@@ -23,6 +22,8 @@ from evaluation.ranking.choice.halving_output import lines, next_command
 from evaluation.ranking.choice.rounds import Round
 from evaluation.ranking.rank import rank
 from sslkit.errors import UserError
+from sslkit.models.loading import load
+from sslkit.models.model import Model
 
 QUICK: dict[str, Any] = {
     "metrics": ["knn"],
@@ -38,8 +39,8 @@ QUICK: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def zoo() -> dict[str, LoadedModel]:
-    return {f"seed {seed}": load_model(f"random:narrow_resnet:{seed}", image_size=8, in_chans=1) for seed in range(4)}
+def zoo() -> dict[str, Model]:
+    return {f"seed {seed}": load(f"random:narrow_resnet:{seed}", image_size=8, in_chans=1) for seed in range(4)}
 
 
 def test_each_round_says_its_runs_and_the_models_that_are_done(zoo: dict, tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_one_model_and_no_data_are_errors(zoo: dict) -> None:
 
 
 def test_models_that_cannot_be_ranked_are_named_and_not_counted(zoo: dict) -> None:
-    broken = load_model("random:narrow_resnet:9", image_size=8, in_chans=1)
+    broken = load("random:narrow_resnet:9", image_size=8, in_chans=1)
     with torch.no_grad():
         next(broken.net.parameters()).fill_(math.nan)
     found = successive_halving({**zoo, "broken": broken}, "digits", **QUICK)

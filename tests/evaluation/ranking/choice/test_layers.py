@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sslkit
 from evaluation.datasets import Reading, open_split
-from evaluation.features.models import load_model
 from evaluation.ranking.choice import layers as module
 from evaluation.ranking.choice.layers import OWN, best_layers, check_metric, of_samples, table, write
 from evaluation.ranking.inputs.candidates import draw_images
@@ -54,7 +54,7 @@ def test_equal_layers_are_the_networks_own_features() -> None:
 
 
 def test_layers_of_real_networks_are_scored_told_and_written(tmp_path: Path) -> None:
-    models = {name: load_model(f"random:{name}", image_size=8, in_chans=1) for name in ("narrow_resnet", "narrow_vit")}
+    models = {name: sslkit.load(f"random:{name}", image_size=8, in_chans=1) for name in ("narrow_resnet", "narrow_vit")}
     task = draw_images(open_split("digits", "train"), 60, 0)
     found = best_layers(models, task, "knn", Reading(cache=None), Runtime(cache=None, progress=False), splits=2)
     names = {one.model: one.names for one in found}

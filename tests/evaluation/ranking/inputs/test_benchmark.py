@@ -9,8 +9,8 @@ import pytest
 import timm
 import torch
 
+import sslkit
 from evaluation import datasets
-from evaluation.features.models import load_model
 from evaluation.ranking.inputs.benchmark import BENCHMARKS, open_benchmark, with_one_label
 from evaluation.ranking.truth import published
 from sslkit.backbones.published import CHECKPOINTS
@@ -152,9 +152,9 @@ def test_a_model_of_the_zoo_loads(whole: Path) -> None:
     (whole / "models" / "resnet-18.safetensors").unlink()
     torch.save(resnet.state_dict(), whole / "models" / "resnet-18.pth")
     zoo = open_benchmark("itm", checkpoints=whole / "models", root=whole / "data", download=False).zoo
-    model = load_model(zoo["ResNet-18"])
-    assert model.width == 512 and model.classifier is not None
-    torch.testing.assert_close(model.classifier.weight, resnet.fc.weight)
+    model = sslkit.load(zoo["ResNet-18"])
+    assert model.width == 512 and model.source_head is not None
+    torch.testing.assert_close(model.source_head.weight, resnet.fc.weight)
 
 
 def test_an_unknown_benchmark_is_refused(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ from torch import nn
 import evaluation
 from evaluation.datasets import Reading
 from evaluation.features import as_features
-from evaluation.features.models import Loading
 from evaluation.features.zoo_members import Members
 from evaluation.ranking.inputs.candidates import MAX_IMAGES, Options, of_arrays, of_models, settle_images
 from evaluation.ranking.inputs.references import open_reference
 from sslkit import open_images, zoo
 from sslkit.errors import UserError
+from sslkit.models.loading import Loading
 from sslkit.runtime.context import Runtime
 
 X = np.random.default_rng(0).normal(size=(6, 3))

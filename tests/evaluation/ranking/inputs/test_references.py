@@ -10,8 +10,8 @@ from PIL import Image
 from random_entries import CLOTHES, made
 
 import evaluation
+import sslkit
 from evaluation.datasets import Reading, open_split
-from evaluation.features.models import load_model
 from evaluation.ranking.inputs.candidates import draw_images
 from evaluation.ranking.inputs.references import open_reference, write_reference
 from sslkit.data.published import imagenet
@@ -72,14 +72,14 @@ def test_the_published_statistics_are_of_imagenets_validation_images(
     assert str(reference) == "6 images of imagenet (test)" and reference.notes() == (
         f"PED: mean and std of {reference}",
     )
-    model = load_model(made(place, "byol", "task.npz"))
+    model = sslkit.load(made(place, "byol", "task.npz"))
     mean, std = reference.statistics_of("byol", model, Reading(), Runtime(**HOW))
     x = np.asarray(evaluation.extract(model, open_split("imagenet", "val", root="data"), "test", **HOW).x, np.float64)
     np.testing.assert_allclose([mean, std], [x.mean(0), x.std(0)], rtol=1e-12)
 
 
 def test_statistics_are_of_what_is_asked_now(place: Path) -> None:
-    reference, model = open_reference("task.npz"), load_model(made(place, "byol", "task.npz"))
+    reference, model = open_reference("task.npz"), sslkit.load(made(place, "byol", "task.npz"))
     for how in (HOW, {**HOW, "resize": 40}, HOW):
         reading = Reading(resize=how.get("resize"))
         mean, std = reference.statistics_of("byol", model, reading, Runtime(**HOW))
@@ -113,7 +113,7 @@ def test_a_model_that_the_file_lacks_has_no_ped_and_the_other_has(place: Path) -
     assert note in ranking.notes
     np.savez(place / "narrow.npz", mean=np.zeros(3), std=np.ones(3))
     with pytest.raises(UserError, match="has 3 means, this model 128 features"):
-        open_reference("narrow.npz").statistics_of("one", load_model(models[0]), Reading(), Runtime())
+        open_reference("narrow.npz").statistics_of("one", sslkit.load(models[0]), Reading(), Runtime())
 
 
 @pytest.mark.parametrize(

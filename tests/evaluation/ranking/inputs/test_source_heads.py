@@ -15,8 +15,8 @@ from random_entries import CLOTHES, made
 from torch import nn
 
 import evaluation
+import sslkit
 from evaluation.datasets import Reading
-from evaluation.features.models import load_model
 from evaluation.learners.fitted_head import HEAD_STRENGTHS
 from evaluation.ranking.inputs import source_heads
 from evaluation.ranking.inputs.candidates import draw_images
@@ -48,7 +48,7 @@ def found(folder: Path, source: str | None = None, **more: object) -> source_hea
     reading, runtime = (
         part(**{name: value for name, value in how.items() if name in vars(part())}) for part in (Reading, Runtime)
     )
-    return source_head(load_model(folder), source, clusters, reading=reading, runtime=runtime)
+    return source_head(sslkit.load(folder), source, clusters, reading=reading, runtime=runtime)
 
 
 def weights(head: source_heads.SourceHead) -> bytes:
@@ -191,7 +191,7 @@ def test_what_cannot_be_had_has_a_reason_and_a_remedy(place: Path) -> None:
     assert "none can be held out" in reason("six.npz", clusters=6)
     assert "source=none" in reason("labelled.npz", "none")
     with pytest.raises(UserError, match="no source classifier"):
-        source_head(load_model("random:narrow_resnet", image_size=28, in_chans=1), source=None, clusters=CLUSTER_COUNT)
+        source_head(sslkit.load("random:narrow_resnet", image_size=28, in_chans=1), source=None, clusters=CLUSTER_COUNT)
 
 
 def test_a_head_whose_file_is_gone_or_that_does_not_fit(place: Path) -> None:

@@ -13,7 +13,6 @@ from PIL import Image
 from torch import nn
 
 import evaluation
-from evaluation.features.models import LoadedModel, Loading, load_model
 from evaluation.features.zoo_members import load_zoo
 from evaluation.ranking.summary import read_truth
 from evaluation.ranking.truth import ground_truth as module
@@ -22,6 +21,8 @@ from evaluation.tuning.task import Task
 from sslkit import backbones, zoo
 from sslkit.data.decode.scale import Scale
 from sslkit.errors import UserError
+from sslkit.models.loading import Loading, load
+from sslkit.models.model import Model
 
 QUICK = {
     "max_images": 100,
@@ -36,10 +37,10 @@ QUICK = {
 }
 
 
-def network(width: int) -> LoadedModel:
+def network(width: int) -> Model:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(width)
-        return load_model(nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU()), image_size=8, in_chans=1)
+        return load(nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU()), image_size=8, in_chans=1)
 
 
 class Broken(nn.Module):
@@ -56,7 +57,7 @@ class Broken(nn.Module):
 
 
 ZOO = {"narrow": network(4), "wide": network(48)}
-BROKEN = load_model(Broken(), image_size=8, in_chans=1)
+BROKEN = load(Broken(), image_size=8, in_chans=1)
 
 
 @pytest.fixture

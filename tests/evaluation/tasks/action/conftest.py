@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.features.models import LoadedModel, load_model
 from sslkit import backbones
+from sslkit.models.loading import load
+from sslkit.models.model import Model
 
 
 @pytest.fixture(scope="session")
@@ -18,13 +19,13 @@ def motion(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def network() -> LoadedModel:
+def network() -> Model:
     """Clips of 4 frames of 16 pixels; random weights."""
     import torch
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return load_model(backbones.build("narrow_slow", image_size=16, in_chans=3, frames=4))
+        return load(backbones.build("narrow_slow", image_size=16, in_chans=3, frames=4))
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-from evaluation.features.models import LoadedModel
 from evaluation.tasks.action.cached import train_head
 from evaluation.tasks.action.classifier import build_classifier
 from evaluation.tasks.action.crops import Sizes
@@ -19,6 +18,7 @@ from evaluation.tasks.action.reading import ClipShape, EvalViews, FilmViews
 from evaluation.tasks.action.recipes import Recipe
 from evaluation.tasks.action.testing import score_films, view_features
 from evaluation.tuning.loop import Diverged
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 
 SHAPE = ClipShape(4, 2, Sizes(16, (18, 22), test=24))  # the films are 24 pixels high: nothing is resized
@@ -31,14 +31,14 @@ def test_films(motion: Path) -> SurveyedVideos:
 
 
 @pytest.fixture
-def net(network: LoadedModel) -> nn.Sequential:
+def net(network: Model) -> nn.Sequential:
     net = build_classifier(network, "linear", 3, dropout=0.5, seed=0).eval()
     with torch.no_grad():
         net.head.weight.mul_(100)  # else all classes are as likely and nothing could be told
     return net
 
 
-def looped(path: Path, net: nn.Sequential, model: LoadedModel) -> np.ndarray:
+def looped(path: Path, net: nn.Sequential, model: Model) -> np.ndarray:
     """(30, K): the softmax of each view."""
     with av.open(str(path)) as file:
         frames = np.stack([frame.to_ndarray(format="rgb24") for frame in file.decode(video=0)])
@@ -55,7 +55,7 @@ def looped(path: Path, net: nn.Sequential, model: LoadedModel) -> np.ndarray:
 
 
 def test_the_score_is_the_mean_of_the_softmax_over_30_views(
-    test_films: SurveyedVideos, net: nn.Sequential, network: LoadedModel
+    test_films: SurveyedVideos, net: nn.Sequential, network: Model
 ) -> None:
     scores = score_films(net, network, FilmViews(test_films, SHAPE, EvalViews(10, 3)), OPTIONS)
     assert scores.rows.tolist() == list(range(6)) and scores.probabilities.shape == (6, 3) and not scores.unreadable
@@ -67,7 +67,7 @@ def test_the_score_is_the_mean_of_the_softmax_over_30_views(
 
 
 def test_workers_and_batches_change_nothing(
-    test_films: SurveyedVideos, net: nn.Sequential, network: LoadedModel, monkeypatch
+    test_films: SurveyedVideos, net: nn.Sequential, network: Model, monkeypatch
 ) -> None:
     views = FilmViews(test_films, SHAPE, EvalViews(4, 3))
     expected = score_films(net, network, views, OPTIONS).probabilities
@@ -76,24 +76,20 @@ def test_workers_and_batches_change_nothing(
     assert again == pytest.approx(expected, abs=1e-6)
 
 
-def test_scores_that_are_not_finite_are_refused(
-    test_films: SurveyedVideos, net: nn.Sequential, network: LoadedModel
-) -> None:
+def test_scores_that_are_not_finite_are_refused(test_films: SurveyedVideos, net: nn.Sequential, network: Model) -> None:
     with torch.no_grad():
         net.head.bias.fill_(torch.nan)
     with pytest.raises(Diverged, match="NaN"):
         score_films(net, network, FilmViews(test_films, SHAPE, EvalViews(1, 1)), OPTIONS)
 
 
-def test_features_are_those_of_the_backbone(
-    test_films: SurveyedVideos, net: nn.Sequential, network: LoadedModel
-) -> None:
+def test_features_are_those_of_the_backbone(test_films: SurveyedVideos, net: nn.Sequential, network: Model) -> None:
     views = FilmViews(test_films, SHAPE, EvalViews(2, 1))
     (row, features, reason), *rest = view_features(net.backbone, network, views, OPTIONS)
     assert (row, reason, len(rest)) == (0, "", 5) and features.shape == (2, network.width)
 
 
-def test_a_head_on_features_learns_to_tell_them_apart(network: LoadedModel) -> None:
+def test_a_head_on_features_learns_to_tell_them_apart(network: Model) -> None:
     rng = torch.Generator().manual_seed(0)
     y = np.repeat([0, 1], 20)
     centres = torch.randn(2, network.width, generator=rng)
@@ -120,7 +116,7 @@ def head_losses(net: nn.Module, features: list, y: np.ndarray, recipe: Recipe, s
     ]
 
 
-def test_a_head_on_features_learns_behind_dropout(network: LoadedModel) -> None:
+def test_a_head_on_features_learns_behind_dropout(network: Model) -> None:
     """What is hidden is a function of seed and step, whatever else draws from PyTorch's generator."""
     features = list(torch.randn(12, 2, network.width, generator=torch.Generator().manual_seed(0)))
     y = np.repeat([0, 1], 6)

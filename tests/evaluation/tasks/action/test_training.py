@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import nn
 
-from evaluation.features.models import LoadedModel
 from evaluation.tasks.action import training
 from evaluation.tasks.action.classifier import Detached, build_classifier, trained_part
 from evaluation.tasks.action.crops import Sizes
@@ -23,6 +22,7 @@ from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.loop import Diverged, State, dropout_seed
 from sslkit.data.views.augmentation import augment
 from sslkit.errors import UserError
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 
 SHAPE = ClipShape(4, 2, Sizes.for_size(16))
@@ -35,7 +35,7 @@ def clips(motion: Path) -> TrainingClips:
     return TrainingClips(survey(open_films(f"video:{motion}", "train"), on_error="skip"), SHAPE, seed=0)
 
 
-def classifier(network: LoadedModel, recipe: Recipe) -> nn.Sequential:
+def classifier(network: Model, recipe: Recipe) -> nn.Sequential:
     return build_classifier(network, recipe.protocol, 2, dropout=recipe.dropout, seed=0)
 
 
@@ -47,7 +47,7 @@ def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
     return all(torch.equal(value, two[name]) for name, value in one.items())
 
 
-def test_the_loss_falls(clips: TrainingClips, network: LoadedModel) -> None:
+def test_the_loss_falls(clips: TrainingClips, network: Model) -> None:
     recipe = replace(RECIPES["paper_ucf101"], epochs=12, batch_size=8, lr=0.05, dropout=0.0)
     net = classifier(network, recipe)
     state = train(net, network, clips, recipe, OPTIONS, checkpoint=None)
@@ -57,7 +57,7 @@ def test_the_loss_falls(clips: TrainingClips, network: LoadedModel) -> None:
     assert not net.training
 
 
-def test_linear_trains_the_head_alone(clips: TrainingClips, network: LoadedModel) -> None:
+def test_linear_trains_the_head_alone(clips: TrainingClips, network: Model) -> None:
     recipe = replace(RECIPES["paper_k400"], epochs=4, batch_size=8, warmup=0.5)
     net = classifier(network, recipe)
     before = weights(net)
@@ -70,7 +70,7 @@ def test_linear_trains_the_head_alone(clips: TrainingClips, network: LoadedModel
     assert same(weights(network.backbone), weights(net.backbone.backbone))
 
 
-def test_fine_tuning_changes_a_copy(clips: TrainingClips, network: LoadedModel) -> None:
+def test_fine_tuning_changes_a_copy(clips: TrainingClips, network: Model) -> None:
     before = weights(network.backbone)
     net = classifier(network, TUNE)
     train(net, network, clips, TUNE, OPTIONS, checkpoint=None)
@@ -84,7 +84,7 @@ class Stopped(Exception):
 
 
 @pytest.fixture(scope="module")
-def unstopped(clips: TrainingClips, network: LoadedModel) -> Callable[[str], tuple[nn.Sequential, State]]:
+def unstopped(clips: TrainingClips, network: Model) -> Callable[[str], tuple[nn.Sequential, State]]:
     """By its protocol, what is trained at one go and the training's state."""
 
     @cache
@@ -100,7 +100,7 @@ def unstopped(clips: TrainingClips, network: LoadedModel) -> Callable[[str], tup
 @pytest.mark.parametrize("protocol", ["fine_tune", "linear"])
 def test_a_stopped_training_ends_with_the_same_bits(
     clips: TrainingClips,
-    network: LoadedModel,
+    network: Model,
     unstopped: Callable,
     tmp_path: Path,
     monkeypatch,
@@ -134,7 +134,7 @@ def test_a_stopped_training_ends_with_the_same_bits(
     assert train(again, network, clips, recipe, OPTIONS, file).step == 6 and same(weights(whole), weights(again))
 
 
-def test_nothing_of_pytorchs_own_randomness_is_used_or_changed(clips: TrainingClips, network: LoadedModel) -> None:
+def test_nothing_of_pytorchs_own_randomness_is_used_or_changed(clips: TrainingClips, network: Model) -> None:
     found = []
     for seed in (1, 2):
         torch.manual_seed(seed)
@@ -146,7 +146,7 @@ def test_nothing_of_pytorchs_own_randomness_is_used_or_changed(clips: TrainingCl
     assert same(*found)
 
 
-def test_a_loss_that_explodes_stops_the_training(clips: TrainingClips, network: LoadedModel) -> None:
+def test_a_loss_that_explodes_stops_the_training(clips: TrainingClips, network: Model) -> None:
     recipe = replace(TUNE, lr=1e20)
     with pytest.raises(Diverged, match="NaN or infinite"):
         train(classifier(network, recipe), network, clips, recipe, OPTIONS, checkpoint=None)
@@ -161,7 +161,7 @@ def test_the_rate_warms_up_along_a_line_and_falls_along_a_cosine() -> None:
     assert rate_factor(RECIPES["slowfast_ucf101"], 0) == 1, "no warm-up"
 
 
-def test_batch_normalisation_is_not_decayed(network: LoadedModel) -> None:
+def test_batch_normalisation_is_not_decayed(network: Model) -> None:
     net = classifier(network, TUNE)
     decayed, spared = clip_optimizer(net, TUNE).param_groups
     assert (decayed["weight_decay"], spared["weight_decay"]) == (1e-4, 0.0)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from unfolded import unfolded
 
-from evaluation.features.models import load_model
+import sslkit
 from evaluation.judging.summary import evaluate_by_protocol, evaluate_models, list_rows
 from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
@@ -109,7 +109,7 @@ def test_evaluate_and_detect_go_the_same_way(own: Path, tmp_path: Path, capsys, 
     monkeypatch.setattr(trials, "draw_predictions", lambda *_, **__: None)
     opened, real = [], measure.open_splits
     monkeypatch.setattr(measure, "open_splits", lambda *a, **k: opened.append(a) or real(*a, **k))
-    both = [load_model(f"random:narrow_resnet:{seed}", image_size=28) for seed in (1, 2)]
+    both = [sslkit.load(f"random:narrow_resnet:{seed}", image_size=28) for seed in (1, 2)]
     place = {"zoo": None, "data": f"coco:{own}", "out": tmp_path / "out", "progress": False}
     first = evaluate_by_protocol("detection", both, **place, **QUICK)
     said = capsys.readouterr().out

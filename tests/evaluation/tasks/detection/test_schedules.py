@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from detectors import images, narrow
 
-from evaluation.features.models import load_model
+import sslkit
 from evaluation.tasks.detection.datasets.boxes import Boxes
 from evaluation.tasks.detection.datasets.clipart_boxes import open_clipart_boxes
 from evaluation.tasks.detection.results import comparable, describe
@@ -42,7 +42,7 @@ def test_the_rate_rises_and_falls_by_tens() -> None:
 
 @pytest.fixture(scope="module")
 def resnet50():
-    return load_model("random:resnet50", image_size=224)
+    return sslkit.load("random:resnet50", image_size=224)
 
 
 @pytest.mark.parametrize("data", ["voc07", "clipart_boxes", "coco2017"])
@@ -74,7 +74,7 @@ def test_another_network_and_a_part_of_a_set_are_not_comparable(resnet50) -> Non
     training = Training(find_schedule("full", "voc07"))
     assert describe(training, resnet50, whole(), whole()).endswith("as MoCo's 9,000 steps on VOC 07, drops assumed")
     assert not comparable(training, narrow(), whole(), whole())
-    gray = load_model("random:resnet50", image_size=224, in_chans=1)
+    gray = sslkit.load("random:resnet50", image_size=224, in_chans=1)
     assert not comparable(training, gray, whole(), whole())
     for sets in ((images(4), whole()), (whole(), images(4))):
         assert not comparable(training, resnet50, *sets)

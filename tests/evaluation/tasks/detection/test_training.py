@@ -13,7 +13,7 @@ import torch
 from detectors import SMALL, images, narrow, schedule
 from forks import free_port
 
-from evaluation.features.models import load_model
+import sslkit
 from evaluation.tasks.detection import training as module
 from evaluation.tasks.detection.detectors.detector import build_detector
 from evaluation.tasks.detection.prediction import average_precisions, predictions
@@ -111,7 +111,7 @@ def test_norm_layers_do_not_decay_and_a_vit_has_adamw() -> None:
 
 def test_positions_and_class_token_of_a_vit_do_not_decay() -> None:
     detector = build_detector(
-        load_model("random:narrow_vit", image_size=28), 4, arch="vit_pyramid", sizes=SMALL, trainable="full", seed=0
+        sslkit.load("random:narrow_vit", image_size=28), 4, arch="vit_pyramid", sizes=SMALL, trainable="full", seed=0
     )
     decaying, free = detector_optimizer(detector, Training(schedule(), arch="vit_pyramid")).param_groups
     own = detector.backbone.body.net
@@ -218,7 +218,7 @@ def test_two_ranks_synchronise_batch_norm_and_end_with_the_same_weights(tmp_path
 def test_the_loss_falls_and_the_images_are_learned_by_heart(arch: str, network: str, steps: int) -> None:
     lr = None if arch == "c4" else 1e-3
     quick = find_schedule("smoke", "clipart_boxes").change(steps=steps, batch_size=4, lr=lr)
-    model, data = load_model(f"random:{network}", image_size=28), images(4)
+    model, data = sslkit.load(f"random:{network}", image_size=28), images(4)
     done = train_detector(model, data, Training(quick, arch=arch), QUIET, checkpoint=None)
     untrained = build_detector(model, len(data.classes), arch=arch, sizes=quick.sizes, trainable="full", seed=0).eval()
     trained, start = (

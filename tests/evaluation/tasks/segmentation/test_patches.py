@@ -7,7 +7,7 @@ from matplotlib.colors import to_hex
 from sklearn.metrics import jaccard_score
 from torch import nn
 
-from evaluation.features.models import load_model
+import sslkit
 from evaluation.tasks.segmentation import miou
 from evaluation.tasks.segmentation.features import (
     check_network,
@@ -72,7 +72,7 @@ def test_scores_are_enlarged_bilinearly_before_the_choice() -> None:
 
 @pytest.mark.parametrize(("name", "grid"), [("random:narrow_vit", (8, 8)), ("random:narrow_resnet", (2, 2))])
 def test_places_are_the_networks_own_features(name: str, grid: tuple[int, int]) -> None:
-    model = load_model(name, image_size=32)
+    model = sslkit.load(name, image_size=32)
     assert check_network(model, "knn_seg") == grid
     x = torch.rand(2, 3, 32, 32)
     with torch.inference_mode():
@@ -87,18 +87,18 @@ def test_places_are_the_networks_own_features(name: str, grid: tuple[int, int]) 
 
 
 def test_images_are_squeezed_to_the_networks_square_and_normalised() -> None:
-    model = load_model("random:narrow_vit", image_size=16)
+    model = sslkit.load("random:narrow_vit", image_size=16)
     image = torch.randint(0, 256, (3, 20, 40), dtype=torch.uint8)
     expected = nn.functional.interpolate(image[None] / 255, (16, 16), mode="bicubic", antialias=True)[0].clamp(0, 1)
     mean, std = (torch.tensor(one).view(3, 1, 1) for one in (model.mean, model.std))
     torch.testing.assert_close(prepare(image, model), (expected - mean) / std)
-    gray = load_model("random:narrow_vit", image_size=16, in_chans=1)
+    gray = sslkit.load("random:narrow_vit", image_size=16, in_chans=1)
     assert prepare(image, gray).shape == (1, 16, 16)
 
 
 def test_patches_are_drawn_evenly_and_those_without_a_class_left_out() -> None:
     maps = open_label_maps("clipart_boxes", "test").take(np.arange(5))
-    model = load_model("random:narrow_vit", image_size=32)
+    model = sslkit.load("random:narrow_vit", image_size=32)
     whole = patches_of(model, maps, 10**6, QUIET)
     assert len(whole.x) == 5 * 64 and (np.bincount(whole.image) == 64).all()
     np.testing.assert_allclose(whole.share.sum(1), 1, rtol=1e-5)
@@ -111,16 +111,16 @@ def test_patches_are_drawn_evenly_and_those_without_a_class_left_out() -> None:
 
 def test_a_diverged_network_and_networks_without_a_map_are_one_line() -> None:
     maps = open_label_maps("clipart_boxes", "test").take(np.arange(3))
-    model = load_model("random:narrow_resnet", image_size=32)
+    model = sslkit.load("random:narrow_resnet", image_size=32)
     with torch.no_grad():
         model.net.conv1.weight.fill_(float("nan"))
     with pytest.raises(UserError, match="not finite"):
         list(each_map(model, maps, "", QUIET))
-    flat = load_model(nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 4)), image_size=16)
+    flat = sslkit.load(nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 4)), image_size=16)
     with pytest.raises(UserError, match="feature map"):
         check_network(flat, "linear_seg")
     with pytest.raises(UserError, match="one place"):
-        check_network(load_model("random:resnet18", image_size=8), "linear_seg")
+        check_network(sslkit.load("random:resnet18", image_size=8), "linear_seg")
 
 
 def test_the_picture_shows_the_classes_that_occur(tmp_path) -> None:

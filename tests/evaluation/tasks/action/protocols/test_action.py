@@ -13,7 +13,6 @@ from motion_films import write_motion, write_motions
 
 import evaluation
 from evaluation import protocols
-from evaluation.features.models import LoadedModel, load_model
 from evaluation.judging import run
 from evaluation.protocols.base import Subject
 from evaluation.results import store
@@ -24,6 +23,8 @@ from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.loop import dropout_seed
 from sslkit import backbones
 from sslkit.errors import UserError
+from sslkit.models.loading import load
+from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 from sslkit.zoo import ZooEntry
 
@@ -32,10 +33,10 @@ QUIET = {"workers": 0, "progress": False}
 
 
 @pytest.fixture(scope="module")
-def network() -> LoadedModel:
+def network() -> Model:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return load_model(backbones.build("narrow_slow", image_size=16, in_chans=3, frames=4))
+        return load(backbones.build("narrow_slow", image_size=16, in_chans=3, frames=4))
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def ucf(tmp_path_factory) -> Path:
     [({"features": "once"}, "float32"), ({"protocol": "fine_tune"}, "float32"), ({}, "bfloat16")],
 )
 def test_a_result_says_all_that_is_needed(
-    options: dict, precision: str, motion: Path, network: LoadedModel, tmp_path: Path
+    options: dict, precision: str, motion: Path, network: Model, tmp_path: Path
 ) -> None:
     runtime = Runtime(**QUIET, cache=tmp_path / "cache", out=tmp_path, precision=precision)
     asked, protocol = Options(**QUICK, **options), protocols.find("action")
@@ -88,7 +89,7 @@ def test_a_result_says_all_that_is_needed(
     assert not list(tmp_path.glob(".action-*.ckpt")), "what is finished needs no checkpoint"
 
 
-def test_several_splits_are_reported_each_with_mean_and_std(ucf: Path, network: LoadedModel, tmp_path: Path) -> None:
+def test_several_splits_are_reported_each_with_mean_and_std(ucf: Path, network: Model, tmp_path: Path) -> None:
     how = {**QUICK, **QUIET, "cache": None, "out": tmp_path, "counts": "warn"}
     with pytest.warns(UserWarning, match="instead of"):
         result = action(network, f"ucf101:{ucf}", recipe="paper_ucf101", **how)
@@ -109,7 +110,7 @@ def test_several_splits_are_reported_each_with_mean_and_std(ucf: Path, network: 
 
 
 def test_a_stopped_evaluation_goes_on_and_ends_the_same(
-    motion: Path, network: LoadedModel, tmp_path: Path, monkeypatch
+    motion: Path, network: Model, tmp_path: Path, monkeypatch
 ) -> None:
     how = {**QUICK, **QUIET, "protocol": "fine_tune", "epochs": 3, "batch_size": 4, "cache": tmp_path / "cache"}
     expected = action(network, f"video:{motion}", **how, out=tmp_path / "whole")
@@ -150,7 +151,7 @@ def copied(films: Path, to: Path) -> Path:
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_a_film_that_is_overwritten_is_judged_anew(
-    split: str, motion: Path, network: LoadedModel, tmp_path: Path, monkeypatch
+    split: str, motion: Path, network: Model, tmp_path: Path, monkeypatch
 ) -> None:
     """By other content of the same size and time; what was only copied is not."""
     films = copied(motion, tmp_path / "set")
@@ -170,7 +171,7 @@ def test_a_film_that_is_overwritten_is_judged_anew(
     assert again.digests == first.digests, "which compare copies of a set"
 
 
-def test_fewer_films_than_a_batch_are_said_in_the_recipe(motion: Path, network: LoadedModel, tmp_path: Path) -> None:
+def test_fewer_films_than_a_batch_are_said_in_the_recipe(motion: Path, network: Model, tmp_path: Path) -> None:
     how = {**QUICK, **QUIET, "features": "once", "cache": None, "out": tmp_path}
     del how["batch_size"]
     said = action(network, f"video:{motion}", **how).recipe
@@ -178,7 +179,7 @@ def test_fewer_films_than_a_batch_are_said_in_the_recipe(motion: Path, network: 
     assert "lr 0.3" in action(network, f"video:{motion}", **how, lr=0.3).recipe
 
 
-def test_results_of_other_clips_or_crops_are_no_pairs(motion: Path, network: LoadedModel, tmp_path: Path) -> None:
+def test_results_of_other_clips_or_crops_are_no_pairs(motion: Path, network: Model, tmp_path: Path) -> None:
     how = {**QUICK, **QUIET, "features": "once", "cache": None, "out": tmp_path}
     first, same, *others = (
         action(network, f"video:{motion}", **{**how, **other})
@@ -191,7 +192,7 @@ def test_results_of_other_clips_or_crops_are_no_pairs(motion: Path, network: Loa
             evaluation.compare(first, other)
 
 
-def test_films_that_cannot_be_read_are_counted_and_named(motion: Path, network: LoadedModel, tmp_path: Path) -> None:
+def test_films_that_cannot_be_read_are_counted_and_named(motion: Path, network: Model, tmp_path: Path) -> None:
     copied(motion, tmp_path / "set")
     (tmp_path / "set" / "test" / "down" / "1.mp4").write_bytes(b"no film")
     for name in ("right/0.mp4", "down/1.mp4"):
@@ -208,7 +209,7 @@ def test_films_that_cannot_be_read_are_counted_and_named(motion: Path, network: 
         action(network, f"video:{tmp_path / 'set'}", **how, on_error="raise")
 
 
-def test_it_is_one_of_the_protocols_that_evaluate_runs(motion: Path, network: LoadedModel, tmp_path: Path) -> None:
+def test_it_is_one_of_the_protocols_that_evaluate_runs(motion: Path, network: Model, tmp_path: Path) -> None:
     options = {"action": {**QUICK, "features": "once"}}
     how = {**QUIET, "cache": tmp_path / "cache", "out": tmp_path / "out"}
     (result,) = run.evaluate(network, f"video:{motion}", ["action"], options=options, **how)
@@ -218,7 +219,7 @@ def test_it_is_one_of_the_protocols_that_evaluate_runs(motion: Path, network: Lo
 
 
 def test_an_entry_is_judged_on_the_films_that_it_was_pretrained_on(
-    motion: Path, network: LoadedModel, tmp_path: Path
+    motion: Path, network: Model, tmp_path: Path
 ) -> None:
     card = {"backbone": {"stride": 3}, "data": {"source": f"video:{motion}"}}
     own = replace(network, entry=ZooEntry(tmp_path, card))
@@ -230,7 +231,7 @@ def test_an_entry_is_judged_on_the_films_that_it_was_pretrained_on(
 
 
 @pytest.mark.nightly
-def test_fine_tuning_learns_the_direction_of_a_motion(network: LoadedModel, tmp_path: Path) -> None:
+def test_fine_tuning_learns_the_direction_of_a_motion(network: Model, tmp_path: Path) -> None:
     """Single frames do not tell the classes apart."""
     films = write_motions(tmp_path / "many", train=16, test=10)
     how = {**QUIET, "stride": 1, "clips": 2, "crops": 1, "cache": tmp_path / "cache", "out": tmp_path}
@@ -240,7 +241,7 @@ def test_fine_tuning_learns_the_direction_of_a_motion(network: LoadedModel, tmp_
     assert last < 0.7 * first and tuned.interval[0] > 0.5, (tuned.value, first, last)
 
 
-def test_images_are_refused_in_one_line(motion: Path, network: LoadedModel, tmp_path: Path) -> None:
+def test_images_are_refused_in_one_line(motion: Path, network: Model, tmp_path: Path) -> None:
     how = {"cache": tmp_path / "cache", "out": tmp_path / "out", "progress": False}
     with pytest.raises(UserError, match="random:narrow_resnet takes images: give a zoo entry"):
         action("random:narrow_resnet", f"video:{motion}", image_size=8, **how)
@@ -262,7 +263,7 @@ class OneSize(torch.nn.Module):
 
 
 def test_a_network_of_one_size_is_refused_before_it_is_trained(motion: Path, tmp_path: Path) -> None:
-    model = load_model(backbones.build(OneSize(), image_size=16, in_chans=3, frames=4))
+    model = load(backbones.build(OneSize(), image_size=16, in_chans=3, frames=4))
     with pytest.raises(UserError, match="OneSize cannot take the test clips of 4 frames of 18 px"):
         action(model, f"video:{motion}", **QUICK, **QUIET, cache=None, out=tmp_path)
 
@@ -285,14 +286,14 @@ def test_a_network_of_one_size_is_refused_before_it_is_trained(motion: Path, tmp
         ({"lr": 1e25, "protocol": "fine_tune"}, r"split 1: .* NaN or infinite .* at lr 1e\+25; give a lower lr"),
     ],
 )
-def test_a_mistake_is_one_line(options: dict, said: str, motion: Path, network: LoadedModel, tmp_path: Path) -> None:
+def test_a_mistake_is_one_line(options: dict, said: str, motion: Path, network: Model, tmp_path: Path) -> None:
     how = {**QUICK, **QUIET, "cache": None, "out": tmp_path, **options}
     with pytest.raises(UserError, match=said) as raised:
         action(network, f"video:{motion}", **how)
     assert "\n" not in str(raised.value)
 
 
-def test_options_are_kept_as_json(motion: Path, network: LoadedModel, tmp_path: Path) -> None:
+def test_options_are_kept_as_json(motion: Path, network: Model, tmp_path: Path) -> None:
     action(network, f"video:{motion}", **QUICK, **QUIET, features="once", cache=None, out=tmp_path)
     (line,) = (tmp_path / "action.jsonl").read_text().splitlines()
     key = json.loads(line)

@@ -8,8 +8,7 @@ import torch
 from detectors import SMALL, images, narrow
 from PIL import Image
 
-from evaluation.features.digest import weights_digest
-from evaluation.features.models import load_model
+import sslkit
 from evaluation.tasks.detection.batches import training_batches
 from evaluation.tasks.detection.detectors.body import as_input, resnet_body
 from evaluation.tasks.detection.detectors.c4 import SingleMapRoIAlign
@@ -17,6 +16,7 @@ from evaluation.tasks.detection.detectors.detector import build_detector
 from evaluation.tasks.detection.detectors.precision import set_precision
 from evaluation.tasks.detection.detectors.sizes import Sizes
 from sslkit.errors import UserError
+from sslkit.models.digest import weights_digest
 from sslkit.runtime.context import Runtime
 
 
@@ -31,7 +31,7 @@ def a_batch(in_chans: int = 3, n: int = 2):
 
 @pytest.fixture(scope="module")
 def resnet50():
-    return load_model("random:resnet50", image_size=224)
+    return sslkit.load("random:resnet50", image_size=224)
 
 
 def test_a_c4_resnet50_has_the_parameters_that_are_stated(resnet50) -> None:
@@ -52,7 +52,7 @@ def test_a_c4_resnet50_has_the_parameters_that_are_stated(resnet50) -> None:
     ],
 )
 def test_strides_are_measured(name: str, size: int, strides: tuple[int, ...]) -> None:
-    body = resnet_body(load_model(f"random:{name}", image_size=size))
+    body = resnet_body(sslkit.load(f"random:{name}", image_size=size))
     assert body.strides == strides
     features = body.net.forward_features(torch.zeros(1, 3, 128, 128))
     assert features.shape[1:] == (body.channels[3], 128 // strides[3], 128 // strides[3])
@@ -118,7 +118,7 @@ def test_a_frozen_backbone_keeps_weights_and_statistics(arch: str) -> None:
 
 
 def test_a_plain_vit_gets_a_pyramid_at_any_size() -> None:
-    model = load_model("random:narrow_vit", image_size=28, in_chans=1)
+    model = sslkit.load("random:narrow_vit", image_size=28, in_chans=1)
     detector = build_detector(model, 4, arch="vit_pyramid", sizes=SMALL, trainable="full", seed=0)
     maps = detector.backbone(torch.zeros(1, 1, 96, 128))
     assert [tuple(m.shape[1:]) for m in maps.values()] == [(256, 96 // s, 128 // s) for s in (4, 8, 16, 32)] + [
@@ -130,7 +130,7 @@ def test_a_plain_vit_gets_a_pyramid_at_any_size() -> None:
 
 
 def test_a_vit_on_its_own_size_gives_the_tokens_that_it_gave() -> None:
-    model = load_model("random:narrow_vit", image_size=28)
+    model = sslkit.load("random:narrow_vit", image_size=28)
     detector = build_detector(model, 4, arch="vit_pyramid", sizes=SMALL, trainable="full", seed=0).eval()
     x = torch.rand(2, 3, 28, 28)
     with torch.no_grad():
@@ -178,12 +178,12 @@ def test_the_same_seed_gives_the_same_new_layers_and_leaves_the_generator_alone(
 def test_what_does_not_fit_is_refused_in_a_line(model: str, options: dict, said: str) -> None:
     options = {"classes": 3, "trainable": "full", "seed": 0, **options}
     with pytest.raises(UserError, match=said):
-        build_detector(load_model(model, image_size=28), options.pop("classes"), **options)
+        build_detector(sslkit.load(model, image_size=28), options.pop("classes"), **options)
 
 
 def test_other_channels_than_gray_and_colour_are_refused() -> None:
     with pytest.raises(UserError, match=r"2 channels; detection needs 3 \(RGB\) or 1"):
-        build_detector(load_model("random:narrow_resnet", image_size=28, in_chans=2), 3, trainable="full", seed=0)
+        build_detector(sslkit.load("random:narrow_resnet", image_size=28, in_chans=2), 3, trainable="full", seed=0)
 
 
 def test_sizes_out_of_range_are_refused() -> None:
@@ -223,7 +223,7 @@ def test_masks_are_learned_from_the_maps_of_regions_with_objects() -> None:
 @pytest.mark.parametrize("arch", ["c4", "fpn", "vit_pyramid"])
 def test_images_are_normalised_as_the_model_was_pretrained(arch: str) -> None:
     name = "random:narrow_vit" if arch == "vit_pyramid" else "random:narrow_resnet"
-    model = replace(load_model(name, image_size=28), mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6))
+    model = replace(sslkit.load(name, image_size=28), mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6))
     detector = build_detector(model, 4, arch=arch, sizes=SMALL, trainable="full", seed=0)
     images, _ = detector.transform([torch.tensor([0.5, 0.7, 0.9])[:, None, None].expand(3, 128, 128)])
     assert images.tensors[0].mean((1, 2)).tolist() == pytest.approx([1.0, 1.0, 1.0])

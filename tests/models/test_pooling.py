@@ -6,20 +6,20 @@ import pytest
 import torch
 from random_entries import made
 
-from evaluation.features.models import load_model
-from evaluation.features.pooling import split_pooling
+import sslkit
 from evaluation.features.untrained import with_random_weights
 from sslkit.errors import UserError
+from sslkit.models.pooling import split_pooling
 
 
 @pytest.mark.parametrize("name", ["random:narrow_vit", "random:vit_tiny_patch16_224"])
 def test_each_pooling_is_made_of_the_networks_own_tokens(name: str) -> None:
-    own = load_model(name, image_size=32)
+    own = sslkit.load(name, image_size=32)
     x = torch.rand(2, 3, 32, 32)
     with torch.inference_mode():
         tokens = own.net.forward_features(x)
         expected = [own.net.fc_norm(tokens[:, 0]), own.net.fc_norm(tokens[:, 1:].mean(1))]
-        found = {word: load_model(f"{name}@{word}", image_size=32) for word in ("class", "mean", "class+mean")}
+        found = {word: sslkit.load(f"{name}@{word}", image_size=32) for word in ("class", "mean", "class+mean")}
         made = {word: model.net(x) for word, model in found.items()}
         pools = "class" if name.endswith("224") else "mean"
         torch.testing.assert_close(made[pools], own.net(x))
@@ -31,7 +31,7 @@ def test_each_pooling_is_made_of_the_networks_own_tokens(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "module"), [("narrow_resnet", "layer1"), ("narrow_vit", "blocks.1")])
 def test_a_layer_is_the_mean_over_the_positions_behind_it(name: str, module: str) -> None:
-    own, second = (load_model(f"random:{name}{at}", image_size=32) for at in ("", "@layer2"))
+    own, second = (sslkit.load(f"random:{name}{at}", image_size=32) for at in ("", "@layer2"))
     seen = []
     handle = own.net.get_submodule(module).register_forward_hook(lambda _, __, out: seen.append(out))
     x = torch.rand(2, 3, 32, 32)
@@ -61,7 +61,7 @@ def test_a_file_or_folder_whose_name_has_the_sign_is_no_pooling(tmp_path: Path, 
 
 def test_an_entry_whose_name_has_the_sign_is_loaded(tmp_path: Path) -> None:
     entry = made(tmp_path, "A@home", "fashion_mnist", seed=1)  # 0 is that of an untrained network
-    own, pooled = load_model(str(entry)), load_model(f"{entry}@layer2")
+    own, pooled = sslkit.load(str(entry)), sslkit.load(f"{entry}@layer2")
     assert own.name == "A@home" and pooled.name == "A@home@layer2"
     assert with_random_weights(own, seed=0).digest != own.digest and with_random_weights(pooled, seed=0) is None
 
@@ -79,4 +79,4 @@ def test_an_entry_whose_name_has_the_sign_is_loaded(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_pooled_is_one_line(word: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        load_model(word, image_size=32)
+        sslkit.load(word, image_size=32)

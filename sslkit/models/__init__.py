@@ -1,0 +1,1 @@
+"""Networks with all that they need to take images: what `sslkit.load` returns, and how words name them."""

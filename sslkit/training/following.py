@@ -1,0 +1,108 @@
+"""The last lines of a run: how to load its entry, judge it, and train again.
+
+Of a program that gave its own module or data they are Python, since no shell knows these objects.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sslkit.data.sources.builtin import NAMES
+from sslkit.data.sources.own_dataset import PREFIX as OWN
+from sslkit.models.using import keywords, lines_of_call, lines_to_load
+from sslkit.options.members import signature
+from sslkit.options.settings import leaves
+from sslkit.terminal.say import words
+from sslkit.training.config import Config
+from sslkit.training.data import Data
+from sslkit.zoo.entry import ZooEntry
+
+GENTLE = 3e-5  # learning rate for given weights: "Start from weights" of recipes/README.md
+LONGER = 100  # epochs of the run that is proposed, where these are not more: as short as published runs are
+OF_ONE_RUN = ("method", "data.source", "epochs", "name", "resume")  # not taken over by it as they are
+LOAD, JUDGE, LOOK, AGAIN = (f"  {label:<12}" for label in ("load it:", "evaluate:", "look at it:", "next:"))
+NET, DATA = "net", "data"  # the objects of a program, in lines for it
+
+
+def following(entry: ZooEntry, data: Data, asked: Config, gentler: Mapping[str, Any]) -> list[str]:
+    """How to load the entry, to judge it on the run's data, and to train again: for longer, or on own images.
+
+    gentler: settings for the next run, where this one has harmed the given weights.
+    """
+    body, source = entry.card["backbone"], str(entry.card["data"]["source"])
+    trust = body["name"] if ":" in body["name"] else ""  # user code
+    own = {} if body["lines"] else {NET: f"the {body['name']}"}
+    own |= {DATA: "the images"} if source.startswith(OWN) else {}
+    module = f", backbone={NET}" if NET in own else ""
+    load = lines_to_load(LOAD, str(entry.folder), keywords(trust=trust) + module)
+    if not own:
+        judge = _judge(entry, data, asked, {"trust": trust} if trust else {})
+        return [*load, judge, f"{AGAIN}python recipes/train.py {words(next_run(asked, gentler))}"]
+    told = " and ".join(f"{name} is {what}" for name, what in own.items())
+    return [*load, *_judge_in_python(data, source), *_train_in_python(own, next_run(asked, gentler)), f"  ({told})"]
+
+
+def _judge(entry: ZooEntry, data: Data, asked: Config, trust: Mapping[str, str]) -> str:
+    """The command that judges an entry on the run's own data; without classes the one that shows them."""
+    folder, source = str(entry.folder), str(entry.card["data"]["source"])
+    data_word = {} if source in NAMES else {"data": source, **asked.columns.words}
+    judged = {"checkpoint": folder, **data_word, **trust}
+    if recipe := data.train.item.evaluated_by:
+        return f"{JUDGE}python recipes/{recipe} {words(judged)}"
+    if data.train.multi_labels is not None:
+        return f"{JUDGE}python recipes/evaluate.py {words({**judged, 'protocols': 'linear'})}"
+    if data.bank is None and data_word:  # without classes there is nothing to judge by
+        shown = {**judged, "out": f"{folder}/features.npz", "neighbours": 10, "map": "tsne"}
+        return f"{LOOK}python recipes/embed.py {words(shown)}"
+    return f"{JUDGE}python recipes/evaluate.py {words(judged if data.bank else {'checkpoint': folder, **trust})}"
+
+
+def _judge_in_python(data: Data, source: str) -> list[str]:
+    """Likewise as Python, where `model` is loaded."""
+    given = DATA if source.startswith(OWN) else repr(source)
+    if data.train.item.axes:
+        return (
+            [] if given == DATA else lines_of_call(JUDGE, "evaluation.action_recognition", ["model", f"data={given}"])
+        )
+    if data.train.multi_labels is not None:
+        return lines_of_call(JUDGE, "evaluation.evaluate", ["model", f"data={given}", "protocols=['linear']"])
+    if data.bank is None:
+        return lines_of_call(LOOK, "embedding = evaluation.embed", ["model", given])
+    return lines_of_call(JUDGE, "evaluation.evaluate", ["model", f"data={given}"])
+
+
+def _train_in_python(own: Mapping[str, str], settings: Mapping[str, Any]) -> list[str]:
+    given = {name: value for name, value in settings.items() if not (name == "data" and DATA in own)}
+    more = [*([f"data={DATA}"] if DATA in own else []), *([f"backbone={NET}"] if NET in own else [])]
+    return lines_of_call(AGAIN, "sslkit.pretrain", [repr(given), *more])
+
+
+def next_run(asked: Config, gentler: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the next run: on one's own images, or, if these were, longer and with the same settings.
+
+    gentler: settings that replace them.
+    """
+    source, options, epochs = asked.data.source, {**_given(asked), **gentler}, max(LONGER, 4 * asked.epochs)
+    if source in NAMES:
+        source, epochs = "PATH/TO/YOUR/IMAGES", LONGER
+        fits_any = {path: not str(value).startswith("features:") for path, value in options.items()}
+        options = {path: value for path, value in options.items() if path.startswith("method.") and fits_any[path]}
+    return {"method": asked.method_name, "data": source, "epochs": epochs, **options}
+
+
+def gentler_settings(weights: Iterable[str], asked: Config) -> dict[str, Any]:
+    """Settings that change given weights less; none for a random start. weights: names of the tensors."""
+    if not asked.init:
+        return {}
+    has_norm = any(name.endswith("running_mean") for name in weights)
+    rate = {} if asked.optimizer.lr is not None and asked.optimizer.lr <= GENTLE else {"optimizer.lr": GENTLE}
+    return {**rate, **({"freeze_norm": True} if has_norm and not asked.freeze_norm else {})}
+
+
+def _given(asked: Config) -> dict[str, Any]:
+    """The settings, by their path, that are not the defaults."""
+    usual, ours = dict(leaves(Config().to_dict())), dict(leaves(asked.to_dict()))
+    changed = {path: ours[path] for path in usual if path in ours and ours[path] != usual[path]}
+    options = {f"method.{path}": value for path, value in leaves(signature(asked.method_name))}
+    chosen = {f"method.{path}": value for path, value in leaves(asked.method_options())}
+    changed |= {path: value for path, value in chosen.items() if value is not None and value != options.get(path)}
+    return {path: value for path, value in changed.items() if path not in OF_ONE_RUN}
