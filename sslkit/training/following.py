@@ -30,15 +30,20 @@ def following(entry: ZooEntry, data: Data, asked: Config, gentler: Mapping[str, 
     """
     body, source = entry.card["backbone"], str(entry.card["data"]["source"])
     trust = body["name"] if ":" in body["name"] else ""  # user code
-    own = {} if body["lines"] else {NET: f"the {body['name']}"}
-    own |= {DATA: "the images"} if source.startswith(OWN) else {}
-    module = f", backbone={NET}" if NET in own else ""
+    objects = {} if body["lines"] else {NET: f"the {body['name']}"}
+    objects |= {DATA: "the images"} if source.startswith(OWN) else {}
+    module = f", backbone={NET}" if NET in objects else ""
     load = lines_to_load(LOAD, str(entry.folder), keywords(trust=trust) + module)
-    if not own:
+    if not objects:
         judge = _judge(entry, data, asked, {"trust": trust} if trust else {})
         return [*load, judge, f"{AGAIN}python recipes/train.py {words(next_run(asked, gentler))}"]
-    told = " and ".join(f"{name} is {what}" for name, what in own.items())
-    return [*load, *_judge_in_python(data, source), *_train_in_python(own, next_run(asked, gentler)), f"  ({told})"]
+    told = " and ".join(f"{name} is {what}" for name, what in objects.items())
+    return [
+        *load,
+        *_judge_in_python(data, source, asked),
+        *_train_in_python(objects, next_run(asked, gentler)),
+        f"  (Python, where {told} that was given)",
+    ]
 
 
 def _judge(entry: ZooEntry, data: Data, asked: Config, trust: Mapping[str, str]) -> str:
@@ -56,24 +61,24 @@ def _judge(entry: ZooEntry, data: Data, asked: Config, trust: Mapping[str, str])
     return f"{JUDGE}python recipes/evaluate.py {words(judged if data.bank else {'checkpoint': folder, **trust})}"
 
 
-def _judge_in_python(data: Data, source: str) -> list[str]:
+def _judge_in_python(data: Data, source: str, asked: Config) -> list[str]:
     """Likewise as Python, where `model` is loaded."""
-    given = DATA if source.startswith(OWN) else repr(source)
+    word = DATA if source.startswith(OWN) else repr(source)
+    columns = {name.rpartition(".")[2]: column for name, column in asked.columns.words.items()}
+    arguments = ["model", f"data={word}", *([f"columns={columns}"] if columns else [])]
     if data.train.item.axes:
-        return (
-            [] if given == DATA else lines_of_call(JUDGE, "evaluation.action_recognition", ["model", f"data={given}"])
-        )
+        return [] if word == DATA else lines_of_call(JUDGE, "evaluation.action_recognition", arguments)
     if data.train.multi_labels is not None:
-        return lines_of_call(JUDGE, "evaluation.evaluate", ["model", f"data={given}", "protocols=['linear']"])
-    if data.bank is None:
-        return lines_of_call(LOOK, "embedding = evaluation.embed", ["model", given])
-    return lines_of_call(JUDGE, "evaluation.evaluate", ["model", f"data={given}"])
+        arguments.append("protocols=['linear']")
+    elif data.bank is None:
+        return lines_of_call(LOOK, "embedding = evaluation.embed", ["model", word])
+    return lines_of_call(JUDGE, "evaluation.evaluate", arguments)
 
 
-def _train_in_python(own: Mapping[str, str], settings: Mapping[str, Any]) -> list[str]:
-    given = {name: value for name, value in settings.items() if not (name == "data" and DATA in own)}
-    more = [*([f"data={DATA}"] if DATA in own else []), *([f"backbone={NET}"] if NET in own else [])]
-    return lines_of_call(AGAIN, "sslkit.pretrain", [repr(given), *more])
+def _train_in_python(objects: Mapping[str, str], settings: Mapping[str, Any]) -> list[str]:
+    plain = {name: value for name, value in settings.items() if not (name == "data" and DATA in objects)}
+    more = [*([f"data={DATA}"] if DATA in objects else []), *([f"backbone={NET}"] if NET in objects else [])]
+    return lines_of_call(AGAIN, "sslkit.pretrain", [repr(plain), *more])
 
 
 def next_run(asked: Config, gentler: Mapping[str, Any]) -> dict[str, Any]:
