@@ -105,8 +105,8 @@ def chance_levels(similarity: Callable[[np.ndarray, np.ndarray], np.ndarray], ro
         first = draws.integers(0, n, SAMPLED)
         second = (first + draws.integers(1, n, SAMPLED)) % n
     starts = range(0, len(first), _AT_ONCE)
-    parts = ((rows[pair[start : start + _AT_ONCE]] for pair in (first, second)) for start in starts)
-    values = np.sort(np.concatenate([similarity(*part) for part in parts]).astype(np.float64))
+    pairs_at_once = ((rows[each[start : start + _AT_ONCE]] for each in (first, second)) for start in starts)
+    values = np.sort(np.concatenate([similarity(*some) for some in pairs_at_once]).astype(np.float64))
     normal = NormalDist()
     deviations = normal.inv_cdf(1 - 1 / pairs) / normal.inv_cdf(1 - TAIL)
     middle, lower = np.quantile(values, [0.5, TAIL])

@@ -207,9 +207,9 @@ def _groups(images: Sequence[object]) -> np.ndarray | None:
     if all(split.groups is None for split in images):
         return None
     is_alone = np.repeat([split.groups is None for split in images], list(map(len, images)))
-    given = np.concatenate([split.groups for split in images if split.groups is not None])
+    values = np.concatenate([split.groups for split in images if split.groups is not None])
     keys = np.empty(len(is_alone), np.int64)
-    keys[~is_alone] = np.unique(given, return_inverse=True)[1]
-    keys[is_alone] = len(given) + np.arange(int(is_alone.sum()))
+    keys[~is_alone] = np.unique(values, return_inverse=True)[1]
+    keys[is_alone] = len(values) + np.arange(int(is_alone.sum()))
     _, first, numbers = np.unique(keys, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[numbers]
