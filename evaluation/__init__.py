@@ -37,6 +37,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "linear_probe": "evaluation.protocols.linear:linear_probe",
         "object_detection": "evaluation.tasks.detection.protocols.detection:detection",
         "open_split": "evaluation.datasets:open_split",
+        "solve": "evaluation.solving.solve:solve",
         "semi_supervised": "evaluation.protocols.semi_supervised:semi_supervised",
         "MetricResult": "evaluation.ranking.scoring:MetricResult",
         "Ranking": "evaluation.ranking.ranking:Ranking",

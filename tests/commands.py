@@ -14,6 +14,7 @@ COMMANDS = {
         "evaluation.ranking.published_ranking:rank_published",
     ),
     "choose": ("evaluation.ranking.choice.halving:successive_halving",),
+    "solve": ("evaluation.solving.solve:solve",),
     "ground_truth": ("evaluation.ranking.truth.ground_truth:ground_truth",),
     "embed": ("evaluation.embedding.table:embed", "evaluation.embedding.run:run"),
     "export": ("sslkit.zoo.exporting:export",),

@@ -51,6 +51,7 @@ FLOORS = (
     "evaluation/ranking/summary.py",
     "evaluation/ranking/published_ranking.py",
     "evaluation/judging/",
+    "evaluation/solving/",
     "evaluation/report/",
     "evaluation/studies/",
     "evaluation/__init__.py",

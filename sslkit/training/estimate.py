@@ -2,7 +2,8 @@
 
 import copy
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import psutil
 import torch
@@ -10,15 +11,17 @@ from torch import Tensor
 
 from sslkit.backbones import default
 from sslkit.composition.method import Method, method
+from sslkit.data.images import Images
 from sslkit.options.members import parse
 from sslkit.runtime.hardware import GIB, is_cpu
 from sslkit.runtime.step_cost import FEW, LONG, Cost, measure_step
 from sslkit.terminal import say
 from sslkit.terminal.say import lasting
-from sslkit.training.build import steps
+from sslkit.training.build import build_method, choose, steps
 from sslkit.training.config import Config
-from sslkit.training.data import CPU_SIZE, Data
+from sslkit.training.data import CPU_SIZE, Data, open_data
 from sslkit.training.machine import ranks_of
+from sslkit.training.settled import Settled
 
 MOST = 128  # images of a measured step, see `Item.rows_at_once`; more only where the objective needs them
 WORTH = 2  # times shorter: less is within the error of an estimate from one step
@@ -43,6 +46,17 @@ def announce_cost(config: Config, data: Data, built: Method) -> None:
     notes = [*_too_large(config, held), *_shorter(config, data, built, cost, seconds), *_gpu_notes()]
     if notes:
         say.lines("\n".join(f"hint      {note}" for note in notes))
+
+
+def seconds_of_epoch(settings: Mapping[str, Any], images: Images) -> float:
+    """The seconds of an epoch of a run that is not begun, from a measured step on this device, without reading files.
+
+    settings: as of `sslkit.pretrain`. Raises UserError as it does.
+    """
+    config = Config.from_mapping(settings)
+    data = open_data(config, images)
+    built = build_method(Settled(config, choose(config, data)).config, data)
+    return _measure(_objective_of(built), data, config.batch_size).seconds * len(data.train)
 
 
 def _objective_of(built: Method) -> Method:

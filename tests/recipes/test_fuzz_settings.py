@@ -123,6 +123,7 @@ def lines() -> list[Line]:
         Line("rank", ("zoo=zoo", "data=digits.npz", "device=cpu", "workers=0"), _settings("rank")),
         Line("ground_truth", ("zoo=zoo", "data=digits.npz", "device=cpu"), _settings("ground_truth")),
         Line("choose", ("zoo=zoo", "data=digits.npz", "device=cpu", "workers=1"), _settings("choose")),
+        Line("solve", ("zoo=zoo", "data=digits.npz", "device=cpu"), _settings("solve")),
         Line("export", ("checkpoint=zoo/a", "to=timm", "out=exported.safetensors"), _settings("export")),
         Line("report", ("zoo=zoo",), _settings("report")),
         Line(

@@ -53,6 +53,7 @@ WORK = {  # minutes of work, but for which a stop comes after its first line or 
     "rank": ["zoo=zoo", "data=clipart", "bootstrap=1000000", "max_images=null"],
     "ground-truth": ["zoo=zoo", "data=clipart", "steps=100000", "workers=2"],
     "choose": ["zoo=zoo", "data=clipart", "steps=100000", "first=2"],
+    "solve": ["zoo=zoo", "data=clipart", "budget=1h"],
     "detect": ["checkpoint=zoo/a", "data=clipart_boxes", "schedule=smoke", "steps=100000"],
 }
 # Of a second or two here (reproduce: the list): only their imports are stopped.

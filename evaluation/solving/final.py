@@ -1,0 +1,122 @@
+"""The end: the chosen model is fitted to all known images, meets the held-back ones once, beside what costs nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from evaluation.features.extraction import features_of
+from evaluation.features.untrained import with_random_weights
+from evaluation.learners.calibration import scale_outputs
+from evaluation.results.measures import measure, right_by_largest
+from evaluation.results.result import Result, rows_digest
+from evaluation.solving.probes import PROBE, Judged, judge_in_folds, linear_layer
+from evaluation.solving.session import Session
+from evaluation.solving.tuned import BATCH, Tuning
+from evaluation.tuning.keeping import data_of, keep_model
+from sslkit.backbones.base import Backbone
+from sslkit.models.model import Model
+from sslkit.zoo.classifier import SIGMOID, SOFTMAX, Classifier
+from sslkit.zoo.entry import ZooEntry
+
+PROTOCOL = "solve"
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The chosen model on held-back images. backbone, layer: the network and its calibrated classifier.
+
+    scores: (M, K) calibrated logits of the held-back images.
+    """
+
+    judged: Judged
+    backbone: Backbone
+    layer: nn.Linear
+    scores: np.ndarray
+    result: Result
+
+
+def answer(session: Session, chosen: Judged, tuning: Tuning | None) -> Answer:
+    """Fit the chosen model to all known images, and measure it on those that were held back."""
+    if chosen.how == PROBE:
+        backbone = chosen.model.backbone
+        layer, scores = fit_and_score(session, chosen)
+    else:
+        backbone, layer, scores = tuning.final(chosen)
+    beta = chosen.setting["beta"]
+    scores = beta * scores
+    return Answer(chosen, backbone, scale_outputs(layer, beta), scores, result_of(session, chosen, scores))
+
+
+def fit_and_score(session: Session, judged: Judged) -> tuple[nn.Linear, np.ndarray]:
+    """Fit a probe to all known images; return it with its logits (M, K) of the held-back ones."""
+    problem, runtime = session.problem, session.runtime
+    known, held_back = (
+        features_of(judged.model, split, session.reading, runtime) for split in (problem.known, problem.held_back)
+    )
+    layer = linear_layer(known.x, known.y, np.arange(len(known)), judged.setting["c"], runtime)
+    with torch.inference_mode():
+        return layer, layer(torch.from_numpy(np.array(held_back.x))).numpy()
+
+
+def keep(session: Session, found: Answer) -> ZooEntry:
+    """Write the chosen model as an entry that predicts, its results beside it."""
+    judged, problem, estimate = found.judged, session.problem, found.result.estimate
+    low, high = estimate.interval or (estimate.value, estimate.value)
+    measured = {"metric": problem.known.metric, "value": estimate.value, "low": low, "high": high, "n": estimate.n}
+    about = {"data": problem.name, "made": str(judged), "measured": {**measured, "images": "held back by solve"}}
+    link = SOFTMAX if problem.known.y.ndim == 1 else SIGMOID
+    images = judged.model.clean(problem.known.images)
+    entry = keep_model(
+        session.out / "model",
+        judged.model,
+        found.backbone,
+        Classifier(nn.Sequential(found.layer), problem.classes, link, about),
+        data=data_of(problem.name, [images]),
+        config={"solve": _details(judged.setting)},
+        epochs=judged.setting.get("steps", 0) * BATCH / len(problem.known),
+        seed=session.runtime.seed,
+    )
+    return entry
+
+
+def controls(session: Session, pixels: Judged, model: Model | None) -> list[Result]:
+    """The results of raw pixels, and of the chosen network with random weights, on the held-back images."""
+    nulls = [pixels]
+    untrained = model and with_random_weights(model, seed=session.runtime.seed)
+    if untrained is not None:
+        nulls.append(judge_in_folds(session, untrained, f"random:{model.name}"))
+    return [result_of(session, null, fit_and_score(session, null)[1]) for null in nulls]
+
+
+def result_of(session: Session, judged: Judged, scores: np.ndarray) -> Result:
+    """The result of logits (M, K) of the held-back images."""
+    held_back = session.problem.held_back
+    estimate, others, right = measure(scores, held_back.y, held_back.metric, held_back.groups)
+    about: dict[str, Any] = {}
+    if right is not None:
+        about = {
+            "outcomes": right,
+            "groups": held_back.groups,
+            "largest": right_by_largest(held_back.y),
+            "paired_on": rows_digest(held_back.ids, held_back.y),
+        }
+    return Result.from_estimate(
+        estimate,
+        protocol=PROTOCOL,
+        recipe=f"{judged.how}, on held-back images",
+        metric=held_back.metric,
+        model=judged.name,
+        data=held_back.name,
+        others=others,
+        seeds=[session.runtime.seed],
+        details={**_details(judged.setting), "how": judged.how, "multiply_adds": judged.model.multiply_adds},
+        **about,
+    )
+
+
+def _details(setting: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in setting.items() if value is not None}

@@ -1,0 +1,138 @@
+"""The problem: labelled images to learn from and to choose on, and a part that nothing sees before the end."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from evaluation.datasets import Reading, Split, find_published, splits_of
+from evaluation.datasets._copies import near_across, units
+from evaluation.datasets._labels import check_classes
+from evaluation.datasets._readable import readable
+from evaluation.datasets._sources import check_labelled
+from sslkit.data.copies import are_too_many, join_groups, lead_near_copies
+from sslkit.data.held_out import held_out
+from sslkit.data.images import Images
+from sslkit.data.sources.class_names import renumber, unseen
+from sslkit.errors import UserError
+from sslkit.terminal.say import counted
+
+PART = "a fifth of each class"
+SHARE = 0.2  # of the images, held back where the data have no test images: a fifth, as usual
+FEW = 100  # labelled images; with fewer the interval on the held-back ones is wider than most differences
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """known: labelled images that everything may see. held_back: labelled images that only the chosen model meets.
+
+    pretrainable: the known images and those without a label, none with labels. notes: lines on what was done.
+    The labels of both are numbers of the classes of known images.
+    """
+
+    known: Split
+    held_back: Split
+    pretrainable: Images
+    notes: tuple[str, ...]
+
+    @property
+    def unlabelled(self) -> int:
+        """Images without a label, which can be pretrained on."""
+        return len(self.pretrainable) - len(self.known)
+
+    @property
+    def name(self) -> str:
+        return self.known.name
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(map(str, self.known.classes))
+
+
+def open_problem(data: Any, reading: Reading, seed: int) -> Problem:
+    """Open a data set and hold a part back.
+
+    Test images of the data set's own are held back; else a fifth of each class, by (seed, names), where copies,
+    near-copies and groups stay on one side. Unreadable images are left out, with a line.
+    Raises UserError for data without labels, of one class, or of so few images that none can be held back.
+    """
+    entry = find_published(data)
+    offered = tuple(entry.counts) if entry else splits_of(data, reading.cache, reading.columns)
+    if "all" in offered and not entry:
+        return _divided(reading.open(data, "all", needs_labels=False), seed)
+    tested = next((name for name in ("test", "val") if name in offered), None)
+    if "train" not in offered or tested is None:
+        raise UserError(f"{data}: solve needs training images with labels; its splits are {', '.join(offered)}")
+    opened = reading.open(data, "train", needs_labels=False)
+    train = readable(opened)
+    known = _labelled(train)
+    check_classes([known], "a classifier")
+    held_back = _labelled(readable(reading.open(data, tested)))
+    near = near_across(known, held_back, f"{tested} images of {known.name}", reading.columns, is_given=True)
+    own = f"held back: {counted(len(held_back), 'image')} of its own split {tested}"
+    unused = "its split val is not used" if "val" in offered and tested != "val" else ""
+    return _matched(known, held_back, _without_labels(opened, train.ids), [own, unused, near])
+
+
+def _divided(opened: Split, seed: int) -> Problem:
+    """Hold a fifth of an undivided data set back."""
+    whole = _with_groups(readable(opened))
+    labelled = _labelled(whole)
+    check_classes([labelled], "a classifier")
+    names, first, member = units(labelled.ids, labelled.pixel_digests, labelled.groups)
+    out = held_out(labelled.y[first], names.tolist(), SHARE, seed=seed)[member]
+    if not out.any():
+        raise UserError(f"{whole.name}: no class has two labelled images (or groups), so that none can be held back")
+    known, held_back = labelled.take(np.flatnonzero(~out)), labelled.take(np.flatnonzero(out))
+    member_of, withheld = (whole.ids, held_back.ids) if whole.groups is None else (whole.groups, held_back.groups)
+    pretrainable = _without_labels(opened, whole.ids[~np.isin(member_of, withheld)])
+    together = "; groups and near-copies stay on one side" if labelled.groups is not None else ""
+    return _matched(
+        known, held_back, pretrainable, [f"held back: {counted(len(held_back), 'image')}, {PART}{together}"]
+    )
+
+
+def _without_labels(opened: Split, ids: np.ndarray) -> Images:
+    """The images of these names, for a training that learns from no label and is judged by none."""
+    rows = np.flatnonzero(np.isin(opened.ids, ids))
+    images = copy.copy(opened.images) if len(rows) == len(opened) else opened.images.part(rows, "train")
+    images.source = None  # the source itself is more than these
+    images.splits, images.split = ("train",), "train"
+    images.labels, images.multi_labels, images.groups = None, None, None
+    return images
+
+
+def _with_groups(split: Split) -> Split:
+    """The split with groups that hold its own groups and its near-copies; without, where each image stands alone."""
+    if are_too_many(len(split)):
+        return split
+    near = lead_near_copies(split.likeness)
+    groups = near if split.groups is None else join_groups(split.groups, near)
+    return replace(split, groups=groups if len(np.unique(groups)) < len(groups) else split.groups)
+
+
+def _labelled(split: Split) -> Split:
+    """The images with a label. Raises UserError if none has one."""
+    check_labelled(split)
+    has_label = split.y >= 0 if split.y.ndim == 1 else (split.y != 0).any(1)
+    return split if has_label.all() else split.take(np.flatnonzero(has_label))
+
+
+def _matched(known: Split, held_back: Split, pretrainable: Images, notes: Sequence[str]) -> Problem:
+    """The problem, its labels numbered by the classes that known images have.
+
+    Raises UserError for a class that only held-back images have, and for one label an image beside several.
+    """
+    if known.y.ndim != held_back.y.ndim:
+        raise UserError(f"{known.name}: one split has several labels per image, the other has one")
+    if known.y.ndim == 1:
+        tested = renumber(held_back.y, held_back.classes, known.classes, held_back.name)
+        unseen(tested, known.y, known.classes, held_back.name)
+        present, numbers = np.unique(known.y, return_inverse=True)
+        classes = [known.classes[label] for label in present]
+        known = replace(known, y=numbers, classes=classes)
+        held_back = replace(held_back, y=np.searchsorted(present, tested), classes=classes)
+    return Problem(known, held_back, pretrainable, tuple(filter(None, notes)))

@@ -1,0 +1,172 @@
+"""Fine-tuning under the budget: a few learning rates for a short time, the best one for longer, then on all images.
+
+The head starts at zero. Starting it at the probe (Kumar et al. 2022, arXiv 2202.10054) was tried and is worse here: a
+probe of standardised features has large weights on features that hardly vary, and the first steps break the network.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from evaluation.learners.calibration import inverse_temperature
+from evaluation.learners.cross_fit import folds_of
+from evaluation.results.records import run_id
+from evaluation.solving.probes import TUNED, Judged, judge
+from evaluation.solving.session import SCORES, Session
+from evaluation.tuning.checkpoint import Checkpoint
+from evaluation.tuning.classifier import Setting, classification_loss, predict, train_classifier
+from evaluation.tuning.estimate import seconds_of_step
+from evaluation.tuning.loop import Diverged
+from evaluation.tuning.pixels import Pixels
+from evaluation.tuning.task import Task, open_task
+from sslkit.models.model import Model
+
+RATES = (3e-4, 1e-3)  # of AdamW, around its usual one; a short run of a whole network needs the higher
+DECAY = 0.01  # PyTorch's for AdamW
+BATCH = 32  # images of a step: enough for batch statistics, and many steps in a short budget
+CROP = (0.5, 1.0)  # share of the image in a crop: what a label is about may be a small part of it
+LONGER = 2  # times the steps of the short runs, of the best rate and of the final run
+FEWEST = 30  # steps of the short runs: with fewer, rates are not told apart
+MOST_EPOCHS = 20  # over the images: beyond it small data sets gain nothing more
+
+
+@dataclass(frozen=True)
+class Plan:
+    """steps: of a short run for each rate; the best rate gets LONGER times as many, and so does the final run."""
+
+    steps: int
+    seconds_of_step: float
+
+    @property
+    def seconds_of_final(self) -> float:
+        return LONGER * self.steps * self.seconds_of_step
+
+    def setting(self, lr: float, times: int, seed: int, mirror: bool) -> Setting:
+        how = {"weight_decay": DECAY, "batch_size": BATCH, "optimizer": "adamw", "crop": CROP}
+        return Setting(lr=lr, steps=times * self.steps, seed=seed, mirror=mirror, **how)
+
+
+def make_plan(session: Session, model: Model, seconds: float) -> Plan | None:
+    """The runs that fit into some seconds, by a measured step; None where too few steps do."""
+    most = max(FEWEST, MOST_EPOCHS * len(session.problem.known) // (LONGER * BATCH))
+
+    def measure() -> dict[str, Any]:
+        each = seconds_of_step(model, BATCH)
+        return {"each": each, "steps": min(int(seconds / each / (len(RATES) + 2 * LONGER)), most)}
+
+    record = session.once(session.key("plan", model), measure)
+    return Plan(record["steps"], record["each"]) if record["steps"] >= FEWEST else None
+
+
+@dataclass(frozen=True, eq=False)
+class Tuning:
+    """The runs of one network. learned, judged: rows of the known images, the first fold and the others."""
+
+    session: Session
+    frozen: Judged
+    task: Task
+    plan: Plan
+    learned: np.ndarray
+    judged: np.ndarray
+
+    @classmethod
+    def open(cls, session: Session, frozen: Judged, plan: Plan) -> "Tuning":
+        known = session.problem.known
+        task = open_task(frozen.model, {"train": known, "test": session.problem.held_back}, session.reading)
+        first = folds_of(known.y, known.ids, known.groups, session.runtime.seed) == 0
+        return cls(session, frozen, task, plan, np.flatnonzero(~first), np.flatnonzero(first))
+
+    @property
+    def announcement(self) -> str:
+        steps, rates = self.plan.steps, ", ".join(f"{lr:g}" for lr in RATES)
+        return (
+            f"tune       {self.frozen.name}: {steps} steps at each of {rates}, {LONGER * steps} at the best, and again "
+            f"on all images; a step of {BATCH} images takes {self.plan.seconds_of_step:.2g} s"
+        )
+
+    def judge(self) -> Judged | None:
+        """Tune with each rate, the best for longer, and judge that; None if all diverge.
+
+        Its value is that of the frozen network in all folds, and what tuning gains on the images of the first.
+        """
+        runs = [self._run(self._setting(lr, 1)) for lr in RATES]
+        sound = [run for run in runs if not run["diverged"]]
+        if not sound:
+            return None
+        best = min(sound, key=lambda run: run["loss"])  # of few images it is less noisy than the accuracy
+        last = self._run(self._setting(best["lr"], LONGER))
+        if last["diverged"]:
+            return None
+        chosen = min((best, last), key=lambda run: run["loss"])
+        seconds = sum(run["seconds"] for run in (*runs, last))
+        return self._judged(chosen, seconds)
+
+    def final(self, judged: Judged) -> tuple[nn.Module, nn.Linear, np.ndarray]:
+        """Tune on all known images; return the network, its head, calibrated, and logits of the held-back images."""
+        setting = self._setting(judged.setting["lr"], judged.setting["times"])
+        net = self._tune(setting, np.arange(len(self.task.train)))
+        scores = predict(net, self.frozen.model, self._pixels(self.task.test.centres), setting.precision).numpy()
+        return net.backbone, net.head, scores
+
+    def _setting(self, lr: float, times: int) -> Setting:
+        return self.plan.setting(lr, times, self.session.runtime.seed, self.task.mirror)
+
+    def _run(self, setting: Setting) -> dict[str, Any]:
+        """The record of one run on the images of the other folds, judged on the first."""
+        key = self.session.key(TUNED, self.frozen.model, **asdict(setting), folds="first")
+
+        def work() -> Mapping[str, Any]:
+            try:
+                return self._measure(self._tune(setting, self.learned), setting)
+            except Diverged as error:
+                return {"diverged": True, "reason": str(error)}
+
+        return self.session.once(key, work)
+
+    def _measure(self, net: nn.Module, setting: Setting) -> dict[str, Any]:
+        y, centres = self.session.problem.known.y[self.judged], self.task.train.centres
+        scores = predict(net, self.frozen.model, self._pixels(centres, self.judged), setting.precision)
+        return {
+            "diverged": False,
+            "loss": classification_loss(scores, torch.from_numpy(y)).item(),
+            "beta": inverse_temperature(scores.numpy(), y),
+            SCORES: scores.numpy(),
+        }
+
+    def _tune(self, setting: Setting, rows: np.ndarray) -> nn.Sequential:
+        model, session = self.frozen.model, self.session
+        y = session.problem.known.y[rows]
+        key = run_id(session.key(TUNED, model, **asdict(setting), rows=len(rows)))
+        checkpoint = Checkpoint(session.out / f".tuning-{key}.ckpt", key)
+        net = train_classifier(
+            model,
+            self._pixels(self.task.train.crops, rows),
+            torch.from_numpy(y),
+            setting,
+            classes=len(session.problem.classes),
+            checkpoint=checkpoint,
+            progress=session.runtime.progress and f"  {self.frozen.name}: lr {setting.lr:g}",
+        )
+        checkpoint.remove()
+        return net
+
+    def _pixels(self, pool: Any, rows: np.ndarray | None = None) -> Pixels:
+        return Pixels(pool, np.arange(len(pool)) if rows is None else rows, self.session.device)
+
+    def _judged(self, run: Mapping[str, Any], seconds: float) -> Judged:
+        frozen, rows = self.frozen, self.judged
+        gain = judge(run[SCORES], frozen.known, rows).value - frozen.estimate_on(rows).value
+        setting = {"lr": run["lr"], "times": run["steps"] // self.plan.steps, "steps": run["steps"], "gain": gain}
+        return replace(
+            frozen,
+            how=TUNED,
+            rows=rows,
+            scores=run[SCORES],
+            value=frozen.value + gain,
+            seconds=seconds,
+            setting={**frozen.setting, **setting, "beta": run["beta"]},
+        )
