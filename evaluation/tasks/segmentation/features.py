@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 from evaluation.features.checks import device_of
 from evaluation.results.statistics import generator
 from evaluation.tasks.segmentation.label_maps import IGNORED, LabelMaps
+from sslkit.data.likeness import hash_pixels
 from sslkit.data.pixel_digest import digest_of_pixels
 from sslkit.errors import UserError
 from sslkit.models.model import Model
@@ -29,7 +30,7 @@ class Patches:
 
     x: (P, F) float32 features. share: (P, K) float32, of each class in the pixels that count; rows sum to 1.
     weight: (P,) float32, share of the pixels that count, above 0. image: (P,) int64 row of the image, of
-    copies that of the first. digest: (P,) int64 of the image's pixels.
+    copies that of the first. digest: (P,) int64 of the image's pixels, likeness: (P, 4) int64, see `data.likeness`.
     """
 
     x: np.ndarray
@@ -37,6 +38,7 @@ class Patches:
     weight: np.ndarray
     image: np.ndarray
     digest: np.ndarray
+    likeness: np.ndarray
 
     def take(self, rows: np.ndarray) -> "Patches":
         """A subset, in the order given. rows: (n,) int64 or (P,) bool."""
@@ -94,8 +96,12 @@ def class_shares(classes: Tensor, count: int, grid: tuple[int, int]) -> tuple[np
     return share.astype(np.float32), (total / np.maximum(pixels, 1)).astype(np.float32)
 
 
-def each_map(model: Model, images: LabelMaps, what: str, runtime: Runtime) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Yield pixel digest, features (F, h, w) on the device, and label map (H, W) of each image, with a progress bar.
+def each_map(
+    model: Model, images: LabelMaps, what: str, runtime: Runtime
+) -> Iterator[tuple[int, np.ndarray, Tensor, Tensor]]:
+    """Yield pixel digest, likeness (4,), features (F, h, w) on the device, and label map (H, W) of each image.
+
+    A progress bar shows how far it is.
 
     Raises UserError for features that are not finite.
     """
@@ -116,13 +122,13 @@ def each_map(model: Model, images: LabelMaps, what: str, runtime: Runtime) -> It
             maps = place_features(model, torch.stack([pixels for pixels, *_ in batch]).to(device))
         if not maps.isfinite().all():
             raise UserError(f"{model.name} returns features that are not finite: the model may have diverged")
-        for features, (_, classes, digest) in zip(maps, batch, strict=True):
-            yield digest, features, classes
+        for features, (_, classes, digest, likeness) in zip(maps, batch, strict=True):
+            yield digest, likeness, features, classes
 
 
 @dataclass(frozen=True, eq=False)
 class _Prepared(torch.utils.data.Dataset):
-    """Normalised images with their label maps and pixel digests."""
+    """Normalised images with their label maps, pixel digests and hashes."""
 
     images: LabelMaps
     model: Model
@@ -130,9 +136,10 @@ class _Prepared(torch.utils.data.Dataset):
     def __len__(self) -> int:
         return len(self.images)
 
-    def __getitem__(self, row: int) -> tuple[Tensor, Tensor, int]:
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor, int, np.ndarray]:
         image, classes = self.images[row]
-        return prepare(image, self.model), classes, digest_of_pixels(image.permute(1, 2, 0).numpy())
+        pixels = image.permute(1, 2, 0).numpy()
+        return prepare(image, self.model), classes, digest_of_pixels(pixels), hash_pixels(pixels)
 
 
 def patches_of(model: Model, images: LabelMaps, most: int, runtime: Runtime) -> Patches:
@@ -144,14 +151,14 @@ def patches_of(model: Model, images: LabelMaps, most: int, runtime: Runtime) -> 
     draw = generator(runtime.seed, "patches")
     chunks: list[Patches] = []
     row_of: dict[int, int] = {}
-    for row, (digest, features, classes) in enumerate(each_map(model, images, "patches", runtime)):
+    for row, (digest, likeness, features, classes) in enumerate(each_map(model, images, "patches", runtime)):
         share, weight = class_shares(classes, len(images.classes), tuple(features.shape[-2:]))
         rows = np.flatnonzero(weight > 0)
         if len(rows) > quota:
             rows = np.sort(draw.choice(rows, quota, replace=False))
         x = features.flatten(1).T.cpu().numpy()
         numbers = (np.full(len(rows), number) for number in (row_of.setdefault(digest, row), digest))
-        chunks.append(Patches(x[rows], share[rows], weight[rows], *numbers))
+        chunks.append(Patches(x[rows], share[rows], weight[rows], *numbers, np.tile(likeness, (len(rows), 1))))
     patches = Patches(*(np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in vars(chunks[0])))
     if not len(patches.x):
         raise UserError(f"{images.name} ({images.split}): no pixel has a class")

@@ -15,11 +15,12 @@ from evaluation.features.extraction import LOADED
 from evaluation.protocols.base import Judged, Subject, Task, Terminal
 from evaluation.results import unseen
 from evaluation.results.result import Result
-from evaluation.tasks.segmentation.features import check_network, each_map
+from evaluation.tasks.segmentation.features import Patches, check_network, each_map
 from evaluation.tasks.segmentation.label_maps import LabelMaps
 from evaluation.tasks.segmentation.miou import counts, estimates, miou, predict
 from evaluation.tasks.segmentation.pictures import SHOWN, draw_maps
 from evaluation.tasks.segmentation.sources import open_label_maps
+from sslkit.data.copies import line_of_near, near_in_train
 from sslkit.data.sources.column_values import refuse
 from sslkit.errors import UserError
 from sslkit.models.model import Model
@@ -70,7 +71,7 @@ def evaluate_maps(
     scores: Scores,
     runtime: Runtime,
     *,
-    learned: np.ndarray,
+    learned: Patches,
     protocol: str,
     recipe: str,
     start: float,
@@ -79,17 +80,18 @@ def evaluate_maps(
 ) -> Result:
     """Predict the classes of every pixel of the test images, and make the result.
 
-    learned: pixel digests of the training images, in any order. votes: no image answers for itself, so that test images
-    in train do not make the result leaky.
+    learned: of the training images. votes: no image answers for itself, so that test images in train do not make the
+    result leaky.
     """
-    table, digests, shown = _predict_all(opened, scores, runtime)
+    table, digests, hashes, shown = _predict_all(opened, scores, runtime)
     if runtime.out is not None and rank() == 0:
         title = f"{opened.model.name} on {opened.test.name}: {protocol}, mIoU {100 * miou(table):.1f} %"
         Path(runtime.out).mkdir(parents=True, exist_ok=True)
         draw_maps(opened.test, shown, Path(runtime.out) / f"{protocol}.png", title=title)
     value, others = estimates(table)
-    in_train = np.isin(digests, learned)
+    in_train = np.isin(digests, learned.digest)
     others |= unseen.beside(in_train, lambda rows: estimates(table[rows])[0])
+    remarks = (opened.test.note, _line_of_near(learned, hashes, in_train, opened.test.name))
     right, truth, guessed = table.sum(0)
     union = np.maximum(truth + guessed - right, 1)
     per_class = dict(zip(opened.test.classes, (right / union).round(4).tolist(), strict=True))
@@ -112,23 +114,35 @@ def evaluate_maps(
             "image_size": opened.model.image_size,
             "iou": per_class,
             "images": [len(opened.train), len(opened.test)],
-            **({"notes": opened.test.note} if opened.test.note else {}),
+            **({"notes": notes} if (notes := "; ".join(filter(None, remarks))) else {}),
         },
     )
 
 
-def _predict_all(opened: Opened, scores: Scores, runtime: Runtime) -> tuple[np.ndarray, list[Any], list[np.ndarray]]:
-    """Return the counts (N, 3, K) of the test images, the digests of their pixels, and the first predicted maps."""
-    tables, digests, shown = [], [], []
-    for digest, features, classes in each_map(opened.model, opened.test, "test images", runtime):
+def _line_of_near(learned: Patches, hashes: np.ndarray, in_train: np.ndarray, data: str) -> str:
+    """Return the line on test images with a near-copy in train; "" for none beside those that are the same."""
+    first = np.unique(learned.digest, return_index=True)[1]
+    near = near_in_train([learned.likeness[first]], hashes)
+    if near is None or not (near & ~in_train).any():
+        return ""
+    return line_of_near(int((near | in_train).sum()), int(in_train.sum()), len(in_train), f"test images of {data}")
+
+
+def _predict_all(
+    opened: Opened, scores: Scores, runtime: Runtime
+) -> tuple[np.ndarray, list[int], np.ndarray, list[np.ndarray]]:
+    """Return the counts (N, 3, K) of the test images, digests and hashes (N, 4) of their pixels, and the first maps."""
+    tables, digests, hashes, shown = [], [], [], []
+    for digest, likeness, features, classes in each_map(opened.model, opened.test, "test images", runtime):
         grid = features.shape[-2:]
         shares = scores(features.flatten(1).T, digest).T.unflatten(1, grid)
         guess = predict(shares.float(), tuple(classes.shape))
         tables.append(counts(classes.to(shares.device), guess, len(opened.test.classes)))
         digests.append(digest)
+        hashes.append(likeness)
         if len(shown) < SHOWN:
             shown.append(guess.cpu().numpy())
-    return np.stack(tables), digests, shown
+    return np.stack(tables), digests, np.stack(hashes), shown
 
 
 def terminal(protocol: str) -> Terminal:

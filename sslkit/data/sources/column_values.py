@@ -130,7 +130,8 @@ def check_labels(
     """Look at the labels that named columns, or a pattern, give the images that are learned from.
 
     labels (N,), multi_labels (N, K), classes: of these images, as of `data.images.Identity`. A line says where all are
-    of one class, or each is of another, and which classes none has. Raises UserError where none has a class.
+    of one class, each is of another, or has one of several columns, and which classes none has. Raises UserError where
+    none has a class.
     """
     if not columns.labels:
         return
@@ -141,6 +142,9 @@ def check_labels(
         raise UserError(f"{word}: no image of {where} that is learned from has a class there")
     if matrix is not None:
         images = (matrix == 1).sum(0)
+        if len(columns.labels) > 1 and len(matrix) > 1 and (matrix != 0).all() and ((matrix == 1).sum(1) == 1).all():
+            remark = "each image has one of them, and they are read as several labels an image"
+            say.warn(f"{where}: {word}: {remark}; a column of the names is one class an image", stacklevel=4)
     else:
         images = np.bincount(labels[has_label], minlength=len(classes))
         if len(labels) > 1 and images.max() == 1:

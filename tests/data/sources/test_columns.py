@@ -99,6 +99,22 @@ def test_several_columns_of_yes_or_no(source: str) -> None:
     }
 
 
+def test_columns_of_which_each_image_has_one_are_told(tmp_path: Path) -> None:
+    lines = ["path,cat,dog"]
+    for row, name in enumerate(NAMES[:6]):
+        (tmp_path / name).write_bytes(picture(name))
+        lines.append(f"{name},{row % 2},{1 - row % 2}")
+    (tmp_path / "some.csv").write_text("\n".join(lines))
+    told = r"columns.label=cat, dog: each image has one of them, and they are read as several labels an image"
+    with pytest.warns(UserWarning, match=told):
+        open_images(str(tmp_path / "some.csv"), columns={"label": ["cat", "dog"]}, cache=None)
+    (tmp_path / "some.csv").write_text("\n".join([*lines[:-1], lines[-1].replace("1,0", "1,1")]))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        open_images(str(tmp_path / "some.csv"), columns={"label": ["cat", "dog"]}, cache=None)
+    assert not any("each image has one" in str(warning.message) for warning in caught)
+
+
 def name_of(images: Images, row: int) -> int:
     """The patient of a row, by its picture."""
     content = images.content(row)

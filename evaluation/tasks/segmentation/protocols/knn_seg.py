@@ -66,7 +66,7 @@ def run(opened: judge.Opened, options: Options, runtime: Runtime) -> list[Result
         opened,
         lambda x, digest: shares(bank, x, k, options.temperature, digest),
         runtime,
-        learned=bank.digest,
+        learned=bank,
         votes=True,
         protocol="knn_seg",
         recipe=f"cosine, k={k}, T={options.temperature:g}, {opened.grid[0]} x {opened.grid[1]} patches",

@@ -78,7 +78,7 @@ def run(opened: judge.Opened, options: Options, runtime: Runtime) -> list[Result
         opened,
         lambda x, _: x @ weight.T + bias,
         runtime,
-        learned=np.unique(patches.digest),
+        learned=patches,
         protocol="linear_seg",
         recipe=recipe,
         start=start,

@@ -16,6 +16,7 @@ def test_a_patch_gets_the_weighted_shares_of_its_neighbours() -> None:
         rng.uniform(0.1, 1, 40).astype(np.float32),
         np.zeros(40, np.int64),
         np.zeros(40, np.int64),
+        np.zeros((40, 4), np.int64),
     )
     x = rng.normal(size=(7, 5)).astype(np.float32)
     found = shares(bank, torch.from_numpy(x), 6, 0.1).numpy()

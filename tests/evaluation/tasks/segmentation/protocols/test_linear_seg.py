@@ -1,6 +1,7 @@
 """Linear segmentation against scikit-learn's regression on the same shares, and on a task that colours solve."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,8 @@ def patches(n: int = 200, features: int = 6, classes: int = 3, seed: int = 0) ->
     logits = x @ rng.normal(size=(features, classes)) + rng.normal(size=(n, classes))
     share = np.exp(2 * logits) / np.exp(2 * logits).sum(1, keepdims=True)
     image = np.arange(n) // 10
-    return Patches(x, share.astype(np.float32), rng.uniform(0.2, 1, n).astype(np.float32), image, image)
+    likeness = np.zeros((n, 4), np.int64)
+    return Patches(x, share.astype(np.float32), rng.uniform(0.2, 1, n).astype(np.float32), image, image, likeness)
 
 
 @pytest.mark.parametrize("penalty", [1.0, 0.01])
@@ -120,6 +122,28 @@ def test_colours_are_segmented_and_what_sees_no_place_is_not(protocol) -> None:
     assert blind.value < 0.6
     assert found.interval is None and "it takes about" in found.kind  # of eight images
     assert 0 < found.others["pixel_accuracy"].value <= 1
+
+
+class Brighter(Painted):
+    """The images of another set, a little brighter."""
+
+    def __init__(self, images: Any) -> None:
+        self.images = images
+
+    def __getitem__(self, row: int) -> torch.Tensor:
+        return self.images[row].clamp(max=250) + 4
+
+
+@pytest.mark.parametrize("protocol", [linear_seg, knn_seg])
+def test_near_copies_across_the_split_are_told(protocol) -> None:
+    train = open_label_maps("clipart_boxes", "train").take(np.arange(40))
+    test = replace(train, split="test", pixels=Brighter(train.pixels))
+    result = protocol("random:narrow_vit", {"train": train, "test": test}, image_size=16, progress=False)
+    assert "40 of 40 test images of clipart_boxes have a near-copy in train" in result.details["notes"]
+    apart = {"train": train, "test": open_label_maps("clipart_boxes", "test").take(np.arange(20))}
+    assert "near-copy" not in protocol("random:narrow_vit", apart, image_size=16, progress=False).details.get(
+        "notes", ""
+    )
 
 
 def test_other_classes_few_images_and_a_missing_split_are_refused() -> None:
