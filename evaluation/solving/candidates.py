@@ -36,4 +36,4 @@ def ready_made() -> list[str]:
 
 def raw_pixels(problem: Problem) -> Model:
     """The control without a network, in the channels of the images."""
-    return load(PIXELS, in_chans=problem.known.images.channels)
+    return load(PIXELS, in_chans=problem.development.images.channels)

@@ -11,6 +11,7 @@ from torch import nn
 from evaluation.features.extraction import features_of
 from evaluation.features.untrained import with_random_weights
 from evaluation.learners.calibration import scale_outputs
+from evaluation.results import unseen
 from evaluation.results.measures import measure, right_by_largest
 from evaluation.results.result import Result, rows_digest
 from evaluation.solving.probes import PROBE, Judged, judge_in_folds, linear_layer
@@ -54,10 +55,10 @@ def answer(session: Session, chosen: Judged, tuning: Tuning | None) -> Answer:
 def fit_and_score(session: Session, judged: Judged) -> tuple[nn.Linear, np.ndarray]:
     """Fit a probe to all known images; return it with its logits (M, K) of the held-back ones."""
     problem, runtime = session.problem, session.runtime
-    known, held_back = (
-        features_of(judged.model, split, session.reading, runtime) for split in (problem.known, problem.held_back)
+    labelled, held_back = (
+        features_of(judged.model, split, session.reading, runtime) for split in (problem.development, problem.held_back)
     )
-    layer = linear_layer(known.x, known.y, np.arange(len(known)), judged.setting["c"], runtime)
+    layer = linear_layer(labelled.x, labelled.y, np.arange(len(labelled)), judged.setting["c"], runtime)
     with torch.inference_mode():
         return layer, layer(torch.from_numpy(np.array(held_back.x))).numpy()
 
@@ -66,10 +67,16 @@ def keep(session: Session, found: Answer) -> ZooEntry:
     """Write the chosen model as an entry that predicts, its results beside it."""
     judged, problem, estimate = found.judged, session.problem, found.result.estimate
     low, high = estimate.interval or (estimate.value, estimate.value)
-    measured = {"metric": problem.known.metric, "value": estimate.value, "low": low, "high": high, "n": estimate.n}
+    measured = {
+        "metric": problem.development.metric,
+        "value": estimate.value,
+        "low": low,
+        "high": high,
+        "n": estimate.n,
+    }
     about = {"data": problem.name, "made": str(judged), "measured": {**measured, "images": "held back by solve"}}
-    link = SOFTMAX if problem.known.y.ndim == 1 else SIGMOID
-    images = judged.model.clean(problem.known.images)
+    link = SOFTMAX if problem.development.y.ndim == 1 else SIGMOID
+    images = judged.model.clean(problem.development.images)
     entry = keep_model(
         session.out / "model",
         judged.model,
@@ -77,7 +84,7 @@ def keep(session: Session, found: Answer) -> ZooEntry:
         Classifier(nn.Sequential(found.layer), problem.classes, link, about),
         data=data_of(problem.name, [images]),
         config={"solve": _details(judged.setting)},
-        epochs=judged.setting.get("steps", 0) * BATCH / len(problem.known),
+        epochs=judged.setting.get("steps", 0) * BATCH / len(problem.development),
         seed=session.runtime.seed,
     )
     return entry
@@ -104,6 +111,7 @@ def result_of(session: Session, judged: Judged, scores: np.ndarray) -> Result:
             "largest": right_by_largest(held_back.y),
             "paired_on": rows_digest(held_back.ids, held_back.y),
         }
+    in_train = np.isin(held_back.pixel_digests, session.problem.development.pixel_digests)
     return Result.from_estimate(
         estimate,
         protocol=PROTOCOL,
@@ -113,6 +121,7 @@ def result_of(session: Session, judged: Judged, scores: np.ndarray) -> Result:
         data=held_back.name,
         others=others,
         seeds=[session.runtime.seed],
+        leaky=unseen.is_leaky(in_train),
         details={**_details(judged.setting), "how": judged.how, "multiply_adds": judged.model.multiply_adds},
         **about,
     )

@@ -130,10 +130,10 @@ def _confusions(solution: Solution) -> list[list[str]]:
     answers = solution.answer.scores.argmax(1)
     rows = []
     for label in np.unique(held_back.y):
-        given = answers[held_back.y == label]
-        wrong = np.bincount(given[given != label], minlength=len(names))
+        answered = answers[held_back.y == label]
+        wrong = np.bincount(answered[answered != label], minlength=len(names))
         other = f"{names[wrong.argmax()]} ({wrong.max():,})" if wrong.any() else ""
-        rows.append((float((given == label).mean()), [names[label], f"{len(given):,}", other]))
+        rows.append((float((answered == label).mean()), [names[label], f"{len(answered):,}", other]))
     rows.sort(key=lambda row: row[0])
     return [[name, count, f"{100 * share:.1f} %", other] for share, (name, count, other) in rows]
 

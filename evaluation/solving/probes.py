@@ -30,7 +30,7 @@ PROBE, TUNED = "probe", "fine-tuned"  # how a network is used
 class Judged:
     """A network with a way of using it, on known images that its fit has not seen.
 
-    name: as tables call it. how: PROBE or TUNED. scores: (n, K) logits of the images `rows` (n,) of `known`.
+    name: as tables call it. how: PROBE or TUNED. scores: (n, K) logits of the images `rows` (n,) of `development`.
     value: by the data set's metric, for comparisons; a tuned network's is that of its probe and what tuning gains.
     seconds: that judging took. setting: of the fit; its `beta` calibrates the logits.
     """
@@ -38,7 +38,7 @@ class Judged:
     name: str
     how: str
     model: Model
-    known: Split
+    development: Split
     rows: np.ndarray
     scores: np.ndarray
     value: float
@@ -52,7 +52,7 @@ class Judged:
     def estimate_on(self, rows: np.ndarray) -> Estimate:
         """The metric on those of the judged images that are among `rows`."""
         chosen = np.isin(self.rows, rows)
-        return judge(self.scores[chosen], self.known, self.rows[chosen])
+        return judge(self.scores[chosen], self.development, self.rows[chosen])
 
     @property
     def line(self) -> str:
@@ -66,18 +66,18 @@ class Judged:
 
 def judge_in_folds(session: Session, model: Model, name: str) -> Judged:
     """Judge a frozen network by a linear probe in folds of the known images; see `learners.cross_fit`."""
-    known, runtime = session.problem.known, session.runtime
+    labelled, runtime = session.problem.development, session.runtime
 
     def work() -> dict[str, Any]:
-        features = features_of(model, known, session.reading, runtime)
-        fitted = cross_fit(features.x, features.y, features.ids, known.groups, runtime)
-        beta = inverse_temperature(fitted.scores, known.y[fitted.rows])
+        features = features_of(model, labelled, session.reading, runtime)
+        fitted = cross_fit(features.x, features.y, features.ids, labelled.groups, runtime)
+        beta = inverse_temperature(fitted.scores, labelled.y[fitted.rows])
         return {"c": fitted.c, "beta": beta, "rows": fitted.rows.tolist(), SCORES: fitted.scores}
 
     record = session.once(session.key(PROBE, model), work)
     rows, setting = np.array(record["rows"]), {name: record[name] for name in ("c", "beta")}
-    value = judge(record[SCORES], known, rows).value
-    return Judged(name, PROBE, model, known, rows, record[SCORES], value, record["seconds"], setting)
+    value = judge(record[SCORES], labelled, rows).value
+    return Judged(name, PROBE, model, labelled, rows, record[SCORES], value, record["seconds"], setting)
 
 
 def judge(scores: np.ndarray, split: Split, rows: np.ndarray) -> Estimate:

@@ -27,29 +27,28 @@ FEW = 100  # labelled images; with fewer the interval on the held-back ones is w
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """known: labelled images that everything may see. held_back: labelled images that only the chosen model meets.
+    """development: labelled images that everything may see. held_back: those that only the chosen model meets.
 
     pretrainable: the known images and those without a label, none with labels. notes: lines on what was done.
     The labels of both are numbers of the classes of known images.
     """
 
-    known: Split
+    development: Split
     held_back: Split
     pretrainable: Images
     notes: tuple[str, ...]
 
-    @property
-    def unlabelled(self) -> int:
+    def count_unlabelled(self) -> int:
         """Images without a label, which can be pretrained on."""
-        return len(self.pretrainable) - len(self.known)
+        return len(self.pretrainable) - len(self.development)
 
     @property
     def name(self) -> str:
-        return self.known.name
+        return self.development.name
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
-        return tuple(map(str, self.known.classes))
+        return tuple(map(str, self.development.classes))
 
 
 def open_problem(data: Any, reading: Reading, seed: int) -> Problem:
@@ -62,36 +61,36 @@ def open_problem(data: Any, reading: Reading, seed: int) -> Problem:
     entry = find_published(data)
     offered = tuple(entry.counts) if entry else splits_of(data, reading.cache, reading.columns)
     if "all" in offered and not entry:
-        return _divided(reading.open(data, "all", needs_labels=False), seed)
+        return _divide(reading.open(data, "all", needs_labels=False), seed)
     tested = next((name for name in ("test", "val") if name in offered), None)
     if "train" not in offered or tested is None:
         raise UserError(f"{data}: solve needs training images with labels; its splits are {', '.join(offered)}")
     opened = reading.open(data, "train", needs_labels=False)
     train = readable(opened)
-    known = _labelled(train)
-    check_classes([known], "a classifier")
-    held_back = _labelled(readable(reading.open(data, tested)))
-    near = near_across(known, held_back, f"{tested} images of {known.name}", reading.columns, is_given=True)
-    own = f"held back: {counted(len(held_back), 'image')} of its own split {tested}"
+    learned = _take_labelled(train)
+    check_classes([learned], "a classifier")
+    held_back = _take_labelled(readable(reading.open(data, tested)))
+    near = near_across(learned, held_back, f"{tested} images of {learned.name}", reading.columns, is_given=True)
+    told = f"held back: {counted(len(held_back), 'image')} of its own split {tested}"
     unused = "its split val is not used" if "val" in offered and tested != "val" else ""
-    return _matched(known, held_back, _without_labels(opened, train.ids), [own, unused, near])
+    return _match_classes(learned, held_back, _without_labels(opened, train.ids), [told, unused, near])
 
 
-def _divided(opened: Split, seed: int) -> Problem:
+def _divide(opened: Split, seed: int) -> Problem:
     """Hold a fifth of an undivided data set back."""
     whole = _with_groups(readable(opened))
-    labelled = _labelled(whole)
+    labelled = _take_labelled(whole)
     check_classes([labelled], "a classifier")
     names, first, member = units(labelled.ids, labelled.pixel_digests, labelled.groups)
     out = held_out(labelled.y[first], names.tolist(), SHARE, seed=seed)[member]
     if not out.any():
         raise UserError(f"{whole.name}: no class has two labelled images (or groups), so that none can be held back")
-    known, held_back = labelled.take(np.flatnonzero(~out)), labelled.take(np.flatnonzero(out))
+    learned, held_back = labelled.take(np.flatnonzero(~out)), labelled.take(np.flatnonzero(out))
     member_of, withheld = (whole.ids, held_back.ids) if whole.groups is None else (whole.groups, held_back.groups)
     pretrainable = _without_labels(opened, whole.ids[~np.isin(member_of, withheld)])
     together = "; groups and near-copies stay on one side" if labelled.groups is not None else ""
-    return _matched(
-        known, held_back, pretrainable, [f"held back: {counted(len(held_back), 'image')}, {PART}{together}"]
+    return _match_classes(
+        learned, held_back, pretrainable, [f"held back: {counted(len(held_back), 'image')}, {PART}{together}"]
     )
 
 
@@ -114,25 +113,25 @@ def _with_groups(split: Split) -> Split:
     return replace(split, groups=groups if len(np.unique(groups)) < len(groups) else split.groups)
 
 
-def _labelled(split: Split) -> Split:
+def _take_labelled(split: Split) -> Split:
     """The images with a label. Raises UserError if none has one."""
     check_labelled(split)
     has_label = split.y >= 0 if split.y.ndim == 1 else (split.y != 0).any(1)
     return split if has_label.all() else split.take(np.flatnonzero(has_label))
 
 
-def _matched(known: Split, held_back: Split, pretrainable: Images, notes: Sequence[str]) -> Problem:
+def _match_classes(learned: Split, held_back: Split, pretrainable: Images, notes: Sequence[str]) -> Problem:
     """The problem, its labels numbered by the classes that known images have.
 
     Raises UserError for a class that only held-back images have, and for one label an image beside several.
     """
-    if known.y.ndim != held_back.y.ndim:
-        raise UserError(f"{known.name}: one split has several labels per image, the other has one")
-    if known.y.ndim == 1:
-        tested = renumber(held_back.y, held_back.classes, known.classes, held_back.name)
-        unseen(tested, known.y, known.classes, held_back.name)
-        present, numbers = np.unique(known.y, return_inverse=True)
-        classes = [known.classes[label] for label in present]
-        known = replace(known, y=numbers, classes=classes)
+    if learned.y.ndim != held_back.y.ndim:
+        raise UserError(f"{learned.name}: one split has several labels per image, the other has one")
+    if learned.y.ndim == 1:
+        tested = renumber(held_back.y, held_back.classes, learned.classes, held_back.name)
+        unseen(tested, learned.y, learned.classes, held_back.name)
+        present, numbers = np.unique(learned.y, return_inverse=True)
+        classes = [learned.classes[label] for label in present]
+        learned = replace(learned, y=numbers, classes=classes)
         held_back = replace(held_back, y=np.searchsorted(present, tested), classes=classes)
-    return Problem(known, held_back, pretrainable, tuple(filter(None, notes)))
+    return Problem(learned, held_back, pretrainable, tuple(filter(None, notes)))

@@ -39,14 +39,14 @@ class Session:
 
     def key(self, stage: str, model: Model, **more: Any) -> dict[str, Any]:
         """Everything that a stage of a model depends on."""
-        known = self.problem.known
+        labelled = self.problem.development
         return {
             "stage": stage,
             "model": model.name,
             "weights": model.digest,
             "size": model.image_size,
-            "data": known.digest,
-            "images": rows_digest(known.ids, known.y),
+            "data": labelled.digest,
+            "images": rows_digest(labelled.ids, labelled.y),
             "seed": self.runtime.seed,
             **more,
         }

@@ -57,14 +57,13 @@ class Solution:
     def notes(self) -> list[str]:
         """What a reader must know of the numbers."""
         problem = self.problem
-        few = (
-            f"{counted(len(problem.known), 'labelled image')} to learn from are few: other images would choose another"
-        )
-        notes = [*problem.notes, few if len(problem.known) < FEW else ""]
+        count = len(problem.development)
+        few = f"{counted(count, 'image')} to learn from are few: with others the choice may be another"
+        notes = [*problem.notes, few if count < FEW else ""]
         if problem.held_back.groups is not None:
             notes.append(f"intervals: {self.answer.result.kind}")
-        if problem.unlabelled:
-            notes.append(f"{counted(problem.unlabelled, 'image')} without a label were only pretrained on")
+        if unlabelled := problem.count_unlabelled():
+            notes.append(f"{counted(unlabelled, 'image')} without a label were only pretrained on")
         return [*filter(None, notes), *(f"{name}: {reason}" for name, reason in self.left_out.items())]
 
     @property
@@ -204,13 +203,13 @@ class Contest:
     def finish(self) -> Solution:
         """Fit the first candidate to all known images, meet the held-back ones, decide, and keep it."""
         session, first = self.session, self.first
-        found = answer(session, first, self.tunings.get(first.name))
+        met = answer(session, first, self.tunings.get(first.name))
         pixels = self.pixels or judge_in_folds(session, raw_pixels(session.problem), PIXELS)
         null = controls(session, pixels, first.model)
-        decision = _decide(found.result, null)
-        entry = keep(session, found)
+        decision = _decide(met.result, null)
+        entry = keep(session, met)
         order = sorted(self.judged, key=lambda judged: -judged.value)
-        return Solution(session.problem, session.budget, order, found, null, decision, entry, self.left_out)
+        return Solution(session.problem, session.budget, order, met, null, decision, entry, self.left_out)
 
 
 def _decide(result: Result, null: Sequence[Result]) -> Decision:

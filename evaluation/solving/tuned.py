@@ -52,7 +52,7 @@ class Plan:
 
 def make_plan(session: Session, model: Model, seconds: float) -> Plan | None:
     """The runs that fit into some seconds, by a measured step; None where too few steps do."""
-    most = max(FEWEST, MOST_EPOCHS * len(session.problem.known) // (LONGER * BATCH))
+    most = max(FEWEST, MOST_EPOCHS * len(session.problem.development) // (LONGER * BATCH))
 
     def measure() -> dict[str, Any]:
         each = seconds_of_step(model, BATCH)
@@ -75,9 +75,9 @@ class Tuning:
 
     @classmethod
     def open(cls, session: Session, frozen: Judged, plan: Plan) -> "Tuning":
-        known = session.problem.known
-        task = open_task(frozen.model, {"train": known, "test": session.problem.held_back}, session.reading)
-        first = folds_of(known.y, known.ids, known.groups, session.runtime.seed) == 0
+        labelled = session.problem.development
+        task = open_task(frozen.model, {"train": labelled, "test": session.problem.held_back}, session.reading)
+        first = folds_of(labelled.y, labelled.ids, labelled.groups, session.runtime.seed) == 0
         return cls(session, frozen, task, plan, np.flatnonzero(~first), np.flatnonzero(first))
 
     @property
@@ -103,7 +103,7 @@ class Tuning:
             return None
         chosen = min((best, last), key=lambda run: run["loss"])
         seconds = sum(run["seconds"] for run in (*runs, last))
-        return self._judged(chosen, seconds)
+        return self._make_judged(chosen, seconds)
 
     def final(self, judged: Judged) -> tuple[nn.Module, nn.Linear, np.ndarray]:
         """Tune on all known images; return the network, its head, calibrated, and logits of the held-back images."""
@@ -128,7 +128,7 @@ class Tuning:
         return self.session.once(key, work)
 
     def _measure(self, net: nn.Module, setting: Setting) -> dict[str, Any]:
-        y, centres = self.session.problem.known.y[self.judged], self.task.train.centres
+        y, centres = self.session.problem.development.y[self.judged], self.task.train.centres
         scores = predict(net, self.frozen.model, self._pixels(centres, self.judged), setting.precision)
         return {
             "diverged": False,
@@ -139,7 +139,7 @@ class Tuning:
 
     def _tune(self, setting: Setting, rows: np.ndarray) -> nn.Sequential:
         model, session = self.frozen.model, self.session
-        y = session.problem.known.y[rows]
+        y = session.problem.development.y[rows]
         key = run_id(session.key(TUNED, model, **asdict(setting), rows=len(rows)))
         checkpoint = Checkpoint(session.out / f".tuning-{key}.ckpt", key)
         net = train_classifier(
@@ -157,9 +157,9 @@ class Tuning:
     def _pixels(self, pool: Any, rows: np.ndarray | None = None) -> Pixels:
         return Pixels(pool, np.arange(len(pool)) if rows is None else rows, self.session.device)
 
-    def _judged(self, run: Mapping[str, Any], seconds: float) -> Judged:
+    def _make_judged(self, run: Mapping[str, Any], seconds: float) -> Judged:
         frozen, rows = self.frozen, self.judged
-        gain = judge(run[SCORES], frozen.known, rows).value - frozen.estimate_on(rows).value
+        gain = judge(run[SCORES], frozen.development, rows).value - frozen.estimate_on(rows).value
         setting = {"lr": run["lr"], "times": run["steps"] // self.plan.steps, "steps": run["steps"], "gain": gain}
         return replace(
             frozen,

@@ -36,17 +36,17 @@ def folder(tmp_path: Path) -> Path:
 def test_near_copies_stay_on_one_side_and_every_class_is_on_both(folder: Path, tmp_path: Path) -> None:
     problem = open_problem(folder, reading(tmp_path), 0)
     known, held_back = (
-        {Path(name).name.split("-")[0] for name in split.ids} for split in (problem.known, problem.held_back)
+        {Path(name).name.split("-")[0] for name in split.ids} for split in (problem.development, problem.held_back)
     )
-    assert not known & held_back and len(problem.known) + len(problem.held_back) == 40
-    assert set(problem.known.y) == set(problem.held_back.y) == {0, 1} and problem.classes == ("a", "b")
+    assert not known & held_back and len(problem.development) + len(problem.held_back) == 40
+    assert set(problem.development.y) == set(problem.held_back.y) == {0, 1} and problem.classes == ("a", "b")
     assert "near-copies stay on one side" in problem.notes[0]
 
 
 def test_what_is_pretrained_on_has_no_label_and_no_held_back_image(folder: Path, tmp_path: Path) -> None:
     problem = open_problem(folder, reading(tmp_path), 0)
     names = {problem.pretrainable.image_name(row) for row in range(len(problem.pretrainable))}
-    assert names == set(problem.known.ids) and not names & set(problem.held_back.ids)
+    assert names == set(problem.development.ids) and not names & set(problem.held_back.ids)
     assert problem.pretrainable.labels is None and problem.pretrainable.source is None
 
 
@@ -58,13 +58,13 @@ def test_images_without_a_label_are_pretrained_on_but_those_like_held_back_ones(
         rows.append(f"{picture(tmp_path / f'more{number}.png', number, 2).name},")
     (tmp_path / "list.csv").write_text("\n".join(rows) + "\n")
     problem = open_problem(str(tmp_path / "list.csv"), reading(tmp_path, label="label"), 0)
-    assert len(problem.known) + len(problem.held_back) == 20
-    assert problem.unlabelled == 30 - len(problem.held_back)
+    assert len(problem.development) + len(problem.held_back) == 20
+    assert problem.count_unlabelled() == 30 - len(problem.held_back)
 
 
 def test_test_images_of_the_data_are_held_back(tmp_path: Path) -> None:
     problem = open_problem("digits", reading(tmp_path), 0)
-    assert (len(problem.known), len(problem.held_back)) == (1438, 359)
+    assert (len(problem.development), len(problem.held_back)) == (1438, 359)
     assert len(problem.pretrainable) == 1438 and problem.pretrainable.labels is None
 
 

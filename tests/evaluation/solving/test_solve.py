@@ -116,7 +116,7 @@ def test_labels_by_coin_are_not_above_a_control(zoo: Path, tmp_path: Path) -> No
 
 
 def test_ten_labelled_images_say_how_little_is_known(zoo: Path, tmp_path: Path) -> None:
-    digits = open_problem("digits", Reading(cache=tmp_path), 0).known
+    digits = open_problem("digits", Reading(cache=tmp_path), 0).development
     rows = np.flatnonzero(digits.y < 2)[:10]
     pixels = digits.images.__getitems__(rows.tolist())["images"].numpy()
     found, _ = run(zoo, tmp_path, data=(pixels, digits.y[rows]))
