@@ -26,6 +26,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "load": "sslkit.models.loading:load",
         "look": "sslkit.data.manifest.look:look",
         "open_images": "sslkit.data.sources.named:open_images",
+        "predict": "sslkit.models.predict:predict",
         "pretrain": "sslkit.training.pretrain:pretrain",
         "ZooEntry": "sslkit.zoo.entry:ZooEntry",
         "UserError": "sslkit.errors:UserError",

@@ -17,6 +17,7 @@ COMMANDS = {
     "solve": ("evaluation.solving.solve:solve",),
     "ground_truth": ("evaluation.ranking.truth.ground_truth:ground_truth",),
     "embed": ("evaluation.embedding.table:embed", "evaluation.embedding.run:run"),
+    "predict": ("sslkit.models.predict:predict",),
     "export": ("sslkit.zoo.exporting:export",),
     "report": ("evaluation.report.write:write_report",),
     "reproduce": ("evaluation.studies.run:reproduce",),

@@ -8,9 +8,10 @@ import numpy as np
 
 from evaluation.embedding.sources import Part
 from evaluation.embedding.table import Embedding
-from evaluation.embedding.thumbnails import shorten, thumbnails
+from evaluation.embedding.thumbnails import thumbnails
 from evaluation.features.checks import check_value
 from evaluation.features.plots import umap_map
+from sslkit.data.thumbnails import shorten
 from sslkit.errors import UserError
 from sslkit.numerics.figures import (
     FIRST,

@@ -14,11 +14,12 @@ from evaluation.embedding.contents import Content, content_of
 from evaluation.embedding.nearness import by_chance, by_cosine
 from evaluation.embedding.sources import Part, locate
 from evaluation.embedding.table import Embedding
-from evaluation.embedding.thumbnails import shorten, thumbnails
+from evaluation.embedding.thumbnails import thumbnails
 from evaluation.features.checks import check_value
 from sslkit.data.likeness import count_differences
 from sslkit.data.paged_images import PagedImages
 from sslkit.data.sources.folder import FolderImages
+from sslkit.data.thumbnails import shorten
 from sslkit.errors import UserError
 from sslkit.files.writing import write_csv, write_whole
 from sslkit.numerics.figures import save_figure

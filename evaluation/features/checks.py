@@ -1,16 +1,13 @@
-"""Checks of arguments shared by many functions of evaluation: ranges, image sizes, devices."""
+"""Checks of arguments shared by many functions of evaluation: ranges, image sizes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import torch
 
 from sslkit.errors import UserError
 from sslkit.options.settings import Declared, Limits
-
-DEVICES = ("cpu", "cuda", "mps", "xpu")  # that can compute; torch has others, such as meta, that cannot
 
 
 def check_value(name: str, value: Any, kind: Any, **limits: Any) -> Any:
@@ -46,30 +43,6 @@ def different_seeds(seeds: int | Sequence[int]) -> list[int]:
     if len(set(numbers)) < len(numbers):
         raise UserError(f"seeds={seeds!r} must be different whole numbers from 0")
     return numbers
-
-
-def device_of(name: str | torch.device) -> torch.device:
-    """Return the device of that name; "auto" is a GPU if there is one, else the CPU.
-
-    Raises UserError for an unknown name and for an unavailable device.
-    """
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except (RuntimeError, TypeError) as error:
-        raise UserError(f"device={name!r} is not known to torch: use cpu or cuda") from error
-    if device.type not in DEVICES:
-        raise UserError(f"device={name} cannot compute: use cpu or cuda")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"device={name}, but torch sees no GPU here")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"device={name}, but torch sees {torch.cuda.device_count()} GPUs here")
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"device={name} is not available: {str(error).splitlines()[0]}") from error
-    return device
 
 
 def refuse_holes(values: Any, what: str) -> None:

@@ -28,26 +28,24 @@ from evaluation.features.cache import (
     readable,
     write_features,
 )
-from evaluation.features.checks import device_of
 from evaluation.features.table import Features
 from sslkit.data import likeness, pixel_digest
 from sslkit.data.image_options import ImageOptions
-from sslkit.data.loader import batches_of_parts, read_spaced
+from sslkit.data.loader import read_spaced
 from sslkit.errors import RunFailed, UserError
 from sslkit.files.blocks import Blocks
 from sslkit.models.loading import Loading
 from sslkit.models.model import Model
+from sslkit.models.passes import apply, read_batches, usual_batch
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
-from sslkit.runtime.device import autocast
+from sslkit.runtime.device import device_of
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.runtime.kept_arrays import compute_in_blocks
 from sslkit.runtime.waiting import Others, from_first, together
-from sslkit.terminal.say import printable
 
 LOADED = ("image_size", "in_chans", "trust")  # shared options, by what they are for
 CROPPED = ("resize", "interpolation")
-CACHED_PIXELS = 24 * 224**2  # pixels of a batch on a CPU: 24 images of 224, whose maps stay in the processor's cache
 _WORK = "the extraction of features"  # in messages
 
 
@@ -140,15 +138,14 @@ def _key(job: _Job) -> str:
 
 
 def _settle_runtime(model: Model, runtime: Runtime) -> Runtime:
-    """Return the runtime with a device, and a batch size: on the CPU 16 to 32 images of 224 pixels are fastest."""
+    """Return the runtime with a device and a batch size."""
     if runtime.device != "auto":
         device = device_of(runtime.device)
     elif torch.cuda.is_available():
         device = torch.device("cuda", torch.cuda.current_device())
     else:
-        device = next(model.net.parameters(), torch.empty(0)).device
-    usual = 256 if device.type != "cpu" else min(max(CACHED_PIXELS // model.image_size**2, 8), 256)
-    return replace(runtime, device=device, batch_size=runtime.batch_size or usual)
+        device = model.device
+    return replace(runtime, device=device, batch_size=runtime.batch_size or usual_batch(model.image_size, device))
 
 
 def _extract(job: _Job, cache: Path, key: str) -> dict[str, Any]:
@@ -202,7 +199,7 @@ def _run(job: _Job, blocks: Blocks, others: Others) -> None:
     for rows, batch in _batches(job, blocks.left):
         is_valid = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
         pixels = batch["images"].to(job.runtime.device, non_blocking=True).float().div_(255)
-        x = _features(job, pixels.sub_(mean).div_(std))
+        x = apply(job.model.backbone, job.model.name, pixels.sub_(mean).div_(std), job.runtime.precision)
         if not np.isfinite(x[is_valid]).all():
             raise UserError(
                 f"{job.model.name} gives features that are not finite ({job.split.name}, row {rows[0]} ff.)"
@@ -212,31 +209,11 @@ def _run(job: _Job, blocks: Blocks, others: Others) -> None:
         others.check()
 
 
-def _features(job: _Job, pixels: torch.Tensor) -> np.ndarray:
-    """Return features (B, D) float32 of normalised pixels (B, C, S, S). Raises UserError for unsuitable images."""
-    try:
-        with autocast(job.runtime.precision, job.runtime.device):
-            return job.model.backbone(pixels).float().cpu().numpy()
-    except torch.OutOfMemoryError as error:
-        raise UserError(f"{len(pixels)} images do not fit in GPU memory: give a smaller batch_size") from error
-    except (RuntimeError, ValueError, TypeError, AssertionError, LookupError) as error:  # wrong images
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"{job.model.name} cannot take images of shape {tuple(pixels.shape)}: {reason}") from error
-
-
 def _batches(job: _Job, blocks: Sequence[list[int]]) -> Iterator[tuple[list[int], dict[str, Any]]]:
     """Yield the rows and the batch of each block, with a progress bar on a terminal."""
-    from tqdm import tqdm
-
     label = f"features of {job.split.name} {job.split.split}, {job.model.name}"
-    hidden = None if job.runtime.progress and rank() == 0 else True  # None: only on a terminal
-    reading = {"workers": job.runtime.workers, "readers": world_size(), "device": job.runtime.device.type}
-    with tqdm(
-        total=sum(map(len, blocks)), desc=printable(label, keep=""), unit=" images", leave=False, disable=hidden
-    ) as bar:
-        for rows, batch in batches_of_parts(job.split.images, blocks, **reading):
-            yield rows, batch
-            bar.update(len(rows))
+    runtime = replace(job.runtime, progress=job.runtime.progress and rank() == 0)
+    yield from read_batches(job.split.images, blocks, label, runtime, job.runtime.device, world_size())
 
 
 def _unreadable(found: dict[str, Any], split: Split, on_error: str) -> tuple[str, ...]:

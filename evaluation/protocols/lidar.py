@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evaluation.datasets import LABELLED, MEASURED, Reading, Split
-from evaluation.features.checks import device_of
 from evaluation.features.extraction import LOADED
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
@@ -32,6 +31,7 @@ from sslkit.numerics import diagnostics
 from sslkit.options.settings import setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
+from sslkit.runtime.device import device_of
 
 BATCH = 32  # images whose views are drawn together; changing it changes the draws of a seed
 BLOCKS = 10  # of images, for the jackknife: ten give a standard error within a quarter

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from evaluation.features.checks import device_of
 from evaluation.features.table import Features, match_labels
 from evaluation.learners.linear_heads import SCALES, Grid, Scaling, judge_heads, train_heads
 from evaluation.learners.linear_parts import Parts, parts_of
@@ -28,6 +27,7 @@ from evaluation.results.result import Result, rows_digest
 from sslkit.data.copies import near_in_train
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
+from sslkit.runtime.device import device_of
 from sslkit.terminal import say
 
 SHARE = {"lbfgs": 0.2, "grid": 0.1}  # held-out share of the training images

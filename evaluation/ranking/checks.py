@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from evaluation.features.checks import device_of
 from evaluation.ranking.inputs.candidates import Options
 from evaluation.ranking.inputs.references import CARD, Reference
 from evaluation.ranking.inputs.samples import ON_CPU
@@ -19,6 +18,7 @@ from evaluation.ranking.scoring import Spec, compute_score, parse
 from evaluation.transferability.base import Sample, TooFewImages, check_seed
 from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
+from sslkit.runtime.device import device_of
 
 METRICS = ("knn",)  # of a ranking by default: nothing was significantly better, see recipes/benchmarks
 OF_LABELS = ("logme",)  # likewise for several labels an image, which kNN does not score

@@ -11,7 +11,6 @@ from torch import nn
 
 from evaluation.datasets import Reading
 from evaluation.datasets.base import Split
-from evaluation.features.checks import device_of
 from evaluation.ranking.inputs.benchmark import Benchmark, open_benchmark
 from evaluation.ranking.truth import published
 from evaluation.ranking.truth.ground_truth import GroundTruth, ground_truth, open_splits
@@ -21,6 +20,7 @@ from evaluation.tuning.classifier import Setting, predict, train_classifier
 from evaluation.tuning.pixels import Pixels
 from evaluation.tuning.task import Task, open_task
 from sslkit.models.model import Model
+from sslkit.runtime.device import device_of
 
 T = TypeVar("T")
 # The zoo of scale=small: two epochs each on the Fashion-MNIST in the package, and its two networks as initialised.

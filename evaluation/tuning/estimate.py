@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import torch
 
-from evaluation.features.checks import device_of
 from evaluation.tuning.classifier import classification_loss, with_head
 from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
+from sslkit.runtime.device import device_of
 from sslkit.runtime.distributed import world_size
 from sslkit.runtime.step_cost import FEW, measure_step
 from sslkit.terminal.say import counted, lasting

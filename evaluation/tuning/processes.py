@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import torch.distributed as dist
 
-from evaluation.features.checks import device_of
 from sslkit.runtime.context import Runtime
+from sslkit.runtime.device import device_of
 
 
 @contextmanager

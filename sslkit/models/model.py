@@ -1,14 +1,16 @@
 """A network with the preparation of its images: what `sslkit.load` returns."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from sslkit.backbones.base import Backbone
+from sslkit.data.decode.pixels import square
 from sslkit.data.decode.scale import Scale
 from sslkit.data.images import Images
 from sslkit.data.items import Item
@@ -16,7 +18,11 @@ from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 from sslkit.models.cost import count_multiply_adds
 from sslkit.models.normalizing import normalize_pixels
+from sslkit.models.passes import APPLIED, FeatureTable, Rows, open_all, run_all, tell_of_unreadable
+from sslkit.models.predictions import Predictions
 from sslkit.models.ranges import as_trained
+from sslkit.runtime.callers import public
+from sslkit.runtime.context import Runtime
 from sslkit.zoo.classifier import Classifier
 from sslkit.zoo.entry import ZooEntry
 
@@ -84,6 +90,11 @@ class Model(nn.Module):
         return self.backbone.in_chans
 
     @property
+    def device(self) -> torch.device:
+        """Where its weights lie; the CPU for a network without any."""
+        return next(self.net.parameters(), torch.empty(0)).device
+
+    @property
     def classes(self) -> tuple[str, ...] | None:
         """The names of the classes or numbers that its classifier tells; None without one."""
         return self.classifier and self.classifier.classes
@@ -104,8 +115,65 @@ class Model(nn.Module):
 
         pixels: see `normalize`; probabilities of classes are `model.classifier.predictions(outputs)`.
         """
-        features = self.backbone(self.normalize(pixels))
+        features = self._features(pixels)
         return features if self.head is None else self.head(features)
+
+    def transform(self, picture: Image.Image) -> Tensor:
+        """The pixels (C, S, S) uint8 of a picture of any size, upright: `model(model.transform(picture)[None])`.
+
+        `normalize` of them is what `transform` gives in the lines that load an export.
+        Raises UserError for a network of clips, and UnreadableImage for a damaged file.
+        """
+        _check_item(self.item, self.name)
+        how = self.resizing.of_images()
+        fitting = how["fit"], how["interpolation"], self.scale and self.scale.range
+        return torch.from_numpy(
+            square(picture, self.image_size, self.in_chans, *fitting, resize=how["resize"])[0].copy()
+        )
+
+    @public(*APPLIED)
+    def features(self, images: Any, split: str | None = None, *, runtime: Runtime) -> FeatureTable:
+        """The features of every image of a source, in its order, computed anew; with a classifier too.
+
+            table = model.features("path/to/images")
+            table.ids, table.x  # N paths, (N, D) float32
+
+        images: of `sslkit.open_images`, or the path of an image. split: of the source; None for all.
+        Images that cannot be read are left out, with a warning. Raises UserError for what cannot be opened.
+        """
+        return FeatureTable.join(run_all(self._features, self, open_all(self, images, split), runtime))
+
+    @public(*APPLIED)
+    def predict(self, images: Any, split: str | None = None, *, runtime: Runtime) -> Predictions:
+        """The classes with their probabilities, or the numbers, of every image of a source.
+
+            predictions = model.predict("path/to/images")
+            print(predictions)
+            predictions.write("predictions.csv")
+
+        images, split: as of `features`. Raises UserError for a model without a classifier, too.
+        """
+        found = Predictions.join(part for part, _ in self.predict_parts(open_all(self, images, split), runtime))
+        tell_of_unreadable(found.unreadable)
+        return found
+
+    def check_classifier(self) -> None:
+        """Raises UserError for a model without a classifier."""
+        if self.classifier is None:
+            raise UserError(
+                f"{self.name} has no classifier, and so no classes: it gives features, model.features(images); "
+                "recipes/finetune.py makes a model that predicts"
+            )
+
+    def predict_parts(self, opened: Sequence[Images], runtime: Runtime) -> Iterator[tuple[Predictions, Rows]]:
+        """Yield the predictions of each batch of open images, and its rows. Raises UserError as `predict` does."""
+        self.check_classifier()
+        about = {"classes": self.classes, "link": self.classifier.link}
+        for part in run_all(lambda pixels: self.classifier.predictions(self(pixels)), self, opened, runtime):
+            yield Predictions(part.names, values=part.x, unreadable=tuple(part.bad), **about), part
+
+    def _features(self, pixels: Tensor) -> Tensor:
+        return self.backbone(self.normalize(pixels))
 
     def normalize(self, pixels: Tensor) -> Tensor:
         """Return pixels (N, C, S, S) less `mean` and over `std`; see `normalizing.normalize_pixels`."""
@@ -118,9 +186,8 @@ class Model(nn.Module):
         Raises UserError for a size below image_size, and for videos or a network of clips, which only the protocol
         "action" supports.
         """
-        for item, who in ((self.item, self.name), (images.item, images.name)):
-            if item.axes:
-                raise UserError(f"{who} uses {item.about}, not images: use recipes/action_eval.py")
+        _check_item(self.item, self.name)
+        _check_item(images.item, images.name)
         asked = {"resize": resize, "interpolation": interpolation}
         how = self.resizing.of_images() | {name: value for name, value in asked.items() if value is not None}
         if how["resize"] < self.image_size:
@@ -130,3 +197,8 @@ class Model(nn.Module):
     def with_scale(self, images: Images, **options: Any) -> Images:
         """Return `images.at(**options)`, stored values scaled as in the training unless that was given."""
         return as_trained(images, self.scale, self.name, **options)
+
+
+def _check_item(item: Item, name: str) -> None:
+    if item.axes:
+        raise UserError(f"{name} uses {item.about}, not images: use recipes/action_eval.py")

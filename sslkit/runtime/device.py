@@ -11,6 +11,34 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 from torch import Tensor
 
+from sslkit.errors import UserError
+
+DEVICES = ("cpu", "cuda", "mps", "xpu")  # that can compute; torch has others, such as meta, that cannot
+
+
+def device_of(name: str | torch.device) -> torch.device:
+    """Return the device of that name; "auto" is a GPU if there is one, else the CPU.
+
+    Raises UserError for an unknown name and for an unavailable device.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise UserError(f"device={name!r} is not known to torch: use cpu or cuda") from error
+    if device.type not in DEVICES:
+        raise UserError(f"device={name} cannot compute: use cpu or cuda")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"device={name}, but torch sees no GPU here")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UserError(f"device={name}, but torch sees {torch.cuda.device_count()} GPUs here")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"device={name} is not available: {str(error).splitlines()[0]}") from error
+    return device
+
 
 def to_device_of(x: Tensor, like: Tensor) -> Tensor:
     """Copy to the device of another tensor without waiting."""

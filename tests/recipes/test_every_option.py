@@ -38,7 +38,7 @@ CALLS = (  # functions of declared options that no command calls
     "sslkit.data.sources.named:open_images",
     "evaluation.datasets:open_split",
     "evaluation.features.extraction:extract",
-    "sslkit.models.loading:sslkit.load",
+    "sslkit.models.loading:load",
     "evaluation.learners.episodes:draw_episodes",
     "evaluation.tasks.detection.datasets.sources:open_boxes",
 )

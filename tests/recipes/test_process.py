@@ -57,7 +57,7 @@ WORK = {  # minutes of work, but for which a stop comes after its first line or 
     "detect": ["checkpoint=zoo/a", "data=clipart_boxes", "schedule=smoke", "steps=100000"],
 }
 # Of a second or two here (reproduce: the list): only their imports are stopped.
-SHORT = {"action-eval", "cut-films", "export", "list", "look", "report", "reproduce", "shards"}
+SHORT = {"action-eval", "cut-films", "export", "list", "look", "predict", "report", "reproduce", "shards"}
 
 
 def test_every_command_is_stopped() -> None:

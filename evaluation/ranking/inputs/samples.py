@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.features.checks import device_of, is_no_label, of_column, of_one_hot, refuse_holes
+from evaluation.features.checks import is_no_label, of_column, of_one_hot, refuse_holes
 from evaluation.transferability.base import Sample, check_seed
 from sslkit.errors import UserError, format_value
 from sslkit.runtime.context import Runtime
+from sslkit.runtime.device import device_of
 from sslkit.terminal import say
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)

@@ -5,7 +5,7 @@ from typing import Any
 
 from evaluation.datasets import AS_USUAL, Reading
 from evaluation.features import contradicted
-from evaluation.features.checks import check_value, device_of, whole_number
+from evaluation.features.checks import check_value, whole_number
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tasks.detection.batches import readers
@@ -26,6 +26,7 @@ from sslkit.errors import UserError
 from sslkit.models.model import Model
 from sslkit.options.settings import MOST_SEED
 from sslkit.runtime.context import Runtime
+from sslkit.runtime.device import device_of
 
 
 @dataclass(frozen=True, eq=False)

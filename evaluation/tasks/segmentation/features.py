@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from evaluation.features.checks import device_of
 from evaluation.results.statistics import generator
 from evaluation.tasks.segmentation.label_maps import IGNORED, LabelMaps
 from sslkit.data.likeness import hash_pixels
@@ -17,6 +16,7 @@ from sslkit.data.pixel_digest import digest_of_pixels
 from sslkit.errors import UserError
 from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
+from sslkit.runtime.device import device_of
 from sslkit.runtime.distributed import rank
 from sslkit.terminal.say import printable
 

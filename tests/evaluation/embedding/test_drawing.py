@@ -12,7 +12,8 @@ from evaluation.embedding import drawing
 from evaluation.embedding.drawing import build_legend, draw_map, map_to_plane, snap_to_grid
 from evaluation.embedding.sources import open_parts
 from evaluation.embedding.table import embed_parts
-from evaluation.embedding.thumbnails import shorten, thumbnails
+from evaluation.embedding.thumbnails import thumbnails
+from sslkit.data.thumbnails import shorten
 from sslkit.errors import UserError
 from sslkit.numerics.figures import class_styles
 from sslkit.runtime.context import Runtime

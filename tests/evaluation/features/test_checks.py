@@ -7,9 +7,9 @@ import pytest
 
 import evaluation
 import sslkit
-from evaluation.features.checks import device_of
 from evaluation.ranking.truth.ground_truth import ground_truth
 from sslkit.errors import UserError
+from sslkit.runtime.device import device_of
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 from evaluation.datasets import Reading
-from evaluation.features.checks import device_of
 from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from evaluation.tasks.action import datasets, recipes
@@ -27,6 +26,7 @@ from evaluation.tuning.recorded import open_folder
 from sslkit.models.loading import Loading
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime, silent
+from sslkit.runtime.device import device_of
 
 FOLDS = (1, 2, 3)  # the official splits that a set can have
 BESIDE = ("top5", *map(fold_name, FOLDS))

@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from evaluation.datasets import Reading
-from evaluation.features.checks import device_of
 from evaluation.protocols.base import Subject, among
 from evaluation.results.result import Result
 from evaluation.results.statistics import generator
@@ -27,6 +26,7 @@ from sslkit.numerics.lbfgs import Axes, Loss, State, begin, minimise, principal_
 from sslkit.options.settings import MOST, setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
+from sslkit.runtime.device import device_of
 
 PENALTIES = tuple(10.0**-power for power in range(8))  # of the squared weights, the strongest first
 PATIENCE = 2  # penalties with a higher held-out loss, after which weaker ones are left out: one may be by chance
