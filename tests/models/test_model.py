@@ -27,6 +27,8 @@ def photographs(tmp_path: Path) -> Path:
     folder.mkdir()
     for number, shape in enumerate([(40, 60), (60, 40, 3), (28, 28), (90, 31, 3), (50, 50, 4), (33, 64, 3)]):
         smooth = rng.uniform(0, 255, (8, 8, *shape[2:])).astype(np.uint8)
+        if shape[2:] == (4,):
+            smooth[..., 3] = 255
         picture = Image.fromarray(smooth).resize(shape[1::-1], Image.Resampling.BICUBIC)
         exif = Image.Exif()
         exif[0x0112] = 6 if number == 1 else 1

@@ -78,7 +78,8 @@ def test_the_same_images_from_another_source_have_the_same_probabilities(
         data, expected = paths[7], expected[7:8]
     done = sslkit.predict("a", data, out="p.csv", pictures=False, **QUICK)
     values = np.array([[float(row[name]) for name in ("cat", "dog", "'=cow")] for row in table("p.csv")])
-    np.testing.assert_allclose(values, expected, atol=1e-6)
+    # torch resizes arrays and Pillow pictures: pixels differ by one gray level at most
+    np.testing.assert_allclose(values, expected, atol=5e-3 if kind == "an array" else 1e-6)
     assert done.images == len(expected) and done.sheet is None and sum(done.counts.values()) == len(expected)
 
 
