@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from evaluation.datasets import Reading
-from evaluation.features.checks import device_of
 from evaluation.results.records import Records, run_id
 from evaluation.results.result import rows_digest
 from evaluation.solving.budget import Budget
@@ -18,6 +17,7 @@ from evaluation.solving.problem import Problem
 from sslkit.files.writing import write_whole
 from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
+from sslkit.runtime.device import device_of
 
 SCORES = "scores"  # of a stage: logits of the images that it judged
 HALF = (-6e4, 6e4)  # what a number of half precision holds

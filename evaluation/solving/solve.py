@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.datasets import Reading
-from evaluation.features.checks import device_of
 from evaluation.features.extraction import check
 from evaluation.results.decisions import candidate_of, decide
 from evaluation.results.records import Records
@@ -29,6 +28,7 @@ from sslkit.models.loading import Loading
 from sslkit.models.model import Model
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime, silent
+from sslkit.runtime.device import device_of
 from sslkit.terminal.say import counted, lasting
 from sslkit.zoo.entry import ZooEntry
 
