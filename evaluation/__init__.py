@@ -28,6 +28,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "extract": "evaluation.features.extraction:extract",
         "few_shot": "evaluation.protocols.few_shot:few_shot",
         "fine_tune": "evaluation.protocols.fine_tune:fine_tune",
+        "finetune": "evaluation.finetuning.finetune:finetune",
         "fit_logistic": "sslkit.numerics.logistic:fit_logistic",
         "instance_segmentation": "evaluation.tasks.detection.protocols.segmentation:segmentation",
         "knn": "evaluation.protocols.knn:knn",

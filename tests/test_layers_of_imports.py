@@ -43,6 +43,7 @@ FLOORS = (
     "evaluation/tasks/detection/",
     "evaluation/tasks/segmentation/",
     "evaluation/tasks/action/",
+    "evaluation/finetuning/",
     "evaluation/transferability/",
     "evaluation/ranking/inputs/",
     "evaluation/ranking/truth/",

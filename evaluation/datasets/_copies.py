@@ -13,8 +13,10 @@ from evaluation.datasets.base import Split
 from sslkit.data import likeness, pixel_digest
 from sslkit.data.columns import Columns
 from sslkit.data.copies import join_groups, line_across
+from sslkit.data.held_out import held_out
 from sslkit.data.likeness import WORDS
 from sslkit.data.loader import batches_in_order
+from sslkit.errors import UserError
 from sslkit.runtime.jobs import cores
 
 SIDE = 32  # pixels: the smallest copy of an image that is looked at only for its digest and for damage
@@ -106,3 +108,15 @@ def units(ids: np.ndarray, images: np.ndarray, groups: np.ndarray | None) -> tup
         first, member = np.unique(whole[order], return_index=True, return_inverse=True)[1:]
         names[order] = names[order][first][member]
     return np.unique(names, return_index=True, return_inverse=True)
+
+
+def divide(split: Split, seed: int, use: str) -> tuple[Split, Split]:
+    """Return a split without the held-out images, and these: a fifth of each class, groups and copies kept together.
+
+    use: what they are held out for. Raises UserError if no class has two images (or groups).
+    """
+    names, start, member = units(split.ids, with_digests(split).pixel_digests, split.groups)
+    out = held_out(split.y[start], names.tolist(), seed=seed)[member]
+    if not out.any():
+        raise UserError(f"{split.name}: no class has 2 labelled images, so none can be held out {use}")
+    return split.take(np.flatnonzero(~out)), split.take(np.flatnonzero(out))

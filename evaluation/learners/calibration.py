@@ -4,6 +4,7 @@ beta = inverse_temperature(scores, y)  # on held-out images; the probabilities o
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor, nn
@@ -50,6 +51,15 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     return powers / powers.sum(1, keepdims=True)
 
 
+def likelihood(scores: np.ndarray, y: np.ndarray) -> float:
+    """Return the mean negative log-likelihood of labels; see `inverse_temperature`."""
+    scores = scores.astype(np.float64)
+    if y.ndim == 1:
+        return float((np.logaddexp.reduce(scores, axis=1) - scores[np.arange(len(y)), y]).mean())
+    counts = y != 0
+    return float(np.logaddexp(0, -y[counts] * scores[counts]).mean())
+
+
 def calibration_error(scores: np.ndarray, y: np.ndarray) -> float:
     """Return the expected calibration error: the mean distance of accuracy and confidence over bins of confidence.
 
@@ -74,3 +84,36 @@ def scale_outputs(layer: nn.Linear, factor: float) -> nn.Linear:
         for values in (layer.weight, bias)
     )
     return scaled.eval()
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a temperature has done to predictions on images that it was not fitted to, each before and after.
+
+    beta: the factor of the outputs. fitted_on: images that it was fitted to. loss: negative log-likelihood. error: see
+    `calibration_error`. n: images of both.
+    """
+
+    beta: float
+    fitted_on: str
+    loss: tuple[float, float]
+    error: tuple[float, float]
+    n: int
+
+    @classmethod
+    def measure(cls, beta: float, fitted_on: str, scores: np.ndarray, y: np.ndarray) -> "Calibration":
+        """scores: (N, K) before, of images that took no part. y: see `inverse_temperature`."""
+        loss, error = zip(
+            *((likelihood(values, y), calibration_error(values, y)) for values in (scores, beta * scores)), strict=True
+        )
+        return cls(beta, fitted_on, loss, error, len(y))
+
+    def __str__(self) -> str:
+        loss, error = (
+            "{:.3f} -> {:.3f}".format(*self.loss),
+            "{:.1f} -> {:.1f} %".format(*(100 * e for e in self.error)),
+        )
+        return (
+            f"temperature {1 / self.beta:.2f}, fitted on {self.fitted_on}; on the {self.n:,} test images, which took "
+            f"no part: log-likelihood loss {loss}, calibration error {error}"
+        )

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from torch import nn
 from tqdm import tqdm
 
@@ -75,8 +74,4 @@ def linear_head(
             break
     chosen = probes[int(np.argmin(losses))]
     probe = fit(problem(Part(x, rows, y), scaling, ON_CPU), chosen.c, start=chosen, **FIT)
-    weight = probe.weight / scaling.deviation
-    layer = nn.utils.skip_init(nn.Linear, weight.shape[1], len(weight))
-    layer.weight = nn.Parameter(torch.from_numpy(weight).float(), requires_grad=False)
-    layer.bias = nn.Parameter(torch.from_numpy(probe.bias - weight @ scaling.mean).float(), requires_grad=False)
-    return nn.Sequential(layer), probe.c
+    return scaling.fold(probe.weight, probe.bias), probe.c

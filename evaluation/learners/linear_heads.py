@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from evaluation.results.measures import map11
 from sslkit.data.loader import EpochBatches
 from sslkit.errors import UserError
+from sslkit.layers.heads import UnitLength
 from sslkit.numerics.schedules import cosine
 from sslkit.numerics.ties import SHARE
 from sslkit.options.members import nearest
@@ -60,6 +61,17 @@ class Scaling:
         if self.kind == "l2":
             return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), np.finfo(np.float32).tiny)
         return x
+
+    def fold(self, weight: np.ndarray, bias: np.ndarray) -> nn.Sequential:
+        """Return layers of plain features (N, D) -> scores (N, K). weight (K, D), bias (K,): of scaled features."""
+        if self.kind == "standardize":
+            weight = weight / self.deviation
+            bias = bias - weight @ self.mean
+        layer = nn.utils.skip_init(nn.Linear, weight.shape[1], len(weight))
+        layer.weight, layer.bias = (
+            nn.Parameter(torch.from_numpy(values).float(), requires_grad=False) for values in (weight, bias)
+        )
+        return nn.Sequential(*([UnitLength()] if self.kind == "l2" else []), layer).eval()
 
 
 @dataclass(frozen=True)

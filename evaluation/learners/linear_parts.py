@@ -1,5 +1,6 @@
 """The training, selection and test rows of a linear probe."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,16 +48,21 @@ class Part:
 class Parts:
     """learn: training rows during selection. judge: selection rows. full: final training rows.
 
-    classes: number of classes. metric: of the test set. chosen_by: the name of `judge`.
+    labels: the classes of train that occur, by their numbers. metric: of the test set. chosen_by: the name of `judge`.
     """
 
     learn: Part
     judge: Part
     full: Part
     test: Part
-    classes: int
+    labels: Sequence[int]
     metric: str
     chosen_by: str
+
+    @property
+    def classes(self) -> int:
+        """The number of classes that occur."""
+        return len(self.labels)
 
 
 def parts_of(
@@ -68,9 +74,9 @@ def parts_of(
     choose: True if there is more than one setting.
     Raises UserError for fewer than two classes, and if no class has two images (or groups) to split.
     """
-    classes, numbers = _numbers(train)
+    labels, numbers = _numbers(train)
     whole, tested = _part(train, numbers), _part(test, numbers)
-    about = {"test": tested, "classes": classes, "metric": test.metric}
+    about = {"test": tested, "labels": labels, "metric": test.metric}
     full = whole if val is None else whole.and_also(_part(val, numbers))
     if not choose or select == "test":
         return Parts(full, tested, full, chosen_by="test" if choose else "given", **about)
@@ -80,14 +86,14 @@ def parts_of(
     return Parts(_part(train, numbers, ~mask), _part(train, numbers, mask), full, chosen_by="held-out train", **about)
 
 
-def _numbers(train: Features) -> tuple[int, np.ndarray | None]:
-    """Return the number of classes that occur in train, and the index of each label among them."""
+def _numbers(train: Features) -> tuple[Sequence[int], np.ndarray | None]:
+    """Return the classes that occur in train, by their numbers, and the index of each label among them."""
     if train.y.ndim == 2:
-        return train.y.shape[1], None
+        return range(train.y.shape[1]), None
     present = np.unique(train.y)
     if len(present) < 2:
         raise UserError(f"a classifier needs two classes, train has images of {train.classes[present[0]]} only")
-    return len(present), np.searchsorted(present, np.arange(present[-1] + 1))
+    return present.tolist(), np.searchsorted(present, np.arange(present[-1] + 1))
 
 
 def _part(features: Features, numbers: np.ndarray | None, mask: np.ndarray | None = None) -> Part:

@@ -37,6 +37,7 @@ from sslkit.options.settings import MOST, MOST_SEED, setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import PRECISIONS, Runtime
 
+NAME = "fine_tune"  # of its results, and of the file of its runs
 SELECT = ("held_out", "test")
 NOTHING_CHOSEN = "one setting, nothing chosen"
 MOST_RATES = 12  # learning rates of a grid that is extended: it ends a search that diverges nowhere
@@ -48,6 +49,7 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
     "ped": [
         {"lr": lr, "weight_decay": decay / lr, "optimizer": "sgd"} for lr, decay in product(_PED_RATES, _PED_DECAYS)
     ],
+    "adamw": [{"lr": lr, "weight_decay": 0.05, "optimizer": "adamw"} for lr in (1e-3, 3e-4, 1e-4)],
     "itm": [
         {"lr": lr, "weight_decay": decay, "optimizer": "adamw"}
         for lr, decay in product((1e-5, 2e-5, 5e-5), (1e-2, 1e-4))
@@ -71,7 +73,8 @@ class Options(Runs):
     grid: str | Mapping = setting(
         "ped",
         "ped (SGD with Nesterov momentum, 4 rates from 1e-1 to 1e-4, 5 decays 0, 1e-6 to 1e-3 divided by the rate), "
-        "itm (AdamW, 3 rates, 2 decays), or own ones, such as {lr:[0.1,0.01],weight_decay:[0],optimizer:sgd}",
+        "itm (AdamW, 3 rates, 2 decays), adamw (1e-3, 3e-4, 1e-4, decay 0.05), or own ones, such as "
+        "{lr:[0.1,0.01],weight_decay:[0],optimizer:sgd}",
     )
     extend: bool = setting(
         False,
@@ -127,19 +130,28 @@ def fine_tune(
     Images that cannot be read are left out, with a warning; of given splits they stop the run.
     Raises UserError for options out of range, missing splits or labels, and if every setting diverges.
     """
-    _check(options)
+    check_options(options)
     return tune_grid(open_task(loading.load(model), dataset, reading), options, runtime)
 
 
 def tune_grid(task: Task, options: Options, runtime: Runtime) -> Result:
     """Tune the grid on an open task, and test its best setting; see `fine_tune`."""
-    settings, seeds = _check(options, task.mirror)
+    settings, seeds = check_options(options, task.mirror)
     select = options.select
-    with open_runner(task, "fine_tune", replace(runtime, workers=options.workers)) as runner:
+    with open_runner(task, NAME, replace(runtime, workers=options.workers)) as runner:
         if select == "test":
             tried, tested = _on_test(runner, settings, seeds)
         else:
-            tried, tested = _on_held_out(runner, settings, seeds, options.extend, options.folds)
+            tried, number, settings = (
+                choose_setting(runner, settings, options) if len(settings) > 1 else ([], 0, settings)
+            )
+            tested = tune_on_all(runner, settings[number], seeds)
+    return report_grid(task, options, tried, tested)
+
+
+def report_grid(task: Task, options: Options, tried: Sequence[dict], tested: Sequence[dict]) -> Result:
+    """Make the result of a grid. tried: the records of the grid. tested: those of its best setting, by seed."""
+    settings, seeds, select = settings_of(options.grid), different_seeds(options.seeds), options.select
     named = options.grid if isinstance(options.grid, str) else "own"
     where = "held-out images" if options.folds == 1 else f"{options.folds} held-out fifths"
     chosen = "the highest test accuracy" if select == "test" else f"chosen on {where}"
@@ -150,7 +162,7 @@ def tune_grid(task: Task, options: Options, runtime: Runtime) -> Result:
         tested,
         [f"seed {seed}" for seed in seeds],
         "seeds",
-        protocol="fine_tune",
+        protocol=NAME,
         recipe=f"{how}, {options.steps} steps of {options.batch_size}",
         seeds=seeds,
         digests={"model": task.model.digest, "data": task.digest},
@@ -178,7 +190,7 @@ def settings_of(grid: str | Mapping[str, Any], **fixed: Any) -> list[Setting]:
     return [Setting(lr=lr, weight_decay=decay, optimizer=optimizer, **fixed) for lr, decay in product(rates, decays)]
 
 
-def _check(options: Options, mirror: bool = True) -> tuple[list[Setting], list[int]]:
+def check_options(options: Options, mirror: bool = True) -> tuple[list[Setting], list[int]]:
     """Return the settings of the grid, and the seeds. Raises UserError for options that do not fit together."""
     run = {name: getattr(options, name) for name in ("steps", "batch_size", "precision")}
     run |= {"crop": tuple(as_list("crop", options.crop)), "mirror": mirror}
@@ -195,28 +207,38 @@ def check_extend(extend: bool, settings: Sequence[Setting], select: str) -> None
         raise UserError("extend=true needs a grid of at least two learning rates, whose factor it goes on with")
 
 
-def _on_held_out(
-    runner: Runner, settings: Sequence[Setting], seeds: Sequence[int], extend: bool, folds: int
-) -> tuple[list[dict], list[dict]]:
-    """The records of the grid on held-out images, means over the folds, and the best setting's on the test images."""
-    task, tried, chosen = runner.task, [], settings[0]
-    if len(settings) > 1:
-        parts = _parts(task, seeds[0], folds)
-        left = list(settings)
-        settings = []
-        while left:
-            settings += left
-            plan = [replace(setting, seed=seeds[0]) for setting in settings]
-            grid = [Trial("select", setting, task.rows(~held), task.rows(held)) for setting in plan for held in parts]
-            records = runner.run(grid, "fine_tune: choose")
-            tried = [mean_record(folded) for folded in in_groups(records, len(parts))]
-            chosen = settings[best(tried, f"fine_tune on {task.name}")]
-            left = beyond(settings, chosen) if extend else []
-    everything = task.rows()
-    final = [Trial("test", replace(chosen, seed=seed), everything) for seed in seeds]
-    tested = runner.run(final, "fine_tune: test")
-    require_sound(tested, f"fine_tune on {task.name}")
-    return tried, tested
+def choose_setting(
+    runner: Runner, settings: Sequence[Setting], options: Options
+) -> tuple[list[dict], int, list[Setting]]:
+    """Return the records of the grid on held-out images, means over the folds, the number of the best, and the settings
+    that were tried."""
+    task, seed = runner.task, different_seeds(options.seeds)[0]
+    parts = _parts(task, seed, options.folds)
+    left, tried_settings = list(settings), []
+    while left:
+        tried_settings += left
+        plan = [replace(setting, seed=seed) for setting in tried_settings]
+        grid = [Trial("select", setting, task.rows(~held), task.rows(held)) for setting in plan for held in parts]
+        records = runner.run(grid, f"{NAME}: choose")
+        tried = [mean_record(folded) for folded in in_groups(records, len(parts))]
+        chosen = best(tried, f"{NAME} on {task.name}")
+        left = beyond(tried_settings, tried_settings[chosen]) if options.extend else []
+    return tried, chosen, tried_settings
+
+
+def tune_on_all(runner: Runner, chosen: Setting, seeds: Sequence[int], *, keep: bool = False) -> list[dict]:
+    """Return the records of a setting that is tuned on all training images, by seed, on the test images."""
+    tested = runner.run(final_trials(runner.task, chosen, seeds, keep=keep), f"{NAME}: test")
+    require_sound(tested, f"{NAME} on {runner.task.name}")
+    return tested
+
+
+def final_trials(task: Task, chosen: Setting, seeds: Sequence[int], *, keep: bool = False) -> list[Trial]:
+    """Return the runs of a setting on all training images. keep: the weights of the first seed."""
+    return [
+        Trial("test", replace(chosen, seed=seed), task.rows(), keep=keep and number == 0)
+        for number, seed in enumerate(seeds)
+    ]
 
 
 def _parts(task: Task, seed: int, folds: int) -> list[np.ndarray]:
@@ -245,9 +267,9 @@ def _on_test(runner: Runner, settings: list[Setting], seeds: Sequence[int]) -> t
     """The records of the whole grid on the test images, and those of the setting of the highest mean."""
     rows = runner.task.rows()
     trials = [Trial("test", replace(setting, seed=seed), rows) for setting in settings for seed in seeds]
-    tried = runner.run(trials, "fine_tune: choose on test")
+    tried = runner.run(trials, f"{NAME}: choose on test")
     of_setting = in_groups(tried, len(seeds))
-    chosen = best([mean_record(records) for records in of_setting], f"fine_tune on {runner.task.name}")
+    chosen = best([mean_record(records) for records in of_setting], f"{NAME} on {runner.task.name}")
     return tried, of_setting[chosen]
 
 
@@ -256,7 +278,7 @@ _OWN = '{"lr": [...], "weight_decay": [...], "optimizer": "sgd" or "adamw"}'
 
 def open(subject: Subject, options: Options) -> Subject:
     """Check the grid, the seeds and the labels before anything is computed. Raises UserError."""
-    _check(options)
+    check_options(options)
     subject.open_labelled()  # their notes go into the result
     open_task(subject.model, subject.splits_to_tune(), subject.reading)
     return subject

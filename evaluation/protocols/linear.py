@@ -7,13 +7,15 @@ sets as large as ImageNet.
 """
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from torch import nn
 from tqdm import tqdm
 
 from evaluation.features.table import Features, match_labels
+from evaluation.learners.calibration import inverse_temperature
 from evaluation.learners.linear_heads import SCALES, Grid, Scaling, judge_heads, train_heads
 from evaluation.learners.linear_parts import Parts, parts_of
 from evaluation.learners.strengths import STRENGTHS, STRIDE, Tried, best, best_of, fit, problem, scores_of, search
@@ -32,7 +34,23 @@ from sslkit.terminal import say
 
 SHARE = {"lbfgs": 0.2, "grid": 0.1}  # held-out share of the training images
 
-Found = tuple[np.ndarray, bool | None, dict[str, Any]]  # scores (M, K) of the test rows, converged, details
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A linear classifier of features.
+
+    layers: features (N, D) -> scores (N, K) of the classes that occur in train. classes: their names.
+    scores: (M, K) of the test rows, and y: their labels, in the order of their names. beta: inverse temperature by the
+    rows that chose it; None where none did. converged, details: see `Result`.
+    """
+
+    layers: nn.Sequential
+    classes: tuple[str, ...]
+    scores: np.ndarray
+    y: np.ndarray
+    beta: float | None
+    converged: bool | None
+    details: dict[str, Any]
 
 
 @public("seed", "device", "progress")
@@ -62,6 +80,11 @@ def linear_probe(train: Any, test: Any, *, val: Any = None, options: Options, ru
 
 def fit_probe(train: Any, test: Any, options: Options, runtime: Runtime, val: Any = None) -> Result:
     """The result of `linear_probe`."""
+    return fit_classifier(train, test, options, runtime, val)[0]
+
+
+def fit_classifier(train: Any, test: Any, options: Options, runtime: Runtime, val: Any = None) -> tuple[Result, Fitted]:
+    """The result of `linear_probe`, and its classifier."""
     start = time.perf_counter()
     check_on_features(options.recipe)
     check_together(options)
@@ -73,9 +96,10 @@ def fit_probe(train: Any, test: Any, options: Options, runtime: Runtime, val: An
     runtime = replace(runtime, device=str(device_of(runtime.device)))
     share = SHARE[recipe]
     parts = parts_of(train, val, test, share=share, seed=seed, select=options.select, choose=options.c is None)
-    fitted = _lbfgs(parts, options, runtime) if recipe == "lbfgs" else _grid(parts, options.heads(), scale, runtime)
+    found = _lbfgs(parts, options, runtime) if recipe == "lbfgs" else _grid(parts, options.heads(), scale, runtime)
+    fitted = replace(found, classes=tuple(train.classes[label] for label in parts.labels))
     drawn = parts.chosen_by == "held-out train" or recipe == "grid"
-    return _result(
+    result = _result(
         {"train": train, "test": test} | ({} if val is None else {"val": val}),
         parts,
         fitted,
@@ -84,6 +108,7 @@ def fit_probe(train: Any, test: Any, options: Options, runtime: Runtime, val: An
         seconds=time.perf_counter() - start,
         about={"scale": scale, "chosen_by": parts.chosen_by, "device": runtime.device},
     )
+    return result, fitted
 
 
 def open(subject: Subject, options: Options) -> Subject:
@@ -109,12 +134,14 @@ def beside(result: Result) -> tuple[str, ...]:
 terminal = Terminal(classifies=True)
 
 
-def _lbfgs(parts: Parts, options: Options, runtime: Runtime) -> Found:
+def _lbfgs(parts: Parts, options: Options, runtime: Runtime) -> Fitted:
     """Select the strength, then fit it to all rows."""
     scale = options.scale
     tol, max_iter = (LBFGS[name] if (value := getattr(options, name)) is None else value for name in LBFGS)
-    tried = [] if options.c is not None else _try_strengths(parts, scale, runtime, max_iter)
+    learned = Scaling.measure(parts.learn.x, parts.learn.rows, scale)
+    tried = [] if options.c is not None else _try_strengths(parts, learned, runtime, max_iter)
     chosen = tried[best_of(tried)].probe if tried else None
+    beta = chosen and inverse_temperature(scores_of(chosen, parts.judge, learned), parts.judge.y)
     c = float(chosen.c if options.c is None else options.c)
     scaling = Scaling.measure(parts.full.x, parts.full.rows, scale)
     probe = fit(problem(parts.full, scaling, runtime), c, tol=tol, max_iter=max_iter, start=chosen)
@@ -131,19 +158,19 @@ def _lbfgs(parts: Parts, options: Options, runtime: Runtime) -> Found:
         "note": "the optimum is unique: a seed changes only which rows it is chosen by",
         "tried": [attempt.details() for attempt in tried],
     }
-    return scores_of(probe, parts.test, scaling), probe.converged, details
+    layers = scaling.fold(probe.weight, probe.bias)
+    return Fitted(layers, (), scores_of(probe, parts.test, scaling), parts.test.y, beta, probe.converged, details)
 
 
-def _try_strengths(parts: Parts, scale: str, runtime: Runtime, max_iter: int) -> list[Tried]:
+def _try_strengths(parts: Parts, scaling: Scaling, runtime: Runtime, max_iter: int) -> list[Tried]:
     """The strengths that were tried, the strongest penalty first."""
-    scaling = Scaling.measure(parts.learn.x, parts.learn.rows, scale)
     attempts = search(parts.learn, parts.judge, scaling, parts.metric, runtime, max_iter, STRENGTHS)
     most = len(STRENGTHS[::STRIDE]) + 2 * (STRIDE - 1)
     bar = tqdm(attempts, "strengths", most, leave=False, disable=None if runtime.progress else True)
     return sorted(bar, key=lambda one: one.probe.c)
 
 
-def _grid(parts: Parts, grid: Grid, scale: str, runtime: Runtime) -> Found:
+def _grid(parts: Parts, grid: Grid, scale: str, runtime: Runtime) -> Fitted:
     """Train all heads at once and select the best on validation."""
     learn, judge, test = parts.learn, parts.judge, parts.test
     scaling = Scaling.measure(learn.x, learn.rows, scale)
@@ -165,20 +192,25 @@ def _grid(parts: Parts, grid: Grid, scale: str, runtime: Runtime) -> Found:
         "at_edge": len(set(rates)) > 1 and rates[chosen] in (min(rates), max(rates)),
         "tried": tried,
     }
-    return heads.scores_of(chosen, test.x, test.rows), None, details
+    weight, bias = (values[chosen].double().cpu().numpy() for values in (heads.weight, heads.bias))
+    beta = None
+    if parts.chosen_by != "test":
+        beta = inverse_temperature(heads.scores_of(chosen, judge.x, judge.rows), judge.y)
+    scores = heads.scores_of(chosen, test.x, test.rows)
+    return Fitted(scaling.fold(weight, bias), (), scores, test.y, beta, None, details)
 
 
 def _result(
     given: dict[str, Features],
     parts: Parts,
-    found: Found,
+    fitted: Fitted,
     *,
     recipe: str,
     seeds: list[int],
     seconds: float,
     about: dict[str, Any],
 ) -> Result:
-    scores, converged, details = found
+    scores = fitted.scores
     test, metric = given["test"], parts.metric
     learned = [given[name] for name in given if name != "test"]
     near = near_in_train([features.likeness for features in learned], test.likeness)
@@ -205,10 +237,10 @@ def _result(
         others=others,
         seeds=seeds,
         digests={name: features.digest for name, features in given.items()},
-        converged=converged,
+        converged=fitted.converged,
         leaky=parts.chosen_by == "test" or unseen.is_leaky(in_train),
         seconds=seconds,
-        details={**about, **unseen.details(in_train, near), **details},
+        details={**about, **unseen.details(in_train, near), **fitted.details},
         outcomes=outcomes,
         groups=None if outcomes is None else test.groups,
         largest=None if outcomes is None else right_by_largest(test.y),

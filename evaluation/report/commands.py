@@ -50,6 +50,9 @@ def training(card: Mapping[str, Any]) -> str:
 
     "" if the card lacks them, and for a method that this version does not know.
     """
+    if tuned := dig(card, "config", "finetune"):
+        begun = {"checkpoint": dig(card, "init", "source"), "data": dig(card, "data", "source")}
+        return command("finetune", {**begun, **tuned}) if all(begun.values()) else ""
     config, method = dig(card, "config"), dig(card, "method")
     defaults = _options(str(method)) if method else {}
     if not isinstance(config, Mapping) or not defaults:

@@ -12,15 +12,16 @@ from sslkit.runtime.distributed import world_size
 from sslkit.runtime.step_cost import FEW, measure_step
 from sslkit.terminal.say import counted, lasting
 
+CPU = torch.device("cpu")
 CLASSES = 10  # of the measured head, a small part of a step
 
 
-def seconds_of_step(model: Model, batch_size: int) -> float:
-    """Measure a step on the CPU, without reading images."""
-    net = with_head(model, CLASSES).cpu().train()
+def seconds_of_step(model: Model, batch_size: int, device: torch.device = CPU) -> float:
+    """Measure a step, without reading images."""
+    net = with_head(model, CLASSES).to(device).train()
     shape = (batch_size, model.in_chans, model.image_size, model.image_size)
-    images = torch.rand(shape, generator=torch.Generator().manual_seed(0))
-    labels = torch.arange(batch_size) % CLASSES
+    images = torch.rand(shape, generator=torch.Generator().manual_seed(0)).to(device)
+    labels = (torch.arange(batch_size) % CLASSES).to(device)
     cost = measure_step(lambda n: classification_loss(net(images[:n]), labels[:n]), min(2, batch_size), batch_size)
     return cost.seconds * batch_size
 

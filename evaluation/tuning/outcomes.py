@@ -40,12 +40,15 @@ def best(records: Sequence[dict[str, Any]], where: str) -> int:
 
 
 def mean_record(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Average value and loss of one setting over several runs, with the seconds of all; diverged if one of them is."""
+    """Average value, loss and calibration of one setting over several runs, with the seconds of all; diverged if one
+    of them is."""
     seconds = sum(record["seconds"] for record in records)
     broken = next((record for record in records if record["diverged"]), None)
     if broken is not None:
         return {**broken, "seconds": seconds}
     means = {name: float(np.mean([record[name] for record in records])) for name in ("value", "loss")}
+    if None not in (betas := [record["beta"] for record in records]):
+        means["beta"] = float(np.exp(np.mean(np.log(betas))))
     return {**records[0], **means, "seconds": seconds}
 
 

@@ -6,11 +6,15 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from evaluation.results.records import Records, check_fields, run_id
 from evaluation.tuning.checkpoint import Checkpoint
+from sslkit.files.writing import write_whole
 from sslkit.runtime.context import SAVE_SECONDS
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.runtime.waiting import from_first, together
+from sslkit.zoo.weights import as_bytes
 
 Key = Mapping[str, Any]
 
@@ -50,6 +54,18 @@ def checkpoint_of(records: Path, key: Key, seconds: float = SAVE_SECONDS) -> Che
     """Return the checkpoint of a run, a hidden file beside the file of its records."""
     run = run_id(key)
     return Checkpoint(records.parent / f".{records.stem}-{run}.ckpt", f"{run} {world_size()} ranks", seconds)
+
+
+def weights_of(records: Path, key: Key) -> Path:
+    """Return the file of the weights that a run keeps, a hidden file beside the file of its records."""
+    return records.parent / f".{records.stem}-{run_id(key)}.safetensors"
+
+
+def write_network(net: nn.Module, file: Path) -> None:
+    """Write the weights of a network, whole or not at all. Raises UserError if they cannot be written."""
+    state = {name: value.detach().cpu().contiguous() for name, value in net.state_dict().items()}
+    with write_whole(file) as partial:
+        partial.write_bytes(as_bytes(state, {}))
 
 
 def of_ranks() -> dict[str, int]:

@@ -112,7 +112,7 @@ def open_task(model: Model, dataset: Any, reading: Reading = AS_USUAL) -> Task:
         have no digests of their images yet are read for them.
     Raises UserError if a split or its labels are missing, for -1 labels, and for classes that occur only in test.
     """
-    splits = _check_splits(dataset) if isinstance(dataset, Mapping) else open_splits(dataset, reading)
+    splits = check_splits(dataset) if isinstance(dataset, Mapping) else open_splits(dataset, reading)
     first = splits["train"]
     check_classes([first], "fine-tuning")
     splits = {name: with_digests(_renumber(split, first)) for name, split in splits.items()}
@@ -127,10 +127,10 @@ def open_task(model: Model, dataset: Any, reading: Reading = AS_USUAL) -> Task:
 
 def open_splits(dataset: Any, reading: Reading = AS_USUAL) -> dict[str, Split]:
     """Return the splits to tune and to test on, without images that cannot be read. Raises UserError as `open_task`."""
-    return {name: readable(split) for name, split in _check_splits(_open(dataset, reading)).items()}
+    return {name: readable(split) for name, split in check_splits(_open(dataset, reading)).items()}
 
 
-def _check_splits(splits: Mapping[str, Split]) -> dict[str, Split]:
+def check_splits(splits: Mapping[str, Split]) -> dict[str, Split]:
     copied = dict(splits)
     if "test" not in copied and "val" in copied:
         copied["test"] = copied.pop("val")

@@ -18,24 +18,27 @@ import torch
 from tqdm import tqdm
 
 from evaluation.features.checks import whole_number
+from evaluation.learners.calibration import inverse_temperature
 from evaluation.results import unseen
 from evaluation.results.measures import measure
 from evaluation.results.records import Records
 from evaluation.results.result import rows_digest
 from evaluation.tuning.checkpoint import Checkpoint
-from evaluation.tuning.classifier import Setting, classification_loss, predict, train_classifier
+from evaluation.tuning.classifier import Setting, classification_loss, predict, train_classifier, with_head
 from evaluation.tuning.loop import Diverged, State
 from evaluation.tuning.outcomes import pack
 from evaluation.tuning.pixels import Pixels, Pool
 from evaluation.tuning.processes import process_group
-from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks, open_folder
+from evaluation.tuning.recorded import checkpoint_of, each_recorded, of_ranks, open_folder, weights_of, write_network
 from evaluation.tuning.task import Task
 from sslkit.errors import RunFailed, UserError
 from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime, silent
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.runtime.jobs import GRACE
+from sslkit.runtime.waiting import from_first, together
 from sslkit.terminal.say import printable
+from sslkit.zoo.weights import fill, read_weights
 
 NEEDS = ("value", "diverged", "seconds")  # fields of every record
 
@@ -46,6 +49,7 @@ class Trial:
 
     stage: "select" or "test". learn: (n,) int64 rows of the task's training images.
     judge: (m,) held-out rows of them; None: the test images. notes: further entries of the record.
+    keep: the weights stay beside the records, until `Runner.release`; see `Runner.network`.
     """
 
     stage: str
@@ -53,6 +57,7 @@ class Trial:
     learn: np.ndarray
     judge: np.ndarray | None = None
     notes: dict[str, Any] = field(default_factory=dict)
+    keep: bool = False
 
 
 def key(task: Task, trial: Trial) -> dict[str, Any]:
@@ -92,22 +97,27 @@ class Bench:
         self.task, self.runtime = task, runtime
         self._kept: dict[str, Pixels] = {}
 
-    def run(self, trial: Trial, checkpoint: Checkpoint, place: str = "") -> dict[str, Any]:
+    def run(self, trial: Trial, checkpoint: Checkpoint, file: Path, place: str = "") -> dict[str, Any]:
         """Run a trial and return the values of its record; a diverged one has the value None.
 
-        place: among the runs, such as "run 3 of 12, ", for the lines of progress.
+        file: of the weights, where the trial keeps them. place: among the runs, such as "run 3 of 12, ", for the lines
+        of progress.
         The checkpoint is resumed, and deleted by the caller once the record is written.
         """
         started, state = time.perf_counter(), State()
         for pixels in (self._pixels_to_learn(trial), self._pixels_to_test(trial), self._test()):
             pixels.keep()
         try:
-            values = self._judge(trial, self._tune(trial, checkpoint, state, place))
+            net = self.tune(trial, checkpoint, state, place)
+            if trial.keep and rank() == 0:
+                write_network(net, file)
+            values = self._judge(trial, net)
         except Diverged as error:
             values = {"value": None, "diverged": True, "reason": str(error)}
         return {**values, "seconds": state.before + time.perf_counter() - started, "device": self.runtime.device.type}
 
-    def _tune(self, trial: Trial, checkpoint: Checkpoint, state: State, place: str) -> torch.nn.Sequential:
+    def tune(self, trial: Trial, checkpoint: Checkpoint, state: State, place: str = "") -> torch.nn.Sequential:
+        """Tune the network of a trial, from its checkpoint if there is one."""
         train, setting = self.task.train, trial.setting
         y = torch.from_numpy(train.y[trial.learn])
         rates = f"lr {setting.lr:g}, decay {setting.weight_decay:g}"
@@ -129,6 +139,7 @@ class Bench:
         return {
             **asdict(estimate),
             "loss": classification_loss(scores, torch.from_numpy(y)).item(),
+            "beta": None if trial.stage == "test" else inverse_temperature(scored, y),
             "diverged": False,
             "others": {name: asdict(other) for name, other in others.items()},
             "right": None if right is None or trial.stage == "select" else pack(right),
@@ -208,9 +219,29 @@ class Runner:
 
         def run(number: int) -> dict[str, Any]:
             title = f"run {number + 1} of {len(keys)}, "
-            return bench.run(trials[number], checkpoint_of(self.records.path, keys[number]), title)
+            checkpoint, file = (of(self.records.path, keys[number]) for of in (checkpoint_of, weights_of))
+            return bench.run(trials[number], checkpoint, file, title)
 
         return run
+
+    def network(self, trial: Trial) -> torch.nn.Sequential:
+        """Return the tuned network of a trial, on the CPU: from the file that it kept, else tuned again to that."""
+        run = key(self.task, trial)
+        file = weights_of(self.records.path, run)
+        if not from_first(f"the weights in {file}", file.is_file):
+            checkpoint = checkpoint_of(self.records.path, run)
+            net = Bench(self.task, self.runtime).tune(trial, checkpoint, State())
+            with together(f"the weights in {file}"):
+                if rank() == 0:
+                    write_network(net, file)
+                    checkpoint.remove()
+        net = with_head(self.task.model, len(self.task.classes))
+        return fill(net, read_weights(file), file).eval()
+
+    def release(self, trial: Trial) -> None:
+        """Delete the weights that a trial kept."""
+        if rank() == 0:
+            weights_of(self.records.path, key(self.task, trial)).unlink(missing_ok=True)
 
 
 @contextmanager

@@ -51,4 +51,6 @@ def _time(loss: Callable[[int], Tensor], images: int) -> tuple[float, int]:
     with torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
         result = loss(images)
     result.backward()
+    if result.is_cuda:
+        torch.cuda.synchronize(result.device)
     return time.perf_counter() - start, sum(storages.values())

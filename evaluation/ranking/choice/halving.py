@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets import Reading, Split, find_published
-from evaluation.datasets._copies import near_across, units, with_digests
+from evaluation.datasets._copies import divide, near_across
 from evaluation.datasets._readable import readable
 from evaluation.features.checks import as_list, check_value, different_seeds
 from evaluation.features.extraction import check
 from evaluation.features.using import use_it
 from evaluation.features.zoo_members import lines_of, load_member, members, open_all
-from evaluation.protocols.fine_tune import SHARE, settings_of
+from evaluation.protocols.fine_tune import settings_of
 from evaluation.ranking.checks import check_metrics
 from evaluation.ranking.choice.elimination import tune_in_rounds
 from evaluation.ranking.choice.rounds import Arm, Round, rounds_of
@@ -31,7 +31,6 @@ from evaluation.results.comparison import compare
 from evaluation.results.decisions import LARGEST, candidate_of, difference_of
 from evaluation.results.measures import right_by_largest
 from evaluation.results.result import Result
-from sslkit.data.held_out import held_out
 from sslkit.decision import Candidate, Decision
 from sslkit.errors import UserError
 from sslkit.models.loading import Loading, name_of
@@ -148,7 +147,7 @@ def successive_halving(
     in_zoo = members(zoo)
     models = open_all(in_zoo, lambda one: load_member(one, loading))
     _at_least_two(models, models.left_out)
-    train, held = divide(_open(data, reading, options.max_images), seeds[0])
+    train, held = divide(_open(data, reading, options.max_images), seeds[0], "to compare models")
     if line := near_across(train, held, f"held-out images of {train.name}", reading.columns, is_given=False):
         say(line)
     settings = [replace(setting, mirror=reading.mirrors(train)) for setting in settings]
@@ -188,16 +187,6 @@ def _at_least_two(models: Sized, left_out: Mapping[str, str]) -> None:
     if len(models) < 2:
         why = "".join(f"; {line}" for line in lines_of(left_out))
         raise UserError(f"the zoo has {len(models)} usable model: successive halving chooses among at least 2{why}")
-
-
-def divide(split: Split, seed: int, share: float = SHARE) -> tuple[Split, Split]:
-    """Return a split without the held-out images, and these: a share of each class; a group stays together,
-    and so do copies of an image."""
-    names, start, member = units(split.ids, with_digests(split).pixel_digests, split.groups)
-    out = held_out(split.y[start], names.tolist(), share, seed=seed)[member]
-    if not out.any():
-        raise UserError(f"{split.name}: no class has 2 labelled images, so none can be held out to compare models")
-    return split.take(np.flatnonzero(~out)), split.take(np.flatnonzero(out))
 
 
 def _open(data: Any, reading: Reading, max_images: int | None) -> Split:

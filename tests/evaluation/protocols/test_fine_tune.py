@@ -268,7 +268,7 @@ def test_the_grids_are_the_published_ones() -> None:
     assert shrinkage == [-6, -5, -4, -3] and sum(s.weight_decay == 0 for s in ped) == 4
     assert {s.optimizer for s in ped} == {"sgd"} and {s.optimizer for s in itm} == {"adamw"}
     assert {(s.lr, s.weight_decay) for s in itm} == {(lr, wd) for lr in (1e-5, 2e-5, 5e-5) for wd in (1e-2, 1e-4)}
-    assert set(GRIDS) == {"ped", "itm"}
+    assert set(GRIDS) == {"ped", "itm", "adamw"}
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,11 @@ import torch
 from PIL import Image
 
 from evaluation.datasets import open_split
+from evaluation.datasets._copies import divide
 from evaluation.protocols.fine_tune import settings_of
 from evaluation.ranking.choice import elimination
 from evaluation.ranking.choice.beliefs import Beliefs, beliefs
-from evaluation.ranking.choice.halving import divide, successive_halving
+from evaluation.ranking.choice.halving import successive_halving
 from evaluation.ranking.choice.halving_output import lines, next_command
 from evaluation.ranking.choice.rounds import Round
 from evaluation.ranking.rank import rank
@@ -114,12 +115,12 @@ def test_rates_that_diverge_are_left_out_and_if_all_do_it_says_so(zoo: dict) -> 
 
 def test_held_out_images_are_a_fifth_of_each_class_and_groups_stay_together() -> None:
     split = open_split("digits", "train")
-    train, held = divide(split, 0)
+    train, held = divide(split, 0, "to compare models")
     assert not set(train.ids) & set(held.ids) and len(train) + len(held) == len(split)
     assert np.allclose(np.bincount(held.y) / np.bincount(split.y), 0.2, atol=0.01)
     groups = np.arange(len(split)) // 3
     object.__setattr__(split, "groups", groups)
-    train, held = divide(split, 0)
+    train, held = divide(split, 0, "to compare models")
     assert not set(train.groups) & set(held.groups)
 
 

@@ -1,0 +1,184 @@
+"""finetune(checkpoint, data): a model that predicts, its accuracy on images that took no part, and what it is above.
+
+tuned = evaluation.finetune("runs/zoo/NAME", "path/to/images")
+tuned.entry, tuned.result.value, str(tuned.decision)
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from evaluation.datasets import LABELLED, Reading
+from evaluation.features.checks import device_of
+from evaluation.features.extraction import LOADED
+from evaluation.finetuning.linear import fit_linear, probe
+from evaluation.finetuning.network import tune_network
+from evaluation.finetuning.options import NETWORK, Options
+from evaluation.finetuning.parts import Parts, copies_across, open_parts
+from evaluation.finetuning.trained import Trained
+from evaluation.learners.calibration import Calibration, scale_outputs
+from evaluation.protocols.base import TUNED
+from evaluation.results.decisions import decide
+from evaluation.results.result import Result
+from evaluation.tuning.keeping import check_keepable, data_of, keep_model
+from evaluation.tuning.processes import process_group
+from sslkit.backbones.words import PIXELS
+from sslkit.decision import Decision
+from sslkit.errors import UserError
+from sslkit.files.writing import name_of
+from sslkit.models.loading import Loading, load
+from sslkit.models.model import Model
+from sslkit.options.settings import iter_settings, storable
+from sslkit.runtime.callers import public
+from sslkit.runtime.context import Runtime, silent
+from sslkit.runtime.distributed import rank
+from sslkit.runtime.waiting import from_first, together
+from sslkit.zoo.classifier import SIGMOID, SOFTMAX, Classifier
+from sslkit.zoo.entry import CARD, ZooEntry
+
+_WORK = "the kept model"  # in messages to other ranks
+SHARED = (*LOADED, *LABELLED, *(name for name in TUNED if name != "out"), "seed")
+
+
+@dataclass(frozen=True, eq=False)
+class Finetuned:
+    """A model that predicts, and what is known of it.
+
+    entry: the folder of the model. result: its accuracy on the test images. pixels: that of a linear classifier of raw
+    pixels. decision: on both and the largest class; None for several labels an image, which have no paired test.
+    calibration: of its probabilities; None where no images were left to fit it. note: on the test images, "" for none.
+    """
+
+    entry: ZooEntry
+    result: Result
+    pixels: Result
+    decision: Decision | None
+    calibration: Calibration | None
+    note: str
+
+
+@public(*SHARED)
+def finetune(
+    checkpoint: Any,
+    data: Any,
+    *,
+    options: Options,
+    loading: Loading,
+    reading: Reading,
+    runtime: Runtime,
+    say: Callable[[str], None] = silent,
+) -> Finetuned:
+    """Train a model on labelled images, measure it on images that took no part, and keep it as an entry.
+
+        tuned = evaluation.finetune("runs/zoo/NAME", "path/to/images", head="linear")
+        tuned.entry.folder, tuned.result.value
+
+    checkpoint: a model, see `sslkit.load`. data: labelled images, see `evaluation.open_split`; or a mapping
+        of "train", "test" and, if there is one, "val" to open splits. Images without a label are left out, with a line.
+    Of data without test images a fifth is held back, groups and copies kept together. The kept model has not learned
+    from test images, so that its number is its own.
+    head=network is the protocol `evaluation.fine_tune` with one seed: each setting of the grid is tuned without a fifth
+    of train and judged on that, the best one on all of train, to its last step. head=linear is
+    `evaluation.linear_probe`; its standardisation is part of the layer.
+    The probabilities are calibrated by one temperature, fitted on held-out images.
+    A stopped call goes on from the files below `out`, where the entry is, too.
+    Raises UserError before any training for bad options, models that no entry can hold, one class, and too few images.
+    """
+    options.check()
+    if checkpoint is None:
+        raise UserError("give checkpoint=, the network to begin with: runs/zoo/NAME, efficientnet_lite0, timm:NAME")
+    model = loading.load(checkpoint)
+    check_keepable(model)
+    device_of(runtime.device)
+    parts = open_parts(data, reading)
+    for line in filter(
+        None, (parts.note and f"no test images of its own; {parts.note}", copies_across(parts, reading))
+    ):
+        say(f"note: {line}")
+    runtime = replace(runtime, out=options.out, say=say)
+    with process_group(runtime) as process:
+        runtime = replace(runtime, device=str(process.device), say=say if rank() == 0 else silent)
+        pixels, _ = probe(load(PIXELS, in_chans=model.in_chans), parts, reading, runtime)
+        with _train(model, parts, options, reading, runtime) as trained:
+            return _keep(model, parts, options, reading, trained, pixels, runtime)
+
+
+def _train(model: Model, parts: Parts, options: Options, reading: Reading, runtime: Runtime) -> Any:
+    if options.head == NETWORK:
+        return tune_network(model, parts, options, reading, runtime)
+    return fit_linear(model, parts, reading, runtime)
+
+
+def _keep(
+    model: Model,
+    parts: Parts,
+    options: Options,
+    reading: Reading,
+    trained: Trained,
+    pixels: Result,
+    runtime: Runtime,
+) -> Finetuned:
+    """Write the entry, unless this very model is there already."""
+    name = name_of(f"{model.name}-{parts.train.name}-{options.head}-{trained.run[:8]}")
+    folder, result = Path(options.out) / name, replace(trained.result, model=name)
+    if not from_first(_WORK, (folder / CARD).is_file):
+        backbone, layers = trained.network()
+        calibration = None
+        if trained.beta is not None:
+            scores, y = trained.test(nn.Sequential(backbone, layers))
+            calibration = Calibration.measure(trained.beta, trained.fitted_on, scores, y)
+        classifier = _classifier(layers, parts, trained, result, calibration)
+        learned = [model.clean(split.images) for split_name, split in parts.splits.items() if split_name != "test"]
+        about = {"data": data_of(parts.source, learned), "config": _config(options, reading)}
+        about |= {"epochs": trained.epochs, "seed": runtime.seed}
+        with together(_WORK):
+            if rank() == 0:
+                keep_model(folder, model, backbone, classifier, **about)
+    trained.done()
+    entry = ZooEntry.load(folder)
+    return Finetuned(entry, result, pixels, decision_on(result, pixels), _calibration(entry), parts.note)
+
+
+def _classifier(
+    layers: nn.Sequential, parts: Parts, trained: Trained, result: Result, calibration: Calibration | None
+) -> Classifier:
+    """The classifier with its calibration in the last layer."""
+    several = parts.train.y.ndim == 2
+    *first, last = layers
+    low, high = result.interval or (None, None)
+    measured = {"metric": result.metric, "value": result.value, "low": low, "high": high, "n": result.n}
+    measured = {name: value for name, value in measured.items() if value is not None}
+    about = {"data": parts.source, "made": trained.made}
+    about["measured"] = {**measured, "images": f"{len(parts.test):,} test images of {parts.source}, which took no part"}
+    if calibration is not None:
+        about["calibration"] = vars(calibration)
+    scaled = scale_outputs(last, 1.0 if trained.beta is None else trained.beta)
+    return Classifier(nn.Sequential(*first, scaled), tuple(trained.classes), SIGMOID if several else SOFTMAX, about)
+
+
+def _calibration(entry: ZooEntry) -> Calibration | None:
+    about = entry.card["classifier"].get("calibration")
+    return about and Calibration(**{k: tuple(v) if isinstance(v, list) else v for k, v in about.items()})
+
+
+def _config(options: Options, reading: Reading) -> dict[str, Any]:
+    """The options that are not as usual, and the columns of the labels."""
+    usual = Options()
+    given = {option.path: option.default for option in iter_settings(options)}
+    changed = {name: value for name, value in given.items() if value != getattr(usual, name) and name != "out"}
+    columns: Mapping[str, Any] = {name: value for name, value in vars(reading.columns).items() if value is not None}
+    return storable({"finetune": changed, "columns": columns})
+
+
+def decision_on(result: Result, pixels: Result) -> Decision | None:
+    """Return the decision on a model beside the largest class and raw pixels; None for several labels an image."""
+    if result.outcomes is None:
+        return None
+    plain = (result, replace(pixels, protocol=result.protocol, recipe=result.recipe))
+    if result.metric == "mean_per_class":  # whose differences need the labels
+        plain = tuple(replace(one, metric="top1", value=float(np.mean(one.outcomes))) for one in plain)
+    return decide(plain)[0]

@@ -1,0 +1,42 @@
+"""Terminal output of `finetune`: the model, its accuracy beside what costs nothing, how to use it."""
+
+from typing import Any
+
+from evaluation.finetuning.finetune import Finetuned, finetune
+from evaluation.results import unseen
+from evaluation.results.tables import with_interval
+from sslkit.decision import LABEL, RAW, USE
+from sslkit.terminal import say
+from sslkit.terminal.say import words
+
+
+def run(checkpoint: Any, data: Any, **how: Any) -> Finetuned:
+    """Call `finetune` and print the outcome; called by `recipes/finetune.py`."""
+    tuned = finetune(checkpoint, data, say=lambda line: say.line(f"          {line}"), **how)
+    for line in lines(tuned):
+        say.line(line)
+    return tuned
+
+
+def lines(tuned: Finetuned) -> list[str]:
+    """Return the outcome in lines."""
+    about, result, folder = tuned.entry.card["classifier"], tuned.result, str(tuned.entry.folder)
+    note = unseen.note_of(result)
+    text = [
+        f"model     {about['made']}",
+        f"measured  {result.metric} {with_interval(result.estimate)} on {about['measured']['images']}"
+        + (f"; {note}" if note else ""),
+        f"beside    {RAW}: {with_interval(tuned.pixels.estimate)}",
+    ]
+    if tuned.calibration is not None:
+        text.append(f"sure      {tuned.calibration}")
+    if tuned.decision is not None:
+        text.append(f"{LABEL}{tuned.decision}")
+    text.append(f"kept      {folder}")
+    if tuned.decision is None or tuned.decision.taken:
+        text.append(f"{USE}model = sslkit.load({folder!r}); model.predict('path/to/images')")
+    return [
+        *text,
+        f"predict   python recipes/predict.py {words({'checkpoint': folder, 'data': 'path/to/images'})}",
+        f"export    python recipes/export.py {words({'checkpoint': folder, 'to': 'onnx'})}",
+    ]
