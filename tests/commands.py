@@ -15,6 +15,7 @@ COMMANDS = {
     ),
     "choose": ("evaluation.ranking.choice.halving:successive_halving",),
     "solve": ("evaluation.solving.solve:solve",),
+    "finetune": ("evaluation.finetuning.finetune:finetune",),
     "ground_truth": ("evaluation.ranking.truth.ground_truth:ground_truth",),
     "embed": ("evaluation.embedding.table:embed", "evaluation.embedding.run:run"),
     "predict": ("sslkit.models.predict:predict",),

@@ -114,6 +114,7 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
         ENTRY, DIGITS, grid={"lr": [0.01]}, extend=False, steps=2, seeds=[0, 1], out="tuned", workers=2, **QUICK
     ),
     "solve": lambda: evaluation.solve(DIGITS, [ENTRY], methods=[], tune=False, out="solved", **QUICK),
+    "finetune": lambda: evaluation.finetune(ENTRY, DIGITS, head="linear", out="finetuned", **QUICK),
     "semi_supervised": lambda: evaluation.semi_supervised(ENTRY, DIGITS, fraction=4, draws=2, epochs=1, **QUICK),
     "object_detection": lambda: evaluation.object_detection("random:narrow_resnet", boxes(), image_size=28, **SHORT),
     "instance_segmentation": lambda: evaluation.instance_segmentation(

@@ -4,7 +4,7 @@ tuned = evaluation.finetune("runs/zoo/NAME", "path/to/images")
 tuned.entry, tuned.result.value, str(tuned.decision)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from sslkit.errors import UserError
 from sslkit.files.writing import name_of
 from sslkit.models.loading import Loading, load
 from sslkit.models.model import Model
-from sslkit.options.settings import iter_settings, storable
+from sslkit.options.settings import storable
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime, silent
 from sslkit.runtime.distributed import rank
@@ -167,11 +167,8 @@ def _calibration(entry: ZooEntry) -> Calibration | None:
 
 def _config(options: Options, reading: Reading) -> dict[str, Any]:
     """The options that are not as usual, and the columns of the labels."""
-    usual = Options()
-    given = {option.path: option.default for option in iter_settings(options)}
-    changed = {name: value for name, value in given.items() if value != getattr(usual, name) and name != "out"}
-    columns: Mapping[str, Any] = {name: value for name, value in vars(reading.columns).items() if value is not None}
-    return storable({"finetune": changed, "columns": columns})
+    columns = {name: value for name, value in vars(reading.columns).items() if value is not None}
+    return {"finetune": options.given, "columns": storable(columns)}
 
 
 def decision_on(result: Result, pixels: Result) -> Decision | None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from evaluation.features.checks import device_of
 from evaluation.protocols import fine_tune
@@ -11,7 +12,7 @@ from evaluation.tuning.estimate import seconds_of_step
 from sslkit.errors import UserError, format_value
 from sslkit.models.model import Model
 from sslkit.options.durations import seconds_of
-from sslkit.options.settings import MOST, iter_settings, setting, with_default
+from sslkit.options.settings import MOST, setting, storable, with_default
 from sslkit.runtime.context import Runtime
 from sslkit.terminal.say import and_more, counted, lasting
 
@@ -23,7 +24,7 @@ LEAST_STEPS = 20  # of a run: with fewer even a head that starts at 0 has learne
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(fine_tune.Runs):
+class Options:
     head: str = setting(
         NETWORK,
         "what is trained: network, all weights and a linear head; linear, a linear classifier of the features as they "
@@ -39,17 +40,24 @@ class Options(fine_tune.Runs):
     folds: int = with_default(fine_tune.Options, "folds", fine_tune.Options.folds)
     batch_size: int = setting(32, "images of a step", least=2, most=MOST)
     crop: Sequence[float] = with_default(fine_tune.Runs, "crop", (0.5, 1.0))
+    precision: str = with_default(fine_tune.Runs, "precision", fine_tune.Runs.precision)
+    workers: int = with_default(fine_tune.Runs, "workers", fine_tune.Runs.workers)
     out: str | Path = setting(OUT, "folder of the kept model, and of what a stopped call goes on from")
 
     def check(self) -> None:
         """Check what no declaration says. Raises UserError for options that head=linear does not obey, and no time."""
         seconds_of("budget", self.budget)
-        usual = Options(head=self.head, out=self.out)
-        given = [option.path for option in iter_settings(self) if getattr(usual, option.path) != option.default]
+        given = sorted(self.given.keys() - {"head"})
         if self.head == LINEAR and given:
             raise UserError(f"{and_more(given)}: only with head={NETWORK}; head={LINEAR} trains no network")
         if self.head == NETWORK:
             fine_tune.check_options(self.of_tuning(self.steps or LEAST_STEPS, 0))
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that are not as usual, but for the folder."""
+        values = {name: storable(value) for name, value in vars(self).items() if name != "out"}
+        return {name: value for name, value in values.items() if value != storable(getattr(Options, name))}
 
     @property
     def has_rates(self) -> bool:

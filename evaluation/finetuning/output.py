@@ -6,6 +6,7 @@ from evaluation.finetuning.finetune import Finetuned, finetune
 from evaluation.results import unseen
 from evaluation.results.tables import with_interval
 from sslkit.decision import LABEL, RAW, USE
+from sslkit.models.using import lines_to_load
 from sslkit.terminal import say
 from sslkit.terminal.say import words
 
@@ -24,8 +25,8 @@ def lines(tuned: Finetuned) -> list[str]:
     note = unseen.note_of(result)
     text = [
         f"model     {about['made']}",
-        f"measured  {result.metric} {with_interval(result.estimate)} on {about['measured']['images']}"
-        + (f"; {note}" if note else ""),
+        f"measured  {result.metric} {with_interval(result.estimate)} on {about['measured']['images']}; "
+        f"95 % interval: {result.kind}" + (f"; {note}" if note else ""),
         f"beside    {RAW}: {with_interval(tuned.pixels.estimate)}",
     ]
     if tuned.calibration is not None:
@@ -34,7 +35,7 @@ def lines(tuned: Finetuned) -> list[str]:
         text.append(f"{LABEL}{tuned.decision}")
     text.append(f"kept      {folder}")
     if tuned.decision is None or tuned.decision.taken:
-        text.append(f"{USE}model = sslkit.load({folder!r}); model.predict('path/to/images')")
+        text += lines_to_load(USE, folder)
     return [
         *text,
         f"predict   python recipes/predict.py {words({'checkpoint': folder, 'data': 'path/to/images'})}",

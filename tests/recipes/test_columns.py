@@ -31,6 +31,7 @@ OBEYED = {  # a command as short as it gets, and what it says when it has read t
     "choose": (["zoo=zoo", "metrics=[knn]", "first=2", *TUNED, "pictures=false"], "are of 6 groups"),
     "solve": (["zoo=zoo", "methods=[]", "tune=false"], "groups of images"),
     "ground_truth": (["zoo=zoo", *TUNED, "seeds=[0]"], "list.csv: a"),
+    "finetune": (["checkpoint=zoo/a", "head=linear"], "wilson over 2 groups of images"),
     "embed": (["checkpoint=zoo/a", "out=features.npz"], "40 images"),
     "predict": (["checkpoint=zoo/a"], "predicted 40 images"),
     "look": ([], "40 images (32 train, 8 test), 2 classes, 10 groups"),
@@ -66,7 +67,7 @@ def test_columns_are_obeyed_and_stand_in_the_next_command(command: str, place: P
     text = " ".join(done.stdout.replace("\\\n", "").split())
     assert said in text and "cannot be opened" not in text, text
     following = text.rpartition("python recipes/")[2]
-    without = ("ground_truth", "look", "predict", "shards", "solve")
+    without = ("finetune", "ground_truth", "look", "predict", "shards", "solve")
     assert command in without or all(word in following for word in (*WORDS, CHOSEN[:14])), following
 
 

@@ -201,7 +201,7 @@ def test_what_a_setting_excludes_is_one_line(options: tuple[Declared, ...]) -> N
 def test_a_shared_option_is_the_same_in_every_command(monkeypatch: pytest.MonkeyPatch, pytestconfig) -> None:
     monkeypatch.syspath_prepend(str(pytestconfig.rootpath / "recipes"))
     own = {"device", "out", "seed", "workers", "precision", "batch_size", "range"}  # one of a task's own may be another
-    for recipe in ("evaluate", "detect", "action_eval", "rank", "choose", "solve", "ground_truth", "embed"):
+    for recipe in ("evaluate", "detect", "action_eval", "rank", "choose", "finetune", "solve", "ground_truth", "embed"):
         settings = {option.path: option.default for option in iter_settings(importlib.import_module(recipe).SETTINGS)}
         shared = {name: value for name, value in defaults_of_all().items() if name in settings and name not in own}
         assert {name: settings[name] for name in shared} == shared

@@ -39,7 +39,8 @@ def test_help_is_the_same_without_the_large_libraries(name: str, typed, tmp_path
 
 
 @pytest.mark.parametrize(
-    "name", ["choose", "detect", "embed", "evaluate", "few-shot", "ground-truth", "linear-eval", "rank", "solve"]
+    "name",
+    ["choose", "detect", "embed", "evaluate", "few-shot", "finetune", "ground-truth", "linear-eval", "rank", "solve"],
 )
 def test_commands_that_read_images_take_the_range_of_deep_ones(name: str, typed, tmp_path: Path) -> None:
     said = " ".join(typed(programs()[name].stem, "--help", cwd=tmp_path).stdout.split())
@@ -108,7 +109,8 @@ FIRST = {  # what a newcomer needs, before trust, root, cache and the like
     "detect": ["checkpoint", "zoo"],
     "rank": ["zoo", "data", "metrics"],
     "choose": ["zoo", "data"],
-    "solve": ["zoo", "data"],
+    "name",
+    ["choose", "detect", "embed", "evaluate", "few-shot", "finetune", "ground-truth", "linear-eval", "rank", "solve"],
     "train": ["method", "data", "optimizer", "backbone"],
 }
 

@@ -183,7 +183,7 @@ def test_classes_that_only_test_has_are_named(call: Callable[..., Finetuned]) ->
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"head": "linear", "steps": 3, "folds": 2}, "steps, folds: only with head=network"),
+        ({"head": "linear", "steps": 3, "folds": 2}, "folds, steps: only with head=network"),
         ({"budget": "soon"}, "budget='soon' is no time: write 90s, 30min or 2h"),
         ({"budget": 0}, "is no time"),
         ({"grid": "pet"}, "there is no grid 'pet'"),

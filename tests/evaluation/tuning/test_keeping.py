@@ -85,7 +85,7 @@ def test_an_own_module_is_kept_without_lines(photos: Split, tmp_path: Path) -> N
     check_keepable(model)
     entry, _ = tuned(model, photos, tmp_path / "kept")
     assert entry.card["backbone"]["lines"] == [] and "init" not in entry.card
-    with pytest.raises(UserError, match=r"pass one, entry.backbone\(module\)"):
+    with pytest.raises(UserError, match="from a module object: give one like it"):
         entry.backbone()
     assert isinstance(entry.backbone(module), nn.Sequential)
 

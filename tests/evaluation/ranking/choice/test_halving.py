@@ -217,7 +217,7 @@ def test_two_models_are_one_round(zoo: dict) -> None:
 
 def test_the_rate_of_a_model_is_the_best_by_all_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {(1e-2, 0): 0.9, (1e-2, 1): 0.6, (1e-2, 2): 0.6, (1e-3, 0): 0.89, (1e-3, 1): 0.88, (1e-3, 2): 0.87}
-    sound = {"diverged": False, "loss": 1.0, "seconds": 1.0, "right": None, "weight_decay": 0.0}
+    sound = {"beta": None, "diverged": False, "loss": 1.0, "seconds": 1.0, "right": None, "weight_decay": 0.0}
 
     class Runner:
         def run(self, trials: Sequence[Any], _: str) -> list[dict[str, Any]]:
