@@ -109,8 +109,8 @@ FIRST = {  # what a newcomer needs, before trust, root, cache and the like
     "detect": ["checkpoint", "zoo"],
     "rank": ["zoo", "data", "metrics"],
     "choose": ["zoo", "data"],
-    "name",
-    ["choose", "detect", "embed", "evaluate", "few-shot", "finetune", "ground-truth", "linear-eval", "rank", "solve"],
+    "finetune": ["checkpoint", "data", "head", "budget"],
+    "solve": ["zoo", "data"],
     "train": ["method", "data", "optimizer", "backbone"],
 }
 

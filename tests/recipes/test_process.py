@@ -53,11 +53,8 @@ WORK = {  # minutes of work, but for which a stop comes after its first line or 
     "rank": ["zoo=zoo", "data=clipart", "bootstrap=1000000", "max_images=null"],
     "ground-truth": ["zoo=zoo", "data=clipart", "steps=100000", "workers=2"],
     "choose": ["zoo=zoo", "data=clipart", "steps=100000", "first=2"],
-<<<<<<< HEAD
     "solve": ["zoo=zoo", "data=clipart", "budget=1h"],
-=======
     "finetune": ["checkpoint=zoo/a", "data=clipart", "steps=100000"],
->>>>>>> 3f6050b8 (finetune's options in its own order; its tests and contracts)
     "detect": ["checkpoint=zoo/a", "data=clipart_boxes", "schedule=smoke", "steps=100000"],
 }
 # Of a second or two here (reproduce: the list): only their imports are stopped.

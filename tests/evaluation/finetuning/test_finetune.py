@@ -184,8 +184,8 @@ def test_classes_that_only_test_has_are_named(call: Callable[..., Finetuned]) ->
     ("options", "said"),
     [
         ({"head": "linear", "steps": 3, "folds": 2}, "folds, steps: only with head=network"),
-        ({"budget": "soon"}, "budget='soon' is no time: write 90s, 30min or 2h"),
-        ({"budget": 0}, "is no time"),
+        ({"budget": "soon"}, "budget=soon: give a time such as 90s"),
+        ({"budget": 0}, "give a time"),
         ({"grid": "pet"}, "there is no grid 'pet'"),
     ],
 )
