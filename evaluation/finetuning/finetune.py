@@ -140,7 +140,9 @@ def _keep(
                 keep_model(folder, model, backbone, classifier, **about)
     trained.done()
     entry = ZooEntry.load(folder)
-    return Finetuned(entry, result, pixels, decision_on(result, pixels), _calibration(entry), parts.note)
+    about = entry.card["classifier"].get("calibration")
+    calibration = Calibration.of_card(about) if about else None
+    return Finetuned(entry, result, pixels, decision_on(result, pixels), calibration, parts.note)
 
 
 def _classifier(
@@ -160,11 +162,6 @@ def _classifier(
     return Classifier(nn.Sequential(*first, scaled), tuple(trained.classes), SIGMOID if several else SOFTMAX, about)
 
 
-def _calibration(entry: ZooEntry) -> Calibration | None:
-    about = entry.card["classifier"].get("calibration")
-    return about and Calibration(**{k: tuple(v) if isinstance(v, list) else v for k, v in about.items()})
-
-
 def _config(options: Options, reading: Reading) -> dict[str, Any]:
     """The options that are not as usual, and the columns of the labels."""
     columns = {name: value for name, value in vars(reading.columns).items() if value is not None}
@@ -175,7 +172,7 @@ def decision_on(result: Result, pixels: Result) -> Decision | None:
     """Return the decision on a model beside the largest class and raw pixels; None for several labels an image."""
     if result.outcomes is None:
         return None
-    plain = (result, replace(pixels, protocol=result.protocol, recipe=result.recipe))
+    both = (result, replace(pixels, protocol=result.protocol, recipe=result.recipe))
     if result.metric == "mean_per_class":  # whose differences need the labels
-        plain = tuple(replace(one, metric="top1", value=float(np.mean(one.outcomes))) for one in plain)
-    return decide(plain)[0]
+        both = tuple(replace(each, metric="top1", value=float(np.mean(each.outcomes))) for each in both)
+    return decide(both)[0]

@@ -47,9 +47,9 @@ class Options:
     def check(self) -> None:
         """Check what no declaration says. Raises UserError for options that head=linear does not obey, and no time."""
         seconds_of("budget", self.budget)
-        given = sorted(self.given.keys() - {"head"})
-        if self.head == LINEAR and given:
-            raise UserError(f"{and_more(given)}: only with head={NETWORK}; head={LINEAR} trains no network")
+        changed = sorted(self.given.keys() - {"head"})
+        if self.head == LINEAR and changed:
+            raise UserError(f"{and_more(changed)}: only with head={NETWORK}; head={LINEAR} trains no network")
         if self.head == NETWORK:
             fine_tune.check_options(self.of_tuning(self.steps or LEAST_STEPS, 0))
 

@@ -43,16 +43,16 @@ def open_parts(data: Any, reading: Reading) -> Parts:
         )
     if isinstance(data, Mapping):
         splits = {name: with_digests(split) for name, split in check_splits(data).items()}
-        return _checked(Parts(splits, "", splits["train"].name))
+        return _check(Parts(splits, "", splits["train"].name))
     note = "" if find_published(data) or isinstance(data, Split) else note_of(data, reading.cache, reading.columns)
     if not note:
-        return _checked(Parts(open_splits(data, reading), "", str(data)))
+        return _check(Parts(open_splits(data, reading), "", str(data)))
     whole = readable(reading.open(data, "all"))
     check_classes([whole], WHO)
     train, test = (
         replace(part, split=name) for part, name in zip(divide(whole, 0, _USE), ("train", "test"), strict=True)
     )
-    return _checked(Parts({"train": train, "test": test}, note, str(data)))
+    return _check(Parts({"train": train, "test": test}, note, str(data)))
 
 
 def copies_across(parts: Parts, reading: Reading) -> str:
@@ -64,7 +64,7 @@ def copies_across(parts: Parts, reading: Reading) -> str:
 _USE = "to measure on: label more images"
 
 
-def _checked(parts: Parts) -> Parts:
+def _check(parts: Parts) -> Parts:
     check_classes([parts.train], WHO)
     for split in parts.splits.values():
         check_labels(split, WHO, several=True)

@@ -3,8 +3,9 @@
 beta = inverse_temperature(scores, y)  # on held-out images; the probabilities of beta * scores are as sure as right
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
@@ -107,6 +108,11 @@ class Calibration:
             *((likelihood(values, y), calibration_error(values, y)) for values in (scores, beta * scores)), strict=True
         )
         return cls(beta, fitted_on, loss, error, len(y))
+
+    @classmethod
+    def of_card(cls, about: Mapping[str, Any]) -> "Calibration":
+        """Of what a card keeps, `vars` of it."""
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in about.items()})
 
     def __str__(self) -> str:
         loss, error = (

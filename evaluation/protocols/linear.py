@@ -96,8 +96,8 @@ def fit_classifier(train: Any, test: Any, options: Options, runtime: Runtime, va
     runtime = replace(runtime, device=str(device_of(runtime.device)))
     share = SHARE[recipe]
     parts = parts_of(train, val, test, share=share, seed=seed, select=options.select, choose=options.c is None)
-    found = _lbfgs(parts, options, runtime) if recipe == "lbfgs" else _grid(parts, options.heads(), scale, runtime)
-    fitted = replace(found, classes=tuple(train.classes[label] for label in parts.labels))
+    fitted = _lbfgs(parts, options, runtime) if recipe == "lbfgs" else _grid(parts, options.heads(), scale, runtime)
+    fitted = replace(fitted, classes=tuple(train.classes[label] for label in parts.labels))
     drawn = parts.chosen_by == "held-out train" or recipe == "grid"
     result = _result(
         {"train": train, "test": test} | ({} if val is None else {"val": val}),
