@@ -13,7 +13,6 @@ import numpy as np
 from torch import nn
 
 from evaluation.datasets import LABELLED, Reading
-from evaluation.features.checks import device_of
 from evaluation.features.extraction import LOADED
 from evaluation.finetuning.linear import fit_linear, probe
 from evaluation.finetuning.network import tune_network
@@ -35,6 +34,7 @@ from sslkit.models.model import Model
 from sslkit.options.settings import storable
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime, silent
+from sslkit.runtime.device import device_of
 from sslkit.runtime.distributed import rank
 from sslkit.runtime.waiting import from_first, together
 from sslkit.zoo.classifier import SIGMOID, SOFTMAX, Classifier

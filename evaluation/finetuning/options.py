@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.features.checks import device_of
 from evaluation.protocols import fine_tune
 from evaluation.protocols.fine_tune import settings_of
 from evaluation.tuning.estimate import seconds_of_step
@@ -14,6 +13,7 @@ from sslkit.models.model import Model
 from sslkit.options.durations import seconds_of
 from sslkit.options.settings import MOST, setting, storable, with_default
 from sslkit.runtime.context import Runtime
+from sslkit.runtime.device import device_of
 from sslkit.terminal.say import and_more, counted, lasting
 
 NETWORK, LINEAR = HEADS = ("network", "linear")

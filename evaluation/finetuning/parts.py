@@ -50,7 +50,7 @@ def open_parts(data: Any, reading: Reading) -> Parts:
     whole = readable(reading.open(data, "all"))
     check_classes([whole], WHO)
     train, test = (
-        replace(part, split=name) for part, name in zip(divide(whole, 0, _USE), ("train", "test"), strict=True)
+        replace(half, split=name) for half, name in zip(divide(whole, 0, _USE), ("train", "test"), strict=True)
     )
     return _check(Parts({"train": train, "test": test}, note, str(data)))
 
