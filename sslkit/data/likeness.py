@@ -55,8 +55,7 @@ def hash_images(images: np.ndarray) -> np.ndarray:
 
 def hash_squares(squares: np.ndarray) -> np.ndarray:
     """Hash small gray pictures (N, 2, 32, 32), whole and without border, of 0 to 255: (N, 4) int64."""
-    (v, u), steps = _frequencies(), np.arange(DIAGONAL)[:, None] * (np.arange(SIDE) + 0.5)
-    waves = np.cos(np.pi / SIDE * steps)
+    (v, u), waves = _frequencies(), _waves()
     transformed = waves @ squares @ waves.T
     bits = np.zeros((*transformed.shape[:2], 128), bool)
     bits[:, :, :BITS] = transformed[:, :, v, u] > 0
@@ -198,6 +197,12 @@ def _frequencies() -> tuple[np.ndarray, np.ndarray]:
     """The vertical and horizontal frequency of each bit, (104,)."""
     v, u = np.mgrid[:DIAGONAL, :DIAGONAL]
     return np.nonzero((u + v < DIAGONAL) & (u + v > 0))
+
+
+@cache
+def _waves() -> np.ndarray:
+    """(DIAGONAL, SIDE), the cosines of the transform."""
+    return np.cos(np.pi / SIDE * (np.arange(DIAGONAL)[:, None] * (np.arange(SIDE) + 0.5)))
 
 
 @cache
